@@ -1,0 +1,37 @@
+# Two commands do everything on a machine that has Python 3.11+, pip and make:
+#   make demo   fit a model, print its certificate, plot the gap
+#   make test   run the whole test-suite
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test lint format clean help
+
+help:
+	@echo "make demo | test | lint | format | clean"
+
+# The stamp is younger than pyproject.toml exactly when the environment holds what the project asks for.
+$(STAMP): pyproject.toml
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'dualnewton needs Python 3.11 or newer: make PYTHON=python3.12 ...')"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/python examples/demo.py
+
+test: $(STAMP)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -q
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis demo_gap.png

@@ -1,0 +1,8 @@
+"""Fit regularised linear models fast, and prove how good the fit is. SDNA (Qu, Richtárik, Takáč, Fercoq, 2016) is the heart."""
+
+from dualnewton import losses, regularizers, samplings
+from dualnewton.certificate import Certificate
+from dualnewton.problem import Problem
+
+__version__ = "0.1.0"
+__all__ = ["Certificate", "Problem", "losses", "regularizers", "samplings"]

@@ -1,0 +1,61 @@
+"""The few products the library asks of the data, for dense and CSR rows alike, always summed in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse as sp
+
+Matrix = np.ndarray | sp.csr_array
+
+_CHUNK = 1 << 20
+"""Entries of the data that are widened to float64 at a time: the judge must not need a second copy of the data."""
+
+
+def times(X: Matrix, w: np.ndarray) -> np.ndarray:
+    """X w."""
+    if X.dtype == np.float64:
+        return X @ w
+    return np.concatenate([rows @ w for _, rows in _widened(X)])
+
+
+def transposed_times(X: Matrix, a: np.ndarray) -> np.ndarray:
+    """Xᵀ a."""
+    if X.dtype == np.float64:
+        return X.T @ a
+    return sum((rows.T @ a[part] for part, rows in _widened(X)), start=np.zeros(X.shape[1]))
+
+
+def take_rows(X: Matrix, indices: np.ndarray) -> Matrix:
+    """Return the given rows as float64, in the storage they have."""
+    return X[indices].astype(np.float64, copy=False)
+
+
+def gram(rows: Matrix) -> np.ndarray:
+    """rows rowsᵀ, dense."""
+    product = rows @ rows.T
+    return product.toarray() if sp.issparse(product) else product
+
+
+def squared_norms(X: Matrix) -> np.ndarray:
+    """‖x_i‖² of each row."""
+    return np.concatenate(
+        [
+            np.asarray(rows.multiply(rows).sum(axis=1) if sp.issparse(rows) else (rows * rows).sum(axis=1)).ravel()
+            for _, rows in _widened(X)
+        ]
+    )
+
+
+def with_constant(X: Matrix, value: float) -> Matrix:
+    """Return X with a constant column appended."""
+    column = np.full((X.shape[0], 1), value)
+    return sp.hstack([X, sp.csr_array(column)], format="csr") if sp.issparse(X) else np.hstack([X, column])
+
+
+def _widened(X: Matrix) -> Iterator[tuple[slice, Matrix]]:
+    step = max(1, _CHUNK // max(1, X.shape[1]))
+    for start in range(0, X.shape[0], step):
+        part = slice(start, start + step)
+        yield part, X[part].astype(np.float64, copy=False)

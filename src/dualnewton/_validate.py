@@ -1,0 +1,112 @@
+"""Errors that teach: each names the argument, what was seen and what is allowed.
+
+Written here instead of borrowed, because importing scikit-learn's validation takes a second and these need none of it.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+Array = Any
+"""A float or an array of floats: the mathematics is written once for both."""
+
+
+def positive(name: str, value: float, *, or_zero: bool = False) -> float:
+    """Return ``value`` as a float if it is finite and positive (or zero, where allowed)."""
+    allowed = "a finite number >= 0" if or_zero else "a finite number > 0"
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be {allowed}, got {value!r}") from None
+    if not math.isfinite(number) or number < 0.0 or (number == 0.0 and not or_zero):
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+    return number
+
+
+def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
+    """Return ``value`` as an int if it is a whole number in [low, high]."""
+    allowed = f"an integer >= {low}" if high is None else f"an integer in [{low}, {high}]"
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be {allowed}, got {value!r}") from None
+    if isinstance(value, bool) or number < low or (high is not None and number > high):
+        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+    return number
+
+
+def vector(name: str, value: Any, length: int, *, low: float = -math.inf) -> np.ndarray:
+    """Return ``value`` as a read-only float64 vector of the given length, finite and at least ``low`` throughout."""
+    array = _floats(name, value, np.float64)
+    if array.shape != (length,):
+        raise ValueError(f"{name} must have shape ({length},), got {array.shape}")
+    _all_finite(name, array)
+    if length and array.min() < low:
+        where = int(np.argmin(array))
+        raise ValueError(f"{name} must be >= {low:g} everywhere, got {array[where]!r} at index {where}")
+    return frozen(array)
+
+
+def probabilities(name: str, value: Any, length: int) -> np.ndarray:
+    """Return ``value`` as a vector of ``length`` positive probabilities that sum to one."""
+    array = vector(name, value, length, low=0.0)
+    total = math.fsum(array)
+    if abs(total - 1.0) > 1e-9:
+        raise ValueError(f"{name} must sum to 1, got a sum of {total!r}")
+    return frozen(array / total)
+
+
+def data_matrix(name: str, value: Any) -> np.ndarray | sp.csr_array:
+    """Return ``value`` as a nonempty finite matrix of float32 or float64: CSR if sparse, else C-order, copied only if need be."""
+    if sp.issparse(value):
+        matrix = sp.csr_array(value)
+        if matrix.dtype not in (np.float32, np.float64):
+            matrix = matrix.astype(np.float64)
+        entries = matrix.data
+    else:
+        matrix = np.ascontiguousarray(_floats(name, value))
+        entries = matrix
+    if matrix.ndim != 2:
+        raise ValueError(f"{name} must be a matrix with one row per example, got {matrix.ndim} dimension(s)")
+    if 0 in matrix.shape:
+        raise ValueError(f"{name} must have at least one row and one column, got shape {matrix.shape}")
+    _all_finite(name, entries)
+    return matrix
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """Return a read-only view of ``array``: inputs do not change under the feet of a solver."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _floats(name: str, value: Any, dtype: type | None = None) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+        if np.iscomplexobj(array):
+            raise TypeError
+        if dtype is None:
+            dtype = array.dtype.type if array.dtype in (np.float32, np.float64) else np.float64
+        return array.astype(dtype, copy=False)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must hold real numbers, got {type(value).__name__} of {_kind(value)}") from None
+
+
+def _kind(value: Any) -> str:
+    return str(getattr(value, "dtype", None) or "objects that are not numbers")
+
+
+def _all_finite(name: str, array: np.ndarray) -> None:
+    # The sum is finite when every entry is (unless it overflows): one pass without a mask of the size of the data.
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspicious = not math.isfinite(float(array.sum()))
+    if suspicious and not (finite := np.isfinite(array)).all():
+        at = tuple(int(i) for i in np.argwhere(~finite)[0])
+        where = at[0] if len(at) == 1 else at
+        raise ValueError(f"{name} must be finite, got {array[at]!r} at index {where}")

@@ -1,0 +1,47 @@
+"""A certificate: the primal and the dual value that together prove how good a fit is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """P(w) and D(α) of one feasible pair.
+
+    Weak duality D(α) ≤ D(α*) = P(w*) ≤ P(w) makes ``gap`` a proof: P(w) − P(w*) ≤ gap, whoever computed w and however.
+
+    Attributes
+    ----------
+    primal, dual : float
+        P(w) and D(α), recomputed from the data in float64.
+    parts : tuple of Certificate
+        Where a model is several independent fits (classes, outputs), the certificate of each; the values are then their sums.
+    """
+
+    primal: float
+    dual: float
+    parts: tuple[Certificate, ...] = ()
+
+    @classmethod
+    def of_parts(cls, parts: tuple[Certificate, ...]) -> Certificate:
+        """Join the certificates of independent fits: the sums of their values certify the sum of their objectives."""
+        return cls(sum(part.primal for part in parts), sum(part.dual for part in parts), parts)
+
+    @property
+    def gap(self) -> float:
+        """P(w) − D(α) ≥ 0; a difference that rounding made negative counts as zero."""
+        return max(self.primal - self.dual, 0.0)
+
+    @property
+    def relative_gap(self) -> float:
+        """Return (P − D)/|P|, which is 0 if the gap is."""
+        if self.gap == 0.0:
+            return 0.0
+        return self.gap / abs(self.primal) if self.primal else float("inf")
+
+    def __str__(self) -> str:
+        return (
+            f"primal {self.primal:.10g}, dual {self.dual:.10g}: "
+            f"within {self.gap:.2e} of the optimum (relative gap {self.relative_gap:.2e})"
+        )

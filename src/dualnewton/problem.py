@@ -1,0 +1,225 @@
+"""What is to be solved, and the only judge of a solution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dualnewton import _linear
+from dualnewton._validate import data_matrix, frozen, positive, vector
+from dualnewton.certificate import Certificate
+from dualnewton.losses import Loss
+from dualnewton.regularizers import L2, Regularizer
+
+_FEASIBLE = 1e-12
+"""Σ c_i α_i counts as zero below this fraction of Σ c_i |α_i|: what rounding leaves of an exact balance."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A regularised empirical risk, its dual, and the certificate that connects them.
+
+    The primal and dual problems (Section 4 of the paper, with weights c, offsets o and an unpenalised intercept b added) are
+
+        min_{w, b}  P(w, b) = (1/n) Σ c_i φ(a_iᵀw + b + o_i; y_i) + λ g(w)
+        max_α       D(α)    = (1/n) Σ c_i (−φ*(−α_i; y_i) − o_i α_i) − λ g*(ᾱ),    ᾱ = (1/λn) Σ c_i α_i a_i
+
+    where Σ c_i α_i = 0 is asked for exactly when there is an intercept. At the optimum w = ∇g*(ᾱ) and α_i = −φ′(z_i).
+
+    Parameters
+    ----------
+    X : array or sparse array of shape (n, d)
+        One example a_i per row; float32 and float64 are kept as they are, CSR and C order are not copied.
+    y : array of shape (n,)
+        The labels; what is allowed is the loss's to say.
+    loss : Loss
+        φ.
+    regularizer : Regularizer
+        g; ½‖w‖² by default.
+    lam : float
+        λ > 0; 1/n by default.
+    sample_weight : array of shape (n,), optional
+        c ≥ 0, not all zero. A weight of two equals a repeated row, but for the factor 1/n.
+    offset : array of shape (n,), optional
+        o, added to the margins.
+    fit_intercept : bool
+        Whether b is free (unpenalised) or zero.
+    """
+
+    X: Any
+    y: Any
+    loss: Loss
+    regularizer: Regularizer = L2()  # noqa: RUF009 (frozen, so sharing it is safe)
+    lam: float = None  # type: ignore[assignment]
+    sample_weight: Any = None
+    offset: Any = None
+    fit_intercept: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.loss, Loss):
+            raise ValueError(f"loss must be an instance of losses.Loss, such as losses.Logistic(), got {self.loss!r}")
+        if not isinstance(self.regularizer, Regularizer):
+            raise ValueError(
+                f"regularizer must be an instance of regularizers.Regularizer, such as regularizers.L2(), got {self.regularizer!r}"
+            )
+        X = data_matrix("X", self.X)
+        n, d = X.shape
+        y = vector("y", self.y, n)
+        if not (valid := self.loss.valid_labels(y)).all():
+            at = int(np.argmin(valid))
+            raise ValueError(
+                f"y must hold {self.loss.label_domain} for {type(self.loss).__name__}, got {y[at]:g} at index {at}"
+            )
+        if self.regularizer.size not in (None, d):
+            raise ValueError(f"regularizer is made for {self.regularizer.size} features, X has {d}")
+        weights = None if self.sample_weight is None else vector("sample_weight", self.sample_weight, n, low=0.0)
+        if weights is not None and not weights.any():
+            raise ValueError("sample_weight must have a positive entry, got zeros only")
+        checked = {
+            "X": X,
+            "y": y,
+            "lam": 1.0 / n if self.lam is None else positive("lam", self.lam),
+            "sample_weight": weights,
+            "offset": None if self.offset is None else vector("offset", self.offset, n),
+            "fit_intercept": bool(self.fit_intercept),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    # The data --------------------------------------------------------------------------------------------------------
+
+    @property
+    def n(self) -> int:
+        """The number of examples."""
+        return int(self.X.shape[0])
+
+    @property
+    def d(self) -> int:
+        """The number of features."""
+        return int(self.X.shape[1])
+
+    @cached_property
+    def c(self) -> np.ndarray:
+        """The weights as a vector, ones by default."""
+        return frozen(np.ones(self.n)) if self.sample_weight is None else self.sample_weight
+
+    @cached_property
+    def o(self) -> np.ndarray:
+        """The offsets as a vector, zeros by default."""
+        return frozen(np.zeros(self.n)) if self.offset is None else self.offset
+
+    # The two objectives ----------------------------------------------------------------------------------------------
+
+    def margins(self, w: np.ndarray, intercept: float = 0.0) -> np.ndarray:
+        """z_i = a_iᵀw + b + o_i."""
+        return _linear.times(self.X, w) + (self.o + intercept)
+
+    def primal(self, w: np.ndarray, intercept: float = 0.0) -> float:
+        """P(w, b)."""
+        w = vector("w", w, self.d)
+        return self._primal_at(self.margins(w, intercept), w)
+
+    def dual(self, alpha: np.ndarray) -> float:
+        """D(α), which is −∞ where α is infeasible."""
+        alpha = vector("alpha", alpha, self.n)
+        mass = self.c * alpha
+        if self.fit_intercept and abs(mass.sum()) > _FEASIBLE * np.abs(mass).sum():
+            return -np.inf
+        conjugate = self.loss.conjugate(-alpha, self.y)
+        # A row of weight zero does not take part, whatever its dual variable.
+        losses = np.where(self.c > 0.0, self.c * conjugate, 0.0)
+        return float(-losses.mean() - (mass @ self.o) / self.n) - self.lam * self.regularizer.conjugate(
+            self.alpha_bar(alpha)
+        )
+
+    def alpha_bar(self, alpha: np.ndarray) -> np.ndarray:
+        """ᾱ = (1/λn) Σ c_i α_i a_i."""
+        return _linear.transposed_times(self.X, self.c * alpha) / (self.lam * self.n)
+
+    # From one to the other -------------------------------------------------------------------------------------------
+
+    def w_of(self, alpha: np.ndarray) -> np.ndarray:
+        """w = ∇g*(ᾱ), the primal point of a dual one."""
+        return self.regularizer.grad_conjugate(self.alpha_bar(vector("alpha", alpha, self.n)))
+
+    def alpha_of(self, w: np.ndarray) -> np.ndarray:
+        """α_i = −φ′(z_i), the dual point of a primal one; with an intercept, at the best one and balanced to rounding."""
+        margins = self.margins(vector("w", w, self.d))
+        return self._alpha_at(margins + self._best_intercept_at(margins))
+
+    def balanced(self, alpha: np.ndarray) -> np.ndarray:
+        """Make Σ c_i α_i = 0 where an intercept asks for it, by shrinking the heavier sign towards zero.
+
+        −α_i stays in the domain of φ*, which is convex and holds 0 for every loss that is bounded below.
+        """
+        if not self.fit_intercept:
+            return alpha
+        up, down = self.c @ np.maximum(alpha, 0.0), self.c @ np.maximum(-alpha, 0.0)
+        keep = min(up, down)
+        shrink_up = keep / up if up > 0.0 else 0.0
+        shrink_down = keep / down if down > 0.0 else 0.0
+        return np.where(alpha > 0.0, shrink_up, shrink_down) * alpha
+
+    def best_intercept(self, w: np.ndarray) -> float:
+        """argmin_b P(w, b), zero without an intercept; there Σ c_i φ′(z_i) = 0, which makes α_i = −φ′(z_i) feasible."""
+        return self._best_intercept_at(self.margins(vector("w", w, self.d)))
+
+    # The judge -------------------------------------------------------------------------------------------------------
+
+    def certify(self, w: np.ndarray, intercept: float | None = None, alpha: np.ndarray | None = None) -> Certificate:
+        """Prove how good (w, b) is, from scratch and in float64, whoever made it.
+
+        Parameters
+        ----------
+        w : array of shape (d,)
+            The model.
+        intercept : float, optional
+            b; where there is an intercept and none is given, the best one for this w.
+        alpha : array of shape (n,), optional
+            A dual point to try beside α_i = −φ′(z_i), balanced first where there is an intercept; the larger dual value is
+            taken, since each is a proof.
+        """
+        w = vector("w", w, self.d)
+        margins = self.margins(w)
+        best = self._best_intercept_at(margins)
+        primal = self._primal_at(margins + (best if intercept is None else intercept), w)
+        dual = self.dual(self._alpha_at(margins + best))
+        if alpha is not None:
+            dual = max(dual, self.dual(self.balanced(vector("alpha", alpha, self.n))))
+        return Certificate(primal, dual)
+
+    def _primal_at(self, margins: np.ndarray, w: np.ndarray) -> float:
+        return float((self.c * self.loss.value(margins, self.y)).mean()) + self.lam * self.regularizer.value(w)
+
+    def _alpha_at(self, margins: np.ndarray) -> np.ndarray:
+        return self.balanced(-self.loss.derivative(margins, self.y))
+
+    def _best_intercept_at(self, margins: np.ndarray) -> float:
+        """Find the zero of the nondecreasing slope Σ c_i φ′(z_i + b): Newton steps, kept inside a bracket by bisection."""
+        if not self.fit_intercept:
+            return 0.0
+
+        def slope(b: float) -> float:
+            return float(self.c @ self.loss.derivative(margins + b, self.y))
+
+        # 1. Bracket: walk downhill with doubled steps. With one class only the slope may reach zero at the end of the
+        #    line alone; in floating point it does so soon enough.
+        b, at_b = 0.0, slope(0.0)
+        far, at_far, step = b, at_b, max(1.0, float(np.abs(margins).max()))
+        while np.sign(at_far) * np.sign(at_b) > 0.0 and step < 1e300:
+            b, at_b = far, at_far
+            far = b - np.sign(at_b) * step
+            at_far, step = slope(far), 2.0 * step
+        slopes = {b: at_b, far: at_far}
+        low, high = min(slopes), max(slopes)
+        # 2. Shrink it until the slope is zero or no number lies between.
+        while at_b != 0.0 and low < (middle := 0.5 * (low + high)) < high:
+            curvature = float(self.c @ self.loss.second_derivative(margins + b, self.y))
+            newton = b - at_b / curvature if curvature > 0.0 else middle
+            b = newton if low < newton < high else middle
+            at_b = slopes[b] = slope(b)
+            low, high = (low, b) if at_b > 0.0 else (b, high)
+        return float(min((low, high, b), key=lambda end: abs(slopes[end])))

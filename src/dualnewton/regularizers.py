@@ -1,0 +1,191 @@
+"""Regularisers g: closed, 1-strongly convex, so that g* is 1-smooth and w = ∇g*(ᾱ) is the primal point of a dual one.
+
+The identities that bind the three functions (Section 4 of the paper; :func:`check` tests them):
+
+* Fenchel–Young: g(w) + g*(s) ≥ ⟨w, s⟩, with equality exactly when w = ∇g*(s);
+* ‖∇g*(s) − ∇g*(t)‖ ≤ ‖s − t‖, which is what makes the block model ½hᵀX_S h of SDNA an upper bound for every g here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dualnewton._validate import Array, frozen, positive
+
+__all__ = ["L2", "Box", "ElasticNet", "GroupElasticNet", "NonNegative", "Regularizer", "check"]
+
+
+class Regularizer:
+    """A regulariser written by the library or by you: give it ``value``, ``conjugate`` and ``grad_conjugate``.
+
+    ``regularizers.check(YourRegularizer())`` says in words what is wrong, if anything is. See docs/extending.md.
+    """
+
+    quadratic: bool = False
+    """True only for g = ½‖w‖²: ∇g* is then the identity, and the sharper Theorem 7 applies."""
+
+    size: int | None = None
+    """The number of features it is made for; None if it fits any."""
+
+    def value(self, w: Array) -> float:
+        """g(w), +∞ where w is not allowed."""
+        raise NotImplementedError(f"{type(self).__name__} has no value(w)")
+
+    def conjugate(self, s: Array) -> float:
+        """g*(s) = sup_w ⟨w, s⟩ − g(w)."""
+        raise NotImplementedError(f"{type(self).__name__} has no conjugate(s)")
+
+    def grad_conjugate(self, s: Array) -> Array:
+        """∇g*(s), the point w that attains g*(s)."""
+        raise NotImplementedError(f"{type(self).__name__} has no grad_conjugate(s)")
+
+
+@dataclass(frozen=True)
+class L2(Regularizer):
+    """½‖w‖²."""
+
+    quadratic = True
+
+    def value(self, w: Array) -> float:
+        return 0.5 * float(w @ w)
+
+    def conjugate(self, s: Array) -> float:
+        return 0.5 * float(s @ s)
+
+    def grad_conjugate(self, s: Array) -> Array:
+        return s
+
+
+@dataclass(frozen=True)
+class ElasticNet(Regularizer):
+    """½‖w‖² + l1‖w‖₁.
+
+    A penalty a(r‖w‖₁ + ½(1 − r)‖w‖²) is λg with λ = a(1 − r) and l1 = r/(1 − r).
+    """
+
+    l1: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive("l1", self.l1, or_zero=True)
+
+    def value(self, w: Array) -> float:
+        return 0.5 * float(w @ w) + self.l1 * float(np.abs(w).sum())
+
+    def conjugate(self, s: Array) -> float:
+        w = self.grad_conjugate(s)
+        return 0.5 * float(w @ w)
+
+    def grad_conjugate(self, s: Array) -> Array:
+        return s - np.clip(s, -self.l1, self.l1)
+
+
+@dataclass(frozen=True)
+class NonNegative(Regularizer):
+    """½‖w‖² subject to w ≥ 0."""
+
+    def value(self, w: Array) -> float:
+        return 0.5 * float(w @ w) if np.all(w >= 0.0) else np.inf
+
+    def conjugate(self, s: Array) -> float:
+        w = self.grad_conjugate(s)
+        return 0.5 * float(w @ w)
+
+    def grad_conjugate(self, s: Array) -> Array:
+        return np.maximum(s, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Box(Regularizer):
+    """½‖w‖² subject to lower ≤ w ≤ upper, each a number or one number per feature; infinite bounds are allowed."""
+
+    lower: Any = 0.0
+    upper: Any = 1.0
+
+    def __post_init__(self) -> None:
+        lower, upper = np.asarray(self.lower, dtype=float), np.asarray(self.upper, dtype=float)
+        for name, bound in (("lower", lower), ("upper", upper)):
+            if bound.ndim > 1 or np.isnan(bound).any():
+                raise ValueError(f"{name} must be a number or a vector of numbers, got {getattr(self, name)!r}")
+        if lower.ndim and upper.ndim and lower.shape != upper.shape:
+            raise ValueError(f"lower and upper must have one length, got {lower.size} and {upper.size}")
+        if np.any(lower > upper) or np.any(lower == np.inf) or np.any(upper == -np.inf):
+            raise ValueError("lower must be <= upper everywhere, with a finite point between them")
+        object.__setattr__(self, "lower", frozen(lower))
+        object.__setattr__(self, "upper", frozen(upper))
+
+    @property
+    def size(self) -> int | None:  # type: ignore[override]
+        """The length of the bounds; None if both are plain numbers."""
+        return max(self.lower.size, self.upper.size) if self.lower.ndim or self.upper.ndim else None
+
+    def value(self, w: Array) -> float:
+        return 0.5 * float(w @ w) if np.all((self.lower <= w) & (w <= self.upper)) else np.inf
+
+    def conjugate(self, s: Array) -> float:
+        w = self.grad_conjugate(s)
+        return float(s @ w) - 0.5 * float(w @ w)
+
+    def grad_conjugate(self, s: Array) -> Array:
+        return np.clip(s, self.lower, self.upper)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupElasticNet(Regularizer):
+    """½‖w‖² + strength Σ_k √|k| ‖w_k‖₂ over disjoint groups k of features: whole groups leave the model together.
+
+    Parameters
+    ----------
+    groups : sequence of integers
+        The group of each feature, in any numbering.
+    strength : float
+        The weight of the group norms against ½‖w‖².
+    """
+
+    groups: Any = ()
+    strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive("strength", self.strength, or_zero=True)
+        groups = np.asarray(self.groups)
+        if groups.ndim != 1 or groups.size == 0:
+            raise ValueError(f"groups must name the group of each feature, got shape {groups.shape}")
+        object.__setattr__(self, "groups", frozen(np.unique(groups, return_inverse=True)[1]))
+
+    @property
+    def size(self) -> int | None:  # type: ignore[override]
+        """The number of features that have a group."""
+        return int(self.groups.size)
+
+    @cached_property
+    def _thresholds(self) -> np.ndarray:
+        return self.strength * np.sqrt(np.bincount(self.groups))
+
+    def _norms(self, x: Array) -> Array:
+        return np.sqrt(np.bincount(self.groups, weights=x * x))
+
+    def value(self, w: Array) -> float:
+        return 0.5 * float(w @ w) + float(self._thresholds @ self._norms(w))
+
+    def conjugate(self, s: Array) -> float:
+        return 0.5 * float(np.sum(np.maximum(self._norms(s) - self._thresholds, 0.0) ** 2))
+
+    def grad_conjugate(self, s: Array) -> Array:
+        norms = self._norms(s)
+        # A group of norm zero stays zero: any positive divisor will do.
+        shrink = np.maximum(norms - self._thresholds, 0.0) / (norms + (norms == 0.0))
+        return s * shrink[self.groups]
+
+
+def check(regularizer: Regularizer, size: int | None = None) -> None:
+    """Test the identities that every part of the library relies on; raise a ``ValueError`` that names each broken one.
+
+    1-strong convexity of g, the Fenchel–Young inequality and its equality at w = ∇g*(s), ∇g* against differences of g*,
+    and its 1-Lipschitz continuity, at random points of the given dimension (by default the regulariser's own, or 5).
+    """
+    from dualnewton._check import check_regularizer  # not needed to fit a model
+
+    check_regularizer(regularizer, size or regularizer.size or 5)

@@ -1,0 +1,492 @@
+"""Samplings Ŝ: random subsets of the examples, drawn as index blocks outside every kernel.
+
+A sampling is known by its pair probabilities P = [Prob(i, j ∈ Ŝ)] (for E[M_Ŝ] = P ∘ M and everything that follows from
+it), by its law (for E[(M_Ŝ)⁻¹]) and by its draws. All the samplings here share one shape of P,
+
+    P = D(diagonal) + Σ_k weight_k u_k u_kᵀ,
+
+so that each class states the few vectors u_k once and the marginals, the matrix, the expected-separable-overapproximation
+vectors and matrix-free products with E[M_Ŝ] for large n all follow (:class:`PairStructure`).
+
+Assumption 3 of the paper asks that draws be independent, that every example have a positive probability (properness) and
+that the empty set have none (nonvacuity). The constructors refuse what breaks the last two.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualnewton._draws import Categorical, heads, subsets_one_by_one, subsets_together
+from dualnewton._validate import frozen, integer, probabilities, vector
+
+__all__ = [
+    "Explicit",
+    "Independent",
+    "IndexBlock",
+    "Nice",
+    "PairStructure",
+    "Partition",
+    "Sampling",
+    "Serial",
+    "Shuffled",
+]
+
+SUPPORT_LIMIT = 20_000
+"""Laws with more sets than this are not enumerated unless asked to."""
+
+
+@dataclass(frozen=True)
+class IndexBlock:
+    """A ragged block of index sets: set k is ``indices[starts[k]:starts[k + 1]]``."""
+
+    indices: np.ndarray
+    starts: np.ndarray
+
+    @classmethod
+    def from_sizes(cls, indices: np.ndarray, sizes: np.ndarray) -> IndexBlock:
+        """Cut ``indices`` into consecutive sets of the given sizes."""
+        return cls(indices, np.concatenate([[0], np.cumsum(sizes)]))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, k: int) -> np.ndarray:
+        k = range(len(self))[k]
+        return self.indices[self.starts[k] : self.starts[k + 1]]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self.indices[a:b] for a, b in itertools.pairwise(self.starts))
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The size of each set."""
+        return np.diff(self.starts)
+
+
+@dataclass(frozen=True)
+class PairStructure:
+    """P = D(diagonal) + Σ_k weights_k u_k u_kᵀ, with u_k the columns of the sparse matrix ``factors``."""
+
+    diagonal: np.ndarray
+    factors: sp.csc_array
+    weights: np.ndarray
+
+    def marginals(self) -> np.ndarray:
+        """Return the diagonal of P."""
+        return self.diagonal + self.factors.power(2) @ self.weights
+
+    def dense(self) -> np.ndarray:
+        """Return P as an n×n array."""
+        u = self.factors.toarray()
+        return np.diag(self.diagonal) + (u * self.weights) @ u.T
+
+
+class Sampling:
+    """A random subset of {0, …, n−1}.
+
+    A sampling of your own gives ``n``, ``pair_structure()`` and ``draw()``; it then works on every solver and in the
+    matrix-free theory. ``laws()`` in addition lets the theory enumerate it. See docs/extending.md.
+    """
+
+    n: int
+    iid: bool = True
+    """Whether successive draws are independent, as Assumption 3 wants."""
+
+    # What a subclass states ------------------------------------------------------------------------------------------
+
+    def pair_structure(self) -> PairStructure:
+        """Return P in the shape that serves any n."""
+        raise NotImplementedError(f"{type(self).__name__} has no pair_structure()")
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> IndexBlock:
+        """Draw ``rounds`` sets."""
+        raise NotImplementedError(f"{type(self).__name__} has no draw(rng, rounds)")
+
+    @property
+    def max_size(self) -> int:
+        """The largest set that has a positive probability."""
+        return self.n
+
+    @property
+    def support_size(self) -> int:
+        """How many sets have a positive probability."""
+        raise ValueError(f"{type(self).__name__} cannot be enumerated: it does not state its law")
+
+    def laws(self) -> Iterator[tuple[np.ndarray, float]]:
+        """Yield each set of the support with its probability."""
+        raise ValueError(f"{type(self).__name__} cannot be enumerated: it does not state its law")
+
+    # What follows ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def p(self) -> np.ndarray:
+        """The marginals p_i = Prob(i ∈ Ŝ)."""
+        return frozen(self.pair_structure().marginals())
+
+    @property
+    def expected_size(self) -> float:
+        """τ = E|Ŝ| = Σ p_i."""
+        return float(self.p.sum())
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all marginals are equal, as Sections 3 and 4 ask."""
+        return bool(np.ptp(self.p) <= 1e-12 * self.p.max())
+
+    @property
+    def rounds_per_epoch(self) -> int:
+        """How many draws visit n examples on average."""
+        return max(1, math.ceil(self.n / self.expected_size - 1e-9))
+
+    def pair_probabilities(self) -> np.ndarray:
+        """Return P = [Prob(i, j ∈ Ŝ)] as an n×n array."""
+        return self.pair_structure().dense()
+
+    def support(self, limit: int = SUPPORT_LIMIT) -> list[tuple[np.ndarray, float]]:
+        """List every set with its probability; refuse when there are more than ``limit``."""
+        if self.support_size > limit:
+            raise ValueError(
+                f"{self!r} has {self.support_size} sets, more than limit={limit}: too many to enumerate; draw from it instead"
+            )
+        return list(self.laws())
+
+
+@dataclass(frozen=True, eq=False)
+class Serial(Sampling):
+    """One example at a time, example i with probability q_i (uniform by default)."""
+
+    n: int
+    q: Any = None
+
+    def __post_init__(self) -> None:
+        integer("n", self.n, 1)
+        if self.q is not None:
+            object.__setattr__(self, "q", _proper("q", probabilities("q", self.q, self.n)))
+
+    def pair_structure(self) -> PairStructure:
+        q = np.full(self.n, 1.0 / self.n) if self.q is None else self.q
+        return PairStructure(q, sp.csc_array((self.n, 0)), np.empty(0))
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> IndexBlock:
+        indices = rng.integers(self.n, size=rounds) if self.q is None else self._law.draw(rng, rounds)
+        return IndexBlock(indices, np.arange(rounds + 1))
+
+    @cached_property
+    def _law(self) -> Categorical:
+        return Categorical(self.q)
+
+    @property
+    def max_size(self) -> int:
+        return 1
+
+    @property
+    def support_size(self) -> int:
+        return self.n
+
+    def laws(self) -> Iterator[tuple[np.ndarray, float]]:
+        return ((np.array([i]), float(p)) for i, p in enumerate(self.p))
+
+
+@dataclass(frozen=True)
+class Nice(Sampling):
+    """τ-nice: every set of exactly τ examples is equally likely."""
+
+    n: int
+    tau: int
+
+    def __post_init__(self) -> None:
+        integer("n", self.n, 1)
+        integer("tau", self.tau, 1, self.n)
+
+    def pair_structure(self) -> PairStructure:
+        return _exchangeable(self.n, self.tau / self.n, _both(self.n, self.tau))
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> IndexBlock:
+        pick = subsets_together if self.tau <= 64 else subsets_one_by_one
+        return IndexBlock(pick(rng, self.n, self.tau, rounds).ravel(), np.arange(rounds + 1) * self.tau)
+
+    @property
+    def max_size(self) -> int:
+        return self.tau
+
+    @property
+    def support_size(self) -> int:
+        return math.comb(self.n, self.tau)
+
+    def laws(self) -> Iterator[tuple[np.ndarray, float]]:
+        probability = 1.0 / self.support_size
+        return ((np.array(s), probability) for s in itertools.combinations(range(self.n), self.tau))
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Independent(Sampling):
+    """Each example joins by its own coin; an empty set is thrown away and all coins are tossed again.
+
+    Parameters
+    ----------
+    p : sequence of floats in (0, 1]
+        The probabilities of the coins, kept as ``coins``. Because of the condition Ŝ ≠ ∅ the marginals ``p`` are coins / c and
+        the pair probabilities coins_i coins_j / c with c = Prob(some coin shows heads) = 1 − Π(1 − coins_i), which is 1 for
+        all practical purposes once the coins sum to more than 40.
+    """
+
+    coins: np.ndarray
+
+    def __init__(self, p: Any) -> None:
+        size = np.size(p)
+        if size == 0:
+            raise ValueError("p must have at least one probability, got none")
+        coins = _proper("p", vector("p", p, size, low=0.0))
+        if coins.max() > 1.0:
+            raise ValueError(f"p must be <= 1 everywhere, got {coins.max()!r} at index {int(np.argmax(coins))}")
+        object.__setattr__(self, "coins", coins)
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        """The number of examples."""
+        return int(self.coins.size)
+
+    @cached_property
+    def nonempty(self) -> float:
+        """The probability that some coin shows heads."""
+        with np.errstate(divide="ignore"):
+            return float(-np.expm1(np.log1p(-self.coins).sum()))
+
+    @cached_property
+    def _classes(self) -> list[np.ndarray]:
+        """The coins in classes (2⁻ᵏ⁻¹, 2⁻ᵏ]: within one, all probabilities are alike up to a factor of two."""
+        k = np.floor(-np.log2(self.coins))
+        return [np.flatnonzero(k == level) for level in np.unique(k)]
+
+    def pair_structure(self) -> PairStructure:
+        coins = self.coins
+        return PairStructure(
+            coins * (1.0 - coins) / self.nonempty, sp.csc_array(coins[:, None]), np.array([1.0 / self.nonempty])
+        )
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> IndexBlock:
+        owners: list[np.ndarray] = []
+        members: list[np.ndarray] = []
+        missing = rounds
+        while missing:
+            # Toss for a few more rounds than are missing, keep the nonempty ones: the kept are i.i.d. given nonempty.
+            tosses = math.ceil(missing / self.nonempty * 1.1) + 8
+            owner, member = heads(rng, self.coins, self._classes, tosses)
+            number = np.cumsum(np.diff(owner, prepend=-1) > 0) - 1  # of the nonempty round that each head belongs to
+            end = np.searchsorted(number, missing)
+            owners.append(number[:end] + (rounds - missing))
+            members.append(member[:end])
+            missing -= int(number[end - 1]) + 1 if end else 0
+        sizes = np.bincount(np.concatenate(owners), minlength=rounds) if rounds else np.empty(0, int)
+        return IndexBlock.from_sizes(np.concatenate([*members, np.empty(0, int)]), sizes)
+
+    @property
+    def support_size(self) -> int:
+        sure = int(np.count_nonzero(self.coins == 1.0))
+        return 2 ** (self.n - sure) - (sure == 0)
+
+    def laws(self) -> Iterator[tuple[np.ndarray, float]]:
+        for heads in itertools.product((False, True), repeat=self.n):
+            mask = np.array(heads)
+            probability = float(np.prod(np.where(mask, self.coins, 1.0 - self.coins))) / self.nonempty
+            if mask.any() and probability > 0.0:
+                yield np.flatnonzero(mask), probability
+
+
+@dataclass(frozen=True, eq=False)
+class Partition(Sampling):
+    """Fixed blocks of τ consecutive examples (the last may be smaller), block k drawn with probability q_k (uniform by default).
+
+    The setting of block coordinate descent. For solving, prefer :class:`Shuffled`: a partition kept for all epochs
+    can be many times slower.
+    """
+
+    n: int
+    tau: int
+    q: Any = None
+
+    def __post_init__(self) -> None:
+        integer("n", self.n, 1)
+        integer("tau", self.tau, 1, self.n)
+        if self.q is not None:
+            object.__setattr__(self, "q", _proper("q", probabilities("q", self.q, self._starts.size - 1)))
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        return np.append(np.arange(0, self.n, self.tau), self.n)
+
+    @cached_property
+    def _block_probabilities(self) -> np.ndarray:
+        blocks = self._starts.size - 1
+        return np.full(blocks, 1.0 / blocks) if self.q is None else self.q
+
+    def pair_structure(self) -> PairStructure:
+        blocks = sp.csc_array((np.ones(self.n), np.arange(self.n), self._starts), shape=(self.n, self._starts.size - 1))
+        return PairStructure(np.zeros(self.n), blocks, self._block_probabilities)
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> IndexBlock:
+        return _ragged_gather(np.arange(self.n), self._starts, self._law.draw(rng, rounds))
+
+    @cached_property
+    def _law(self) -> Categorical:
+        return Categorical(self._block_probabilities)
+
+    @property
+    def max_size(self) -> int:
+        return self.tau
+
+    @property
+    def support_size(self) -> int:
+        return self._starts.size - 1
+
+    def laws(self) -> Iterator[tuple[np.ndarray, float]]:
+        blocks = itertools.pairwise(self._starts)
+        return ((np.arange(a, b), float(p)) for (a, b), p in zip(blocks, self._block_probabilities, strict=True))
+
+
+@dataclass(frozen=True)
+class Shuffled(Sampling):
+    """A fresh permutation for each epoch, cut into consecutive chunks of τ (the last may be smaller).
+
+    The practical default: it needs about 1.5 to 2 times fewer epochs than independent draws. ``draw`` begins a new
+    permutation at each call, so ask for whole epochs, ``rounds_per_epoch`` draws each. Marginals, pairs and laws are those
+    of one draw at a random place of an epoch (τ-nice exactly when τ divides n); draws of one epoch depend on each other, so
+    the theorems about sequences do not cover it.
+    """
+
+    n: int
+    tau: int
+    iid = False
+
+    def __post_init__(self) -> None:
+        integer("n", self.n, 1)
+        integer("tau", self.tau, 1, self.n)
+
+    @cached_property
+    def _sizes(self) -> np.ndarray:
+        full, rest = divmod(self.n, self.tau)
+        return np.array([self.tau] * full + [rest] * (rest > 0))
+
+    def pair_structure(self) -> PairStructure:
+        full, rest = divmod(self.n, self.tau)
+        both = (full * _both(self.n, self.tau) + _both(self.n, rest)) / self._sizes.size
+        return _exchangeable(self.n, 1.0 / self._sizes.size, both)
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> IndexBlock:
+        epochs, rest = divmod(rounds, self._sizes.size)
+        sizes = np.concatenate([np.tile(self._sizes, epochs), self._sizes[:rest]])
+        orders = [rng.permutation(self.n) for _ in range(epochs + (rest > 0))]
+        return IndexBlock.from_sizes(np.concatenate([*orders, np.empty(0, int)])[: sizes.sum()], sizes)
+
+    @property
+    def max_size(self) -> int:
+        return self.tau
+
+    @property
+    def support_size(self) -> int:
+        return sum(math.comb(self.n, int(size)) for size in set(self._sizes))
+
+    def laws(self) -> Iterator[tuple[np.ndarray, float]]:
+        for size, times in zip(*np.unique(self._sizes, return_counts=True), strict=True):
+            probability = times / self._sizes.size / math.comb(self.n, int(size))
+            for s in itertools.combinations(range(self.n), int(size)):
+                yield np.array(s), float(probability)
+
+
+@dataclass(frozen=True, eq=False)
+class Explicit(Sampling):
+    """Any law on {0, …, n−1}, given as its sets and their probabilities."""
+
+    n: int
+    sets: Sequence[Sequence[int]]
+    probabilities: Any
+
+    def __post_init__(self) -> None:
+        integer("n", self.n, 1)
+        sets = tuple(_index_set(self.n, k, s) for k, s in enumerate(self.sets))
+        weights = probabilities("probabilities", self.probabilities, len(sets))
+        for k, (s, weight) in enumerate(zip(sets, weights, strict=True)):
+            if s.size == 0 and weight > 0.0:
+                raise ValueError(
+                    f"sets must not be empty (the sampling would be vacuous), got an empty set at index {k}"
+                )
+        possible = np.flatnonzero(weights > 0.0)
+        object.__setattr__(self, "sets", tuple(sets[k] for k in possible))
+        object.__setattr__(self, "probabilities", frozen(weights[possible]))
+        _proper("sets", self.p, "every example must be in a set of positive probability")
+
+    @cached_property
+    def _block(self) -> IndexBlock:
+        return IndexBlock.from_sizes(np.concatenate(self.sets), np.array([s.size for s in self.sets]))
+
+    def pair_structure(self) -> PairStructure:
+        block = self._block
+        ones = np.ones(block.indices.size)
+        members = sp.csc_array((ones, block.indices, block.starts), shape=(self.n, len(block)))
+        return PairStructure(np.zeros(self.n), members, self.probabilities)
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> IndexBlock:
+        return _ragged_gather(self._block.indices, self._block.starts, self._law.draw(rng, rounds))
+
+    @cached_property
+    def _law(self) -> Categorical:
+        return Categorical(self.probabilities)
+
+    @property
+    def max_size(self) -> int:
+        return int(self._block.sizes.max())
+
+    @property
+    def support_size(self) -> int:
+        return len(self.sets)
+
+    def laws(self) -> Iterator[tuple[np.ndarray, float]]:
+        return zip(self.sets, map(float, self.probabilities), strict=True)  # type: ignore[arg-type]
+
+
+# Shared pieces -------------------------------------------------------------------------------------------------------
+
+
+def _both(n: int, size: int) -> float:
+    """Prob(i, j ∈ Ŝ) for i ≠ j when Ŝ is uniform among the sets of one size."""
+    return size * (size - 1) / (n * (n - 1)) if n > 1 else 0.0
+
+
+def _exchangeable(n: int, single: float, both: float) -> PairStructure:
+    """Return P = (single − both) I + both 11ᵀ."""
+    return PairStructure(np.full(n, single - both), sp.csc_array(np.ones((n, 1))), np.array([both]))
+
+
+def _proper(name: str, p: np.ndarray, allowed: str = "every example must have a positive probability") -> np.ndarray:
+    if (p <= 0.0).any():
+        raise ValueError(f"{name} is not proper: {allowed}, got 0 for example {int(np.argmin(p))}")
+    return p
+
+
+def _index_set(n: int, k: int, members: Sequence[int]) -> np.ndarray:
+    found = np.asarray(members)
+    if found.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if found.ndim != 1 or not np.issubdtype(found.dtype, np.integer):
+        raise ValueError(f"sets[{k}] must be a flat sequence of integers, got {members!r}")
+    if found.min() < 0 or found.max() >= n:
+        raise ValueError(f"sets[{k}] must have indices in [0, {n - 1}], got {members!r}")
+    if np.unique(found).size != found.size:
+        raise ValueError(f"sets[{k}] must not name an example twice, got {members!r}")
+    return np.sort(found).astype(np.int64)
+
+
+def _ragged_gather(indices: np.ndarray, starts: np.ndarray, chosen: np.ndarray) -> IndexBlock:
+    """Put the chosen sets of a ragged block one behind the other."""
+    sizes = np.diff(starts)[chosen]
+    block = IndexBlock.from_sizes(np.empty(0, np.int64), sizes)
+    within = np.arange(block.starts[-1]) - np.repeat(block.starts[:-1], sizes)
+    return IndexBlock(indices[np.repeat(starts[:-1][chosen], sizes) + within], block.starts)

@@ -1,0 +1,96 @@
+"""All instances of everything, once: a new loss, regulariser or sampling is tested everywhere the moment it is listed here."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dualnewton import losses, regularizers, samplings
+from dualnewton.problem import Problem
+
+LOSSES = [
+    losses.Squared(),
+    losses.Logistic(),
+    losses.SquaredHinge(),
+    losses.SmoothHinge(width=0.5),
+    losses.SmoothHinge(width=2.0),
+    losses.Huber(delta=0.7),
+    losses.SquaredEpsilonInsensitive(epsilon=0.3),
+]
+
+
+def regularizers_for(d):
+    """Every regulariser, made for d features."""
+    return [
+        regularizers.L2(),
+        regularizers.ElasticNet(l1=0.3),
+        regularizers.NonNegative(),
+        regularizers.Box(-0.5, 0.8),
+        regularizers.Box(
+            np.linspace(-1.0, -0.1, d),
+            np.linspace(0.2, np.inf, d) if d == 1 else np.r_[np.inf, np.linspace(0.2, 1.0, d - 1)],
+        ),
+        regularizers.GroupElasticNet(np.arange(d) // 2, strength=0.2),
+    ]
+
+
+def samplings_for(n):
+    """Every sampling with few enough sets to enumerate, for n in 3..8."""
+    rng = np.random.default_rng(7)
+    pairs = [[i, (i + 1) % n] for i in range(n)]
+    return [
+        samplings.Serial(n),
+        samplings.Serial(n, rng.dirichlet(np.full(n, 3.0))),
+        samplings.Nice(n, 2),
+        samplings.Nice(n, n - 1),
+        samplings.Nice(n, n),
+        samplings.Independent(rng.uniform(0.1, 0.6, n)),
+        samplings.Independent(np.full(n, 0.4)),
+        samplings.Partition(n, 2),
+        samplings.Shuffled(n, 2),
+        samplings.Explicit(n, [*pairs, list(range(n))], [*np.full(n, 0.8 / n), 0.2]),
+        samplings.Explicit(n, [[0], *pairs], [0.3, *np.full(n, 0.7 / n)]),
+    ]
+
+
+def uniform_samplings_for(n):
+    """Those of them with equal marginals, as Sections 3 and 4 of the paper ask."""
+    return [sampling for sampling in samplings_for(n) if sampling.is_uniform]
+
+
+def labels_for(loss, n, rng):
+    """Random labels of the loss's domain, both classes present."""
+    if isinstance(loss, losses.Margin):
+        return np.where(np.arange(n) % 2 == 0, 1.0, -1.0)[rng.permutation(n)]
+    return rng.standard_normal(n)
+
+
+def make_problem(loss, *, n=6, d=4, seed=0, sparse=False, weights=False, offset=False, dtype=np.float64, **kwargs):
+    """A small random problem with rows of unequal norm."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * rng.uniform(0.3, 1.5, (n, 1))
+    if sparse:
+        X = sp.csr_array(X * (rng.random((n, d)) < 0.6))
+    if weights:
+        kwargs["sample_weight"] = rng.uniform(0.2, 2.0, n)
+    if offset:
+        kwargs["offset"] = 0.3 * rng.standard_normal(n)
+    return Problem(X.astype(dtype), labels_for(loss, n, rng), loss, **kwargs)
+
+
+def load(name):
+    """A real data set, or a skip by its name where the file is absent."""
+    folder = Path(os.environ.get("DUALNEWTON_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    path = folder / f"{name}.npz"
+    if not path.exists():
+        pytest.skip(f"data set {name} is not in {folder} (set DUALNEWTON_DATA)")
+    z = np.load(path)
+    X = z["X"] if "X" in z else sp.csr_array((z["data"], z["indices"], z["indptr"]), shape=z["shape"])
+    return X, z["y"]
+
+
+def name_of(instance):
+    """A readable test id."""
+    return repr(instance).split("(array")[0].replace("\n", "")[:60]
