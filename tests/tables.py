@@ -1,4 +1,4 @@
-"""All instances of everything, once: a new loss, regulariser or sampling is tested everywhere the moment it is listed here."""
+"""All instances of everything, once: a new loss, regulariser or sampling listed here is tested everywhere."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Fit regularised linear models fast, and prove how good the fit is. SDNA (Qu, Richtárik, Takáč, Fercoq, 2016) is the heart."""
+"""Fit regularised linear models fast, and prove how good the fit is."""
 
 from dualnewton import losses, regularizers, samplings
 from dualnewton.certificate import Certificate

@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Categorical:
-    """Draws from {0, …, len(q)−1} with probabilities q: inversion of the distribution function, started from a guide table."""
+    """Draws from {0, …, len(q)−1} with probabilities q: inverts the distribution function from a guide table on."""
 
     def __init__(self, q: np.ndarray) -> None:
         self.cdf = np.cumsum(q)
@@ -51,10 +51,10 @@ def subsets_one_by_one(rng: np.random.Generator, n: int, tau: int, rounds: int) 
 def heads(
     rng: np.random.Generator, coins: np.ndarray, classes: list[np.ndarray], rounds: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Toss all coins ``rounds`` times; return (round, coin) of the heads, sorted by round, in time proportional to the heads.
+    """Toss all coins ``rounds`` times; return (round, coin) of the heads by round, in time proportional to the heads.
 
-    In each class of similar coins the tosses are run through with geometric leaps for the largest coin c of the class, and
-    each landing is accepted with probability coin/c ≥ ½: exact, and almost no tails are looked at.
+    In each class of similar coins the tosses are run through with geometric leaps for the largest coin c of the class,
+    and each landing is accepted with probability coin/c ≥ ½: exact, and almost no tails are looked at.
     """
     owners, members = [], []
     for here in classes:

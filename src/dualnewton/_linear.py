@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-Matrix = np.ndarray | sp.csr_array
+Matrix = Any
+"""A NumPy array or a SciPy CSR array, one example per row; both know ``@``, ``.T`` and row indexing."""
 
 _CHUNK = 1 << 20
 """Entries of the data that are widened to float64 at a time: the judge must not need a second copy of the data."""
@@ -33,7 +35,7 @@ def take_rows(X: Matrix, indices: np.ndarray) -> Matrix:
 
 
 def gram(rows: Matrix) -> np.ndarray:
-    """rows rowsᵀ, dense."""
+    """Return rows rowsᵀ, dense."""
     product = rows @ rows.T
     return product.toarray() if sp.issparse(product) else product
 

@@ -62,7 +62,7 @@ def probabilities(name: str, value: Any, length: int) -> np.ndarray:
 
 
 def data_matrix(name: str, value: Any) -> np.ndarray | sp.csr_array:
-    """Return ``value`` as a nonempty finite matrix of float32 or float64: CSR if sparse, else C-order, copied only if need be."""
+    """Return ``value`` as a nonempty finite float matrix, CSR if sparse and else in C order, copied only if need be."""
     if sp.issparse(value):
         matrix = sp.csr_array(value)
         if matrix.dtype not in (np.float32, np.float64):

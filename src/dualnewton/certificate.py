@@ -16,7 +16,7 @@ class Certificate:
     primal, dual : float
         P(w) and D(α), recomputed from the data in float64.
     parts : tuple of Certificate
-        Where a model is several independent fits (classes, outputs), the certificate of each; the values are then their sums.
+        Where a model is several independent fits (classes, outputs): the certificate of each. The values are sums.
     """
 
     primal: float

@@ -1,8 +1,8 @@
 """Losses φ(z; y): convex, 1/γ-smooth in the margin z = aᵀw, each with its conjugate.
 
 Every function of a loss is one branch-free expression in ``z`` (or ``u``), ``y`` and the loss's own fields. It runs on
-NumPy arrays as it stands and is simple enough to be compiled for scalars, so that there is one truth per loss: indicators
-are written ``(m < 1.0) * 1.0`` and clips as minimum-of-maximum, never ``np.where`` or ``if``.
+NumPy arrays as it stands and is simple enough to be compiled for scalars, so that there is one truth per loss:
+indicators are written ``(m < 1.0) * 1.0`` and clips as minimum-of-maximum, never ``np.where`` or ``if``.
 
 The identities that bind the functions of a loss (Section 4 of the paper uses all of them; :func:`check` tests them):
 

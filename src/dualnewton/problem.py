@@ -22,7 +22,7 @@ _FEASIBLE = 1e-12
 class Problem:
     """A regularised empirical risk, its dual, and the certificate that connects them.
 
-    The primal and dual problems (Section 4 of the paper, with weights c, offsets o and an unpenalised intercept b added) are
+    The two problems of Section 4 of the paper, with weights c, offsets o and an unpenalised intercept b added, are
 
         min_{w, b}  P(w, b) = (1/n) Σ c_i φ(a_iᵀw + b + o_i; y_i) + λ g(w)
         max_α       D(α)    = (1/n) Σ c_i (−φ*(−α_i; y_i) − o_i α_i) − λ g*(ᾱ),    ᾱ = (1/λn) Σ c_i α_i a_i
@@ -63,7 +63,7 @@ class Problem:
             raise ValueError(f"loss must be an instance of losses.Loss, such as losses.Logistic(), got {self.loss!r}")
         if not isinstance(self.regularizer, Regularizer):
             raise ValueError(
-                f"regularizer must be an instance of regularizers.Regularizer, such as regularizers.L2(), got {self.regularizer!r}"
+                f"regularizer must be a regularizers.Regularizer, such as regularizers.L2(), got {self.regularizer!r}"
             )
         X = data_matrix("X", self.X)
         n, d = X.shape
@@ -142,11 +142,11 @@ class Problem:
     # From one to the other -------------------------------------------------------------------------------------------
 
     def w_of(self, alpha: np.ndarray) -> np.ndarray:
-        """w = ∇g*(ᾱ), the primal point of a dual one."""
+        """Return w = ∇g*(ᾱ), the primal point of a dual one."""
         return self.regularizer.grad_conjugate(self.alpha_bar(vector("alpha", alpha, self.n)))
 
     def alpha_of(self, w: np.ndarray) -> np.ndarray:
-        """α_i = −φ′(z_i), the dual point of a primal one; with an intercept, at the best one and balanced to rounding."""
+        """α_i = −φ′(z_i), the dual point of a primal one; with an intercept, at the best one and balanced."""
         margins = self.margins(vector("w", w, self.d))
         return self._alpha_at(margins + self._best_intercept_at(margins))
 
@@ -179,8 +179,8 @@ class Problem:
         intercept : float, optional
             b; where there is an intercept and none is given, the best one for this w.
         alpha : array of shape (n,), optional
-            A dual point to try beside α_i = −φ′(z_i), balanced first where there is an intercept; the larger dual value is
-            taken, since each is a proof.
+            A dual point to try beside α_i = −φ′(z_i), balanced first where there is an intercept; the larger dual value
+            is taken, since each is a proof.
         """
         w = vector("w", w, self.d)
         margins = self.margins(w)
@@ -198,7 +198,7 @@ class Problem:
         return self.balanced(-self.loss.derivative(margins, self.y))
 
     def _best_intercept_at(self, margins: np.ndarray) -> float:
-        """Find the zero of the nondecreasing slope Σ c_i φ′(z_i + b): Newton steps, kept inside a bracket by bisection."""
+        """Find the zero of the nondecreasing slope Σ c_i φ′(z_i + b): Newton steps, kept in a bracket by bisection."""
         if not self.fit_intercept:
             return 0.0
 

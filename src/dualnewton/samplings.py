@@ -5,11 +5,11 @@ it), by its law (for E[(M_Ŝ)⁻¹]) and by its draws. All the samplings here sh
 
     P = D(diagonal) + Σ_k weight_k u_k u_kᵀ,
 
-so that each class states the few vectors u_k once and the marginals, the matrix, the expected-separable-overapproximation
-vectors and matrix-free products with E[M_Ŝ] for large n all follow (:class:`PairStructure`).
+so that each class states the few vectors u_k once and the marginals, the matrix, the ESO vectors v and matrix-free
+products with E[M_Ŝ] for large n all follow (:class:`PairStructure`).
 
-Assumption 3 of the paper asks that draws be independent, that every example have a positive probability (properness) and
-that the empty set have none (nonvacuity). The constructors refuse what breaks the last two.
+Assumption 3 of the paper asks that draws be independent, that every example have a positive probability (properness)
+and that the empty set have none (nonvacuity). The constructors refuse what breaks the last two.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Sampling:
         """List every set with its probability; refuse when there are more than ``limit``."""
         if self.support_size > limit:
             raise ValueError(
-                f"{self!r} has {self.support_size} sets, more than limit={limit}: too many to enumerate; draw from it instead"
+                f"{self!r} has {self.support_size} sets, more than limit={limit}: too many to enumerate; draw from it"
             )
         return list(self.laws())
 
@@ -233,9 +233,9 @@ class Independent(Sampling):
     Parameters
     ----------
     p : sequence of floats in (0, 1]
-        The probabilities of the coins, kept as ``coins``. Because of the condition Ŝ ≠ ∅ the marginals ``p`` are coins / c and
-        the pair probabilities coins_i coins_j / c with c = Prob(some coin shows heads) = 1 − Π(1 − coins_i), which is 1 for
-        all practical purposes once the coins sum to more than 40.
+        The probabilities of the coins, kept as ``coins``. Given Ŝ ≠ ∅ the marginals ``p`` are coins/c and the pair
+        probabilities coins_i coins_j / c with c = Prob(some coin shows heads) = 1 − Π(1 − coins_i), which is 1 for all
+        practical purposes once the coins sum to more than 40.
     """
 
     coins: np.ndarray
@@ -294,8 +294,8 @@ class Independent(Sampling):
         return 2 ** (self.n - sure) - (sure == 0)
 
     def laws(self) -> Iterator[tuple[np.ndarray, float]]:
-        for heads in itertools.product((False, True), repeat=self.n):
-            mask = np.array(heads)
+        for outcome in itertools.product((False, True), repeat=self.n):
+            mask = np.array(outcome)
             probability = float(np.prod(np.where(mask, self.coins, 1.0 - self.coins))) / self.nonempty
             if mask.any() and probability > 0.0:
                 yield np.flatnonzero(mask), probability
@@ -303,7 +303,7 @@ class Independent(Sampling):
 
 @dataclass(frozen=True, eq=False)
 class Partition(Sampling):
-    """Fixed blocks of τ consecutive examples (the last may be smaller), block k drawn with probability q_k (uniform by default).
+    """Fixed blocks of τ consecutive examples (the last may be smaller), block k with probability q_k (uniform if None).
 
     The setting of block coordinate descent. For solving, prefer :class:`Shuffled`: a partition kept for all epochs
     can be many times slower.
@@ -356,10 +356,10 @@ class Partition(Sampling):
 class Shuffled(Sampling):
     """A fresh permutation for each epoch, cut into consecutive chunks of τ (the last may be smaller).
 
-    The practical default: it needs about 1.5 to 2 times fewer epochs than independent draws. ``draw`` begins a new
-    permutation at each call, so ask for whole epochs, ``rounds_per_epoch`` draws each. Marginals, pairs and laws are those
-    of one draw at a random place of an epoch (τ-nice exactly when τ divides n); draws of one epoch depend on each other, so
-    the theorems about sequences do not cover it.
+    The practical default: it usually needs fewer epochs than independent draws. ``draw`` begins a new permutation at
+    each call, so ask for whole epochs, ``rounds_per_epoch`` draws each. Marginals, pairs and laws are those of one draw at a
+    random place of an epoch (τ-nice exactly when τ divides n); draws of one epoch depend on each other, so the theorems
+    about sequences do not cover it.
     """
 
     n: int
@@ -406,7 +406,7 @@ class Explicit(Sampling):
     """Any law on {0, …, n−1}, given as its sets and their probabilities."""
 
     n: int
-    sets: Sequence[Sequence[int]]
+    sets: Any
     probabilities: Any
 
     def __post_init__(self) -> None:
@@ -449,7 +449,7 @@ class Explicit(Sampling):
         return len(self.sets)
 
     def laws(self) -> Iterator[tuple[np.ndarray, float]]:
-        return zip(self.sets, map(float, self.probabilities), strict=True)  # type: ignore[arg-type]
+        return zip(self.sets, map(float, self.probabilities), strict=True)
 
 
 # Shared pieces -------------------------------------------------------------------------------------------------------
