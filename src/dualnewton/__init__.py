@@ -1,8 +1,28 @@
 """Fit regularised linear models fast, and prove how good the fit is."""
 
-from dualnewton import losses, regularizers, samplings
+from dualnewton import losses, methods, regularizers, samplings, theory
 from dualnewton.certificate import Certificate
+from dualnewton.foreign import certify
+from dualnewton.plan import Plan, plan
 from dualnewton.problem import Problem
+from dualnewton.result import Progress, Result, Status, Trace
+from dualnewton.solve import solve
 
 __version__ = "0.1.0"
-__all__ = ["Certificate", "Problem", "losses", "regularizers", "samplings"]
+__all__ = [
+    "Certificate",
+    "Plan",
+    "Problem",
+    "Progress",
+    "Result",
+    "Status",
+    "Trace",
+    "certify",
+    "losses",
+    "methods",
+    "plan",
+    "regularizers",
+    "samplings",
+    "solve",
+    "theory",
+]

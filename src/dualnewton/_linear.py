@@ -36,18 +36,22 @@ def take_rows(X: Matrix, indices: np.ndarray) -> Matrix:
 
 def gram(rows: Matrix) -> np.ndarray:
     """Return rows rowsᵀ, dense."""
-    product = rows @ rows.T
-    return product.toarray() if sp.issparse(product) else product
+    return to_dense(rows @ rows.T)
+
+
+def to_dense(rows: Matrix) -> np.ndarray:
+    """Return rows as a NumPy array."""
+    return rows.toarray() if sp.issparse(rows) else rows
+
+
+def scale_rows(X: Matrix, factors: np.ndarray) -> Matrix:
+    """D(factors) X."""
+    return sp.csr_array(sp.diags_array(factors) @ X) if sp.issparse(X) else factors[:, None] * X
 
 
 def squared_norms(X: Matrix) -> np.ndarray:
     """‖x_i‖² of each row."""
-    return np.concatenate(
-        [
-            np.asarray(rows.multiply(rows).sum(axis=1) if sp.issparse(rows) else (rows * rows).sum(axis=1)).ravel()
-            for _, rows in _widened(X)
-        ]
-    )
+    return np.concatenate([np.asarray((rows * rows).sum(axis=1)) for _, rows in _widened(X)])
 
 
 def with_constant(X: Matrix, value: float) -> Matrix:

@@ -18,13 +18,23 @@ Array = Any
 
 def positive(name: str, value: float, *, or_zero: bool = False) -> float:
     """Return ``value`` as a float if it is finite and positive (or zero, where allowed)."""
-    allowed = "a finite number >= 0" if or_zero else "a finite number > 0"
+    try:
+        number = finite(name, value)
+    except ValueError:
+        number = -1.0
+    if number < 0.0 or (number == 0.0 and not or_zero):
+        raise ValueError(f"{name} must be a finite number {'>= 0' if or_zero else '> 0'}, got {value!r}")
+    return number
+
+
+def finite(name: str, value: float) -> float:
+    """Return ``value`` as a float if it is a finite number."""
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be {allowed}, got {value!r}") from None
-    if not math.isfinite(number) or number < 0.0 or (number == 0.0 and not or_zero):
-        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
     return number
 
 

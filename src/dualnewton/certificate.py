@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -38,10 +40,31 @@ class Certificate:
         """Return (P − D)/|P|, which is 0 if the gap is."""
         if self.gap == 0.0:
             return 0.0
-        return self.gap / abs(self.primal) if self.primal else float("inf")
+        return self.gap / abs(self.primal) if 0.0 < abs(self.primal) < np.inf else np.inf
 
     def __str__(self) -> str:
         return (
             f"primal {self.primal:.10g}, dual {self.dual:.10g}: "
             f"within {self.gap:.2e} of the optimum (relative gap {self.relative_gap:.2e})"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedPair:
+    """A model (w, b), a feasible dual point α, and the certificate that the two make: P(w, b) and D(α)."""
+
+    w: np.ndarray
+    intercept: float
+    alpha: np.ndarray
+    certificate: Certificate
+
+    def joined_with(self, other: CertifiedPair) -> CertifiedPair:
+        """Take the better model and the better dual point of two pairs: weak duality holds for any two."""
+        primal = min(self, other, key=lambda pair: pair.certificate.primal)
+        dual = max(self, other, key=lambda pair: pair.certificate.dual)
+        return CertifiedPair(
+            primal.w,
+            primal.intercept,
+            dual.alpha,
+            Certificate(primal.certificate.primal, dual.certificate.dual),
         )

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dualnewton import _linear
-from dualnewton._validate import data_matrix, frozen, positive, vector
-from dualnewton.certificate import Certificate
+from dualnewton._validate import data_matrix, finite, frozen, positive, vector
+from dualnewton.certificate import Certificate, CertifiedPair
 from dualnewton.losses import Loss
 from dualnewton.regularizers import L2, Regularizer
 
@@ -89,6 +89,13 @@ class Problem:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
+    def __repr__(self) -> str:
+        extras = [name for name in ("sample_weight", "offset") if getattr(self, name) is not None]
+        return (
+            f"Problem(n={self.n}, d={self.d}, loss={self.loss!r}, regularizer={self.regularizer!r}, lam={self.lam:g}"
+            f"{''.join(f', {name}=...' for name in extras)}{', fit_intercept=True' if self.fit_intercept else ''})"
+        )
+
     # The data --------------------------------------------------------------------------------------------------------
 
     @property
@@ -130,7 +137,7 @@ class Problem:
             return -np.inf
         conjugate = self.loss.conjugate(-alpha, self.y)
         # A row of weight zero does not take part, whatever its dual variable.
-        losses = np.where(self.c > 0.0, self.c * conjugate, 0.0)
+        losses = self.c * np.where(self.c > 0.0, conjugate, 0.0)
         return float(-losses.mean() - (mass @ self.o) / self.n) - self.lam * self.regularizer.conjugate(
             self.alpha_bar(alpha)
         )
@@ -182,14 +189,22 @@ class Problem:
             A dual point to try beside α_i = −φ′(z_i), balanced first where there is an intercept; the larger dual value
             is taken, since each is a proof.
         """
+        return self.certified_pair(w, intercept, alpha).certificate
+
+    def certified_pair(
+        self, w: np.ndarray, intercept: float | None = None, alpha: np.ndarray | None = None
+    ) -> CertifiedPair:
+        """Do what :meth:`certify` does, and return the model and the dual point that prove it beside the certificate."""
         w = vector("w", w, self.d)
         margins = self.margins(w)
         best = self._best_intercept_at(margins)
-        primal = self._primal_at(margins + (best if intercept is None else intercept), w)
-        dual = self.dual(self._alpha_at(margins + best))
+        b = best if intercept is None else finite("intercept", intercept)
+        candidates = [self._alpha_at(margins + best)]
         if alpha is not None:
-            dual = max(dual, self.dual(self.balanced(vector("alpha", alpha, self.n))))
-        return Certificate(primal, dual)
+            candidates.append(self.balanced(vector("alpha", alpha, self.n)))
+        values = [self.dual(candidate) for candidate in candidates]
+        top = int(np.argmax(values))
+        return CertifiedPair(w, b, candidates[top], Certificate(self._primal_at(margins + b, w), values[top]))
 
     def _primal_at(self, margins: np.ndarray, w: np.ndarray) -> float:
         return float((self.c * self.loss.value(margins, self.y)).mean()) + self.lam * self.regularizer.value(w)

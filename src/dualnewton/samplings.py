@@ -65,6 +65,12 @@ class IndexBlock:
     def __iter__(self) -> Iterator[np.ndarray]:
         return (self.indices[a:b] for a, b in itertools.pairwise(self.starts))
 
+    def pieces(self, rounds: int) -> Iterator[IndexBlock]:
+        """Cut the block into blocks of at most ``rounds`` sets."""
+        for first in range(0, len(self), rounds):
+            starts = self.starts[first : first + rounds + 1]
+            yield IndexBlock(self.indices[starts[0] : starts[-1]], starts - starts[0])
+
     @property
     def sizes(self) -> np.ndarray:
         """The size of each set."""

@@ -1,0 +1,34 @@
+"""Methods 1, 2, 3 (NSync), proximal Method 1 and PCDM in NumPy, written to be read beside Sections 2 and 3 of the paper."""
+
+from dualnewton.methods.composite import pcdm, prox_method1
+from dualnewton.methods.functions import (
+    Absolute,
+    Composite,
+    ConjugateLoss,
+    Interval,
+    Quadratic,
+    Separable,
+    Smooth,
+    Square,
+    Zero,
+    dual_of,
+)
+from dualnewton.methods.smooth import method1, method2, nsync
+
+__all__ = [
+    "Absolute",
+    "Composite",
+    "ConjugateLoss",
+    "Interval",
+    "Quadratic",
+    "Separable",
+    "Smooth",
+    "Square",
+    "Zero",
+    "dual_of",
+    "method1",
+    "method2",
+    "nsync",
+    "pcdm",
+    "prox_method1",
+]

@@ -1,0 +1,451 @@
+"""The functions the methods minimise: f between two quadratics (Section 2), and F = f + Σ ψ_i (Section 3).
+
+A function of your own is either a :class:`Smooth` made of two callables and two matrices, or any object with the same
+four attributes; a separable term of your own is a subclass of :class:`Separable` that knows its value and its prox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from dualnewton import _linear
+from dualnewton._validate import Array, frozen, integer, positive, vector
+from dualnewton.losses import Loss
+from dualnewton.regularizers import Box
+
+if TYPE_CHECKING:
+    from dualnewton.problem import Problem
+
+_EPS = float(np.finfo(float).eps)
+
+
+@runtime_checkable
+class SmoothFunction(Protocol):
+    """f with f(x) + ⟨∇f(x), h⟩ + ½hᵀGh ≤ f(x + h) ≤ f(x) + ⟨∇f(x), h⟩ + ½hᵀMh for all x and h (Assumptions 1 and 2)."""
+
+    @property
+    def M(self) -> np.ndarray:
+        """The matrix of the upper bound."""
+        ...
+
+    @property
+    def G(self) -> np.ndarray:
+        """The matrix of the lower bound."""
+        ...
+
+    def value(self, x: np.ndarray) -> float:
+        """f(x)."""
+        ...
+
+    def gradient(self, x: np.ndarray) -> np.ndarray:
+        """∇f(x)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Smooth:
+    """Any convex function whose gradient and quadratic bounds are known (Assumptions 1 and 2).
+
+    Parameters
+    ----------
+    value, gradient : callables
+        x ↦ f(x) and x ↦ ∇f(x).
+    M, G : arrays of shape (n, n)
+        The bounds, 0 ≼ G ≼ M. Methods 1 and 2 need M ≻ 0; the rates of Theorem 3 are positive only for G ≻ 0, while a
+        strongly convex separable term makes G = 0 useful too (Lemma 3).
+    """
+
+    value: Callable[[np.ndarray], float]
+    gradient: Callable[[np.ndarray], np.ndarray]
+    M: Any
+    G: Any
+
+    def __post_init__(self) -> None:
+        for name in ("value", "gradient"):
+            if not callable(getattr(self, name)):
+                raise ValueError(f"{name} must be a function of x, got {getattr(self, name)!r}")
+        M, G = symmetric("M", self.M), symmetric("G", self.G)
+        if M.shape != G.shape:
+            raise ValueError(f"M and G must have one shape, got {M.shape} and {G.shape}")
+        _nonnegative_definite("G", G, scale=M)
+        # Follows from the two assumptions, so a pair that breaks it belongs to no function.
+        _nonnegative_definite("M - G", M - G, scale=M)
+        object.__setattr__(self, "M", M)
+        object.__setattr__(self, "G", G)
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """f(x) = ½xᵀMx − bᵀx, for which both bounds are equalities: G = M.
+
+    Parameters
+    ----------
+    M : array of shape (n, n)
+        The Hessian, M ≽ 0.
+    b : float or array of shape (n,)
+        The linear term.
+    """
+
+    M: Any
+    b: Any = 0.0
+
+    def __post_init__(self) -> None:
+        M = symmetric("M", self.M)
+        _nonnegative_definite("M", M, scale=M)
+        b = np.full(len(M), self.b) if np.ndim(self.b) == 0 else self.b
+        object.__setattr__(self, "M", M)
+        object.__setattr__(self, "b", vector("b", b, len(M)))
+
+    @property
+    def G(self) -> np.ndarray:
+        """The matrix of the lower bound, M itself."""
+        return self.M
+
+    def value(self, x: np.ndarray) -> float:
+        """f(x)."""
+        return float(x @ (0.5 * (self.M @ x) - self.b))
+
+    def gradient(self, x: np.ndarray) -> np.ndarray:
+        """∇f(x)."""
+        return self.M @ x - self.b
+
+    @cached_property
+    def minimiser(self) -> np.ndarray:
+        """The only x with Mx = b, which asks for M ≻ 0."""
+        return frozen(np.linalg.solve(positive_definite("M", self.M, "the minimiser to be one point"), self.b))
+
+
+# Separable terms -----------------------------------------------------------------------------------------------------
+
+
+class Separable:
+    """ψ(x) = Σ ψ_i(x_i), each ψ_i closed and γ_i-strongly convex (Assumption 4); a term of your own subclasses this.
+
+    All functions are vectorised over coordinates: ``x[k]`` and ``step[k]`` belong to coordinate ``index[k]``, so a method
+    that works on a set S passes ``x[S]`` and S. Only ``value`` and ``prox`` must be given. The identity that binds them:
+    t = prox(x, step) exactly when (x − t)/step is a subgradient of ψ_i at t.
+    """
+
+    gamma: Any = 0.0
+    """γ, one number for all coordinates or one for each."""
+
+    size: int | None = None
+    """The number of coordinates it is made for; None if it fits any."""
+
+    def value(self, x: Array, index: np.ndarray) -> Array:
+        """ψ_i(x_i), +∞ where x_i is not allowed."""
+        raise NotImplementedError(f"{type(self).__name__} has no value(x, index)")
+
+    def prox(self, x: Array, step: Array, index: np.ndarray) -> Array:
+        """argmin_t ψ_i(t) + (t − x_i)²/(2 step_i)."""
+        raise NotImplementedError(f"{type(self).__name__} has no prox(x, step, index)")
+
+    def prox_slope(self, x: Array, step: Array, index: np.ndarray) -> Array:
+        """Return the derivative of the prox in x, a number in [0, 1]; at a kink, anything between the one-sided ones.
+
+        It guides Newton steps and never decides where they end, so central differences serve where nothing better is given.
+        """
+        reach = np.cbrt(_EPS) * np.maximum(np.abs(x), np.abs(x).max() or 1.0)
+        rise = self.prox(x + reach, step, index) - self.prox(x - reach, step, index)
+        return np.clip(rise / (2.0 * reach), 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Zero(Separable):
+    """ψ = 0: the proximal methods become those of Section 2."""
+
+    def value(self, x: Array, index: np.ndarray) -> Array:  # noqa: ARG002
+        return np.zeros_like(x)
+
+    def prox(self, x: Array, step: Array, index: np.ndarray) -> Array:  # noqa: ARG002
+        return x
+
+    def prox_slope(self, x: Array, step: Array, index: np.ndarray) -> Array:  # noqa: ARG002
+        return np.ones_like(x)
+
+
+@dataclass(frozen=True, eq=False)
+class Absolute(Separable):
+    """ψ_i(t) = strength_i |t|; the term of the lasso."""
+
+    strength: Any = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "strength", _parameter("strength", self.strength))
+
+    @property
+    def size(self) -> int | None:  # type: ignore[override]
+        return _length(self.strength)
+
+    def value(self, x: Array, index: np.ndarray) -> Array:
+        return _at(self.strength, index) * np.abs(x)
+
+    def prox(self, x: Array, step: Array, index: np.ndarray) -> Array:
+        threshold = _at(self.strength, index) * step
+        return np.sign(x) * np.maximum(np.abs(x) - threshold, 0.0)
+
+    def prox_slope(self, x: Array, step: Array, index: np.ndarray) -> Array:
+        return (np.abs(x) > _at(self.strength, index) * step) * 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Interval(Separable):
+    """ψ_i(t) = 0 for lower_i ≤ t ≤ upper_i and +∞ elsewhere; bounds may be infinite."""
+
+    lower: Any = 0.0
+    upper: Any = 1.0
+
+    def __post_init__(self) -> None:
+        box = Box(self.lower, self.upper)  # asks of its bounds what is asked of these
+        object.__setattr__(self, "lower", box.lower)
+        object.__setattr__(self, "upper", box.upper)
+        object.__setattr__(self, "size", box.size)
+
+    def value(self, x: Array, index: np.ndarray) -> Array:
+        return np.where((_at(self.lower, index) <= x) & (x <= _at(self.upper, index)), 0.0, np.inf)
+
+    def prox(self, x: Array, step: Array, index: np.ndarray) -> Array:  # noqa: ARG002
+        return np.clip(x, _at(self.lower, index), _at(self.upper, index))
+
+    def prox_slope(self, x: Array, step: Array, index: np.ndarray) -> Array:  # noqa: ARG002
+        return ((_at(self.lower, index) < x) & (x < _at(self.upper, index))) * 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Square(Separable):
+    """ψ_i(t) = (γ_i/2) t²."""
+
+    gamma: Any = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gamma", _parameter("gamma", self.gamma))
+
+    @property
+    def size(self) -> int | None:  # type: ignore[override]
+        return _length(self.gamma)
+
+    def value(self, x: Array, index: np.ndarray) -> Array:
+        return 0.5 * _at(self.gamma, index) * x * x
+
+    def prox(self, x: Array, step: Array, index: np.ndarray) -> Array:
+        return x / (1.0 + _at(self.gamma, index) * step)
+
+    def prox_slope(self, x: Array, step: Array, index: np.ndarray) -> Array:
+        return 1.0 / (1.0 + _at(self.gamma, index) * step) + 0.0 * x
+
+
+@dataclass(frozen=True, eq=False)
+class ConjugateLoss(Separable):
+    """ψ_i(t) = (c_i/n) φ*(−t; y_i), the separable term of the dual of empirical risk minimisation (Section 4).
+
+    Its prox β at x is found on the side of φ, whose domain is the whole line: with κ_i = c_i step_i/n, β solves the prox
+    problem exactly when β = −φ′(z) for the one margin z with φ′(z) + x + κz = 0, and then β = x + κz as well.
+
+    Parameters
+    ----------
+    loss : Loss
+        φ; 1/γ-smooth, which makes ψ_i strongly convex with γ_i = c_i γ/n.
+    y : array
+        The label of each coordinate.
+    n : int
+        The n of the average.
+    weight : float or array
+        c > 0, ones by default.
+    """
+
+    loss: Loss
+    y: Any
+    n: int
+    weight: Any = 1.0
+
+    def __post_init__(self) -> None:
+        y = vector("y", self.y, np.size(self.y))
+        if not (valid := self.loss.valid_labels(y)).all():
+            at = int(np.argmin(valid))
+            raise ValueError(
+                f"y must hold {self.loss.label_domain} for {type(self.loss).__name__}, got {y[at]:g} at index {at}"
+            )
+        weight = vector("weight", np.broadcast_to(self.weight, y.shape), y.size)
+        if weight.min() <= 0.0:
+            raise ValueError(
+                f"weight must be > 0 everywhere, got {weight.min()!r} at index {int(np.argmin(weight))}: "
+                "a row of weight zero has no term, leave it out"
+            )
+        object.__setattr__(self, "y", y)
+        object.__setattr__(self, "n", integer("n", self.n, 1))
+        object.__setattr__(self, "weight", weight)
+
+    @property
+    def gamma(self) -> np.ndarray:
+        return self.loss.gamma * self.weight / self.n
+
+    @property
+    def size(self) -> int | None:  # type: ignore[override]
+        return int(self.y.size)
+
+    def value(self, x: Array, index: np.ndarray) -> Array:
+        return self.weight[index] * self.loss.conjugate(-x, self.y[index]) / self.n
+
+    def prox(self, x: Array, step: Array, index: np.ndarray) -> Array:
+        y, kappa = self.y[index], self.weight[index] * step / self.n
+        z = _root(self.loss, y, x, kappa)
+        low, high = self.loss.domain(y)
+        # Two formulas for one number. An error of z enters the first times κ and the second times φ″: take the smaller.
+        from_x = -np.clip(-(x + kappa * z), low, high)
+        from_loss = -self.loss.derivative(z, y)
+        return np.where(self.loss.second_derivative(z, y) > kappa, from_x, from_loss)
+
+    def prox_slope(self, x: Array, step: Array, index: np.ndarray) -> Array:
+        y, kappa = self.y[index], self.weight[index] * step / self.n
+        curvature = self.loss.second_derivative(_root(self.loss, y, x, kappa), y)
+        return curvature / (curvature + kappa)
+
+
+def _root(loss: Loss, y: np.ndarray, x: np.ndarray, kappa: np.ndarray) -> np.ndarray:
+    """Find the zero z of the increasing function φ′(z) + x + κz, for all coordinates at once: Newton inside a bracket.
+
+    Its slope is at least κ, so 0 and −(φ′(0) + x)/κ enclose the zero. A Newton step is taken while it stays between them
+    and the last one halved the value, a bisection otherwise; so every round halves the value or the bracket.
+    """
+    z = np.zeros_like(x)
+    end = -(loss.derivative(z, y) + x) / kappa
+    low, high = np.minimum(end, 0.0), np.maximum(end, 0.0)
+    previous = np.full_like(x, np.inf)
+    for _ in range(4096):  # a double holds fewer halvings than this
+        slope = loss.derivative(z, y)
+        value = slope + x + kappa * z
+        low, high = np.where(value < 0.0, z, low), np.where(value > 0.0, z, high)
+        rounding = 2.0 * _EPS * (np.abs(slope) + np.abs(x) + kappa * np.abs(z))
+        done = (np.abs(value) <= rounding) | (np.nextafter(low, high) >= high)
+        if done.all():
+            return z
+        newton = z - value / (loss.second_derivative(z, y) + kappa)
+        trusted = (low < newton) & (newton < high) & (np.abs(value) <= 0.5 * previous)
+        z = np.where(done, z, np.where(trusted, newton, 0.5 * low + 0.5 * high))
+        previous = np.abs(value)
+    raise RuntimeError(f"the prox of the conjugate of {loss!r} was not found: x or its derivative is not a number")
+
+
+# Composite functions -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Composite:
+    """F(x) = f(x) + Σ ψ_i(x_i) (Section 3).
+
+    Parameters
+    ----------
+    f : Smooth, Quadratic or the like
+        The smooth part.
+    psi : Separable
+        The separable part.
+    """
+
+    f: SmoothFunction
+    psi: Separable
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.f, SmoothFunction):
+            raise ValueError(f"f must have value, gradient, M and G, as methods.Smooth does, got {self.f!r}")
+        if not isinstance(self.psi, Separable):
+            raise ValueError(f"psi must be an instance of methods.Separable, such as methods.Zero(), got {self.psi!r}")
+        if self.psi.size not in (None, len(self.f.M)):
+            raise ValueError(f"psi is made for {self.psi.size} coordinates, f has {len(self.f.M)}")
+
+    @cached_property
+    def gamma(self) -> np.ndarray:
+        """γ, the strong convexity of each ψ_i."""
+        return frozen(np.broadcast_to(np.asarray(self.psi.gamma, dtype=float), (len(self.f.M),)))
+
+    def value(self, x: np.ndarray) -> float:
+        """F(x), +∞ outside the domain of ψ."""
+        return float(self.f.value(x) + np.sum(self.psi.value(x, np.arange(len(x)))))
+
+
+def dual_of(problem: Problem) -> Composite:
+    """Return F = −D, the dual of a regularised risk as a composite function to be minimised (Section 4).
+
+    f(α) = λ g*(ᾱ) + (1/n) Σ c_i o_i α_i with ᾱ = (1/λn) Σ c_i α_i a_i, and ψ_i(t) = (c_i/n) φ*(−t; y_i). Since g* is
+    1-smooth, f obeys Assumption 1 with M = D(c) A Aᵀ D(c)/(λn²), which may be singular; G = 0 as in Lemma 3, the strong
+    convexity being ψ's: γ_i = c_i γ/n.
+
+    Parameters
+    ----------
+    problem : Problem
+        Without intercept, and with positive weights.
+    """
+    if problem.fit_intercept:
+        raise ValueError(
+            "problem must have fit_intercept=False: an intercept adds Σ c_i α_i = 0 to the dual, which is not separable"
+        )
+    if problem.c.min() <= 0.0:
+        raise ValueError(
+            f"problem must have positive weights, got sample_weight 0 at index {int(np.argmin(problem.c))}: "
+            "such a row has no dual variable, leave it out"
+        )
+    n, c = problem.n, problem.c
+    rows = _linear.take_rows(problem.X, np.arange(n))
+    M = c[:, None] * _linear.gram(rows) * c / (problem.lam * n**2)
+
+    def value(alpha: np.ndarray) -> float:
+        conjugate = problem.regularizer.conjugate(problem.alpha_bar(alpha))
+        return float(problem.lam * conjugate + (c * problem.o) @ alpha / n)
+
+    def gradient(alpha: np.ndarray) -> np.ndarray:
+        return c * problem.margins(problem.w_of(alpha)) / n
+
+    f = Smooth(value, gradient, 0.5 * (M + M.T), np.zeros((n, n)))
+    return Composite(f, ConjugateLoss(problem.loss, problem.y, n, c))
+
+
+# Shared checks -------------------------------------------------------------------------------------------------------
+
+
+def symmetric(name: str, value: Any) -> np.ndarray:
+    """Return ``value`` as a read-only symmetric float64 matrix."""
+    matrix = np.array(value, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
+        raise ValueError(f"{name} must be a square matrix, got shape {matrix.shape}")
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"{name} must be finite, got an entry that is not")
+    if (asymmetry := float(np.abs(matrix - matrix.T).max())) > 1e-12 * np.abs(matrix).max():
+        raise ValueError(
+            f"{name} must be symmetric, got entries that differ from their mirror image by {asymmetry:.2e}"
+        )
+    return frozen(0.5 * (matrix + matrix.T))
+
+
+def positive_definite(name: str, matrix: np.ndarray, purpose: str) -> np.ndarray:
+    """Return ``matrix`` if its inverse exists beyond rounding; ``purpose`` ends the sentence of the refusal."""
+    eigenvalues = np.linalg.eigvalsh(matrix)
+    if eigenvalues[0] <= len(matrix) * _EPS * eigenvalues[-1]:
+        raise ValueError(
+            f"{name} must be positive definite for {purpose}, got a smallest eigenvalue of {eigenvalues[0]:.2e}"
+        )
+    return matrix
+
+
+def _nonnegative_definite(name: str, matrix: np.ndarray, scale: np.ndarray) -> None:
+    smallest = float(np.linalg.eigvalsh(matrix)[0])
+    if smallest < -1e-12 * np.abs(scale).sum(axis=1).max():
+        raise ValueError(f"{name} must be positive semidefinite, got a smallest eigenvalue of {smallest:.2e}")
+
+
+def _parameter(name: str, value: Any) -> np.ndarray:
+    """One number ≥ 0 for all coordinates or one for each, as an array of no or one dimension."""
+    if np.ndim(value) == 0:
+        return np.array(positive(name, value, or_zero=True))
+    return vector(name, value, np.size(value), low=0.0)
+
+
+def _length(parameter: np.ndarray) -> int | None:
+    return int(parameter.size) if parameter.ndim else None
+
+
+def _at(parameter: np.ndarray, index: np.ndarray) -> np.ndarray:
+    return parameter[index] if parameter.ndim else parameter

@@ -1,0 +1,136 @@
+"""Methods 1, 2 and 3 of Section 2: min f(x), moving a random set of coordinates at a time.
+
+All have the form x^{k+1} = x^k + h^k with h^k zero outside S_k. They differ in how much of the curvature M they use:
+Method 1 the block M_{S_k} itself, Method 2 its expectation, Method 3 a diagonal above the expectation. By Theorem 3 each
+contracts in expectation, E[f(x^{k+1}) − f*] ≤ (1 − σ_m) E[f(x^k) − f*], and by Theorem 4 σ₃ ≤ σ₂ ≤ σ₁
+(``theory.sigma1``, ``theory.sigma2``, ``theory.sigma3``). All three coincide when |Ŝ| = 1.
+
+Written to be read and checked, not to be fast: the whole gradient is formed where a few of its entries would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dualnewton import theory
+from dualnewton._validate import integer, vector
+from dualnewton.methods.functions import SmoothFunction, positive_definite
+from dualnewton.samplings import Sampling
+
+Move = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(x, S) ↦ the new values of the coordinates in S."""
+
+
+def method1(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng: Any) -> np.ndarray:
+    """Minimise f by exact Newton-like steps on random blocks: h^k = −(M_{S_k})⁻¹ ∇f(x^k)  (Method 1).
+
+    Parameters
+    ----------
+    f : Smooth, Quadratic or the like
+        The function, with M ≻ 0 (Assumption 1).
+    sampling : Sampling
+        The law of the sets S_k; any proper one.
+    x0 : array of shape (n,)
+        The start.
+    iterations : int
+        How many steps to make.
+    rng : numpy.random.Generator or seed
+        Where the sets come from: ``sampling.draw(rng, iterations)``, so equal seeds give equal sets to all methods.
+
+    Returns
+    -------
+    array of shape (iterations + 1, n)
+        The trajectory, x0 first.
+    """
+    x0 = starting_point(f, sampling, x0)
+    M = positive_definite("f.M", f.M, "Method 1, which inverts its blocks (Assumption 1)")
+
+    def move(x: np.ndarray, S: np.ndarray) -> np.ndarray:
+        return x[S] - np.linalg.solve(M[np.ix_(S, S)], f.gradient(x)[S])
+
+    return trajectory(move, sampling, x0, iterations, rng)
+
+
+def method2(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng: Any) -> np.ndarray:
+    """Minimise f with the average curvature of the blocks: h^k = −I_{S_k} (E[M_Ŝ])⁻¹ D(p) ∇f(x^k)  (Method 2).
+
+    A step of theory: inverting E[M_Ŝ] is as hard as inverting M. Parameters and result are those of :func:`method1`.
+    """
+    x0 = starting_point(f, sampling, x0)
+    M = positive_definite("f.M", f.M, "Method 2, which inverts E[M_S] (Lemma 1)")
+    step = np.linalg.inv(theory.expected_submatrix(M, sampling)) * sampling.p  # (E[M_Ŝ])⁻¹ D(p)
+
+    def move(x: np.ndarray, S: np.ndarray) -> np.ndarray:
+        return x[S] - step[S] @ f.gradient(x)
+
+    return trajectory(move, sampling, x0, iterations, rng)
+
+
+def nsync(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng: Any, v: Any = None) -> np.ndarray:
+    """Minimise f by separate steps on the coordinates of a set: h^k = −I_{S_k} D(v)⁻¹ ∇f(x^k)  (Method 3, NSync).
+
+    Parameters and result are those of :func:`method1`, and
+
+    v : array of shape (n,), optional
+        A positive vector with E[M_Ŝ] ≼ D(p)D(v) (an ESO; smaller is faster); ``theory.eso(f.M, sampling)`` by default.
+        One that breaks the inequality is refused, since the steps may then diverge.
+    """
+    x0 = starting_point(f, sampling, x0)
+    v = eso_vector(f.M, sampling, v)
+
+    def move(x: np.ndarray, S: np.ndarray) -> np.ndarray:
+        return x[S] - f.gradient(x)[S] / v[S]
+
+    return trajectory(move, sampling, x0, iterations, rng)
+
+
+# What the methods share, the proximal ones included ------------------------------------------------------------------
+
+
+def trajectory(move: Move, sampling: Sampling, x0: np.ndarray, iterations: int, rng: Any) -> np.ndarray:
+    """Draw S_0, S_1, … and let each move its coordinates; the rest of x stays where it is."""
+    sets = sampling.draw(np.random.default_rng(rng), integer("iterations", iterations, 0))
+    x = np.empty((len(sets) + 1, len(x0)))
+    x[0] = x0
+    for k, S in enumerate(sets):
+        x[k + 1] = x[k]
+        x[k + 1, S] = move(x[k], S)
+    return x
+
+
+def starting_point(f: SmoothFunction, sampling: Sampling, x0: Any) -> np.ndarray:
+    """Return x0 as a vector, once f, the sampling and it are known to fit together."""
+    if not isinstance(f, SmoothFunction):
+        raise ValueError(
+            f"f must have value, gradient, M and G, as methods.Smooth does, got {f!r} "
+            "(a methods.Composite goes to prox_method1 or pcdm)"
+        )
+    n = len(f.M)
+    if not isinstance(sampling, Sampling):
+        raise ValueError(f"sampling must be an instance of samplings.Sampling, got {sampling!r}")
+    if sampling.n != n:
+        raise ValueError(f"sampling must choose among the {n} coordinates of f, got one for n={sampling.n}")
+    if sampling.p.min() <= 0.0:
+        raise ValueError(
+            f"sampling must be proper (Assumption 3), got probability 0 for coordinate {int(np.argmin(sampling.p))}"
+        )
+    x0 = vector("x0", x0, n)
+    if np.shape(f.gradient(x0)) != (n,):
+        raise ValueError(f"f.gradient(x) must have shape ({n},), got {np.shape(f.gradient(x0))}")
+    return x0
+
+
+def eso_vector(M: np.ndarray, sampling: Sampling, v: Any) -> np.ndarray:
+    """Return a positive v with E[M_Ŝ] ≼ D(p)D(v), the given one if it is that."""
+    v = theory.eso(M, sampling) if v is None else vector("v", v, len(M))
+    if v.min() <= 0.0:
+        raise ValueError(f"v must be > 0 everywhere, got {v.min()!r} at index {int(np.argmin(v))}")
+    if not theory.is_eso(M, sampling, v):
+        raise ValueError(
+            f"v must satisfy E[M_S] <= D(p)D(v) for this sampling, as theory.eso(M, sampling) does, got {v!r}: "
+            "steps of length 1/v may then diverge"
+        )
+    return v

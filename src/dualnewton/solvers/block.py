@@ -1,0 +1,147 @@
+"""The block subproblem of SDNA, solved exactly and safely.
+
+In each round the dual variables of a set S move by the h that minimises (Section 4, algorithm SDNA, step 6; c are the weights)
+
+    Σ c_i u_i h_i + ½ (c∘h)ᵀ G (c∘h) + Σ c_i φ*(−α_i − h_i),        u = A_S w + b + o,   G = A_S A_Sᵀ/(λn).
+
+The ends of the domain of φ* make Newton's method in h fragile. But with β = α + h and z = u + G(c∘h), h is optimal exactly
+when β = −φ′(z), which is also what minimises the *primal* of the block,
+
+    J = Σ c_i φ(z_i) + ½ (c∘β)ᵀ G (c∘β),
+
+a smooth convex function without any boundary. Its Newton step solves (I + W G C) Δβ = F with F = −φ′(z) − β, W = D(φ″(z)),
+C = D(c). Symmetrised by K = (WC)^½ this needs (I + K G K)⁻¹ only: eigenvalues ≥ 1, whatever the data. Halving the step until J
+does not rise is what makes it safe: without it the iteration diverges on real blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from dualnewton.losses import Loss
+
+MAX_NEWTON_STEPS = 100
+TOLERANCE = 1e-14
+"""Of |β + φ′(z)| relative to the largest |β|: the reference solves to rounding."""
+
+ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
+
+
+class Curvature(Protocol):
+    """What the block solver asks of G: a product, and a solve with I + KGK for a diagonal K."""
+
+    def times(self, x: np.ndarray) -> np.ndarray:
+        """G x."""
+
+    def solve_shifted(self, k: np.ndarray, r: np.ndarray) -> np.ndarray:
+        """(I + D(k) G D(k))⁻¹ r."""
+
+
+class FullCurvature:
+    """All the curvature inside the block: SDNA."""
+
+    def __init__(self, gram: np.ndarray) -> None:
+        self.gram = gram
+
+    def times(self, x: np.ndarray) -> np.ndarray:
+        return self.gram @ x
+
+    def solve_shifted(self, k: np.ndarray, r: np.ndarray) -> np.ndarray:
+        from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+        shifted = k[:, None] * self.gram * k
+        shifted[np.diag_indices_from(shifted)] += 1.0
+        try:
+            return cho_solve(cho_factor(shifted, lower=True), r)
+        except LinAlgError:
+            # So badly scaled that rounding has made it indefinite: its eigenvalues are at least one all the same.
+            values, vectors = np.linalg.eigh(shifted)
+            return vectors @ ((vectors.T @ r) / np.maximum(values, 1.0))
+
+
+class DiagonalCurvature:
+    """A separable bound on the curvature: minibatch SDCA."""
+
+    def __init__(self, diagonal: np.ndarray) -> None:
+        self.diagonal = diagonal
+
+    def times(self, x: np.ndarray) -> np.ndarray:
+        return self.diagonal * x
+
+    def solve_shifted(self, k: np.ndarray, r: np.ndarray) -> np.ndarray:
+        return r / (1.0 + k * k * self.diagonal)
+
+
+def halve_until_descent(now: float, noise: float, value_at: Callable[[float], float]) -> tuple[float, float]:
+    """Return the first t of 1, ½, ¼, … whose value does not rise above ``now + noise``, and that value; t = 0 if none."""
+    t = 1.0
+    while t > 1e-12:
+        if (value := value_at(t)) <= now + noise:
+            return t, value
+        t *= 0.5
+    return 0.0, now
+
+
+def solve_block(
+    loss: Loss, y: np.ndarray, u: np.ndarray, curvature: Curvature, alpha: np.ndarray, c: np.ndarray
+) -> np.ndarray:
+    """Return the new dual variables β = α + h of the block, h optimal and −β in the domain of φ*.
+
+    Parameters
+    ----------
+    loss, y : Loss, array of shape (τ,)
+        φ and the labels of the block.
+    u : array of shape (τ,)
+        The margins at the current w.
+    curvature : Curvature
+        G.
+    alpha, c : arrays of shape (τ,)
+        The dual variables and the weights of the block.
+    """
+    pull = curvature.times(c * alpha)
+
+    def margins(beta: np.ndarray) -> np.ndarray:
+        return u + curvature.times(c * (beta - alpha))
+
+    def block_primal(beta: np.ndarray) -> tuple[float, float]:
+        """J, and the rounding that its terms may leave in it."""
+        z = margins(beta)
+        losses, quadratic = c * loss.value(z, y), 0.5 * (c * beta) * (z - u + pull)
+        noise = ROUNDING * float(np.abs(losses).sum() + np.abs(quadratic).sum())
+        return float(losses.sum() + quadratic.sum()), noise
+
+    # 1. Start where the block is.
+    beta = alpha
+    J, noise = block_primal(beta)
+    last = np.inf
+    for _ in range(MAX_NEWTON_STEPS):
+        # 2. Stop when β = −φ′(z) to rounding, or when neither J nor the residual falls any more.
+        z = margins(beta)  # anew from β: errors of the steps do not add up
+        residual = -loss.derivative(z, y) - beta
+        size = float(np.abs(residual).max())
+        if size <= TOLERANCE * max(1.0, np.abs(beta).max()) or size >= last:
+            break
+        # 3. The Newton step: with q = K Δz it is Δβ = F − W Δz and C Δβ = C F − K q, for rows of weight zero too.
+        slope = loss.second_derivative(z, y)
+        k = np.sqrt(c * slope)
+        q = curvature.solve_shifted(k, k * curvature.times(c * residual))
+        step_z = curvature.times(c * residual - k * q)
+        step_beta = residual - slope * step_z
+        # 4. Halve it until J does not rise.
+        t, J_new = halve_until_descent(J, noise, lambda t: block_primal(beta + t * step_beta)[0])  # noqa: B023
+        if t == 0.0:
+            break
+        last = size if J_new >= J - noise else np.inf
+        beta = beta + t * step_beta
+        J, noise = block_primal(beta)
+
+    # 5. Back to the dual: into its domain, where rounding has left it, and only if the subproblem gains by it.
+    low, high = loss.domain(y)
+    beta = -np.clip(-beta, low, high)
+    mass = c * (beta - alpha)
+    conjugates = loss.conjugate(-beta, y) - loss.conjugate(-alpha, y)
+    gains = mass @ u + 0.5 * mass @ curvature.times(mass) + c @ conjugates <= 0.0
+    return beta if gains else alpha

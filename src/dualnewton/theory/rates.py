@@ -1,0 +1,466 @@
+"""The rates of Sections 2 to 4: σ₁, σ₂, σ₃ of the smooth methods, their proximal kin, and θ and σ of the dual of a Problem.
+
+A method contracts its suboptimality by 1 − σ an iteration, in expectation. Smaller is slower; 0 < σ₃ ≤ σ₂ ≤ σ₁ ≤ 1 (Theorem 4)
+and θ ≤ σ₁ᵖʳᵒˣ ≤ σ₁ (Theorem 9).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualnewton import _linear
+from dualnewton._validate import integer, positive, vector
+from dualnewton.problem import Problem
+from dualnewton.samplings import SUPPORT_LIMIT, Sampling
+from dualnewton.theory.eso import eso_from_data, rows_for
+from dualnewton.theory.expectations import (
+    DRAWS,
+    enumerable,
+    expected_submatrix,
+    inverse_forms,
+    inverse_mean,
+    law_of,
+    symmetric,
+)
+from dualnewton.theory.spectra import ExpectedGram
+
+_DENSE = 1_000
+"""Examples up to which the n×n eigenvalue problem of Theorem 7 is solved."""
+
+_WORK = 2e10
+"""Multiplications (sets × size³) up to which the law is enumerated for it."""
+
+
+class Estimate(float):
+    """A number with its standard error, which is zero where nothing was estimated."""
+
+    standard_error: float
+
+    def __new__(cls, value: float, standard_error: float = 0.0) -> Estimate:
+        """Attach the error to the value."""
+        self = super().__new__(cls, value)
+        self.standard_error = standard_error
+        return self
+
+
+# Section 2: a smooth function, G ⪯ ∇²f ⪯ M ---------------------------------------------------------------------------
+
+
+def sigma1(
+    M: Any, G: Any, sampling: Sampling, *, draws: int | None = None, rng: Any = None, limit: int = SUPPORT_LIMIT
+) -> Estimate:
+    """σ₁ = λmin(G^½ E[(M_Ŝ)⁻¹] G^½), the rate of Method 1 (Theorem 3).
+
+    Parameters
+    ----------
+    M, G : arrays of shape (n, n)
+        The smoothness and strong convexity matrices; M positive definite, G positive semidefinite.
+    sampling : Sampling
+        Ŝ.
+    draws : int, optional
+        Where the law has more than ``limit`` sets: estimate from so many draws. The answer then has a
+        ``standard_error`` (to first order) and leans to the low side, as the smallest eigenvalue of an average does.
+        Without it such a law is refused.
+    rng : numpy.random.Generator or seed, optional
+        Where the draws come from.
+    limit : int
+        The most sets to enumerate.
+    """
+    M, G = symmetric("M", M, sampling), _semidefinite("G", G, sampling)
+    if draws is None and not enumerable(sampling, limit):
+        raise ValueError(
+            f"sampling: this {type(sampling).__name__} cannot be enumerated within limit={limit} sets, so E[(M_S)^-1] has "
+            f"no exact value; pass draws={DRAWS} for an estimate with a standard error, or a larger limit"
+        )
+    law = law_of(sampling, DRAWS if draws is None else draws, rng, limit)
+    mean = np.asarray(inverse_mean(M, law))
+    if not mean.diagonal().all():
+        raise ValueError(f"draws={draws} are too few: example {int(np.argmin(mean.diagonal()))} was never drawn")
+    # G E x = σ x, with xᵀ E x = 1. A change dE moves σ by σ xᵀ dE x, which is what the standard error is made of.
+    sigma, x = _lowest(G, mean, kind=2)
+    return Estimate(sigma, sigma * law.error_of_mean(inverse_forms(M, law, x)))
+
+
+def sigma2(M: Any, G: Any, sampling: Sampling) -> float:
+    """σ₂ = λmin(G^½ D(p) (E[M_Ŝ])⁻¹ D(p) G^½), the rate of Method 2 (Theorem 3).
+
+    Parameters
+    ----------
+    M, G : arrays of shape (n, n)
+        The smoothness and strong convexity matrices; M positive definite, G positive semidefinite.
+    sampling : Sampling
+        Ŝ.
+    """
+    expected, G = expected_submatrix(M, sampling), _semidefinite("G", G, sampling)
+    p = _marginals(sampling)
+    return _lowest(G, expected / np.outer(p, p))[0]
+
+
+def sigma3(M: Any, G: Any, sampling: Sampling, v: Any) -> float:
+    """σ₃ = λmin(G^½ D(p) D(v⁻¹) G^½), the rate of Method 3 (NSync) with E[M_Ŝ] ⪯ D(p)D(v) (Theorem 3).
+
+    Parameters
+    ----------
+    M, G : arrays of shape (n, n)
+        The smoothness and strong convexity matrices; M enters through v alone.
+    sampling : Sampling
+        Ŝ.
+    v : array of shape (n,)
+        Positive, with E[M_Ŝ] ⪯ D(p)D(v): see :func:`eso` and, for a check, :func:`is_eso`.
+    """
+    symmetric("M", M, sampling)
+    G, v = _semidefinite("G", G, sampling), _positive_vector("v", v, sampling.n)
+    return _lowest(G, np.diag(v / _marginals(sampling)))[0]
+
+
+def sigma2_from_sigma3(sigma3: float, beta: float, n: int, tau: int) -> float:
+    """σ₂ = βσ₃ / ((1 − r) + (n/τ) r βσ₃) with r = (τ−1)/(n−1): τ-nice sampling, G = M and v = β diag M (Proposition 3).
+
+    Parameters
+    ----------
+    sigma3 : float
+        The rate of Method 3.
+    beta : float
+        The multiple of diag M that v is.
+    n, tau : int
+        The τ-nice sampling.
+    """
+    integer("n", n, 1)
+    integer("tau", tau, 1, n)
+    scaled = positive("beta", beta) * positive("sigma3", sigma3)
+    r = (tau - 1) / (n - 1) if n > 1 else 0.0
+    return scaled / ((1.0 - r) + n / tau * r * scaled)
+
+
+# Section 3: plus a separable term, γ_i-strongly convex ---------------------------------------------------------------
+
+
+def sigma1_prox(M: Any, G: Any, gamma: Any, sampling: Sampling) -> float:
+    """σ₁ᵖʳᵒˣ = (τ/n) min(1, s₁), s₁ = λmin[((n/τ) E[M_Ŝ] + D(γ))⁻¹ (D(γ) + G)]: the proximal Method 1 (Theorem 5).
+
+    Parameters
+    ----------
+    M, G : arrays of shape (n, n)
+        The smoothness and strong convexity matrices of the smooth part, positive semidefinite.
+    gamma : float or array of shape (n,)
+        γ ≥ 0 of the separable part.
+    sampling : Sampling
+        Ŝ, with equal marginals τ/n, τ = E|Ŝ| (printed as E[Ŝ] in the paper).
+    """
+    expected, G = expected_submatrix(M, sampling), _semidefinite("G", G, sampling)
+    gamma, p = _gamma(gamma, sampling.n), _uniform(_marginals(sampling))
+    return p * min(1.0, _lowest(np.diag(gamma) + G, expected / p + np.diag(gamma), name="M + D(gamma)")[0])
+
+
+def sigma3_prox(M: Any, G: Any, gamma: Any, sampling: Sampling, v: Any) -> float:
+    """σ₃ᵖʳᵒˣ = (τ/n) min(1, s₃), s₃ = λmin[D(v + γ)⁻¹ (D(γ) + G)]: PCDM (Proposition 1); never above σ₁ᵖʳᵒˣ (Proposition 2).
+
+    Parameters
+    ----------
+    M, G : arrays of shape (n, n)
+        The smoothness and strong convexity matrices of the smooth part; M enters through v alone.
+    gamma : float or array of shape (n,)
+        γ ≥ 0 of the separable part.
+    sampling : Sampling
+        Ŝ, with equal marginals.
+    v : array of shape (n,)
+        Positive, with E[M_Ŝ] ⪯ D(p)D(v).
+    """
+    symmetric("M", M, sampling)
+    G, v = _semidefinite("G", G, sampling), _positive_vector("v", v, sampling.n)
+    gamma, p = _gamma(gamma, sampling.n), _uniform(_marginals(sampling))
+    return p * min(1.0, _lowest(np.diag(gamma) + G, np.diag(v + gamma))[0])
+
+
+# Section 4: the dual of a problem ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The rates of SDNA and SDCA on one problem with one sampling; what does not apply is None, and ``missing`` says why.
+
+    Attributes
+    ----------
+    theta : float
+        θ(Ŝ) of minibatch SDCA (Theorem 8), which by Lemma 5 is a rate of SDNA as well.
+    sigma1_prox : float or None
+        σ₁ᵖʳᵒˣ of SDNA (Theorem 6), for samplings with equal marginals.
+    sigma1 : float or None
+        σ₁ of SDNA where loss and regulariser are quadratic (Theorem 7), for few examples and laws that can be enumerated.
+    missing : mapping of str to str
+        Why each of the others is None, in words.
+    """
+
+    theta: float
+    sigma1_prox: float | None
+    sigma1: float | None
+    missing: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How long the theorems say it takes, at most and in expectation, until the gap is below a fraction of the optimum.
+
+    Attributes
+    ----------
+    relative_gap : float
+        The fraction ε.
+    sdna, sdna_quadratic, sdca : float
+        Epochs, that is passes over the n examples, by Theorems 6, 7 and 8; ``sdna_quadratic`` is None where Theorem 7
+        does not apply.
+    sdna_iterations, sdna_quadratic_iterations, sdca_iterations : int
+        The same in iterations.
+    rates : Rates
+        The rates that they follow from.
+    """
+
+    relative_gap: float
+    sdna: float
+    sdna_quadratic: float | None
+    sdca: float
+    sdna_iterations: int
+    sdna_quadratic_iterations: int | None
+    sdca_iterations: int
+    rates: Rates
+
+
+def dual_rows(problem: Problem) -> _linear.Matrix:
+    """Return the rows √c_i a_i, whose Gram matrix is that of the dual.
+
+    With weights c, put α̂ = √c α: the loss c_i φ(a_iᵀw) is φ̂_i(â_iᵀw) for â_i = √c_i a_i and φ̂_i(z) = c_i φ(z/√c_i), which
+    is 1/γ-smooth as φ is, and ᾱ = Σ c_i α_i a_i/(λn) = Σ α̂_i â_i/(λn). So the weighted problem is the paper's own with other
+    rows, and steps in α̂ are steps in α. (A row of weight zero becomes a zero row.)
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem, without an intercept.
+    """
+    if problem.fit_intercept:
+        raise ValueError(
+            "fit_intercept must be False: an unpenalised intercept adds the constraint Σ c_i α_i = 0 to the dual, which ties "
+            "all coordinates together, and Section 4 of the paper does not cover it"
+        )
+    return problem.X if problem.sample_weight is None else sp.diags_array(np.sqrt(problem.c)) @ problem.X
+
+
+def theta(problem: Problem, sampling: Sampling, v: Any = None) -> float:
+    """θ(Ŝ) = min_i p_i λγn/(v_i + λγn), the rate of minibatch SDCA (eq. theta, Theorem 8), for any sampling.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem, without an intercept; weights are allowed (:func:`dual_rows`).
+    sampling : Sampling
+        Ŝ.
+    v : array of shape (n,), optional
+        With E[(AAᵀ)_Ŝ] ⪯ D(p)D(v) for A = ``dual_rows(problem)``; :func:`eso_from_data` by default.
+    """
+    rows = dual_rows(problem)
+    _same_size(problem, sampling)
+    v = eso_from_data(rows, sampling) if v is None else vector("v", v, problem.n, low=0.0)
+    return _theta_of(problem, sampling.p, v)
+
+
+def importance(problem: Problem) -> np.ndarray:
+    """q with q_i ∝ v_i + λγn, v_i = ‖√c_i a_i‖²: the serial law that maximises θ, ``samplings.Serial(n, q)``.
+
+    θ is the smallest of q_i λγn/(v_i + λγn), so at its best all are equal, to λγn/Σ(v_i + λγn).
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem, without an intercept.
+    """
+    mass = _linear.squared_norms(dual_rows(problem)) + _strength(problem)
+    return mass / mass.sum()
+
+
+def rates(problem: Problem, sampling: Sampling) -> Rates:
+    """θ, σ₁ᵖʳᵒˣ and, for quadratic problems, σ₁ of the dual (Theorems 6 to 9).
+
+    σ₁ᵖʳᵒˣ = (τ/n) / (1 + λmax(E[(AAᵀ)_Ŝ])/(τγλ)), which is eq. s_2 with the inverse carried out; the eigenvalue comes
+    from products with the rows, so that n may be large.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem, without an intercept.
+    sampling : Sampling
+        Ŝ. Of one whose draws depend on each other (``Shuffled``) these are the rates for independent draws of the same law.
+    """
+    A = dual_rows(problem)
+    _same_size(problem, sampling)
+    v = eso_from_data(A, sampling)
+    missing = {}
+    sigma_prox = sigma_quadratic = None
+    if reason := _not_uniform(sampling.p):
+        missing["sigma1_prox"] = (
+            f"Theorem 6 is proved for equal marginals, {reason}; theta is a rate of SDNA too (Lemma 5)"
+        )
+    else:
+        # E[(AAᵀ)_S] ⪯ D(p∘v) bounds the eigenvalue beforehand, and so keeps θ ≤ σ₁ᵖʳᵒˣ (Theorem 9, whose proof has a misprint:
+        # (n/τ)θ ≤ 1 is meant where 1 ≤ (n/τ)θ is printed).
+        expected = ExpectedGram(rows_for(A, sampling), sampling.pair_structure())
+        largest = expected.top(np.ones(problem.n), at_most=float((sampling.p * v).max()))
+        tau = sampling.expected_size
+        s1 = 1.0 / (1.0 + largest / (tau * problem.loss.gamma * problem.lam))
+        sigma_prox = tau / problem.n * s1  # s₁ ≤ 1 always, so the min(1, s₁) of Theorem 6 is s₁
+    if reason := _no_theorem_7(problem, sampling):
+        missing["sigma1"] = reason
+    else:
+        hessian = _linear.gram(A.astype(np.float64, copy=False)) / (problem.lam * problem.n)
+        hessian[np.diag_indices(problem.n)] += problem.loss.gamma
+        sigma_quadratic = min(1.0, float(sigma1(hessian, hessian, sampling)))
+    return Rates(_theta_of(problem, sampling.p, v), sigma_prox, sigma_quadratic, missing)
+
+
+def epochs_to(problem: Problem, sampling: Sampling, relative_gap: float, *, optimum: float | None = None) -> Forecast:
+    """Bound the epochs until the expected gap is at most ε P*, from α⁰ = 0 (Theorems 6, 7 and 8).
+
+    Each theorem says E[P(w^k) − D(α^k)] ≤ (1−σ)^k/θ · (D* − D(0)). As D* = P*, this is at most ε P* once
+
+        k ≥ ln(ρ/(θε)) / −ln(1−σ),     ρ = (P* − D(0))/P*,
+
+    and ρ ≤ 1 wherever D(0) ≥ 0, as it is for every loss and regulariser that is nowhere negative. For marginals that differ,
+    Theorem 6 is not available and ``sdna`` uses θ (Lemma 5). For dependent draws the bounds are those of independent draws of the
+    same law.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem, without an intercept.
+    sampling : Sampling
+        Ŝ.
+    relative_gap : float
+        ε > 0.
+    optimum : float, optional
+        P*, where it is known; asked for where D(0) < 0.
+    """
+    positive("relative_gap", relative_gap)
+    found = rates(problem, sampling)
+    wanted = _relative_start(problem, optimum) / (found.theta * relative_gap)
+
+    def iterations(sigma: float) -> int:
+        if wanted <= 1.0:
+            return 0
+        return 1 if sigma >= 1.0 else math.ceil(math.log(wanted) / -math.log1p(-sigma))
+
+    def epochs(count: int) -> float:
+        return count * sampling.expected_size / problem.n
+
+    sdca = iterations(found.theta)
+    sdna = sdca if found.sigma1_prox is None else iterations(found.sigma1_prox)
+    quadratic = None if found.sigma1 is None else iterations(found.sigma1)
+    return Forecast(
+        relative_gap=float(relative_gap),
+        sdna=epochs(sdna),
+        sdna_quadratic=None if quadratic is None else epochs(quadratic),
+        sdca=epochs(sdca),
+        sdna_iterations=sdna,
+        sdna_quadratic_iterations=quadratic,
+        sdca_iterations=sdca,
+        rates=found,
+    )
+
+
+# Shared pieces -------------------------------------------------------------------------------------------------------
+
+
+def _lowest(a: np.ndarray, b: np.ndarray, *, kind: int = 1, name: str = "M") -> tuple[float, np.ndarray]:
+    """Return the smallest eigenvalue and its vector, of b⁻¹a (kind 1) or of ab (kind 2), a ⪰ 0 and b ≻ 0.
+
+    These are the paper's λmin(a^½ b⁻¹ a^½) and λmin(a^½ b a^½) without a square root of a, so that a may be singular.
+    """
+    from scipy.linalg import eigh
+
+    try:
+        values, vectors = eigh(a, b, type=kind, subset_by_index=(0, 0))
+    except np.linalg.LinAlgError:
+        raise ValueError(f"{name} must be positive definite, got a matrix that is not, to rounding") from None
+    return max(float(values[0]), 0.0), vectors[:, 0]
+
+
+def _semidefinite(name: str, value: Any, sampling: Sampling) -> np.ndarray:
+    matrix = symmetric(name, value, sampling)
+    values = np.linalg.eigvalsh(matrix)
+    if values[0] < -1e-10 * max(abs(values[0]), values[-1]):
+        raise ValueError(f"{name} must be positive semidefinite, got an eigenvalue of {values[0]:.3g}")
+    return matrix
+
+
+def _positive_vector(name: str, value: Any, length: int) -> np.ndarray:
+    array = vector(name, value, length)
+    if array.min() <= 0.0:
+        raise ValueError(f"{name} must be > 0 everywhere, got {array.min()!r} at index {int(np.argmin(array))}")
+    return array
+
+
+def _gamma(value: Any, n: int) -> np.ndarray:
+    return vector("gamma", np.full(n, value) if np.ndim(value) == 0 else value, n, low=0.0)
+
+
+def _marginals(sampling: Sampling) -> np.ndarray:
+    """Return p from P, which is all that a sampling of one's own must state here."""
+    return sampling.pair_probabilities().diagonal()
+
+
+def _not_uniform(p: np.ndarray) -> str:
+    """Say how the marginals differ; an empty string if they do not."""
+    return "" if np.ptp(p) <= 1e-12 * p.max() else f"and those of this sampling go from {p.min():.3g} to {p.max():.3g}"
+
+
+def _uniform(p: np.ndarray) -> float:
+    if reason := _not_uniform(p):
+        raise ValueError(f"sampling must be uniform: Section 3 is proved for equal marginals, {reason}")
+    return float(p.mean())
+
+
+def _same_size(problem: Problem, sampling: Sampling) -> None:
+    if sampling.n != problem.n:
+        raise ValueError(f"sampling must be over the problem's {problem.n} examples, got one over {sampling.n}")
+
+
+def _strength(problem: Problem) -> float:
+    """λγn."""
+    return problem.lam * problem.loss.gamma * problem.n
+
+
+def _theta_of(problem: Problem, p: np.ndarray, v: np.ndarray) -> float:
+    return float((p * _strength(problem) / (v + _strength(problem))).min())
+
+
+def _no_theorem_7(problem: Problem, sampling: Sampling) -> str:
+    """Say why σ₁ of Theorem 7 is not computed; an empty string if it is."""
+    if not problem.loss.quadratic:
+        return f"Theorem 7 is for a quadratic loss, and {type(problem.loss).__name__} is not"
+    if not problem.regularizer.quadratic:
+        return f"Theorem 7 is for the regulariser L2, and this is {type(problem.regularizer).__name__}"
+    if problem.n > _DENSE:
+        return f"an eigenvalue problem of n = {problem.n} is too large; the limit is {_DENSE} examples"
+    if not enumerable(sampling, SUPPORT_LIMIT):
+        return f"the law of this {type(sampling).__name__} cannot be enumerated within {SUPPORT_LIMIT} sets"
+    if sampling.support_size * sampling.max_size**3 > _WORK:
+        return f"inverting {sampling.support_size} blocks of up to {sampling.max_size} examples is too much work"
+    return ""
+
+
+def _relative_start(problem: Problem, optimum: float | None) -> float:
+    """Bound (D* − D(0))/|P*| from above."""
+    start = problem.dual(np.zeros(problem.n))
+    if optimum is None:
+        if start < 0.0:
+            raise ValueError(
+                f"optimum must be given: D(0) = {start:g} is negative for this loss and regulariser, so the first dual gap "
+                "is not bounded by P*; pass the optimal value P* as optimum="
+            )
+        return 1.0
+    if not math.isfinite(optimum) or optimum == 0.0 or optimum < start:
+        raise ValueError(f"optimum must be finite, not zero and at least D(0) = {start:g}, got {optimum!r}")
+    return (optimum - start) / abs(optimum)

@@ -1,0 +1,215 @@
+"""Largest eigenvalues of Gram matrices AAᵀ and of their expectations E[(AAᵀ)_Ŝ], known by their rows and never formed.
+
+Whatever is returned is rounded upwards: an eigenvalue that is too small would make an invalid ESO vector or an untrue rate.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualnewton import _linear
+from dualnewton.samplings import PairStructure
+
+SMALL = 300
+"""Matrices up to this size are formed and given to LAPACK; Lanczos serves the others."""
+
+_STEPS = 400
+_CONVERGED = 1e-8
+_CHANCE = 1e-10
+_GROUP = 256
+_CHUNK = 1 << 20
+
+
+def top(matrix: np.ndarray) -> float:
+    """λmax of a symmetric matrix that is at hand."""
+    return float(np.linalg.eigvalsh(matrix)[-1])
+
+
+def lanczos_top(times: Callable[[np.ndarray], np.ndarray], size: int, at_most: float) -> float:
+    """λmax of a positive semidefinite operator, from above.
+
+    When the residual r of the Ritz value ρ has converged, ρ + r. Where it has not within a few hundred products (the largest
+    eigenvalues lie too close together), the bound of Kuczyński and Woźniakowski (SIAM J. Matrix Anal. Appl. 13, 1992) serves,
+    which asks for no gap: for a random start, λmax > ρ/(1 − ε) has a probability below 1.648 √size exp(−√ε(2k − 1)) after
+    k steps. ``eigsh`` raises there instead, which is why the recurrence is written out; the vectors need not be
+    kept, for rounding only repeats eigenvalues that have been found.
+
+    Parameters
+    ----------
+    times : callable
+        The product with a vector.
+    size : int
+        The order of the operator.
+    at_most : float
+        A bound that is known beforehand, never exceeded by the answer.
+    """
+    from scipy.linalg import eigh_tridiagonal
+
+    x = np.random.default_rng(0).standard_normal(size)  # the same on every run, and aligned with nobody's data
+    x /= np.linalg.norm(x)
+    previous = np.zeros(size)
+    diagonal: list[float] = []
+    beside: list[float] = []
+    ritz, beta = 0.0, 0.0
+    for k in range(_STEPS):
+        y = times(x) - beta * previous
+        diagonal.append(float(x @ y))
+        y -= diagonal[-1] * x
+        beta = float(np.linalg.norm(y))
+        values, vectors = eigh_tridiagonal(diagonal, beside, select="i", select_range=(k, k))
+        ritz, residual = float(values[0]), beta * abs(float(vectors[-1, 0]))
+        if residual <= _CONVERGED * ritz:
+            return min(at_most, ritz + residual)
+        beside.append(beta)
+        previous, x = x, y / beta
+    slack = (math.log(1.648 * math.sqrt(size) / _CHANCE) / (2 * _STEPS - 1)) ** 2
+    return min(at_most, ritz / (1.0 - slack))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The Gram matrix M = AAᵀ of the rows of A, dense or CSR."""
+
+    A: _linear.Matrix
+
+    @cached_property
+    def diagonal(self) -> np.ndarray:
+        """M_ii = ‖a_i‖²."""
+        return _linear.squared_norms(self.A)
+
+    def tops(self, columns: sp.csc_array) -> np.ndarray:
+        """λmax(D(u) M D(u)) for each column u of a sparse matrix.
+
+        Short columns are taken together, so that the rows of hundreds of small blocks are gathered and multiplied at once.
+        """
+        found = np.zeros(columns.shape[1])
+        for first, last in _groups(columns.indptr):
+            part = slice(columns.indptr[first], columns.indptr[last])
+            members, u = columns.indices[part], columns.data[part]
+            if last == first + 1:
+                found[first] = self._top(members, u)
+                continue
+            gram = _linear.gram(_linear.take_rows(self.A, members)) * np.outer(u, u)
+            cuts = columns.indptr[first : last + 1] - columns.indptr[first]
+            for k, (a, b) in enumerate(itertools.pairwise(cuts), start=first):
+                found[k] = top(gram[a:b, a:b]) if b > a else 0.0
+        return found
+
+    def _top(self, members: np.ndarray, u: np.ndarray) -> float:
+        rows = self.take(members)
+        n, d = rows.shape
+        if n <= min(d, SMALL):
+            return top(_gram(rows) * np.outer(u, u))
+        if d <= SMALL:  # D(u)A and its transpose have the same singular values: take the smaller product
+            return top(sum((_linear.gram(part.T) for part in _scaled_chunks(rows, u)), start=np.zeros((d, d))))
+
+        def across(x: np.ndarray) -> np.ndarray:
+            return u * _linear.times(rows, _linear.transposed_times(rows, u * x))
+
+        def down(x: np.ndarray) -> np.ndarray:
+            return _linear.transposed_times(rows, u * u * _linear.times(rows, x))
+
+        trace = float(u * u @ self.diagonal[members])
+        return lanczos_top(down if d < n else across, min(n, d), at_most=trace)
+
+    def take(self, members: np.ndarray) -> _linear.Matrix:
+        """Return the given rows; all of them, in order, without a copy."""
+        everyone = members.size == self.A.shape[0] and bool((np.diff(members) == 1).all())
+        return self.A if everyone else _linear.take_rows(self.A, members)
+
+
+@dataclass(frozen=True)
+class ExpectedGram:
+    """E[(AAᵀ)_Ŝ] = D(δ∘m) + Σ_k c_k D(u_k) AAᵀ D(u_k), from the shape of P that every sampling states.
+
+    Products cost two passes over the rows of each u_k; factors with few rows are multiplied out once, into one sparse matrix.
+    """
+
+    rows: Rows
+    pairs: PairStructure
+
+    def top(self, scale: np.ndarray, at_most: float) -> float:
+        """λmax(D(scale) E[(AAᵀ)_Ŝ] D(scale)), at most a bound known beforehand."""
+        alone = scale**2 * self.pairs.diagonal * self.rows.diagonal
+        if not self.pairs.weights.any():
+            return float(alone.max())
+        if not self.pairs.diagonal.any() and not overlapping(self.pairs):  # block diagonal: block by block
+            columns = sp.csc_array(sp.diags_array(scale) @ self.pairs.factors)
+            return float((self.pairs.weights * self.rows.tops(columns)).max())
+        if scale.size <= SMALL:
+            return top(np.outer(scale, scale) * self.pairs.dense() * _gram(self.rows.A))
+        return lanczos_top(lambda x: scale * self.times(scale * x), scale.size, at_most)
+
+    def times(self, x: np.ndarray) -> np.ndarray:
+        """E[(AAᵀ)_Ŝ] x."""
+        y = self.pairs.diagonal * self.rows.diagonal * x + self._narrow @ x
+        for weight, members, u in self._wide:
+            rows = self.rows.take(members)
+            y[members] += weight * u * _linear.times(rows, _linear.transposed_times(rows, u * x[members]))
+        return y
+
+    @cached_property
+    def _factors(self) -> list[tuple[float, np.ndarray, np.ndarray]]:
+        return list(zip(self.pairs.weights, *columns_of(self.pairs.factors), strict=True))
+
+    @cached_property
+    def _wide(self) -> list[tuple[float, np.ndarray, np.ndarray]]:
+        return [factor for factor in self._factors if factor[1].size > _GROUP // 4]
+
+    @cached_property
+    def _narrow(self) -> sp.csr_array:
+        n = self.rows.A.shape[0]
+        entries, places = [np.empty(0)], [np.empty((2, 0), dtype=np.int64)]
+        for weight, members, u in self._factors:
+            if members.size <= _GROUP // 4:
+                gram = _linear.gram(_linear.take_rows(self.rows.A, members))
+                entries.append((weight * np.outer(u, u) * gram).ravel())
+                places.append(np.stack(np.meshgrid(members, members, indexing="ij")).reshape(2, -1))
+        return sp.coo_array((np.concatenate(entries), tuple(np.concatenate(places, axis=1))), shape=(n, n)).tocsr()
+
+
+def columns_of(matrix: sp.csc_array) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the places and the values of the entries of each column."""
+    cuts = matrix.indptr[1:-1]
+    if matrix.shape[1] == 0:
+        return [], []
+    return np.split(matrix.indices, cuts), np.split(matrix.data, cuts)
+
+
+def overlapping(pairs: PairStructure) -> bool:
+    """Whether some example is in more than one factor."""
+    return bool(np.bincount(pairs.factors.indices, minlength=1).max() > 1)
+
+
+def inverse_root(x: np.ndarray) -> np.ndarray:
+    """x^(−1/2), and 0 where x is 0: a coordinate with a zero diagonal is dropped."""
+    return np.divide(1.0, np.sqrt(x), out=np.zeros_like(x), where=x > 0.0)
+
+
+def _groups(starts: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Cut the columns into runs of at most _GROUP entries (or of one column that has more)."""
+    first, columns = 0, len(starts) - 1
+    while first < columns:
+        last = int(np.searchsorted(starts, starts[first] + _GROUP, side="right")) - 1
+        last = min(max(last, first + 1), columns)
+        yield first, last
+        first = last
+
+
+def _gram(rows: _linear.Matrix) -> np.ndarray:
+    return _linear.gram(rows.astype(np.float64, copy=False))
+
+
+def _scaled_chunks(rows: _linear.Matrix, u: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield D(u) rows in float64, some rows at a time."""
+    step = max(1, _CHUNK // rows.shape[1])
+    for start in range(0, rows.shape[0], step):
+        part = slice(start, start + step)
+        yield sp.diags_array(u[part]) @ rows[part].astype(np.float64, copy=False)

@@ -1,0 +1,79 @@
+"""What every solver keeps true round by round."""
+
+import numpy as np
+import pytest
+from tables import LOSSES, make_problem, name_of, regularizers_for, samplings_for
+
+from dualnewton import samplings
+from dualnewton.problem import Problem
+from dualnewton.solvers import SDCA, SDNA, IterativeHessianSketch
+
+N, D = 6, 4
+FORMS = [{}, {"weights": True, "offset": True}, {"sparse": True}, {"dtype": np.float32}]
+
+
+def rounds(solver, count=6, seed=0):
+    for S in solver.sampling.draw(np.random.default_rng(seed), count):
+        solver.round(S)
+        yield S
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_sdna_never_loses_dual_value_whatever_the_regulariser_and_sampling(loss, form):
+    for regularizer in regularizers_for(D):
+        problem = make_problem(loss, n=N, d=D, lam=0.1, regularizer=regularizer, **form)
+        for sampling in samplings_for(N):
+            solver = SDNA(problem, sampling)
+            value = problem.dual(solver.alpha)
+            for _ in rounds(solver):
+                before, value = value, problem.dual(solver.alpha)
+                assert value >= before - 1e-12 * max(1.0, abs(before))
+                np.testing.assert_allclose(solver.alpha_bar, problem.alpha_bar(solver.alpha), atol=1e-10)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+@pytest.mark.parametrize("form", [*FORMS, {"fit_intercept": True, "weights": True}], ids=str)
+def test_the_primal_form_takes_the_same_steps(loss, form):
+    problem = make_problem(loss, n=N, d=D, lam=0.1, **form)
+    for sampling in samplings_for(N):
+        dual, primal = SDNA(problem, sampling), IterativeHessianSketch(problem, sampling)
+        for _ in zip(rounds(dual), rounds(primal), strict=True):
+            np.testing.assert_allclose(primal.alpha, dual.alpha, atol=1e-8)
+            np.testing.assert_allclose(primal.w, dual.w, atol=1e-8)
+            np.testing.assert_allclose(primal.intercept, dual.intercept, atol=1e-8)
+
+
+def test_the_primal_form_asks_for_l2():
+    problem = make_problem(LOSSES[0], regularizer=regularizers_for(D)[1])
+    with pytest.raises(ValueError, match=r"ihs.*needs regularizer L2\(\), got ElasticNet"):
+        IterativeHessianSketch(problem, samplings_for(N)[2])
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+def test_weights_are_repetitions(loss):
+    """A weight of two is a row twice: the same steps, when both copies are drawn together."""
+    weighted = make_problem(loss, n=4, d=3, lam=0.2, sample_weight=np.full(4, 2.0))
+    twice = Problem(np.repeat(weighted.X, 2, axis=0), np.repeat(weighted.y, 2), loss, lam=0.1)
+    one, two = SDNA(weighted, samplings.Nice(4, 2)), SDNA(twice, samplings.Nice(8, 4))
+    for S in one.sampling.draw(np.random.default_rng(1), 10):
+        one.round(S)
+        two.round(np.sort(np.r_[2 * S, 2 * S + 1]))
+        np.testing.assert_allclose(two.alpha, np.repeat(one.alpha, 2), atol=1e-9)
+        np.testing.assert_allclose(two.w, one.w, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+def test_sdca_gains_dual_value_in_expectation(loss):
+    for form in FORMS:
+        problem = make_problem(loss, n=N, d=D, lam=0.1, **form)
+        for sampling in samplings_for(N):
+            start = 0.3 * problem.alpha_of(np.ones(D))
+            gain = 0.0
+            for S, probability in sampling.support():
+                solver = SDCA(problem, sampling)
+                solver.alpha = start.copy()
+                solver.refresh()
+                solver.round(S)
+                gain += probability * (problem.dual(solver.alpha) - problem.dual(start))
+            assert gain > 0.0
