@@ -196,6 +196,7 @@ BASES = [
     *(svrs(dual=dual) for dual in (True, False)),
     nets(l1_ratio=0.5),
     nets(l1_ratio=0.95),
+    nets(l1_ratio=0.5, positive=True),
     replace(nets(), target="outputs"),
 ]
 

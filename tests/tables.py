@@ -26,6 +26,7 @@ def regularizers_for(d):
     return [
         regularizers.L2(),
         regularizers.ElasticNet(l1=0.3),
+        regularizers.ElasticNet(l1=0.1, positive=True),
         regularizers.NonNegative(),
         regularizers.Box(-0.5, 0.8),
         regularizers.Box(

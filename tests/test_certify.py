@@ -91,6 +91,8 @@ WRONG_SETTINGS = [
     (ridges(), {"fit_intercept": False}),
     (ridges(), {"positive": True}),
     (ridges(positive=True), {"positive": False}),
+    (nets(), {"positive": True}),
+    (nets(positive=True), {"positive": False}),
     (ridge_classifiers("three"), {"class_weight": "balanced"}),
     (nets(), {"alpha": 0.2}),
     (nets(l1_ratio=0.5), {"l1_ratio": 0.6}),

@@ -88,6 +88,19 @@ def test_the_best_intercept_is_best(seed, loss, scale, weighted):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_far_from_the_optimum_the_proof_is_no_worse_than_that_of_the_origin(loss, form):
+    """−φ′(z) overshoots at a bad w and may have a hugely negative dual value; shrunk towards zero it cannot."""
+    problem = make_problem(loss, lam=1e-4, **form)
+    w = 100.0 * np.ones(4)
+    origin = problem.dual(np.zeros(6))
+    assert problem.dual(problem.alpha_of(w)) < origin - 1.0
+    pair = problem.certified_pair(w)
+    assert pair.certificate.dual >= origin - 1e-3
+    assert pair.certificate.dual == problem.dual(pair.alpha)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
 def test_an_unbalanced_dual_point_is_infeasible_with_an_intercept(loss):
     problem = make_problem(loss, fit_intercept=True)
     alpha = problem.alpha_of(np.zeros(4))
@@ -251,6 +264,8 @@ def test_bad_points_are_named():
         problem.dual(np.zeros(4))
     with pytest.raises(ValueError, match="w must be finite"):
         problem.certify([np.nan, 0, 0, 0])
+    with pytest.raises(ValueError, match=r"intercept must be 0 in a problem with fit_intercept=False, got 1.0"):
+        problem.certify(np.zeros(4), intercept=1.0)
     with pytest.raises(ValueError, match="intercept must be a finite number"):
         make_problem(losses.Squared(), fit_intercept=True).certify(np.zeros(4), intercept=np.inf)
 

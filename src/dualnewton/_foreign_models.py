@@ -107,15 +107,9 @@ def _ridge(model: Any, data: Data) -> Iterator[Part]:
 
 @_translates("ElasticNet", "ElasticNetCV")
 def _elastic_net(model: Any, data: Data) -> Iterator[Part]:
-    """Σ c_i (z_i − y_i)²/(2 Σ c_i) + alpha(r‖w‖₁ + ½(1 − r)‖w‖²) for each output, b free; P is the same."""
-    if model.positive:
-        _refuse(
-            model,
-            "positive=True",
-            "the regularisers have no elastic net on nonnegative coefficients: use Ridge(positive=True), or positive=False.",
-        )
+    """Σ c_i (z_i − y_i)²/(2 Σ c_i) + alpha(r‖w‖₁ + ½(1 − r)‖w‖²) for each output, b free, w ≥ 0 if ``positive``; P is this."""
     alpha = _strength(model, "alpha", _chosen(model, "alpha"))
-    lam, regularizer = _mixed_penalty(model, alpha, float(_chosen(model, "l1_ratio")))
+    lam, regularizer = _mixed_penalty(model, alpha, float(_chosen(model, "l1_ratio")), positive=model.positive)
     # The weights count only relative to each other: scikit-learn divides by their sum, P by n.
     weights = None if data.sample_weight is None else data.sample_weight / data.sample_weight.mean()
     targets = _outputs(data.y)
@@ -337,7 +331,9 @@ def _l1_ratio(model: Any) -> float:
     return {"l1": 1.0, "l2": 0.0}.get(penalty, float(ratio or 0.0))
 
 
-def _mixed_penalty(model: Any, strength: float, l1_ratio: float) -> tuple[float, Regularizer]:
+def _mixed_penalty(
+    model: Any, strength: float, l1_ratio: float, *, positive: bool = False
+) -> tuple[float, Regularizer]:
     """Write strength (½(1 − r)‖w‖² + r‖w‖₁) as λ g(w), where r < 1 makes g strongly convex."""
     if l1_ratio >= 1.0:
         _refuse(
@@ -346,7 +342,8 @@ def _mixed_penalty(model: Any, strength: float, l1_ratio: float) -> tuple[float,
             "it is not strongly convex, so its dual needs another certificate: use the l2 penalty, or an elastic net with "
             "l1_ratio < 1 where the model has one.",
         )
-    regularizer = ElasticNet(l1_ratio / (1.0 - l1_ratio)) if l1_ratio > 0.0 else L2()
+    plain = l1_ratio == 0.0 and not positive
+    regularizer = L2() if plain else ElasticNet(l1_ratio / (1.0 - l1_ratio), positive)
     return strength * (1.0 - l1_ratio), regularizer
 
 

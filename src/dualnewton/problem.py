@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from dualnewton._validate import data_matrix, finite, frozen, positive, vector
 from dualnewton.certificate import Certificate, CertifiedPair
 from dualnewton.losses import Loss
 from dualnewton.regularizers import L2, Regularizer
+
+_FAR = 1e-2
+"""The relative gap beyond which a shorter dual point is worth the search for it."""
 
 _FEASIBLE = 1e-12
 """Σ c_i α_i counts as zero below this fraction of Σ c_i |α_i|: what rounding leaves of an exact balance."""
@@ -132,15 +136,17 @@ class Problem:
     def dual(self, alpha: np.ndarray) -> float:
         """D(α), which is −∞ where α is infeasible."""
         alpha = vector("alpha", alpha, self.n)
+        return self._dual_at(alpha, self.alpha_bar(alpha))
+
+    def _dual_at(self, alpha: np.ndarray, alpha_bar: np.ndarray) -> float:
         mass = self.c * alpha
         if self.fit_intercept and abs(mass.sum()) > _FEASIBLE * np.abs(mass).sum():
             return -np.inf
         conjugate = self.loss.conjugate(-alpha, self.y)
         # A row of weight zero does not take part, whatever its dual variable.
         losses = self.c * np.where(self.c > 0.0, conjugate, 0.0)
-        return float(-losses.mean() - (mass @ self.o) / self.n) - self.lam * self.regularizer.conjugate(
-            self.alpha_bar(alpha)
-        )
+        penalty = self.lam * self.regularizer.conjugate(alpha_bar)
+        return float(-losses.mean() - mass @ self.o / self.n - penalty)
 
     def alpha_bar(self, alpha: np.ndarray) -> np.ndarray:
         """ᾱ = (1/λn) Σ c_i α_i a_i."""
@@ -186,8 +192,9 @@ class Problem:
         intercept : float, optional
             b; where there is an intercept and none is given, the best one for this w.
         alpha : array of shape (n,), optional
-            A dual point to try beside α_i = −φ′(z_i), balanced first where there is an intercept; the larger dual value
-            is taken, since each is a proof.
+            A dual point to try beside α_i = −φ′(z_i), balanced first where there is an intercept; the largest dual value
+            is taken, since each is a proof. Far from the optimum, where −φ′ overshoots, sα for the best s ∈ [0, 1] is
+            tried too.
         """
         return self.certified_pair(w, intercept, alpha).certificate
 
@@ -199,12 +206,30 @@ class Problem:
         margins = self.margins(w)
         best = self._best_intercept_at(margins)
         b = best if intercept is None else finite("intercept", intercept)
+        if b != 0.0 and not self.fit_intercept:
+            raise ValueError(f"intercept must be 0 in a problem with fit_intercept=False, got {b!r}")
         candidates = [self._alpha_at(margins + best)]
         if alpha is not None:
             candidates.append(self.balanced(vector("alpha", alpha, self.n)))
-        values = [self.dual(candidate) for candidate in candidates]
-        top = int(np.argmax(values))
-        return CertifiedPair(w, b, candidates[top], Certificate(self._primal_at(margins + b, w), values[top]))
+        primal = self._primal_at(margins + b, w)
+        dual, best_alpha = max(((self.dual(a), a) for a in candidates), key=itemgetter(0))
+        if primal - dual > _FAR * abs(primal):
+            dual, best_alpha = max((dual, best_alpha), self._shrunk(best_alpha), key=itemgetter(0))
+        return CertifiedPair(w, b, best_alpha, Certificate(primal, dual))
+
+    def _shrunk(self, alpha: np.ndarray) -> tuple[float, np.ndarray]:
+        """Maximise the concave D(sα) over s ∈ (0, 1], without another pass over the data; α = 0 is feasible, so sα is."""
+        from scipy.optimize import minimize_scalar
+
+        alpha_bar = self.alpha_bar(alpha)
+        found = minimize_scalar(  # in log s, since the best s may be tiny
+            lambda t: -self._dual_at(np.exp(t) * alpha, np.exp(t) * alpha_bar),
+            bounds=(-50.0, 0.0),
+            method="bounded",
+            options={"xatol": 1e-3},
+        )
+        shorter = np.exp(found.x) * alpha
+        return self.dual(shorter), shorter
 
     def _primal_at(self, margins: np.ndarray, w: np.ndarray) -> float:
         return float((self.c * self.loss.value(margins, self.y)).mean()) + self.lam * self.regularizer.value(w)

@@ -62,17 +62,20 @@ class L2(Regularizer):
 
 @dataclass(frozen=True)
 class ElasticNet(Regularizer):
-    """½‖w‖² + l1‖w‖₁.
+    """½‖w‖² + l1‖w‖₁, subject to w ≥ 0 if ``positive``.
 
     A penalty a(r‖w‖₁ + ½(1 − r)‖w‖²) is λg with λ = a(1 − r) and l1 = r/(1 − r).
     """
 
     l1: float = 1.0
+    positive: bool = False
 
     def __post_init__(self) -> None:
         positive("l1", self.l1, or_zero=True)
 
     def value(self, w: Array) -> float:
+        if self.positive and np.any(w < 0.0):
+            return np.inf
         return 0.5 * float(w @ w) + self.l1 * float(np.abs(w).sum())
 
     def conjugate(self, s: Array) -> float:
@@ -80,7 +83,7 @@ class ElasticNet(Regularizer):
         return 0.5 * float(w @ w)
 
     def grad_conjugate(self, s: Array) -> Array:
-        return s - np.clip(s, -self.l1, self.l1)
+        return s - np.clip(s, -np.inf if self.positive else -self.l1, self.l1)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tables import name_of, samplings_for
 
 from dualnewton import theory
+from tables import name_of, samplings_for
 
 
 def check(M, expected):

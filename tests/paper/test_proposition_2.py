@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tables import name_of, samplings_for, uniform_samplings_for
 
 from dualnewton import samplings, theory
+from tables import name_of, samplings_for, uniform_samplings_for
 
 N = 5
 GAMMAS = [0.0, 0.3, np.linspace(0.0, 2.0, N)]

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tables import samplings_for
 
 from dualnewton import samplings, theory
+from tables import samplings_for
 
 ROUNDING = 1.0 + 1e-10
 

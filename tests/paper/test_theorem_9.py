@@ -1,9 +1,9 @@
 """Theorem 9: θ(Ŝ) ≤ σ₁ᵖʳᵒˣ ≤ σ₁ for uniform samplings, so SDNA is never slower than SDCA."""
 
 import pytest
-from tables import LOSSES, make_problem, name_of, uniform_samplings_for
 
 from dualnewton import losses, regularizers, samplings, theory
+from tables import LOSSES, make_problem, name_of, uniform_samplings_for
 
 N = 6
 LAMBDAS = [1e-3, 1 / N, 10.0]

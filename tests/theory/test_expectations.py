@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from tables import name_of, samplings_for
 
 from dualnewton import samplings, theory
+from tables import name_of, samplings_for
 
 N = 5
 
@@ -80,6 +80,7 @@ def test_blocks_need_to_be_definite_and_only_they():
         (np.eye(5) + np.eye(5, k=1), "M must be symmetric"),
         (np.full((5, 5), np.nan), "M must be finite, got np.float64.nan"),
         ([["a"] * 5] * 5, "M must be an array of real numbers, got list"),
+        (1j * np.eye(5), "M must be an array of real numbers, got ndarray"),
     ],
 )
 def test_what_is_no_symmetric_matrix_is_refused(M, message):

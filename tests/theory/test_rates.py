@@ -8,11 +8,11 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import LOSSES, make_problem, name_of, samplings_for, uniform_samplings_for
 
 from dualnewton import losses, regularizers, samplings, theory
 from dualnewton.problem import Problem
 from dualnewton.theory import spectra
+from tables import LOSSES, make_problem, name_of, samplings_for, uniform_samplings_for
 
 N = 6
 EYE = np.eye(N)
@@ -44,7 +44,7 @@ def test_a_law_too_large_to_enumerate_is_refused_unless_asked_for():
     estimate = theory.sigma1(M, M, sampling, draws=2000, rng=0)
     assert theory.sigma2(M, M, sampling) < estimate + 5.0 * estimate.standard_error
     assert 0.0 < estimate.standard_error < estimate
-    with pytest.raises(ValueError, match="draws=2 are too few: example .* was never drawn"):
+    with pytest.raises(ValueError, match=r"draws=2 are too few: example \d+ was never drawn"):
         theory.sigma1(M, M, sampling, draws=2, rng=0)
 
 
@@ -96,13 +96,6 @@ def test_the_rows_of_the_dual_make_its_hessian():
     # In α̂ = √c α the dual of a quadratic problem has the Hessian −(ÂÂᵀ/(λn) + γI)/n, Lemma 4.
     problem = make_problem(losses.Squared(), n=N, weights=True, offset=True, lam=0.3)
     root = np.sqrt(problem.c)
-    second = np.empty((N, N))
-    for i in range(N):
-        for j in range(N):
-            corners = [problem.dual(s * (EYE[i] + t * EYE[j]) / root) for s in (-1, 1) for t in (-1, 1)]
-            second[i, j] = (
-                corners[1] + corners[3] - corners[0] - corners[2]
-            ) / 4  # = ∂²(e_j half), antisymmetric parts cancel
     second = hessian_of(lambda a: problem.dual(a / root))
     A = theory.dual_rows(problem)
     np.testing.assert_allclose(-N * second, A @ A.T / (0.3 * N) + EYE, atol=1e-10)
@@ -149,7 +142,7 @@ def test_what_does_not_apply_says_why():
 
 @pytest.mark.parametrize(
     "function",
-    [theory.rates, theory.theta, lambda p, s: theory.importance(p), lambda p, s: theory.epochs_to(p, s, 0.1)],
+    [theory.rates, theory.theta, lambda p, _: theory.importance(p), lambda p, s: theory.epochs_to(p, s, 0.1)],
 )
 def test_an_intercept_is_outside_the_theory(function):
     with pytest.raises(ValueError, match="fit_intercept must be False"):
@@ -159,14 +152,14 @@ def test_an_intercept_is_outside_the_theory(function):
 # Importance ----------------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.floats(0.01, 1.0), min_size=N, max_size=N), st.booleans())
-def test_no_serial_law_beats_importance(mass, weights):
-    problem = make_problem(losses.Logistic(), n=N, lam=0.05, weights=weights)
+@given(st.lists(st.floats(0.01, 1.0), min_size=N, max_size=N), st.booleans(), st.booleans())
+def test_no_serial_law_beats_importance(mass, weights, sparse):
+    problem = make_problem(losses.Logistic(), n=N, lam=0.05, weights=weights, sparse=sparse)
     best = theory.theta(problem, samplings.Serial(N, theory.importance(problem)))
     other = theory.theta(problem, samplings.Serial(N, np.array(mass) / np.sum(mass)))
     assert other <= best * (1.0 + 1e-12)
     strength = problem.lam * problem.loss.gamma * N
-    v = problem.c * (problem.X**2).sum(axis=1)
+    v = problem.c * (problem.X**2).sum(axis=1)  # of a CSR array as well
     assert best == pytest.approx(strength / (v + strength).sum(), rel=1e-12)
 
 
@@ -201,9 +194,14 @@ def test_the_forecast_is_the_first_iteration_that_the_theorems_allow(sampling, g
 
 
 def test_one_block_of_all_examples_solves_a_quadratic_problem_in_one_iteration():
-    found = theory.epochs_to(make_problem(losses.Squared(), n=N, lam=0.02), samplings.Nice(N, N), 1e-12)
-    assert found.rates.sigma1 == pytest.approx(1.0, abs=1e-9)
-    assert (found.sdna_quadratic_iterations, found.sdna_quadratic) == (1, 1.0) or found.sdna_quadratic_iterations == 2
+    found = theory.epochs_to(make_problem(losses.Squared(), n=N, lam=0.02), samplings.Nice(N, N), 1e-6)
+    assert (found.sdna_quadratic_iterations, found.sdna_quadratic) == (1, 1.0)
+    assert found.sdna_iterations > 1
+    # Orthogonal rows with AAᵀ/(λn) + γI = 4I: no rounding at all, and σ₁ = 1 reaches any gap.
+    problem = Problem(np.repeat(np.eye(2), 3, axis=1), [1.0, 2.0], losses.Squared(), lam=0.5)
+    found = theory.epochs_to(problem, samplings.Nice(2, 2), 1e-300)
+    assert found.rates.sigma1 == 1.0
+    assert found.sdna_quadratic_iterations == 1
 
 
 def test_a_gap_that_the_start_has_takes_no_time():
@@ -249,7 +247,7 @@ def test_a_dual_that_starts_below_zero_needs_the_optimum():
 
 
 @pytest.mark.parametrize(
-    "make", [lambda n: samplings.Nice(n, 64), lambda n: samplings.Partition(n, 50)], ids=["nice", "partition"]
+    "make", [lambda n: samplings.Nice(n, 64), lambda n: samplings.Partition(n, 250)], ids=["nice", "partition"]
 )
 def test_many_examples_need_no_square_matrix(make):
     n, rng = 200_000, np.random.default_rng(0)
@@ -300,6 +298,7 @@ def test_refusals(call, message):
 
 
 def test_importing_the_theory_loads_nothing_heavy():
-    code = "import sys, dualnewton.theory; print(*sorted({'sklearn', 'matplotlib', 'numba', 'scipy.linalg', 'scipy.sparse.linalg'} & set(sys.modules)))"
+    code = "import sys, dualnewton.theory; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert loaded == []
+    assert "dualnewton.theory.rates" in loaded
+    assert not {"sklearn", "matplotlib", "numba", "scipy.linalg", "scipy.sparse.linalg"} & set(loaded)

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from tables import samplings_for
 
 from dualnewton import samplings
 from dualnewton.theory import spectra
 from dualnewton.theory.spectra import ExpectedGram, Rows, lanczos_top
+from tables import samplings_for
 
 SPECTRA = {
     "separated": np.linspace(0.0, 1.0, 3000) ** 2 + np.eye(1, 3000, 5).ravel(),

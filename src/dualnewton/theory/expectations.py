@@ -158,6 +158,8 @@ def symmetric(name: str, value: Any, sampling: Sampling) -> np.ndarray:
     """Return ``value`` as a symmetric float64 matrix of the size that the sampling is made for."""
     n = sampling.n
     try:
+        if np.iscomplexobj(value):
+            raise TypeError
         matrix = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be an array of real numbers, got {type(value).__name__}") from None

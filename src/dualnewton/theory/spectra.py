@@ -1,6 +1,6 @@
 """Largest eigenvalues of Gram matrices AAᵀ and of their expectations E[(AAᵀ)_Ŝ], known by their rows and never formed.
 
-Whatever is returned is rounded upwards: an eigenvalue that is too small would make an invalid ESO vector or an untrue rate.
+What Lanczos finds is rounded upwards: an eigenvalue that is too small would make an invalid ESO vector or an untrue rate.
 """
 
 from __future__ import annotations
@@ -21,10 +21,22 @@ SMALL = 300
 """Matrices up to this size are formed and given to LAPACK; Lanczos serves the others."""
 
 _STEPS = 400
+"""The most products a Lanczos process may ask for."""
+
 _CONVERGED = 1e-8
+"""The residual, relative to the Ritz value, at which it stops before that."""
+
+_ROUNDING = 1e-12
+"""What its own arithmetic may have lost, relative to the Ritz value."""
+
 _CHANCE = 1e-10
+"""The probability that its bound fails where the residual has not converged."""
+
 _GROUP = 256
+"""Rows of small blocks that are multiplied together; a quarter of it is a small block."""
+
 _CHUNK = 1 << 20
+"""Entries of the data that are scaled at a time."""
 
 
 def top(matrix: np.ndarray) -> float:
@@ -66,7 +78,7 @@ def lanczos_top(times: Callable[[np.ndarray], np.ndarray], size: int, at_most: f
         values, vectors = eigh_tridiagonal(diagonal, beside, select="i", select_range=(k, k))
         ritz, residual = float(values[0]), beta * abs(float(vectors[-1, 0]))
         if residual <= _CONVERGED * ritz:
-            return min(at_most, ritz + residual)
+            return min(at_most, ritz + residual + _ROUNDING * ritz)
         beside.append(beta)
         previous, x = x, y / beta
     slack = (math.log(1.648 * math.sqrt(size) / _CHANCE) / (2 * _STEPS - 1)) ** 2

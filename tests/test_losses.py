@@ -1,0 +1,216 @@
+"""The losses: their identities at random points, their symmetries and limits, and what their constructors refuse."""
+
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dualnewton import losses
+from tables import LOSSES, labels_for, name_of
+
+by_loss = pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+margins = st.floats(-1e6, 1e6)
+fractions = st.floats(0.0, 1.0)
+labels = st.floats(-50.0, 50.0)
+
+
+def label_of(loss, label):
+    """Map a real number to a label of the loss."""
+    return (1.0 if label > 0.0 else -1.0) if isinstance(loss, losses.Margin) else label
+
+
+def point_of_domain(loss, fraction, y):
+    """Map [0, 1] onto the domain of the conjugate, an infinite end cut at a thousand."""
+    low, high = (min(max(end, -1e3), 1e3) for end in loss.domain(y))
+    return min(max(low + fraction * (high - low), low), high)
+
+
+def terms(loss, z, u, y):
+    return abs(loss.value(z, y)) + abs(loss.conjugate(u, y)) + abs(u) * (abs(z) + abs(y)) + 1.0
+
+
+# Duality -------------------------------------------------------------------------------------------------------------
+
+
+def assert_fenchel_young(loss, z, u, y):
+    """φ(z) + φ*(u) − zu ≥ (γ/2)(u − φ′(z))²: the inequality, and that it is strict away from u = φ′(z)."""
+    defect = loss.value(z, y) + loss.conjugate(u, y) - z * u
+    assert defect >= 0.5 * loss.gamma * (u - loss.derivative(z, y)) ** 2 - 1e-13 * terms(loss, z, u, y)
+
+
+@by_loss
+@given(z=margins, fraction=fractions, label=labels)
+def test_fenchel_young_inequality(loss, z, fraction, label):
+    y = label_of(loss, label)
+    assert_fenchel_young(loss, z, point_of_domain(loss, fraction, y), y)
+
+
+@by_loss
+@given(z=margins, label=labels)
+def test_fenchel_young_equality_at_the_slope(loss, z, label):
+    y = label_of(loss, label)
+    u = loss.derivative(z, y)
+    assert abs(loss.value(z, y) + loss.conjugate(u, y) - z * u) <= 1e-13 * terms(loss, z, u, y)
+
+
+def test_a_conjugate_too_small_breaks_the_inequality():
+    class TooSmall(losses.Squared):
+        def conjugate_inside(self, u, y):
+            return u * (0.49 * u + y)
+
+    assert_fenchel_young(losses.Squared(), 0.3, 1.0, 0.5)
+    with pytest.raises(AssertionError):
+        assert_fenchel_young(TooSmall(), 0.3, 1.0, 0.5)
+
+
+@by_loss
+@given(z=margins, other=margins, label=labels)
+def test_slopes_are_monotone_lipschitz_and_in_the_domain(loss, z, other, label):
+    y = label_of(loss, label)
+    a, b = min(z, other), max(z, other)
+    climb = loss.derivative(b, y) - loss.derivative(a, y)
+    rounding = 1e-15 * (abs(a) + abs(b) + abs(y)) / loss.gamma
+    assert -rounding <= climb <= (b - a) / loss.gamma + rounding
+    low, high = loss.domain(y)
+    assert low <= loss.derivative(z, y) <= high
+    assert 0.0 <= loss.second_derivative(z, y) <= 1.0 / loss.gamma
+
+
+# Arrays and scalars --------------------------------------------------------------------------------------------------
+
+
+@by_loss
+@pytest.mark.parametrize("method", ["value", "derivative", "second_derivative", "conjugate"])
+def test_arrays_are_scalars_side_by_side(loss, method):
+    rng = np.random.default_rng(0)
+    x, y = 2.0 * rng.standard_normal((4, 9)), labels_for(loss, 36, rng).reshape(4, 9)
+    together = getattr(loss, method)(x, y)
+    alone = [float(getattr(loss, method)(float(a), float(b))) for a, b in zip(x.flat, y.flat, strict=True)]
+    assert together.shape == x.shape
+    np.testing.assert_allclose(together.ravel(), alone, rtol=1e-14)
+
+
+@by_loss
+def test_domains_of_arrays_are_domains_of_scalars(loss):
+    y = labels_for(loss, 10, np.random.default_rng(0))
+    low, high = loss.domain(y)
+    assert low.shape == high.shape == y.shape
+    assert [loss.domain(float(label)) for label in y] == list(zip(low, high, strict=True))
+
+
+@by_loss
+def test_valid_labels(loss):
+    y = np.array([1.0, -1.0, 0.5, 0.0, np.nan, np.inf, -np.inf])
+    allowed = [True, True, False, False] if isinstance(loss, losses.Margin) else [True] * 4
+    assert loss.valid_labels(y).tolist() == [*allowed, False, False, False]
+
+
+# Symmetries and limits -----------------------------------------------------------------------------------------------
+
+
+def functions_at(loss, z, y):
+    u = loss.derivative(z, y)
+    return np.array([loss.value(z, y), u, loss.second_derivative(z, y), loss.conjugate(u, y)])
+
+
+@by_loss
+def test_flipping_margin_and_label_flips_the_slope(loss):
+    rng = np.random.default_rng(1)
+    z, y = 3.0 * rng.standard_normal(50), labels_for(loss, 50, rng)
+    signs = np.array([[1.0], [-1.0], [1.0], [1.0]])
+    np.testing.assert_array_equal(functions_at(loss, -z, -y), signs * functions_at(loss, z, y))
+
+
+@pytest.mark.parametrize("width", [1.0, 0.1, 1e-3, 1e-6])
+def test_smooth_hinge_tends_to_the_hinge(width):
+    y = np.repeat([-1.0, 1.0], 401)
+    z = y * np.tile(1.0 + np.linspace(-2.0, 2.0, 401), 2)
+    below = np.maximum(1.0 - y * z, 0.0) - losses.SmoothHinge(width).value(z, y)
+    assert below.min() >= -1e-15
+    assert below.max() == pytest.approx(0.5 * width)  # reached on the whole linear part
+    # The conjugates differ by the same parabola: the hinge's is yu on its domain.
+    u = -y * np.linspace(0.0, 1.0, y.size)
+    np.testing.assert_allclose(losses.SmoothHinge(width).conjugate(u, y) - y * u, 0.5 * width * u**2, atol=1e-15)
+
+
+def test_squared_hinge_is_the_widest_smooth_hinge_times_its_width():
+    y = np.repeat([-1.0, 1.0], 50)
+    z = np.linspace(-90.0, 90.0, 100)
+    wide = losses.SmoothHinge(width=100.0)
+    np.testing.assert_allclose(100.0 * wide.value(z, y), losses.SquaredHinge().value(z, y), rtol=1e-14)
+    np.testing.assert_allclose(100.0 * wide.derivative(z, y), losses.SquaredHinge().derivative(z, y), rtol=1e-14)
+
+
+def test_huber_is_squared_within_delta_and_linear_beyond():
+    rng = np.random.default_rng(2)
+    z, y = rng.uniform(-3.0, 3.0, 100), rng.uniform(-3.0, 3.0, 100)
+    np.testing.assert_allclose(functions_at(losses.Huber(1e3), z, y), functions_at(losses.Squared(), z, y), rtol=1e-13)
+    slopes = losses.Huber(0.5).derivative(np.array([1.0, 10.0, -10.0]), np.zeros(3))
+    assert slopes.tolist() == [0.5, 0.5, -0.5]
+
+
+@pytest.mark.parametrize("method", ["value", "derivative", "second_derivative", "conjugate"])
+def test_insensitive_to_nothing_is_squared(method):
+    """With epsilon = 0, also at z = y, where φ is as smooth as anywhere."""
+    z, y = np.meshgrid([-2.0, -1e-9, 0.0, 0.3, 5.0], [-1.0, 0.0, 0.3])
+    insensitive = getattr(losses.SquaredEpsilonInsensitive(epsilon=0.0), method)(z, y)
+    np.testing.assert_allclose(insensitive, getattr(losses.Squared(), method)(z, y), rtol=1e-15)
+
+
+def test_squared_epsilon_insensitive_is_zero_in_its_tube():
+    loss = losses.SquaredEpsilonInsensitive(epsilon=0.3)
+    z = 1.0 + np.linspace(-0.29, 0.29, 7)
+    y = np.ones(7)
+    assert not loss.value(z, y).any()
+    assert not loss.derivative(z, y).any()
+    assert not loss.second_derivative(z, y).any()
+
+
+def test_only_squared_is_quadratic():
+    assert [type(loss).__name__ for loss in LOSSES if loss.quadratic] == ["Squared"]
+
+
+# Values --------------------------------------------------------------------------------------------------------------
+
+
+@by_loss
+def test_losses_are_values(loss):
+    twin = type(loss)(**dataclasses.asdict(loss))
+    assert twin == loss
+    assert twin is not loss
+    assert hash(twin) == hash(loss)
+    assert pickle.loads(pickle.dumps(loss)) == loss
+    assert eval(repr(loss), vars(losses)) == loss
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        loss.width = 3.0
+    assert all(loss != other for other in LOSSES if other is not loss)
+
+
+@pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf, -np.inf, None, "wide", "2", [1.0, 2.0]])
+@pytest.mark.parametrize(
+    ("cls", "name", "allowed"),
+    [
+        (losses.SmoothHinge, "width", "> 0"),
+        (losses.Huber, "delta", "> 0"),
+        (losses.SquaredEpsilonInsensitive, "epsilon", ">= 0"),
+    ],
+)
+def test_parameters_that_make_no_loss_are_refused(cls, name, allowed, bad):
+    with pytest.raises(ValueError, match=f"{name} must be a finite number {allowed}, got"):
+        cls(**{name: bad})
+
+
+@pytest.mark.parametrize(("cls", "name"), [(losses.SmoothHinge, "width"), (losses.Huber, "delta")])
+def test_zero_is_refused_where_the_loss_would_not_be_smooth_or_not_a_loss(cls, name):
+    with pytest.raises(ValueError, match=f"{name} must be a finite number > 0, got 0"):
+        cls(**{name: 0.0})
+
+
+def test_a_loss_not_finished_says_which_method_it_lacks():
+    unfinished = losses.Loss()
+    for method in ("value", "derivative", "second_derivative", "conjugate_inside"):
+        with pytest.raises(NotImplementedError, match=f"Loss has no {method}"):
+            getattr(unfinished, method)(0.0, 1.0)
