@@ -5,11 +5,11 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import LOSSES, labels_for, make_problem, name_of, regularizers_for
 
 from dualnewton import losses, regularizers
 from dualnewton.certificate import Certificate
 from dualnewton.problem import Problem
+from tables import LOSSES, labels_for, make_problem, name_of, regularizers_for
 
 FORMS = [
     {},

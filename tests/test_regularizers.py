@@ -110,6 +110,13 @@ def test_elastic_net_gradient_is_the_soft_threshold(s):
 
 
 @given(s=vectors)
+def test_positive_elastic_net_gradient_is_the_one_sided_threshold(s):
+    """⟨w, s⟩ − ½w² − l1 w over w ≥ 0 peaks at max(s − l1, 0)."""
+    w = regularizers.ElasticNet(l1=0.3, positive=True).grad_conjugate(s)
+    np.testing.assert_allclose(w, np.maximum(s - 0.3, 0.0), atol=1e-12)
+
+
+@given(s=vectors)
 def test_group_elastic_net_gradient_shrinks_whole_groups(s):
     """s − w is a subgradient of Σ strength √|k| ‖w_k‖: along w_k where that is not zero, else within the ball."""
     groups = np.array([7, 2, 7, 7, 2])
@@ -144,6 +151,7 @@ SAME = [
     (regularizers.GroupElasticNet(range(D), strength=0.0), regularizers.L2()),
     (regularizers.GroupElasticNet(range(D), strength=0.4), regularizers.ElasticNet(l1=0.4)),
     (regularizers.GroupElasticNet([0, 0, 1, 1, 1]), regularizers.GroupElasticNet(["b", "b", "a", "a", "a"])),
+    (regularizers.ElasticNet(l1=0.0, positive=True), regularizers.NonNegative()),
     (regularizers.Box(-np.inf, np.inf), regularizers.L2()),
     (regularizers.Box(0.0, np.inf), regularizers.NonNegative()),
     (regularizers.Box(-0.5, 0.8), regularizers.Box(np.full(D, -0.5), 0.8)),
@@ -172,8 +180,12 @@ def test_only_l2_is_quadratic():
 
 
 def test_sizes():
-    assert [g.size for g in regularizers_for(D)] == [None, None, None, None, D, D]
-    assert regularizers.Box(0.0, np.ones(3)).size == 3
+    """What is made for a number of features says so; what fits any says None."""
+    assert all(g.size in (None, D) for g in regularizers_for(D))
+    assert regularizers.L2().size is regularizers.ElasticNet().size is regularizers.NonNegative().size is None
+    assert regularizers.Box(0.0, 1.0).size is None
+    assert regularizers.Box(0.0, np.ones(3)).size == regularizers.Box(np.zeros(3), 1.0).size == 3
+    assert regularizers.GroupElasticNet([4, 4, 1, 0]).size == 4
 
 
 @by_regularizer(1 + D)
@@ -242,7 +254,6 @@ def test_strengths_must_be_finite_and_not_negative(name, make, bad):
         (0.0, object(), "upper must be a number or a vector"),
         (0.0, 1j, "upper must be a number or a vector"),
     ],
-    ids=str,
 )
 def test_bounds_that_leave_nothing_are_refused(lower, upper, words):
     with pytest.raises(ValueError, match=words):

@@ -4,12 +4,12 @@ import time
 
 import numpy as np
 import pytest
-from tables import LOSSES, labels_for, load, make_problem, name_of, regularizers_for, samplings_for
 
 import dualnewton as dn
 from dualnewton import losses, samplings
 from dualnewton.result import Status
 from dualnewton.solvers import SDNA
+from tables import LOSSES, labels_for, load, make_problem, name_of, regularizers_for, samplings_for
 
 FORMS = [
     {},

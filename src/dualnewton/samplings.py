@@ -160,7 +160,8 @@ class Sampling:
         """List every set with its probability; refuse when there are more than ``limit``."""
         if self.support_size > limit:
             raise ValueError(
-                f"{self!r} has {self.support_size} sets, more than limit={limit}: too many to enumerate; draw from it"
+                f"this {type(self).__name__} over {self.n} examples has more than limit={limit} sets: "
+                "too many to enumerate; draw from it instead"
             )
         return list(self.laws())
 

@@ -1,9 +1,9 @@
 """What the tests of Section 4 share: exact expectations over one round, and the optimum."""
 
 import numpy as np
-from tables import make_problem
 
 import dualnewton as dn
+from tables import make_problem
 
 
 def at(solver_class, problem, sampling, alpha, **kwargs):

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tables import LOSSES, make_problem, name_of, regularizers_for, uniform_samplings_for
 
 from dualnewton import losses, methods, samplings, theory
 from dualnewton.solvers import SDCA, SDNA
+from tables import LOSSES, make_problem, name_of, regularizers_for, uniform_samplings_for
 
 N, D, ROUNDS = 5, 4, 15
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from erm import dual_points, expected_dual_after_a_round, optimum
-from tables import LOSSES, make_problem, name_of, regularizers_for, uniform_samplings_for
 
 from dualnewton import theory
 from dualnewton.solvers import SDCA, SDNA
+from erm import dual_points, expected_dual_after_a_round, optimum
+from tables import LOSSES, make_problem, name_of, regularizers_for, uniform_samplings_for
 
 N = 5
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from erm import dual_points, expected_dual_after_a_round, optimum
-from tables import make_problem, samplings_for
 
 from dualnewton import losses, theory
 from dualnewton.solvers import SDNA
+from erm import dual_points, expected_dual_after_a_round, optimum
+from tables import make_problem, samplings_for
 
 N = 5
 

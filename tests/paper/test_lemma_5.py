@@ -1,11 +1,11 @@
 """Lemma 5: a round gains E[D(α⁺) − D(α)] ≥ θ(Ŝ)(P(w) − D(α)), for any proper sampling, with w = ∇g*(ᾱ)."""
 
 import pytest
-from erm import dual_points, equal_rows_problem, expected_dual_after_a_round
-from tables import LOSSES, make_problem, name_of, regularizers_for, samplings_for
 
 from dualnewton import losses, samplings, theory
 from dualnewton.solvers import SDCA, SDNA
+from erm import dual_points, equal_rows_problem, expected_dual_after_a_round
+from tables import LOSSES, make_problem, name_of, regularizers_for, samplings_for
 
 N = 5
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tables import make_problem, samplings_for
 
 from dualnewton import losses
 from dualnewton.solvers import SDNA, IterativeHessianSketch
+from tables import make_problem, samplings_for
 
 N, D = 6, 4
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from tables import make_problem
-from test_theorem_6 import LAWS, bound, mean_gaps
 
 from dualnewton import losses, samplings, theory
 from dualnewton.solvers import SDCA, SDNA
+from tables import make_problem
+from test_theorem_6 import LAWS, bound, mean_gaps
 
 
 @pytest.mark.parametrize("sampling", LAWS, ids=repr)

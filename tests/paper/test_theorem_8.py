@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from tables import LOSSES, make_problem, name_of
-from test_theorem_6 import LAWS, bound, mean_gaps
 
 from dualnewton import losses, samplings, theory
 from dualnewton.solvers import SDCA
+from tables import LOSSES, make_problem, name_of
+from test_theorem_6 import LAWS, bound, mean_gaps
 
 
 @pytest.mark.parametrize("loss", [losses.Squared(), losses.Logistic(), losses.SquaredHinge()], ids=name_of)

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tables import LOSSES, labels_for, name_of
 
 from dualnewton.solvers import block as blocks
 from dualnewton.solvers.block import DiagonalCurvature, FullCurvature
+from tables import LOSSES, labels_for, name_of
 
 
 def solve_block(loss, y, u, curvature, alpha, c):

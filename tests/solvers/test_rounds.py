@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from tables import LOSSES, make_problem, name_of, regularizers_for, samplings_for
 
 from dualnewton import samplings
 from dualnewton.problem import Problem
 from dualnewton.solvers import SDCA, SDNA, IterativeHessianSketch
+from tables import LOSSES, make_problem, name_of, regularizers_for, samplings_for
 
 N, D = 6, 4
 FORMS = [{}, {"weights": True, "offset": True}, {"sparse": True}, {"dtype": np.float32}]

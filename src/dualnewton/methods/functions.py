@@ -150,7 +150,7 @@ class Separable:
 
         It guides Newton steps and never decides where they end, so central differences serve where nothing better is given.
         """
-        reach = np.cbrt(_EPS) * np.maximum(np.abs(x), np.abs(x).max() or 1.0)
+        reach = np.sqrt(_EPS) * np.where(x == 0.0, np.abs(x).max() or 1.0, np.abs(x))
         rise = self.prox(x + reach, step, index) - self.prox(x - reach, step, index)
         return np.clip(rise / (2.0 * reach), 0.0, 1.0)
 

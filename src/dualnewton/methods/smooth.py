@@ -125,12 +125,16 @@ def starting_point(f: SmoothFunction, sampling: Sampling, x0: Any) -> np.ndarray
 
 def eso_vector(M: np.ndarray, sampling: Sampling, v: Any) -> np.ndarray:
     """Return a positive v with E[M_Ŝ] ≼ D(p)D(v), the given one if it is that."""
-    v = theory.eso(M, sampling) if v is None else vector("v", v, len(M))
-    if v.min() <= 0.0:
-        raise ValueError(f"v must be > 0 everywhere, got {v.min()!r} at index {int(np.argmin(v))}")
+    if np.diag(M).min() <= 0.0:
+        raise ValueError(
+            f"M must have a positive diagonal for steps of length 1/v, got 0 at index {np.argmin(np.diag(M))}"
+        )
+    if v is None:
+        return theory.eso(M, sampling)
+    v = vector("v", v, len(M))
     if not theory.is_eso(M, sampling, v):
         raise ValueError(
-            f"v must satisfy E[M_S] <= D(p)D(v) for this sampling, as theory.eso(M, sampling) does, got {v!r}: "
-            "steps of length 1/v may then diverge"
+            f"v must satisfy E[M_S] <= D(p)D(v) for this sampling, as theory.eso(M, sampling) does, got {v!r}, "
+            "with which the steps may diverge"
         )
     return v

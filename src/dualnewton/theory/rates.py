@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from dualnewton import _linear
 from dualnewton._validate import integer, positive, vector
@@ -247,7 +246,7 @@ def dual_rows(problem: Problem) -> _linear.Matrix:
             "fit_intercept must be False: an unpenalised intercept adds the constraint Σ c_i α_i = 0 to the dual, which ties "
             "all coordinates together, and Section 4 of the paper does not cover it"
         )
-    return problem.X if problem.sample_weight is None else sp.diags_array(np.sqrt(problem.c)) @ problem.X
+    return problem.X if problem.sample_weight is None else _linear.scale_rows(problem.X, np.sqrt(problem.c))
 
 
 def theta(problem: Problem, sampling: Sampling, v: Any = None) -> float:

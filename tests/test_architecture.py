@@ -1,0 +1,92 @@
+"""The house keeps its shape: imports point one way, importing is light, files stay small."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "dualnewton"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# A module may import from floors below its own, and from its own floor.
+FLOORS = [
+    {"_validate", "_check", "_draws", "_linear", "losses", "regularizers", "samplings"},
+    {"problem", "certificate", "foreign", "_foreign_models", "theory"},
+    {"methods", "solvers"},
+    {"plan", "result", "solve"},
+    {"__init__"},
+]
+
+
+def floor_of(name):
+    (level,) = [level for level, rooms in enumerate(FLOORS) if name in rooms]
+    return level
+
+
+def room_of(path):
+    first = path.relative_to(SOURCE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imported_rooms(source):
+    """The rooms of the package that a module imports, wherever in it the import stands."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "dualnewton":
+            parts = node.module.split(".")[1:]
+            yield from [parts[0]] if parts else [alias.name for alias in node.names]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[1] for alias in node.names if alias.name.startswith("dualnewton."))
+
+
+def upward_imports(room, source):
+    return [other for other in imported_rooms(source) if floor_of(other) > floor_of(room)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_one_way(path):
+    assert upward_imports(room_of(path), path.read_text(encoding="utf-8")) == []
+
+
+def test_an_import_that_points_up_would_be_seen():
+    assert upward_imports("losses", "from dualnewton.solve import solve") == ["solve"]
+    assert upward_imports("problem", "def f():\n    import dualnewton.solvers.sdna") == ["solvers"]
+    assert upward_imports("theory", "from dualnewton import losses, plan") == ["plan"]
+
+
+@pytest.mark.parametrize("path", [*FILES, *sorted(Path(__file__).parent.rglob("*.py"))], ids=lambda path: path.name)
+def test_files_stay_small(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
+
+
+def test_importing_loads_nothing_heavy():
+    heavy = ("numba", "matplotlib", "dask", "torch", "sklearn", "pandas", "scipy.linalg", "scipy.optimize")
+    code = f"import sys, dualnewton; print([name for name in {heavy} if name in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_the_public_names_are_there():
+    import dualnewton as dn
+
+    for name in dn.__all__:
+        assert getattr(dn, name) is not None
+    assert {"Problem", "solve", "plan", "certify", "losses", "regularizers", "samplings", "theory", "methods"} <= set(
+        dn.__all__
+    )
+    for name in (
+        "expected_submatrix",
+        "expected_inverse",
+        "sigma1",
+        "sigma2",
+        "sigma3",
+        "sigma1_prox",
+        "sigma3_prox",
+        "eso",
+    ):
+        assert callable(getattr(dn.theory, name))
+    for name in ("eso_from_data", "is_eso", "theta", "importance", "rates", "epochs_to"):
+        assert callable(getattr(dn.theory, name))
+    for name in ("method1", "method2", "nsync", "prox_method1", "pcdm"):
+        assert callable(getattr(dn.methods, name))
