@@ -29,10 +29,7 @@ def regularizers_for(d):
         regularizers.ElasticNet(l1=0.1, positive=True),
         regularizers.NonNegative(),
         regularizers.Box(-0.5, 0.8),
-        regularizers.Box(
-            np.linspace(-1.0, -0.1, d),
-            np.linspace(0.2, np.inf, d) if d == 1 else np.r_[np.inf, np.linspace(0.2, 1.0, d - 1)],
-        ),
+        regularizers.Box(np.linspace(-1.0, -0.1, d), np.r_[np.inf, np.linspace(0.2, 1.0, d - 1)]),
         regularizers.GroupElasticNet(np.arange(d) // 2, strength=0.2),
     ]
 

@@ -14,7 +14,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 FLOORS = [
     {"_validate", "_check", "_draws", "_linear", "losses", "regularizers", "samplings"},
     {"problem", "certificate", "foreign", "_foreign_models", "theory"},
-    {"methods", "solvers"},
+    {"methods", "kernels", "solvers"},
     {"plan", "result", "solve"},
     {"__init__"},
 ]

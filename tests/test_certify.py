@@ -88,7 +88,6 @@ def changed(case, **settings):
 
 WRONG_SETTINGS = [
     (ridges(), {"alpha": 1.4}),
-    (ridges(), {"fit_intercept": False}),
     (ridges(), {"positive": True}),
     (ridges(positive=True), {"positive": False}),
     (nets(), {"positive": True}),
@@ -115,6 +114,12 @@ WRONG_SETTINGS = [
 def test_the_fit_of_another_objective_is_caught(case, settings):
     assert case.certify(case.fit()).relative_gap <= 1e-10
     assert not case.certify(changed(case, **settings)).gap <= 1e-5
+
+
+def test_an_intercept_that_the_settings_do_not_allow_is_refused():
+    case = ridges()
+    with pytest.raises(ValueError, match="intercept must be 0 in a problem with fit_intercept=False"):
+        case.certify(changed(case, fit_intercept=False))
 
 
 @pytest.mark.parametrize("case", EVERY_MODEL, ids=str)

@@ -382,6 +382,11 @@ class WritesIntoItsInputG(regularizers.L2):
         return s
 
 
+class ForgotToReturn(regularizers.L2):
+    def value(self, w):
+        0.5 * float(w @ w)
+
+
 class RaisesInside(regularizers.L2):
     def conjugate(self, s):
         return s.no_such_attribute
@@ -398,11 +403,12 @@ WRONG_REGULARIZERS = {
     WeaklyConvex: r"grad_conjugate moves by .* more than \|\|s - t\|\|(.|\n)*value that is not 1-strongly convex",
     NotConvexInside: "value that is not 1-strongly convex: halfway between",
     WrongGradient: "grad_conjugate that is not the gradient of conjugate: around s=.* climbs by",
-    MarkedQuadraticG: "is marked quadratic, but grad_conjugate is not the identity",
+    MarkedQuadraticG: "is marked quadratic, but grad_conjugate is no identity: .* goes to",
     InfiniteConjugate: "a conjugate that is not a finite number: at s=.* it is inf",
     ShortGradient: "grad_conjugate that is no finite vector",
     ArrayInsteadOfNumber: "a value that is not a finite number",
     WritesIntoItsInputG: "writes into the arguments of grad_conjugate",
+    ForgotToReturn: "a value that is not a finite number: .* it is None",
     RaisesInside: "cannot be used: conjugate raised AttributeError: .*no_such_attribute",
     NothingGiven: "is not complete: it has no value, no conjugate, no grad_conjugate",
 }
@@ -413,6 +419,24 @@ def test_a_wrong_regularizer_is_told_what_is_wrong(wrong):
     with pytest.raises(ValueError, match=WRONG_REGULARIZERS[wrong]) as caught:
         regularizers.check(wrong())
     assert all(line.startswith(wrong.__name__) for line in str(caught.value).splitlines())
+
+
+class RidgeAround(regularizers.Regularizer):
+    """½‖w − 1‖²: far from zero, differences of small vectors carry the rounding of large ones."""
+
+    def value(self, w):
+        return 0.5 * float((w - 1.0) @ (w - 1.0))
+
+    def conjugate(self, s):
+        return float(s.sum()) + 0.5 * float(s @ s)
+
+    def grad_conjugate(self, s):
+        return s + 1.0
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+def test_a_right_regularizer_of_a_users_own_passes(size):
+    assert regularizers.check(RidgeAround(), size) is None
 
 
 @pytest.mark.parametrize("wrong", [regularizers.L2, "l2"])

@@ -19,13 +19,13 @@ from dualnewton.losses import Loss
 from dualnewton.regularizers import Regularizer
 
 _ROUNDING = 1e-12
-"""What rounding may do, as a fraction of the terms that were added: thousands of units in the last place."""
+"""What rounding may do, as a fraction of one and of the terms that were added: thousands of units in the last place."""
 
 _STEP = 1e-5
 """Length of the secants that derivatives are compared with, as a fraction of 1 + |z|."""
 
 _LABELS = np.array([-1.0, 1.0, 0.0, 0.5, -2.5, 3.0, 40.0])
-"""Labels to try; those are used that the loss declares valid."""
+"""Labels to try, those of them that the loss declares valid."""
 
 _OFFSETS = np.concatenate([np.outer([-2.7, -1.0, 1.0, 2.7], 10.0 ** np.arange(-8, 9)).ravel(), np.linspace(-4, 4, 81)])
 """Margins to try, from zero and from the label: every scale, and a fine grid where kinks are likely."""
@@ -108,7 +108,7 @@ def _broken(defect: Array, allowed: Array, size: Array) -> Iterator[tuple[Any, .
 
 def _gamma(loss: Loss) -> Iterator[str]:
     gamma = getattr(loss, "gamma", None)
-    if not (isinstance(gamma, int | float | np.number) and 0.0 < gamma < np.inf):
+    if not (isinstance(gamma, int | float | np.integer | np.floating) and 0.0 < gamma < np.inf):
         yield f"has gamma={gamma!r}: give the largest finite gamma > 0 known for which the loss is 1/gamma-smooth"
 
 
@@ -392,7 +392,7 @@ def _regularizer_methods(regularizer: Regularizer, points: np.ndarray) -> Iterat
             raise _UnusableError(f"has a grad_conjugate that is no finite vector: at s={_short(s)} it is {_short(w)}")
         for method, x, place in (("conjugate", s, "s"), ("value", w, "w=grad_conjugate(s)")):
             number = _ask(regularizer, method, x)
-            if np.ndim(number) != 0 or not np.isfinite(number):
+            if np.ndim(number) != 0 or not np.isfinite(np.asarray(number, dtype=float)):
                 yield f"has a {method} that is not a finite number: at {place}={_short(x)} it is {number}"
                 return
 
@@ -428,7 +428,7 @@ def _gradient_attains_the_conjugate(tried: _RegularizerPoints) -> Iterator[str]:
     value = tried.value[: len(tried.w)]
     total, product = value + tried.conjugate, (tried.w * tried.s).sum(axis=1)
     terms = np.abs(value) + np.abs(tried.conjugate) + _norms(tried.w) * _norms(tried.s)
-    for k in _broken(np.abs(total - product), _ROUNDING * terms, tried.size):
+    for k in _broken(np.abs(total - product), _ROUNDING * (1.0 + terms), tried.size):
         seen = f"the sum value+conjugate is {total[k]:.8g} but <w, s> is {product[k]:.8g}"
         yield f"breaks Fenchel–Young: at s={_short(tried.s[k])}, w=grad_conjugate(s)={_short(tried.w[k])} {seen}"
 
@@ -437,7 +437,7 @@ def _regularizer_fenchel_young_inequality(tried: _RegularizerPoints) -> Iterator
     """g(w) + g*(s) ≥ ⟨w, s⟩ for every pair."""
     total, product = tried.value[:, None] + tried.conjugate, tried.anywhere @ tried.s.T
     terms = np.abs(tried.value)[:, None] + np.abs(tried.conjugate) + _norms(tried.anywhere)[:, None] * _norms(tried.s)
-    for k in _broken(product - total, _ROUNDING * terms, tried.size):
+    for k in _broken(product - total, _ROUNDING * (1.0 + terms), tried.size):
         seen = f"s={_short(tried.s[k[1]])} the sum value+conjugate is {total[k]:.8g}, below <w, s> = {product[k]:.8g}"
         yield f"breaks the Fenchel–Young inequality: at w={_short(tried.anywhere[k[0]])}, {seen}"
 
@@ -451,7 +451,7 @@ def _gradient_is_slope_of_conjugate(tried: _RegularizerPoints) -> Iterator[str]:
     at_a, at_b = tried.of("conjugate", a), tried.of("conjugate", b)
     secant = (at_b - at_a) / (2.0 * length)
     slopes = np.sort([(x * direction).sum(axis=1) for x in (tried.gradients(a), tried.w, tried.gradients(b))], axis=0)
-    terms = np.abs(at_a) + np.abs(at_b) + (_norms(tried.w) + length) * (1.0 + _norms(tried.s))
+    terms = 1.0 + np.abs(at_a) + np.abs(at_b) + _norms(tried.w) * _norms(tried.s)
     for k in _broken(np.maximum(slopes[0] - secant, secant - slopes[-1]), _ROUNDING * terms / length, tried.size):
         place = f"around s={_short(tried.s[k])}, along {_short(direction[k])},"
         seen = f"conjugate climbs by {secant[k]:.8g} but grad_conjugate by {slopes[1][k]:.8g}"
@@ -464,7 +464,7 @@ def _gradient_is_nonexpansive(tried: _RegularizerPoints) -> Iterator[str]:
     nearby = tried.s + _STEP * (1.0 + tried.size[:, None]) * rng.standard_normal(tried.s.shape)
     s, t = np.tile(tried.s, (2, 1)), np.concatenate([rng.permutation(tried.s), nearby])
     moved, apart = _norms(np.tile(tried.w, (2, 1)) - tried.gradients(t)), _norms(s - t)
-    for k in _broken(moved - apart, 1e-9 * apart + _ROUNDING * (_norms(s) + _norms(t)), np.tile(tried.size, 2)):
+    for k in _broken(moved - apart, 1e-9 * apart + _ROUNDING * (1.0 + _norms(s) + _norms(t)), np.tile(tried.size, 2)):
         seen = f"from s={_short(s[k])} to t={_short(t[k])}, more than ||s - t|| = {apart[k]:.8g}"
         yield f"is not 1-strongly convex: grad_conjugate moves by {moved[k]:.8g} {seen}"
 
@@ -477,7 +477,8 @@ def _value_is_strongly_convex(tried: _RegularizerPoints) -> Iterator[str]:
     x, at_x = w[other], at_w[other]
     halfway = tried.of("value", 0.5 * (w + x))
     bound = 0.5 * (at_w + at_x) - 0.125 * _norms(w - x) ** 2
-    for k in _broken(halfway - bound, _ROUNDING * (np.abs(at_w) + np.abs(at_x)), _norms(w)):
+    terms = np.abs(at_w) + np.abs(at_x) + _norms(w - x) * (_norms(w) + _norms(x))
+    for k in _broken(halfway - bound, _ROUNDING * (1.0 + terms), _norms(w)):
         seen = f"it is {halfway[k]:.8g} but may be at most {bound[k]:.8g}"
         yield f"has a value that is not 1-strongly convex: halfway between w={_short(w[k])} and x={_short(x[k])} {seen}"
 
@@ -485,8 +486,7 @@ def _value_is_strongly_convex(tried: _RegularizerPoints) -> Iterator[str]:
 def _regularizer_quadratic_flag(tried: _RegularizerPoints) -> Iterator[str]:
     """The flag promises g = ½‖w‖², whose ∇g* is the identity (Theorem 7)."""
     for k in _broken(tried.regularizer.quadratic * _norms(tried.w - tried.s), _ROUNDING * _norms(tried.s), tried.size):
-        seen = f"at s={_short(tried.s[k])} it is {_short(tried.w[k])}"
-        yield f"is marked quadratic, but grad_conjugate is not the identity: {seen}"
+        yield f"is marked quadratic, but grad_conjugate is no identity: {_short(tried.s[k])} goes to {_short(tried.w[k])}"
 
 
 _REGULARIZER_IDENTITIES = (

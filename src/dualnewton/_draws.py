@@ -81,8 +81,9 @@ def _bernoulli_process(rng: np.random.Generator, probability: float, length: int
     while position < length:
         expected = (length - position) * probability
         size = int(expected + 4.0 * math.sqrt(expected)) + 16
-        # A geometric leap is an exponential one, rounded up.
-        landings = position + np.cumsum((scale * rng.standard_exponential(size)).astype(np.int64) + 1)
+        # A geometric leap is an exponential one, rounded up; one past the end is cut there, lest it pass every integer.
+        leaps = np.minimum(scale * rng.standard_exponential(size), length)
+        landings = position + np.cumsum(leaps.astype(np.int64) + 1)
         found.append(landings)
         position = int(landings[-1])
     landings = np.concatenate(found)

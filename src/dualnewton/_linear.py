@@ -61,7 +61,8 @@ def with_constant(X: Matrix, value: float) -> Matrix:
 
 
 def _widened(X: Matrix) -> Iterator[tuple[slice, Matrix]]:
-    step = max(1, _CHUNK // max(1, X.shape[1]))
+    stored = X.nnz if sp.issparse(X) else X.size
+    step = max(1, _CHUNK * X.shape[0] // max(1, stored))
     for start in range(0, X.shape[0], step):
         part = slice(start, start + step)
         yield part, X[part].astype(np.float64, copy=False)

@@ -30,7 +30,7 @@ def positive(name: str, value: float, *, or_zero: bool = False) -> float:
 def finite(name: str, value: float) -> float:
     """Return ``value`` as a float if it is a finite number."""
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
@@ -58,7 +58,7 @@ def vector(name: str, value: Any, length: int, *, low: float = -math.inf) -> np.
     _all_finite(name, array)
     if length and array.min() < low:
         where = int(np.argmin(array))
-        raise ValueError(f"{name} must be >= {low:g} everywhere, got {array[where]!r} at index {where}")
+        raise ValueError(f"{name} must be >= {low:g} everywhere, got {float(array[where])!r} at index {where}")
     return frozen(array)
 
 
@@ -76,7 +76,7 @@ def data_matrix(name: str, value: Any) -> np.ndarray | sp.csr_array:
     if sp.issparse(value):
         matrix = sp.csr_array(value)
         if matrix.dtype not in (np.float32, np.float64):
-            matrix = matrix.astype(np.float64)
+            matrix = sp.csr_array((_floats(name, matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
         entries = matrix.data
     else:
         matrix = np.ascontiguousarray(_floats(name, value))
@@ -99,7 +99,7 @@ def frozen(array: np.ndarray) -> np.ndarray:
 def _floats(name: str, value: Any, dtype: type | None = None) -> np.ndarray:
     try:
         array = np.asarray(value)
-        if np.iscomplexobj(array):
+        if array.dtype.kind not in "fiub":  # text, objects and dates convert in part, complex numbers lose theirs
             raise TypeError
         if dtype is None:
             dtype = array.dtype.type if array.dtype in (np.float32, np.float64) else np.float64
@@ -119,4 +119,4 @@ def _all_finite(name: str, array: np.ndarray) -> None:
     if suspicious and not (finite := np.isfinite(array)).all():
         at = tuple(int(i) for i in np.argwhere(~finite)[0])
         where = at[0] if len(at) == 1 else at
-        raise ValueError(f"{name} must be finite, got {array[at]!r} at index {where}")
+        raise ValueError(f"{name} must be finite, got {float(array[at])!r} at index {where}")

@@ -240,7 +240,7 @@ class SquaredEpsilonInsensitive(Loss):
         return r - np.minimum(np.maximum(r, -self.epsilon), self.epsilon)
 
     def second_derivative(self, z: Array, y: Array) -> Array:
-        return (np.abs(z - y) > self.epsilon) * 1.0
+        return (np.abs(z - y) >= self.epsilon) * 1.0
 
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         return u * (0.5 * u + y) + self.epsilon * np.abs(u)

@@ -101,6 +101,16 @@ class NonNegative(Regularizer):
         return np.maximum(s, 0.0)
 
 
+def _bound(name: str, value: Any) -> np.ndarray:
+    try:
+        bound = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        bound = np.array(np.nan)
+    if bound.ndim > 1 or np.isnan(bound).any():
+        raise ValueError(f"{name} must be a number or a vector of numbers, got {value!r}")
+    return bound
+
+
 @dataclass(frozen=True, eq=False)
 class Box(Regularizer):
     """½‖w‖² subject to lower ≤ w ≤ upper, each a number or one number per feature; infinite bounds are allowed."""
@@ -109,10 +119,7 @@ class Box(Regularizer):
     upper: Any = 1.0
 
     def __post_init__(self) -> None:
-        lower, upper = np.asarray(self.lower, dtype=float), np.asarray(self.upper, dtype=float)
-        for name, bound in (("lower", lower), ("upper", upper)):
-            if bound.ndim > 1 or np.isnan(bound).any():
-                raise ValueError(f"{name} must be a number or a vector of numbers, got {getattr(self, name)!r}")
+        lower, upper = _bound("lower", self.lower), _bound("upper", self.upper)
         if lower.ndim and upper.ndim and lower.shape != upper.shape:
             raise ValueError(f"lower and upper must have one length, got {lower.size} and {upper.size}")
         if np.any(lower > upper) or np.any(lower == np.inf) or np.any(upper == -np.inf):
@@ -191,4 +198,4 @@ def check(regularizer: Regularizer, size: int | None = None) -> None:
     """
     from dualnewton._check import check_regularizer  # not needed to fit a model
 
-    check_regularizer(regularizer, size or regularizer.size or 5)
+    check_regularizer(regularizer, size or getattr(regularizer, "size", None) or 5)

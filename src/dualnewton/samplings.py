@@ -279,21 +279,22 @@ class Independent(Sampling):
             coins * (1.0 - coins) / self.nonempty, sp.csc_array(coins[:, None]), np.array([1.0 / self.nonempty])
         )
 
+    @cached_property
+    def _first(self) -> Categorical:
+        """The law of the smallest member: coins_i Π_{j<i} (1 − coins_j), given that there is one."""
+        with np.errstate(divide="ignore"):
+            tails_before = np.exp(np.concatenate([[0.0], np.log1p(-self.coins).cumsum()[:-1]]))
+        weights = self.coins / self.coins.max() * tails_before
+        return Categorical(weights / weights.sum())
+
     def draw(self, rng: np.random.Generator, rounds: int) -> IndexBlock:
-        owners: list[np.ndarray] = []
-        members: list[np.ndarray] = []
-        missing = rounds
-        while missing:
-            # Toss for a few more rounds than are missing, keep the nonempty ones: the kept are i.i.d. given nonempty.
-            tosses = math.ceil(missing / self.nonempty * 1.1) + 8
-            owner, member = heads(rng, self.coins, self._classes, tosses)
-            number = np.cumsum(np.diff(owner, prepend=-1) > 0) - 1  # of the nonempty round that each head belongs to
-            end = np.searchsorted(number, missing)
-            owners.append(number[:end] + (rounds - missing))
-            members.append(member[:end])
-            missing -= int(number[end - 1]) + 1 if end else 0
-        sizes = np.bincount(np.concatenate(owners), minlength=rounds) if rounds else np.empty(0, int)
-        return IndexBlock.from_sizes(np.concatenate([*members, np.empty(0, int)]), sizes)
+        # The smallest member by its own law, the others by their coins: exact, and no empty set to throw away.
+        first = self._first.draw(rng, rounds)
+        owner, member = heads(rng, self.coins, self._classes, rounds)
+        larger = member > first[owner]
+        owner = np.concatenate([np.arange(rounds), owner[larger]])
+        member = np.concatenate([first, member[larger]])[np.argsort(owner, kind="stable")]
+        return IndexBlock.from_sizes(member, np.bincount(owner, minlength=rounds))
 
     @property
     def support_size(self) -> int:

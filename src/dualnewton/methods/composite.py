@@ -15,22 +15,27 @@ from dualnewton.methods.functions import Composite, Separable
 from dualnewton.methods.smooth import eso_vector, starting_point, trajectory
 from dualnewton.samplings import Sampling
 
-_ROUNDING = 32.0 * float(np.finfo(float).eps)
-"""The residual of a block counts as zero below this fraction of the numbers it is the difference of."""
+_EPS = float(np.finfo(float).eps)
+
+_SLACK = 32.0
+"""Where Newton steps gain no more, the residual of a block counts as zero below so many roundings of its own terms."""
 
 _RIDGE = 1e-14
-"""Added to the Newton matrix, which is singular where Q is and ψ is flat; small enough to cost no accuracy elsewhere."""
+"""Added to the Newton matrix, which is singular where Q is and ψ is flat; the steps that follow repair what it does to one."""
+
+_FAR = 1e8
+"""So many proximal gradient steps along a direction without curvature lead to no minimiser, they run away from the data."""
 
 _NEWTON_STEPS = 300
-"""Far more than blocks need: about 5 are usual, 50 were the most seen on blocks made to be difficult."""
+"""Far more than blocks need: about 5 are usual, 60 were the most seen on blocks made to be difficult."""
 
 
 def prox_method1(F: Composite, sampling: Sampling, x0: Any, iterations: int, rng: Any) -> np.ndarray:
-    """Minimise F with the whole curvature of random blocks (Algorithm 1, the proximal version of Method 1).
+    """Minimise F with the whole curvature of random blocks (Section 3, the proximal version of Method 1).
 
         h^k = argmin_h ⟨∇f(x^k), h_{S_k}⟩ + ½ hᵀM_{S_k}h + Σ_{i∈S_k} ψ_i(x_i^k + h_i),    x^{k+1} = x^k + h^k
 
-    each block solved to rounding by :func:`minimise_block`. Applied to ``dual_of(problem)`` it is SDNA (Algorithm 3).
+    each block solved to rounding by :func:`minimise_block`. Applied to ``dual_of(problem)`` it is SDNA (Section 4).
 
     Parameters
     ----------
@@ -60,12 +65,16 @@ def prox_method1(F: Composite, sampling: Sampling, x0: Any, iterations: int, rng
 
 
 def pcdm(F: Composite, sampling: Sampling, x0: Any, iterations: int, rng: Any, v: Any = None) -> np.ndarray:
-    """Minimise F by separate steps on the coordinates of a set (Algorithm 2, the Parallel Coordinate Descent Method).
+    """Minimise F by separate steps on the coordinates of a set (Section 3, the Parallel Coordinate Descent Method).
 
         h_i^k = argmin_h ∇_i f(x^k) h + (v_i/2) h² + ψ_i(x_i^k + h)    for i ∈ S_k,    x^{k+1} = x^k + h^k
 
-    which is one prox. Parameters and result are those of :func:`prox_method1`, and
+    which is one prox.
 
+    Parameters
+    ----------
+    F, sampling, x0, iterations, rng
+        As for :func:`prox_method1`, and so is the result.
     v : array of shape (n,), optional
         A positive vector with E[M_Ŝ] ≼ D(p)D(v) (an ESO; smaller is faster); ``theory.eso(F.f.M, sampling)`` by default.
         One that breaks the inequality is refused, since the steps may then diverge.
@@ -93,8 +102,8 @@ def minimise_block(u: np.ndarray, Q: np.ndarray, x: np.ndarray, psi: Separable, 
     the forward–backward envelope of the objective (Patrinos, Stella and Bemporad, 2014), a function with the same
     minimiser, which is convex because m is a convex quadratic and D ≽ Q, and on which the Newton step descends. So
 
-    1. stop where R is zero to the rounding of its own terms;
-    2. take the full Newton step if it halves the smallest residual seen so far, which can happen only so often;
+    1. take the full Newton step if it halves the residual of the last full one, which can happen only so often;
+    2. where it does not, or need not, stop if R is zero to the rounding of its own terms;
     3. else go along it to where the envelope is smallest, from the near side, which cannot but lower the envelope.
 
     No values of the objective are compared, so this works down to rounding, and outside the domain of ψ.
@@ -125,22 +134,25 @@ def minimise_block(u: np.ndarray, Q: np.ndarray, x: np.ndarray, psi: Separable, 
         return float(np.sqrt(d @ (R * R)))
 
     beta, R = x, residual(x)
-    record = norm(R)
+    first = record = norm(R)
     for _ in range(_NEWTON_STEPS):
-        # 1. Are we there?
-        rounding = _ROUNDING * (np.abs(beta) + step * (np.abs(u) + np.abs(Q) @ np.abs(beta - x)))
-        if (np.abs(R) <= rounding).all():
-            return beta - R  # a value of the prox, so inside the domain of ψ
-        # 2. The full step.
+        rounding = _EPS * (np.abs(beta) + step * (np.abs(u) + np.abs(Q) @ np.abs(beta - x)))
+        # 1. The full step.
         pi = psi.prox_slope(gradient_step(beta), step, S)
         matrix = (1.0 + _RIDGE) * np.eye(len(x)) - pi[:, None] * contraction
-        newton = np.linalg.lstsq(matrix, -R, rcond=None)[0]  # a solve that has an answer even if rounding ate the ridge
-        uphill = d * newton - Q @ newton  # uphill @ R(β) is the slope of the envelope along the step
+        # Least squares has an answer even where rounding eats the ridge, and tells how near to singular the matrix is.
+        newton, _, _, spectrum = np.linalg.lstsq(matrix, -R, rcond=None)
         full = residual(beta + newton)
-        if norm(full) <= 0.5 * record:
+        if norm(full) < 0.5 * record and (np.abs(R) > rounding).any():
             beta, R, record = beta + newton, full, norm(full)
             continue
-        # 3. Part of it.
+        # 2. Are we there?
+        if (np.abs(R) <= _SLACK * rounding).all():
+            if spectrum[-1] < 10.0 * _RIDGE and norm(beta - x) > _FAR * first:
+                break
+            return psi.prox(gradient_step(beta), step, S)  # β − R itself, but inside the domain of ψ to the last bit
+        # 3. Part of the step.
+        uphill = d * newton - Q @ newton  # uphill @ R(β) is the slope of the envelope along the step
         low, high, R = (1.0, 1.0, full) if uphill @ full <= 0.0 else (0.0, 1.0, R)
         while high - low > 0.1 * low and high > _RIDGE:
             middle = 0.5 * (low + high)
@@ -148,9 +160,9 @@ def minimise_block(u: np.ndarray, Q: np.ndarray, x: np.ndarray, psi: Separable, 
             low, high, R = (middle, high, trial) if uphill @ trial <= 0.0 else (low, middle, R)
         beta = beta + low * newton
     raise RuntimeError(
-        f"the subproblem on the coordinates {S.tolist()} was not solved in {_NEWTON_STEPS} Newton steps, its residual is "
-        f"{np.abs(R).max():.2e} against a rounding of {rounding.max():.2e}: either it has no single minimiser (M_S singular "
-        f"and psi not strongly convex), or {type(psi).__name__}.prox is not the prox of a closed convex function"
+        f"no minimiser of the subproblem on the coordinates {S.tolist()} was found, a residual of {np.abs(R).max():.2e} is left: "
+        f"either there is none (M_S singular where psi does not bound it), or {type(psi).__name__}.prox is not the prox of a "
+        "closed convex function"
     )
 
 

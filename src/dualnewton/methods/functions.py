@@ -149,10 +149,11 @@ class Separable:
         """Return the derivative of the prox in x, a number in [0, 1]; at a kink, anything between the one-sided ones.
 
         It guides Newton steps and never decides where they end, so central differences serve where nothing better is given.
+        Strong convexity bounds it by 1/(1 + γ_i step_i), which is all they can know of a curvature below their rounding.
         """
         reach = np.sqrt(_EPS) * np.where(x == 0.0, np.abs(x).max() or 1.0, np.abs(x))
         rise = self.prox(x + reach, step, index) - self.prox(x - reach, step, index)
-        return np.clip(rise / (2.0 * reach), 0.0, 1.0)
+        return np.clip(rise / (2.0 * reach), 0.0, 1.0 / (1.0 + _at(np.asarray(self.gamma), index) * step))
 
 
 @dataclass(frozen=True)
@@ -270,7 +271,7 @@ class ConjugateLoss(Separable):
             raise ValueError(
                 f"y must hold {self.loss.label_domain} for {type(self.loss).__name__}, got {y[at]:g} at index {at}"
             )
-        weight = vector("weight", np.broadcast_to(self.weight, y.shape), y.size)
+        weight = vector("weight", np.full(y.size, self.weight) if np.ndim(self.weight) == 0 else self.weight, y.size)
         if weight.min() <= 0.0:
             raise ValueError(
                 f"weight must be > 0 everywhere, got {weight.min()!r} at index {int(np.argmin(weight))}: "
@@ -317,14 +318,15 @@ def _root(loss: Loss, y: np.ndarray, x: np.ndarray, kappa: np.ndarray) -> np.nda
     low, high = np.minimum(end, 0.0), np.maximum(end, 0.0)
     previous = np.full_like(x, np.inf)
     for _ in range(4096):  # a double holds fewer halvings than this
-        slope = loss.derivative(z, y)
-        value = slope + x + kappa * z
+        derivative, slope = loss.derivative(z, y), loss.second_derivative(z, y) + kappa
+        value = derivative + x + kappa * z
         low, high = np.where(value < 0.0, z, low), np.where(value > 0.0, z, high)
-        rounding = 2.0 * _EPS * (np.abs(slope) + np.abs(x) + kappa * np.abs(z))
+        # The terms of the value are rounded, and so is z: what either can do to the value counts as zero.
+        rounding = 2.0 * _EPS * (np.abs(derivative) + np.abs(x) + slope * np.abs(z))
         done = (np.abs(value) <= rounding) | (np.nextafter(low, high) >= high)
         if done.all():
             return z
-        newton = z - value / (loss.second_derivative(z, y) + kappa)
+        newton = z - value / slope
         trusted = (low < newton) & (newton < high) & (np.abs(value) <= 0.5 * previous)
         z = np.where(done, z, np.where(trusted, newton, 0.5 * low + 0.5 * high))
         previous = np.abs(value)
@@ -408,7 +410,10 @@ def dual_of(problem: Problem) -> Composite:
 
 def symmetric(name: str, value: Any) -> np.ndarray:
     """Return ``value`` as a read-only symmetric float64 matrix."""
-    matrix = np.array(value, dtype=np.float64)
+    try:
+        matrix = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a matrix of numbers, got {type(value).__name__}") from None
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
         raise ValueError(f"{name} must be a square matrix, got shape {matrix.shape}")
     if not np.isfinite(matrix).all():

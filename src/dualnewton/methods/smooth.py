@@ -57,7 +57,12 @@ def method1(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng
 def method2(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng: Any) -> np.ndarray:
     """Minimise f with the average curvature of the blocks: h^k = −I_{S_k} (E[M_Ŝ])⁻¹ D(p) ∇f(x^k)  (Method 2).
 
-    A step of theory: inverting E[M_Ŝ] is as hard as inverting M. Parameters and result are those of :func:`method1`.
+    A method for theory: inverting E[M_Ŝ] is as hard as inverting M.
+
+    Parameters
+    ----------
+    f, sampling, x0, iterations, rng
+        As for :func:`method1`, and so is the result.
     """
     x0 = starting_point(f, sampling, x0)
     M = positive_definite("f.M", f.M, "Method 2, which inverts E[M_S] (Lemma 1)")
@@ -72,8 +77,10 @@ def method2(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng
 def nsync(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng: Any, v: Any = None) -> np.ndarray:
     """Minimise f by separate steps on the coordinates of a set: h^k = −I_{S_k} D(v)⁻¹ ∇f(x^k)  (Method 3, NSync).
 
-    Parameters and result are those of :func:`method1`, and
-
+    Parameters
+    ----------
+    f, sampling, x0, iterations, rng
+        As for :func:`method1`, and so is the result; M may be singular.
     v : array of shape (n,), optional
         A positive vector with E[M_Ŝ] ≼ D(p)D(v) (an ESO; smaller is faster); ``theory.eso(f.M, sampling)`` by default.
         One that breaks the inequality is refused, since the steps may then diverge.

@@ -1,0 +1,147 @@
+"""The products with the data: one answer for dense and CSR, float32 and float64, in one piece or in chunks."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dualnewton import _linear
+
+N, D = 23, 7
+
+
+def dense_data():
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((N, D)) * 10.0 ** rng.uniform(-3, 3, (N, 1))) * (rng.random((N, D)) < 0.5)
+    X[4] = 0.0
+    # Numbers that float32 holds exactly, so that every storage holds the same matrix.
+    return X.astype(np.float32).astype(np.float64)
+
+
+def with_repeats(X):
+    """A CSR array that names entries twice and out of order, as users' arrays may."""
+    coo = sp.coo_array(X)
+    rows, cols = np.r_[coo.row, coo.row], np.r_[coo.col, coo.col]
+    order = np.lexsort((-np.arange(rows.size), rows))
+    halves = np.r_[0.5 * coo.data, 0.5 * coo.data]
+    indptr = np.r_[0, np.cumsum(np.bincount(rows, minlength=X.shape[0]))]
+    return sp.csr_array((halves[order], cols[order], indptr), shape=X.shape)
+
+
+def with_int64(X):
+    csr = sp.csr_array(X)
+    csr.indices, csr.indptr = csr.indices.astype(np.int64), csr.indptr.astype(np.int64)
+    return csr
+
+
+STORAGES = {
+    "dense float64": lambda X: X,
+    "dense float32": lambda X: X.astype(np.float32),
+    "CSR float64": sp.csr_array,
+    "CSR float32": lambda X: sp.csr_array(X.astype(np.float32)),
+    "CSR int64 indices": with_int64,
+    "CSR float32, int64 indices": lambda X: with_int64(X.astype(np.float32)),
+    "CSR with repeats": with_repeats,
+}
+
+
+@pytest.fixture(params=STORAGES.values(), ids=STORAGES)
+def stored(request):
+    return request.param(dense_data())
+
+
+@pytest.fixture(params=[1 << 20, 3 * D, 1], ids=["one piece", "three rows at a time", "row by row"])
+def _chunk(request, monkeypatch):
+    monkeypatch.setattr(_linear, "_CHUNK", request.param)
+
+
+def assert_same(computed, exact):
+    """Equal up to float64 rounding of sums of a few terms."""
+    assert isinstance(computed, np.ndarray)
+    assert computed.dtype == np.float64
+    np.testing.assert_allclose(computed, exact, rtol=1e-13, atol=1e-13 * np.abs(exact).max())
+
+
+@pytest.mark.usefixtures("_chunk")
+def test_times(stored):
+    w = np.random.default_rng(1).standard_normal(D)
+    assert_same(_linear.times(stored, w), dense_data() @ w)
+
+
+@pytest.mark.usefixtures("_chunk")
+def test_transposed_times(stored):
+    a = np.random.default_rng(2).standard_normal(N)
+    assert_same(_linear.transposed_times(stored, a), dense_data().T @ a)
+
+
+@pytest.mark.usefixtures("_chunk")
+def test_squared_norms(stored):
+    assert_same(_linear.squared_norms(stored), (dense_data() ** 2).sum(axis=1))
+
+
+@pytest.mark.parametrize("indices", [[3], [5, 0, 22], [4], [], [2, 2]], ids=str)
+def test_take_rows(stored, indices):
+    indices = np.array(indices, dtype=np.int64)
+    rows = _linear.take_rows(stored, indices)
+    assert sp.issparse(rows) == sp.issparse(stored)
+    assert rows.dtype == np.float64
+    np.testing.assert_array_equal(_linear.to_dense(rows), dense_data()[indices])
+
+
+def test_gram(stored):
+    rows = _linear.take_rows(stored, np.arange(6))
+    assert_same(_linear.gram(rows), dense_data()[:6] @ dense_data()[:6].T)
+
+
+def test_to_dense(stored):
+    dense = _linear.to_dense(stored)
+    assert isinstance(dense, np.ndarray)
+    np.testing.assert_array_equal(dense, dense_data())
+
+
+def test_scale_rows(stored):
+    factors = np.random.default_rng(3).standard_normal(N)
+    scaled = _linear.scale_rows(stored, factors)
+    assert sp.issparse(scaled) == sp.issparse(stored)
+    assert_same(_linear.to_dense(scaled), factors[:, None] * dense_data())
+
+
+def test_with_constant(stored):
+    widened = _linear.with_constant(stored, 2.5)
+    assert sp.issparse(widened) == sp.issparse(stored)
+    assert widened.shape == (N, D + 1)
+    np.testing.assert_array_equal(_linear.to_dense(widened), np.c_[dense_data(), np.full(N, 2.5)])
+
+
+def test_inputs_are_left_alone(stored):
+    kind, w, a = type(stored), np.ones(D), np.ones(N)
+    _linear.times(stored, w)
+    _linear.transposed_times(stored, a)
+    _linear.squared_norms(stored)
+    _linear.scale_rows(stored, a)
+    _linear.with_constant(stored, 1.0)
+    assert type(stored) is kind
+    np.testing.assert_array_equal(_linear.to_dense(stored), dense_data())
+    assert w.tolist() == [1.0] * D
+    assert a.tolist() == [1.0] * N
+
+
+def test_a_product_summed_in_float32_would_be_noticed():
+    X, w = dense_data(), np.random.default_rng(1).standard_normal(D)
+    with pytest.raises(AssertionError):
+        assert_same((X.astype(np.float32) @ w.astype(np.float32)).astype(np.float64), X @ w)
+
+
+def test_dense_float32_is_widened_piece_by_piece(monkeypatch):
+    """No second copy of the data: each piece holds at most the chunk, and together they are the rows in order."""
+    monkeypatch.setattr(_linear, "_CHUNK", 4 * D)
+    X = dense_data().astype(np.float32)
+    pieces = list(_linear._widened(X))
+    assert all(rows.size <= 4 * D for _, rows in pieces)
+    np.testing.assert_array_equal(np.concatenate([rows for _, rows in pieces]), dense_data())
+    assert [X[part].shape for part, _ in pieces] == [rows.shape for _, rows in pieces]
+
+
+def test_sparse_rows_are_widened_by_what_they_store_not_by_their_width():
+    """Text data are a million columns wide: counted by width, every piece would be a single row."""
+    X = sp.csr_array((np.ones(500, np.float32), np.arange(500), np.arange(501)), shape=(500, 2_000_000))
+    assert len(list(_linear._widened(X))) == 1
