@@ -6,7 +6,7 @@ from dualnewton.foreign import certify
 from dualnewton.plan import Plan, plan
 from dualnewton.problem import Problem
 from dualnewton.result import Progress, Result, Status, Trace
-from dualnewton.solve import solve
+from dualnewton.solve import solve, solve_many
 
 __version__ = "0.1.0"
 __all__ = [
@@ -24,5 +24,6 @@ __all__ = [
     "regularizers",
     "samplings",
     "solve",
+    "solve_many",
     "theory",
 ]

@@ -17,6 +17,8 @@ _CHUNK = 1 << 20
 
 def times(X: Matrix, w: np.ndarray) -> np.ndarray:
     """X w."""
+    if not w.any():  # where every run begins
+        return np.zeros(X.shape[0])
     if X.dtype == np.float64:
         return X @ w
     return np.concatenate([rows @ w for _, rows in _widened(X)])
@@ -24,6 +26,8 @@ def times(X: Matrix, w: np.ndarray) -> np.ndarray:
 
 def transposed_times(X: Matrix, a: np.ndarray) -> np.ndarray:
     """Xᵀ a."""
+    if not a.any():
+        return np.zeros(X.shape[1])
     if X.dtype == np.float64:
         return X.T @ a
     return sum((rows.T @ a[part] for part, rows in _widened(X)), start=np.zeros(X.shape[1]))
@@ -39,6 +43,11 @@ def gram(rows: Matrix) -> np.ndarray:
     return to_dense(rows @ rows.T)
 
 
+def is_sparse(X: Matrix) -> bool:
+    """Whether X is stored sparsely."""
+    return bool(sp.issparse(X))
+
+
 def to_dense(rows: Matrix) -> np.ndarray:
     """Return rows as a NumPy array."""
     return rows.toarray() if sp.issparse(rows) else rows
@@ -51,7 +60,10 @@ def scale_rows(X: Matrix, factors: np.ndarray) -> Matrix:
 
 def squared_norms(X: Matrix) -> np.ndarray:
     """‖x_i‖² of each row."""
-    return np.concatenate([np.asarray((rows * rows).sum(axis=1)) for _, rows in _widened(X)])
+    if sp.issparse(X):
+        squares = np.square(X.data, dtype=np.float64)
+        return sp.csr_array((squares, X.indices, X.indptr), shape=X.shape) @ np.ones(X.shape[1])
+    return np.concatenate([np.einsum("ij,ij->i", rows, rows) for _, rows in _widened(X)])
 
 
 def with_constant(X: Matrix, value: float) -> Matrix:

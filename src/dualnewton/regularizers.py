@@ -31,6 +31,13 @@ class Regularizer:
     size: int | None = None
     """The number of features it is made for; None if it fits any."""
 
+    def limits(self, size: int) -> np.ndarray | None:  # noqa: ARG002
+        """Return (threshold, lower, upper) for each feature if ∇g*(s) = clip(s − clip(s, ±threshold), lower, upper), else None.
+
+        Compiled code needs no more than that of a separable regulariser; any other is served by the reference rounds.
+        """
+        return None
+
     def value(self, w: Array) -> float:
         """g(w), +∞ where w is not allowed."""
         raise NotImplementedError(f"{type(self).__name__} has no value(w)")
@@ -73,6 +80,9 @@ class ElasticNet(Regularizer):
     def __post_init__(self) -> None:
         positive("l1", self.l1, or_zero=True)
 
+    def limits(self, size: int) -> np.ndarray:
+        return _limits(size, self.l1, 0.0 if self.positive else -np.inf, np.inf)
+
     def value(self, w: Array) -> float:
         if self.positive and np.any(w < 0.0):
             return np.inf
@@ -90,6 +100,9 @@ class ElasticNet(Regularizer):
 class NonNegative(Regularizer):
     """½‖w‖² subject to w ≥ 0."""
 
+    def limits(self, size: int) -> np.ndarray:
+        return _limits(size, 0.0, 0.0, np.inf)
+
     def value(self, w: Array) -> float:
         return 0.5 * float(w @ w) if np.all(w >= 0.0) else np.inf
 
@@ -99,6 +112,10 @@ class NonNegative(Regularizer):
 
     def grad_conjugate(self, s: Array) -> Array:
         return np.maximum(s, 0.0)
+
+
+def _limits(size: int, threshold: Array, lower: Array, upper: Array) -> np.ndarray:
+    return np.stack([np.broadcast_to(bound, size) for bound in (threshold, lower, upper)])
 
 
 def _bound(name: str, value: Any) -> np.ndarray:
@@ -131,6 +148,9 @@ class Box(Regularizer):
     def size(self) -> int | None:  # type: ignore[override]
         """The length of the bounds; None if both are plain numbers."""
         return max(self.lower.size, self.upper.size) if self.lower.ndim or self.upper.ndim else None
+
+    def limits(self, size: int) -> np.ndarray:
+        return _limits(size, 0.0, self.lower, self.upper)
 
     def value(self, w: Array) -> float:
         return 0.5 * float(w @ w) if np.all((self.lower <= w) & (w <= self.upper)) else np.inf

@@ -35,6 +35,7 @@ class Progress:
     epoch: int
     seconds: float
     certificate: Certificate
+    model: int = 0
 
 
 @dataclass(frozen=True)

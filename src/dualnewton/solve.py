@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
 from dualnewton._validate import integer, positive, vector
+from dualnewton.certificate import CertifiedPair
 from dualnewton.plan import Plan, plan
 from dualnewton.problem import Problem
 from dualnewton.result import Progress, Result, Status, Trace
 from dualnewton.samplings import Sampling, Shuffled
-from dualnewton.solvers import METHODS, Solver
+from dualnewton.solvers import METHODS
+from dualnewton.solvers.engine import Engine
 
-ROUNDS_BETWEEN_LOOKS_AT_THE_CLOCK = 64
+PIECE = 1 << 14
+"""Examples visited between two looks at the clock, by compiled rounds; by NumPy rounds a hundredth of it."""
 
-STALLED_EPOCHS = 25
-"""So many epochs without a smaller gap mean that rounding has the last word, if the gap is already tiny."""
+STALLED_CERTIFICATES = 25
+"""So many certificates without a smaller gap mean that rounding has the last word, if the gap is already tiny."""
 
 TINY_RELATIVE_GAP = 1e-9
+
+EPOCHS_WITHOUT_CERTIFICATE = 10
+"""A certificate costs about as much as an epoch of compiled rounds; unless one is due, so many epochs go by without it."""
+
+EXPECTED_RATIO = 0.5
+"""Of the gap after an epoch to the mean surprise during it, before the first certificate tells."""
 
 
 def solve(
@@ -40,8 +51,8 @@ def solve(
 ) -> Result:
     """Fit the model and prove how good it is.
 
-    Each epoch 1. draws index blocks, 2. runs the solver's rounds on them, 3. has the problem certify the point from
-    scratch, 4. records, 5. stops when there is a reason to.
+    Each epoch 1. draws index blocks, 2. runs the rounds on them, 3. has the problem certify the point from scratch, if
+    a certificate is due, 4. records it, 5. stops when there is a reason to.
 
     Parameters
     ----------
@@ -60,9 +71,9 @@ def solve(
     time_limit : float, optional
         Stop after so many seconds; the result is the best certified model so far.
     n_threads : int, optional
-        How many threads the linear algebra may use; by default it decides for itself.
+        How many threads may work; one by default. The result does not depend on it.
     random_state : int, numpy.random.Generator or None
-        The same seed gives the same result.
+        The same seed gives the same result, bit for bit.
     warm_start : Result or array of shape (n,), optional
         Start from the dual point of an earlier result, or from the given one.
     callback : callable, optional
@@ -73,59 +84,180 @@ def solve(
     Result
         Ctrl-C too returns it, with the best certified point so far.
     """
+    return solve_many(
+        [problem],
+        method,
+        tau,
+        sampling,
+        tol,
+        max_epochs,
+        time_limit,
+        n_threads,
+        random_state,
+        None if warm_start is None else [warm_start],
+        callback,
+    )[0]
+
+
+def solve_many(
+    problems: Sequence[Problem],
+    method: str = "auto",
+    tau: int | Literal["auto"] = "auto",
+    sampling: Sampling | None = None,
+    tol: float = 1e-6,
+    max_epochs: int = 1000,
+    time_limit: float | None = None,
+    n_threads: int | None = None,
+    random_state: int | np.random.Generator | None = None,
+    warm_start: Sequence[Result | np.ndarray] | None = None,
+    callback: Callable[[Progress], Any] | None = None,
+) -> list[Result]:
+    """Fit several models over the same data in shared passes: classes, outputs, values of λ, weights.
+
+    The problems must share X (the same object), the loss, the regulariser and ``fit_intercept``; labels, λ, weights and offsets
+    may differ. Each has its own certificate, and leaves the passes when that meets ``tol``. The parameters are those of
+    :func:`solve`; ``warm_start`` has one entry per problem, and a callback is told of the model by ``progress.model``.
+    """
+    problems = _alike(problems)
     tol = positive("tol", tol, or_zero=True)
     max_epochs = integer("max_epochs", max_epochs, 0)
+    threads = 1 if n_threads is None else integer("n_threads", n_threads, 1)
     deadline = (
         math.inf if time_limit is None else time.perf_counter() + positive("time_limit", time_limit, or_zero=True)
     )
     rng = _generator(random_state)
-    chosen, sampling = _plan_with(problem, method, tau, sampling)
+    chosen, sampling = _plan_with(problems[0], method, tau, sampling)
+    starts = _starting_points(problems, warm_start)
 
-    with _threads(n_threads):
-        start = time.perf_counter()
-        solver = METHODS[chosen.method](problem, sampling)
-        _warm(solver, warm_start)
-        trace = Trace()
-        best = problem.certified_pair(solver.w, alpha=solver.alpha)
-        stalled = 0
-        status = None
+    with _one_blas_thread():
+        began = time.perf_counter()
+        runs = [
+            _Run(problem, k, problem.certified_pair_of(start))
+            for k, (problem, start) in enumerate(zip(problems, starts, strict=True))
+        ]
+        engine: Engine | None = None
+        moving, epoch = runs, 0
         try:
             while True:
-                # 4. Record.
-                progress = Progress(len(trace), time.perf_counter() - start, best.certificate)
-                trace.rows.append(progress)
-                # 5. Stop when there is a reason to.
-                stop_asked = callback is not None and bool(callback(progress))
-                status = _reason_to_stop(progress, tol, max_epochs, deadline, stalled, stop_asked)
-                if status is not None:
+                # 4. Record. 5. Stop when there is a reason to.
+                now = time.perf_counter()
+                for run in _open(runs):
+                    if run.certified_at == epoch:
+                        run.record(epoch, now - began, tol, max_epochs, now > deadline, callback)
+                if not _open(runs):
                     break
+                engine = engine or _engine(problems, chosen, sampling, starts, threads)
+                if len(_open(runs)) < len(moving):
+                    engine.keep([place for place, run in enumerate(moving) if run.status is None])
+                moving = _open(runs)
                 # 1. Draw the index blocks of an epoch. 2. Run the rounds, with an eye on the clock.
-                for block in sampling.draw(rng, sampling.rounds_per_epoch).pieces(ROUNDS_BETWEEN_LOOKS_AT_THE_CLOCK):
-                    solver.run(block)
-                    if time.perf_counter() > deadline:
-                        break
-                solver.end_epoch()
-                # 3. Certify, from scratch.
-                found = problem.certified_pair(solver.w, alpha=solver.alpha).joined_with(best)
-                stalled = 0 if found.certificate.gap < best.certificate.gap else stalled + 1
-                best = found
+                _run_epoch(engine, sampling, rng, deadline)
+                epoch += 1
+                # 3. Certify, from scratch, where a certificate is due.
+                out_of_time = time.perf_counter() > deadline
+                for place, run in enumerate(moving):
+                    surprise = engine.surprise(place)
+                    if (
+                        engine.certificates_are_cheap
+                        or out_of_time
+                        or epoch >= max_epochs
+                        or run.is_due(epoch, surprise, tol)
+                    ):
+                        run.certify(engine.alpha(place), epoch, surprise)
+                    engine.adapt(place, run.expected_gap(surprise))
         except KeyboardInterrupt:
-            status = Status.INTERRUPTED
-    return Result.of(best, status, trace, chosen)
+            for run in _open(runs):
+                run.status = Status.INTERRUPTED
+        finally:
+            if engine is not None:
+                engine.close()
+    return [run.result(chosen) for run in runs]
 
 
-def _reason_to_stop(
-    progress: Progress, tol: float, max_epochs: int, deadline: float, stalled: int, stop_asked: bool
-) -> Status | None:
-    relative_gap = progress.certificate.relative_gap
-    reasons = (
-        (relative_gap <= tol, Status.CONVERGED),
-        (stop_asked, Status.STOPPED_BY_CALLBACK),
-        (time.perf_counter() > deadline, Status.TIME_LIMIT),
-        (stalled >= STALLED_EPOCHS and relative_gap <= TINY_RELATIVE_GAP, Status.NO_PROGRESS),
-        (progress.epoch >= max_epochs, Status.EPOCH_LIMIT),
-    )
-    return next((status for holds, status in reasons if holds), None)
+@dataclass
+class _Run:
+    """What the loop knows of one model: its best certified pair, its trace, and when the next certificate is due."""
+
+    problem: Problem
+    number: int
+    best: CertifiedPair
+    certified_at: int = 0
+    stalled: int = 0
+    ratio: float = EXPECTED_RATIO
+    status: Status | None = None
+    trace: Trace = field(default_factory=Trace)
+
+    def expected_gap(self, surprise: float) -> float:
+        """Guess the gap from what surprised the last epoch; only a certificate knows."""
+        return self.best.certificate.gap if math.isnan(surprise) else self.ratio * surprise
+
+    def is_due(self, epoch: int, surprise: float, tol: float) -> bool:
+        """Whether the gap may be small enough by now, or nobody has looked for long."""
+        close = self.expected_gap(surprise) <= tol * abs(self.best.certificate.primal)
+        return close or epoch - self.certified_at >= EPOCHS_WITHOUT_CERTIFICATE
+
+    def certify(self, alpha: np.ndarray, epoch: int, surprise: float) -> None:
+        """Have the problem judge the dual point, and learn from it."""
+        found = self.problem.certified_pair_of(alpha)
+        if surprise > 0.0:
+            self.ratio = found.certificate.gap / surprise
+        joined = found.joined_with(self.best)
+        self.stalled = 0 if joined.certificate.gap < self.best.certificate.gap else self.stalled + 1
+        self.best, self.certified_at = joined, epoch
+
+    def record(
+        self,
+        epoch: int,
+        seconds: float,
+        tol: float,
+        max_epochs: int,
+        out_of_time: bool,
+        callback: Callable[[Progress], Any] | None,
+    ) -> None:
+        """Add a row to the trace, tell the callback, and stop where there is a reason to."""
+        certificate = self.best.certificate
+        progress = Progress(epoch, seconds, certificate, self.number)
+        self.trace.rows.append(progress)
+        stop_asked = callback is not None and bool(callback(progress))
+        stuck = self.stalled >= STALLED_CERTIFICATES and certificate.relative_gap <= TINY_RELATIVE_GAP
+        reasons = (
+            (certificate.relative_gap <= tol, Status.CONVERGED),
+            (stop_asked, Status.STOPPED_BY_CALLBACK),
+            (out_of_time, Status.TIME_LIMIT),
+            (stuck, Status.NO_PROGRESS),
+            (epoch >= max_epochs, Status.EPOCH_LIMIT),
+        )
+        self.status = next((status for holds, status in reasons if holds), None)
+
+    def result(self, chosen: Plan) -> Result:
+        """Put together what was found."""
+        assert self.status is not None
+        return Result.of(self.best, self.status, self.trace, chosen)
+
+
+def _open(runs: Sequence[_Run]) -> list[_Run]:
+    return [run for run in runs if run.status is None]
+
+
+def _engine(
+    problems: Sequence[Problem], chosen: Plan, sampling: Sampling, starts: Sequence[np.ndarray], threads: int
+) -> Engine:
+    if not chosen.compiled:
+        return Engine(problems, sampling, METHODS[chosen.method], starts)
+    from dualnewton.solvers.compiled import CompiledEngine  # loads Numba
+
+    return CompiledEngine(problems, sampling, starts, separable_rounds=chosen.method == "sdca", n_threads=threads)
+
+
+def _run_epoch(engine: Engine, sampling: Sampling, rng: np.random.Generator, deadline: float) -> None:
+    block = sampling.draw(rng, sampling.rounds_per_epoch)
+    examples = PIECE // 100 if engine.certificates_are_cheap else PIECE
+    rounds = max(1, round(examples / sampling.expected_size))
+    for piece in block.pieces(rounds) if deadline < math.inf else [block]:
+        engine.run(piece)
+        if time.perf_counter() > deadline:
+            break
+    engine.end_epoch()
 
 
 def _plan_with(
@@ -141,18 +273,38 @@ def _plan_with(
     if tau != "auto":
         raise ValueError(f"tau must be left to the sampling when one is given, got tau={tau!r} beside {sampling!r}")
     expected = max(1, round(sampling.expected_size))
-    return Plan(plan(problem, method, expected).method, expected, "sampling as asked"), sampling
+    chosen = plan(problem, method, expected)
+    return replace(chosen, reason="sampling as asked"), sampling
 
 
-def _warm(solver: Solver, warm_start: Result | np.ndarray | None) -> None:
+def _starting_points(problems: Sequence[Problem], warm_start: Sequence[Result | np.ndarray] | None) -> list[np.ndarray]:
     if warm_start is None:
-        return
-    problem = solver.problem
-    alpha = vector("warm_start", getattr(warm_start, "alpha", warm_start), problem.n)
-    low, high = problem.loss.domain(problem.y)
-    solver.alpha = problem.balanced(-np.clip(-alpha, low, high))
-    solver.refresh()
-    solver.intercept = problem.best_intercept(solver.w)
+        return [np.zeros(problem.n) for problem in problems]
+    if len(warm_start) != len(problems):
+        raise ValueError(f"warm_start must have one entry for each of {len(problems)} problems, got {len(warm_start)}")
+    points = []
+    for problem, start in zip(problems, warm_start, strict=True):
+        alpha = vector("warm_start", getattr(start, "alpha", start), problem.n)
+        low, high = problem.loss.domain(problem.y)
+        points.append(problem.balanced(-np.clip(-alpha, low, high)))
+    return points
+
+
+def _alike(problems: Sequence[Problem]) -> list[Problem]:
+    problems = list(problems)
+    if not problems:
+        raise ValueError("problems must hold at least one problem, got none")
+    first = problems[0]
+    for k, problem in enumerate(problems):
+        for name, same in (
+            ("X", problem.X is first.X),
+            ("loss", problem.loss == first.loss),
+            ("regularizer", problem.regularizer is first.regularizer or problem.regularizer == first.regularizer),
+            ("fit_intercept", problem.fit_intercept == first.fit_intercept),
+        ):
+            if not same:
+                raise ValueError(f"problems must share {name}: problem {k} has another than problem 0")
+    return problems
 
 
 def _generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
@@ -164,9 +316,14 @@ def _generator(random_state: int | np.random.Generator | None) -> np.random.Gene
         ) from None
 
 
-def _threads(n_threads: int | None) -> AbstractContextManager[Any]:
-    if n_threads is None:
-        return nullcontext()
-    from threadpoolctl import threadpool_limits
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    """Keep the linear algebra of the judge to one thread: its last bits would depend on their number."""
+    return _blas_controller().limit(limits=1, user_api="blas")
 
-    return threadpool_limits(limits=integer("n_threads", n_threads, 1))
+
+@lru_cache(maxsize=1)
+def _blas_controller() -> Any:
+    import scipy.linalg  # noqa: F401  (so that its library is among those found)
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

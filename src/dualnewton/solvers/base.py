@@ -11,6 +11,11 @@ from dualnewton.problem import Problem
 from dualnewton.samplings import Sampling
 
 
+def intercept_weight(problem: Problem) -> float:
+    """ρ, the square of the constant feature: the mean squared norm of a row, so that it weighs as much as all others together."""
+    return float(problem.norms.mean()) or 1.0
+
+
 class Solver:
     """A dual iterate that a sampling's index blocks move; subclasses give the round.
 
@@ -28,12 +33,15 @@ class Solver:
     def __init__(self, problem: Problem, sampling: Sampling) -> None:
         self.problem = problem
         self.sampling = sampling
-        self.alpha = np.zeros(problem.n)
-        # ρ as large as the mean squared norm of a row: the constant feature then weighs as much as all others together.
-        rho = float(_linear.squared_norms(problem.X).mean()) or 1.0
+        rho = intercept_weight(problem)
         self.intercept_curvature = rho / (problem.lam * problem.n) if problem.fit_intercept else 0.0
+        self.start_from(np.zeros(problem.n))
+
+    def start_from(self, alpha: np.ndarray) -> None:
+        """Place the iterate at a feasible dual point."""
+        self.alpha = alpha.copy()
         self.refresh()
-        self.intercept = problem.best_intercept(self.w)  # Σ c_i α_i = 0 at the start: the centre is the intercept
+        self.intercept = self.problem.best_intercept(self.w)  # Σ c_i α_i = 0 here: the centre is the intercept
 
     def round(self, S: np.ndarray) -> None:
         """Move the dual variables of the examples S, and ᾱ and b with them."""

@@ -1,0 +1,1 @@
+"""Compiled code: rows, block Newton, sweeps. Importing it loads Numba."""

@@ -1,0 +1,35 @@
+"""How every kernel is compiled, and the one instruction Numba has no word for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
+"""Sums may be reordered, which vectorises them; NaN and infinity keep their meaning."""
+
+jit = numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
+
+
+@intrinsic
+def prefetch(typingctx: Any, array: Any, offset: Any) -> Any:  # noqa: ARG001
+    """Ask the memory for the element at a flat offset of a contiguous array, without waiting for it."""
+    signature = types.void(array, types.intp)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        byte = ir.IntType(8).as_pointer()
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        place = builder.bitcast(builder.gep(data, [args[1]]), byte)
+        # Read access, to be kept in all caches, of data.
+        builder.call(function, [place, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return signature, codegen

@@ -1,0 +1,156 @@
+"""Rounds of SDNA on sets of several examples, in two halves.
+
+``produce`` gathers rows and computes Gram blocks, which depend on neither w nor α; ``consume`` does the rest: margins, the Newton
+solves, the update. So other threads may produce the sets to come while one consumes, with the same bits as ``rounds``, which does both.
+
+    produce(*rows, indices, starts, first, last, gathered, grams)
+    consume(*rows, indices, starts, first, last, gathered, grams, models, pointwise, slopes)
+    rounds(*rows, indices, starts, gathered, grams, models, pointwise, slopes)
+
+``grams`` (sets, τ, τ) and, for dense data, ``gathered`` (sets, τ, d) hold what is produced ahead; for CSR data ``gathered`` is (1, 1, d) and
+zero, room to spread a row in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba.extending import overload
+
+from dualnewton.kernels import rows as row
+from dualnewton.kernels._jit import FASTMATH, jit
+from dualnewton.kernels.gram import gather_and_gram
+from dualnewton.kernels.models import Kernel
+from dualnewton.kernels.newton import scratch, solve_block
+from dualnewton.kernels.thin import block_margins, block_update
+
+_OPTIONS = {"jit_options": {"fastmath": FASTMATH}}
+
+
+def _grams(
+    data: Any, columns: Any, row_starts: Any, indices: Any, starts: Any, first: int, last: int, out: Any
+) -> None:
+    """Gather the rows of sets [first, last) where that pays, and compute their Gram blocks."""
+    raise NotImplementedError("for compiled code")
+
+
+def _margins(data: Any, columns: Any, row_starts: Any, S: Any, gathered: Any, w: Any, out: Any) -> None:
+    """out[k, i] = a_iᵀw_k for i in the set."""
+    raise NotImplementedError("for compiled code")
+
+
+def _update(
+    data: Any, columns: Any, row_starts: Any, S: Any, gathered: Any, h: Any, w: Any, limits: Any, w_bar: Any
+) -> None:
+    """w̄_k += Σ h_ki a_i, and w_k = ∇g*(w̄_k) where it may have changed."""
+    raise NotImplementedError("for compiled code")
+
+
+@overload(_grams, **_OPTIONS)
+def _grams_of(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def dense(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams):  # type: ignore[no-untyped-def]  # noqa: ARG001
+        gather_and_gram(data, indices, starts, first, last, gathered, grams, horizon)
+
+    def sparse(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams):  # type: ignore[no-untyped-def]
+        spread = gathered[0, 0]  # a dense row, zero between uses
+        for s in range(first, last):
+            S = indices[starts[s] : starts[s + 1]]
+            G = grams[s - first]
+            for i in range(S.size):
+                if i + 1 < S.size:
+                    row.fetch(data, columns, row_starts, S[i + 1])
+                row.spread(data, columns, row_starts, S[i], 1.0, spread)
+                for j in range(i, S.size):
+                    G[i, j] = row.dot(data, columns, row_starts, S[j], spread)
+                    G[j, i] = G[i, j]
+                row.spread(data, columns, row_starts, S[i], 0.0, spread)
+
+    return dense if data.ndim == 2 else sparse
+
+
+@overload(_margins, **_OPTIONS)
+def _margins_of(data, columns, row_starts, S, gathered, w, out):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def dense(data, columns, row_starts, S, gathered, w, out):  # type: ignore[no-untyped-def]  # noqa: ARG001
+        block_margins(gathered, S.size, w, out)
+
+    def sparse(data, columns, row_starts, S, gathered, w, out):  # type: ignore[no-untyped-def]  # noqa: ARG001
+        for k in range(w.shape[0]):
+            for i in range(S.size):
+                out[i, k] = row.dot(data, columns, row_starts, S[i], w[k])
+
+    return dense if data.ndim == 2 else sparse
+
+
+@overload(_update, **_OPTIONS)
+def _update_of(data, columns, row_starts, S, gathered, h, w_bar, w, limits):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def dense(data, columns, row_starts, S, gathered, h, w_bar, w, limits):  # type: ignore[no-untyped-def]
+        block_update(gathered, S.size, h, w_bar)
+        if limits.shape[1] > 0:
+            for k in range(w.shape[0]):
+                row.shrink(data, columns, row_starts, 0, w_bar[k], w[k], limits)
+
+    def sparse(data, columns, row_starts, S, gathered, h, w_bar, w, limits):  # type: ignore[no-untyped-def]  # noqa: ARG001
+        for k in range(w.shape[0]):
+            for i in range(S.size):
+                row.add(data, columns, row_starts, S[i], h[i, k], w_bar[k])
+            if limits.shape[1] > 0:
+                for i in range(S.size):
+                    row.shrink(data, columns, row_starts, S[i], w_bar[k], w[k], limits)
+
+    return dense if data.ndim == 2 else sparse
+
+
+@jit
+def _produce(data, columns, row_starts, indices, starts, first, last, gathered, grams):  # type: ignore[no-untyped-def]
+    _grams(data, columns, row_starts, indices, starts, first, last, 0, gathered, grams)
+
+
+@jit
+def _consume(  # type: ignore[no-untyped-def]
+    data, columns, row_starts, indices, starts, first, last, gathered, grams, models, pointwise, slopes
+):
+    size, K = grams.shape[1], models.w.shape[0]
+    per_row_c, per_row_o = models.c.shape[1] > 1, models.o.shape[1] > 1
+    work, B = scratch(size)
+    margins, h, G = np.empty((size, K)), np.empty((size, K)), np.empty((size, size))
+    u, alpha, beta, y, c = np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    for s in range(first, last):
+        S = indices[starts[s] : starts[s + 1]]
+        t = S.size
+        block = gathered[min(s - first, gathered.shape[0] - 1)]
+        _margins(data, columns, row_starts, S, block, models.w, margins)
+        for k in range(K):
+            scale = models.scale[k]
+            for i in range(t):
+                u[i] = margins[i, k] + models.o[k, S[i] * per_row_o] + models.b[k]
+                alpha[i] = models.alpha[k, S[i]]
+                y[i] = models.y[k, S[i]]
+                c[i] = models.c[k, S[i] * per_row_c]
+                for j in range(t):
+                    G[i, j] = grams[s - first, i, j] * scale + models.b_curvature[k]
+            models.surprise[k] += solve_block(
+                G[:t, :t], u[:t], alpha[:t], y[:t], c[:t], beta[:t], models.tolerance[k], pointwise, slopes, work, B
+            )
+            total = 0.0
+            for i in range(t):
+                mass = c[i] * (beta[i] - alpha[i])
+                models.alpha[k, S[i]] = beta[i]
+                h[i, k] = mass * scale
+                total += mass
+            models.b[k] += models.b_curvature[k] * total
+        _update(data, columns, row_starts, S, block, h, models.w_bar, models.w, models.limits)
+
+
+@jit
+def _rounds(  # type: ignore[no-untyped-def]
+    data, columns, row_starts, indices, starts, gathered, grams, models, pointwise, slopes
+):
+    ahead, sets = grams.shape[0], starts.size - 1
+    for first in range(0, sets, ahead):
+        last = min(sets, first + ahead)
+        _grams(data, columns, row_starts, indices, starts, first, last, sets, gathered, grams)
+        _consume(data, columns, row_starts, indices, starts, first, last, gathered, grams, models, pointwise, slopes)
+
+
+produce, consume, rounds = Kernel(_produce), Kernel(_consume), Kernel(_rounds)

@@ -1,0 +1,104 @@
+"""What the kernels work on: K models over the same rows, and the functions of their loss."""
+
+from __future__ import annotations
+
+import threading
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import float64, types
+
+from dualnewton.kernels._jit import FASTMATH
+from dualnewton.losses import Loss
+
+Pointwise = types.FunctionType(types.UniTuple(float64, 3)(float64, float64))
+"""(z, y) ↦ φ, φ′, φ″, called through a pointer: a new loss compiles in a fraction of a second, and no kernel with it."""
+
+Slopes = types.FunctionType(types.UniTuple(float64, 2)(float64, float64))
+"""(z, y) ↦ φ′, φ″, where the value is not needed."""
+
+
+class Models(NamedTuple):
+    """The state of K models, one row each; c and o have a single column where all examples have the same."""
+
+    w: np.ndarray  # (K, d) primal points
+    w_bar: np.ndarray  # (K, d) ᾱ; the same array as w where ∇g* is the identity
+    alpha: np.ndarray  # (K, n)
+    y: np.ndarray  # (K, n)
+    c: np.ndarray  # (K, n) or (K, 1)
+    o: np.ndarray  # (K, n) or (K, 1)
+    b: np.ndarray  # (K,) intercepts
+    b_curvature: np.ndarray  # (K,) ρ/(λn), zero without an intercept
+    scale: np.ndarray  # (K,) 1/(λn)
+    limits: np.ndarray  # (3, d) threshold, lower, upper of ∇g*; (3, 0) where it is the identity
+    tolerance: np.ndarray  # (K,) of the margins, in the block solves
+    surprise: np.ndarray  # (K,) Σ c (α + φ′)² at the visits of a sweep, which falls as the gap does
+
+
+class CompiledLoss(NamedTuple):
+    """The functions of a loss as the kernels call them."""
+
+    pointwise: Any
+    slopes: Any
+
+
+@lru_cache(maxsize=64)
+def compiled(loss: Loss) -> CompiledLoss:
+    """Compile a loss from its own methods.
+
+    Its fields become a named tuple that stands for ``self``, so that the expressions compile as they are written.
+    """
+    fields = {name: float(value) for name, value in vars(loss).items()}
+    self = NamedTuple("Fields", [(name, float) for name in fields] or [("none", float)])(*(fields.values() or [0.0]))
+    value, first, second = (
+        numba.njit(getattr(type(loss), name), fastmath=FASTMATH)
+        for name in ("value", "derivative", "second_derivative")
+    )
+
+    def pointwise(z: float, y: float) -> tuple[float, float, float]:
+        return value(self, z, y), first(self, z, y), second(self, z, y)
+
+    def slopes(z: float, y: float) -> tuple[float, float]:
+        return first(self, z, y), second(self, z, y)
+
+    return CompiledLoss(
+        numba.njit(Pointwise.signature, fastmath=FASTMATH)(pointwise),
+        numba.njit(Slopes.signature, fastmath=FASTMATH)(slopes),
+    )
+
+
+class Kernel:
+    """A compiled function of which each combination of array types is made once, with the loss as a pointer.
+
+    Left to itself Numba would compile the kernel anew for every loss it is handed. ``prepare`` does that once for arguments of some
+    types, since finding the types of many arrays takes longer than many a sweep; the call then trusts that it was done.
+    """
+
+    def __init__(self, dispatcher: Any) -> None:
+        self.dispatcher = dispatcher
+        self.known: set[Any] = set()
+
+    def prepare(self, *args: Any) -> None:
+        """Compile, or load from the cache, what a call with these arguments needs."""
+        kinds = tuple(map(_kind, args))
+        with _COMPILING:
+            if kinds not in self.known:
+                self.dispatcher.disable_compile(False)
+                self.dispatcher.compile(kinds)
+                self.dispatcher.disable_compile(True)
+                self.known.add(kinds)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.dispatcher(*args)
+
+
+_COMPILING = threading.Lock()
+
+
+def _kind(arg: Any) -> Any:
+    if isinstance(arg, numba.core.registry.CPUDispatcher):
+        (signature,) = arg.signatures
+        return types.FunctionType(arg.overloads[signature].signature)
+    return numba.typeof(arg)

@@ -1,0 +1,169 @@
+"""One access to the rows of the data, dense or CSR.
+
+A kernel is handed three arrays (:class:`Rows`) and never asks what they are: ``data`` is the matrix itself if it has two dimensions,
+else the entries of a CSR matrix whose columns and row starts are the other two. The functions below are resolved by the type of
+``data`` when the kernel is compiled. Sums run in float64 whatever the data. (Not one tuple: unpacking it would count
+references in the innermost loop, which was seen to cost a third of a sweep.)
+"""
+
+# ruff: noqa: ARG001  (an overload takes the arguments of what it stands for)
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numba.extending import overload
+
+from dualnewton._validate import frozen
+from dualnewton.kernels._jit import FASTMATH, prefetch
+
+ENTRIES, INDICES = 8, 16
+"""Numbers (of 8 bytes) and indices (of 4) in a cache line. Constants, since a division for each row would cost more than it saves."""
+
+
+class Rows(NamedTuple):
+    """The data as the kernels take it, read-only so that one compilation serves arrays that may and may not be written."""
+
+    data: np.ndarray
+    columns: np.ndarray
+    starts: np.ndarray
+
+    @classmethod
+    def of(cls, X: Any) -> Rows:
+        """Wrap a C-order array or a CSR array without a copy."""
+        if sp.issparse(X):
+            return cls(frozen(X.data), frozen(X.indices), frozen(X.indptr))
+        none = frozen(np.empty(0, dtype=np.int64))
+        return cls(frozen(X), none, none)
+
+
+def _is_dense(data: Any) -> bool:
+    return data.ndim == 2
+
+
+def dot(data: Any, columns: Any, starts: Any, i: int, w: np.ndarray) -> float:
+    """a_iᵀw."""
+    raise NotImplementedError("for compiled code")
+
+
+def add(data: Any, columns: Any, starts: Any, i: int, factor: float, w: np.ndarray) -> None:
+    """w += factor · a_i."""
+    raise NotImplementedError("for compiled code")
+
+
+def shrink(data: Any, columns: Any, starts: Any, i: int, w_bar: np.ndarray, w: np.ndarray, limits: np.ndarray) -> None:
+    """w_j = ∇g*(w̄_j) where a_i is not zero: soft threshold limits[0], then clip to limits[1], limits[2]."""
+    raise NotImplementedError("for compiled code")
+
+
+def fetch(data: Any, columns: Any, starts: Any, i: int) -> None:
+    """Ask the memory for row i."""
+    raise NotImplementedError("for compiled code")
+
+
+def fetch_place(data: Any, columns: Any, starts: Any, i: int) -> None:
+    """Ask the memory for where row i is."""
+    raise NotImplementedError("for compiled code")
+
+
+def spread(data: Any, columns: Any, starts: Any, i: int, factor: float, dense: np.ndarray) -> None:
+    """Write factor · a_i into the places of a dense vector where a_i is not zero."""
+    raise NotImplementedError("for compiled code")
+
+
+_OPTIONS = {"jit_options": {"fastmath": FASTMATH}}
+
+
+@overload(dot, **_OPTIONS)
+def _dot(data, columns, starts, i, w):  # type: ignore[no-untyped-def]
+    def dense(data, columns, starts, i, w):  # type: ignore[no-untyped-def]
+        total = 0.0
+        for j in range(w.size):
+            total += data[i, j] * w[j]
+        return total
+
+    def sparse(data, columns, starts, i, w):  # type: ignore[no-untyped-def]
+        total = 0.0
+        for p in range(starts[i], starts[i + 1]):
+            total += data[p] * w[columns[p]]
+        return total
+
+    return dense if _is_dense(data) else sparse
+
+
+@overload(add, **_OPTIONS)
+def _add(data, columns, starts, i, factor, w):  # type: ignore[no-untyped-def]
+    def dense(data, columns, starts, i, factor, w):  # type: ignore[no-untyped-def]
+        for j in range(w.size):
+            w[j] += factor * data[i, j]
+
+    def sparse(data, columns, starts, i, factor, w):  # type: ignore[no-untyped-def]
+        for p in range(starts[i], starts[i + 1]):
+            w[columns[p]] += factor * data[p]
+
+    return dense if _is_dense(data) else sparse
+
+
+@overload(shrink, **_OPTIONS)
+def _shrink(data, columns, starts, i, w_bar, w, limits):  # type: ignore[no-untyped-def]
+    def dense(data, columns, starts, i, w_bar, w, limits):  # type: ignore[no-untyped-def]
+        for j in range(w.size):
+            s = w_bar[j]
+            s -= min(max(s, -limits[0, j]), limits[0, j])
+            w[j] = min(max(s, limits[1, j]), limits[2, j])
+
+    def sparse(data, columns, starts, i, w_bar, w, limits):  # type: ignore[no-untyped-def]
+        for p in range(starts[i], starts[i + 1]):
+            j = columns[p]
+            s = w_bar[j]
+            s -= min(max(s, -limits[0, j]), limits[0, j])
+            w[j] = min(max(s, limits[1, j]), limits[2, j])
+
+    return dense if _is_dense(data) else sparse
+
+
+@overload(fetch, **_OPTIONS)
+def _fetch(data, columns, starts, i):  # type: ignore[no-untyped-def]
+    def dense(data, columns, starts, i):  # type: ignore[no-untyped-def]
+        # The hardware follows a long row by itself once it has begun.
+        for j in range(0, min(data.shape[1], 512), ENTRIES):
+            prefetch(data, i * data.shape[1] + j)
+
+    def sparse(data, columns, starts, i):  # type: ignore[no-untyped-def]
+        first, last = starts[i], starts[i + 1]
+        p = first
+        while p < last:
+            prefetch(data, p)
+            p += ENTRIES
+        p = first
+        while p < last:
+            prefetch(columns, p)
+            p += INDICES
+
+    return dense if _is_dense(data) else sparse
+
+
+@overload(fetch_place, **_OPTIONS)
+def _fetch_place(data, columns, starts, i):  # type: ignore[no-untyped-def]
+    def dense(data, columns, starts, i):  # type: ignore[no-untyped-def]
+        pass
+
+    def sparse(data, columns, starts, i):  # type: ignore[no-untyped-def]
+        prefetch(starts, i)
+
+    return dense if _is_dense(data) else sparse
+
+
+@overload(spread, **_OPTIONS)
+def _spread(data, columns, starts, i, factor, dense):  # type: ignore[no-untyped-def]
+    def from_dense(data, columns, starts, i, factor, dense):  # type: ignore[no-untyped-def]
+        for j in range(dense.size):
+            dense[j] = factor * data[i, j]
+
+    def from_sparse(data, columns, starts, i, factor, dense):  # type: ignore[no-untyped-def]
+        for p in range(starts[i], starts[i + 1]):
+            dense[columns[p]] = factor * data[p]
+
+    return from_dense if _is_dense(data) else from_sparse

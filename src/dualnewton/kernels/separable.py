@@ -1,0 +1,169 @@
+"""Rounds in which each example moves on its own: SDNA and SDCA one at a time, and minibatch SDCA.
+
+``singles(*rows, curvature, indices, models, slopes)`` does a round for each index, ``minibatches(*rows, curvature, indices, starts,
+models, slopes)`` one for each set. ``curvature`` (K, n) is c_i(‖a_i‖² + ρ) or, for sets of several examples, the ESO vector v; it is
+divided by λn here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dualnewton.kernels import rows as row
+from dualnewton.kernels._jit import jit, prefetch
+from dualnewton.kernels.models import Kernel
+
+ROW_AHEAD = 4
+"""Rows to come whose entries are asked for."""
+
+PLACE_AHEAD = 10
+"""Rows to come whose places are asked for."""
+
+GROUP = 64
+"""Rows that several models visit before they move on."""
+
+MAX_STEPS = 60
+
+
+@jit
+def solve_scalar(u, curvature, alpha, y, slopes, tolerance):  # type: ignore[no-untyped-def]
+    """Return β = −φ′(z) at the root z of F(z) = z − u + curvature(α + φ′(z)), and (α + φ′)² at the start.
+
+    F has slope at least one, so the root lies between z and z − F(z): a bracket from the first evaluation on, in which
+    Newton's method is kept by bisection.
+    """
+    z = u
+    first, second = slopes(z, y)
+    away = alpha + first
+    F = curvature * away
+    low, high = min(z, z - F), max(z, z - F)
+    for _ in range(MAX_STEPS):
+        if abs(F) <= tolerance:
+            break
+        z -= F / (1.0 + curvature * second)
+        if not (low < z < high):
+            z = 0.5 * (low + high)
+            if not (low < z < high):
+                break
+        first, second = slopes(z, y)
+        F = z - u + curvature * (alpha + first)
+        if F > 0.0:
+            high = z
+        else:
+            low = z
+    return -first, away * away
+
+
+@jit
+def _singles(data, columns, row_starts, curvature, indices, models, slopes):  # type: ignore[no-untyped-def]
+    # Several models take turns on groups of rows that stay in the cache; one model takes them all at once.
+    K, total = models.w.shape[0], indices.size
+    group = total if K == 1 else GROUP
+    for first in range(0, total, max(1, group)):
+        last = min(total, first + group)
+        for k in range(K):
+            models.b[k], surprise = _singles_of_one(
+                data,
+                columns,
+                row_starts,
+                curvature[k],
+                indices,
+                first,
+                last,
+                models.w[k],
+                models.w_bar[k],
+                models.alpha[k],
+                models.y[k],
+                models.c[k],
+                models.o[k],
+                models.b[k],
+                models.b_curvature[k],
+                models.scale[k],
+                models.limits,
+                models.tolerance[k],
+                slopes,
+            )
+            models.surprise[k] += surprise
+
+
+@jit
+def _singles_of_one(  # type: ignore[no-untyped-def]
+    data,
+    columns,
+    row_starts,
+    curvature,
+    indices,
+    first,
+    last,
+    w,
+    w_bar,
+    alpha,
+    y,
+    c,
+    o,
+    b,
+    b_curvature,
+    scale,
+    limits,
+    tolerance,
+    slopes,
+):
+    per_row_c, per_row_o = c.size > 1, o.size > 1
+    total = 0.0
+    for p in range(first, last):
+        if p + PLACE_AHEAD < last:
+            far = indices[p + PLACE_AHEAD]
+            row.fetch_place(data, columns, row_starts, far)
+            prefetch(alpha, far)
+            prefetch(y, far)
+            prefetch(curvature, far)
+        if p + ROW_AHEAD < last:
+            row.fetch(data, columns, row_starts, indices[p + ROW_AHEAD])
+        i = indices[p]
+        old, weight = alpha[i], c[i * per_row_c]
+        u = row.dot(data, columns, row_starts, i, w) + o[i * per_row_o] + b
+        beta, surprise = solve_scalar(u, curvature[i] * scale, old, y[i], slopes, tolerance)
+        alpha[i] = beta
+        mass = weight * (beta - old)
+        total += weight * surprise
+        b += b_curvature * mass
+        row.add(data, columns, row_starts, i, mass * scale, w_bar)
+        if limits.shape[1] > 0:
+            row.shrink(data, columns, row_starts, i, w_bar, w, limits)
+    return b, total
+
+
+@jit
+def _minibatches(data, columns, row_starts, curvature, indices, starts, models, slopes):  # type: ignore[no-untyped-def]
+    per_row_c, per_row_o = models.c.shape[1] > 1, models.o.shape[1] > 1
+    total = indices.size
+    K = models.w.shape[0]
+    mass = np.empty((K, np.max(starts[1:] - starts[:-1])))
+    for s in range(starts.size - 1):
+        for p in range(starts[s], starts[s + 1]):
+            if p + PLACE_AHEAD < total:
+                row.fetch_place(data, columns, row_starts, indices[p + PLACE_AHEAD])
+            if p + ROW_AHEAD < total:
+                row.fetch(data, columns, row_starts, indices[p + ROW_AHEAD])
+            i = indices[p]
+            for k in range(K):
+                old = models.alpha[k, i]
+                u = row.dot(data, columns, row_starts, i, models.w[k]) + models.o[k, i * per_row_o] + models.b[k]
+                g = curvature[k, i] * models.scale[k]
+                beta, surprise = solve_scalar(u, g, old, models.y[k, i], slopes, models.tolerance[k])
+                models.surprise[k] += models.c[k, i * per_row_c] * surprise
+                models.alpha[k, i] = beta
+                mass[k, p - starts[s]] = models.c[k, i * per_row_c] * (beta - old)
+        for p in range(starts[s], starts[s + 1]):
+            i = indices[p]
+            for k in range(K):
+                m = mass[k, p - starts[s]]
+                models.b[k] += models.b_curvature[k] * m
+                row.add(data, columns, row_starts, i, m * models.scale[k], models.w_bar[k])
+        if models.limits.shape[1] > 0:
+            for p in range(starts[s], starts[s + 1]):
+                for k in range(K):
+                    row.shrink(data, columns, row_starts, indices[p], models.w_bar[k], models.w[k], models.limits)
+
+
+singles, minibatches = Kernel(_singles), Kernel(_minibatches)

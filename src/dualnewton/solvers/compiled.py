@@ -1,0 +1,176 @@
+"""The compiled engine: SDNA and SDCA for K models over the same rows, by the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dualnewton import _linear
+from dualnewton._validate import frozen
+from dualnewton.kernels import separable
+from dualnewton.kernels.models import CompiledLoss, Models, compiled
+from dualnewton.kernels.rows import Rows
+from dualnewton.problem import Problem
+from dualnewton.samplings import IndexBlock, Sampling
+from dualnewton.solvers.base import intercept_weight
+from dualnewton.solvers.engine import Engine
+from dualnewton.solvers.pipeline import Pipeline
+from dualnewton.theory import eso_from_data
+
+LOOSEST, TIGHTEST = 0.03, 1e-13
+"""Between these lies the tolerance of the margins in the rounds."""
+
+
+class CompiledEngine(Engine):
+    """K models that share X, the loss, the regulariser and whether there is an intercept.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        They may differ in y, λ, weights and offsets.
+    sampling : Sampling
+        Ŝ.
+    alphas : sequence of arrays
+        Where the models start.
+    separable_rounds : bool
+        Whether each example of a set moves on its own (SDCA) or all together (SDNA).
+    n_threads : int
+        How many threads may work on Gram blocks ahead of the rounds; it does not change the result.
+    """
+
+    certificates_are_cheap = False
+
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        sampling: Sampling,
+        alphas: Sequence[np.ndarray],
+        *,
+        separable_rounds: bool,
+        n_threads: int = 1,
+    ) -> None:
+        self.problems = list(problems)
+        self.rows = Rows.of(problems[0].X)
+        self.loss: CompiledLoss = compiled(problems[0].loss)
+        self.rho = intercept_weight(problems[0])
+        self.models = self._models(alphas)
+        self.one_at_a_time = sampling.max_size == 1
+        self.separable_rounds = separable_rounds or self.one_at_a_time
+        self.refresh()
+        if self.separable_rounds:
+            self.curvature = np.stack([self._curvature(problem, sampling) for problem in problems])
+            kernel = separable.singles if self.one_at_a_time else separable.minibatches
+            self._sweep: Any = kernel
+            kernel.prepare(*self._separable_arguments(_EMPTY))
+        else:
+            self._sweep = Pipeline(self.rows, problems[0].d, sampling.max_size, n_threads)
+            self._sweep.prepare(_EMPTY, self.models, self.loss)
+
+    def _models(self, alphas: Sequence[np.ndarray]) -> Models:
+        problems = self.problems
+        K, (n, d) = len(problems), problems[0].X.shape
+        scale = np.array([1.0 / (problem.lam * n) for problem in problems])
+        limits = problems[0].regularizer.limits(d)
+        w = np.empty((K, d))
+        return Models(
+            w=w,
+            w_bar=w if limits is None else np.empty((K, d)),
+            alpha=np.stack(alphas),
+            y=frozen(np.stack([problem.y for problem in problems])),
+            c=_rows_or_one([problem.sample_weight for problem in problems], 1.0, n),
+            o=_rows_or_one([problem.offset for problem in problems], 0.0, n),
+            b=np.zeros(K),
+            b_curvature=self.rho * scale * problems[0].fit_intercept,
+            scale=scale,
+            limits=frozen(np.zeros((3, 0)) if limits is None else limits),
+            tolerance=np.full(K, LOOSEST),
+            surprise=np.zeros(K),
+        )
+
+    def _curvature(self, problem: Problem, sampling: Sampling) -> np.ndarray:
+        rho = self.rho * problem.fit_intercept
+        if self.one_at_a_time:
+            return problem.c * (self.problems[0].norms + rho)
+        X = _linear.with_constant(problem.X, np.sqrt(rho)) if rho else problem.X
+        return eso_from_data(_linear.scale_rows(X, np.sqrt(problem.c)), sampling)
+
+    def _separable_arguments(self, block: IndexBlock) -> tuple[Any, ...]:
+        starts = () if self.one_at_a_time else (block.starts,)
+        return (*self.rows, self.curvature, block.indices, *starts, self.models, self.loss.slopes)
+
+    def run(self, block: IndexBlock) -> None:
+        if self.separable_rounds:
+            self._sweep(*self._separable_arguments(block))
+        else:
+            self._sweep.run(block, self.models, self.loss)
+
+    def end_epoch(self) -> None:
+        # The centre of each intercept's proximal term moves to the intercept (see solvers/base.py).
+        models = self.models
+        for k in np.flatnonzero(models.b_curvature):
+            models.b[k] += models.b_curvature[k] * float((models.c[k] * models.alpha[k]).sum())
+
+    def refresh(self) -> None:
+        """Recompute ᾱ, w and the intercepts from α."""
+        for k, problem in enumerate(self.problems):
+            self.models.w_bar[k] = problem.alpha_bar(self.models.alpha[k])
+            self.models.w[k] = problem.regularizer.grad_conjugate(self.models.w_bar[k])
+            if problem.fit_intercept:
+                self.models.b[k] = problem.best_intercept(self.models.w[k])
+
+    def alpha(self, k: int) -> np.ndarray:
+        return self.models.alpha[k]
+
+    def surprise(self, k: int) -> float:
+        """Return Σ c (α + φ′)² since it was last asked for, over n."""
+        value = float(self.models.surprise[k]) / self.problems[k].n
+        self.models.surprise[k] = 0.0
+        return value
+
+    def adapt(self, k: int, gap: float) -> None:
+        # An error δ of a margin costs φ″δ²/2 of the objective: with δ² a fraction of the gap it never shows.
+        self.models.tolerance[k] = min(LOOSEST, max(TIGHTEST, 0.3 * np.sqrt(max(gap, 0.0))))
+
+    def keep(self, wanted: Sequence[int]) -> None:
+        wanted = list(wanted)
+        self.problems = [self.problems[k] for k in wanted]
+        shared = self.models.w is self.models.w_bar
+        parts = {
+            name: value if name == "limits" else np.ascontiguousarray(value[wanted])
+            for name, value in self.models._asdict().items()
+        }
+        for name in ("y", "c", "o"):
+            parts[name] = frozen(parts[name])
+        if shared:
+            parts["w_bar"] = parts["w"]
+        self.models = Models(**parts)
+        if self.separable_rounds:
+            self.curvature = np.ascontiguousarray(self.curvature[wanted])
+
+    def close(self) -> None:
+        if not self.separable_rounds:
+            self._sweep.close()
+
+
+_EMPTY = IndexBlock(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
+
+
+def _rows_or_one(vectors: Sequence[np.ndarray | None], default: float, n: int) -> np.ndarray:
+    """Stack one vector per model, or keep a single number for each where none has any."""
+    if all(vector is None for vector in vectors):
+        return frozen(np.full((len(vectors), 1), default))
+    return frozen(np.stack([np.full(n, default) if vector is None else vector for vector in vectors]))
+
+
+def why_not(problem: Problem) -> str:
+    """Say why the kernels cannot serve a problem; an empty string if they can."""
+    if not problem.regularizer.quadratic and problem.regularizer.limits(problem.d) is None:
+        return f"{type(problem.regularizer).__name__} has no separable form that the kernels know"
+    try:
+        compiled(problem.loss)
+    except Exception as error:  # Numba has many ways to say that it cannot compile
+        reason = str(error).strip().splitlines()
+        return f"{type(problem.loss).__name__} cannot be compiled ({reason[0] if reason else type(error).__name__})"
+    return ""

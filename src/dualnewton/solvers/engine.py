@@ -1,0 +1,59 @@
+"""What the one loop drives: K models over the same data, moved together by the index blocks of a sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dualnewton.problem import Problem
+from dualnewton.samplings import IndexBlock, Sampling
+from dualnewton.solvers.base import Solver
+
+
+class Engine:
+    """The reference engine: one NumPy solver per model.
+
+    Attributes
+    ----------
+    certificates_are_cheap : bool
+        Whether a certificate costs little against an epoch, as it does here.
+    """
+
+    certificates_are_cheap = True
+
+    def __init__(
+        self, problems: Sequence[Problem], sampling: Sampling, solver: type[Solver], alphas: Sequence[np.ndarray]
+    ) -> None:
+        self.solvers = [solver(problem, sampling) for problem in problems]
+        for one, alpha in zip(self.solvers, alphas, strict=True):
+            one.start_from(alpha)
+
+    def run(self, block: IndexBlock) -> None:
+        """Do the rounds of an index block on every model."""
+        for S in block:
+            for solver in self.solvers:
+                solver.round(S)
+
+    def end_epoch(self) -> None:
+        """Do what is due between epochs."""
+        for solver in self.solvers:
+            solver.end_epoch()
+
+    def alpha(self, k: int) -> np.ndarray:
+        """Return the dual point of model k."""
+        return self.solvers[k].alpha
+
+    def surprise(self, k: int) -> float:  # noqa: ARG002
+        """Return Σ c (α + φ′)² over the last epoch's visits, which falls as the gap does; NaN if it is not kept."""
+        return np.nan
+
+    def adapt(self, k: int, gap: float) -> None:
+        """Learn the gap of model k, to which the exactness of its rounds may be tied."""
+
+    def keep(self, wanted: Sequence[int]) -> None:
+        """Go on with these models only."""
+        self.solvers = [self.solvers[k] for k in wanted]
+
+    def close(self) -> None:
+        """Give back what the engine holds."""

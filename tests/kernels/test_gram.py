@@ -1,0 +1,151 @@
+"""The producer's gathered rows and Gram blocks, and the consumer's thin products, against NumPy on the same sets."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from dualnewton.kernels import gram
+from dualnewton.kernels.gram import gather_and_gram, room_for_rows
+from dualnewton.kernels.thin import block_margins, block_update
+
+RAGGED = (1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16, 0, 17, 33, 64)
+WIDE = gram._TILE // 16  # columns of one tile of a set of sixteen rows
+COLUMNS = (1, 2, 3, 4, 5, 7, 8, 9, 31, 64, 131)
+AT_TILE_BOUNDARIES = (WIDE - 1, WIDE, WIDE + 1, WIDE + 4, 2 * WIDE, 2 * WIDE + 9)
+EPS = np.finfo(np.float64).eps
+
+
+def draw(sizes, d, dtype=np.float64, seed=0):
+    rng = np.random.default_rng([seed, d])
+    A = rng.standard_normal((90, d)).astype(dtype)
+    A.setflags(write=False)
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return A, rng.integers(0, len(A), size=starts[-1]), starts
+
+
+def produce(A, indices, starts, cuts=(), horizon=0, make_rows=room_for_rows):
+    """Produce all sets, cut into ranges; what the kernel must leave alone stays NaN."""
+    sets, size = len(starts) - 1, int(np.diff(starts).max())
+    rows, grams = make_rows(sets, size, A.shape[1]), np.full((sets, size, size), np.nan)
+    rows[:] = np.nan
+    bounds = [0, *cuts, sets]
+    for first, last in itertools.pairwise(bounds):
+        gather_and_gram(A, indices, starts, first, last, rows[first:last], grams[first:last], horizon)
+    return rows, grams
+
+
+def assert_is_gram(A, indices, starts, rows, grams):
+    d = A.shape[1]
+    for s in range(len(starts) - 1):
+        block = A[indices[starts[s] : starts[s + 1]]].astype(np.float64)
+        t = len(block)
+        np.testing.assert_array_equal(rows[s, :t, :d], block)
+        np.testing.assert_array_equal(grams[s], grams[s].T)
+        # |computed − exact| ≤ d ε |A_S||A_S|ᵀ for any order of summation, and NumPy's own sum errs as much
+        error = np.abs(grams[s, :t, :t] - block @ block.T)
+        assert np.all(error <= 2 * d * EPS * (np.abs(block) @ np.abs(block).T))
+        assert np.all(np.isnan(rows[s, t:]))
+        assert np.all(np.isnan(rows[s, :t, d:]))
+        assert np.all(np.isnan(grams[s, t:]))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("d", COLUMNS)
+def test_ragged_sets_agree_with_numpy(d, dtype):
+    A, indices, starts = draw(RAGGED, d, dtype)
+    assert_is_gram(A, indices, starts, *produce(A, indices, starts))
+
+
+@pytest.mark.parametrize("d", AT_TILE_BOUNDARIES)
+def test_columns_at_the_edges_of_tiles_agree_with_numpy(d):
+    A, indices, starts = draw((16, 15, 17, 1, 16), d)
+    assert_is_gram(A, indices, starts, *produce(A, indices, starts))
+
+
+def test_a_set_with_many_rows_agrees_with_numpy():
+    A, indices, starts = draw((300, 1024), 77)
+    assert_is_gram(A, indices, starts, *produce(A, indices, starts))
+
+
+def test_the_check_sees_one_wrong_product_and_one_wrong_row():
+    A, indices, starts = draw(RAGGED, 131)
+    rows, grams = produce(A, indices, starts)
+    rows[-1, 5, 130] += EPS * 4
+    with pytest.raises(AssertionError):
+        assert_is_gram(A, indices, starts, rows, grams)
+    rows, grams = produce(A, indices, starts)
+    grams[-1, 63, 2] = grams[-1, 2, 63] = grams[-1, 63, 2] + 1e-9  # a column of products forgotten would weigh far more
+    with pytest.raises(AssertionError):
+        assert_is_gram(A, indices, starts, rows, grams)
+
+
+@pytest.mark.parametrize("d", [5, 131, WIDE + 9])
+def test_no_bit_depends_on_the_cuts_the_horizon_or_the_layout(d):
+    A, indices, starts = draw(RAGGED, d)
+    sets = len(RAGGED)
+    rows, grams = produce(A, indices, starts)
+    variants = (
+        {"cuts": tuple(range(1, sets))},
+        {"cuts": (3, 4, 11)},
+        {"cuts": (7,), "horizon": sets},
+        {"make_rows": lambda *shape: np.empty(shape)},
+    )
+    for variant in variants:
+        other_rows, other_grams = produce(A, indices, starts, **variant)
+        np.testing.assert_array_equal(other_rows[:, :, :d], rows[:, :, :d])
+        np.testing.assert_array_equal(other_grams, grams)
+
+
+@pytest.mark.parametrize("where", [0, 6, 129, 130])
+def test_not_a_number_reaches_exactly_its_row_and_column(where):
+    A, indices, starts = draw((9,), 131)
+    A = A.copy()
+    indices = np.arange(9)
+    A[5, where] = np.nan
+    A.setflags(write=False)
+    _, grams = produce(A, indices, starts)
+    expected = np.zeros((9, 9), dtype=bool)
+    expected[5] = expected[:, 5] = True
+    np.testing.assert_array_equal(np.isnan(grams[0]), expected)
+
+
+def test_a_memory_mapped_matrix_is_read_where_it_lies(tmp_path):
+    A, indices, starts = draw(RAGGED, 31)
+    np.save(tmp_path / "A.npy", A)
+    mapped = np.load(tmp_path / "A.npy", mmap_mode="r")
+    assert_is_gram(A, indices, starts, *produce(mapped, indices, starts))
+
+
+def test_room_for_rows_is_laid_out_for_the_cache():
+    for d in (1, 8, 50, 500, 512, 4096):
+        rows = room_for_rows(3, 5, d)
+        assert rows.shape[:2] == (3, 5)
+        assert d <= rows.shape[2] < d + 16
+        assert rows.ctypes.data % 64 == 0
+        assert rows.strides[1] % 128 == 64
+        assert not rows.any()
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 4, 5, 10])
+@pytest.mark.parametrize("d", [1, 3, 50, 131, 512, 1029])
+def test_thin_products_agree_with_numpy(d, K):
+    rng = np.random.default_rng([d, K])
+    size = 64
+    rows = room_for_rows(1, size, d)[0]
+    rows[:, :d] = rng.standard_normal((size, d))
+    W, H = rng.standard_normal((K, d)), rng.standard_normal((size, K))
+    for t in (1, 2, 3, 4, 5, 8, 13, 64):
+        block = rows[:t, :d]
+        U = np.full((size, K), np.nan)
+        block_margins(rows, t, W, U)
+        assert np.all(np.abs(U[:t] - block @ W.T) <= 2 * d * EPS * (np.abs(block) @ np.abs(W).T))
+        assert np.all(np.isnan(U[t:]))
+        moved = W.copy()
+        block_update(rows, t, H, moved)
+        bound = 2 * (t + 1) * EPS * (np.abs(W) + np.abs(H[:t]).T @ np.abs(block))
+        assert np.all(np.abs(moved - W - H[:t].T @ block) <= 2 * bound)
+        # one row fewer is not within rounding: the bounds above would see a row left out
+        assert np.any(np.abs(moved - W - H[: t - 1].T @ block[:-1]) > 2 * bound)
