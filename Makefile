@@ -6,10 +6,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint format clean help
+.PHONY: demo test lint bench format clean help
 
 help:
-	@echo "make demo | test | lint | format | clean"
+	@echo "make demo | test | lint | bench | format | clean"
 
 # The stamp is younger than pyproject.toml exactly when the environment holds what the project asks for.
 $(STAMP): pyproject.toml
@@ -28,6 +28,11 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The peers are an extra: a comparison needs them, the library does not.
+bench: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(BIN)/python -m benchmarks.run
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from dualnewton import _linear
 from dualnewton._validate import integer
 from dualnewton.problem import Problem
@@ -22,8 +20,8 @@ WHOLE = 512
 NUMPY_BLOCK = 256
 """Beyond, the τ at which a NumPy round's own arithmetic has outgrown the interpreter that calls it."""
 
-CACHE = 1 << 21
-"""Bytes of data that a core keeps close: beyond, a row should be used for more than one example while it is there."""
+CACHE = 1 << 24
+"""Bytes of data that stay in the cache from epoch to epoch."""
 
 
 @dataclass(frozen=True)
@@ -57,19 +55,25 @@ def plan(problem: Problem, method: str = "auto", tau: int | Literal["auto"] = "a
         allowed = ", ".join(map(repr, ("auto", *METHOD_NAMES)))
         raise ValueError(f"method must be one of {allowed}, got {method!r}")
     chosen = "sdna" if method == "auto" else method
-    obstacle = why_not_compiled(problem, chosen)
     if tau != "auto":
-        return Plan(chosen, integer("tau", tau, 1, problem.n), "tau as asked", not obstacle)
-    size, reason = (_NUMPY_SIZE if obstacle else _COMPILED_SIZE)[chosen](problem)
-    return Plan(chosen, min(size, problem.n), f"{reason} ({obstacle})" if obstacle else reason, not obstacle)
+        size, reason = integer("tau", tau, 1, problem.n), "tau as asked"
+        obstacle = why_not_compiled(problem, chosen, size)
+    else:
+        obstacle = why_not_compiled(problem, chosen)
+        size, reason = (_NUMPY_SIZE if obstacle else _COMPILED_SIZE)[chosen](problem)
+        size = min(size, problem.n)
+        obstacle = obstacle or why_not_compiled(problem, chosen, size)
+    return Plan(chosen, size, f"{reason}; NumPy rounds, {obstacle}" if obstacle else reason, not obstacle)
 
 
-def why_not_compiled(problem: Problem, method: str) -> str:
+def why_not_compiled(problem: Problem, method: str, tau: int = 1) -> str:
     """Say why the NumPy rounds are to be used; an empty string if the kernels are."""
     if method not in _COMPILED_SIZE:
-        return f"{method} has no compiled rounds"
+        return f"since {method} has no others"
     if problem.n * problem.d <= SMALL:
-        return "too small to wait for a compiler"
+        return "since the data are too small to wait for a compiler"
+    if method == "sdna" and tau > problem.d:
+        return "since blocks of more examples than features are best left to LAPACK"
     from dualnewton.solvers.compiled import why_not  # loads Numba
 
     return why_not(problem)
@@ -86,25 +90,15 @@ def _numpy_ihs(problem: Problem) -> tuple[int, str]:
 
 
 def _sdna(problem: Problem) -> tuple[int, str]:
-    difficulty = _difficulty(problem)
     if _linear.is_sparse(problem.X):
-        if difficulty <= 8.0:
-            return 1, "short sparse rows and a penalty that is not small against them: one at a time is cheapest"
-        return 8, "the penalty is small against the rows, so the curvature between examples pays for its products"
-    if 8 * problem.n * problem.d <= CACHE and difficulty <= 8.0:
-        return 4, "dense data that stay in the cache: small blocks already make each product worth its call"
-    if difficulty <= 8.0:
-        return 8, "dense rows out of the cache: a block of them is multiplied while it is near"
-    return 16, "dense rows and a penalty that is small against them: the curvature between examples pays"
+        return 1, "sparse rows: one at a time is cheapest, since Gram blocks cost more than the epochs they save"
+    if 8 * problem.n * problem.d <= CACHE:
+        return 1, "dense rows that stay in the cache: one at a time is cheapest"
+    return 8, "dense rows out of the cache: a block of them is multiplied while it is near"
 
 
 def _sdca(_: Problem) -> tuple[int, str]:
     return 1, "larger sets would cost minibatch SDCA more epochs"
-
-
-def _difficulty(problem: Problem) -> float:
-    """Return ‖a_i‖²/(γλn), averaged: how far the dual is from a separable problem that one step per example solves."""
-    return float(np.mean(problem.norms * problem.c)) / (problem.loss.gamma * problem.lam * problem.n)
 
 
 _NUMPY_SIZE = {

@@ -97,6 +97,21 @@ def test_a_row_of_weight_zero_follows_the_others_without_moving_them(loss):
     assert optimality(loss, y, u, curvature, alpha, c, h) <= 1e-9
 
 
+@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+@pytest.mark.parametrize("intercept", [0.0, 0.7])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
+def test_the_d_by_d_form_takes_the_same_step(loss, intercept, scale):
+    rng = np.random.default_rng(5)
+    rows = scale * rng.standard_normal((9, 4))
+    y, u, _, alpha, c = random_block(loss, 9, seed=4)
+    low_rank = blocks.curvature_of(rows, 0.5, intercept)
+    assert isinstance(low_rank, blocks.LowRankCurvature)
+    full = FullCurvature(rows @ rows.T / 0.5 + intercept)
+    h = solve_block(loss, y, u, low_rank, alpha, c)
+    np.testing.assert_allclose(h, solve_block(loss, y, u, full, alpha, c), atol=1e-8)
+    assert optimality(loss, y, u, full, alpha, c, h) <= 1e-8
+
+
 def test_the_checks_catch_a_step_that_is_not_exact():
     loss = LOSSES[1]
     block = random_block(loss, 7, seed=0)

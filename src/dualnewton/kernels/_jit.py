@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 
 FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 """Sums may be reordered, which vectorises them; NaN and infinity keep their meaning."""
 
 jit = numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
 
+overloads = partial(overload, jit_options={"fastmath": FASTMATH}, inline="always")
+"""Give a function its compiled meaning by the types of its arguments, in place: a call would hand over whole array headers."""
+
 
 @intrinsic
-def prefetch(typingctx: Any, array: Any, offset: Any) -> Any:  # noqa: ARG001
+def prefetch(typingctx: Any, array: Any, offset: Any) -> Any:
     """Ask the memory for the element at a flat offset of a contiguous array, without waiting for it."""
     signature = types.void(array, types.intp)
 

@@ -5,8 +5,6 @@ vectors themselves. On an AVX-512 machine (AMD Zen 4) Gram blocks of 16 and 32 r
 eight, blocks of 4 rows 5 % more.
 """
 
-# ruff: noqa: ARG001  (Numba passes the typing context, and to the code of an intrinsic four arguments, by position)
-
 from __future__ import annotations
 
 from typing import Any

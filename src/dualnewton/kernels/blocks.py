@@ -1,14 +1,15 @@
 """Rounds of SDNA on sets of several examples, in two halves.
 
-``produce`` gathers rows and computes Gram blocks, which depend on neither w nor α; ``consume`` does the rest: margins, the Newton
-solves, the update. So other threads may produce the sets to come while one consumes, with the same bits as ``rounds``, which does both.
+``produce`` gathers rows and computes Gram blocks, which depend on neither w nor α; ``consume`` does the rest: margins, the
+Newton solves, the update. So other threads may produce the sets to come while one consumes, with the same bits as
+``rounds``, which does both.
 
     produce(*rows, indices, starts, first, last, gathered, grams)
     consume(*rows, indices, starts, first, last, gathered, grams, models, pointwise, slopes)
     rounds(*rows, indices, starts, gathered, grams, models, pointwise, slopes)
 
-``grams`` (sets, τ, τ) and, for dense data, ``gathered`` (sets, τ, d) hold what is produced ahead; for CSR data ``gathered`` is (1, 1, d) and
-zero, room to spread a row in.
+``grams`` (sets, τ, τ) and, for dense data, ``gathered`` (sets, τ, ≥ d) hold what is produced ahead; for CSR data ``gathered`` is
+(1, 1, d) and zero, room to spread a row in.
 """
 
 from __future__ import annotations
@@ -16,16 +17,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.extending import overload
 
 from dualnewton.kernels import rows as row
-from dualnewton.kernels._jit import FASTMATH, jit
+from dualnewton.kernels._jit import jit, overloads
 from dualnewton.kernels.gram import gather_and_gram
 from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.newton import scratch, solve_block
 from dualnewton.kernels.thin import block_margins, block_update
-
-_OPTIONS = {"jit_options": {"fastmath": FASTMATH}}
 
 
 def _grams(
@@ -47,12 +45,12 @@ def _update(
     raise NotImplementedError("for compiled code")
 
 
-@overload(_grams, **_OPTIONS)
-def _grams_of(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams):  # type: ignore[no-untyped-def]  # noqa: ARG001
-    def dense(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams):  # type: ignore[no-untyped-def]  # noqa: ARG001
+@overloads(_grams)
+def _grams_of(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams):
+    def dense(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams):
         gather_and_gram(data, indices, starts, first, last, gathered, grams, horizon)
 
-    def sparse(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams):  # type: ignore[no-untyped-def]
+    def sparse(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams):
         spread = gathered[0, 0]  # a dense row, zero between uses
         for s in range(first, last):
             S = indices[starts[s] : starts[s + 1]]
@@ -69,12 +67,12 @@ def _grams_of(data, columns, row_starts, indices, starts, first, last, horizon, 
     return dense if data.ndim == 2 else sparse
 
 
-@overload(_margins, **_OPTIONS)
-def _margins_of(data, columns, row_starts, S, gathered, w, out):  # type: ignore[no-untyped-def]  # noqa: ARG001
-    def dense(data, columns, row_starts, S, gathered, w, out):  # type: ignore[no-untyped-def]  # noqa: ARG001
+@overloads(_margins)
+def _margins_of(data, columns, row_starts, S, gathered, w, out):
+    def dense(data, columns, row_starts, S, gathered, w, out):
         block_margins(gathered, S.size, w, out)
 
-    def sparse(data, columns, row_starts, S, gathered, w, out):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def sparse(data, columns, row_starts, S, gathered, w, out):
         for k in range(w.shape[0]):
             for i in range(S.size):
                 out[i, k] = row.dot(data, columns, row_starts, S[i], w[k])
@@ -82,15 +80,15 @@ def _margins_of(data, columns, row_starts, S, gathered, w, out):  # type: ignore
     return dense if data.ndim == 2 else sparse
 
 
-@overload(_update, **_OPTIONS)
-def _update_of(data, columns, row_starts, S, gathered, h, w_bar, w, limits):  # type: ignore[no-untyped-def]  # noqa: ARG001
-    def dense(data, columns, row_starts, S, gathered, h, w_bar, w, limits):  # type: ignore[no-untyped-def]
+@overloads(_update)
+def _update_of(data, columns, row_starts, S, gathered, h, w_bar, w, limits):
+    def dense(data, columns, row_starts, S, gathered, h, w_bar, w, limits):
         block_update(gathered, S.size, h, w_bar)
         if limits.shape[1] > 0:
             for k in range(w.shape[0]):
                 row.shrink(data, columns, row_starts, 0, w_bar[k], w[k], limits)
 
-    def sparse(data, columns, row_starts, S, gathered, h, w_bar, w, limits):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def sparse(data, columns, row_starts, S, gathered, h, w_bar, w, limits):
         for k in range(w.shape[0]):
             for i in range(S.size):
                 row.add(data, columns, row_starts, S[i], h[i, k], w_bar[k])
@@ -102,14 +100,12 @@ def _update_of(data, columns, row_starts, S, gathered, h, w_bar, w, limits):  # 
 
 
 @jit
-def _produce(data, columns, row_starts, indices, starts, first, last, gathered, grams):  # type: ignore[no-untyped-def]
+def _produce(data, columns, row_starts, indices, starts, first, last, gathered, grams):
     _grams(data, columns, row_starts, indices, starts, first, last, 0, gathered, grams)
 
 
 @jit
-def _consume(  # type: ignore[no-untyped-def]
-    data, columns, row_starts, indices, starts, first, last, gathered, grams, models, pointwise, slopes
-):
+def _consume(data, columns, row_starts, indices, starts, first, last, gathered, grams, models, pointwise, slopes):
     size, K = grams.shape[1], models.w.shape[0]
     per_row_c, per_row_o = models.c.shape[1] > 1, models.o.shape[1] > 1
     work, B = scratch(size)
@@ -143,9 +139,7 @@ def _consume(  # type: ignore[no-untyped-def]
 
 
 @jit
-def _rounds(  # type: ignore[no-untyped-def]
-    data, columns, row_starts, indices, starts, gathered, grams, models, pointwise, slopes
-):
+def _rounds(data, columns, row_starts, indices, starts, gathered, grams, models, pointwise, slopes):
     ahead, sets = grams.shape[0], starts.size - 1
     for first in range(0, sets, ahead):
         last = min(sets, first + ahead)

@@ -40,14 +40,14 @@ def room_for_rows(sets: int, size: int, d: int) -> np.ndarray:
 
 
 @jit
-def _add_row(G, i, j, c0, c1, c2, c3):  # type: ignore[no-untyped-def]
+def _add_row(G, i, j, c0, c1, c2, c3):
     """G[i, j:j+4] += the sums over lanes of c0 … c3."""
     row = G[i]
     store(row, j, add(load(row, j), totals(c0, c1, c2, c3)))
 
 
 @jit
-def _diagonal_block(A, S, i, lo, hi, rows, G, ahead, also_ahead, ahead_lo):  # type: ignore[no-untyped-def]
+def _diagonal_block(A, S, i, lo, hi, rows, G, ahead, also_ahead, ahead_lo):
     """Gather columns [lo, hi) of rows i … i+3 of the set and add their products with each other.
 
     A row past the last is replaced by the last: its sums fall into the padding of G.
@@ -80,7 +80,7 @@ def _diagonal_block(A, S, i, lo, hi, rows, G, ahead, also_ahead, ahead_lo):  # t
 
 
 @jit
-def _square_block(A, last, i, j, lo, hi, rows, G, ahead, also_ahead, ahead_lo):  # type: ignore[no-untyped-def]
+def _square_block(A, last, i, j, lo, hi, rows, G, ahead, also_ahead, ahead_lo):
     """Add the products over columns [lo, hi) of gathered rows i … i+3 with rows j … j+3, j < i."""
     a0, a1, a2, a3 = rows[i], rows[min(i + 1, last)], rows[min(i + 2, last)], rows[min(i + 3, last)]
     b0, b1, b2, b3 = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
@@ -110,7 +110,7 @@ def _square_block(A, last, i, j, lo, hi, rows, G, ahead, also_ahead, ahead_lo): 
 
 
 @jit
-def _tile(A, S, lo, hi, rows, G, coming, ahead_lo):  # type: ignore[no-untyped-def]
+def _tile(A, S, lo, hi, rows, G, coming, ahead_lo):
     """Work off columns [lo, hi) of one set, and fetch the columns from ``ahead_lo`` of the rows ``coming``.
 
     These are shared out over the register blocks. A block fetches two rows while it computes; where more fall to it (sets of
@@ -135,7 +135,7 @@ def _tile(A, S, lo, hi, rows, G, coming, ahead_lo):  # type: ignore[no-untyped-d
 
 
 @jit
-def _last_columns(A, S, whole, rows, G):  # type: ignore[no-untyped-def]
+def _last_columns(A, S, whole, rows, G):
     """Gather the fewer than four columns from ``whole`` on, and add their products to the lower triangle."""
     for i in range(S.size):
         for k in range(whole, A.shape[1]):
@@ -145,7 +145,7 @@ def _last_columns(A, S, whole, rows, G):  # type: ignore[no-untyped-def]
 
 
 @jit
-def gather_and_gram(A, indices, starts, first, last, rows_out, gram_out, horizon=0):  # type: ignore[no-untyped-def]
+def gather_and_gram(A, indices, starts, first, last, rows_out, gram_out, horizon=0):
     """Write the rows and the Gram block of the sets first, …, last-1; set s is ``indices[starts[s]:starts[s+1]]``.
 
     For a set S of t examples, ``rows_out[s-first, :t, :d]`` becomes A_S in float64 and ``gram_out[s-first, :t, :t]`` the whole

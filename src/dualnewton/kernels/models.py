@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import namedtuple
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -51,7 +52,7 @@ def compiled(loss: Loss) -> CompiledLoss:
     Its fields become a named tuple that stands for ``self``, so that the expressions compile as they are written.
     """
     fields = {name: float(value) for name, value in vars(loss).items()}
-    self = NamedTuple("Fields", [(name, float) for name in fields] or [("none", float)])(*(fields.values() or [0.0]))
+    self = namedtuple("Fields", fields or ["none"])(*(fields.values() or [0.0]))  # type: ignore[misc]
     value, first, second = (
         numba.njit(getattr(type(loss), name), fastmath=FASTMATH)
         for name in ("value", "derivative", "second_derivative")
@@ -72,8 +73,8 @@ def compiled(loss: Loss) -> CompiledLoss:
 class Kernel:
     """A compiled function of which each combination of array types is made once, with the loss as a pointer.
 
-    Left to itself Numba would compile the kernel anew for every loss it is handed. ``prepare`` does that once for arguments of some
-    types, since finding the types of many arrays takes longer than many a sweep; the call then trusts that it was done.
+    Left to itself Numba would compile the kernel anew for every loss it is handed. ``prepare`` sees to that once for arguments
+    of some types, since finding the types of many arrays takes longer than many a sweep; a call trusts that it was done.
     """
 
     def __init__(self, dispatcher: Any) -> None:
@@ -99,6 +100,6 @@ _COMPILING = threading.Lock()
 
 def _kind(arg: Any) -> Any:
     if isinstance(arg, numba.core.registry.CPUDispatcher):
-        (signature,) = arg.signatures
-        return types.FunctionType(arg.overloads[signature].signature)
+        (only,) = arg.overloads.values()
+        return types.FunctionType(only.signature)  # type: ignore[attr-defined]
     return numba.typeof(arg)

@@ -15,7 +15,7 @@ VECTORS = 10
 
 
 @jit
-def solve_block(G, u, alpha, y, c, beta, tolerance, pointwise, slopes, work, B):  # type: ignore[no-untyped-def]
+def solve_block(G, u, alpha, y, c, beta, tolerance, pointwise, slopes, work, B):
     """Write the new dual variables of a block into ``beta``; return Σ c (α + φ′)² at the start.
 
     Minimises J = Σ c φ(z) + ½ (c∘β)ᵀG(c∘β), z = u + G(c∘(β − α)), by Newton's method with step halving, until the margins z fit
@@ -114,7 +114,7 @@ def solve_block(G, u, alpha, y, c, beta, tolerance, pointwise, slopes, work, B):
 
 
 @jit
-def _one_by_one(G, u, alpha, y, c, beta, tolerance, slopes, z):  # type: ignore[no-untyped-def]
+def _one_by_one(G, u, alpha, y, c, beta, tolerance, slopes, z):
     """Visit the examples of a block in turn, each solved on its own with the margins that the others have left."""
     t = u.size
     for i in range(t):
@@ -129,7 +129,7 @@ def _one_by_one(G, u, alpha, y, c, beta, tolerance, slopes, z):  # type: ignore[
 
 
 @jit
-def _cholesky_solve(B, r, t):  # type: ignore[no-untyped-def]
+def _cholesky_solve(B, r, t):
     """Solve B x = r in place from the lower triangle of B; False if rounding has made B indefinite."""
     for j in range(t):
         total = B[j, j]
@@ -157,6 +157,6 @@ def _cholesky_solve(B, r, t):  # type: ignore[no-untyped-def]
 
 
 @jit
-def scratch(size):  # type: ignore[no-untyped-def]
+def scratch(size):
     """Room for the iteration on blocks of up to ``size`` examples."""
     return np.empty((VECTORS, size)), np.empty((size, size))

@@ -1,12 +1,10 @@
 """One access to the rows of the data, dense or CSR.
 
-A kernel is handed three arrays (:class:`Rows`) and never asks what they are: ``data`` is the matrix itself if it has two dimensions,
-else the entries of a CSR matrix whose columns and row starts are the other two. The functions below are resolved by the type of
-``data`` when the kernel is compiled. Sums run in float64 whatever the data. (Not one tuple: unpacking it would count
+A kernel is handed three arrays (:class:`Rows`) and never asks what they are: ``data`` is the matrix itself if it has two
+dimensions, else the entries of a CSR matrix whose columns and row starts are the other two. The functions below are resolved
+by the type of ``data`` when the kernel is compiled. Sums run in float64 whatever the data. (Not one tuple: unpacking it would count
 references in the innermost loop, which was seen to cost a third of a sweep.)
 """
-
-# ruff: noqa: ARG001  (an overload takes the arguments of what it stands for)
 
 from __future__ import annotations
 
@@ -14,13 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numba.extending import overload
 
 from dualnewton._validate import frozen
-from dualnewton.kernels._jit import FASTMATH, prefetch
+from dualnewton.kernels._jit import overloads, prefetch
 
 ENTRIES, INDICES = 8, 16
-"""Numbers (of 8 bytes) and indices (of 4) in a cache line. Constants, since a division for each row would cost more than it saves."""
+"""Numbers (of 8 bytes) and indices (of 4) in a cache line; constants, since a division for each row would cost too much."""
 
 
 class Rows(NamedTuple):
@@ -73,18 +70,15 @@ def spread(data: Any, columns: Any, starts: Any, i: int, factor: float, dense: n
     raise NotImplementedError("for compiled code")
 
 
-_OPTIONS = {"jit_options": {"fastmath": FASTMATH}}
-
-
-@overload(dot, **_OPTIONS)
-def _dot(data, columns, starts, i, w):  # type: ignore[no-untyped-def]
-    def dense(data, columns, starts, i, w):  # type: ignore[no-untyped-def]
+@overloads(dot)
+def _dot(data, columns, starts, i, w):
+    def dense(data, columns, starts, i, w):
         total = 0.0
         for j in range(w.size):
             total += data[i, j] * w[j]
         return total
 
-    def sparse(data, columns, starts, i, w):  # type: ignore[no-untyped-def]
+    def sparse(data, columns, starts, i, w):
         total = 0.0
         for p in range(starts[i], starts[i + 1]):
             total += data[p] * w[columns[p]]
@@ -93,28 +87,28 @@ def _dot(data, columns, starts, i, w):  # type: ignore[no-untyped-def]
     return dense if _is_dense(data) else sparse
 
 
-@overload(add, **_OPTIONS)
-def _add(data, columns, starts, i, factor, w):  # type: ignore[no-untyped-def]
-    def dense(data, columns, starts, i, factor, w):  # type: ignore[no-untyped-def]
+@overloads(add)
+def _add(data, columns, starts, i, factor, w):
+    def dense(data, columns, starts, i, factor, w):
         for j in range(w.size):
             w[j] += factor * data[i, j]
 
-    def sparse(data, columns, starts, i, factor, w):  # type: ignore[no-untyped-def]
+    def sparse(data, columns, starts, i, factor, w):
         for p in range(starts[i], starts[i + 1]):
             w[columns[p]] += factor * data[p]
 
     return dense if _is_dense(data) else sparse
 
 
-@overload(shrink, **_OPTIONS)
-def _shrink(data, columns, starts, i, w_bar, w, limits):  # type: ignore[no-untyped-def]
-    def dense(data, columns, starts, i, w_bar, w, limits):  # type: ignore[no-untyped-def]
+@overloads(shrink)
+def _shrink(data, columns, starts, i, w_bar, w, limits):
+    def dense(data, columns, starts, i, w_bar, w, limits):
         for j in range(w.size):
             s = w_bar[j]
             s -= min(max(s, -limits[0, j]), limits[0, j])
             w[j] = min(max(s, limits[1, j]), limits[2, j])
 
-    def sparse(data, columns, starts, i, w_bar, w, limits):  # type: ignore[no-untyped-def]
+    def sparse(data, columns, starts, i, w_bar, w, limits):
         for p in range(starts[i], starts[i + 1]):
             j = columns[p]
             s = w_bar[j]
@@ -124,14 +118,14 @@ def _shrink(data, columns, starts, i, w_bar, w, limits):  # type: ignore[no-unty
     return dense if _is_dense(data) else sparse
 
 
-@overload(fetch, **_OPTIONS)
-def _fetch(data, columns, starts, i):  # type: ignore[no-untyped-def]
-    def dense(data, columns, starts, i):  # type: ignore[no-untyped-def]
+@overloads(fetch)
+def _fetch(data, columns, starts, i):
+    def dense(data, columns, starts, i):
         # The hardware follows a long row by itself once it has begun.
         for j in range(0, min(data.shape[1], 512), ENTRIES):
             prefetch(data, i * data.shape[1] + j)
 
-    def sparse(data, columns, starts, i):  # type: ignore[no-untyped-def]
+    def sparse(data, columns, starts, i):
         first, last = starts[i], starts[i + 1]
         p = first
         while p < last:
@@ -145,24 +139,24 @@ def _fetch(data, columns, starts, i):  # type: ignore[no-untyped-def]
     return dense if _is_dense(data) else sparse
 
 
-@overload(fetch_place, **_OPTIONS)
-def _fetch_place(data, columns, starts, i):  # type: ignore[no-untyped-def]
-    def dense(data, columns, starts, i):  # type: ignore[no-untyped-def]
+@overloads(fetch_place)
+def _fetch_place(data, columns, starts, i):
+    def dense(data, columns, starts, i):
         pass
 
-    def sparse(data, columns, starts, i):  # type: ignore[no-untyped-def]
+    def sparse(data, columns, starts, i):
         prefetch(starts, i)
 
     return dense if _is_dense(data) else sparse
 
 
-@overload(spread, **_OPTIONS)
-def _spread(data, columns, starts, i, factor, dense):  # type: ignore[no-untyped-def]
-    def from_dense(data, columns, starts, i, factor, dense):  # type: ignore[no-untyped-def]
+@overloads(spread)
+def _spread(data, columns, starts, i, factor, dense):
+    def from_dense(data, columns, starts, i, factor, dense):
         for j in range(dense.size):
             dense[j] = factor * data[i, j]
 
-    def from_sparse(data, columns, starts, i, factor, dense):  # type: ignore[no-untyped-def]
+    def from_sparse(data, columns, starts, i, factor, dense):
         for p in range(starts[i], starts[i + 1]):
             dense[columns[p]] = factor * data[p]
 

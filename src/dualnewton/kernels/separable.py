@@ -1,8 +1,9 @@
 """Rounds in which each example moves on its own: SDNA and SDCA one at a time, and minibatch SDCA.
 
-``singles(*rows, curvature, indices, models, slopes)`` does a round for each index, ``minibatches(*rows, curvature, indices, starts,
-models, slopes)`` one for each set. ``curvature`` (K, n) is c_i(‖a_i‖² + ρ) or, for sets of several examples, the ESO vector v; it is
-divided by λn here.
+    singles(*rows, curvature, indices, models, slopes)                a round for each index
+    minibatches(*rows, curvature, indices, starts, models, slopes)    a round for each set
+
+``curvature`` (K, n) is c_i(‖a_i‖² + ρ) or, for sets of several examples, the ESO vector v; it is divided by λn here.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MAX_STEPS = 60
 
 
 @jit
-def solve_scalar(u, curvature, alpha, y, slopes, tolerance):  # type: ignore[no-untyped-def]
+def solve_scalar(u, curvature, alpha, y, slopes, tolerance):
     """Return β = −φ′(z) at the root z of F(z) = z − u + curvature(α + φ′(z)), and (α + φ′)² at the start.
 
     F has slope at least one, so the root lies between z and z − F(z): a bracket from the first evaluation on, in which
@@ -55,7 +56,7 @@ def solve_scalar(u, curvature, alpha, y, slopes, tolerance):  # type: ignore[no-
 
 
 @jit
-def _singles(data, columns, row_starts, curvature, indices, models, slopes):  # type: ignore[no-untyped-def]
+def _singles(data, columns, row_starts, curvature, indices, models, slopes):
     # Several models take turns on groups of rows that stay in the cache; one model takes them all at once.
     K, total = models.w.shape[0], indices.size
     group = total if K == 1 else GROUP
@@ -87,7 +88,7 @@ def _singles(data, columns, row_starts, curvature, indices, models, slopes):  # 
 
 
 @jit
-def _singles_of_one(  # type: ignore[no-untyped-def]
+def _singles_of_one(
     data,
     columns,
     row_starts,
@@ -134,7 +135,7 @@ def _singles_of_one(  # type: ignore[no-untyped-def]
 
 
 @jit
-def _minibatches(data, columns, row_starts, curvature, indices, starts, models, slopes):  # type: ignore[no-untyped-def]
+def _minibatches(data, columns, row_starts, curvature, indices, starts, models, slopes):
     per_row_c, per_row_o = models.c.shape[1] > 1, models.o.shape[1] > 1
     total = indices.size
     K = models.w.shape[0]

@@ -16,7 +16,7 @@ _TILE = 512
 
 
 @jit
-def _margins_of_one(rows, i, t, w, k, U):  # type: ignore[no-untyped-def]
+def _margins_of_one(rows, i, t, w, k, U):
     """U[i+r, k] = ⟨rows[i+r], w⟩ for r = 0 … 3; a row past the last is replaced by the last, and its product dropped."""
     last = t - 1
     a0, a1, a2, a3 = rows[i], rows[min(i + 1, last)], rows[min(i + 2, last)], rows[min(i + 3, last)]
@@ -33,7 +33,7 @@ def _margins_of_one(rows, i, t, w, k, U):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _margins_of_four(rows, i, t, W, k, U):  # type: ignore[no-untyped-def]
+def _margins_of_four(rows, i, t, W, k, U):
     """The same for the models k … k+3: sixteen sums in registers, each number read once for four of them."""
     last, last_model = t - 1, W.shape[0] - 1
     a0, a1, a2, a3 = rows[i], rows[min(i + 1, last)], rows[min(i + 2, last)], rows[min(i + 3, last)]
@@ -68,7 +68,7 @@ def _margins_of_four(rows, i, t, W, k, U):  # type: ignore[no-untyped-def]
 
 
 @jit
-def block_margins(rows, t, W, U):  # type: ignore[no-untyped-def]
+def block_margins(rows, t, W, U):
     """U[:t] = rows[:t, :d] Wᵀ, for W of shape (K, d) and U of shape (≥ t, K); rows may be wider than d."""
     K = W.shape[0]
     for k in range(0, K, 4):
@@ -81,13 +81,13 @@ def block_margins(rows, t, W, U):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _coefficient(H, i, t, k):  # type: ignore[no-untyped-def]
+def _coefficient(H, i, t, k):
     """H[i, k], and zero for the rows that only fill up a group of four."""
     return H[i, k] if i < t else 0.0
 
 
 @jit
-def _update_one(rows, i, t, H, k, W, lo, hi):  # type: ignore[no-untyped-def]
+def _update_one(rows, i, t, H, k, W, lo, hi):
     """W[k] += Σ_r H[i+r, k] rows[i+r] on columns [lo, hi), r = 0 … 3, so that W is read and written once for four rows."""
     last = t - 1
     a0, a1, a2 = rows[i, lo:hi], rows[min(i + 1, last), lo:hi], rows[min(i + 2, last), lo:hi]
@@ -99,7 +99,7 @@ def _update_one(rows, i, t, H, k, W, lo, hi):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _update_three(rows, i, t, H, k, W, lo, hi):  # type: ignore[no-untyped-def]
+def _update_three(rows, i, t, H, k, W, lo, hi):
     """The same for the models k, k+1, k+2; explicit vectors, since LLVM cannot know that the three do not overlap."""
     last = t - 1
     a0, a1, a2 = rows[i, lo:hi], rows[min(i + 1, last), lo:hi], rows[min(i + 2, last), lo:hi]
@@ -126,7 +126,7 @@ def _update_three(rows, i, t, H, k, W, lo, hi):  # type: ignore[no-untyped-def]
 
 
 @jit
-def block_update(rows, t, H, W):  # type: ignore[no-untyped-def]
+def block_update(rows, t, H, W):
     """W += H[:t]ᵀ rows[:t, :d], for W of shape (K, d) and H of shape (≥ t, K); rows may be wider than d."""
     K, d = W.shape
     threes = K // 3 * 3

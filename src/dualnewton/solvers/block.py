@@ -21,6 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
+from dualnewton import _linear
 from dualnewton.losses import Loss
 
 MAX_NEWTON_STEPS = 100
@@ -50,16 +51,47 @@ class FullCurvature:
         return self.gram @ x
 
     def solve_shifted(self, k: np.ndarray, r: np.ndarray) -> np.ndarray:
-        from scipy.linalg import LinAlgError, cho_factor, cho_solve
+        return _solve_plus_identity(k[:, None] * self.gram * k, r)
 
-        shifted = k[:, None] * self.gram * k
-        shifted[np.diag_indices_from(shifted)] += 1.0
-        try:
-            return cho_solve(cho_factor(shifted, lower=True), r)
-        except LinAlgError:
-            # So badly scaled that rounding has made it indefinite: its eigenvalues are at least one all the same.
-            values, vectors = np.linalg.eigh(shifted)
-            return vectors @ ((vectors.T @ r) / np.maximum(values, 1.0))
+
+class LowRankCurvature:
+    """All the curvature inside a block with more examples than features: G = BBᵀ is used but not formed.
+
+    (I + KBBᵀK)⁻¹ = I − KB(I + BᵀK²B)⁻¹BᵀK (Woodbury): a d×d matrix instead of a τ×τ one. This is how Section 6 reads the
+    step, a sketch of the Hessian in the primal variables, and for τ = n it is Newton's method.
+    """
+
+    def __init__(self, factor: np.ndarray) -> None:
+        self.factor = factor
+
+    def times(self, x: np.ndarray) -> np.ndarray:
+        return self.factor @ (self.factor.T @ x)
+
+    def solve_shifted(self, k: np.ndarray, r: np.ndarray) -> np.ndarray:
+        scaled = k[:, None] * self.factor
+        return r - scaled @ _solve_plus_identity(scaled.T @ scaled, scaled.T @ r)
+
+
+def _solve_plus_identity(matrix: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """(matrix + I)⁻¹ r for a positive semidefinite matrix, which is overwritten."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    matrix[np.diag_indices_from(matrix)] += 1.0
+    try:
+        return cho_solve(cho_factor(matrix, lower=True), r)
+    except LinAlgError:
+        # So badly scaled that rounding has made it indefinite: its eigenvalues are at least one all the same.
+        values, vectors = np.linalg.eigh(matrix)
+        return vectors @ ((vectors.T @ r) / np.maximum(values, 1.0))
+
+
+def curvature_of(rows: _linear.Matrix, lam_n: float, intercept_curvature: float) -> FullCurvature | LowRankCurvature:
+    """G = rows rowsᵀ/(λn) + ρ/(λn), in the smaller of its two forms."""
+    size, d = rows.shape
+    if size <= d:
+        return FullCurvature(_linear.gram(rows) / lam_n + intercept_curvature)
+    factor = _linear.to_dense(rows) / np.sqrt(lam_n)
+    return LowRankCurvature(np.hstack([factor, np.full((size, 1), np.sqrt(intercept_curvature))]))
 
 
 class DiagonalCurvature:

@@ -167,10 +167,12 @@ def _rows_or_one(vectors: Sequence[np.ndarray | None], default: float, n: int) -
 def why_not(problem: Problem) -> str:
     """Say why the kernels cannot serve a problem; an empty string if they can."""
     if not problem.regularizer.quadratic and problem.regularizer.limits(problem.d) is None:
-        return f"{type(problem.regularizer).__name__} has no separable form that the kernels know"
+        return f"since {type(problem.regularizer).__name__} has no separable form that the kernels know"
     try:
         compiled(problem.loss)
     except Exception as error:  # Numba has many ways to say that it cannot compile
         reason = str(error).strip().splitlines()
-        return f"{type(problem.loss).__name__} cannot be compiled ({reason[0] if reason else type(error).__name__})"
+        return (
+            f"since {type(problem.loss).__name__} cannot be compiled ({reason[0] if reason else type(error).__name__})"
+        )
     return ""

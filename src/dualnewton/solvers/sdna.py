@@ -6,7 +6,7 @@ import numpy as np
 
 from dualnewton import _linear
 from dualnewton.solvers.base import Solver
-from dualnewton.solvers.block import FullCurvature, solve_block
+from dualnewton.solvers.block import curvature_of, solve_block
 
 
 class SDNA(Solver):
@@ -22,6 +22,6 @@ class SDNA(Solver):
         problem = self.problem
         rows = _linear.take_rows(problem.X, S)
         u = rows @ self.w + (problem.o[S] + self.intercept)
-        gram = _linear.gram(rows) / (problem.lam * problem.n) + self.intercept_curvature
-        beta = solve_block(problem.loss, problem.y[S], u, FullCurvature(gram), self.alpha[S], problem.c[S])
+        curvature = curvature_of(rows, problem.lam * problem.n, self.intercept_curvature)
+        beta = solve_block(problem.loss, problem.y[S], u, curvature, self.alpha[S], problem.c[S])
         self.move(S, rows, beta)

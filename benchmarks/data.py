@@ -1,0 +1,142 @@
+"""The cells of the benchmark: data sets with unit rows, losses and strengths of regularisation."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import dualnewton as dn
+from dualnewton import losses
+
+LOSSES: dict[str, losses.Loss] = {"logistic": losses.Logistic(), "squared hinge": losses.SquaredHinge()}
+
+FOLDER = Path(os.environ.get("DUALNEWTON_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+NOISE = 0.1
+"""The part of noise in generated labels: enough that the classes overlap."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A matrix of unit rows that is loaded or generated on first use, with labels ±1."""
+
+    name: str
+    make: Callable[[], tuple[Any, np.ndarray]]
+
+    @cached_property
+    def arrays(self) -> tuple[Any, np.ndarray]:
+        """X, dense in C order or CSR with int32 indices, float64; and y."""
+        X, y = self.make()
+        return unit_rows(X), y
+
+    @property
+    def X(self) -> Any:
+        """The examples."""
+        return self.arrays[0]
+
+    @property
+    def y(self) -> np.ndarray:
+        """The labels."""
+        return self.arrays[1]
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether X is a plain array."""
+        return not sp.issparse(self.X)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One problem: data, loss, and λn."""
+
+    data: Dataset
+    loss: str
+    lam_n: float
+
+    def __str__(self) -> str:
+        return f"{self.data.name}, {self.loss}, λn={self.lam_n:g}"
+
+    def problem(self) -> dn.Problem:
+        """Build the problem anew, as each fit does: checking the data is part of what is timed."""
+        return dn.Problem(self.data.X, self.data.y, LOSSES[self.loss], lam=self.lam_n / len(self.data.y))
+
+
+def unit_rows(X: Any) -> Any:
+    """Scale each row to norm one, in float64; a row of zeros stays."""
+    if sp.issparse(X):
+        X = sp.csr_matrix(X, dtype=np.float64)
+        norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
+        scaled = X.data / np.repeat(np.where(norms > 0.0, norms, 1.0), np.diff(X.indptr))
+        return sp.csr_matrix((scaled, X.indices, X.indptr), shape=X.shape)
+    norms = np.linalg.norm(X, axis=1, keepdims=True)
+    return np.ascontiguousarray(X / np.where(norms > 0.0, norms, 1.0), dtype=np.float64)
+
+
+def dense(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Generate Gaussian rows whose j-th feature has the standard deviation j^−½, and the noisy labels of a random plane."""
+    rng = np.random.default_rng(seed)
+    X = unit_rows(rng.standard_normal((n, d)) / np.sqrt(np.arange(1, d + 1)))
+    return X, np.where(X @ rng.standard_normal(d) + NOISE * rng.standard_normal(n) > 0.0, 1.0, -1.0)
+
+
+def ten_classes(X: np.ndarray, seed: int = 1) -> np.ndarray:
+    """Label each row by the largest of ten random linear scores, with noise; return ten columns of ±1, one against the rest."""
+    rng = np.random.default_rng(seed)
+    scores = X @ rng.standard_normal((X.shape[1], 10)) + NOISE * rng.standard_normal((len(X), 10))
+    return np.where(scores.argmax(axis=1)[:, None] == np.arange(10), 1.0, -1.0)
+
+
+def dense_set(n: int, d: int) -> Dataset:
+    """Name a generated set by its shape."""
+    return Dataset(f"dense {n}×{d}", lambda: dense(n, d))
+
+
+def real_set(name: str, is_positive: Callable[[np.ndarray], np.ndarray]) -> Dataset:
+    """A set from the data folder, its labels made binary."""
+
+    def read() -> tuple[Any, np.ndarray]:
+        with np.load(FOLDER / f"{name}.npz") as z:
+            X = z["X"] if "X" in z else sp.csr_matrix((z["data"], z["indices"], z["indptr"]), shape=z["shape"])
+            return X, np.where(is_positive(z["y"]), 1.0, -1.0)
+
+    return Dataset(name, read)
+
+
+REAL = [
+    real_set("mushrooms", lambda y: y == y.max()),
+    real_set("w8a", lambda y: y > 0),
+    real_set("a9a", lambda y: y > 0),
+    real_set("news20", lambda y: y <= 10),  # the first ten classes against the rest
+]
+DENSE = [dense_set(20_000, 500), dense_set(2_000, 10_000)]
+QUICK_DENSE = [dense_set(4_000, 200), dense_set(500, 2_000)]
+
+
+def datasets(quick: bool) -> tuple[list[Dataset], list[str]]:
+    """Return the sets that are here, and the names of those that are not."""
+    wanted = [data for data in REAL if not quick or data.name in ("mushrooms", "a9a")]
+    here = [data for data in wanted if (FOLDER / f"{data.name}.npz").exists()]
+    absent = [data.name for data in wanted if data not in here]
+    return here + (QUICK_DENSE if quick else DENSE), absent
+
+
+def cells(sets: list[Dataset], quick: bool) -> Iterator[Cell]:
+    """Yield every problem on these sets."""
+    strengths = (1.0,) if quick else (1.0, 0.1)
+    for data, loss, lam_n in itertools.product(sets, LOSSES, strengths):
+        yield Cell(data, loss, lam_n)
+
+
+def warm_up_cells() -> list[Cell]:
+    """Return one small problem per storage and loss, yet large enough (n·d > 10⁵) not to take the path that compiles nothing."""
+    X, y = dense(2_000, 64)
+    sparse = Dataset("warm-up, CSR", lambda: (sp.csr_matrix(X * (np.abs(X) > 0.1)), y))
+    return [Cell(data, loss, 1.0) for data in (Dataset("warm-up, dense", lambda: (X, y)), sparse) for loss in LOSSES]

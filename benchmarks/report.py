@@ -1,0 +1,172 @@
+"""What a run found: tables and targets, shown on the terminal and written as Markdown."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("dualnewton", "numpy", "scipy", "numba", "scikit-learn", "cyanure", "snapml")
+
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A claim, what was measured, and whether it holds; None where it could not be measured."""
+
+    claim: str
+    measured: str
+    passed: bool | None
+
+    @property
+    def verdict(self) -> str:
+        """PASS, FAIL, or that there is no measurement."""
+        return {True: "PASS", False: "FAIL", None: "not measured"}[self.passed]
+
+    @classmethod
+    def at_most(cls, claim: str, values: Iterable[float], bound: float, unit: str = "×") -> Target:
+        """Every value is at most the bound; NaN, a value that could not be had, is not."""
+        values = list(values)
+        return cls(claim, spread(values, unit), all(value <= bound for value in values) if values else None)
+
+    @classmethod
+    def at_least(cls, claim: str, values: Iterable[float], bound: float, unit: str = "×") -> Target:
+        """Every value is at least the bound; NaN, a value that could not be had, is not."""
+        values = list(values)
+        return cls(claim, spread(values, unit), all(value >= bound for value in values) if values else None)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, columns and rows; a note below where something needs to be said."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    note: str = ""
+
+
+@dataclass
+class Section:
+    """One part of the benchmark."""
+
+    title: str
+    tables: list[Table] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
+
+
+# Numbers as text -------------------------------------------------------------------------------------------------------
+
+
+def seconds(value: float | None) -> str:
+    """Show a time in milliseconds or seconds, to three figures."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{1e3 * value:.3g} ms" if value < 0.9995 else f"{value:.3g} s"
+
+
+def ratio(value: float) -> str:
+    """Show a ratio to two decimals, or to two figures where it is small."""
+    return f"{number(value)}×" if math.isfinite(value) else MISSING
+
+
+def number(value: float) -> str:
+    """Show two decimals, or two figures where they would be zeros."""
+    return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
+
+
+def spread(values: list[float], unit: str = "×") -> str:
+    """Show the smallest and the largest, and how many there are not."""
+    found = [value for value in values if math.isfinite(value)]
+    missing = len(values) - len(found)
+    ends = [f"{number(value)}{unit}" for value in (min(found), max(found))] if found else [MISSING]
+    return " to ".join(dict.fromkeys(ends)) + (f", {missing} of {len(values)} without a result" if missing else "")
+
+
+# The machine -------------------------------------------------------------------------------------------------------------
+
+
+def environment() -> dict[str, str]:
+    """Describe machine and software, without a name or a path that belongs to one installation."""
+    return {
+        "Machine": f"{_processor()}, {os.cpu_count()} cores, {_memory()}",
+        "System": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        "BLAS": _blas(),
+        "Versions": ", ".join(f"{name} {version}" for name in PACKAGES if (version := _version(name))),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _memory() -> str:
+    try:
+        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return "memory unknown"
+    return f"{size / 2**30:.0f} GiB"
+
+
+def _blas() -> str:
+    from threadpoolctl import threadpool_info
+
+    pools: list[dict[str, Any]] = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    return ", ".join(sorted({f"{pool['internal_api']} {pool['version']}" for pool in pools})) or "unknown"
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+# The two outputs ---------------------------------------------------------------------------------------------------------
+
+
+def show(section: Section) -> None:
+    """Print a section to the terminal."""
+    from rich import table
+    from rich.console import Console
+
+    console = Console()
+    console.rule(section.title)
+    for part in section.tables:
+        grid = table.Table(*part.columns, title=part.title, caption=part.note or None, title_justify="left")
+        for row in part.rows:
+            grid.add_row(*row)
+        console.print(grid)
+    for target in section.targets:
+        colour = {True: "green", False: "red", None: "yellow"}[target.passed]
+        console.print(f"[{colour}]{target.verdict}[/]  {target.claim}: {target.measured}", highlight=False)
+
+
+def markdown(sections: list[Section], command: str, notes: list[str]) -> str:
+    """Write all sections as one Markdown page."""
+    lines = ["# Benchmark results", "", f"Written by `{command}` on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC.", ""]
+    lines += [f"- {name}: {value}" for name, value in environment().items()]
+    lines += [f"- {note}" for note in notes]
+    for section in sections:
+        lines += ["", f"## {section.title}", ""]
+        lines += _grid(["target", "measured", "verdict"], [[t.claim, t.measured, t.verdict] for t in section.targets])
+        for part in section.tables:
+            lines += ["", f"### {part.title}", "", *_grid(part.columns, part.rows)]
+            lines += ["", part.note] if part.note else []
+    return "\n".join(lines) + "\n"
+
+
+def _grid(columns: list[str], rows: list[list[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (columns, ["---"] * len(columns), *rows)]

@@ -1,0 +1,144 @@
+"""`make bench`: measure, print the tables, and write them to benchmarks/RESULTS.md.
+
+``python -m benchmarks.run --help`` lists what can be left out. The exit status does not depend on what is found: this is a
+report, and a missed target is written into it as such.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from benchmarks import against_itself, against_peers, data, floors, report, timing
+from threadpoolctl import threadpool_limits
+
+import dualnewton as dn
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+CAP = 20.0
+QUICK_CAP = 4.0
+WARM_UP: tuple[dict[str, Any], ...] = ({}, {"tau": 1}, {"tau": 16}, {"method": "sdca", "tau": 4})
+
+
+@dataclass(frozen=True)
+class Run:
+    """The settings of a run and the data it uses."""
+
+    quick: bool
+    threads: list[int]
+    say: Callable[[str], None]
+
+    @property
+    def cap(self) -> float:
+        """The most seconds a single contender may take for a single cell."""
+        return QUICK_CAP if self.quick else CAP
+
+    @cached_property
+    def found(self) -> tuple[list[data.Dataset], list[str]]:
+        """The data sets at hand, and the names of the others."""
+        return data.datasets(self.quick)
+
+    @property
+    def sets(self) -> list[data.Dataset]:
+        """The data sets at hand."""
+        return self.found[0]
+
+    @property
+    def cells(self) -> list[data.Cell]:
+        """All problems on them."""
+        return list(data.cells(self.sets, self.quick))
+
+    @property
+    def dense_set(self) -> data.Dataset:
+        """The first generated set."""
+        return next(chosen for chosen in self.sets if chosen.is_dense)
+
+
+def run_floors(run: Run) -> Iterator[report.Section]:
+    """Compare epochs with bare sweeps."""
+    yield floors.section(run.sets)
+
+
+def run_peers(run: Run) -> Iterator[report.Section]:
+    """Compare times to the optimum with other libraries."""
+    warm = data.warm_up_cells()[0]
+    yield against_peers.section(run.cells, warm, run.threads, run.cap, run.say)
+
+
+def run_self(run: Run) -> Iterator[report.Section]:
+    """Compare our own settings with each other."""
+    yield against_itself.sweep_section(run.cells, run.cap, run.say)
+    if max(run.threads) > 1:
+        yield against_itself.threads_section(run.cells, run.cap)
+    yield against_itself.many_section(run.dense_set, run.cap)
+    sparse = [chosen for chosen in run.sets if not chosen.is_dense]
+    yield against_itself.memory_section([chosen.name for chosen in (*sparse[-1:], *run.sets[-2:])], run.cap)
+    yield against_itself.start_section()
+
+
+SECTIONS = {"floors": run_floors, "peers": run_peers, "self": run_self}
+
+
+def warm_up() -> float:
+    """Compile, or load from the cache, everything that the cells will use, on problems of the same types."""
+    start = time.perf_counter()
+    for cell in data.warm_up_cells():
+        for settings in WARM_UP:
+            dn.solve(cell.problem(), n_threads=1, max_epochs=2, tol=0.0, random_state=0, **settings)
+    return time.perf_counter() - start
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small data and one λ: a look in under two minutes")
+    parser.add_argument(
+        "--only", choices=SECTIONS, action="append", metavar="SECTION", help="one of " + ", ".join(SECTIONS)
+    )
+    parser.add_argument(
+        "--threads", type=int, nargs="+", help="numbers of threads to compare on (default: 1, and 2 if there)"
+    )
+    parser.add_argument(
+        "--out", type=Path, help=f"where to write (default: benchmarks/{RESULTS.name} for a full run only)"
+    )
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Run the sections asked for, show each as it is done, and write the report."""
+    chosen = arguments()
+    available = len(timing.cores())
+    threads = sorted(set(chosen.threads or [1, min(2, available)]))
+    names = chosen.only or list(SECTIONS)
+    say = lambda line: print(line, flush=True)  # noqa: E731
+    run = Run(chosen.quick, threads, say)
+    start = time.perf_counter()
+    sections: list[report.Section] = []
+    with threadpool_limits(limits=1):  # the parent only waits and prepares data
+        compiled = warm_up()
+        for name in names:
+            for section in SECTIONS[name](run):
+                report.show(section)
+                sections.append(section)
+    absent = run.found[1]
+    notes = [
+        f"Warm-up, which compiles or loads every kernel and is part of no other time: {report.seconds(compiled)}",
+        f"Whole run: {time.perf_counter() - start:.0f} s",
+        *([f"Data sets left out because they are not here: {', '.join(absent)}"] if absent else []),
+    ]
+    out = chosen.out or (RESULTS if not (chosen.quick or chosen.only) else None)
+    if out is not None:
+        flags = [*(["--quick"] if chosen.quick else []), *(f"--only {name}" for name in chosen.only or [])]
+        flags += ["--threads " + " ".join(map(str, threads))]
+        out.write_text(
+            report.markdown(sections, " ".join(["python -m benchmarks.run", *flags]), notes), encoding="utf-8"
+        )
+
+
+if __name__ == "__main__":
+    main()

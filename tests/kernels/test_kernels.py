@@ -1,0 +1,354 @@
+"""The pieces that the compiled rounds are made of: row access, loss pointers, the scalar and the block solve."""
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dualnewton import losses
+from dualnewton.kernels import newton, separable
+from dualnewton.kernels import rows as row
+from dualnewton.kernels._jit import FASTMATH
+from dualnewton.kernels.models import Kernel, compiled
+from dualnewton.kernels.rows import Rows
+from tables import LOSSES, labels_for, name_of, regularizers_for
+
+# Compiled anew in every run: Numba's cache would not see that the function called from here has changed in its own file.
+jit = numba.njit(nogil=True, fastmath=FASTMATH)
+
+
+@dataclass(frozen=True)
+class PseudoHuber(losses.Loss):
+    """delta²(√(1 + (r/delta)²) − 1) for r = z − y: a loss such as a user would write."""
+
+    delta: float = 1.0
+    gamma = 1.0
+
+    def value(self, z, y):
+        r = (z - y) / self.delta
+        return self.delta**2 * r * r / (1.0 + np.sqrt(1.0 + r * r))
+
+    def derivative(self, z, y):
+        r = (z - y) / self.delta
+        return self.delta * r / np.sqrt(1.0 + r * r)
+
+    def second_derivative(self, z, y):
+        r = (z - y) / self.delta
+        return 1.0 / np.sqrt(1.0 + r * r) ** 3
+
+    def conjugate_inside(self, u, y):
+        return u * y + self.delta**2 * (1.0 - np.sqrt(1.0 - np.minimum((u / self.delta) ** 2, 1.0)))
+
+    def domain(self, y):
+        return 0.0 * y - self.delta, 0.0 * y + self.delta
+
+
+ALL_LOSSES = [*LOSSES, PseudoHuber(delta=0.4)]
+
+# Loss pointers ---------------------------------------------------------------------------------------------------------
+
+EXTREMES = [0.0, 1.0, -1.0, 0.5, 1.0 - 1e-16, 1e-300, 36.0, -36.0, 700.0, 1e3, -1e3, 1e8, -1e8]
+
+
+def assert_pointers_agree(loss, like):
+    rng = np.random.default_rng(0)
+    z = np.r_[EXTREMES, 3.0 * rng.standard_normal(40)]
+    y = labels_for(loss, z.size, rng)
+    found = np.array([compiled(loss).pointwise(*pair) for pair in zip(z, y, strict=True)])
+    slopes = np.array([compiled(loss).slopes(*pair) for pair in zip(z, y, strict=True)])
+    for function, column in zip((like.value, like.derivative, like.second_derivative), found.T, strict=True):
+        np.testing.assert_allclose(column, function(z, y), rtol=4e-15, atol=1e-300)
+    np.testing.assert_array_equal(slopes, found[:, 1:])
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=name_of)
+def test_loss_pointers_are_the_functions_of_the_loss(loss):
+    assert_pointers_agree(loss, loss)
+
+
+def test_the_comparison_sees_a_parameter_that_is_not_passed_on():
+    losses.check(PseudoHuber(delta=0.4))
+    with pytest.raises(AssertionError):
+        assert_pointers_agree(PseudoHuber(delta=0.4), PseudoHuber(delta=0.41))
+
+
+def test_equal_losses_share_one_compilation():
+    assert compiled(losses.Huber(delta=0.7)) is compiled(losses.Huber(delta=0.7))
+    assert compiled(losses.Huber(delta=0.7)) is not compiled(losses.Huber(delta=0.8))
+
+
+# A kernel inside a kernel ----------------------------------------------------------------------------------------------
+
+
+@jit
+def _inner(x):
+    return x.sum()
+
+
+@jit
+def _outer(x):
+    return 2.0 * _inner(x)
+
+
+def test_a_kernel_that_was_prepared_for_some_types_still_serves_others_inside_another():
+    inner, outer = Kernel(_inner), Kernel(_outer)
+    vector, matrix = np.ones(3), np.ones((2, 2))
+    inner.prepare(vector)
+    assert inner(vector) == 3.0
+    outer.prepare(matrix)  # needs _inner for a matrix
+    assert outer(matrix) == 8.0
+    inner.prepare(matrix)
+    outer.prepare(vector)
+    assert (inner(vector), outer(vector), inner(matrix), outer(matrix)) == (3.0, 6.0, 4.0, 8.0)
+
+
+# Rows ------------------------------------------------------------------------------------------------------------------
+
+
+@jit
+def _all_of_rows(data, columns, starts, w, limits, dots, sums, shrunk, spreads):
+    for i in range(dots.size):
+        dots[i] = row.dot(data, columns, starts, i, w)
+        row.add(data, columns, starts, i, 0.5 - i, sums[i])
+        row.shrink(data, columns, starts, i, w, shrunk[i], limits)
+        row.spread(data, columns, starts, i, 2.0, spreads[i])
+        row.fetch(data, columns, starts, i)
+        row.fetch_place(data, columns, starts, i)
+
+
+def storages(X):
+    matrix = sp.csr_array(X)
+    for dtype in (np.float64, np.float32):
+        yield X.astype(dtype)
+        for index in (np.int32, np.int64):
+            parts = (matrix.data.astype(dtype), matrix.indices.astype(index), matrix.indptr.astype(index))
+            yield sp.csr_array(parts, shape=X.shape)
+
+
+def test_rows_are_read_and_written_as_numpy_does():
+    rng = np.random.default_rng(0)
+    n, d = 9, 37
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.4)
+    X[[2, n - 1]] = 0.0  # empty rows, the last one among them
+    X = X.astype(np.float32).astype(np.float64)  # so that both precisions hold the same numbers
+    w = rng.standard_normal(d)
+    for regularizer in regularizers_for(d):
+        if (limits := regularizer.limits(d)) is None:
+            continue
+        for stored in storages(X):
+            rows = Rows.of(stored)
+            assert not any(part.flags.writeable for part in rows)
+            sums, shrunk, spreads = np.tile(w, (n, 1)), np.full((n, d), np.nan), np.zeros((n, d))
+            dots = np.empty(n)
+            _all_of_rows(*rows, w, limits, dots, sums, shrunk, spreads)
+            np.testing.assert_allclose(dots, X @ w, rtol=1e-14, atol=1e-14)
+            np.testing.assert_allclose(sums, w + (0.5 - np.arange(n))[:, None] * X, rtol=1e-14, atol=1e-14)
+            np.testing.assert_array_equal(spreads, 2.0 * X)
+            # Only the features that a row has may have changed; a dense row has them all.
+            touched = X != 0.0 if sp.issparse(stored) else np.ones((n, d), dtype=bool)
+            expected = np.where(touched, regularizer.grad_conjugate(w), np.nan)
+            np.testing.assert_array_equal(shrunk, expected)
+    assert dots[2] == dots[-1] == 0.0
+
+
+# The scalar solve ------------------------------------------------------------------------------------------------------
+
+
+@jit
+def _solve_scalars(u, curvature, alpha, y, slopes, tolerance, beta, surprise):
+    for i in range(u.size):
+        beta[i], surprise[i] = separable.solve_scalar(u[i], curvature[i], alpha[i], y[i], slopes, tolerance)
+
+
+solve_scalars = Kernel(_solve_scalars)
+MARGINS = [0.0, 0.3, -1.0, 1.0, -30.0, 30.0, 1e3, -1e8, 1e8]
+CURVATURES = [0.0, 1e-12, 1e-3, 1.0, 40.0, 1e3, 1e7, 1e12]
+
+
+def scalar_cases(loss, curvatures=CURVATURES):
+    """All margins × curvatures × labels × dual variables: inside the domain of φ*(−α) and at its ends."""
+    labels = [-1.0, 1.0] if isinstance(loss, losses.Margin) else [-2.0, 0.0, 0.7]
+    cases = []
+    for y in labels:
+        low, high = (float(end) for end in loss.domain(np.array(y)))
+        inside = [u for u in (0.0, 0.2 * y, -0.2 * y, -5.0 * y, low, high) if np.isfinite(u) and low <= u <= high]
+        cases += [(u, g, -s, y) for u in MARGINS for g in curvatures for s in inside]
+    return np.array(cases).T
+
+
+def solved(loss, u, curvature, alpha, y, tolerance=0.0):
+    beta, surprise = np.empty(u.size), np.empty(u.size)
+    args = (*map(np.ascontiguousarray, (u, curvature, alpha, y)), compiled(loss).slopes, tolerance, beta, surprise)
+    solve_scalars.prepare(*args)
+    solve_scalars(*args)
+    return beta, surprise
+
+
+def exact_root(loss, u, curvature, alpha, y):
+    """Bisect F(z) = z − u + curvature(α + φ′(z)), whose slope is at least one, in extended precision."""
+    u, curvature, alpha, y = (np.asarray(x, dtype=np.longdouble) for x in (u, curvature, alpha, y))
+
+    def F(z):
+        return z - u + curvature * (alpha + loss.derivative(z, y))
+
+    ends = np.stack([u, u - F(u)])
+    low, high = ends.min(axis=0), ends.max(axis=0)
+    for _ in range(160):
+        middle = (low + high) / 2
+        above = F(middle) > 0
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return (low + high) / 2
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=name_of)
+def test_the_scalar_solve_finds_the_root_to_rounding_and_stays_in_the_domain(loss):
+    u, curvature, alpha, y = scalar_cases(loss)
+    beta, surprise = solved(loss, u, curvature, alpha, y)
+    z = exact_root(loss, u, curvature, alpha, y)
+    best = -loss.derivative(z, y.astype(np.longdouble))
+    # A margin is known to a few units of its last place, or of those of u, which 1 + curvature φ″ damps; φ′ passes it on by 1/γ.
+    spread = (8.0 * np.finfo(float).eps * (np.abs(z) + np.abs(u) + 1.0)) / loss.gamma
+    assert np.all(np.abs(beta - best) <= spread + 1e-15 * np.abs(best))
+    assert np.isfinite(loss.conjugate(-beta, y)).all()
+    np.testing.assert_allclose(surprise, (alpha + loss.derivative(u, y)) ** 2, rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=name_of)
+def test_a_loose_tolerance_is_kept_in_the_margins(loss):
+    cases = scalar_cases(loss, [1e-3, 1.0, 40.0])
+    u, curvature, alpha, y = cases[:, np.abs(cases[0]) <= 1e3]
+    beta, _ = solved(loss, u, curvature, alpha, y, tolerance=1e-3)
+    z = exact_root(loss, u, curvature, alpha, y)
+    # |F| ≤ tolerance and a slope of at least one put z within the tolerance of the root.
+    assert np.all(np.abs(beta + loss.derivative(z, y)) <= 1e-3 / loss.gamma + 1e-12)
+    assert np.isfinite(loss.conjugate(-beta, y)).all()
+
+
+def scalar_dual(loss, u, curvature, alpha, y, beta):
+    h = beta - alpha
+    return -(u * h + 0.5 * curvature * h * h + loss.conjugate(-beta, y))
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=name_of)
+def test_a_scalar_step_never_loses_dual_value_however_large_the_curvature(loss):
+    u, curvature, alpha, y = scalar_cases(loss, [1e12, 1e18, 1e25, 1e40])
+    beta, _ = solved(loss, u, curvature, alpha, y, tolerance=1e-13)
+    before, after = (scalar_dual(loss, u, curvature, alpha, y, point) for point in (alpha, beta))
+    # What rounding β to a float may cost: curvature·(ε|β|)², and the rounding of the values themselves.
+    eps = 4.0 * np.finfo(float).eps
+    noise = curvature * (eps * np.abs(alpha)) ** 2 + eps * (np.abs(before) + np.abs(u * (beta - alpha)) + 1.0)
+    assert np.isfinite(beta).all()
+    assert np.all(after >= before - noise)
+
+
+def test_the_root_check_sees_half_a_step():
+    loss = losses.Logistic()
+    u, curvature, alpha, y = scalar_cases(loss, [1.0])
+    beta, _ = solved(loss, u, curvature, alpha, y)
+    best = -loss.derivative(exact_root(loss, u, curvature, alpha, y), y)
+    assert np.abs(alpha + 0.5 * (beta - alpha) - best).max() > 1e-2
+    # and the dual value check sees the overshooting step β = −φ′(u) that forgets the curvature
+    u, curvature, alpha, y = scalar_cases(loss, [1e12])
+    overshoot = -loss.derivative(u, y)
+    assert np.any(
+        scalar_dual(loss, u, curvature, alpha, y, overshoot) < scalar_dual(loss, u, curvature, alpha, y, alpha) - 1.0
+    )
+
+
+# The block solve -------------------------------------------------------------------------------------------------------
+
+
+@jit
+def _solve_one_block(G, u, alpha, y, c, beta, tolerance, pointwise, slopes):
+    work, B = newton.scratch(u.size)
+    return newton.solve_block(G, u, alpha, y, c, beta, tolerance, pointwise, slopes, work, B)
+
+
+solve_one_block = Kernel(_solve_one_block)
+
+
+def block_solved(loss, y, u, G, alpha, c, tolerance=1e-12):
+    beta = np.full(u.size, np.nan)
+    args = (G, u, alpha, y, c, beta, tolerance, *compiled(loss))
+    solve_one_block.prepare(*args)
+    surprise = solve_one_block(*args)
+    expected = c @ (alpha + loss.derivative(u, y)) ** 2
+    np.testing.assert_allclose(surprise, expected, rtol=1e-12, atol=1e-300)
+    return beta
+
+
+def random_block(loss, tau, seed, scale=1.0):
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((tau, 4)) * scale
+    y = labels_for(loss, tau, rng)
+    u = 2.0 * rng.standard_normal(tau)
+    alpha = -loss.derivative(3.0 * rng.standard_normal(tau), y)
+    return y, u, rows @ rows.T, alpha, rng.uniform(0.1, 3.0, tau)
+
+
+def optimality(loss, y, u, G, alpha, c, beta):
+    """The largest violation of β = −φ′(z) with z = u + G(c∘(β − α))."""
+    return np.abs(beta + loss.derivative(u + G @ (c * (beta - alpha)), y)).max()
+
+
+def block_dual(loss, y, u, G, alpha, c, beta):
+    mass = c * (beta - alpha)
+    return -(c @ np.where(c > 0.0, loss.conjugate(-beta, y), 0.0) + mass @ u + 0.5 * mass @ G @ mass)
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=name_of)
+@pytest.mark.parametrize("tau", [1, 2, 7, 40])
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 10.0])
+def test_the_block_solve_is_optimal(loss, tau, scale):
+    for seed in range(5):
+        block = random_block(loss, tau, seed, scale)
+        assert optimality(loss, *block, block_solved(loss, *block)) <= 1e-9
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=name_of)
+def test_rows_of_weight_zero_follow_the_others_without_moving_them(loss):
+    y, u, G, alpha, c = random_block(loss, 6, seed=2)
+    c[[0, 3]] = 0.0
+    beta = block_solved(loss, y, u, G, alpha, c)
+    assert optimality(loss, y, u, G, alpha, c, beta) <= 1e-9
+    rest = np.array([1, 2, 4, 5])
+    without = block_solved(loss, y[rest], u[rest], np.ascontiguousarray(G[np.ix_(rest, rest)]), alpha[rest], c[rest])
+    np.testing.assert_allclose(beta[rest], without, atol=1e-9)
+    nobody = block_solved(loss, y, u, G, alpha, np.zeros(6))
+    np.testing.assert_allclose(nobody, -loss.derivative(u, y), rtol=1e-14)
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=name_of)
+@pytest.mark.parametrize("tolerance", [1e-13, 1e-2])
+@pytest.mark.parametrize("scale", [1e-4, 1e2, 1e4, 1e6, 1e8, 1e10])  # G from 1e-8 to 1e20
+def test_badly_scaled_blocks_stay_finite_feasible_and_never_go_downhill(loss, tolerance, scale):
+    for seed in range(3):
+        block = random_block(loss, 12, seed, scale)
+        y, _, _, alpha, _ = block
+        beta = block_solved(loss, *block, tolerance=tolerance)
+        assert np.isfinite(beta).all()
+        assert np.isfinite(loss.conjugate(-beta, y)).all()
+        before, after = block_dual(loss, *block, alpha), block_dual(loss, *block, beta)
+        assert after >= before - 1e-9 * abs(before)
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES, ids=name_of)
+def test_an_indefinite_matrix_falls_back_to_one_example_at_a_time(loss, monkeypatch):
+    """Rounding may make G indefinite, never its diagonal negative; each example alone is then still solved, in turn."""
+    y, u, _, alpha, c = random_block(loss, 3, seed=4)
+    G = np.array([[1.0, 50.0, 0.0], [50.0, 1.0, 0.0], [0.0, 0.0, 2.0]]) * 1e3
+    beta = block_solved(loss, y, u, G, alpha, c)
+    assert np.isfinite(beta).all()
+    assert np.isfinite(loss.conjugate(-beta, y)).all()
+    # The third example is alone, whatever became of the others.
+    alone = block_solved(loss, y[2:], u[2:], np.ascontiguousarray(G[2:, 2:]), alpha[2:], c[2:])
+    np.testing.assert_allclose(beta[2:], alone, atol=1e-9)
+
+
+def test_the_optimality_check_sees_the_curvature_between_examples_left_out():
+    loss = losses.Logistic()
+    block = random_block(loss, 7, seed=0)
+    y, u, G, alpha, c = block
+    assert optimality(loss, *block, block_solved(loss, y, u, np.diag(np.diag(G)), alpha, c)) > 1e-3

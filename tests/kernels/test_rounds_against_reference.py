@@ -1,0 +1,181 @@
+"""Every compiled round is the NumPy reference round on the same index block, to rounding.
+
+The full product of losses, regularisers, storages, τ, K and forms has thousands of cells; what runs is a covering set of them, in which
+every two levels of any two factors meet, for SDNA and for minibatch SDCA alike.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dualnewton import samplings
+from dualnewton.problem import Problem
+from dualnewton.solvers import SDCA, SDNA
+from dualnewton.solvers.compiled import CompiledEngine
+from tables import LOSSES, labels_for, name_of, regularizers_for
+
+N, D = 40, 6
+ROUNDS = 8
+TIGHT = 1e-13
+"""The tolerance of the margins at which a compiled round is as exact as the reference."""
+
+
+def csr(X, index):
+    matrix = sp.csr_array(X)
+    return sp.csr_array((matrix.data, matrix.indices.astype(index), matrix.indptr.astype(index)), shape=X.shape)
+
+
+STORAGES = {
+    "dense float64": lambda X: X,
+    "dense float32": lambda X: X.astype(np.float32),
+    "CSR int32 float64": lambda X: csr(X, np.int32),
+    "CSR int32 float32": lambda X: csr(X.astype(np.float32), np.int32),
+    "CSR int64 float64": lambda X: csr(X, np.int64),
+    "CSR int64 float32": lambda X: csr(X.astype(np.float32), np.int64),
+}
+TAUS = [1, 2, 7, 16, N - 7]  # the last is larger than d, and larger than four register blocks
+MODELS = [1, 3]
+FORMS = ["plain", "weights and offset", "intercept"]
+SERVED = [r for r in regularizers_for(D) if r.quadratic or r.limits(D) is not None]
+FACTORS = [LOSSES, SERVED, list(STORAGES), TAUS, MODELS, FORMS]
+
+
+def pairs_of(case):
+    return {(i, case[i], j, case[j]) for i, j in itertools.combinations(range(len(case)), 2)}
+
+
+def covering(sizes):
+    """Level numbers, case by case, such that any two levels of two factors share a case; each case settles all it can."""
+    open_pairs = set().union(*(pairs_of(case) for case in itertools.product(*map(range, sizes))))
+    while open_pairs:
+        i, a, j, b = min(open_pairs)
+        case = {i: a, j: b}
+        for k in range(len(sizes)):
+            if k not in case:
+                gain = [
+                    sum((*min((k, x), o), *max((k, x), o)) in open_pairs for o in case.items()) for x in range(sizes[k])
+                ]
+                case[k] = int(np.argmax(gain))
+        chosen = tuple(case[k] for k in range(len(sizes)))
+        open_pairs -= pairs_of(chosen)
+        yield chosen
+
+
+CASES = list(covering([len(levels) for levels in FACTORS]))
+
+
+def problems_of(case, seed=0):
+    """K problems over one matrix with an empty row; each has labels, λ and (where asked for) weights and offsets of its own."""
+    loss, regularizer, storage, _, K, form = (levels[x] for levels, x in zip(FACTORS, case, strict=True))
+    rng = np.random.default_rng([seed, *case])
+    X = rng.standard_normal((N, D)) * rng.uniform(0.3, 1.5, (N, 1)) * (rng.random((N, D)) < 0.7)
+    X[rng.integers(N)] = 0.0
+    first = Problem(STORAGES[storage](X), labels_for(loss, N, rng), loss, regularizer)
+    made = []
+    for k in range(K):
+        own = {"lam": 0.1 / (1 + k), "fit_intercept": form == "intercept"}
+        if form == "weights and offset" and k != 1:  # the model in the middle has none
+            weights = rng.uniform(0.2, 2.0, N) * (rng.random(N) < 0.9)  # some weights are zero
+            own |= {"sample_weight": weights, "offset": 0.3 * rng.standard_normal(N)}
+        made.append(Problem(first.X, labels_for(loss, N, rng), loss, regularizer, **own))
+    return made
+
+
+def starting_points(problems, seed=1):
+    rng = np.random.default_rng(seed)
+    return [p.balanced(-0.5 * p.loss.derivative(rng.standard_normal(N), p.y)) for p in problems]
+
+
+def assert_same_rounds(method, engine_problems, reference_problems, sampling, epochs=2):
+    alphas = starting_points(engine_problems)
+    engine = CompiledEngine(engine_problems, sampling, alphas, separable_rounds=method is SDCA)
+    engine.models.tolerance[:] = TIGHT
+    solvers = [method(problem, sampling) for problem in reference_problems]
+    for solver, alpha in zip(solvers, alphas, strict=True):
+        solver.start_from(alpha)
+    rng = np.random.default_rng(2)
+    for _ in range(epochs):
+        block = sampling.draw(rng, ROUNDS)
+        engine.run(block)
+        engine.end_epoch()
+        for k, solver in enumerate(solvers):
+            solver.run(block)
+            solver.end_epoch()
+            np.testing.assert_allclose(engine.alpha(k), solver.alpha, atol=1e-8, rtol=1e-8)
+            np.testing.assert_allclose(engine.models.w[k], solver.w, atol=1e-8, rtol=1e-8)
+            np.testing.assert_allclose(engine.models.w_bar[k], solver.alpha_bar, atol=1e-8, rtol=1e-8)
+            np.testing.assert_allclose(engine.models.b[k], solver.intercept, atol=1e-8, rtol=1e-8)
+            assert not np.allclose(engine.alpha(k), alphas[k], atol=1e-3)  # it has moved
+    engine.close()
+
+
+def test_the_cases_meet_every_pair_of_levels():
+    sizes = [len(levels) for levels in FACTORS]
+    met = set().union(*map(pairs_of, CASES))
+    for i, j in itertools.combinations(range(len(sizes)), 2):
+        for a, b in itertools.product(range(sizes[i]), range(sizes[j])):
+            assert (i, a, j, b) in met
+    assert len(CASES) < 2 * len(LOSSES) * len(STORAGES)
+
+
+def label(case):
+    return ", ".join(name_of(levels[x]).strip("'") for levels, x in zip(FACTORS, case, strict=True))
+
+
+@pytest.mark.parametrize("case", CASES, ids=label)
+@pytest.mark.parametrize("method", [SDNA, SDCA])
+def test_compiled_rounds_are_the_reference_rounds(method, case):
+    problems = problems_of(case)
+    assert_same_rounds(method, problems, problems, samplings.Nice(N, TAUS[case[3]]))
+
+
+@pytest.mark.parametrize("method", [SDNA, SDCA])
+@pytest.mark.parametrize("storage", [0, 2])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        samplings.Shuffled(N, 7),
+        samplings.Independent(np.linspace(0.02, 0.4, N)),
+        samplings.Partition(N, 9),
+        samplings.Serial(N, np.arange(1, N + 1) / (N * (N + 1) / 2)),
+        samplings.Explicit(N, [[3], list(range(5)), list(range(2, N))], [0.2, 0.3, 0.5]),
+    ],
+    ids=lambda sampling: type(sampling).__name__,
+)
+def test_ragged_sets_and_uneven_laws_too(method, storage, sampling):
+    problems = problems_of((1, 1, storage, 0, 1, 2))
+    assert_same_rounds(method, problems, problems, sampling)
+
+
+@pytest.mark.parametrize("n_threads", [2, 3])
+@pytest.mark.parametrize("storage", range(len(STORAGES)), ids=list(STORAGES))
+def test_producing_ahead_is_the_same_round_bit_for_bit(storage, n_threads):
+    problems = problems_of((1, 2, storage, 2, 1, 1))
+    sampling = samplings.Shuffled(N, 7)
+    block = sampling.draw(np.random.default_rng(3), 5 * sampling.rounds_per_epoch)
+    engines = [
+        CompiledEngine(problems, sampling, starting_points(problems), separable_rounds=False, n_threads=threads)
+        for threads in (1, n_threads)
+    ]
+    for engine in engines:
+        if engine is not engines[0]:
+            engine._sweep.sets = 2  # so that there are many pieces to hand over
+        engine.run(block)
+        engine.close()
+    one, several = (engine.models for engine in engines)
+    for name in ("w", "w_bar", "alpha", "b", "surprise"):
+        assert np.array_equal(getattr(one, name), getattr(several, name)), name
+
+
+@pytest.mark.parametrize("method", [SDNA, SDCA])
+@pytest.mark.parametrize("tau", [1, 7])
+def test_the_comparison_sees_a_penalty_that_is_off_by_a_percent(method, tau):
+    problems = problems_of((1, 0, 0, 0, 0, 0))
+    (right,) = problems
+    wrong = Problem(right.X, right.y, right.loss, right.regularizer, lam=1.01 * right.lam)
+    sampling = samplings.Nice(N, tau)
+    assert_same_rounds(method, problems, problems, sampling)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        assert_same_rounds(method, problems, [wrong], sampling)
