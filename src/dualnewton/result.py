@@ -32,7 +32,7 @@ class Status(enum.Enum):
 class Progress:
     """One row of the trace, and what a callback is given."""
 
-    epoch: int
+    epoch: float
     seconds: float
     certificate: Certificate
     model: int = 0
@@ -115,8 +115,8 @@ class Result:
         P(w, intercept) and D(alpha).
     status : Status
         How the run ended; ``status.message`` says it in words.
-    n_epochs : int
-        How many epochs were done.
+    n_epochs : float
+        How many epochs were done: visits of examples over n.
     trace : Trace
         The certificates along the way.
     plan : Plan
@@ -128,7 +128,7 @@ class Result:
     alpha: np.ndarray
     certificate: Certificate
     status: Status
-    n_epochs: int
+    n_epochs: float
     trace: Trace
     plan: Plan
 
@@ -147,6 +147,6 @@ class Result:
         return (
             f"{self.status.name}: {self.status.message}\n"
             f"  certificate  {self.certificate}\n"
-            f"  effort       {self.n_epochs} epochs, {last.seconds:.3g} s\n"
+            f"  effort       {self.n_epochs:.4g} epochs, {last.seconds:.3g} s\n"
             f"  plan         {self.plan}"
         )

@@ -17,7 +17,7 @@ from dualnewton.certificate import CertifiedPair
 from dualnewton.plan import Plan, plan
 from dualnewton.problem import Problem
 from dualnewton.result import Progress, Result, Status, Trace
-from dualnewton.samplings import Sampling, Shuffled
+from dualnewton.samplings import IndexBlock, Sampling, Shuffled
 from dualnewton.solvers import METHODS
 from dualnewton.solvers.engine import Engine
 
@@ -29,8 +29,17 @@ STALLED_CERTIFICATES = 25
 
 TINY_RELATIVE_GAP = 1e-9
 
-EPOCHS_WITHOUT_CERTIFICATE = 10
-"""A certificate costs about as much as an epoch of compiled rounds; unless one is due, so many epochs go by without it."""
+TURNS_WITHOUT_CERTIFICATE = 10
+"""A certificate costs about as much as an epoch of compiled rounds; unless one is due, so many turns go by without it."""
+
+FOCUSED_SWEEPS = 10
+"""The most sweeps over examples that are awake between two over all."""
+
+ENOUGH = 0.1
+"""They end when the surprise has fallen to this fraction of what it was in the last sweep over all."""
+
+MOSTLY_AWAKE = 0.7
+"""With more of the examples awake, a sweep over all costs little more."""
 
 EXPECTED_RATIO = 0.5
 """Of the gap after an epoch to the mean surprise during it, before the first certificate tells."""
@@ -51,8 +60,8 @@ def solve(
 ) -> Result:
     """Fit the model and prove how good it is.
 
-    Each epoch 1. draws index blocks, 2. runs the rounds on them, 3. has the problem certify the point from scratch, if
-    a certificate is due, 4. records it, 5. stops when there is a reason to.
+    Each turn 1. draws index blocks, 2. runs the rounds on them, 3. has the problem certify the point from scratch, if a
+    certificate is due, 4. records it, 5. stops when there is a reason to.
 
     Parameters
     ----------
@@ -63,7 +72,8 @@ def solve(
     tau : int or "auto"
         The number of examples per round.
     sampling : Sampling, optional
-        How they are drawn; by default a fresh permutation each epoch, cut into sets of τ.
+        How they are drawn. By default: a fresh permutation of all examples, cut into sets of τ, and between two of these
+        (compiled rounds only) some of the examples that still have something to learn.
     tol : float
         Stop when the certified relative gap (P − D)/|P| is at most this.
     max_epochs : int
@@ -126,6 +136,7 @@ def solve_many(
         math.inf if time_limit is None else time.perf_counter() + positive("time_limit", time_limit, or_zero=True)
     )
     rng = _generator(random_state)
+    sampling_given = sampling
     chosen, sampling = _plan_with(problems[0], method, tau, sampling)
     starts = _starting_points(problems, warm_start)
 
@@ -136,35 +147,33 @@ def solve_many(
             for k, (problem, start) in enumerate(zip(problems, starts, strict=True))
         ]
         engine: Engine | None = None
-        moving, epoch = runs, 0
+        moving, turn, epochs = runs, 0, 0.0
+        focus = sampling_given is None
         try:
             while True:
                 # 4. Record. 5. Stop when there is a reason to.
                 now = time.perf_counter()
                 for run in _open(runs):
-                    if run.certified_at == epoch:
-                        run.record(epoch, now - began, tol, max_epochs, now > deadline, callback)
+                    if run.certified_at == turn:
+                        run.record(epochs, now - began, tol, max_epochs, now > deadline, callback)
                 if not _open(runs):
                     break
                 engine = engine or _engine(problems, chosen, sampling, starts, threads)
                 if len(_open(runs)) < len(moving):
                     engine.keep([place for place, run in enumerate(moving) if run.status is None])
                 moving = _open(runs)
-                # 1. Draw the index blocks of an epoch. 2. Run the rounds, with an eye on the clock.
-                _run_epoch(engine, sampling, rng, deadline)
-                epoch += 1
+                # 1. Draw index blocks. 2. Run the rounds, with an eye on the clock: what is awake first, then all.
+                if focus:
+                    epochs += _focused_sweeps(engine, moving, sampling, rng, deadline)
+                epochs += _sweep(engine, sampling.draw(rng, sampling.rounds_per_epoch), sampling, deadline)
+                turn += 1
                 # 3. Certify, from scratch, where a certificate is due.
-                out_of_time = time.perf_counter() > deadline
+                last = time.perf_counter() > deadline or epochs >= max_epochs
                 for place, run in enumerate(moving):
-                    surprise = engine.surprise(place)
-                    if (
-                        engine.certificates_are_cheap
-                        or out_of_time
-                        or epoch >= max_epochs
-                        or run.is_due(epoch, surprise, tol)
-                    ):
-                        run.certify(engine.alpha(place), epoch, surprise)
-                    engine.adapt(place, run.expected_gap(surprise))
+                    run.surprise = engine.surprise(place)
+                    if engine.certificates_are_cheap or last or run.is_due(turn, tol):
+                        run.certify(engine.alpha(place), turn)
+                    engine.adapt(place, run.expected_gap(run.surprise), run.surprise)
         except KeyboardInterrupt:
             for run in _open(runs):
                 run.status = Status.INTERRUPTED
@@ -184,6 +193,7 @@ class _Run:
     certified_at: int = 0
     stalled: int = 0
     ratio: float = EXPECTED_RATIO
+    surprise: float = math.nan
     status: Status | None = None
     trace: Trace = field(default_factory=Trace)
 
@@ -191,23 +201,23 @@ class _Run:
         """Guess the gap from what surprised the last epoch; only a certificate knows."""
         return self.best.certificate.gap if math.isnan(surprise) else self.ratio * surprise
 
-    def is_due(self, epoch: int, surprise: float, tol: float) -> bool:
+    def is_due(self, turn: int, tol: float) -> bool:
         """Whether the gap may be small enough by now, or nobody has looked for long."""
-        close = self.expected_gap(surprise) <= tol * abs(self.best.certificate.primal)
-        return close or epoch - self.certified_at >= EPOCHS_WITHOUT_CERTIFICATE
+        close = self.expected_gap(self.surprise) <= tol * abs(self.best.certificate.primal)
+        return close or turn - self.certified_at >= TURNS_WITHOUT_CERTIFICATE
 
-    def certify(self, alpha: np.ndarray, epoch: int, surprise: float) -> None:
+    def certify(self, alpha: np.ndarray, turn: int) -> None:
         """Have the problem judge the dual point, and learn from it."""
         found = self.problem.certified_pair_of(alpha)
-        if surprise > 0.0:
-            self.ratio = found.certificate.gap / surprise
+        if self.surprise > 0.0:
+            self.ratio = found.certificate.gap / self.surprise
         joined = found.joined_with(self.best)
         self.stalled = 0 if joined.certificate.gap < self.best.certificate.gap else self.stalled + 1
-        self.best, self.certified_at = joined, epoch
+        self.best, self.certified_at = joined, turn
 
     def record(
         self,
-        epoch: int,
+        epoch: float,
         seconds: float,
         tol: float,
         max_epochs: int,
@@ -249,15 +259,44 @@ def _engine(
     return CompiledEngine(problems, sampling, starts, separable_rounds=chosen.method == "sdca", n_threads=threads)
 
 
-def _run_epoch(engine: Engine, sampling: Sampling, rng: np.random.Generator, deadline: float) -> None:
-    block = sampling.draw(rng, sampling.rounds_per_epoch)
+def _sweep(engine: Engine, block: IndexBlock, sampling: Sampling, deadline: float) -> float:
+    """Do the rounds of a block, until the deadline; return how many epochs that was."""
+    visited = 0
     examples = PIECE // 100 if engine.certificates_are_cheap else PIECE
     rounds = max(1, round(examples / sampling.expected_size))
     for piece in block.pieces(rounds) if deadline < math.inf else [block]:
         engine.run(piece)
+        visited += piece.indices.size
         if time.perf_counter() > deadline:
             break
     engine.end_epoch()
+    return visited / sampling.n
+
+
+def _focused_sweeps(
+    engine: Engine, moving: Sequence[_Run], sampling: Sampling, rng: np.random.Generator, deadline: float
+) -> float:
+    """Visit the examples that still surprise, until they do so little; return how many epochs that was.
+
+    What most examples of a classification have to say is soon learned: their dual variables rest while the others are being
+    settled. Those that sleep too soon are found by the sweep over all that follows.
+    """
+    epochs = 0.0
+    for _ in range(FOCUSED_SWEEPS):
+        awake = engine.awake()
+        if awake is None or not 0 < awake.size <= MOSTLY_AWAKE * sampling.n or time.perf_counter() > deadline:
+            break
+        order = rng.permutation(awake)
+        block = IndexBlock(order, np.append(np.arange(0, order.size, sampling.max_size), order.size))
+        epochs += _sweep(engine, block, sampling, deadline)
+        left = [_fraction(engine.surprise(place), run.surprise) for place, run in enumerate(moving)]
+        if max(left) <= ENOUGH:
+            break
+    return epochs
+
+
+def _fraction(now: float, before: float) -> float:
+    return now / before if before > 0.0 else 0.0
 
 
 def _plan_with(

@@ -159,7 +159,7 @@ def test_rows_are_read_and_written_as_numpy_does():
 @jit
 def _solve_scalars(u, curvature, alpha, y, slopes, tolerance, beta, surprise):
     for i in range(u.size):
-        beta[i], surprise[i] = separable.solve_scalar(u[i], curvature[i], alpha[i], y[i], slopes, tolerance)
+        beta[i], _, surprise[i] = separable.solve_scalar(u[i], curvature[i], alpha[i], y[i], slopes, tolerance)
 
 
 solve_scalars = Kernel(_solve_scalars)

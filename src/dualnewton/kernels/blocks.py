@@ -132,6 +132,7 @@ def _consume(data, columns, row_starts, indices, starts, first, last, gathered, 
             for i in range(t):
                 mass = c[i] * (beta[i] - alpha[i])
                 models.alpha[k, S[i]] = beta[i]
+                models.awake[S[i]] = (work[10, i] > models.sleepy[k]) | (models.awake[S[i]] & (k > 0))
                 h[i, k] = mass * scale
                 total += mass
             models.b[k] += models.b_curvature[k] * total

@@ -36,6 +36,8 @@ class Models(NamedTuple):
     limits: np.ndarray  # (3, d) threshold, lower, upper of ∇g*; (3, 0) where it is the identity
     tolerance: np.ndarray  # (K,) of the margins, in the block solves
     surprise: np.ndarray  # (K,) Σ c (α + φ′)² at the visits of a sweep, which falls as the gap does
+    sleepy: np.ndarray  # (K,) a visit with less surprise than this leaves the example asleep
+    awake: np.ndarray  # (n,) whether the last visit surprised any model
 
 
 class CompiledLoss(NamedTuple):

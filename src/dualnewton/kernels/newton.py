@@ -10,13 +10,13 @@ from dualnewton.kernels._jit import jit
 from dualnewton.kernels.separable import solve_scalar
 
 MAX_STEPS = 50
-VECTORS = 10
+VECTORS = 11
 """Vectors of the size of a block that the iteration keeps."""
 
 
 @jit
 def solve_block(G, u, alpha, y, c, beta, tolerance, pointwise, slopes, work, B):
-    """Write the new dual variables of a block into ``beta``; return Σ c (α + φ′)² at the start.
+    """Write the new dual variables of a block into ``beta``; return Σ c (α + φ′)² at the start, its terms in work[10].
 
     Minimises J = Σ c φ(z) + ½ (c∘β)ᵀG(c∘β), z = u + G(c∘(β − α)), by Newton's method with step halving, until the margins z fit
     the dual variables −φ′(z) to within the tolerance, and then returns just those, which belong to the domain of the dual
@@ -39,8 +39,8 @@ def solve_block(G, u, alpha, y, c, beta, tolerance, pointwise, slopes, work, B):
         Scratch.
     """
     t = u.size
-    z, first, second, residual, k, q, step, pull, image, trial = (
-        work[0], work[1], work[2], work[3], work[4], work[5], work[6], work[7], work[8], work[9],
+    z, first, second, residual, k, q, step, pull, image, trial, away = (
+        work[0], work[1], work[2], work[3], work[4], work[5], work[6], work[7], work[8], work[9], work[10],
     )  # fmt: skip
     # 1. Start where the block is.
     surprise = J = 0.0
@@ -53,7 +53,8 @@ def solve_block(G, u, alpha, y, c, beta, tolerance, pointwise, slopes, work, B):
         beta[i] = alpha[i]
         value, first[i], second[i] = pointwise(z[i], y[i])
         J += c[i] * (value + 0.5 * alpha[i] * total)
-        surprise += c[i] * (alpha[i] + first[i]) ** 2
+        away[i] = c[i] * (alpha[i] + first[i]) ** 2
+        surprise += away[i]
     for _ in range(MAX_STEPS):
         # 2. Stop when the margins fit: F = −φ′(z) − β, and G(c∘F) is what z would move by if β became −φ′(z).
         for i in range(t):

@@ -2,8 +2,8 @@
 
 A kernel is handed three arrays (:class:`Rows`) and never asks what they are: ``data`` is the matrix itself if it has two
 dimensions, else the entries of a CSR matrix whose columns and row starts are the other two. The functions below are resolved
-by the type of ``data`` when the kernel is compiled. Sums run in float64 whatever the data. (Not one tuple: unpacking it would count
-references in the innermost loop, which was seen to cost a third of a sweep.)
+by the type of ``data`` when the kernel is compiled. Sums run in float64 whatever the data. (Not one tuple: unpacking it would
+count references in the innermost loop, which was seen to cost a third of a sweep.)
 """
 
 from __future__ import annotations

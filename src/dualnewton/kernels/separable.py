@@ -82,6 +82,9 @@ def _singles(data, columns, row_starts, curvature, indices, models, slopes):
                 models.scale[k],
                 models.limits,
                 models.tolerance[k],
+                models.sleepy[k],
+                models.awake,
+                k == 0,
                 slopes,
             )
             models.surprise[k] += surprise
@@ -107,6 +110,9 @@ def _singles_of_one(
     scale,
     limits,
     tolerance,
+    sleepy,
+    awake,
+    is_first,
     slopes,
 ):
     per_row_c, per_row_o = c.size > 1, o.size > 1
@@ -127,6 +133,7 @@ def _singles_of_one(
         alpha[i] = beta
         mass = weight * (beta - old)
         total += weight * surprise
+        awake[i] = (weight * surprise > sleepy) | (awake[i] & (not is_first))
         b += b_curvature * mass
         row.add(data, columns, row_starts, i, mass * scale, w_bar)
         if limits.shape[1] > 0:
@@ -152,7 +159,9 @@ def _minibatches(data, columns, row_starts, curvature, indices, starts, models, 
                 u = row.dot(data, columns, row_starts, i, models.w[k]) + models.o[k, i * per_row_o] + models.b[k]
                 g = curvature[k, i] * models.scale[k]
                 beta, surprise = solve_scalar(u, g, old, models.y[k, i], slopes, models.tolerance[k])
-                models.surprise[k] += models.c[k, i * per_row_c] * surprise
+                surprise *= models.c[k, i * per_row_c]
+                models.surprise[k] += surprise
+                models.awake[i] = (surprise > models.sleepy[k]) | (models.awake[i] & (k > 0))
                 models.alpha[k, i] = beta
                 mass[k, p - starts[s]] = models.c[k, i * per_row_c] * (beta - old)
         for p in range(starts[s], starts[s + 1]):

@@ -19,6 +19,9 @@ from dualnewton.solvers.engine import Engine
 from dualnewton.solvers.pipeline import Pipeline
 from dualnewton.theory import eso_from_data
 
+SLEEPY = 0.01
+"""An example that surprises less than this fraction of the mean may sleep until the next sweep over all."""
+
 LOOSEST, TIGHTEST = 0.03, 1e-13
 """Between these lies the tolerance of the margins in the rounds."""
 
@@ -87,6 +90,8 @@ class CompiledEngine(Engine):
             limits=frozen(np.zeros((3, 0)) if limits is None else limits),
             tolerance=np.full(K, LOOSEST),
             surprise=np.zeros(K),
+            sleepy=np.zeros(K),
+            awake=np.ones(n, dtype=np.bool_),
         )
 
     def _curvature(self, problem: Problem, sampling: Sampling) -> np.ndarray:
@@ -123,22 +128,25 @@ class CompiledEngine(Engine):
     def alpha(self, k: int) -> np.ndarray:
         return self.models.alpha[k]
 
+    def awake(self) -> np.ndarray:
+        return np.flatnonzero(self.models.awake)
+
     def surprise(self, k: int) -> float:
-        """Return Σ c (α + φ′)² since it was last asked for, over n."""
         value = float(self.models.surprise[k]) / self.problems[k].n
         self.models.surprise[k] = 0.0
         return value
 
-    def adapt(self, k: int, gap: float) -> None:
+    def adapt(self, k: int, gap: float, surprise: float) -> None:
         # An error δ of a margin costs φ″δ²/2 of the objective: with δ² a fraction of the gap it never shows.
         self.models.tolerance[k] = min(LOOSEST, max(TIGHTEST, 0.3 * np.sqrt(max(gap, 0.0))))
+        self.models.sleepy[k] = SLEEPY * surprise
 
     def keep(self, wanted: Sequence[int]) -> None:
         wanted = list(wanted)
         self.problems = [self.problems[k] for k in wanted]
         shared = self.models.w is self.models.w_bar
         parts = {
-            name: value if name == "limits" else np.ascontiguousarray(value[wanted])
+            name: value if name in ("limits", "awake") else np.ascontiguousarray(value[wanted])
             for name, value in self.models._asdict().items()
         }
         for name in ("y", "c", "o"):

@@ -45,11 +45,18 @@ class Engine:
         return self.solvers[k].alpha
 
     def surprise(self, k: int) -> float:  # noqa: ARG002
-        """Return Σ c (α + φ′)² over the last epoch's visits, which falls as the gap does; NaN if it is not kept."""
+        """Return the mean of c (α + φ′)² over the visits since it was last asked for; NaN if it is not kept.
+
+        It is zero exactly where an example has nothing to learn, and falls as the gap does.
+        """
         return np.nan
 
-    def adapt(self, k: int, gap: float) -> None:
-        """Learn the gap of model k, to which the exactness of its rounds may be tied."""
+    def awake(self) -> np.ndarray | None:
+        """Return the examples that surprised a model at their last visit, in order; None if that is not kept."""
+        return None
+
+    def adapt(self, k: int, gap: float, surprise: float) -> None:
+        """Learn the expected gap of model k and what surprised the last sweep over all examples, to which rounds may be tied."""
 
     def keep(self, wanted: Sequence[int]) -> None:
         """Go on with these models only."""
