@@ -126,7 +126,7 @@ def test_a_time_limit_is_kept_inside_an_epoch_and_the_model_is_usable(monkeypatc
     monkeypatch.setattr(SDNA, "round", slower)
     result = dn.solve(problem, tau=1, tol=1e-14, time_limit=0.05, random_state=0)
     assert result.status is Status.TIME_LIMIT
-    assert result.n_epochs == 1  # an epoch of 4000 rounds takes much longer: it was cut
+    assert 0.0 < result.n_epochs < 1.0  # an epoch of 4000 rounds takes much longer: it was cut
     assert result.certificate.primal == pytest.approx(problem.primal(result.w), rel=1e-14)
     assert np.isfinite(result.certificate.gap)
 

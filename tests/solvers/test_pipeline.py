@@ -152,5 +152,6 @@ def test_the_buffers_go_back_when_the_engine_is_closed():
 
 def test_more_threads_than_pieces_are_no_trouble():
     problem = make()[0]
-    one, many = (dn.solve(problem, tau=N, max_epochs=1, tol=0.0, random_state=0, n_threads=t) for t in (1, 8))
+    one, many = (dn.solve(problem, tau=D, max_epochs=1, tol=0.0, random_state=0, n_threads=t) for t in (1, 50))
+    assert many.plan.compiled
     assert np.array_equal(one.alpha, many.alpha)

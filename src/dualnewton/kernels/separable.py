@@ -1,7 +1,7 @@
 """Rounds in which each example moves on its own: SDNA and SDCA one at a time, and minibatch SDCA.
 
-    singles(*rows, curvature, indices, models, slopes)                a round for each index
-    minibatches(*rows, curvature, indices, starts, models, slopes)    a round for each set
+    singles(*rows, curvature, indices, models, loss)                a round for each index
+    minibatches(*rows, curvature, indices, starts, models, loss)    a round for each set
 
 ``curvature`` (K, n) is c_i(‖a_i‖² + ρ) or, for sets of several examples, the ESO vector v; it is divided by λn here.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import jit, prefetch
-from dualnewton.kernels.models import Kernel
+from dualnewton.kernels.models import Kernel, slopes_at
 
 ROW_AHEAD = 4
 """Rows to come whose entries are asked for."""
@@ -27,14 +27,14 @@ MAX_STEPS = 60
 
 
 @jit
-def solve_scalar(u, curvature, alpha, y, slopes, tolerance):
+def solve_scalar(u, curvature, alpha, y, loss, tolerance):
     """Return β = −φ′(z) at the root z of F(z) = z − u + curvature(α + φ′(z)), and (α + φ′)² at the start.
 
     F has slope at least one, so the root lies between z and z − F(z): a bracket from the first evaluation on, in which
     Newton's method is kept by bisection.
     """
     z = u
-    first, second = slopes(z, y)
+    first, second = slopes_at(loss, z, y)
     away = alpha + first
     F = curvature * away
     low, high = min(z, z - F), max(z, z - F)
@@ -46,7 +46,7 @@ def solve_scalar(u, curvature, alpha, y, slopes, tolerance):
             z = 0.5 * (low + high)
             if not (low < z < high):
                 break
-        first, second = slopes(z, y)
+        first, second = slopes_at(loss, z, y)
         F = z - u + curvature * (alpha + first)
         if F > 0.0:
             high = z
@@ -56,7 +56,7 @@ def solve_scalar(u, curvature, alpha, y, slopes, tolerance):
 
 
 @jit
-def _singles(data, columns, row_starts, curvature, indices, models, slopes):
+def _singles(data, columns, row_starts, curvature, indices, models, loss):
     # Several models take turns on groups of rows that stay in the cache; one model takes them all at once.
     K, total = models.w.shape[0], indices.size
     group = total if K == 1 else GROUP
@@ -85,7 +85,7 @@ def _singles(data, columns, row_starts, curvature, indices, models, slopes):
                 models.sleepy[k],
                 models.awake,
                 k == 0,
-                slopes,
+                loss,
             )
             models.surprise[k] += surprise
 
@@ -113,7 +113,7 @@ def _singles_of_one(
     sleepy,
     awake,
     is_first,
-    slopes,
+    loss,
 ):
     per_row_c, per_row_o = c.size > 1, o.size > 1
     total = 0.0
@@ -129,20 +129,21 @@ def _singles_of_one(
         i = indices[p]
         old, weight = alpha[i], c[i * per_row_c]
         u = row.dot(data, columns, row_starts, i, w) + o[i * per_row_o] + b
-        beta, surprise = solve_scalar(u, curvature[i] * scale, old, y[i], slopes, tolerance)
+        beta, surprise = solve_scalar(u, curvature[i] * scale, old, y[i], loss, tolerance)
         alpha[i] = beta
         mass = weight * (beta - old)
         total += weight * surprise
         awake[i] = (weight * surprise > sleepy) | (awake[i] & (not is_first))
-        b += b_curvature * mass
-        row.add(data, columns, row_starts, i, mass * scale, w_bar)
-        if limits.shape[1] > 0:
-            row.shrink(data, columns, row_starts, i, w_bar, w, limits)
+        if mass != 0.0:
+            b += b_curvature * mass
+            row.add(data, columns, row_starts, i, mass * scale, w_bar)
+            if limits.shape[1] > 0:
+                row.shrink(data, columns, row_starts, i, w_bar, w, limits)
     return b, total
 
 
 @jit
-def _minibatches(data, columns, row_starts, curvature, indices, starts, models, slopes):
+def _minibatches(data, columns, row_starts, curvature, indices, starts, models, loss):
     per_row_c, per_row_o = models.c.shape[1] > 1, models.o.shape[1] > 1
     total = indices.size
     K = models.w.shape[0]
@@ -158,7 +159,7 @@ def _minibatches(data, columns, row_starts, curvature, indices, starts, models, 
                 old = models.alpha[k, i]
                 u = row.dot(data, columns, row_starts, i, models.w[k]) + models.o[k, i * per_row_o] + models.b[k]
                 g = curvature[k, i] * models.scale[k]
-                beta, surprise = solve_scalar(u, g, old, models.y[k, i], slopes, models.tolerance[k])
+                beta, surprise = solve_scalar(u, g, old, models.y[k, i], loss, models.tolerance[k])
                 surprise *= models.c[k, i * per_row_c]
                 models.surprise[k] += surprise
                 models.awake[i] = (surprise > models.sleepy[k]) | (models.awake[i] & (k > 0))

@@ -103,7 +103,8 @@ class CompiledEngine(Engine):
 
     def _separable_arguments(self, block: IndexBlock) -> tuple[Any, ...]:
         starts = () if self.one_at_a_time else (block.starts,)
-        return (*self.rows, self.curvature, block.indices, *starts, self.models, self.loss.slopes)
+        loss = self.loss.inlined if self.one_at_a_time else self.loss.slopes
+        return (*self.rows, self.curvature, block.indices, *starts, self.models, loss)
 
     def run(self, block: IndexBlock) -> None:
         if self.separable_rounds:
