@@ -1,15 +1,16 @@
 """Rounds of SDNA on sets of several examples, in two halves.
 
-``produce`` gathers rows and computes Gram blocks, which depend on neither w nor α; ``consume`` does the rest: margins, the
-Newton solves, the update. So other threads may produce the sets to come while one consumes, with the same bits as
-``rounds``, which does both.
+The first gathers rows and computes Gram blocks, which depend on neither w nor α; the second does the rest: margins, the Newton
+solves, the update. So other threads may do the first half of sets to come while one does the second, with the same bits as if it
+did both: a ``helper`` takes pieces of the index block in order while there is room for them, the ``leader`` does the second half
+of each in turn, and helps when it would wait. They find each other on a ``board`` of shared words.
 
-    produce(*rows, indices, starts, first, last, gathered, grams)
-    consume(*rows, indices, starts, first, last, gathered, grams, models, pointwise, slopes)
     rounds(*rows, indices, starts, gathered, grams, models, pointwise, slopes)
+    helper(*rows, indices, starts, gathered, grams, board)
+    leader(*rows, indices, starts, gathered, grams, board, models, pointwise, slopes)
 
 ``grams`` (sets, τ, τ) and, for dense data, ``gathered`` (sets, τ, ≥ d) hold what is produced ahead; for CSR data ``gathered`` is
-(1, 1, d) and zero, room to spread a row in.
+(1, 1, d) and zero, room to spread a row in. With several threads both have one axis more, for the slots.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.kernels import atomic
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import jit, overloads
 from dualnewton.kernels.gram import gather_and_gram
@@ -100,11 +102,6 @@ def _update_of(data, columns, row_starts, S, gathered, h, w_bar, w, limits):
 
 
 @jit
-def _produce(data, columns, row_starts, indices, starts, first, last, gathered, grams):
-    _grams(data, columns, row_starts, indices, starts, first, last, 0, gathered, grams)
-
-
-@jit
 def _consume(data, columns, row_starts, indices, starts, first, last, gathered, grams, models, pointwise, slopes):
     size, K = grams.shape[1], models.w.shape[0]
     per_row_c, per_row_o = models.c.shape[1] > 1, models.o.shape[1] > 1
@@ -148,4 +145,66 @@ def _rounds(data, columns, row_starts, indices, starts, gathered, grams, models,
         _consume(data, columns, row_starts, indices, starts, first, last, gathered, grams, models, pointwise, slopes)
 
 
-produce, consume, rounds = Kernel(_produce), Kernel(_consume), Kernel(_rounds)
+TAKEN, CONSUMED, READY = 0, 1, 8
+"""Where the threads find, on their board, how many pieces are taken and consumed, and from where on which are ready."""
+
+
+@jit
+def _claim(board, pieces, slots):
+    """Return a piece that nobody has taken and for which there is room, or −1."""
+    taken = atomic.load(board, TAKEN)
+    room = min(pieces, atomic.load(board, CONSUMED) + slots)
+    if taken < room and atomic.swap_if(board, TAKEN, taken, taken + 1):
+        return taken
+    return -1
+
+
+@jit
+def _helper(data, columns, row_starts, indices, starts, gathered, grams, board):
+    slots, ahead, sets = grams.shape[0], grams.shape[1], starts.size - 1
+    pieces = -(-sets // ahead)
+    while atomic.load(board, TAKEN) < pieces:
+        piece = _claim(board, pieces, slots)
+        if piece >= 0:
+            first, slot = piece * ahead, piece % slots
+            last = min(sets, first + ahead)
+            _grams(data, columns, row_starts, indices, starts, first, last, 0, gathered[slot], grams[slot])
+            atomic.store(board, READY + piece, 1)
+        else:
+            atomic.give_way()
+
+
+@jit
+def _leader(data, columns, row_starts, indices, starts, gathered, grams, board, models, pointwise, slopes):
+    slots, ahead, sets = grams.shape[0], grams.shape[1], starts.size - 1
+    pieces = -(-sets // ahead)
+    for piece in range(pieces):
+        while atomic.load(board, READY + piece) == 0:
+            mine = _claim(board, pieces, slots)  # rather than wait
+            if mine >= 0:
+                first, slot = mine * ahead, mine % slots
+                last = min(sets, first + ahead)
+                _grams(data, columns, row_starts, indices, starts, first, last, 0, gathered[slot], grams[slot])
+                atomic.store(board, READY + mine, 1)
+            else:
+                atomic.give_way()
+        first, slot = piece * ahead, piece % slots
+        last = min(sets, first + ahead)
+        _consume(
+            data,
+            columns,
+            row_starts,
+            indices,
+            starts,
+            first,
+            last,
+            gathered[slot],
+            grams[slot],
+            models,
+            pointwise,
+            slopes,
+        )
+        atomic.store(board, CONSUMED, piece + 1)
+
+
+rounds, helper, leader = Kernel(_rounds), Kernel(_helper), Kernel(_leader)

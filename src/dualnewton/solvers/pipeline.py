@@ -1,4 +1,4 @@
-"""The Gram pipeline: threads that produce Gram blocks ahead of the one that consumes them, with the same bits as one alone."""
+"""The Gram pipeline: threads that compute Gram blocks ahead of the one that uses them, with the same bits as one alone."""
 
 from __future__ import annotations
 
@@ -13,140 +13,58 @@ from dualnewton.kernels.models import CompiledLoss, Models
 from dualnewton.kernels.rows import Rows
 from dualnewton.samplings import IndexBlock
 
-CACHE = 1 << 18
-"""Bytes of gathered rows that one thread works on at a time: they should stay in its cache between the two halves."""
+PIECE = 1 << 18
+"""Bytes of gathered rows in a piece of work: they should stay in a core's cache between the two halves."""
 
-AHEAD = 1 << 20
-"""Bytes of gathered rows in one piece of work of several threads: enough to outweigh the call."""
-
-SLOTS = 2
-"""Pieces ready or in the making, per producing thread, beyond the one that is consumed."""
+SLOTS = 4
+"""Pieces ready or in the making, per thread."""
 
 
 class Pipeline:
     """Rounds of SDNA on sets of several examples, by one thread or more.
 
-    G_S and the gathered rows depend on neither w nor α, so whoever is free may compute them, for the next piece that nobody has
+    G_S and the gathered rows depend on neither w nor α, so whoever is free may compute them for the next piece that nobody has
     taken; the thread that called does the dependent half of the pieces in order, and helps when it would wait.
     """
 
     def __init__(self, rows: Rows, d: int, size: int, n_threads: int) -> None:
         self.rows, self.n_threads = rows, n_threads
-        per_set = 8 * size * (d if rows.data.ndim == 2 else size)
-        self.sets = max(1, (CACHE if n_threads == 1 else AHEAD) // per_set)
-        slots = 1 if n_threads == 1 else 1 + SLOTS * (n_threads - 1)
         dense = rows.data.ndim == 2
-        self.slots = [
-            (room_for_rows(self.sets, size, d) if dense else np.zeros((1, 1, d)), np.empty((self.sets, size, size)))
-            for _ in range(slots)
-        ]
+        self.sets = max(1, PIECE // (8 * size * (d if dense else size)))
+        slots = 1 if n_threads == 1 else SLOTS * n_threads
+        gathered = room_for_rows(slots * self.sets, size, d) if dense else np.zeros((slots, 1, d))
+        shape = (slots, gathered.shape[0] // slots, *gathered.shape[1:])
+        self.gathered, self.grams = gathered.reshape(shape), np.empty((slots, self.sets, size, size))
 
     def prepare(self, block: IndexBlock, models: Models, loss: CompiledLoss) -> None:
         """Compile what runs will need."""
-        if self.n_threads == 1:
-            blocks.rounds.prepare(*self._whole(block, models, loss))
-        else:
-            slot = self.slots[0]
-            blocks.produce.prepare(*self.rows, block.indices, block.starts, 0, 0, *slot)
-            blocks.consume.prepare(
-                *self.rows, block.indices, block.starts, 0, 0, *slot, models, loss.pointwise, loss.slopes
-            )
+        blocks.rounds.prepare(*self._alone(block, models, loss))
+        if self.n_threads > 1:
+            shared = self._shared(block)
+            blocks.helper.prepare(*shared)
+            blocks.leader.prepare(*shared, models, loss.pointwise, loss.slopes)
 
-    def _whole(self, block: IndexBlock, models: Models, loss: CompiledLoss) -> tuple[Any, ...]:
-        return (*self.rows, block.indices, block.starts, *self.slots[0], models, loss.pointwise, loss.slopes)
+    def _alone(self, block: IndexBlock, models: Models, loss: CompiledLoss) -> tuple[Any, ...]:
+        buffers = self.gathered[0], self.grams[0]
+        return (*self.rows, block.indices, block.starts, *buffers, models, loss.pointwise, loss.slopes)
+
+    def _shared(self, block: IndexBlock) -> tuple[Any, ...]:
+        board = np.zeros(blocks.READY + -(-len(block) // self.sets), dtype=np.int64)
+        return (*self.rows, block.indices, block.starts, self.gathered, self.grams, board)
 
     def run(self, block: IndexBlock, models: Models, loss: CompiledLoss) -> None:
         """Do the rounds of an index block."""
-        if self.n_threads == 1:
-            blocks.rounds(*self._whole(block, models, loss))
+        if self.n_threads == 1 or len(block) <= 2 * self.sets:
+            blocks.rounds(*self._alone(block, models, loss))
             return
-        work = _Pieces(self, block)
-        helpers = [threading.Thread(target=work.produce_until_done, daemon=True) for _ in range(self.n_threads - 1)]
+        shared = self._shared(block)
+        helpers = [threading.Thread(target=blocks.helper, args=shared, daemon=True) for _ in range(self.n_threads - 1)]
         for helper in helpers:
             helper.start()
-        try:
-            for piece in range(work.count):
-                slot = work.wait_for(piece)
-                first, last = work.range_of(piece)
-                blocks.consume(
-                    *self.rows, block.indices, block.starts, first, last, *slot, models, loss.pointwise, loss.slopes
-                )
-                work.done_with(piece)
-        finally:
-            work.stop()
-            for helper in helpers:
-                helper.join()
+        blocks.leader(*shared, models, loss.pointwise, loss.slopes)
+        for helper in helpers:
+            helper.join()
 
     def close(self) -> None:
         """Give the buffers back."""
-        self.slots = []
-
-
-class _Pieces:
-    """Who has taken which piece of an index block, and which are ready."""
-
-    def __init__(self, pipeline: Pipeline, block: IndexBlock) -> None:
-        self.pipeline, self.block = pipeline, block
-        self.count = -(-len(block) // pipeline.sets)
-        self.changed = threading.Condition()
-        self.taken = self.consumed = 0
-        self.ready: set[int] = set()
-        self.error: BaseException | None = None
-
-    def range_of(self, piece: int) -> tuple[int, int]:
-        return piece * self.pipeline.sets, min(len(self.block), (piece + 1) * self.pipeline.sets)
-
-    def slot_of(self, piece: int) -> tuple[np.ndarray, np.ndarray]:
-        return self.pipeline.slots[piece % len(self.pipeline.slots)]
-
-    def produce(self, piece: int) -> None:
-        first, last = self.range_of(piece)
-        rows, block = self.pipeline.rows, self.block
-        blocks.produce(*rows, block.indices, block.starts, first, last, *self.slot_of(piece))
-        with self.changed:
-            self.ready.add(piece)
-            self.changed.notify_all()
-
-    def produce_until_done(self) -> None:
-        """Take pieces in order while there is room for them; what a helper thread does."""
-        try:
-            while True:
-                with self.changed:
-                    while self.taken < self.count and self.taken >= self.consumed + len(self.pipeline.slots):
-                        self.changed.wait()
-                    if self.taken >= self.count:
-                        return
-                    piece, self.taken = self.taken, self.taken + 1
-                self.produce(piece)
-        except BaseException as error:
-            with self.changed:
-                self.error = error
-                self.changed.notify_all()
-
-    def wait_for(self, piece: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the slot of a piece once it is ready; produce it, or another that is free, rather than wait idly."""
-        while True:
-            with self.changed:
-                if self.error is not None:
-                    raise self.error
-                if piece in self.ready:
-                    return self.slot_of(piece)
-                room = self.taken < min(self.count, self.consumed + len(self.pipeline.slots))
-                if not room:
-                    self.changed.wait()
-                    continue
-                mine, self.taken = self.taken, self.taken + 1
-            self.produce(mine)
-
-    def done_with(self, piece: int) -> None:
-        """Free the slot of a consumed piece."""
-        with self.changed:
-            self.ready.discard(piece)
-            self.consumed = piece + 1
-            self.changed.notify_all()
-
-    def stop(self) -> None:
-        """Let the helpers go, also when the consumer was interrupted."""
-        with self.changed:
-            self.taken = self.count
-            self.changed.notify_all()
+        del self.gathered, self.grams
