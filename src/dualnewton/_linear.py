@@ -18,7 +18,7 @@ _CHUNK = 1 << 20
 def times(X: Matrix, w: np.ndarray) -> np.ndarray:
     """X w."""
     if not w.any():  # where every run begins
-        return np.zeros(X.shape[0])
+        return np.zeros((X.shape[0], *w.shape[1:]))
     if X.dtype == np.float64:
         return X @ w
     return np.concatenate([rows @ w for _, rows in _widened(X)])
@@ -27,10 +27,10 @@ def times(X: Matrix, w: np.ndarray) -> np.ndarray:
 def transposed_times(X: Matrix, a: np.ndarray) -> np.ndarray:
     """Xᵀ a."""
     if not a.any():
-        return np.zeros(X.shape[1])
+        return np.zeros((X.shape[1], *a.shape[1:]))
     if X.dtype == np.float64:
         return X.T @ a
-    return sum((rows.T @ a[part] for part, rows in _widened(X)), start=np.zeros(X.shape[1]))
+    return sum((rows.T @ a[part] for part, rows in _widened(X)), start=np.zeros((X.shape[1], *a.shape[1:])))
 
 
 def take_rows(X: Matrix, indices: np.ndarray) -> Matrix:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -227,12 +228,7 @@ class Problem:
 
         A solver is judged by its α alone, so that whatever rounding it has gathered in its w does not count.
         """
-        alpha_bar = self.alpha_bar(vector("alpha", alpha, self.n))
-        w = self.regularizer.grad_conjugate(alpha_bar)
-        if self.fit_intercept:
-            return self.certified_pair(w, alpha=alpha)
-        certificate = Certificate(self._primal_at(self.margins(w), w), self._dual_at(alpha, alpha_bar))
-        return CertifiedPair(w, 0.0, alpha.copy(), certificate)
+        return certified_pairs([self], [alpha])[0]
 
     def _shrunk(self, alpha: np.ndarray) -> tuple[float, np.ndarray]:
         """Maximise the concave D(sα) over s ∈ (0, 1], without another pass over the data; α = 0 is feasible, so sα is."""
@@ -280,3 +276,26 @@ class Problem:
             at_b = slopes[b] = slope(b)
             low, high = (low, b) if at_b > 0.0 else (b, high)
         return float(min((low, high, b), key=lambda end: abs(slopes[end])))
+
+
+def certified_pairs(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[CertifiedPair]:
+    """Certify the dual points of several problems over the same X (:meth:`Problem.certified_pair_of`) in shared passes."""
+    X = problems[0].X
+    alphas = [vector("alpha", alpha, problem.n) for problem, alpha in zip(problems, alphas, strict=True)]
+    masses = np.stack([problem.c * alpha for problem, alpha in zip(problems, alphas, strict=True)], axis=1)
+    scales = np.array([problem.lam * problem.n for problem in problems])
+    bars = np.ascontiguousarray((_linear.transposed_times(X, _narrow(masses)).reshape(X.shape[1], -1) / scales).T)
+    models = [problem.regularizer.grad_conjugate(bar) for problem, bar in zip(problems, bars, strict=True)]
+    if problems[0].fit_intercept:
+        return [p.certified_pair(w, alpha=alpha) for p, w, alpha in zip(problems, models, alphas, strict=True)]
+    products = _linear.times(X, _narrow(np.stack(models, axis=1))).reshape(X.shape[0], -1)
+    pairs = []
+    for problem, alpha, bar, w, product in zip(problems, alphas, bars, models, products.T, strict=True):
+        certificate = Certificate(problem._primal_at(product + problem.o, w), problem._dual_at(alpha, bar))
+        pairs.append(CertifiedPair(w, 0.0, alpha.copy(), certificate))
+    return pairs
+
+
+def _narrow(columns: np.ndarray) -> np.ndarray:
+    """Make a single column a vector, for which products are faster."""
+    return columns[:, 0] if columns.shape[1] == 1 else columns

@@ -15,7 +15,7 @@ import numpy as np
 from dualnewton._validate import integer, positive, vector
 from dualnewton.certificate import CertifiedPair
 from dualnewton.plan import Plan, plan
-from dualnewton.problem import Problem
+from dualnewton.problem import Problem, certified_pairs
 from dualnewton.result import Progress, Result, Status, Trace
 from dualnewton.samplings import IndexBlock, Sampling, Shuffled
 from dualnewton.solvers import METHODS
@@ -142,10 +142,8 @@ def solve_many(
 
     with _one_blas_thread():
         began = time.perf_counter()
-        runs = [
-            _Run(problem, k, problem.certified_pair_of(start))
-            for k, (problem, start) in enumerate(zip(problems, starts, strict=True))
-        ]
+        first = certified_pairs(problems, starts)
+        runs = [_Run(problem, k, pair) for k, (problem, pair) in enumerate(zip(problems, first, strict=True))]
         engine: Engine | None = None
         moving, turn, epochs = runs, 0, 0.0
         focus = sampling_given is None
@@ -169,10 +167,13 @@ def solve_many(
                 turn += 1
                 # 3. Certify, from scratch, where a certificate is due.
                 last = time.perf_counter() > deadline or epochs >= max_epochs
+                due = []
                 for place, run in enumerate(moving):
                     run.surprise = engine.surprise(place)
                     if engine.certificates_are_cheap or last or run.is_due(turn, tol):
-                        run.certify(engine.alpha(place), turn)
+                        due.append((run, engine.alpha(place)))
+                _certify(due, turn)
+                for place, run in enumerate(moving):
                     engine.adapt(place, run.expected_gap(run.surprise), run.surprise)
         except KeyboardInterrupt:
             for run in _open(runs):
@@ -206,9 +207,8 @@ class _Run:
         close = self.expected_gap(self.surprise) <= tol * abs(self.best.certificate.primal)
         return close or turn - self.certified_at >= TURNS_WITHOUT_CERTIFICATE
 
-    def certify(self, alpha: np.ndarray, turn: int) -> None:
-        """Have the problem judge the dual point, and learn from it."""
-        found = self.problem.certified_pair_of(alpha)
+    def learn(self, found: CertifiedPair, turn: int) -> None:
+        """Take what the judge has found."""
         if self.surprise > 0.0:
             self.ratio = found.certificate.gap / self.surprise
         joined = found.joined_with(self.best)
@@ -243,6 +243,14 @@ class _Run:
         """Put together what was found."""
         assert self.status is not None
         return Result.of(self.best, self.status, self.trace, chosen)
+
+
+def _certify(due: Sequence[tuple[_Run, np.ndarray]], turn: int) -> None:
+    """Have the problems judge the dual points of their models."""
+    if due:
+        runs, alphas = zip(*due, strict=True)
+        for run, found in zip(runs, certified_pairs([run.problem for run in runs], alphas), strict=True):
+            run.learn(found, turn)
 
 
 def _open(runs: Sequence[_Run]) -> list[_Run]:
