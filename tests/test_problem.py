@@ -158,6 +158,9 @@ def test_storage_and_precision_do_not_matter_to_the_judge(loss):
         long_indices.indices.astype(np.int64),
         long_indices.indptr.astype(np.int64),
     )
+    twice = sp.csr_array(X)  # each entry named twice, by halves
+    halves = np.repeat(twice.data / 2, 2), np.repeat(twice.indices, 2), 2 * twice.indptr
+    repeats = sp.csr_array(halves, shape=X.shape)
     read_only = X.astype(float)
     read_only.flags.writeable = False
     storages = [
@@ -170,6 +173,7 @@ def test_storage_and_precision_do_not_matter_to_the_judge(loss):
         sp.coo_array(X),
         long_indices,
         sp.csr_matrix(X),
+        repeats,
     ]
     expected = Problem(X.astype(float), y, loss).certify(w)
     for storage in storages:

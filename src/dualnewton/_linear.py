@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dualnewton._validate import without_repeats
+
 Matrix = Any
 """A NumPy array or a SciPy CSR array, one example per row; both know ``@``, ``.T`` and row indexing."""
 
@@ -61,6 +63,7 @@ def scale_rows(X: Matrix, factors: np.ndarray) -> Matrix:
 def squared_norms(X: Matrix) -> np.ndarray:
     """‖x_i‖² of each row."""
     if sp.issparse(X):
+        X = without_repeats(X)
         squares = np.square(X.data, dtype=np.float64)
         return sp.csr_array((squares, X.indices, X.indptr), shape=X.shape) @ np.ones(X.shape[1])
     return np.concatenate([np.einsum("ij,ij->i", rows, rows) for _, rows in _widened(X)])

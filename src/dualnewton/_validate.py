@@ -77,6 +77,7 @@ def data_matrix(name: str, value: Any) -> np.ndarray | sp.csr_array:
         matrix = sp.csr_array(value)
         if matrix.dtype not in (np.float32, np.float64):
             matrix = sp.csr_array((_floats(name, matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
+        matrix = without_repeats(matrix)
         entries = matrix.data
     else:
         matrix = np.ascontiguousarray(_floats(name, value))
@@ -86,6 +87,14 @@ def data_matrix(name: str, value: Any) -> np.ndarray | sp.csr_array:
     if 0 in matrix.shape:
         raise ValueError(f"{name} must have at least one row and one column, got shape {matrix.shape}")
     _all_finite(name, entries)
+    return matrix
+
+
+def without_repeats(matrix: sp.csr_array) -> sp.csr_array:
+    """Return a CSR matrix that names no entry twice: itself, unless it did."""
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
     return matrix
 
 
