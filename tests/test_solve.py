@@ -52,7 +52,7 @@ def test_every_sampling_drives_every_method(method):
     for sampling in samplings_for(8):
         result = dn.solve(problem, method, sampling=sampling, tol=1e-7, max_epochs=2000, random_state=1)
         assert result.status is Status.CONVERGED
-        assert result.plan.reason == "sampling as asked"
+        assert result.plan.reason.startswith("sampling as asked")
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_another_path():

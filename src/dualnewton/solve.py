@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal
@@ -140,13 +140,14 @@ def solve_many(
     chosen, sampling = _plan_with(problems[0], method, tau, sampling)
     starts = _starting_points(problems, warm_start)
 
-    with _one_blas_thread():
+    with _one_blas_thread:
         began = time.perf_counter()
         first = certified_pairs(problems, starts)
         runs = [_Run(problem, k, pair) for k, (problem, pair) in enumerate(zip(problems, first, strict=True))]
         engine: Engine | None = None
         moving, turn, epochs = runs, 0, 0.0
-        focus = sampling_given is None
+        # Sets of examples that are awake have another law than the one minibatch SDCA has its v from.
+        focus = sampling_given is None and (chosen.method == "sdna" or chosen.tau == 1)
         try:
             while True:
                 # 4. Record. 5. Stop when there is a reason to.
@@ -162,8 +163,9 @@ def solve_many(
                 moving = _open(runs)
                 # 1. Draw index blocks. 2. Run the rounds, with an eye on the clock: what is awake first, then all.
                 if focus:
-                    epochs += _focused_sweeps(engine, moving, sampling, rng, deadline)
-                epochs += _sweep(engine, sampling.draw(rng, sampling.rounds_per_epoch), sampling, deadline)
+                    epochs += _focused_sweeps(engine, moving, sampling, rng, deadline, max_epochs - epochs)
+                if epochs < max_epochs:
+                    epochs += _sweep(engine, sampling.draw(rng, sampling.rounds_per_epoch), sampling, deadline)
                 turn += 1
                 # 3. Certify, from scratch, where a certificate is due.
                 last = time.perf_counter() > deadline or epochs >= max_epochs
@@ -282,7 +284,7 @@ def _sweep(engine: Engine, block: IndexBlock, sampling: Sampling, deadline: floa
 
 
 def _focused_sweeps(
-    engine: Engine, moving: Sequence[_Run], sampling: Sampling, rng: np.random.Generator, deadline: float
+    engine: Engine, moving: Sequence[_Run], sampling: Sampling, rng: np.random.Generator, deadline: float, most: float
 ) -> float:
     """Visit the examples that still surprise, until they do so little; return how many epochs that was.
 
@@ -298,7 +300,7 @@ def _focused_sweeps(
         block = IndexBlock(order, np.append(np.arange(0, order.size, sampling.max_size), order.size))
         epochs += _sweep(engine, block, sampling, deadline)
         left = [_fraction(engine.surprise(place), run.surprise) for place, run in enumerate(moving)]
-        if max(left) <= ENOUGH:
+        if max(left) <= ENOUGH or epochs >= most:
             break
     return epochs
 
@@ -321,7 +323,7 @@ def _plan_with(
         raise ValueError(f"tau must be left to the sampling when one is given, got tau={tau!r} beside {sampling!r}")
     expected = max(1, round(sampling.expected_size))
     chosen = plan(problem, method, expected)
-    return replace(chosen, reason="sampling as asked"), sampling
+    return replace(chosen, reason=chosen.reason.replace("tau as asked", "sampling as asked")), sampling
 
 
 def _starting_points(problems: Sequence[Problem], warm_start: Sequence[Result | np.ndarray] | None) -> list[np.ndarray]:
@@ -337,6 +339,21 @@ def _starting_points(problems: Sequence[Problem], warm_start: Sequence[Result | 
     return points
 
 
+def _same_data(X: Any, other: Any) -> bool:
+    """Whether two matrices are views of the same memory, read the same way."""
+    return X is other or (
+        X.shape == other.shape and [_place(part) for part in _parts(X)] == [_place(part) for part in _parts(other)]
+    )
+
+
+def _parts(X: Any) -> tuple[np.ndarray, ...]:
+    return (X.data, X.indices, X.indptr) if hasattr(X, "indptr") else (X,)
+
+
+def _place(part: np.ndarray) -> tuple[Any, ...]:
+    return part.__array_interface__["data"][0], part.shape, part.strides, part.dtype
+
+
 def _alike(problems: Sequence[Problem]) -> list[Problem]:
     problems = list(problems)
     if not problems:
@@ -344,7 +361,7 @@ def _alike(problems: Sequence[Problem]) -> list[Problem]:
     first = problems[0]
     for k, problem in enumerate(problems):
         for name, same in (
-            ("X", problem.X is first.X),
+            ("X", _same_data(problem.X, first.X)),
             ("loss", problem.loss == first.loss),
             ("regularizer", problem.regularizer is first.regularizer or problem.regularizer == first.regularizer),
             ("fit_intercept", problem.fit_intercept == first.fit_intercept),
@@ -363,9 +380,30 @@ def _generator(random_state: int | np.random.Generator | None) -> np.random.Gene
         ) from None
 
 
-def _one_blas_thread() -> AbstractContextManager[Any]:
-    """Keep the linear algebra of the judge to one thread: its last bits would depend on their number."""
-    return _blas_controller().limit(limits=1, user_api="blas")
+class _OneBlasThread:
+    """Keep the linear algebra of the judge to one thread, on whose number its last bits would depend.
+
+    The limit is the process's, so it is set by the first of several solves that run side by side and lifted by the last.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.inside = threading.Lock(), 0
+        self.limit: Any = None
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.inside == 0:
+                self.limit = _blas_controller().limit(limits=1, user_api="blas")
+            self.inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if self.inside == 0:
+                self.limit.restore_original_limits()
+
+
+_one_blas_thread = _OneBlasThread()
 
 
 @lru_cache(maxsize=1)

@@ -105,6 +105,27 @@ def test_a_kernel_that_was_prepared_for_some_types_still_serves_others_inside_an
     assert (inner(vector), outer(vector), inner(matrix), outer(matrix)) == (3.0, 6.0, 4.0, 8.0)
 
 
+@jit
+def _slope_at_one(function):
+    return function(1.0, 1.0)[0]
+
+
+def test_a_call_compiles_nothing_while_another_thread_prepares(monkeypatch):
+    """A loss handed to a kernel that may compile would be compiled into it: seconds lost, and perhaps other bits."""
+    kernel, loss = Kernel(_slope_at_one), compiled(losses.Squared())
+    kernel.prepare(loss.slopes)
+    original, seen = kernel.dispatcher.compile, []
+
+    def compile_while_another_calls(kinds):
+        seen.append(kernel(loss.slopes))
+        return original(kinds)
+
+    monkeypatch.setattr(kernel.dispatcher, "compile", compile_while_another_calls)
+    kernel.prepare(loss.pointwise)
+    assert seen == [0.0]
+    assert len(kernel.dispatcher.overloads) == 2
+
+
 # Rows ------------------------------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """Every compiled round is the NumPy reference round on the same index block, to rounding.
 
-The full product of losses, regularisers, storages, τ, K and forms has thousands of cells; what runs is a covering set of them, in which
-every two levels of any two factors meet, for SDNA and for minibatch SDCA alike.
+The full product of losses, regularisers, storages, τ, K and forms has thousands of cells; what runs is a covering set of them,
+in which every two levels of any two factors meet, for SDNA and for minibatch SDCA alike.
 """
 
 import itertools
@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from dualnewton import samplings
 from dualnewton.problem import Problem
-from dualnewton.solvers import SDCA, SDNA
+from dualnewton.solvers import SDCA, SDNA, pipeline
 from dualnewton.solvers.compiled import CompiledEngine
 from tables import LOSSES, labels_for, name_of, regularizers_for
 
@@ -121,7 +121,8 @@ def test_the_cases_meet_every_pair_of_levels():
 
 
 def label(case):
-    return ", ".join(name_of(levels[x]).strip("'") for levels, x in zip(FACTORS, case, strict=True))
+    loss, regularizer, *rest = (levels[x] for levels, x in zip(FACTORS, case, strict=True))
+    return ", ".join([name_of(loss), f"{type(regularizer).__name__} {case[1]}", *map(str, rest)])
 
 
 @pytest.mark.parametrize("case", CASES, ids=label)
@@ -151,20 +152,19 @@ def test_ragged_sets_and_uneven_laws_too(method, storage, sampling):
 
 @pytest.mark.parametrize("n_threads", [2, 3])
 @pytest.mark.parametrize("storage", range(len(STORAGES)), ids=list(STORAGES))
-def test_producing_ahead_is_the_same_round_bit_for_bit(storage, n_threads):
+def test_producing_ahead_is_the_same_round_bit_for_bit(storage, n_threads, monkeypatch):
+    monkeypatch.setattr(pipeline, "PIECE", 1)  # one set a piece, so that there are many to hand over
     problems = problems_of((1, 2, storage, 2, 1, 1))
     sampling = samplings.Shuffled(N, 7)
     block = sampling.draw(np.random.default_rng(3), 5 * sampling.rounds_per_epoch)
-    engines = [
-        CompiledEngine(problems, sampling, starting_points(problems), separable_rounds=False, n_threads=threads)
-        for threads in (1, n_threads)
-    ]
-    for engine in engines:
-        if engine is not engines[0]:
-            engine._sweep.sets = 2  # so that there are many pieces to hand over
+    states = []
+    for threads in (1, n_threads):
+        start = starting_points(problems)
+        engine = CompiledEngine(problems, sampling, start, separable_rounds=False, n_threads=threads)
         engine.run(block)
         engine.close()
-    one, several = (engine.models for engine in engines)
+        states.append(engine.models)
+    one, several = states
     for name in ("w", "w_bar", "alpha", "b", "surprise"):
         assert np.array_equal(getattr(one, name), getattr(several, name)), name
 

@@ -1,6 +1,5 @@
-"""The Gram pipeline: every piece is consumed once and in order, whoever made it; errors reach the caller, threads go home."""
+"""The Gram pipeline: every piece is made once and used in turn, whoever made it; errors reach the caller, threads go home."""
 
-import sys
 import threading
 import time
 
@@ -12,6 +11,7 @@ import dualnewton as dn
 from dualnewton import losses, samplings
 from dualnewton.kernels import blocks
 from dualnewton.result import Status
+from dualnewton.solvers import pipeline
 from dualnewton.solvers.compiled import CompiledEngine
 from tables import labels_for
 
@@ -27,127 +27,120 @@ def make(storage="dense", K=1, **kwargs):
     return [first, *(dn.Problem(first.X, labels_for(loss, N, rng), loss, lam=0.02 * k) for k in range(1, K))]
 
 
-def threads_of_helpers():
-    return [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+def helpers_left(patience=3.0):
+    """The threads beside this one that are still there when they have had time to go."""
+    deadline = time.monotonic() + patience
+    while (left := set(threading.enumerate()) - {threading.main_thread()}) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return left
 
 
 @pytest.fixture
 def tiny_pieces(monkeypatch):
-    """Pieces of one or two sets, so that an epoch has hundreds of them."""
-    monkeypatch.setattr(sys.modules["dualnewton.solvers.pipeline"], "AHEAD", 1)
+    """Pieces of one set, so that an epoch has hundreds of them."""
+    monkeypatch.setattr(pipeline, "PIECE", 1)
 
 
 class Watched:
-    """A kernel with something done before each call."""
+    """A kernel with something done before each call, and something after."""
 
-    def __init__(self, kernel, before):
-        self.kernel, self.before = kernel, before
+    def __init__(self, kernel, before=lambda *_: None, after=lambda *_: None):
+        self.kernel, self.before, self.after = kernel, before, after
 
     def prepare(self, *args):
         return self.kernel.prepare(*args)
 
     def __call__(self, *args):
         self.before(*args)
-        return self.kernel(*args)
+        self.kernel(*args)
+        self.after(*args)
+
+
+def board_of(args):
+    """The shared words, among the arguments of a helper or a leader."""
+    return args[7]
 
 
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("n_threads", [2, 4])
-def test_pieces_are_produced_once_each_and_consumed_in_order(storage, n_threads, tiny_pieces, monkeypatch):
-    produced, consumed, makers = [], [], set()
-
-    def saw_production(data, columns, row_starts, indices, starts, first, last, *rest):
-        produced.append((first, last))
-        makers.add(threading.current_thread())
-
-    def saw_consumption(data, columns, row_starts, indices, starts, first, last, *rest):
-        assert (first, last) in produced
-        assert threading.current_thread() is threading.main_thread()
-        consumed.append((first, last))
-
-    monkeypatch.setattr(blocks, "produce", Watched(blocks.produce, saw_production))
-    monkeypatch.setattr(blocks, "consume", Watched(blocks.consume, saw_consumption))
+def test_every_piece_is_taken_made_and_used(storage, n_threads, tiny_pieces, monkeypatch):
+    boards, makers = [], []
+    monkeypatch.setattr(blocks, "leader", Watched(blocks.leader, after=lambda *args: boards.append(board_of(args))))
+    monkeypatch.setattr(blocks, "helper", Watched(blocks.helper, lambda *_: makers.append(threading.current_thread())))
     (problem,) = make(storage)
     sampling = samplings.Shuffled(N, 8)
     engine = CompiledEngine([problem], sampling, [np.zeros(N)], separable_rounds=False, n_threads=n_threads)
-    block = sampling.draw(np.random.default_rng(0), sampling.rounds_per_epoch)
-    engine.run(block)
-    assert sorted(produced) == consumed
-    assert [first for first, _ in consumed] == [0, *(last for _, last in consumed[:-1])]
-    assert consumed[-1][1] == len(block)
-    assert makers <= {threading.main_thread()} | {t for t in makers if not t.is_alive()}
-    assert threads_of_helpers() == []
+    engine.run(sampling.draw(np.random.default_rng(0), sampling.rounds_per_epoch))
+    (board,) = boards
+    pieces = sampling.rounds_per_epoch
+    assert board[blocks.TAKEN] == board[blocks.CONSUMED] == pieces
+    assert board[blocks.READY :].tolist() == [1] * pieces
+    assert len(set(makers)) == n_threads - 1
+    assert helpers_left() == set()
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("slow", ["produce", "consume"])
-def test_a_slow_side_changes_no_bit(storage, slow, tiny_pieces, monkeypatch):
-    """Whichever half holds the other up, the order of the arithmetic is the same."""
+@pytest.mark.parametrize("late", ["helper", "leader"])
+def test_a_late_side_changes_no_bit(storage, late, tiny_pieces, monkeypatch):
+    """Whichever half holds the other up, also with every slot full, the order of the arithmetic is the same."""
     problems = make(storage, K=3)
-    expected = dn.solve_many(problems, tau=64, tol=0.0, max_epochs=2, random_state=0)
-
-    def dawdle(*_):
-        if (threading.current_thread() is threading.main_thread()) == (slow == "consume"):
-            time.sleep(1e-3)
-
-    monkeypatch.setattr(blocks, slow, Watched(getattr(blocks, slow), dawdle))
-    found = dn.solve_many(problems, tau=64, tol=0.0, max_epochs=2, random_state=0, n_threads=3)
+    expected = dn.solve_many(problems, tau=32, tol=0.0, max_epochs=2, random_state=0)
+    monkeypatch.setattr(blocks, late, Watched(getattr(blocks, late), lambda *_: time.sleep(0.02)))
+    found = dn.solve_many(problems, tau=32, tol=0.0, max_epochs=2, random_state=0, n_threads=3)
     for one, other in zip(expected, found, strict=True):
         assert np.array_equal(one.w, other.w)
         assert np.array_equal(one.alpha, other.alpha)
+    assert helpers_left() == set()
 
 
 @pytest.mark.parametrize("n_threads", [2, 3])
-def test_an_error_of_a_producer_reaches_the_caller_and_leaves_no_thread(n_threads, tiny_pieces, monkeypatch):
-    helper_was_here = threading.Event()
+def test_an_error_of_a_helper_reaches_the_caller_and_leaves_no_thread(n_threads, tiny_pieces, monkeypatch):
+    claimed = threading.Event()
 
-    def fail_in_a_helper(*_):
-        if threading.current_thread() is threading.main_thread():
-            assert helper_was_here.wait(10.0)  # leave a piece to the others
-        else:
-            helper_was_here.set()
-            raise RuntimeError("the disk is gone")
+    def fail_with_a_piece_in_hand(*args):
+        if not claimed.is_set():
+            board_of(args)[blocks.TAKEN] = 1
+            claimed.set()
+        raise RuntimeError("no memory left")
 
-    monkeypatch.setattr(blocks, "produce", Watched(blocks.produce, fail_in_a_helper))
-    with pytest.raises(RuntimeError, match="the disk is gone"):
-        dn.solve(make()[0], tau=16, n_threads=n_threads, random_state=0)
-    assert threads_of_helpers() == []
+    found = []
+
+    def fit():
+        try:
+            dn.solve(make()[0], tau=16, n_threads=n_threads, random_state=0)
+        except RuntimeError as error:
+            found.append(str(error))
+
+    monkeypatch.setattr(blocks, "helper", Watched(blocks.helper, fail_with_a_piece_in_hand))
+    monkeypatch.setattr(blocks, "leader", Watched(blocks.leader, lambda *_: claimed.wait(10.0)))
+    caller = threading.Thread(
+        target=fit, daemon=True
+    )  # so that a leader that waits for ever does not hold up the tests
+    caller.start()
+    caller.join(10.0)
+    assert found == ["no memory left"]
+    assert helpers_left() == set()
 
 
-def test_an_error_of_the_calling_thread_leaves_no_thread_either(tiny_pieces, monkeypatch):
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_error_of_the_leader_leaves_no_thread(error, tiny_pieces, monkeypatch):
+    calls, problem = [], make()[0]
+
     def fail(*_):
-        raise RuntimeError("no room")
-
-    monkeypatch.setattr(blocks, "consume", Watched(blocks.consume, fail))
-    with pytest.raises(RuntimeError, match="no room"):
-        dn.solve(make()[0], tau=16, n_threads=3, random_state=0)
-    assert threads_of_helpers() == []
-
-
-@pytest.mark.parametrize("n_threads", [1, 2])
-def test_ctrl_c_in_the_middle_of_an_epoch_returns_a_certified_point(n_threads, tiny_pieces, monkeypatch):
-    problem, calls = make()[0], []
-    name = "rounds" if n_threads == 1 else "consume"
-
-    def interrupt(*_):
         calls.append(1)
-        if len(calls) == (2 if n_threads == 1 else 150):  # in the second epoch
-            raise KeyboardInterrupt
+        if len(calls) == 2:  # in the second sweep
+            raise error("enough")
 
-    monkeypatch.setattr(blocks, name, Watched(getattr(blocks, name), interrupt))
-    result = dn.solve(problem, tau=16, tol=0.0, n_threads=n_threads, random_state=0)
-    assert result.status is Status.INTERRUPTED
-    assert result.certificate.primal == pytest.approx(problem.primal(result.w), rel=1e-14)
-    assert result.certificate.dual == pytest.approx(problem.dual(result.alpha), rel=1e-14)
-    assert threads_of_helpers() == []
-
-
-def test_the_buffers_go_back_when_the_engine_is_closed():
-    sampling = samplings.Shuffled(N, 8)
-    engine = CompiledEngine(make(), sampling, [np.zeros(N)], separable_rounds=False, n_threads=2)
-    assert engine._sweep.slots
-    engine.close()
-    assert engine._sweep.slots == []
+    monkeypatch.setattr(blocks, "leader", Watched(blocks.leader, fail))
+    if error is KeyboardInterrupt:
+        result = dn.solve(problem, tau=16, tol=0.0, n_threads=3, random_state=0)
+        assert result.status is Status.INTERRUPTED
+        assert result.certificate.primal == pytest.approx(problem.primal(result.w), rel=1e-14)
+        assert result.certificate.dual == pytest.approx(problem.dual(result.alpha), rel=1e-14)
+    else:
+        with pytest.raises(RuntimeError, match="enough"):
+            dn.solve(problem, tau=16, tol=0.0, n_threads=3, random_state=0)
+    assert helpers_left() == set()
 
 
 def test_more_threads_than_pieces_are_no_trouble():
@@ -155,3 +148,4 @@ def test_more_threads_than_pieces_are_no_trouble():
     one, many = (dn.solve(problem, tau=D, max_epochs=1, tol=0.0, random_state=0, n_threads=t) for t in (1, 50))
     assert many.plan.compiled
     assert np.array_equal(one.alpha, many.alpha)
+    assert helpers_left() == set()

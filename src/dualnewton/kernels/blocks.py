@@ -15,8 +15,6 @@ of each in turn, and helps when it would wait. They find each other on a ``board
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dualnewton.kernels import atomic
@@ -28,22 +26,18 @@ from dualnewton.kernels.newton import scratch, solve_block
 from dualnewton.kernels.thin import block_margins, block_update
 
 
-def _grams(
-    data: Any, columns: Any, row_starts: Any, indices: Any, starts: Any, first: int, last: int, out: Any
-) -> None:
-    """Gather the rows of sets [first, last) where that pays, and compute their Gram blocks."""
+def _grams(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams):
+    """Gather the rows of sets [first, last) where that pays, and compute their Gram blocks; fetch ahead up to ``horizon``."""
     raise NotImplementedError("for compiled code")
 
 
-def _margins(data: Any, columns: Any, row_starts: Any, S: Any, gathered: Any, w: Any, out: Any) -> None:
-    """out[k, i] = a_iᵀw_k for i in the set."""
+def _margins(data, columns, row_starts, S, gathered, w, out):
+    """out[i, k] = a_iᵀw_k for i in the set."""
     raise NotImplementedError("for compiled code")
 
 
-def _update(
-    data: Any, columns: Any, row_starts: Any, S: Any, gathered: Any, h: Any, w: Any, limits: Any, w_bar: Any
-) -> None:
-    """w̄_k += Σ h_ki a_i, and w_k = ∇g*(w̄_k) where it may have changed."""
+def _update(data, columns, row_starts, S, gathered, h, w_bar, w, limits):
+    """w̄_k += Σ h_ik a_i, and w_k = ∇g*(w̄_k) where it may have changed."""
     raise NotImplementedError("for compiled code")
 
 
@@ -145,7 +139,7 @@ def _rounds(data, columns, row_starts, indices, starts, gathered, grams, models,
         _consume(data, columns, row_starts, indices, starts, first, last, gathered, grams, models, pointwise, slopes)
 
 
-TAKEN, CONSUMED, READY = 0, 1, 8
+TAKEN, CONSUMED, FAILED, READY = 0, 1, 2, 8
 """Where the threads find, on their board, how many pieces are taken and consumed, and from where on which are ready."""
 
 
@@ -180,6 +174,8 @@ def _leader(data, columns, row_starts, indices, starts, gathered, grams, board, 
     pieces = -(-sets // ahead)
     for piece in range(pieces):
         while atomic.load(board, READY + piece) == 0:
+            if atomic.load(board, FAILED) != 0:
+                return  # the piece will never be ready
             mine = _claim(board, pieces, slots)  # rather than wait
             if mine >= 0:
                 first, slot = mine * ahead, mine % slots

@@ -13,7 +13,7 @@ import numpy as np
 from numba import float64, types
 
 from dualnewton import losses
-from dualnewton.kernels._jit import FASTMATH, overloads
+from dualnewton.kernels._jit import FASTMATH, jit, overloads
 from dualnewton.losses import Loss
 
 Pointwise = types.FunctionType(types.UniTuple(float64, 3)(float64, float64))
@@ -133,6 +133,9 @@ class Kernel:
 
     def __init__(self, dispatcher: Any) -> None:
         self.dispatcher = dispatcher
+        # What is called compiles nothing, not even while another thread prepares other types; what compiles is never called,
+        # and stays free to compile when a kernel that uses it is prepared.
+        self.called = jit(dispatcher.py_func)
         self.known: set[Any] = set()
 
     def prepare(self, *args: Any) -> None:
@@ -140,13 +143,13 @@ class Kernel:
         kinds = tuple(map(_kind, args))
         with _COMPILING:
             if kinds not in self.known:
-                self.dispatcher.disable_compile(False)
                 self.dispatcher.compile(kinds)
-                self.dispatcher.disable_compile(True)
+                self.called.add_overload(self.dispatcher.overloads[kinds])
+                self.called.disable_compile()
                 self.known.add(kinds)
 
     def __call__(self, *args: Any) -> Any:
-        return self.dispatcher(*args)
+        return self.called(*args)
 
 
 _COMPILING = threading.Lock()

@@ -55,6 +55,7 @@ def solve_block(G, u, alpha, y, c, beta, tolerance, pointwise, slopes, work, B):
         J += c[i] * (value + 0.5 * alpha[i] * total)
         away[i] = c[i] * (alpha[i] + first[i]) ** 2
         surprise += away[i]
+    worst = last = np.inf
     for _ in range(MAX_STEPS):
         # 2. Stop when the margins fit: F = −φ′(z) − β, and G(c∘F) is what z would move by if β became −φ′(z).
         for i in range(t):
@@ -66,10 +67,8 @@ def solve_block(G, u, alpha, y, c, beta, tolerance, pointwise, slopes, work, B):
                 total += G[i, j] * residual[j]
             image[i] = total
             worst = max(worst, abs(total))
-        if worst <= tolerance:
-            for i in range(t):
-                beta[i] = -first[i]
-            return surprise
+        if worst <= tolerance or worst >= last:
+            break
         # 3. The Newton step: q = (I + KGK)⁻¹ K G C F, C Δβ = C F − K q, Δz = G C Δβ, Δβ = F − φ″ Δz.
         for i in range(t):
             k[i] = math.sqrt(c[i] * second[i])
@@ -109,24 +108,52 @@ def solve_block(G, u, alpha, y, c, beta, tolerance, pointwise, slopes, work, B):
         for i in range(t):
             beta[i] += length * step[i]
             z[i] = trial[i]
+        last = worst if J_new >= J - 1e-15 * noise else np.inf
         J = J_new
-    _one_by_one(G, u, alpha, y, c, beta, tolerance, slopes, z)
+    # 5. Take −φ′(z) if the margins fit, and beyond doubt; rounding adds to them up to ε max G Σ c|h|. Where that matters, or
+    #    the iteration has ended for another reason, the step must be seen to gain.
+    reach = largest = 0.0
+    for i in range(t):
+        residual[i] = c[i] * (-first[i] - alpha[i])
+        reach += abs(residual[i])
+        largest = max(largest, G[i, i])
+    fits = worst <= tolerance and 1e-15 * largest * reach <= tolerance
+    if fits or _gains(G, residual, z, u, t):
+        for i in range(t):
+            beta[i] = -first[i]
+        return surprise
+    _one_by_one(G, u, alpha, y, c, beta, tolerance, slopes, z, residual)
     return surprise
 
 
 @jit
-def _one_by_one(G, u, alpha, y, c, beta, tolerance, slopes, z):
+def _one_by_one(G, u, alpha, y, c, beta, tolerance, slopes, z, mass):
     """Visit the examples of a block in turn, each solved on its own with the margins that the others have left."""
     t = u.size
     for i in range(t):
         z[i] = u[i]
-        beta[i] = alpha[i]
     for i in range(t):
-        new, _ = solve_scalar(z[i], G[i, i] * c[i], alpha[i], y[i], slopes, tolerance)
-        mass = c[i] * (new - beta[i])
-        beta[i] = new
+        beta[i], root, _ = solve_scalar(z[i], G[i, i] * c[i], alpha[i], y[i], slopes, tolerance)
+        mass[i] = c[i] * (beta[i] - alpha[i])
+        for j in range(i + 1, t):
+            z[j] += G[j, i] * mass[i]
+        z[i] = root
+    if not _gains(G, mass, z, u, t):  # rounding has the last word: better stay
+        for i in range(t):
+            beta[i] = alpha[i]
+
+
+@jit
+def _gains(G, mass, z, u, t):
+    """Whether D rises by Σ m(z − u) − ½mᵀGm ≥ 0 at least, m = c∘(β − α): the Fenchel–Young inequality at β = −φ′(z)."""
+    gain = noise = 0.0
+    for i in range(t):
+        total = 0.0
         for j in range(t):
-            z[j] += G[j, i] * mass
+            total += G[i, j] * mass[j]
+        gain += mass[i] * (z[i] - u[i] - 0.5 * total)
+        noise += abs(mass[i]) * (abs(z[i]) + abs(u[i]))
+    return gain >= -1e-15 * noise
 
 
 @jit

@@ -23,12 +23,13 @@ PLACE_AHEAD = 10
 GROUP = 64
 """Rows that several models visit before they move on."""
 
-MAX_STEPS = 60
+MAX_STEPS = 1100
+"""So many halvings lead from the largest float to the smallest; a handful of Newton steps are the rule."""
 
 
 @jit
 def solve_scalar(u, curvature, alpha, y, loss, tolerance):
-    """Return β = −φ′(z) at the root z of F(z) = z − u + curvature(α + φ′(z)), and (α + φ′)² at the start.
+    """Return β = −φ′(z) at the root z of F(z) = z − u + curvature(α + φ′(z)), z itself, and (α + φ′)² at the start.
 
     F has slope at least one, so the root lies between z and z − F(z): a bracket from the first evaluation on, in which
     Newton's method is kept by bisection.
@@ -40,19 +41,24 @@ def solve_scalar(u, curvature, alpha, y, loss, tolerance):
     low, high = min(z, z - F), max(z, z - F)
     for _ in range(MAX_STEPS):
         if abs(F) <= tolerance:
-            break
-        z -= F / (1.0 + curvature * second)
+            return -first, z, away * away
+        newton = z - F / (1.0 + curvature * second)
+        if newton == z:
+            break  # F is no more than what rounding leaves
+        z = newton if low < newton < high else 0.5 * (low + high)
         if not (low < z < high):
-            z = 0.5 * (low + high)
-            if not (low < z < high):
-                break
+            break
         first, second = slopes_at(loss, z, y)
         F = z - u + curvature * (alpha + first)
         if F > 0.0:
             high = z
         else:
             low = z
-    return -first, away * away
+    # The dual gains at least h(z − u) − curvature h²/2, by Fenchel and Young at z; rounding may leave a step that it loses by.
+    h = -first - alpha
+    if h * (z - u) + 1e-15 * abs(h) * (abs(z) + abs(u)) >= 0.5 * curvature * h * h:
+        return -first, z, away * away
+    return alpha, u, away * away
 
 
 @jit
@@ -129,7 +135,7 @@ def _singles_of_one(
         i = indices[p]
         old, weight = alpha[i], c[i * per_row_c]
         u = row.dot(data, columns, row_starts, i, w) + o[i * per_row_o] + b
-        beta, surprise = solve_scalar(u, curvature[i] * scale, old, y[i], loss, tolerance)
+        beta, _, surprise = solve_scalar(u, curvature[i] * scale, old, y[i], loss, tolerance)
         alpha[i] = beta
         mass = weight * (beta - old)
         total += weight * surprise
@@ -159,7 +165,7 @@ def _minibatches(data, columns, row_starts, curvature, indices, starts, models, 
                 old = models.alpha[k, i]
                 u = row.dot(data, columns, row_starts, i, models.w[k]) + models.o[k, i * per_row_o] + models.b[k]
                 g = curvature[k, i] * models.scale[k]
-                beta, surprise = solve_scalar(u, g, old, models.y[k, i], loss, models.tolerance[k])
+                beta, _, surprise = solve_scalar(u, g, old, models.y[k, i], loss, models.tolerance[k])
                 surprise *= models.c[k, i * per_row_c]
                 models.surprise[k] += surprise
                 models.awake[i] = (surprise > models.sleepy[k]) | (models.awake[i] & (k > 0))

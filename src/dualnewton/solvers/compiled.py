@@ -68,7 +68,7 @@ class CompiledEngine(Engine):
             self._sweep: Any = kernel
             kernel.prepare(*self._separable_arguments(_EMPTY))
         else:
-            self._sweep = Pipeline(self.rows, problems[0].d, sampling.max_size, n_threads)
+            self._sweep = Pipeline(self.rows, problems[0].d, n_threads)
             self._sweep.prepare(_EMPTY, self.models, self.loss)
 
     def _models(self, alphas: Sequence[np.ndarray]) -> Models:
@@ -107,6 +107,8 @@ class CompiledEngine(Engine):
         return (*self.rows, self.curvature, block.indices, *starts, self.models, loss)
 
     def run(self, block: IndexBlock) -> None:
+        if not len(block):
+            return
         if self.separable_rounds:
             self._sweep(*self._separable_arguments(block))
         else:

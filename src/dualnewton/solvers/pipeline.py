@@ -27,12 +27,17 @@ class Pipeline:
     taken; the thread that called does the dependent half of the pieces in order, and helps when it would wait.
     """
 
-    def __init__(self, rows: Rows, d: int, size: int, n_threads: int) -> None:
-        self.rows, self.n_threads = rows, n_threads
-        dense = rows.data.ndim == 2
-        self.sets = max(1, PIECE // (8 * size * (d if dense else size)))
-        slots = 1 if n_threads == 1 else SLOTS * n_threads
-        gathered = room_for_rows(slots * self.sets, size, d) if dense else np.zeros((slots, 1, d))
+    def __init__(self, rows: Rows, d: int, n_threads: int) -> None:
+        self.rows, self.d, self.n_threads = rows, d, n_threads
+        self._make_room(1)
+
+    def _make_room(self, size: int) -> None:
+        """Allocate buffers for sets of up to ``size`` examples: by what was drawn, since what could be may be far more."""
+        dense = self.rows.data.ndim == 2
+        self.size = size
+        self.sets = max(1, PIECE // (8 * size * (self.d if dense else size)))
+        slots = 1 if self.n_threads == 1 else SLOTS * self.n_threads
+        gathered = room_for_rows(slots * self.sets, size, self.d) if dense else np.zeros((slots, 1, self.d))
         shape = (slots, gathered.shape[0] // slots, *gathered.shape[1:])
         self.gathered, self.grams = gathered.reshape(shape), np.empty((slots, self.sets, size, size))
 
@@ -54,16 +59,37 @@ class Pipeline:
 
     def run(self, block: IndexBlock, models: Models, loss: CompiledLoss) -> None:
         """Do the rounds of an index block."""
+        if len(block) == 0:
+            return
+        if (largest := int(block.sizes.max())) > self.size:
+            self._make_room(largest)
         if self.n_threads == 1 or len(block) <= 2 * self.sets:
             blocks.rounds(*self._alone(block, models, loss))
             return
         shared = self._shared(block)
-        helpers = [threading.Thread(target=blocks.helper, args=shared, daemon=True) for _ in range(self.n_threads - 1)]
-        for helper in helpers:
-            helper.start()
-        blocks.leader(*shared, models, loss.pointwise, loss.slopes)
-        for helper in helpers:
-            helper.join()
+        board, errors = shared[-1], []
+
+        def help_out() -> None:
+            try:
+                blocks.helper(*shared)
+            except BaseException as error:
+                errors.append(error)
+                board[blocks.FAILED] = 1
+
+        helpers: list[threading.Thread] = []
+        try:
+            for _ in range(self.n_threads - 1):
+                helpers.append(threading.Thread(target=help_out, daemon=True))
+                helpers[-1].start()
+            blocks.leader(*shared, models, loss.pointwise, loss.slopes)
+        finally:
+            # Nothing is left to take: the helpers go home, whatever happened.
+            board[blocks.TAKEN] = board.size - blocks.READY
+            for helper in helpers:
+                if helper.ident is not None:
+                    helper.join()
+        if errors:
+            raise errors[0]
 
     def close(self) -> None:
         """Give the buffers back."""
