@@ -173,8 +173,8 @@ def solve_many(
                 for place, run in enumerate(moving):
                     run.surprise = engine.surprise(place)
                     if engine.certificates_are_cheap or last or run.is_due(turn, tol):
-                        due.append((run, engine.alpha(place)))
-                _certify(due, turn)
+                        due.append(place)
+                _certify(engine, moving, due, turn)
                 for place, run in enumerate(moving):
                     engine.adapt(place, run.expected_gap(run.surprise), run.surprise)
         except KeyboardInterrupt:
@@ -247,12 +247,14 @@ class _Run:
         return Result.of(self.best, self.status, self.trace, chosen)
 
 
-def _certify(due: Sequence[tuple[_Run, np.ndarray]], turn: int) -> None:
-    """Have the problems judge the dual points of their models."""
-    if due:
-        runs, alphas = zip(*due, strict=True)
-        for run, found in zip(runs, certified_pairs([run.problem for run in runs], alphas), strict=True):
-            run.learn(found, turn)
+def _certify(engine: Engine, moving: Sequence[_Run], due: Sequence[int], turn: int) -> None:
+    """Have the problems judge the dual points of the models that are due, and let both sides learn from it."""
+    if not due:
+        return
+    found = certified_pairs([moving[place].problem for place in due], [engine.alpha(place) for place in due])
+    for place, pair in zip(due, found, strict=True):
+        moving[place].learn(pair, turn)
+        engine.correct(place, pair.w)
 
 
 def _open(runs: Sequence[_Run]) -> list[_Run]:

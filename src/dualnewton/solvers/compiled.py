@@ -139,6 +139,11 @@ class CompiledEngine(Engine):
         self.models.surprise[k] = 0.0
         return value
 
+    def correct(self, k: int, w: np.ndarray) -> None:
+        if self.models.w is not self.models.w_bar:
+            self.models.w_bar[k] = self.problems[k].alpha_bar(self.models.alpha[k])
+        self.models.w[k] = w
+
     def adapt(self, k: int, gap: float, surprise: float) -> None:
         # An error δ of a margin costs φ″δ²/2 of the objective: with δ² a fraction of the gap it never shows.
         self.models.tolerance[k] = min(LOOSEST, max(TIGHTEST, 0.3 * np.sqrt(max(gap, 0.0))))

@@ -55,6 +55,9 @@ class Engine:
         """Return the examples that surprised a model at their last visit, in order; None if that is not kept."""
         return None
 
+    def correct(self, k: int, w: np.ndarray) -> None:
+        """Take the w of model k that the judge has computed from its α, without what rounding has gathered since."""
+
     def adapt(self, k: int, gap: float, surprise: float) -> None:
         """Learn the expected gap of model k and what surprised the last sweep over all examples, to which rounds may be tied."""
 
