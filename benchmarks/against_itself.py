@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks import fresh
+from benchmarks.against_peers import our_warm_up
 from benchmarks.data import LOSSES, Cell, Dataset, ten_classes
 from benchmarks.report import MISSING, Section, Table, Target, ratio, seconds
 from benchmarks.timing import best_of, in_child
@@ -103,7 +104,9 @@ def measured_sweep(cell: Cell, cap: float) -> Sweep:
     methods = ("sdna", "sdca") if cell.data.is_dense else ("sdna",)
     found = Sweep(cell)
     settings = 1 + len(methods) * len(TAUS)
-    for method, tau, spent in in_child(partial(sweep, cell, methods, cap), settings * cap, threads=1).values:
+    for method, tau, spent in in_child(
+        partial(sweep, cell, methods, cap), settings * cap, 1, partial(our_warm_up, 1)
+    ).values:
         if method == "auto":
             found.auto, found.auto_tau = spent, tau
         else:
