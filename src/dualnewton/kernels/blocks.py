@@ -154,16 +154,23 @@ def _claim(board, pieces, slots):
 
 
 @jit
+def _make_ready(data, columns, row_starts, indices, starts, gathered, grams, board, piece):
+    """Do the first half of a piece, and say so."""
+    slots, ahead = grams.shape[0], grams.shape[1]
+    first, slot = piece * ahead, piece % slots
+    last = min(starts.size - 1, first + ahead)
+    _grams(data, columns, row_starts, indices, starts, first, last, 0, gathered[slot], grams[slot])
+    atomic.store(board, READY + piece, 1)
+
+
+@jit
 def _helper(data, columns, row_starts, indices, starts, gathered, grams, board):
     slots, ahead, sets = grams.shape[0], grams.shape[1], starts.size - 1
     pieces = -(-sets // ahead)
     while atomic.load(board, TAKEN) < pieces:
         piece = _claim(board, pieces, slots)
         if piece >= 0:
-            first, slot = piece * ahead, piece % slots
-            last = min(sets, first + ahead)
-            _grams(data, columns, row_starts, indices, starts, first, last, 0, gathered[slot], grams[slot])
-            atomic.store(board, READY + piece, 1)
+            _make_ready(data, columns, row_starts, indices, starts, gathered, grams, board, piece)
         else:
             atomic.give_way()
 
@@ -178,10 +185,7 @@ def _leader(data, columns, row_starts, indices, starts, gathered, grams, board, 
                 return  # the piece will never be ready
             mine = _claim(board, pieces, slots)  # rather than wait
             if mine >= 0:
-                first, slot = mine * ahead, mine % slots
-                last = min(sets, first + ahead)
-                _grams(data, columns, row_starts, indices, starts, first, last, 0, gathered[slot], grams[slot])
-                atomic.store(board, READY + mine, 1)
+                _make_ready(data, columns, row_starts, indices, starts, gathered, grams, board, mine)
             else:
                 atomic.give_way()
         first, slot = piece * ahead, piece % slots
