@@ -44,7 +44,7 @@ from tables import load
 # What a certificate says ---------------------------------------------------------------------------------------------
 
 
-def proves_optimality(case, model, tolerance=1e-10):
+def assert_optimality_is_proved(case, model, tolerance=1e-10):
     certificate = case.certify(model)
     assert certificate.primal == pytest.approx(case.objective_of(model), rel=1e-12)
     assert certificate.relative_gap <= tolerance
@@ -52,7 +52,7 @@ def proves_optimality(case, model, tolerance=1e-10):
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_tight_fit_is_proved_optimal_for_the_objective_that_scikit_learn_documents(case):
-    proves_optimality(case, case.fit())
+    assert_optimality_is_proved(case, case.fit())
 
 
 @pytest.mark.parametrize("case", EVERY_MODEL, ids=str)
@@ -69,7 +69,7 @@ def test_the_gap_of_a_wrong_model_bounds_its_suboptimality(case):
         suboptimality = case.objective_of(wrong) - best
         assert case.certify(wrong).gap >= (1.0 - 1e-6) * suboptimality > 1e-9
         with pytest.raises(AssertionError):
-            proves_optimality(case, wrong)
+            assert_optimality_is_proved(case, wrong)
 
 
 @pytest.mark.parametrize("case", EVERY_MODEL, ids=str)

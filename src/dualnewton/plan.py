@@ -8,8 +8,9 @@ from typing import Literal
 from dualnewton import _linear
 from dualnewton._validate import integer
 from dualnewton.problem import Problem
+from dualnewton.solvers import METHODS
 
-METHOD_NAMES = ("sdna", "sdca", "ihs")
+METHOD_NAMES = tuple(METHODS)
 
 SMALL = 100_000
 """Entries of X up to which the NumPy rounds serve: a first fit must not wait for a compiler."""

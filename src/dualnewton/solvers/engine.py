@@ -31,9 +31,8 @@ class Engine:
 
     def run(self, block: IndexBlock) -> None:
         """Do the rounds of an index block on every model."""
-        for S in block:
-            for solver in self.solvers:
-                solver.round(S)
+        for solver in self.solvers:
+            solver.run(block)
 
     def end_epoch(self) -> None:
         """Do what is due between epochs."""
