@@ -1,6 +1,7 @@
 """All instances of everything, once: a new loss, regulariser or sampling listed here is tested everywhere."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,29 @@ LOSSES = [
 ]
 
 
+@dataclass(frozen=True, eq=False)
+class AgainstDirection(regularizers.Regularizer):
+    """½‖w‖² + ½(uᵀw)²: a regulariser such as a user would write, of which ∇g* needs all features at once."""
+
+    direction: np.ndarray
+
+    @property
+    def size(self):
+        return len(self.direction)
+
+    def value(self, w):
+        return 0.5 * float(w @ w) + 0.5 * float(self.direction @ w) ** 2
+
+    def conjugate(self, s):
+        return 0.5 * float(s @ self.grad_conjugate(s))
+
+    def grad_conjugate(self, s):
+        u = self.direction
+        return s - u * ((u @ s) / (1.0 + u @ u))
+
+
 def regularizers_for(d):
-    """Every regulariser, made for d features."""
+    """Every regulariser, made for d features, and one of the user's."""
     return [
         regularizers.L2(),
         regularizers.ElasticNet(l1=0.3),
@@ -31,6 +53,8 @@ def regularizers_for(d):
         regularizers.Box(-0.5, 0.8),
         regularizers.Box(np.linspace(-1.0, -0.1, d), np.r_[np.inf, np.linspace(0.2, 1.0, d - 1)]),
         regularizers.GroupElasticNet(np.arange(d) // 2, strength=0.2),
+        regularizers.L2(np.linspace(1.0, 3.0, d)),
+        AgainstDirection(np.linspace(-1.0, 2.0, d)),
     ]
 
 

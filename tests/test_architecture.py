@@ -12,10 +12,10 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # A module may import from floors below its own, and from its own floor.
 FLOORS = [
-    {"_validate", "_check", "_draws", "_linear", "losses", "regularizers", "samplings"},
-    {"problem", "certificate", "foreign", "_foreign_models", "theory"},
+    {"_validate", "_check", "_draws", "_linear", "_softmax", "losses", "regularizers", "samplings"},
+    {"problem", "multinomial", "judging", "certificate", "foreign", "_foreign_models", "theory"},
     {"methods", "kernels", "solvers"},
-    {"plan", "result", "solve"},
+    {"plan", "course", "runners", "result", "solve"},
     {"__init__"},
 ]
 

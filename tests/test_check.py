@@ -324,6 +324,7 @@ class WrongConjugateOfG(regularizers.ElasticNet):
 
 
 class ForgottenConstraint(regularizers.NonNegative):
+    weights = None
     value = regularizers.L2.value
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dualnewton import regularizers
-from tables import name_of, regularizers_for
+from tables import AgainstDirection, name_of, regularizers_for
 
 D = 5
 
@@ -48,6 +48,7 @@ def test_fenchel_young_equality_at_the_gradient(regularizer, s):
 
 def test_a_value_that_forgets_its_constraint_breaks_the_inequality():
     class Forgetful(regularizers.NonNegative):
+        weights = None
         value = regularizers.L2.value
 
     w = s = np.array([-1.0, 2.0])
@@ -131,9 +132,30 @@ def test_group_elastic_net_gradient_shrinks_whole_groups(s):
             assert np.linalg.norm(s[here]) <= threshold * (1.0 + 1e-12)
 
 
+def by_limits(limits, s):
+    threshold, factor, lower, upper = limits
+    return np.clip(factor * (s - np.clip(s, -threshold, threshold)), lower, upper)
+
+
+@by_regularizer(D)
+@given(s=vectors)
+def test_the_limits_of_a_regularizer_say_what_its_gradient_is(regularizer, s):
+    limits = regularizer.limits(D)
+    if limits is None:
+        separable = (
+            regularizer.grad_conjugate(np.ones(D))[0] == regularizer.grad_conjugate(np.r_[1.0, np.zeros(D - 1)])[0]
+        )
+        assert regularizer.quadratic or not separable
+    else:
+        assert limits.shape == (4, D)
+        np.testing.assert_allclose(by_limits(limits, s), regularizer.grad_conjugate(s), rtol=1e-15)
+
+
 def test_values_at_a_point_by_hand():
     w = np.array([3.0, -4.0, 0.0])
     assert regularizers.L2().value(w) == 12.5
+    assert regularizers.L2([1.0, 2.0, 9.0]).value(w) == 4.5 + 16.0
+    assert regularizers.L2([1.0, 2.0, 9.0]).conjugate(w) == 4.5 + 4.0
     assert regularizers.ElasticNet(l1=2.0).value(w) == 12.5 + 14.0
     assert regularizers.NonNegative().value(w) == np.inf
     assert regularizers.NonNegative().value(np.abs(w)) == 12.5
@@ -155,6 +177,8 @@ SAME = [
     (regularizers.Box(-np.inf, np.inf), regularizers.L2()),
     (regularizers.Box(0.0, np.inf), regularizers.NonNegative()),
     (regularizers.Box(-0.5, 0.8), regularizers.Box(np.full(D, -0.5), 0.8)),
+    (regularizers.L2(np.ones(D)), regularizers.L2()),
+    (AgainstDirection(np.sqrt([3.0, 0.0, 0.0, 0.0, 0.0])), regularizers.L2([4.0, 1.0, 1.0, 1.0, 1.0])),
 ]
 
 
@@ -176,13 +200,15 @@ def test_an_elastic_net_penalty_in_the_words_of_others():
 
 
 def test_only_l2_is_quadratic():
-    assert [type(g).__name__ for g in regularizers_for(D) if g.quadratic] == ["L2"]
+    assert [g for g in regularizers_for(D) if g.quadratic] == [regularizers.L2()]
+    assert not regularizers.L2(np.ones(D)).quadratic  # it says so by having weights, whatever they are
 
 
 def test_sizes():
     """What is made for a number of features says so; what fits any says None."""
     assert all(g.size in (None, D) for g in regularizers_for(D))
     assert regularizers.L2().size is regularizers.ElasticNet().size is regularizers.NonNegative().size is None
+    assert regularizers.L2([1.0, 2.0, 1.5]).size == 3
     assert regularizers.Box(0.0, 1.0).size is None
     assert regularizers.Box(0.0, np.ones(3)).size == regularizers.Box(np.zeros(3), 1.0).size == 3
     assert regularizers.GroupElasticNet([4, 4, 1, 0]).size == 4
@@ -207,6 +233,11 @@ def test_regularizers_are_values():
     assert hash(regularizers.ElasticNet(0.5)) == hash(regularizers.ElasticNet(0.5))
     assert regularizers.ElasticNet(0.5) != regularizers.ElasticNet(0.6)
     assert regularizers.L2() != regularizers.NonNegative()
+    weighted = regularizers.L2([1.0, 2.0])
+    assert weighted == regularizers.L2(np.array([1.0, 2.0]))
+    assert hash(weighted) == hash(regularizers.L2((1.0, 2.0)))
+    assert weighted not in (regularizers.L2(), regularizers.L2([1.0, 2.5]), regularizers.L2([1.0, 2.0, 1.0]))
+    assert len({regularizers.L2(), regularizers.L2(), weighted}) == 2
 
 
 @by_regularizer(D)
@@ -216,7 +247,9 @@ def test_regularizers_are_frozen(regularizer):
     hash(regularizer)
 
 
-def test_bounds_and_groups_cannot_change_under_a_regularizer():
+def test_bounds_groups_and_weights_cannot_change_under_a_regularizer():
+    with pytest.raises(ValueError, match="read-only"):
+        regularizers.L2(np.ones(2)).weights[0] = 5.0
     box = regularizers.Box(np.zeros(2), np.ones(2))
     with pytest.raises(ValueError, match="read-only"):
         box.lower[0] = 5.0
@@ -258,6 +291,23 @@ def test_strengths_must_be_finite_and_not_negative(name, make, bad):
 def test_bounds_that_leave_nothing_are_refused(lower, upper, words):
     with pytest.raises(ValueError, match=words):
         regularizers.Box(lower, upper)
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        ([1.0, 0.5, 2.0], r"weights must be >= 1 everywhere, got 0.5 at index 1: .* multiply lam by it"),
+        ([-1.0, 1.0], "weights must be >= 1 everywhere, got -1.0 at index 0: .*it must be positive"),
+        ([1.0, np.nan], "weights must be finite, got nan at index 1"),
+        ([np.inf, 1.0], "weights must be finite, got inf at index 0"),
+        (2.0, r"weights must have shape \(1,\), got \(\)"),
+        (np.ones((2, 2)), r"weights must have shape \(4,\), got \(2, 2\)"),
+        (["a", "b"], "weights must hold real numbers"),
+    ],
+)
+def test_weights_that_are_not_one_number_of_at_least_one_per_feature_are_refused(weights, words):
+    with pytest.raises(ValueError, match=words):
+        regularizers.L2(weights)
 
 
 @pytest.mark.parametrize("groups", [[], [[0, 1]], 3], ids=str)

@@ -177,21 +177,6 @@ def test_an_infeasible_warm_start_is_brought_into_the_domain():
     assert result.status is Status.CONVERGED
 
 
-def test_the_plan_is_reported_and_can_be_overridden():
-    small, large = make_problem(losses.Squared(), n=40), make_problem(losses.Squared(), n=2000, d=100)
-    assert dn.plan(small).tau == 40
-    assert not dn.plan(small).compiled
-    assert "Newton" in dn.plan(small).reason
-    assert "too small to wait for a compiler" in dn.plan(small).reason
-    assert dn.plan(large).compiled
-    assert dn.plan(large).tau < 2000
-    assert dn.plan(large, "sdca", 3) == dn.Plan("sdca", 3, "tau as asked", compiled=True)
-    assert not dn.plan(large, tau=101).compiled  # more examples than features: the d×d form
-    assert dn.solve(large, max_epochs=0).plan == dn.plan(large)
-    assert str(dn.plan(small)).startswith("sdna, tau = 40: ")
-    assert "compiled" in str(dn.plan(large))
-
-
 @pytest.mark.parametrize("loss", LOSSES, ids=name_of)
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize(
@@ -223,7 +208,7 @@ def test_any_scale_ends_with_a_true_certificate_and_no_exception(lam, scale, los
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"method": "magic"}, r"method must be one of 'auto', 'sdna', 'sdca', 'ihs', got 'magic'"),
+        ({"method": "magic"}, r"method must be one of 'auto', 'sdna', 'sdca', 'newton', 'ihs', got 'magic'"),
         ({"tau": 0}, r"tau must be an integer in \[1, 6\], got 0"),
         ({"tau": 7}, r"tau must be an integer in \[1, 6\], got 7"),
         ({"tau": 2.5}, r"tau must be an integer in \[1, 6\], got 2.5"),

@@ -3,6 +3,7 @@
 from dualnewton import losses, methods, regularizers, samplings, theory
 from dualnewton.certificate import Certificate
 from dualnewton.foreign import certify
+from dualnewton.multinomial import MultinomialProblem
 from dualnewton.plan import Plan, plan
 from dualnewton.problem import Problem
 from dualnewton.result import Progress, Result, Status, Trace
@@ -11,6 +12,7 @@ from dualnewton.solve import solve, solve_many
 __version__ = "0.1.0"
 __all__ = [
     "Certificate",
+    "MultinomialProblem",
     "Plan",
     "Problem",
     "Progress",

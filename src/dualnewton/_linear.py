@@ -60,6 +60,16 @@ def scale_rows(X: Matrix, factors: np.ndarray) -> Matrix:
     return sp.csr_array(sp.diags_array(factors) @ X) if sp.issparse(X) else factors[:, None] * X
 
 
+def scale_columns(X: Matrix, factors: np.ndarray) -> Matrix:
+    """X D(factors)."""
+    return sp.csr_array(X @ sp.diags_array(factors)) if sp.issparse(X) else X * factors
+
+
+def nonzeros(X: Matrix) -> np.ndarray:
+    """Return the number of nonzero entries of each column."""
+    return np.bincount(X.indices, minlength=X.shape[1]) if sp.issparse(X) else np.count_nonzero(X, axis=0)
+
+
 def squared_norms(X: Matrix) -> np.ndarray:
     """‖x_i‖² of each row."""
     if sp.issparse(X):

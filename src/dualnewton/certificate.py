@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class CertifiedPair:
     """A model (w, b), a feasible dual point α, and the certificate that the two make: P(w, b) and D(α)."""
 
     w: np.ndarray
-    intercept: float
+    intercept: Any  # a float; of several classes a vector
     alpha: np.ndarray
     certificate: Certificate
 

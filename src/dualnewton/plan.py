@@ -1,19 +1,28 @@
-"""Which method, which block size and which engine, and why: asked for, printed, overridable."""
+"""Which method, which τ and which code, what that should cost, and why: asked for, printed, overridable.
+
+Everything here follows from sizes, sparsity and conditioning, never from a clock: equal seeds give equal runs.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from operator import itemgetter
+from typing import Any, Literal
+
+import numpy as np
 
 from dualnewton import _linear
 from dualnewton._validate import integer
+from dualnewton.judging import AnyProblem
+from dualnewton.multinomial import MultinomialProblem
 from dualnewton.problem import Problem
-from dualnewton.solvers import METHODS
-
-METHOD_NAMES = tuple(METHODS)
+from dualnewton.regularizers import L2
+from dualnewton.solvers.costs import CACHE, FACTOR, Costs
 
 SMALL = 100_000
-"""Entries of X up to which the NumPy rounds serve: a first fit must not wait for a compiler."""
+"""Entries of X up to which NumPy serves: a first fit must not wait for a compiler."""
 
 WHOLE = 512
 """Up to this many examples one NumPy round takes all: its Cholesky factor costs less than the rounds it saves."""
@@ -21,90 +30,257 @@ WHOLE = 512
 NUMPY_BLOCK = 256
 """Beyond, the τ at which a NumPy round's own arithmetic has outgrown the interpreter that calls it."""
 
-CACHE = 1 << 24
-"""Bytes of data that stay in the cache from epoch to epoch."""
+NUMPY_ROUND = 1e-4
+"""Seconds of interpreter and small LAPACK calls in a NumPy round."""
+
+SAMPLE = 256
+"""Rows from which the mean squared norm is estimated: a pass over all would cost more than it tells."""
+
+SOFTMAX_GAMMA = 2.0
+"""log Σ exp is ½-smooth: the eigenvalues of diag(p) − ppᵀ are at most ½."""
+
+PASSES, SKETCHES = 8.0, 3.0
+"""Passes of Newton's method from nothing to a relative gap of 1e-6, and sketches of the method that saves on them."""
+
+Tau = int | Literal["auto"]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A method, a block size τ, whether the rounds are compiled, and the reason in a sentence."""
+    """A method with its τ, and the reason in a sentence.
+
+    Attributes
+    ----------
+    method : str
+        "sdna", "sdca", "newton" or "ihs".
+    tau : int
+        Examples per round; of the primal methods, rows of the (first) sketch.
+    reason : str
+        Why.
+    compiled : bool
+        Whether kernels do the work, or NumPy alone.
+    cost : float
+        What a relative gap of 1e-6 is expected to take, in seconds of a nominal core.
+    before : Plan, optional
+        What was done first, if the run has changed its method.
+    """
 
     method: str
     tau: int
     reason: str
     compiled: bool = False
+    cost: float = math.nan
+    before: Plan | None = None
 
     def __str__(self) -> str:
-        return f"{self.method}, tau = {self.tau}{', compiled' if self.compiled else ''}: {self.reason}"
+        earlier = "" if self.before is None else f"{self.before}; then "
+        return f"{earlier}{self.method}, tau = {self.tau}{', compiled' if self.compiled else ''}: {self.reason}"
+
+    @property
+    def is_primal(self) -> bool:
+        """Whether the method moves w, by passes over the data, or α, by rounds."""
+        return self.method in PRIMAL
 
 
-def plan(problem: Problem, method: str = "auto", tau: int | Literal["auto"] = "auto") -> Plan:
+@dataclass(frozen=True)
+class Facts:
+    """What the costs of a problem are made of.
+
+    Attributes
+    ----------
+    problem : Problem
+        It.
+    costs : Costs
+        Of its data.
+    conditioning : float
+        1 + R/(γλn), where R is the mean of c_i‖a_i‖²: the epochs in which a dual method gains a factor e (Theorem 5, τ = 1).
+    """
+
+    problem: Any
+    costs: Costs
+    conditioning: float
+
+    @classmethod
+    def of(cls, problem: AnyProblem) -> Facts:
+        """Measure the problem, cheaply."""
+        gamma = SOFTMAX_GAMMA if isinstance(problem, MultinomialProblem) else problem.loss.gamma
+        some = np.linspace(0, problem.n - 1, min(SAMPLE, problem.n)).astype(int)
+        norms = _linear.squared_norms(_linear.take_rows(problem.X, some))
+        mean = float((problem.c[some] * norms).mean())
+        return cls(problem, Costs.of(problem.X), 1.0 + mean / (gamma * problem.lam * problem.n))
+
+    @property
+    def small(self) -> bool:
+        """Whether nothing is to be compiled."""
+        return self.problem.n * self.problem.d <= SMALL
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether the curvature is the same everywhere."""
+        return isinstance(self.problem, Problem) and self.problem.loss.quadratic
+
+    def predicted(self) -> dict[str, float]:
+        """Predict the cost of each method that "auto" may choose."""
+        dual = _numpy_cost(self, _numpy_size(self)[0]) if self.small else _compiled_cost(self)
+        if type(self.problem.regularizer) is not L2:
+            return {"sdna": dual}
+        return {"sdna": dual, "newton": _newton_cost(self), "ihs": _ihs_cost(self, _ihs_size(self))}
+
+
+def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto") -> Plan:
     """Choose what is left to choose; a method or a τ that is given is kept.
-
-    The choice follows from sizes, sparsity and conditioning alone, never from a clock, so that equal seeds give equal runs.
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem or MultinomialProblem
         What is to be solved.
-    method : {"auto", "sdna", "sdca", "ihs"}
+    method : {"auto", "sdna", "sdca", "newton", "ihs"}
         The method.
     tau : int or "auto"
-        The number of examples per round.
+        The number of examples per round, or of rows in a sketch; given with method "auto", it asks for SDNA.
     """
-    if method not in ("auto", *METHOD_NAMES):
-        allowed = ", ".join(map(repr, ("auto", *METHOD_NAMES)))
+    if method not in ("auto", *PLANS):
+        allowed = ", ".join(map(repr, ("auto", *PLANS)))
         raise ValueError(f"method must be one of {allowed}, got {method!r}")
-    chosen = "sdna" if method == "auto" else method
-    if tau != "auto":
-        size, reason = integer("tau", tau, 1, problem.n), "tau as asked"
-        obstacle = why_not_compiled(problem, chosen, size)
-    else:
-        obstacle = why_not_compiled(problem, chosen)
-        size, reason = (_NUMPY_SIZE if obstacle else _COMPILED_SIZE)[chosen](problem)
-        size = min(size, problem.n)
-        obstacle = obstacle or why_not_compiled(problem, chosen, size)
-    return Plan(chosen, size, f"{reason}; NumPy rounds, {obstacle}" if obstacle else reason, not obstacle)
+    tau = tau if tau == "auto" else integer("tau", tau, 1, problem.n)
+    facts = Facts.of(problem)
+    if isinstance(problem, MultinomialProblem):
+        if method not in ("auto", "ihs"):
+            raise ValueError(f'method must be "auto" or "ihs" for a MultinomialProblem, got {method!r}')
+        return _ihs_plan(facts, tau)
+    if method == "auto":
+        method = "sdna" if tau != "auto" else min(facts.predicted().items(), key=itemgetter(1))[0]
+    return PLANS[method](facts, tau)
 
 
-def why_not_compiled(problem: Problem, method: str, tau: int = 1) -> str:
+# The dual methods ----------------------------------------------------------------------------------------------------
+
+
+def expected_epochs(conditioning: float) -> float:
+    """Guess the epochs of SDNA to a relative gap of 1e-6: the bound is proportional to the conditioning, data are kinder."""
+    return 4.0 + 1.5 * conditioning
+
+
+def _sdna(facts: Facts, tau: Tau) -> Plan:
+    obstacle = why_not_compiled(facts.problem, 1 if tau == "auto" else tau)
+    size, reason = (tau, "tau as asked") if tau != "auto" else (_numpy_size if obstacle else _size)(facts)
+    return _dual_plan("sdna", facts, size, reason, obstacle)
+
+
+def _sdca(facts: Facts, tau: Tau) -> Plan:
+    obstacle = why_not_compiled(facts.problem)
+    few = 16 if obstacle else 1
+    size, reason = (
+        (few, "larger sets would cost minibatch SDCA more epochs") if tau == "auto" else (tau, "tau as asked")
+    )
+    return _dual_plan("sdca", facts, size, reason, obstacle)
+
+
+def _dual_plan(method: str, facts: Facts, size: int, reason: str, obstacle: str) -> Plan:
+    size = min(size, facts.problem.n)
+    if obstacle:
+        return Plan(method, size, f"{reason}; NumPy rounds, {obstacle}", False, _numpy_cost(facts, size))
+    return Plan(method, size, reason, True, _compiled_cost(facts))
+
+
+def _compiled_cost(facts: Facts) -> float:
+    return expected_epochs(facts.conditioning) * facts.costs.epoch
+
+
+def _numpy_cost(facts: Facts, size: int) -> float:
+    whole = size >= facts.problem.n
+    epochs = 3.0 if whole else expected_epochs(facts.conditioning / math.sqrt(size))
+    a_round = NUMPY_ROUND + size**2 * min(size, facts.problem.d) / 6.0 / FACTOR
+    return epochs * (facts.problem.n / size * a_round + 10.0 * facts.costs.data_pass)
+
+
+def why_not_compiled(problem: Problem, tau: int = 1) -> str:
     """Say why the NumPy rounds are to be used; an empty string if the kernels are."""
-    if method not in _COMPILED_SIZE:
-        return f"since {method} has no others"
     if problem.n * problem.d <= SMALL:
         return "since the data are too small to wait for a compiler"
-    if method == "sdna" and tau > problem.d:
+    if tau > problem.d:
         return "since blocks of more examples than features are best left to LAPACK"
     from dualnewton.solvers.compiled import why_not  # loads Numba
 
     return why_not(problem)
 
 
-def _numpy_sdna(problem: Problem) -> tuple[int, str]:
-    if problem.n <= WHOLE:
-        return problem.n, "all examples fit in one block, so each round is a step of Newton's method on the whole dual"
+def _numpy_size(facts: Facts) -> tuple[int, str]:
+    if facts.problem.n <= WHOLE:
+        return facts.problem.n, "all examples fit in one block, so each round is a step of Newton's method on the dual"
     return NUMPY_BLOCK, "the larger the block the fewer the epochs, and up to this size a round costs little more"
 
 
-def _numpy_ihs(problem: Problem) -> tuple[int, str]:
-    return max(NUMPY_BLOCK, 2 * problem.d), "a sketch of a few times d examples repays its d×d factorisation"
-
-
-def _sdna(problem: Problem) -> tuple[int, str]:
-    if _linear.is_sparse(problem.X):
+def _size(facts: Facts) -> tuple[int, str]:
+    regularizer = facts.problem.regularizer
+    if not regularizer.quadratic and regularizer.limits(facts.problem.d) is None:
+        # For each example ∇g* costs about d/τ and its part of the Gram block τ/2 entries of a row.
+        size = max(8, round(math.sqrt(2.0 * facts.problem.d * facts.problem.n / max(1, facts.costs.stored))))
+        return min(size, facts.problem.d), "the gradient of the conjugate regulariser, of all features, once a round"
+    if facts.costs.sparse:
         return 1, "sparse rows: one at a time is cheapest, since Gram blocks cost more than the epochs they save"
-    if 8 * problem.n * problem.d <= CACHE:
+    if 8 * facts.costs.stored <= CACHE:
         return 1, "dense rows that stay in the cache: one at a time is cheapest"
     return 8, "dense rows out of the cache: a block of them is multiplied while it is near"
 
 
-def _sdca(_: Problem) -> tuple[int, str]:
-    return 1, "larger sets would cost minibatch SDCA more epochs"
+# The primal methods --------------------------------------------------------------------------------------------------
 
 
-_NUMPY_SIZE = {
-    "sdna": _numpy_sdna,
-    "sdca": lambda _: (16, "larger sets would cost minibatch SDCA more epochs"),
-    "ihs": _numpy_ihs,
-}
-_COMPILED_SIZE = {"sdna": _sdna, "sdca": _sdca}
+def _newton(facts: Facts, _: Tau) -> Plan:
+    _needs_l2("newton", facts.problem)
+    reason = "the curvature of all rows, at every step, is affordable"
+    return Plan("newton", facts.problem.n, reason, not facts.small, _newton_cost(facts))
+
+
+def _newton_cost(facts: Facts) -> float:
+    steps = 1.0 if facts.quadratic else PASSES - 1.0
+    return (steps + 3.0) * facts.costs.data_pass + steps * facts.costs.sketch(facts.problem.n)
+
+
+def _ihs(facts: Facts, tau: Tau) -> Plan:
+    _needs_l2("ihs", facts.problem)
+    return _ihs_plan(facts, tau)
+
+
+def _ihs_plan(facts: Facts, tau: Tau) -> Plan:
+    rows = _ihs_size(facts) if tau == "auto" else tau
+    why = "passes over the rows in order, with the curvature of a sketch of them, cost less than visits in random order"
+    return Plan("ihs", rows, why if tau == "auto" else "tau as asked", not facts.small, _ihs_cost(facts, rows))
+
+
+def _ihs_size(facts: Facts) -> int:
+    n, first = facts.problem.n, facts.costs.affordable_sketch(facts.costs.data_pass)
+    sizes = {min(n, max(4 * facts.problem.d, first))} | {min(n, first << doublings) for doublings in range(6)}
+    return min(sorted(sizes), key=lambda rows: _ihs_cost(facts, rows))
+
+
+def _ihs_cost(facts: Facts, rows: int) -> float:
+    return sketched_passes(facts, rows) * facts.costs.data_pass + (
+        1.5 if facts.quadratic else SKETCHES
+    ) * facts.costs.sketch(rows)
+
+
+def sketched_passes(facts: Facts, rows: int) -> float:
+    """Guess the passes to a relative gap of 1e-6 with a sketch of so many rows.
+
+    With more rows than features the eigenvalues of H_S⁻¹H lie about in (1 ± e)² for e = √(d/rows), so that conjugate steps
+    leave the fraction e of the error. With fewer rows, the curvature that the sketch misses is spread over the directions that
+    it does not see, at most trace/rows in each.
+    """
+    begin = 2.0 if facts.quadratic else PASSES - 2.0
+    nats = math.log(facts.conditioning / 1e-6) + 3.0  # to gain, from w = 0
+    error = math.sqrt(facts.problem.d / rows)
+    if error < 0.9:
+        return begin + nats / (-1.5 * math.log(error))
+    missed = (facts.conditioning - 1.0) * facts.problem.n / rows
+    return begin + nats * max(1.0, 0.3 * math.sqrt(1.0 + missed))
+
+
+def _needs_l2(method: str, problem: Problem) -> None:
+    if type(problem.regularizer) is not L2:
+        raise ValueError(f'method={method!r} needs regularizer L2(), got {problem.regularizer!r}: use method="sdna"')
+
+
+PLANS: dict[str, Callable[[Facts, Tau], Plan]] = {"sdna": _sdna, "sdca": _sdca, "newton": _newton, "ihs": _ihs}
+PRIMAL = ("newton", "ihs")

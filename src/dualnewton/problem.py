@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -18,6 +18,9 @@ from dualnewton.regularizers import L2, Regularizer
 
 _FAR = 1e-2
 """The relative gap beyond which a shorter dual point is worth the search for it."""
+
+_BLOCK = 1 << 13
+"""Numbers that the functions of a loss are asked for at once: larger temporaries would be mapped anew for every one of them."""
 
 _FEASIBLE = 1e-12
 """Σ c_i α_i counts as zero below this fraction of Σ c_i |α_i|: what rounding leaves of an exact balance."""
@@ -137,26 +140,47 @@ class Problem:
     def primal(self, w: np.ndarray, intercept: float = 0.0) -> float:
         """P(w, b)."""
         w = vector("w", w, self.d)
-        return self._primal_at(self.margins(w, intercept), w)
+        return self.primal_at(self.margins(w, intercept), w)
 
     def dual(self, alpha: np.ndarray) -> float:
         """D(α), which is −∞ where α is infeasible."""
         alpha = vector("alpha", alpha, self.n)
-        return self._dual_at(alpha, self.alpha_bar(alpha))
+        return self.dual_at(alpha, self.alpha_bar(alpha))
 
-    def _dual_at(self, alpha: np.ndarray, alpha_bar: np.ndarray) -> float:
+    def dual_at(self, alpha: np.ndarray, alpha_bar: np.ndarray) -> float:
+        """D(α), given ᾱ."""
         mass = self.c * alpha
         if self.fit_intercept and abs(mass.sum()) > _FEASIBLE * np.abs(mass).sum():
             return -np.inf
-        conjugate = self.loss.conjugate(-alpha, self.y)
-        # A row of weight zero does not take part, whatever its dual variable.
-        losses = self.c * np.where(self.c > 0.0, conjugate, 0.0)
+        total = 0.0
+        for rows in blocks(self.n):
+            conjugate, c = self.loss.conjugate(-alpha[rows], self.y[rows]), self.c[rows]
+            # A row of weight zero does not take part, whatever its dual variable.
+            total += float((c * np.where(c > 0.0, conjugate, 0.0)).sum())
         penalty = self.lam * self.regularizer.conjugate(alpha_bar)
-        return float(-losses.mean() - mass @ self.o / self.n - penalty)
+        return float(-(total + mass @ self.o) / self.n - penalty)
 
     def alpha_bar(self, alpha: np.ndarray) -> np.ndarray:
         """ᾱ = (1/λn) Σ c_i α_i a_i."""
         return _linear.transposed_times(self.X, self.c * alpha) / (self.lam * self.n)
+
+    # Block by block, for methods that pass over the data -----------------------------------------------------------------
+
+    def row_losses(self, rows: slice, z: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return Σ c_i φ_i and c_i φ′_i over a block of rows with margins z = a_iᵀw + b, to which the offsets are added here."""
+        z = z if self.offset is None else z + self.offset[rows]
+        value, slopes = self.loss.value(z, self.y[rows]), self.loss.derivative(z, self.y[rows])
+        if self.sample_weight is None:
+            return float(value.sum()), slopes
+        return float(self.sample_weight[rows] @ value), self.sample_weight[rows] * slopes
+
+    def row_curvature(self, z: np.ndarray) -> np.ndarray:
+        """c_i φ″_i of all rows with margins z = a_iᵀw + b."""
+        weights = np.empty(self.n)
+        for rows in blocks(self.n):
+            at = z[rows] if self.offset is None else z[rows] + self.offset[rows]
+            weights[rows] = self.loss.second_derivative(at, self.y[rows])
+        return weights if self.sample_weight is None else weights * self.sample_weight
 
     # From one to the other -------------------------------------------------------------------------------------------
 
@@ -167,7 +191,16 @@ class Problem:
     def alpha_of(self, w: np.ndarray) -> np.ndarray:
         """α_i = −φ′(z_i), the dual point of a primal one; with an intercept, at the best one and balanced."""
         margins = self.margins(vector("w", w, self.d))
-        return self._alpha_at(margins + self._best_intercept_at(margins))
+        return self.alpha_at(margins + self._best_intercept_at(margins))
+
+    def no_dual(self) -> np.ndarray:
+        """α = 0, where every dual method may start."""
+        return np.zeros(self.n)
+
+    def dual_near(self, alpha: np.ndarray) -> np.ndarray:
+        """Return a feasible dual point near α, to start from."""
+        low, high = self.loss.domain(self.y)
+        return self.balanced(-np.clip(-vector("warm_start", alpha, self.n), low, high))
 
     def balanced(self, alpha: np.ndarray) -> np.ndarray:
         """Make Σ c_i α_i = 0 where an intercept asks for it, by shrinking the heavier sign towards zero.
@@ -214,21 +247,14 @@ class Problem:
         b = best if intercept is None else finite("intercept", intercept)
         if b != 0.0 and not self.fit_intercept:
             raise ValueError(f"intercept must be 0 in a problem with fit_intercept=False, got {b!r}")
-        candidates = [self._alpha_at(margins + best)]
+        candidates = [self.alpha_at(margins + best)]
         if alpha is not None:
             candidates.append(self.balanced(vector("alpha", alpha, self.n)))
-        primal = self._primal_at(margins + b, w)
+        primal = self.primal_at(margins + b, w)
         dual, best_alpha = max(((self.dual(a), a) for a in candidates), key=itemgetter(0))
         if primal - dual > _FAR * abs(primal):
             dual, best_alpha = max((dual, best_alpha), self._shrunk(best_alpha), key=itemgetter(0))
         return CertifiedPair(w, b, best_alpha, Certificate(primal, dual))
-
-    def certified_pair_of(self, alpha: np.ndarray) -> CertifiedPair:
-        """Certify w = ∇g*(ᾱ) for a dual point: two passes over the data where there is no intercept to find.
-
-        A solver is judged by its α alone, so that whatever rounding it has gathered in its w does not count.
-        """
-        return certified_pairs([self], [alpha])[0]
 
     def _shrunk(self, alpha: np.ndarray) -> tuple[float, np.ndarray]:
         """Maximise the concave D(sα) over s ∈ (0, 1], without another pass over the data; α = 0 is feasible, so sα is."""
@@ -236,7 +262,7 @@ class Problem:
 
         alpha_bar = self.alpha_bar(alpha)
         found = minimize_scalar(  # in log s, since the best s may be tiny
-            lambda t: -self._dual_at(np.exp(t) * alpha, np.exp(t) * alpha_bar),
+            lambda t: -self.dual_at(np.exp(t) * alpha, np.exp(t) * alpha_bar),
             bounds=(-50.0, 0.0),
             method="bounded",
             options={"xatol": 1e-3},
@@ -244,11 +270,19 @@ class Problem:
         shorter = np.exp(found.x) * alpha
         return self.dual(shorter), shorter
 
-    def _primal_at(self, margins: np.ndarray, w: np.ndarray) -> float:
-        return float((self.c * self.loss.value(margins, self.y)).mean()) + self.lam * self.regularizer.value(w)
+    def primal_at(self, margins: np.ndarray, w: np.ndarray) -> float:
+        """P(w), given the margins."""
+        total = 0.0
+        for rows in blocks(self.n):
+            total += float((self.c[rows] * self.loss.value(margins[rows], self.y[rows])).sum())
+        return total / self.n + self.lam * self.regularizer.value(w)
 
-    def _alpha_at(self, margins: np.ndarray) -> np.ndarray:
-        return self.balanced(-self.loss.derivative(margins, self.y))
+    def alpha_at(self, margins: np.ndarray) -> np.ndarray:
+        """α_i = −φ′(z_i), balanced."""
+        alpha = np.empty(self.n)
+        for rows in blocks(self.n):
+            np.negative(self.loss.derivative(margins[rows], self.y[rows]), out=alpha[rows])
+        return self.balanced(alpha)
 
     def _best_intercept_at(self, margins: np.ndarray) -> float:
         """Find the zero of the nondecreasing slope Σ c_i φ′(z_i + b): Newton steps, kept in a bracket by bisection."""
@@ -278,24 +312,7 @@ class Problem:
         return float(min((low, high, b), key=lambda end: abs(slopes[end])))
 
 
-def certified_pairs(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[CertifiedPair]:
-    """Certify the dual points of several problems over the same X (:meth:`Problem.certified_pair_of`) in shared passes."""
-    X = problems[0].X
-    alphas = [vector("alpha", alpha, problem.n) for problem, alpha in zip(problems, alphas, strict=True)]
-    masses = np.stack([problem.c * alpha for problem, alpha in zip(problems, alphas, strict=True)], axis=1)
-    scales = np.array([problem.lam * problem.n for problem in problems])
-    bars = np.ascontiguousarray((_linear.transposed_times(X, _narrow(masses)).reshape(X.shape[1], -1) / scales).T)
-    models = [problem.regularizer.grad_conjugate(bar) for problem, bar in zip(problems, bars, strict=True)]
-    if problems[0].fit_intercept:
-        return [p.certified_pair(w, alpha=alpha) for p, w, alpha in zip(problems, models, alphas, strict=True)]
-    products = _linear.times(X, _narrow(np.stack(models, axis=1))).reshape(X.shape[0], -1)
-    pairs = []
-    for problem, alpha, bar, w, product in zip(problems, alphas, bars, models, products.T, strict=True):
-        certificate = Certificate(problem._primal_at(product + problem.o, w), problem._dual_at(alpha, bar))
-        pairs.append(CertifiedPair(w, 0.0, alpha.copy(), certificate))
-    return pairs
-
-
-def _narrow(columns: np.ndarray) -> np.ndarray:
-    """Make a single column a vector, for which products are faster."""
-    return columns[:, 0] if columns.shape[1] == 1 else columns
+def blocks(n: int) -> Iterator[slice]:
+    """Cut n rows into blocks on which the functions of a loss are fast."""
+    for start in range(0, n, _BLOCK):
+        yield slice(start, min(start + _BLOCK, n))

@@ -8,13 +8,12 @@ The identities that bind the three functions (Section 4 of the paper; :func:`che
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from dualnewton._validate import Array, frozen, positive
+from dualnewton._validate import Array, frozen, positive, vector
 
 __all__ = ["L2", "Box", "ElasticNet", "GroupElasticNet", "NonNegative", "Regularizer", "check"]
 
@@ -32,9 +31,11 @@ class Regularizer:
     """The number of features it is made for; None if it fits any."""
 
     def limits(self, size: int) -> np.ndarray | None:  # noqa: ARG002
-        """Return (threshold, lower, upper) for each feature if ∇g*(s) = clip(s − clip(s, ±threshold), lower, upper), else None.
+        """Return (threshold, factor, lower, upper) for each feature if g is separable and of the form below, else None.
 
-        Compiled code needs no more than that of a separable regulariser; any other is served by the reference rounds.
+            ∇g*(s) = clip(factor · (s − clip(s, ±threshold)), lower, upper),    0 ≤ factor ≤ 1
+
+        Compiled code needs no more than that; of any other g it compiles ``grad_conjugate`` and calls it once a round.
         """
         return None
 
@@ -51,20 +52,56 @@ class Regularizer:
         raise NotImplementedError(f"{type(self).__name__} has no grad_conjugate(s)")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class L2(Regularizer):
-    """½‖w‖²."""
+    """½‖w‖², or ½ Σ v_j w_j² with a weight v_j ≥ 1 for each feature.
 
-    quadratic = True
+    Parameters
+    ----------
+    weights : array of shape (d,), optional
+        v; ones by default. Penalties p_j > 0 are λv_j with λ = min_j p_j.
+    """
+
+    weights: Any = None
+
+    def __post_init__(self) -> None:
+        if self.weights is None:
+            return
+        weights = vector("weights", self.weights, np.size(self.weights))
+        if weights.size and (least := float(weights.min())) < 1.0:
+            raise ValueError(
+                f"weights must be >= 1 everywhere, got {least!r} at index {int(weights.argmin())}: g has to be 1-strongly "
+                "convex, so divide the weights by the least of them (it must be positive) and multiply lam by it"
+            )
+        object.__setattr__(self, "weights", weights)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and np.array_equal(self.weights, other.weights)
+
+    def __hash__(self) -> int:
+        return hash((type(self), None if self.weights is None else self.weights.tobytes()))
+
+    @property
+    def quadratic(self) -> bool:  # type: ignore[override]
+        """Whether ∇g* is the identity."""
+        return self.weights is None
+
+    @property
+    def size(self) -> int | None:  # type: ignore[override]
+        """The number of weights; None if there are none."""
+        return None if self.weights is None else int(self.weights.size)
+
+    def limits(self, size: int) -> np.ndarray | None:
+        return None if self.weights is None else _limits(size, factor=1.0 / self.weights)
 
     def value(self, w: Array) -> float:
-        return 0.5 * float(w @ w)
+        return 0.5 * float(w @ (w if self.weights is None else self.weights * w))
 
     def conjugate(self, s: Array) -> float:
-        return 0.5 * float(s @ s)
+        return 0.5 * float(s @ (s if self.weights is None else s / self.weights))
 
     def grad_conjugate(self, s: Array) -> Array:
-        return s
+        return s if self.weights is None else s / self.weights
 
 
 @dataclass(frozen=True)
@@ -81,7 +118,7 @@ class ElasticNet(Regularizer):
         positive("l1", self.l1, or_zero=True)
 
     def limits(self, size: int) -> np.ndarray:
-        return _limits(size, self.l1, 0.0 if self.positive else -np.inf, np.inf)
+        return _limits(size, threshold=self.l1, lower=0.0 if self.positive else -np.inf)
 
     def value(self, w: Array) -> float:
         if self.positive and np.any(w < 0.0):
@@ -101,7 +138,7 @@ class NonNegative(Regularizer):
     """½‖w‖² subject to w ≥ 0."""
 
     def limits(self, size: int) -> np.ndarray:
-        return _limits(size, 0.0, 0.0, np.inf)
+        return _limits(size, lower=0.0)
 
     def value(self, w: Array) -> float:
         return 0.5 * float(w @ w) if np.all(w >= 0.0) else np.inf
@@ -114,8 +151,10 @@ class NonNegative(Regularizer):
         return np.maximum(s, 0.0)
 
 
-def _limits(size: int, threshold: Array, lower: Array, upper: Array) -> np.ndarray:
-    return np.stack([np.broadcast_to(bound, size) for bound in (threshold, lower, upper)])
+def _limits(
+    size: int, threshold: Array = 0.0, factor: Array = 1.0, lower: Array = -np.inf, upper: Array = np.inf
+) -> np.ndarray:
+    return np.stack([np.broadcast_to(row, size) for row in (threshold, factor, lower, upper)])
 
 
 def _bound(name: str, value: Any) -> np.ndarray:
@@ -150,7 +189,7 @@ class Box(Regularizer):
         return max(self.lower.size, self.upper.size) if self.lower.ndim or self.upper.ndim else None
 
     def limits(self, size: int) -> np.ndarray:
-        return _limits(size, 0.0, self.lower, self.upper)
+        return _limits(size, lower=self.lower, upper=self.upper)
 
     def value(self, w: Array) -> float:
         return 0.5 * float(w @ w) if np.all((self.lower <= w) & (w <= self.upper)) else np.inf
@@ -177,36 +216,35 @@ class GroupElasticNet(Regularizer):
 
     groups: Any = ()
     strength: float = 1.0
+    thresholds: Any = field(init=False, repr=False)  # strength √|k|
 
     def __post_init__(self) -> None:
         positive("strength", self.strength, or_zero=True)
         groups = np.asarray(self.groups)
         if groups.ndim != 1 or groups.size == 0:
             raise ValueError(f"groups must name the group of each feature, got shape {groups.shape}")
-        object.__setattr__(self, "groups", frozen(np.unique(groups, return_inverse=True)[1]))
+        groups = np.unique(groups, return_inverse=True)[1]
+        object.__setattr__(self, "groups", frozen(groups))
+        object.__setattr__(self, "thresholds", frozen(self.strength * np.sqrt(np.bincount(groups))))
 
     @property
     def size(self) -> int | None:  # type: ignore[override]
         """The number of features that have a group."""
         return int(self.groups.size)
 
-    @cached_property
-    def _thresholds(self) -> np.ndarray:
-        return self.strength * np.sqrt(np.bincount(self.groups))
-
-    def _norms(self, x: Array) -> Array:
-        return np.sqrt(np.bincount(self.groups, weights=x * x))
-
     def value(self, w: Array) -> float:
-        return 0.5 * float(w @ w) + float(self._thresholds @ self._norms(w))
+        norms = np.sqrt(np.bincount(self.groups, weights=w * w))
+        return 0.5 * float(w @ w) + float(self.thresholds @ norms)
 
     def conjugate(self, s: Array) -> float:
-        return 0.5 * float(np.sum(np.maximum(self._norms(s) - self._thresholds, 0.0) ** 2))
+        norms = np.sqrt(np.bincount(self.groups, weights=s * s))
+        return 0.5 * float(np.sum(np.maximum(norms - self.thresholds, 0.0) ** 2))
 
     def grad_conjugate(self, s: Array) -> Array:
-        norms = self._norms(s)
+        # It runs compiled, too, where only fields are known of self: hence no call of another method.
+        norms = np.sqrt(np.bincount(self.groups, weights=s * s))
         # A group of norm zero stays zero: any positive divisor will do.
-        shrink = np.maximum(norms - self._thresholds, 0.0) / (norms + (norms == 0.0))
+        shrink = np.maximum(norms - self.thresholds, 0.0) / (norms + (norms == 0.0))
         return s * shrink[self.groups]
 
 

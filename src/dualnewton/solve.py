@@ -8,21 +8,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from dualnewton._validate import integer, positive, vector
+from dualnewton._validate import integer, positive
 from dualnewton.certificate import CertifiedPair
-from dualnewton.plan import Plan, plan
-from dualnewton.problem import Problem, certified_pairs
+from dualnewton.course import Course, slowest
+from dualnewton.judging import AnyProblem, judge_duals
+from dualnewton.multinomial import MultinomialProblem
+from dualnewton.plan import Plan, Tau, plan
 from dualnewton.result import Progress, Result, Status, Trace
-from dualnewton.samplings import IndexBlock, Sampling, Shuffled
-from dualnewton.solvers import METHODS
-from dualnewton.solvers.engine import Engine
-
-PIECE = 1 << 14
-"""Examples visited between two looks at the clock, by compiled rounds; by NumPy rounds a hundredth of it."""
+from dualnewton.runners import make_runner
+from dualnewton.samplings import Sampling
+from dualnewton.solvers.runner import Runner
 
 STALLED_CERTIFICATES = 25
 """So many certificates without a smaller gap mean that rounding has the last word, if the gap is already tiny."""
@@ -32,23 +31,11 @@ TINY_RELATIVE_GAP = 1e-9
 TURNS_WITHOUT_CERTIFICATE = 10
 """A certificate costs about as much as an epoch of compiled rounds; unless one is due, so many turns go by without it."""
 
-FOCUSED_SWEEPS = 10
-"""The most sweeps over examples that are awake between two over all."""
-
-ENOUGH = 0.1
-"""They end when the surprise has fallen to this fraction of what it was in the last sweep over all."""
-
-MOSTLY_AWAKE = 0.7
-"""With more of the examples awake, a sweep over all costs little more."""
-
-EXPECTED_RATIO = 0.5
-"""Of the gap after an epoch to the mean surprise during it, before the first certificate tells."""
-
 
 def solve(
-    problem: Problem,
+    problem: AnyProblem,
     method: str = "auto",
-    tau: int | Literal["auto"] = "auto",
+    tau: Tau = "auto",
     sampling: Sampling | None = None,
     tol: float = 1e-6,
     max_epochs: int = 1000,
@@ -65,12 +52,12 @@ def solve(
 
     Parameters
     ----------
-    problem : Problem
-        What is to be solved.
-    method : {"auto", "sdna", "sdca", "ihs"}
-        How.
+    problem : Problem or MultinomialProblem
+        What is to be solved. (Of a multinomial one, w is K×d, the intercept a vector and alpha n×K.)
+    method : {"auto", "sdna", "sdca", "newton", "ihs"}
+        How; "auto" chooses by what each is expected to cost, and again while running, when the gap tells otherwise.
     tau : int or "auto"
-        The number of examples per round.
+        The number of examples per round; with "ihs", of rows in the first sketch.
     sampling : Sampling, optional
         How they are drawn. By default: a fresh permutation of all examples, cut into sets of τ, and between two of these
         (compiled rounds only) some of the examples that still have something to learn.
@@ -85,7 +72,7 @@ def solve(
     random_state : int, numpy.random.Generator or None
         The same seed gives the same result, bit for bit.
     warm_start : Result or array of shape (n,), optional
-        Start from the dual point of an earlier result, or from the given one.
+        Start from the model and the dual point of an earlier result, of this problem or one like it, or from a dual point.
     callback : callable, optional
         Called with a :class:`Progress` after each certificate; a true return value stops the run.
 
@@ -110,9 +97,9 @@ def solve(
 
 
 def solve_many(
-    problems: Sequence[Problem],
+    problems: Sequence[AnyProblem],
     method: str = "auto",
-    tau: int | Literal["auto"] = "auto",
+    tau: Tau = "auto",
     sampling: Sampling | None = None,
     tol: float = 1e-6,
     max_epochs: int = 1000,
@@ -136,18 +123,15 @@ def solve_many(
         math.inf if time_limit is None else time.perf_counter() + positive("time_limit", time_limit, or_zero=True)
     )
     rng = _generator(random_state)
-    sampling_given = sampling
-    chosen, sampling = _plan_with(problems[0], method, tau, sampling)
-    starts = _starting_points(problems, warm_start)
+    chosen = _plan_with(problems[0], method, tau, sampling)
 
     with _one_blas_thread:
         began = time.perf_counter()
-        first = certified_pairs(problems, starts)
+        first = _starting_pairs(problems, warm_start)
         runs = [_Run(problem, k, pair) for k, (problem, pair) in enumerate(zip(problems, first, strict=True))]
-        engine: Engine | None = None
+        course = Course(problems[0], chosen, tol, free=method == "auto" and tau == "auto" and sampling is None)
+        runner: Runner | None = None
         moving, turn, epochs = runs, 0, 0.0
-        # Sets of examples that are awake have another law than the one minibatch SDCA has its v from.
-        focus = sampling_given is None and (chosen.method == "sdna" or chosen.tau == 1)
         try:
             while True:
                 # 4. Record. 5. Stop when there is a reason to.
@@ -157,57 +141,72 @@ def solve_many(
                         run.record(epochs, now - began, tol, max_epochs, now > deadline, callback)
                 if not _open(runs):
                     break
-                engine = engine or _engine(problems, chosen, sampling, starts, threads)
-                if len(_open(runs)) < len(moving):
-                    engine.keep([place for place, run in enumerate(moving) if run.status is None])
+                if runner is None:
+                    runner = make_runner(
+                        course.plan, [(run.problem, run.best) for run in _open(runs)], sampling, tol, threads
+                    )
+                elif len(_open(runs)) < len(moving):
+                    runner.keep([place for place, run in enumerate(moving) if run.status is None])
                 moving = _open(runs)
-                # 1. Draw index blocks. 2. Run the rounds, with an eye on the clock: what is awake first, then all.
-                if focus:
-                    epochs += _focused_sweeps(engine, moving, sampling, rng, deadline, max_epochs - epochs)
-                if epochs < max_epochs:
-                    epochs += _sweep(engine, sampling.draw(rng, sampling.rounds_per_epoch), sampling, deadline)
+                # 1. Draw, 2. move.
+                epochs += runner.turn(rng, deadline, max_epochs - epochs)
                 turn += 1
                 # 3. Certify, from scratch, where a certificate is due.
                 last = time.perf_counter() > deadline or epochs >= max_epochs
-                due = []
                 for place, run in enumerate(moving):
-                    run.surprise = engine.surprise(place)
-                    if engine.certificates_are_cheap or last or run.is_due(turn, tol):
-                        due.append(place)
-                _certify(engine, moving, due, turn)
+                    run.take_in(runner, place)
+                course.note(epochs, slowest([run.expected_relative_gap() for run in moving]))
+                better = None if last else course.better()
+                anyhow = runner.certificates_are_cheap or last or better is not None
+                due = [place for place, run in enumerate(moving) if anyhow or run.is_due(turn, tol)]
+                _certify(runner, moving, due, turn)
                 for place, run in enumerate(moving):
-                    engine.adapt(place, run.expected_gap(run.surprise), run.surprise)
+                    runner.adapt(place, run.expected_gap(), run.surprise)
+                if better is not None:
+                    runner.close()
+                    runner = None
         except KeyboardInterrupt:
             for run in _open(runs):
                 run.status = Status.INTERRUPTED
         finally:
-            if engine is not None:
-                engine.close()
-    return [run.result(chosen) for run in runs]
+            if runner is not None:
+                runner.close()
+    return [run.result(course.plan) for run in runs]
 
 
 @dataclass
 class _Run:
     """What the loop knows of one model: its best certified pair, its trace, and when the next certificate is due."""
 
-    problem: Problem
+    problem: AnyProblem
     number: int
     best: CertifiedPair
     certified_at: int = 0
     stalled: int = 0
-    ratio: float = EXPECTED_RATIO
+    stuck: bool = False
+    ratio: float = math.nan
     surprise: float = math.nan
     status: Status | None = None
     trace: Trace = field(default_factory=Trace)
 
-    def expected_gap(self, surprise: float) -> float:
-        """Guess the gap from what surprised the last epoch; only a certificate knows."""
-        return self.best.certificate.gap if math.isnan(surprise) else self.ratio * surprise
+    def take_in(self, runner: Runner, place: int) -> None:
+        """Hear what the runner has to say after a turn."""
+        self.surprise, self.stuck = runner.surprise(place), runner.is_stuck(place)
+        if math.isnan(self.ratio):
+            self.ratio = runner.expected_ratio
+
+    def expected_gap(self) -> float:
+        """Guess the gap from what the last turn had to say; only a certificate knows."""
+        return self.best.certificate.gap if math.isnan(self.surprise) else self.ratio * self.surprise
+
+    def expected_relative_gap(self) -> float:
+        """Return the same, relative to P."""
+        return self.expected_gap() / (abs(self.best.certificate.primal) or 1.0)
 
     def is_due(self, turn: int, tol: float) -> bool:
-        """Whether the gap may be small enough by now, or nobody has looked for long."""
-        close = self.expected_gap(self.surprise) <= tol * abs(self.best.certificate.primal)
-        return close or turn - self.certified_at >= TURNS_WITHOUT_CERTIFICATE
+        """Whether the gap may be small enough by now, or will not become so, or nobody has looked for long."""
+        close = self.expected_gap() <= tol * abs(self.best.certificate.primal)
+        return close or self.stuck or turn - self.certified_at >= TURNS_WITHOUT_CERTIFICATE
 
     def learn(self, found: CertifiedPair, turn: int) -> None:
         """Take what the judge has found."""
@@ -231,12 +230,12 @@ class _Run:
         progress = Progress(epoch, seconds, certificate, self.number)
         self.trace.rows.append(progress)
         stop_asked = callback is not None and bool(callback(progress))
-        stuck = self.stalled >= STALLED_CERTIFICATES and certificate.relative_gap <= TINY_RELATIVE_GAP
+        stalled = self.stalled >= STALLED_CERTIFICATES and certificate.relative_gap <= TINY_RELATIVE_GAP
         reasons = (
             (certificate.relative_gap <= tol, Status.CONVERGED),
             (stop_asked, Status.STOPPED_BY_CALLBACK),
             (out_of_time, Status.TIME_LIMIT),
-            (stuck, Status.NO_PROGRESS),
+            (stalled or self.stuck, Status.NO_PROGRESS),
             (epoch >= max_epochs, Status.EPOCH_LIMIT),
         )
         self.status = next((status for holds, status in reasons if holds), None)
@@ -247,98 +246,51 @@ class _Run:
         return Result.of(self.best, self.status, self.trace, chosen)
 
 
-def _certify(engine: Engine, moving: Sequence[_Run], due: Sequence[int], turn: int) -> None:
-    """Have the problems judge the dual points of the models that are due, and let both sides learn from it."""
+def _certify(runner: Runner, moving: Sequence[_Run], due: Sequence[int], turn: int) -> None:
+    """Have the problems judge the models that are due, by their dual or their primal points, and let both sides learn."""
     if not due:
         return
-    found = certified_pairs([moving[place].problem for place in due], [engine.alpha(place) for place in due])
+    points = [runner.candidate(place) for place in due]
+    found = points[0].judged([moving[place].problem for place in due], points)  # type: ignore[arg-type]
     for place, pair in zip(due, found, strict=True):
         moving[place].learn(pair, turn)
-        engine.correct(place, pair.w)
+        runner.learn(place, pair)
 
 
 def _open(runs: Sequence[_Run]) -> list[_Run]:
     return [run for run in runs if run.status is None]
 
 
-def _engine(
-    problems: Sequence[Problem], chosen: Plan, sampling: Sampling, starts: Sequence[np.ndarray], threads: int
-) -> Engine:
-    if not chosen.compiled:
-        return Engine(problems, sampling, METHODS[chosen.method], starts)
-    from dualnewton.solvers.compiled import CompiledEngine  # loads Numba
-
-    return CompiledEngine(problems, sampling, starts, separable_rounds=chosen.method == "sdca", n_threads=threads)
-
-
-def _sweep(engine: Engine, block: IndexBlock, sampling: Sampling, deadline: float) -> float:
-    """Do the rounds of a block, until the deadline; return how many epochs that was."""
-    visited = 0
-    examples = PIECE // 100 if engine.certificates_are_cheap else PIECE
-    rounds = max(1, round(examples / sampling.expected_size))
-    for piece in block.pieces(rounds) if deadline < math.inf else [block]:
-        engine.run(piece)
-        visited += piece.indices.size
-        if time.perf_counter() > deadline:
-            break
-    engine.end_epoch()
-    return visited / sampling.n
-
-
-def _focused_sweeps(
-    engine: Engine, moving: Sequence[_Run], sampling: Sampling, rng: np.random.Generator, deadline: float, most: float
-) -> float:
-    """Visit the examples that still surprise, until they do so little; return how many epochs that was.
-
-    What most examples of a classification have to say is soon learned: their dual variables rest while the others are being
-    settled. Those that sleep too soon are found by the sweep over all that follows.
-    """
-    epochs = 0.0
-    for _ in range(FOCUSED_SWEEPS):
-        awake = engine.awake()
-        if awake is None or not 0 < awake.size <= MOSTLY_AWAKE * sampling.n or time.perf_counter() > deadline:
-            break
-        order = rng.permutation(awake)
-        block = IndexBlock(order, np.append(np.arange(0, order.size, sampling.max_size), order.size))
-        epochs += _sweep(engine, block, sampling, deadline)
-        left = [_fraction(engine.surprise(place), run.surprise) for place, run in enumerate(moving)]
-        if max(left) <= ENOUGH or epochs >= most:
-            break
-    return epochs
-
-
-def _fraction(now: float, before: float) -> float:
-    return now / before if before > 0.0 else 0.0
-
-
-def _plan_with(
-    problem: Problem, method: str, tau: int | Literal["auto"], sampling: Sampling | None
-) -> tuple[Plan, Sampling]:
+def _plan_with(problem: AnyProblem, method: str, tau: Tau, sampling: Sampling | None) -> Plan:
     if sampling is None:
-        chosen = plan(problem, method, tau)
-        return chosen, Shuffled(problem.n, chosen.tau)
+        return plan(problem, method, tau)
     if not isinstance(sampling, Sampling):
         raise ValueError(f"sampling must be a samplings.Sampling, such as samplings.Nice(n, 8), got {sampling!r}")
     if sampling.n != problem.n:
         raise ValueError(f"sampling must be over the {problem.n} examples of the problem, got one over {sampling.n}")
     if tau != "auto":
         raise ValueError(f"tau must be left to the sampling when one is given, got tau={tau!r} beside {sampling!r}")
-    expected = max(1, round(sampling.expected_size))
-    chosen = plan(problem, method, expected)
-    return replace(chosen, reason=chosen.reason.replace("tau as asked", "sampling as asked")), sampling
+    if method == "newton" or isinstance(problem, MultinomialProblem):
+        what = f'method="{method}"' if method == "newton" else "a MultinomialProblem"
+        raise ValueError(f"sampling must be None with {what}, for which sets of rows have no rounds, got {sampling!r}")
+    chosen = plan(problem, method, max(1, round(sampling.expected_size)))
+    return replace(chosen, reason=chosen.reason.replace("tau as asked", "sampling as asked"))
 
 
-def _starting_points(problems: Sequence[Problem], warm_start: Sequence[Result | np.ndarray] | None) -> list[np.ndarray]:
+def _starting_pairs(
+    problems: Sequence[AnyProblem], warm_start: Sequence[Result | np.ndarray] | None
+) -> list[CertifiedPair]:
+    """Have the judge look at where the run starts: at nothing, at dual points, or at the models and dual points of results."""
     if warm_start is None:
-        return [np.zeros(problem.n) for problem in problems]
+        return judge_duals(problems, [problem.no_dual() for problem in problems])
     if len(warm_start) != len(problems):
         raise ValueError(f"warm_start must have one entry for each of {len(problems)} problems, got {len(warm_start)}")
-    points = []
-    for problem, start in zip(problems, warm_start, strict=True):
-        alpha = vector("warm_start", getattr(start, "alpha", start), problem.n)
-        low, high = problem.loss.domain(problem.y)
-        points.append(problem.balanced(-np.clip(-alpha, low, high)))
-    return points
+    points = [start.alpha if isinstance(start, Result) else start for start in warm_start]
+    pairs = judge_duals(problems, [problem.dual_near(alpha) for problem, alpha in zip(problems, points, strict=True)])
+    for k, (problem, start) in enumerate(zip(problems, warm_start, strict=True)):
+        if isinstance(start, Result):
+            pairs[k] = problem.certified_pair(start.w).joined_with(pairs[k])
+    return pairs
 
 
 def _same_data(X: Any, other: Any) -> bool:
@@ -346,6 +298,11 @@ def _same_data(X: Any, other: Any) -> bool:
     return X is other or (
         X.shape == other.shape and [_place(part) for part in _parts(X)] == [_place(part) for part in _parts(other)]
     )
+
+
+def _same(name: str, problem: AnyProblem, other: AnyProblem) -> bool:
+    mine, its = getattr(problem, name, None), getattr(other, name, None)
+    return mine is its or mine == its
 
 
 def _parts(X: Any) -> tuple[np.ndarray, ...]:
@@ -356,7 +313,7 @@ def _place(part: np.ndarray) -> tuple[Any, ...]:
     return part.__array_interface__["data"][0], part.shape, part.strides, part.dtype
 
 
-def _alike(problems: Sequence[Problem]) -> list[Problem]:
+def _alike(problems: Sequence[AnyProblem]) -> list[AnyProblem]:
     problems = list(problems)
     if not problems:
         raise ValueError("problems must hold at least one problem, got none")
@@ -364,8 +321,9 @@ def _alike(problems: Sequence[Problem]) -> list[Problem]:
     for k, problem in enumerate(problems):
         for name, same in (
             ("X", _same_data(problem.X, first.X)),
-            ("loss", problem.loss == first.loss),
-            ("regularizer", problem.regularizer is first.regularizer or problem.regularizer == first.regularizer),
+            ("its kind", type(problem) is type(first)),
+            ("loss", _same("loss", problem, first)),
+            ("regularizer", _same("regularizer", problem, first)),
             ("fit_intercept", problem.fit_intercept == first.fit_intercept),
         ):
             if not same:

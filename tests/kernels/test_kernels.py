@@ -11,6 +11,7 @@ from dualnewton import losses
 from dualnewton.kernels import newton, separable
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import FASTMATH
+from dualnewton.kernels.gradients import NONE, compiled_gradient
 from dualnewton.kernels.models import Kernel, compiled
 from dualnewton.kernels.rows import Rows
 from dualnewton.solvers import block as blocks
@@ -130,11 +131,12 @@ def test_a_call_compiles_nothing_while_another_thread_prepares(monkeypatch):
 
 
 @jit
-def _all_of_rows(data, columns, starts, w, limits, dots, sums, shrunk, spreads):
+def _all_of_rows(data, columns, starts, w, limits, gradient, dots, sums, followed, spreads):
+    every = np.arange(dots.size)
     for i in range(dots.size):
         dots[i] = row.dot(data, columns, starts, i, w)
         row.add(data, columns, starts, i, 0.5 - i, sums[i])
-        row.shrink(data, columns, starts, i, w, shrunk[i], limits)
+        row.follow(data, columns, starts, every, i, i + 1, w, followed[i], limits, gradient)
         row.spread(data, columns, starts, i, 2.0, spreads[i])
         row.fetch(data, columns, starts, i)
         row.fetch_place(data, columns, starts, i)
@@ -157,21 +159,22 @@ def test_rows_are_read_and_written_as_numpy_does():
     X = X.astype(np.float32).astype(np.float64)  # so that both precisions hold the same numbers
     w = rng.standard_normal(d)
     for regularizer in regularizers_for(d):
-        if (limits := regularizer.limits(d)) is None:
-            continue
+        whole = regularizer.limits(d) is None and not regularizer.quadratic
+        limits = np.zeros((4, 0)) if regularizer.limits(d) is None else regularizer.limits(d)
+        gradient = compiled_gradient(regularizer).address if whole else NONE
         for stored in storages(X):
             rows = Rows.of(stored)
             assert not any(part.flags.writeable for part in rows)
-            sums, shrunk, spreads = np.tile(w, (n, 1)), np.full((n, d), np.nan), np.zeros((n, d))
+            sums, followed, spreads = np.tile(w, (n, 1)), np.full((n, d), np.nan), np.zeros((n, d))
             dots = np.empty(n)
-            _all_of_rows(*rows, w, limits, dots, sums, shrunk, spreads)
+            _all_of_rows(*rows, w, limits, gradient, dots, sums, followed, spreads)
             np.testing.assert_allclose(dots, X @ w, rtol=1e-14, atol=1e-14)
             np.testing.assert_allclose(sums, w + (0.5 - np.arange(n))[:, None] * X, rtol=1e-14, atol=1e-14)
             np.testing.assert_array_equal(spreads, 2.0 * X)
-            # Only the features that a row has may have changed; a dense row has them all.
-            touched = X != 0.0 if sp.issparse(stored) else np.ones((n, d), dtype=bool)
-            expected = np.where(touched, regularizer.grad_conjugate(w), np.nan)
-            np.testing.assert_array_equal(shrunk, expected)
+            # Only the features that a row has may have changed if g is separable; a dense row has them all.
+            touched = X != 0.0 if sp.issparse(stored) and not whole else np.ones((n, d), dtype=bool)
+            expected = np.where(touched & (not regularizer.quadratic), regularizer.grad_conjugate(w), np.nan)
+            np.testing.assert_allclose(followed, expected, rtol=1e-14)
     assert dots[2] == dots[-1] == 0.0
 
 

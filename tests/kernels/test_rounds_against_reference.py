@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dualnewton import samplings
+from dualnewton import regularizers, samplings
 from dualnewton.problem import Problem
 from dualnewton.solvers import SDCA, SDNA, pipeline
 from dualnewton.solvers.compiled import CompiledEngine
-from tables import LOSSES, labels_for, name_of, regularizers_for
+from tables import LOSSES, AgainstDirection, labels_for, name_of, regularizers_for
 
 N, D = 40, 6
 ROUNDS = 8
@@ -38,8 +38,7 @@ STORAGES = {
 TAUS = [1, 2, 7, 16, N - 7]  # the last is larger than d, and larger than four register blocks
 MODELS = [1, 3]
 FORMS = ["plain", "weights and offset", "intercept"]
-SERVED = [r for r in regularizers_for(D) if r.quadratic or r.limits(D) is not None]
-FACTORS = [LOSSES, SERVED, list(STORAGES), TAUS, MODELS, FORMS]
+FACTORS = [LOSSES, regularizers_for(D), list(STORAGES), TAUS, MODELS, FORMS]
 
 
 def pairs_of(case):
@@ -152,9 +151,10 @@ def test_ragged_sets_and_uneven_laws_too(method, storage, sampling):
 
 @pytest.mark.parametrize("n_threads", [2, 3])
 @pytest.mark.parametrize("storage", range(len(STORAGES)), ids=list(STORAGES))
-def test_producing_ahead_is_the_same_round_bit_for_bit(storage, n_threads, monkeypatch):
+@pytest.mark.parametrize("regularizer", [2, 6], ids=lambda r: type(FACTORS[1][r]).__name__)
+def test_producing_ahead_is_the_same_round_bit_for_bit(regularizer, storage, n_threads, monkeypatch):
     monkeypatch.setattr(pipeline, "PIECE", 1)  # one set a piece, so that there are many to hand over
-    problems = problems_of((1, 2, storage, 2, 1, 1))
+    problems = problems_of((1, regularizer, storage, 2, 1, 1))
     sampling = samplings.Shuffled(N, 7)
     block = sampling.draw(np.random.default_rng(3), 5 * sampling.rounds_per_epoch)
     states = []
@@ -179,3 +179,21 @@ def test_the_comparison_sees_a_penalty_that_is_off_by_a_percent(method, tau):
     assert_same_rounds(method, problems, problems, sampling)
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         assert_same_rounds(method, problems, [wrong], sampling)
+
+
+OFF_BY_A_PERCENT = [
+    (regularizers.GroupElasticNet([0, 0, 1, 1, 1, 2], 0.2), regularizers.GroupElasticNet([0, 0, 1, 1, 1, 2], 0.202)),
+    (regularizers.L2(np.full(D, 2.0)), regularizers.L2(np.full(D, 2.02))),
+    (AgainstDirection(np.ones(D)), AgainstDirection(1.01 * np.ones(D))),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong"), OFF_BY_A_PERCENT, ids=lambda r: type(r).__name__)
+@pytest.mark.parametrize("tau", [1, 7])
+def test_the_comparison_sees_a_regularizer_that_is_off_by_a_percent(right, wrong, tau):
+    (base,) = problems_of((1, 0, 0, 0, 0, 0))
+    problem, other = (Problem(base.X, base.y, base.loss, regularizer, lam=base.lam) for regularizer in (right, wrong))
+    sampling = samplings.Nice(N, tau)
+    assert_same_rounds(SDNA, [problem], [problem], sampling)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        assert_same_rounds(SDNA, [problem], [other], sampling)

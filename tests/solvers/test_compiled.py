@@ -13,6 +13,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers, samplings, theory
 from dualnewton.result import Status
+from dualnewton.solvers import sweeps
 from dualnewton.solvers.compiled import CompiledEngine
 from tables import LOSSES, labels_for, make_problem, name_of, regularizers_for
 
@@ -55,6 +56,40 @@ def test_every_loss_converges_to_a_true_certificate(loss, form, fit_intercept):
         assert result.status is Status.CONVERGED
         assert result.certificate.relative_gap <= 1e-7
         assert_certificate_is_true(problem, result)
+
+
+@pytest.mark.parametrize("k", range(len(regularizers_for(D))), ids=lambda k: name_of(regularizers_for(D)[k]))
+@pytest.mark.parametrize("form", [{}, {"sparse": True, "fit_intercept": True}], ids=str)
+def test_every_regularizer_converges_to_a_true_certificate(k, form):
+    problem = make(regularizer=regularizers_for(D)[k], **form)
+    for tau in (1, 16):
+        result = dn.solve(problem, "sdna", tau, tol=1e-7, random_state=0)
+        assert result.plan.compiled
+        assert result.status is Status.CONVERGED
+        assert_certificate_is_true(problem, result)
+        assert np.any(result.w != 0.0)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_weights_of_features_are_a_change_of_their_units(sparse):
+    """With w_j = u_j/√v_j the penalty ½ Σ v_j w_j² of w on X is ½‖u‖² of u on the columns X_j/√v_j."""
+    v = np.geomspace(1.0, 50.0, D)
+    weighted = make(sparse=sparse, regularizer=regularizers.L2(v))
+    scaled = dn.Problem(weighted.X @ sp.diags_array(v**-0.5), weighted.y, weighted.loss, lam=weighted.lam)
+    one, other = (dn.solve(problem, "sdna", tol=1e-12, random_state=0) for problem in (weighted, scaled))
+    assert one.plan.compiled
+    np.testing.assert_allclose(np.sqrt(v) * one.w, other.w, atol=1e-5)
+    assert one.certificate.primal == pytest.approx(other.certificate.primal, rel=1e-11)
+    assert np.linalg.norm(one.w - other.w) > 0.1 * np.linalg.norm(other.w)
+
+
+def test_groups_of_one_are_the_elastic_net():
+    net, groups = regularizers.ElasticNet(l1=0.3), regularizers.GroupElasticNet(range(D), strength=0.3)
+    one, other = (dn.solve(make(regularizer=g), "sdna", 8, tol=1e-12, random_state=0) for g in (net, groups))
+    assert one.plan.compiled
+    assert other.plan.compiled
+    np.testing.assert_allclose(one.w, other.w, atol=1e-6)
+    assert 0 < np.count_nonzero(one.w) < D
 
 
 @pytest.mark.parametrize("method", ["sdna", "sdca"])
@@ -260,7 +295,7 @@ def test_max_epochs_ends_with_a_certificate():
 
 
 def test_a_time_limit_is_kept_inside_an_epoch(monkeypatch):
-    monkeypatch.setattr(sys.modules["dualnewton.solve"], "PIECE", 160)
+    monkeypatch.setattr(sweeps, "PIECE", 160)
     run, calls = CompiledEngine.run, []
 
     def slowly(self, block):
@@ -393,20 +428,37 @@ class SpecialLogistic(losses.Logistic):
         return -y * expit(-y * z)
 
 
-class Ridge(regularizers.L2):
-    """A regulariser of the user's own that says nothing of its form."""
+class SpecialRidge(regularizers.L2):
+    """½‖w‖² whose author likes SciPy, too, and says nothing of its form."""
 
     quadratic = False
+
+    def grad_conjugate(self, s):
+        from scipy.special import xlog1py
+
+        return s + xlog1py(0.0, s * s)
+
+
+class Helped(regularizers.L2):
+    """½‖w‖² whose author likes small methods."""
+
+    quadratic = False
+
+    def same(self, s):
+        return s
+
+    def grad_conjugate(self, s):
+        return self.same(s)
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"loss": SpecialLogistic()}, "SpecialLogistic cannot be compiled"),
-        ({"regularizer": Ridge()}, "Ridge has no separable form that the kernels know"),
-        ({"regularizer": regularizers.GroupElasticNet(np.arange(D) // 3)}, "GroupElasticNet has no separable form"),
+        ({"regularizer": SpecialRidge()}, "SpecialRidge cannot be compiled (Use of unsupported opcode"),
+        ({"regularizer": Helped()}, "Helped cannot be compiled (Unknown attribute 'same'"),
     ],
-    ids=["loss", "regulariser", "groups"],
+    ids=["loss", "regulariser", "a method of its own"],
 )
 @pytest.mark.parametrize("tau", ["auto", 60])
 def test_what_cannot_be_compiled_is_served_by_the_reference_and_the_plan_says_why(change, reason, tau):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import dualnewton as dn
 from dualnewton import losses, samplings
+from dualnewton.judging import judge_duals
 from dualnewton.result import Status
 from dualnewton.solvers.compiled import CompiledEngine
 from tables import LOSSES, labels_for, load, make_problem, name_of
@@ -230,7 +231,7 @@ def gaps(problem, method, tau, seed):
     engine.models.tolerance[:] = 1e-13
     while True:
         engine.run(sampling.draw(rng, sampling.rounds_per_epoch))
-        yield problem.certified_pair_of(engine.alpha(0)).certificate.gap
+        yield judge_duals([problem], [engine.alpha(0)])[0].certificate.gap
 
 
 @pytest.mark.parametrize("loss", [losses.Squared(), losses.Logistic()], ids=name_of)

@@ -36,8 +36,8 @@ def _margins(data, columns, row_starts, S, gathered, w, out):
     raise NotImplementedError("for compiled code")
 
 
-def _update(data, columns, row_starts, S, gathered, h, w_bar, w, limits):
-    """w̄_k += Σ h_ik a_i, and w_k = ∇g*(w̄_k) where it may have changed."""
+def _update(data, columns, row_starts, S, gathered, h, w_bar):
+    """w̄_k += Σ h_ik a_i."""
     raise NotImplementedError("for compiled code")
 
 
@@ -77,20 +77,14 @@ def _margins_of(data, columns, row_starts, S, gathered, w, out):
 
 
 @overloads(_update)
-def _update_of(data, columns, row_starts, S, gathered, h, w_bar, w, limits):
-    def dense(data, columns, row_starts, S, gathered, h, w_bar, w, limits):
+def _update_of(data, columns, row_starts, S, gathered, h, w_bar):
+    def dense(data, columns, row_starts, S, gathered, h, w_bar):
         block_update(gathered, S.size, h, w_bar)
-        if limits.shape[1] > 0:
-            for k in range(w.shape[0]):
-                row.shrink(data, columns, row_starts, 0, w_bar[k], w[k], limits)
 
-    def sparse(data, columns, row_starts, S, gathered, h, w_bar, w, limits):
-        for k in range(w.shape[0]):
+    def sparse(data, columns, row_starts, S, gathered, h, w_bar):
+        for k in range(w_bar.shape[0]):
             for i in range(S.size):
                 row.add(data, columns, row_starts, S[i], h[i, k], w_bar[k])
-            if limits.shape[1] > 0:
-                for i in range(S.size):
-                    row.shrink(data, columns, row_starts, S[i], w_bar[k], w[k], limits)
 
     return dense if data.ndim == 2 else sparse
 
@@ -127,7 +121,9 @@ def _consume(data, columns, row_starts, indices, starts, first, last, gathered, 
                 h[i, k] = mass * scale
                 total += mass
             models.b[k] += models.b_curvature[k] * total
-        _update(data, columns, row_starts, S, block, h, models.w_bar, models.w, models.limits)
+        _update(data, columns, row_starts, S, block, h, models.w_bar)
+        for k in range(K):
+            row.follow(data, columns, row_starts, S, 0, t, models.w_bar[k], models.w[k], models.limits, models.gradient)
 
 
 @jit

@@ -35,7 +35,8 @@ class Models(NamedTuple):
     b: np.ndarray  # (K,) intercepts
     b_curvature: np.ndarray  # (K,) ρ/(λn), zero without an intercept
     scale: np.ndarray  # (K,) 1/(λn)
-    limits: np.ndarray  # (3, d) threshold, lower, upper of ∇g*; (3, 0) where it is the identity
+    limits: np.ndarray  # (4, d) threshold, factor, lower, upper of a separable ∇g*; else (4, 0)
+    gradient: np.ndarray  # (1,) the address of another ∇g* (see gradients.py); else (0,)
     tolerance: np.ndarray  # (K,) of the margins, in the block solves
     surprise: np.ndarray  # (K,) Σ c (α + φ′)² at the visits of a sweep, which falls as the gap does
     sleepy: np.ndarray  # (K,) a visit with less surprise than this leaves the example asleep

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from dualnewton._validate import frozen
 from dualnewton.kernels._jit import overloads, prefetch
+from dualnewton.kernels.gradients import call_gradient
 
 ENTRIES, INDICES = 8, 16
 """Numbers (of 8 bytes) and indices (of 4) in a cache line; constants, since a division for each row would cost too much."""
@@ -51,7 +52,27 @@ def add(data: Any, columns: Any, starts: Any, i: int, factor: float, w: np.ndarr
 
 
 def shrink(data: Any, columns: Any, starts: Any, i: int, w_bar: np.ndarray, w: np.ndarray, limits: np.ndarray) -> None:
-    """w_j = ∇g*(w̄_j) where a_i is not zero: soft threshold limits[0], then clip to limits[1], limits[2]."""
+    """w_j = ∇g*(w̄_j) where a_i is not zero: soft threshold limits[0], factor limits[1], then clip to limits[2], limits[3]."""
+    raise NotImplementedError("for compiled code")
+
+
+def follow(
+    data: Any,
+    columns: Any,
+    starts: Any,
+    indices: np.ndarray,
+    first: int,
+    last: int,
+    w_bar: np.ndarray,
+    w: np.ndarray,
+    limits: np.ndarray,
+    gradient: np.ndarray,
+) -> None:
+    """w = ∇g*(w̄) after w̄ has moved along the rows indices[first:last].
+
+    By ``limits``, where it may have changed, or by the function at the address ``gradient``; where both are empty w is w̄, and
+    nothing is left to do.
+    """
     raise NotImplementedError("for compiled code")
 
 
@@ -106,14 +127,32 @@ def _shrink(data, columns, starts, i, w_bar, w, limits):
         for j in range(w.size):
             s = w_bar[j]
             s -= min(max(s, -limits[0, j]), limits[0, j])
-            w[j] = min(max(s, limits[1, j]), limits[2, j])
+            w[j] = min(max(limits[1, j] * s, limits[2, j]), limits[3, j])
 
     def sparse(data, columns, starts, i, w_bar, w, limits):
         for p in range(starts[i], starts[i + 1]):
             j = columns[p]
             s = w_bar[j]
             s -= min(max(s, -limits[0, j]), limits[0, j])
-            w[j] = min(max(s, limits[1, j]), limits[2, j])
+            w[j] = min(max(limits[1, j] * s, limits[2, j]), limits[3, j])
+
+    return dense if _is_dense(data) else sparse
+
+
+@overloads(follow)
+def _follow(data, columns, starts, indices, first, last, w_bar, w, limits, gradient):
+    def dense(data, columns, starts, indices, first, last, w_bar, w, limits, gradient):
+        if limits.shape[1] > 0:
+            shrink(data, columns, starts, 0, w_bar, w, limits)  # every row has all features
+        elif gradient.size > 0:
+            call_gradient(gradient, w_bar, w)
+
+    def sparse(data, columns, starts, indices, first, last, w_bar, w, limits, gradient):
+        if limits.shape[1] > 0:
+            for p in range(first, last):
+                shrink(data, columns, starts, indices[p], w_bar, w, limits)
+        elif gradient.size > 0:
+            call_gradient(gradient, w_bar, w)
 
     return dense if _is_dense(data) else sparse
 

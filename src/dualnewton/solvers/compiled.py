@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from dualnewton import _linear
 from dualnewton._validate import frozen
-from dualnewton.kernels import separable
+from dualnewton.kernels import gradients, separable
 from dualnewton.kernels.models import CompiledLoss, Models, compiled
 from dualnewton.kernels.rows import Rows
 from dualnewton.problem import Problem
@@ -57,6 +57,8 @@ class CompiledEngine(Engine):
         self.problems = list(problems)
         self.rows = Rows.of(problems[0].X)
         self.loss: CompiledLoss = compiled(problems[0].loss)
+        # Kept for as long as the kernels have its address.
+        self.gradient = None if _is_known(problems[0]) else gradients.compiled_gradient(problems[0].regularizer)
         self.rho = intercept_weight(problems[0])
         self.models = self._models(alphas)
         self.one_at_a_time = sampling.max_size == 1
@@ -75,11 +77,12 @@ class CompiledEngine(Engine):
         problems = self.problems
         K, (n, d) = len(problems), problems[0].X.shape
         scale = np.array([1.0 / (problem.lam * n) for problem in problems])
-        limits = problems[0].regularizer.limits(d)
+        regularizer = problems[0].regularizer
+        limits = None if regularizer.quadratic else regularizer.limits(d)
         w = np.empty((K, d))
         return Models(
             w=w,
-            w_bar=w if limits is None else np.empty((K, d)),
+            w_bar=w if regularizer.quadratic else np.empty((K, d)),
             alpha=np.stack(alphas),
             y=frozen(np.stack([problem.y for problem in problems])),
             c=_rows_or_one([problem.sample_weight for problem in problems], 1.0, n),
@@ -87,7 +90,8 @@ class CompiledEngine(Engine):
             b=np.zeros(K),
             b_curvature=self.rho * scale * problems[0].fit_intercept,
             scale=scale,
-            limits=frozen(np.zeros((3, 0)) if limits is None else limits),
+            limits=frozen(np.zeros((4, 0)) if limits is None else limits),
+            gradient=gradients.NONE if self.gradient is None else self.gradient.address,
             tolerance=np.full(K, LOOSEST),
             surprise=np.zeros(K),
             sleepy=np.zeros(K),
@@ -154,7 +158,7 @@ class CompiledEngine(Engine):
         self.problems = [self.problems[k] for k in wanted]
         shared = self.models.w is self.models.w_bar
         parts = {
-            name: value if name in ("limits", "awake") else np.ascontiguousarray(value[wanted])
+            name: value if name in ("limits", "gradient", "awake") else np.ascontiguousarray(value[wanted])
             for name, value in self.models._asdict().items()
         }
         for name in ("y", "c", "o"):
@@ -180,15 +184,26 @@ def _rows_or_one(vectors: Sequence[np.ndarray | None], default: float, n: int) -
     return frozen(np.stack([np.full(n, default) if vector is None else vector for vector in vectors]))
 
 
+def _is_known(problem: Problem) -> bool:
+    """Say whether the kernels know ∇g* by heart: the identity, or what its limits say."""
+    return problem.regularizer.quadratic or problem.regularizer.limits(problem.d) is not None
+
+
 def why_not(problem: Problem) -> str:
     """Say why the kernels cannot serve a problem; an empty string if they can."""
-    if not problem.regularizer.quadratic and problem.regularizer.limits(problem.d) is None:
-        return f"since {type(problem.regularizer).__name__} has no separable form that the kernels know"
-    try:
-        compiled(problem.loss)
-    except Exception as error:  # Numba has many ways to say that it cannot compile
-        reason = str(error).strip().splitlines()
-        return (
-            f"since {type(problem.loss).__name__} cannot be compiled ({reason[0] if reason else type(error).__name__})"
-        )
+    pieces: list[tuple[Any, Callable[[Any], Any]]] = [(problem.loss, compiled)]
+    if not _is_known(problem):
+        pieces.append((problem.regularizer, gradients.compiled_gradient))
+    for piece, compile_it in pieces:
+        try:
+            compile_it(piece)
+        except Exception as error:  # Numba has many ways to say that it cannot compile
+            return f"since {type(piece).__name__} cannot be compiled ({_first_reason(error)})"
     return ""
+
+
+def _first_reason(error: Exception) -> str:
+    """The first line of an error that says something: Numba's begin with the name of a step of the compiler."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    telling = [line for line in lines if line and not line.startswith("Failed in nopython mode")]
+    return telling[0] if telling else type(error).__name__

@@ -1,0 +1,81 @@
+"""The judge for several problems over the same X: certificates in shared passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dualnewton import _linear
+from dualnewton._validate import vector
+from dualnewton.certificate import Certificate, CertifiedPair
+from dualnewton.multinomial import MultinomialProblem
+from dualnewton.problem import Problem
+
+AnyProblem = Problem | MultinomialProblem
+
+
+def judge_duals(problems: Sequence[Any], alphas: Sequence[np.ndarray]) -> list[CertifiedPair]:
+    """Certify w = ∇g*(ᾱ) for a dual point of each problem: two passes over the data where there is no intercept to find.
+
+    A dual method is judged by its α alone, so that whatever rounding it has gathered in its w does not count.
+    """
+    if not _share_passes(problems):
+        both = zip(problems, alphas, strict=True)
+        return [problem.certified_pair(problem.w_of(alpha), alpha=alpha) for problem, alpha in both]
+    alphas = [vector("alpha", alpha, problem.n) for problem, alpha in zip(problems, alphas, strict=True)]
+    bars = _bars(problems, alphas)
+    models = [problem.regularizer.grad_conjugate(bar) for problem, bar in zip(problems, bars, strict=True)]
+    return _pairs(problems, models, _margins(problems, models), [alpha.copy() for alpha in alphas], bars)
+
+
+def judge_models(
+    problems: Sequence[Any], models: Sequence[np.ndarray], intercepts: Sequence[Any]
+) -> list[CertifiedPair]:
+    """Certify a primal point of each problem, each with the dual point α_i = −φ′(z_i) that belongs to it."""
+    if not _share_passes(problems):
+        each = zip(problems, models, intercepts, strict=True)
+        return [problem.certified_pair(w, intercept) for problem, w, intercept in each]
+    models = [vector("w", w, problem.d) for problem, w in zip(problems, models, strict=True)]
+    margins = _margins(problems, models)
+    alphas = [problem.alpha_at(z) for problem, z in zip(problems, margins, strict=True)]
+    return _pairs(problems, models, margins, alphas, _bars(problems, alphas))
+
+
+def _share_passes(problems: Sequence[AnyProblem]) -> bool:
+    return all(isinstance(problem, Problem) and not problem.fit_intercept for problem in problems)
+
+
+def _pairs(
+    problems: Sequence[Problem],
+    models: Sequence[np.ndarray],
+    margins: Sequence[np.ndarray],
+    alphas: Sequence[np.ndarray],
+    bars: np.ndarray,
+) -> list[CertifiedPair]:
+    pairs = []
+    for problem, w, z, alpha, bar in zip(problems, models, margins, alphas, bars, strict=True):
+        certificate = Certificate(problem.primal_at(z, w), problem.dual_at(alpha, bar))
+        pairs.append(CertifiedPair(w, 0.0, alpha, certificate))
+    return pairs
+
+
+def _margins(problems: Sequence[Problem], models: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the margins of each model, in one pass over X."""
+    X = problems[0].X
+    products = _linear.times(X, _narrow(np.stack(models, axis=1))).reshape(X.shape[0], -1)
+    return [product + problem.o for problem, product in zip(problems, products.T, strict=True)]
+
+
+def _bars(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> np.ndarray:
+    """Return ᾱ of each problem, in one pass over X."""
+    X = problems[0].X
+    masses = np.stack([problem.c * alpha for problem, alpha in zip(problems, alphas, strict=True)], axis=1)
+    scales = np.array([problem.lam * problem.n for problem in problems])
+    return np.ascontiguousarray((_linear.transposed_times(X, _narrow(masses)).reshape(X.shape[1], -1) / scales).T)
+
+
+def _narrow(columns: np.ndarray) -> np.ndarray:
+    """Make a single column a vector, for which products are faster."""
+    return columns[:, 0] if columns.shape[1] == 1 else columns

@@ -1,0 +1,115 @@
+"""∇g* of a regulariser that is not separable: compiled from its own method, called through its address.
+
+The kernels find the address in an array of one number, or of none where ∇g* needs no call. So Numba sees the same types whatever
+the regulariser, no kernel is compiled for one, and a problem with g = ½‖w‖² does not pay for what it does not use. (A pointer of
+Numba's own type, as the losses have, is looked up by its types at every call, and cannot be absent.)
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import float64, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from dualnewton._validate import frozen
+from dualnewton.kernels._jit import FASTMATH
+from dualnewton.regularizers import Regularizer
+
+Gradient = types.void(float64[::1], float64[::1])
+"""(s, w): write ∇g*(s) to w."""
+
+NONE = frozen(np.zeros(0, dtype=np.uintp))
+"""The address of no function."""
+
+_jit = partial(numba.njit, fastmath=FASTMATH, error_model="numpy")
+"""A division by zero is what it is in NumPy, between numbers too."""
+
+
+class CompiledGradient(NamedTuple):
+    """∇g* as the kernels call it: an array with the address, good for as long as ``function`` lives."""
+
+    function: Any
+    address: np.ndarray
+
+
+def compiled_gradient(regularizer: Regularizer) -> CompiledGradient:
+    """Compile ∇g* of a regulariser from its own method ``grad_conjugate``.
+
+    A named tuple of its fields, as far as they are numbers and arrays, stands for ``self``. Equal fields share one compilation,
+    and arrays are copied, so that it stays theirs.
+    """
+    fields = {
+        name: frozen(np.array(value, order="C")) if np.ndim(value) else np.asarray(value).item()
+        for name, value in vars(regularizer).items()
+        if isinstance(value, int | float | np.number | np.bool_ | np.ndarray) and not name.startswith("_")
+    }
+    return _compiled(
+        _Recipe(type(regularizer), tuple((name, *_content(value)) for name, value in fields.items()), fields)
+    )
+
+
+def _content(value: Any) -> tuple[Any, ...]:
+    """What two fields must have in common to be the same constant of compiled code."""
+    array = np.asarray(value)
+    return array.dtype.str, array.shape, blake2b(array.tobytes()).digest()
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    kind: type[Regularizer]
+    contents: tuple[Any, ...]
+    fields: dict[str, Any] = field(compare=False)
+
+
+@lru_cache(maxsize=64)
+def _compiled(recipe: _Recipe) -> CompiledGradient:
+    method = _method(recipe.kind)  # type: ignore[arg-type]
+    self = _fields_type(tuple(recipe.fields) or ("none",))(*(recipe.fields.values() or [0.0]))
+
+    def gradient(s: np.ndarray, w: np.ndarray) -> None:
+        w[:] = method(self, s)
+
+    function = _jit(Gradient)(gradient)
+    (made,) = function.overloads.values()
+    address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)  # type: ignore[attr-defined]
+    return CompiledGradient(function, frozen(np.array([address], dtype=np.uintp)))
+
+
+# What is compiled for a class and the types of its fields serves all its instances: half of the time.
+
+
+@lru_cache(maxsize=64)
+def _method(kind: type[Regularizer]) -> Any:
+    return _jit(kind.grad_conjugate)
+
+
+@lru_cache(maxsize=64)
+def _fields_type(names: tuple[str, ...]) -> Any:
+    return namedtuple("Fields", names)  # type: ignore[misc]
+
+
+@intrinsic
+def call_gradient(typingctx: Any, address: Any, s: Any, w: Any) -> Any:
+    """Call the function at an address; an error that it raises is raised here."""
+    if (s, w) != Gradient.args:
+        raise numba.TypingError(f"a gradient takes two vectors {Gradient.args}, got {(s, w)}")
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        conventions = context.call_conv
+        kind = conventions.get_function_type(types.none, Gradient.args)
+        function = builder.inttoptr(builder.load(data), kind.as_pointer())
+        status, _ = conventions.call_function(builder, function, types.none, Gradient.args, args[1:])
+        with cgutils.if_unlikely(builder, status.is_error):
+            conventions.return_status_propagate(builder, status)
+        return context.get_dummy_value()
+
+    return types.void(address, s, w), codegen

@@ -1,0 +1,91 @@
+"""What a pass over the data asks of rows that NumPy and SciPy would first widen or copy: float32, and sparse curvature.
+
+    products(*rows, first, last, W, Z)               Z[i, k] = a_iᵀw_k
+    gather(*rows, first, last, R, G)                 g_k += Σ R[i, k] a_i
+    curvature(*rows, indices, weights, H, border)    H += Σ weight a aᵀ below the diagonal, border += Σ weight a
+    diagonal(*rows, weights, out)                    out_j += Σ weight a_j²
+
+Rows ``first`` to ``last`` of the data; sums run in float64 whatever the data.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dualnewton.kernels import rows as row
+from dualnewton.kernels._jit import jit, overloads
+from dualnewton.kernels.models import Kernel
+
+
+@jit
+def _products(data, columns, starts, first, last, W, Z):
+    for i in range(first, last):
+        for k in range(W.shape[0]):
+            Z[i - first, k] = row.dot(data, columns, starts, i, W[k])
+
+
+@jit
+def _gather(data, columns, starts, first, last, R, G):
+    for i in range(first, last):
+        for k in range(G.shape[0]):
+            if R[i - first, k] != 0.0:
+                row.add(data, columns, starts, i, R[i - first, k], G[k])
+
+
+def _add_outer(data: Any, columns: Any, starts: Any, i: int, weight: float, H: Any, border: Any) -> None:
+    """H += weight a_i a_iᵀ, at or below the diagonal; border += weight a_i."""
+    raise NotImplementedError("for compiled code")
+
+
+@overloads(_add_outer)
+def _add_outer_of(data, columns, starts, i, weight, H, border):
+    def dense(data, columns, starts, i, weight, H, border):
+        for j in range(data.shape[1]):
+            scaled = weight * data[i, j]
+            border[j] += scaled
+            if scaled != 0.0:
+                for k in range(j + 1):
+                    H[j, k] += scaled * data[i, k]
+
+    def sparse(data, columns, starts, i, weight, H, border):
+        for p in range(starts[i], starts[i + 1]):
+            j, scaled = columns[p], weight * data[p]
+            border[j] += scaled
+            for q in range(starts[i], p + 1):  # the columns of a row are in order
+                H[j, columns[q]] += scaled * data[q]
+
+    return dense if data.ndim == 2 else sparse
+
+
+@jit
+def _curvature(data, columns, starts, indices, weights, H, border):
+    for s in range(indices.size):
+        _add_outer(data, columns, starts, indices[s], weights[s], H, border)
+
+
+def _add_squares(data: Any, columns: Any, starts: Any, i: int, weight: float, out: Any) -> None:
+    """out_j += weight a_ij²."""
+    raise NotImplementedError("for compiled code")
+
+
+@overloads(_add_squares)
+def _add_squares_of(data, columns, starts, i, weight, out):
+    def dense(data, columns, starts, i, weight, out):
+        for j in range(out.size):
+            out[j] += weight * data[i, j] * data[i, j]
+
+    def sparse(data, columns, starts, i, weight, out):
+        for p in range(starts[i], starts[i + 1]):
+            out[columns[p]] += weight * data[p] * data[p]
+
+    return dense if data.ndim == 2 else sparse
+
+
+@jit
+def _diagonal(data, columns, starts, weights, out):
+    for i in range(weights.size):
+        if weights[i] != 0.0:
+            _add_squares(data, columns, starts, i, weights[i], out)
+
+
+products, gather, curvature, diagonal = Kernel(_products), Kernel(_gather), Kernel(_curvature), Kernel(_diagonal)

@@ -1,0 +1,63 @@
+"""From a plan to what the loop drives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dualnewton.certificate import CertifiedPair
+from dualnewton.judging import AnyProblem
+from dualnewton.plan import Plan
+from dualnewton.samplings import Sampling, Shuffled
+from dualnewton.solvers import METHODS
+from dualnewton.solvers.engine import Engine
+from dualnewton.solvers.runner import Runner
+from dualnewton.solvers.sweeps import Sweeps
+
+
+def make_runner(
+    plan: Plan,
+    starts: Sequence[tuple[AnyProblem, CertifiedPair]],
+    sampling: Sampling | None,
+    tol: float,
+    n_threads: int,
+) -> Runner:
+    """Build what the plan says, at the points that the pairs say.
+
+    Parameters
+    ----------
+    plan : Plan
+        Method, τ, and whether kernels do the work.
+    starts : sequence of (Problem, CertifiedPair)
+        The problems, which share X, and where each starts: a dual method from α, a primal one from (w, b).
+    sampling : Sampling, optional
+        A law for the sets of examples; it asks for rounds, those of the paper's Section 6 if the method is "ihs".
+    tol : float
+        The relative gap that is wanted.
+    n_threads : int
+        How many threads may work.
+    """
+    problems = [problem for problem, _ in starts]
+    if plan.is_primal and sampling is None:
+        from dualnewton.solvers.descent import Descent
+        from dualnewton.solvers.passes import MemoryPasses
+
+        points = [(pair.w, pair.intercept) for _, pair in starts]
+        passes = MemoryPasses(problems[0].X, n_threads, compiled=plan.compiled)
+        return Descent(problems, passes, points, tol=tol, sketch=plan.tau, newton=plan.method == "newton")
+    # Sets of the examples that are awake have another law than the one minibatch SDCA has its v from.
+    focus = sampling is None and (plan.method == "sdna" or plan.tau == 1)
+    law = Shuffled(problems[0].n, plan.tau) if sampling is None else sampling
+    return Sweeps(_engine(plan, starts, law, n_threads), law, len(starts), focus=focus)
+
+
+def _engine(
+    plan: Plan, starts: Sequence[tuple[AnyProblem, CertifiedPair]], sampling: Sampling, n_threads: int
+) -> Engine:
+    problems: list[Any] = [problem for problem, _ in starts]
+    alphas = [pair.alpha for _, pair in starts]
+    if not plan.compiled or plan.is_primal:
+        return Engine(problems, sampling, METHODS[plan.method], alphas)
+    from dualnewton.solvers.compiled import CompiledEngine  # loads Numba
+
+    return CompiledEngine(problems, sampling, alphas, separable_rounds=plan.method == "sdca", n_threads=n_threads)

@@ -1,0 +1,104 @@
+"""What the work of each method costs, from sizes alone: bytes over a bandwidth, multiplications over a rate.
+
+The rates are those of one ordinary core. They need not be true of the machine at hand, only their ratios about right; no clock is
+asked, so that equal seeds give equal runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dualnewton import _linear
+
+CACHE = 1 << 24
+"""Bytes of data that stay in the cache from pass to pass."""
+
+MEMORY, NEAR = 1.4e10, 4e10
+"""Bytes a second that a product reads, from memory and from the cache."""
+
+MULTIPLY, FACTOR = 2.3e10, 1.2e10
+"""Multiplications (with an addition each) a second: of large matrix products, of a Cholesky factor."""
+
+ENTRY, PAIR, SPREAD, MARGIN, CALL = 1.2e-9, 1.3e-9, 1e-9, 1e-8, 1e-4
+"""Seconds for a sparse entry in a pass, a pair of them in a sketch, an entry gathered into a dense row, a margin's loss, and
+what an iteration costs anyway."""
+
+VISIT, VISITED_ENTRY, DRAWN = 6e-8, 3.7e-9, 6.5e9
+"""Of a dual round: seconds for an example and for each of its sparse entries; bytes a second of dense rows in random order."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The costs of one model's work on some data, in seconds of the nominal core.
+
+    Attributes
+    ----------
+    n, d : int
+        Examples and features.
+    stored : int
+        Entries that are stored.
+    pairs : float
+        Pairs of entries within a row, over all rows.
+    sparse : bool
+        Whether the data are.
+    itemsize : int
+        Bytes of an entry.
+    """
+
+    n: int
+    d: int
+    stored: int
+    pairs: float
+    sparse: bool
+    itemsize: int
+
+    @classmethod
+    def of(cls, X: Any) -> Costs:
+        """Measure the data."""
+        n, d = X.shape
+        if not _linear.is_sparse(X):
+            return cls(n, d, n * d, 0.5 * n * d * d, False, X.dtype.itemsize)
+        lengths = np.diff(X.indptr).astype(float)
+        return cls(n, d, int(X.nnz), 0.5 * float(lengths @ lengths), True, X.dtype.itemsize)
+
+    @property
+    def data_pass(self) -> float:
+        """Margins, losses and gradient at one point."""
+        if self.sparse:
+            return CALL + self.stored * ENTRY + self.n * MARGIN
+        size = self.stored * self.itemsize
+        return CALL + size / (NEAR if size <= CACHE else MEMORY) + self.n * MARGIN
+
+    def sketch(self, rows: float) -> float:
+        """Curvature from so many rows, and its factor."""
+        share = rows / self.n
+        if rows >= self.d:
+            return CALL + self.outer(rows, share * self.pairs)[0] + self.d**3 / 6.0 / FACTOR
+        per_pair = self.stored / self.n * (2.0 * PAIR if self.sparse else 1.0 / MULTIPLY)
+        return CALL + 0.5 * rows**2 * per_pair + rows**3 / 6.0 / FACTOR
+
+    def outer(self, rows: float, pairs: float) -> tuple[float, bool]:
+        """Return the cost of Σ a aᵀ over rows with so many pairs of entries, and whether pair by pair is the way to do it."""
+        spread_out = rows * self.d * (SPREAD + 0.5 * self.d / MULTIPLY)
+        one_by_one = pairs * PAIR if self.sparse else math.inf
+        return min(spread_out, one_by_one), one_by_one < spread_out
+
+    @property
+    def epoch(self) -> float:
+        """A visit of each example by a dual method."""
+        if self.sparse:
+            return self.n * VISIT + self.stored * VISITED_ENTRY
+        size = self.stored * self.itemsize
+        return self.n * VISIT + size / (2.0 * DRAWN if size <= CACHE else DRAWN)
+
+    def affordable_sketch(self, seconds: float) -> int:
+        """Return the number of rows whose sketch takes about so long, by bisection: the cost grows with it."""
+        low, high = 1, self.n
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.sketch(middle) <= seconds else (low, middle - 1)
+        return low

@@ -1,0 +1,289 @@
+"""The passes over the data that a primal method asks for, behind one small interface.
+
+A method never sees X. It hands over points and what to do with margins, and gets sums back; the data may lie in memory, as
+here, or be chunks on a disk, on other machines or on a GPU: whoever implements :class:`Passes` serves every method.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualnewton import _linear
+from dualnewton.solvers.costs import Costs
+
+BLOCK_BYTES = 1 << 22
+"""Of a block of dense rows: its two products should find it in the cache the second time."""
+
+BLOCK_MARGINS = 1 << 13
+"""Margins in a block of sparse rows: temporaries of up to 128 KiB come from memory that is already mapped."""
+
+PART_ENTRIES = 1 << 18
+"""Stored entries that make a part of the data worth a thread of its own."""
+
+MOST_PARTS = 16
+
+
+class Target(Protocol):
+    """What is made of the margins of a block of rows: K columns of them, of one model or several."""
+
+    def losses(self, rows: slice, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return Σ c_i φ_i for each model, and R of the shape of Z, the derivatives c_i ∂φ_i/∂z_ik."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What one pass brings home.
+
+    Attributes
+    ----------
+    values : array
+        Σ c_i φ_i of each model.
+    gradients : array of shape (K, d)
+        Σ_i R_ik a_i.
+    slopes : array of shape (K,)
+        Σ_i R_ik, the derivatives by the intercepts.
+    margins : array of shape (n, K)
+        a_iᵀw_k + b_k.
+    """
+
+    values: np.ndarray
+    gradients: np.ndarray
+    slopes: np.ndarray
+    margins: np.ndarray
+
+
+class Passes(ABC):
+    """Data that can be passed over: n rows of d features."""
+
+    n: int
+    d: int
+
+    @abstractmethod
+    def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target) -> Evaluation:
+        """Margins, losses and gradients at K points, in one pass."""
+
+    @abstractmethod
+    def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Aᵀ D(weights_k) (A V_k + v_k) for each k, and the column sums of what Aᵀ is applied to, in one pass."""
+
+    @abstractmethod
+    def diagonal(self, weights: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """Σ weights_i a_ij² for the given features j."""
+
+    @abstractmethod
+    def sketch(self, indices: np.ndarray, weights: np.ndarray, *, intercept: bool) -> np.ndarray:
+        """Σ weights_s ã ãᵀ over the rows with these indices, d×d; with a constant feature 1 appended if ``intercept``."""
+
+    @abstractmethod
+    def take(self, indices: np.ndarray) -> Any:
+        """Return the rows themselves, as float64."""
+
+    def close(self) -> None:  # noqa: B027 (most hold nothing)
+        """Give back what the passes hold."""
+
+
+class MemoryPasses(Passes):
+    """Passes over rows in memory (or memory-mapped), by blocks that stay in the cache between the two products.
+
+    The rows are cut into parts by their number and size alone. Threads take parts, and what the parts bring is added in
+    order: the result has the same bits for any number of threads.
+
+    Parameters
+    ----------
+    X : array or CSR array of shape (n, d)
+        The rows.
+    n_threads : int
+        How many threads may work.
+    compiled : bool
+        Whether kernels may be used, where NumPy or SciPy would have to copy.
+    """
+
+    def __init__(self, X: Any, n_threads: int = 1, *, compiled: bool = True) -> None:
+        self.X, (self.n, self.d), self.compiled, self.costs = X, X.shape, compiled, Costs.of(X)
+        stored = X.nnz if sp.issparse(X) else X.size
+        parts = max(1, min(MOST_PARTS, stored // PART_ENTRIES, stored // (4 * self.d), self.n))
+        ends = np.linspace(0, self.n, parts + 1).astype(int)
+        self.parts = [slice(int(low), int(high)) for low, high in itertools.pairwise(ends)]
+        self.blocks = [self._blocks_of(part) for part in self.parts]
+        self.helpers = min(n_threads, parts) - 1
+        self.pool = ThreadPoolExecutor(self.helpers) if self.helpers else None
+
+    def _blocks_of(self, part: slice) -> list[_Block]:
+        sparse = sp.issparse(self.X)
+        step = BLOCK_MARGINS if sparse else max(16, BLOCK_BYTES // (8 * self.d))
+        rows = [slice(low, min(low + step, part.stop)) for low in range(part.start, part.stop, step)]
+        if self.X.dtype != np.float64 and self.compiled:
+            return [_KernelBlock(self.X, each) for each in rows]
+        return [_LibraryBlock(self.X, each) for each in rows]
+
+    def _each_part(self, work: Callable[[Sequence[_Block]], Any]) -> list[Any]:
+        if self.pool is None:
+            return [work(blocks) for blocks in self.blocks]
+        waiting = iter(range(len(self.blocks)))  # next() on it is atomic: a part is taken once
+        done: list[Any] = [None] * len(self.blocks)
+
+        def take() -> None:
+            for part in waiting:
+                done[part] = work(self.blocks[part])
+
+        others = [self.pool.submit(take) for _ in range(self.helpers)]
+        take()
+        for other in others:
+            other.result()
+        return done
+
+    def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target) -> Evaluation:
+        margins = np.empty((self.n, len(W)))
+
+        def work(blocks: Sequence[_Block]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            values: Any = 0.0
+            slopes, gradients = np.zeros(len(W)), np.zeros(W.shape)
+            for block in blocks:
+                Z = margins[block.rows]
+                block.products(W, Z)
+                Z += b
+                sums, R = target.losses(block.rows, Z)
+                values = values + sums
+                slopes += R.sum(axis=0)
+                block.gather(R, gradients)
+            return values, gradients, slopes
+
+        values, gradients, slopes = _added(self._each_part(work))
+        return Evaluation(values, gradients, slopes, margins)
+
+    def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def work(blocks: Sequence[_Block]) -> tuple[np.ndarray, np.ndarray]:
+            sums, result = np.zeros(len(V)), np.zeros(V.shape)
+            for block in blocks:
+                Z = np.empty((block.rows.stop - block.rows.start, len(V)))
+                block.products(V, Z)
+                Z += v
+                Z *= weights[block.rows]
+                sums += Z.sum(axis=0)
+                block.gather(Z, result)
+            return result, sums
+
+        result, sums = _added(self._each_part(work))
+        return result, sums
+
+    def diagonal(self, weights: np.ndarray, features: np.ndarray) -> np.ndarray:
+        if self.compiled:
+            everywhere = np.zeros(self.d)
+            self._run("diagonal", weights, everywhere)
+            return everywhere[features]
+        columns = _linear.to_dense(self.X[:, features])
+        return np.einsum("ij,ij,i->j", columns, columns, weights)
+
+    def _run(self, kernel: str, *arguments: Any) -> None:
+        from dualnewton.kernels import passes
+        from dualnewton.kernels.rows import Rows
+
+        getattr(passes, kernel).prepare(*Rows.of(self.X), *arguments)
+        getattr(passes, kernel)(*Rows.of(self.X), *arguments)
+
+    def take(self, indices: np.ndarray) -> Any:
+        return _linear.take_rows(self.X, indices)
+
+    def sketch(self, indices: np.ndarray, weights: np.ndarray, *, intercept: bool) -> np.ndarray:
+        H, border = np.zeros((self.d + intercept, self.d + intercept)), np.zeros(self.d)
+        if self.compiled and sp.issparse(self.X) and self._one_by_one(indices):
+            square = H[: self.d, : self.d]
+            self._run("curvature", indices, weights, H, border)
+            square += np.tril(square, -1).T
+        else:
+            for some in _pieces(indices.size, max(1, 4 * BLOCK_BYTES // (8 * self.d))):
+                rows = _linear.to_dense(_linear.take_rows(self.X, indices[some]))
+                border += weights[some] @ rows
+                rows *= np.sqrt(weights[some])[:, None]
+                H[: self.d, : self.d] += rows.T @ rows
+        if intercept:
+            H[self.d, : self.d] = H[: self.d, self.d] = border
+            H[self.d, self.d] = weights.sum()
+        return H
+
+    def _one_by_one(self, indices: np.ndarray) -> bool:
+        """Whether pairs of stored entries are so few that they beat dense products."""
+        lengths = (self.X.indptr[indices + 1] - self.X.indptr[indices]).astype(float)
+        return self.costs.outer(indices.size, 0.5 * float(lengths @ lengths))[1]
+
+    def close(self) -> None:
+        if self.pool is not None:
+            self.pool.shutdown()
+
+
+class _Block(Protocol):
+    """Some consecutive rows, and the two products of a pass."""
+
+    rows: slice
+
+    def products(self, W: np.ndarray, out: np.ndarray) -> None:
+        """out = A Wᵀ."""
+
+    def gather(self, R: np.ndarray, out: np.ndarray) -> None:
+        """out += Rᵀ A."""
+
+
+class _LibraryBlock:
+    """By BLAS, or by SciPy on a view of the rows."""
+
+    def __init__(self, X: Any, rows: slice) -> None:
+        self.rows = rows
+        if sp.issparse(X):
+            start, stop = X.indptr[rows.start], X.indptr[rows.stop]
+            pointers = X.indptr[rows.start : rows.stop + 1] - start
+            shape = (rows.stop - rows.start, X.shape[1])
+            self.A: Any = sp.csr_array((X.data[start:stop], X.indices[start:stop], pointers), shape=shape)
+        else:
+            self.A = X[rows]
+
+    def products(self, W: np.ndarray, out: np.ndarray) -> None:
+        if len(W) == 1:
+            out[:, 0] = self.A @ W[0]
+        else:
+            out[:] = self.A @ W.T
+
+    def gather(self, R: np.ndarray, out: np.ndarray) -> None:
+        if len(out) == 1:
+            out[0] += self.A.T @ R[:, 0]
+        else:
+            out += (self.A.T @ R).T
+
+
+class _KernelBlock:
+    """By kernels that read the rows as they are stored."""
+
+    def __init__(self, X: Any, rows: slice) -> None:
+        from dualnewton.kernels import passes
+        from dualnewton.kernels.rows import Rows
+
+        self.rows, self.place, self.kernels = rows, (*Rows.of(X), rows.start, rows.stop), passes
+        nothing = np.empty((0, 1)), np.empty((1, X.shape[1]))
+        passes.products.prepare(*self.place, nothing[1], nothing[0])
+        passes.gather.prepare(*self.place, *nothing)
+
+    def products(self, W: np.ndarray, out: np.ndarray) -> None:
+        self.kernels.products(*self.place, W, out)
+
+    def gather(self, R: np.ndarray, out: np.ndarray) -> None:
+        self.kernels.gather(*self.place, R, out)
+
+
+def _added(parts: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+    """Add what the parts brought, in their order."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = tuple(sum_ + more for sum_, more in zip(total, part, strict=True))
+    return total
+
+
+def _pieces(size: int, step: int) -> Iterator[slice]:
+    for low in range(0, size, step):
+        yield slice(low, min(low + step, size))

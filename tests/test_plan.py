@@ -1,0 +1,151 @@
+"""Plans follow from sizes and conditioning alone, say why, and are reconsidered by work, never by the clock."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.course import Course
+from dualnewton.plan import Facts, expected_epochs
+from dualnewton.solvers.costs import Costs
+from tables import make_problem
+
+
+def tall(n=40_000, d=20, lam_n=1.0, scale=1.0, loss=None, seed=0, **extras):
+    """Many more examples than features; rows of squared norm scale²·d."""
+    rng = np.random.default_rng(seed)
+    X = scale * rng.standard_normal((n, d))
+    y = np.where(X[:, 0] + scale * rng.standard_normal(n) > 0.0, 1.0, -1.0)
+    return dn.Problem(X, y, loss or losses.Logistic(), lam=lam_n / n, **extras)
+
+
+def wide_and_sparse(n=3000, d=20_000, seed=0):
+    rng = np.random.default_rng(seed)
+    X = sp.random_array((n, d), density=0.003, format="csr", random_state=rng)
+    X = sp.csr_array(sp.diags_array(1.0 / np.sqrt(X.multiply(X).sum(axis=1) + 1e-9)) @ X)
+    return dn.Problem(X, np.where(rng.random(n) < 0.5, 1.0, -1.0), losses.Logistic(), lam=1.0 / n)
+
+
+def test_the_plan_is_reported_and_can_be_overridden():
+    small, large = make_problem(losses.Squared(), n=40), make_problem(losses.Squared(), n=2000, d=100)
+    assert not dn.plan(small).compiled
+    assert dn.plan(small, "sdna").tau == 40
+    assert "Newton" in dn.plan(small, "sdna").reason
+    assert "too small to wait for a compiler" in dn.plan(small, "sdna").reason
+    assert dn.plan(large, "sdna").compiled
+    assert dn.plan(large, "sdna").tau < 2000
+    chosen = dn.plan(large, "sdca", 3)
+    assert (chosen.method, chosen.tau, chosen.reason, chosen.compiled) == ("sdca", 3, "tau as asked", True)
+    assert not dn.plan(large, "sdna", tau=101).compiled  # more examples than features: the d×d form
+    assert dn.plan(large, tau=8).method == "sdna"
+    assert dn.solve(large, max_epochs=0).plan == dn.plan(large)
+    assert str(dn.plan(small, "sdna")).startswith("sdna, tau = 40: ")
+    assert "compiled" in str(dn.plan(large, "sdna"))
+    for method in ("sdna", "sdca", "newton", "ihs"):
+        assert dn.plan(large, method).method == method
+        assert dn.plan(large, method).cost > 0.0
+
+
+def test_each_regime_gets_its_method():
+    # One step of Newton's method solves least squares with few features.
+    assert dn.plan(tall(loss=losses.Squared())).method == "newton"
+    # Many examples, few features, rows that are long against the penalty: scikit-learn's everyday case.
+    assert dn.plan(tall(lam_n=0.1)).method in ("newton", "ihs")
+    # Short sparse rows with far more features than any matrix could have.
+    assert dn.plan(wide_and_sparse()).method == "sdna"
+    # What has no Hessian to sketch.
+    assert dn.plan(tall(regularizer=regularizers.ElasticNet(0.1))).method == "sdna"
+
+
+def test_costs_grow_with_what_they_count():
+    X = np.ones((1000, 30))
+    costs, longer = Costs.of(X), Costs.of(np.ones((4000, 30)))
+    assert costs.data_pass < longer.data_pass
+    assert costs.epoch < longer.epoch
+    assert costs.sketch(100) < costs.sketch(200) < costs.sketch(1000)
+    assert Costs.of(sp.csr_array(X)).pairs == costs.pairs
+    for seconds in (1e-4, 3e-4, 1e-2, 1.0):
+        rows = costs.affordable_sketch(seconds)
+        assert rows == 1 or costs.sketch(rows) <= seconds
+        assert rows == 1000 or costs.sketch(rows + 1) > seconds
+
+
+def test_conditioning_is_what_the_theorem_divides_by():
+    problem = tall(n=2000, lam_n=0.5, scale=3.0)
+    expected = 1.0 + problem.norms.mean() / (4.0 * 0.5)
+    assert Facts.of(problem).conditioning == pytest.approx(expected, rel=0.1)
+    assert expected_epochs(100.0) > expected_epochs(1.0)
+
+
+def course(problem, method, tol=1e-6):
+    return Course(problem, dn.plan(problem, method), tol, free=True)
+
+
+def test_a_dual_method_that_crawls_is_left_for_a_primal_one():
+    slow = course(tall(lam_n=0.01), "sdna")
+    for epoch in range(6):
+        slow.note(float(epoch), 0.1 * 0.98**epoch)
+    better = slow.better()
+    assert better is not None
+    assert better.is_primal
+    assert better.before is not None
+    assert better.before.method == "sdna"
+    assert "more epochs of sdna" in str(better)
+
+
+def test_a_method_that_keeps_its_promise_is_kept():
+    quick = course(wide_and_sparse(), "sdna")
+    for epoch in range(6):
+        quick.note(float(epoch), 0.1**epoch)
+        assert quick.better() is None
+    unknown = course(tall(), "sdna")
+    for epoch in range(6):
+        unknown.note(float(epoch), math.nan)
+        assert unknown.better() is None
+
+
+def test_a_primal_method_far_beyond_its_prediction_is_left_for_a_dual_one():
+    problem = wide_and_sparse()
+    lost = course(problem, "ihs")
+    for turn in range(400):
+        lost.note(3.0 * turn, 0.5 * 0.999**turn)
+    better = lost.better()
+    assert better is not None
+    assert better.method == "sdna"
+    assert "passes of ihs" in better.reason
+
+
+def test_what_was_asked_for_is_not_changed():
+    problem = tall(lam_n=0.01)
+    asked = Course(problem, dn.plan(problem, "sdna"), 1e-6, free=False)
+    for epoch in range(6):
+        asked.note(float(epoch), 0.1 * 0.99**epoch)
+    assert asked.better() is None
+
+
+def test_a_run_that_changes_its_method_carries_its_point_over_and_repeats(monkeypatch):
+    problem = tall(n=20_000, d=30, lam_n=0.02, seed=3)
+    monkeypatch.setattr(Facts, "predicted", lambda _: {"sdna": 0.0})  # a wrong prediction
+    first = dn.solve(problem, random_state=0)
+    monkeypatch.setattr(time, "perf_counter", lambda clock=time.perf_counter: 100.0 * clock())  # another machine
+    second = dn.solve(problem, random_state=0)
+    assert first.converged
+    assert first.plan.before is not None
+    assert first.plan.before.method == "sdna"
+    assert first.plan.is_primal
+    assert np.all(np.diff(first.trace.gap) <= 0.0)
+    assert np.array_equal(first.w, second.w)
+    assert first.plan == second.plan
+
+
+def test_penalties_of_each_feature_need_no_l2_of_the_plain_kind():
+    weights = np.linspace(1.0, 100.0, 20)
+    result = dn.solve(tall(regularizer=regularizers.L2(weights)), tol=1e-9, random_state=0)
+    assert result.converged
+    assert result.plan.is_primal
+    with pytest.raises(ValueError, match="method='newton' needs regularizer L2\\(\\), got NonNegative"):
+        dn.plan(tall(regularizer=regularizers.NonNegative()), "newton")
