@@ -65,6 +65,11 @@ def scale_columns(X: Matrix, factors: np.ndarray) -> Matrix:
     return sp.csr_array(X @ sp.diags_array(factors)) if sp.issparse(X) else X * factors
 
 
+def squared(X: Matrix) -> Matrix:
+    """Return the squares of the entries."""
+    return X.power(2) if sp.issparse(X) else np.square(X)
+
+
 def nonzeros(X: Matrix) -> np.ndarray:
     """Return the number of nonzero entries of each column."""
     return np.bincount(X.indices, minlength=X.shape[1]) if sp.issparse(X) else np.count_nonzero(X, axis=0)

@@ -20,6 +20,7 @@ from dualnewton.multinomial import MultinomialProblem
 from dualnewton.problem import Problem
 from dualnewton.regularizers import L2
 from dualnewton.solvers.costs import CACHE, FACTOR, Costs
+from dualnewton.solvers.curvature import PLENTY
 
 SMALL = 100_000
 """Entries of X up to which NumPy serves: a first fit must not wait for a compiler."""
@@ -251,8 +252,11 @@ def _ihs_plan(facts: Facts, tau: Tau) -> Plan:
 
 def _ihs_size(facts: Facts) -> int:
     n, first = facts.problem.n, facts.costs.affordable_sketch(facts.costs.data_pass)
-    sizes = {min(n, max(4 * facts.problem.d, first))} | {min(n, first << doublings) for doublings in range(6)}
-    return min(sorted(sizes), key=lambda rows: _ihs_cost(facts, rows))
+    enough = min(n, PLENTY * facts.problem.d)
+    # Many rows, or few: those in between make a matrix of full size that knows little.
+    sizes = {max(enough, first)} | {min(n, first << doublings) for doublings in range(6)}
+    useful = [rows for rows in sorted(sizes) if rows >= enough or rows <= facts.problem.d // 2]
+    return min(useful, key=lambda rows: _ihs_cost(facts, rows))
 
 
 def _ihs_cost(facts: Facts, rows: int) -> float:

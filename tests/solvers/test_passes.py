@@ -87,6 +87,8 @@ def test_sketch_and_diagonal_are_those_of_the_rows(storage, dtype, compiled, int
     features = np.array([1, 4, 8])
     expected = all_weights @ np.square(dense(X)[:, features])
     np.testing.assert_allclose(passes.diagonal(all_weights, features), expected, rtol=1e-11)
+    scale = rng.random(D)
+    np.testing.assert_allclose(passes.row_scores(scale), np.square(dense(X)) @ scale, rtol=1e-11)
 
 
 @STORAGES
@@ -143,6 +145,9 @@ class Chunks(Passes):
 
     def diagonal(self, weights, features):
         return sum(weights[rows] @ np.square(piece[:, features]) for rows, piece in self._rows())
+
+    def row_scores(self, scale):
+        return np.concatenate([np.square(piece) @ scale for _, piece in self._rows()])
 
     def take(self, indices):
         return np.concatenate(self.pieces)[indices]

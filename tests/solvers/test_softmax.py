@@ -21,7 +21,7 @@ def test_it_finds_what_scikit_learn_finds(fit_intercept, storage):
 
     X, y = classes()
     problem = dn.MultinomialProblem(storage(X), y, 0.5 / len(y), fit_intercept=fit_intercept)
-    result = dn.solve(problem, tol=1e-10, random_state=0)
+    result = dn.solve(problem, tol=1e-13, random_state=0)
     assert result.status is Status.CONVERGED
     assert result.w.shape == (4, 6)
     assert result.alpha.shape == (400, 4)

@@ -1,7 +1,8 @@
 """Matrices that stand for the Hessian Σ c_i φ″_i ã_i ã_iᵀ + D of a primal method, from all rows or a sketch of them.
 
 Section 6 of the paper takes the curvature of a step from a random set S of examples. Here the set is drawn with
-probabilities proportional to c_i φ″_i, the weight of a row in the Hessian: rows that have none (squared hinge) are not drawn.
+probabilities proportional to c_i φ″_i, the weight of a row in the Hessian, so that rows that have none (squared hinge) are not
+drawn, times an estimate of its leverage, so that rows with rare features are.
 What a sketch cannot see, a feature that is absent from it or nearly so, is put in exactly, on the diagonal.
 """
 
@@ -17,6 +18,15 @@ from dualnewton.solvers.passes import Passes
 
 RARE = 16
 """A feature with fewer nonzero entries in a sketch takes its curvature from all rows instead."""
+
+PLENTY = 4
+"""Times the features: so many rows need no help."""
+
+WIDE = 1 << 22
+"""Numbers of sketched rows that are squared at a time."""
+
+EVEN = 4.0
+"""Rows whose leverages differ by no more than this factor of the mean are drawn alike."""
 
 FEW = 256
 """Rows that give the diagonal well enough."""
@@ -35,7 +45,15 @@ LITTLE = 1e-3
 
 
 class Curvature(Protocol):
-    """A positive definite matrix B."""
+    """A positive definite matrix B.
+
+    Attributes
+    ----------
+    exact : bool
+        Whether B is the Hessian somewhere; else its scale is best learned from the gradients.
+    """
+
+    exact: bool
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         """B⁻¹ g."""
@@ -44,9 +62,10 @@ class Curvature(Protocol):
 class Cholesky:
     """B = H + D(diagonal), factorised: for up to a few thousand features."""
 
-    def __init__(self, H: np.ndarray, diagonal: np.ndarray) -> None:
+    def __init__(self, H: np.ndarray, diagonal: np.ndarray, *, exact: bool = True) -> None:
         from scipy.linalg import LinAlgError, cho_factor
 
+        self.exact = exact
         places = np.diag_indices_from(H)
         H[places] += diagonal
         lift = np.finfo(float).eps * float(np.abs(H[places]).max()) or 1.0
@@ -65,7 +84,9 @@ class Cholesky:
 
 
 class Diagonal:
-    """B = D, of which the scale is left to the gradients: all that is known before any sketch is bought."""
+    """B = D: all that is known before any sketch is bought."""
+
+    exact = False
 
     def __init__(self, diagonal: np.ndarray) -> None:
         self.diagonal = diagonal
@@ -91,7 +112,16 @@ class Woodbury:
         A D⁻¹ Aᵀ, where it is known.
     """
 
-    def __init__(self, rows: Any, weights: np.ndarray, diagonal: np.ndarray, gram: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        rows: Any,
+        weights: np.ndarray,
+        diagonal: np.ndarray,
+        gram: np.ndarray | None = None,
+        *,
+        exact: bool = True,
+    ) -> None:
+        self.exact = exact
         self.rows, self.roots, self.diagonal = rows, np.sqrt(weights), diagonal
         gram = gram_of(rows, diagonal) if gram is None else gram
         self.inner = Cholesky(self.roots[:, None] * gram * self.roots, np.ones(len(weights)))
@@ -106,7 +136,7 @@ class Together:
     """Several curvatures, each for its own part of the vector."""
 
     def __init__(self, each: Sequence[Curvature]) -> None:
-        self.each = each
+        self.each, self.exact = each, False  # what couples the parts is missing
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         parts = g.reshape(len(self.each), -1)
@@ -137,6 +167,7 @@ class ConjugateGradients:
         self, product: Callable[[np.ndarray], np.ndarray], near: Curvature, fraction: float, most: int
     ) -> None:
         self.product, self.near, self.fraction, self.most = product, near, fraction, most
+        self.exact = True
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         x, r = np.zeros_like(g), g.copy()
@@ -155,10 +186,12 @@ class ConjugateGradients:
         return x if x.any() else self.near.solve(g)
 
 
-def draw_rows(rng: np.random.Generator, weights: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw about ``size`` rows with probabilities proportional to their weights; return them and weights that keep the mean.
+def draw_rows(
+    rng: np.random.Generator, weights: np.ndarray, size: int, scores: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw about ``size`` rows with probabilities proportional to weight times score; return weights that keep the mean.
 
-    One point is drawn in each of ``size`` equal strata of the total weight, so a row of more than a stratum is surely there. If
+    One point is drawn in each of ``size`` equal strata of the total, so a row of more than a stratum is surely there. If
     no more than ``size`` rows have a weight, all of them are taken as they are.
     """
     (active,) = np.nonzero(weights)
@@ -166,13 +199,33 @@ def draw_rows(rng: np.random.Generator, weights: np.ndarray, size: int) -> tuple
         active = np.zeros(1, dtype=np.intp)  # a row of no weight stands for none
     if active.size <= size:
         return active, weights[active]
-    ends = np.cumsum(weights[active])
+    chances = weights[active] if scores is None else weights[active] * scores[active]
+    ends = np.cumsum(chances)
     stratum = ends[-1] / size
     points = (np.arange(size) + rng.random(size)) * stratum
     places = np.minimum(np.searchsorted(ends, points), active.size - 1)  # in order, since the points are
     firsts = np.flatnonzero(np.diff(places, prepend=-1))
-    times = np.diff(firsts, append=size)
-    return active[places[firsts]], times * stratum
+    times, drawn = np.diff(firsts, append=size), active[places[firsts]]
+    return drawn, times * stratum if scores is None else times * stratum / scores[drawn]
+
+
+def leverages(passes: Passes, weights: np.ndarray) -> np.ndarray | None:
+    """Return how much each row matters where features are on one scale, mixed with one; None if all matter about as much.
+
+    ℓ_i = Σ_j a_ij²/D_j with D_j = Σ_i weights_i a_ij² bounds the leverage of row i from below. A row with a feature that few
+    others have has a large one: a sketch without it would know nothing of that feature.
+    """
+    some = np.linspace(0, passes.n - 1, min(4 * FEW, passes.n)).astype(int)
+    rows = passes.take(some)
+    scale = np.asarray(weights[some] @ _linear.squared(rows))
+    if (rare := np.flatnonzero(_linear.nonzeros(rows) < RARE)).size:
+        scale[rare] = passes.diagonal(weights, rare) * (some.size / passes.n)
+    inverse = 1.0 / np.where(scale > 0.0, scale, np.inf)
+    sample = _linear.squared(rows) @ inverse
+    if rare.size == 0 and sample.max() <= EVEN * sample.mean():
+        return None
+    scores = passes.row_scores(inverse)
+    return 0.5 + 0.5 * scores / scores.mean()
 
 
 class Hessian(Protocol):
@@ -199,24 +252,53 @@ class Sketches:
 
     def __init__(self, passes: Passes, ridge: np.ndarray) -> None:
         self.passes, self.ridge, self.intercept = passes, ridge, ridge.size > passes.d
+        self.scores: np.ndarray | None = None
+        self.scored = False
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator) -> Curvature:
         passes, diagonal = self.passes, self.ridge.copy()
-        indices, scaled = draw_rows(rng, weights, size or FEW)
-        if indices.size < np.count_nonzero(weights) and (rare := self._rare(indices)).size:
+        if 0 < size < np.count_nonzero(weights) and not self.scored:
+            self.scores, self.scored = leverages(passes, weights), True
+        indices, scaled = draw_rows(rng, weights, size or FEW, self.scores)
+        exact = indices.size == np.count_nonzero(weights)
+        if not exact and (rare := self._rare(indices)).size:
             diagonal[rare] += passes.diagonal(weights, rare)
         if size == 0:
-            rows = passes.take(indices)
-            diagonal[: passes.d] += scaled @ np.square(_linear.to_dense(rows))
+            diagonal[: passes.d] += np.asarray(scaled @ _linear.squared(passes.take(indices)))
             diagonal[passes.d :] += scaled.sum()
             return Diagonal(np.where(diagonal > 0.0, diagonal, 1.0))
+        if not exact and indices.size < PLENTY * passes.d:
+            scaled = self._shrunk(indices, scaled, diagonal)
         if diagonal.size <= max(indices.size, ALWAYS_SQUARE):
-            return Cholesky(passes.sketch(indices, scaled, intercept=self.intercept), diagonal)
+            return Cholesky(passes.sketch(indices, scaled, intercept=self.intercept), diagonal, exact=exact)
         rows = passes.take(indices)
         if self.intercept:
             rows = _linear.with_constant(rows, 1.0)
             diagonal[-1] += LITTLE * float(scaled.sum()) or 1.0
-        return Woodbury(rows, scaled, diagonal)
+        return Woodbury(rows, scaled, diagonal, exact=exact)
+
+    def _shrunk(self, indices: np.ndarray, scaled: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
+        """Move part of a sketch of few rows to the diagonal; return the weights that are left.
+
+        Rows that are not many times the features make some directions look far too flat, those that they do not span at all
+        the flattest. Where the features are on one scale, a sketch (1 − ρ)H_S + ρ diag(H_S) errs least for
+        ρ = β²/(β² + ‖H‖² − d), β² = (E‖u‖⁴ − ‖H‖²)/m, in the Frobenius norm (Ledoit and Wolf, 2004); ‖H‖² is the mean of
+        (u_iᵀu_j)² over pairs of rows, and a few hundred rows tell it.
+        """
+        d, m = self.passes.d, indices.size
+        on_diagonal = np.zeros(d)
+        for part in np.array_split(np.arange(m), max(1, m * d // WIDE)):
+            on_diagonal += np.asarray(scaled[part] @ _linear.squared(self.passes.take(indices[part])))
+        some = np.linspace(0, m - 1, min(FEW, m)).astype(int)
+        inverse = 1.0 / np.sqrt(np.where(on_diagonal > 0.0, on_diagonal, np.inf))
+        rows = _linear.scale_columns(self.passes.take(indices[some]), inverse)
+        gram = _linear.gram(rows) * np.sqrt(np.outer(scaled[some], scaled[some])) * m
+        norms, pairs = np.square(gram.diagonal()).mean(), np.square(gram).sum()
+        square = (pairs - norms * some.size) / max(1, some.size * (some.size - 1))
+        noise = max(norms - square, 0.0) / m
+        rho = noise / (noise + max(square - np.count_nonzero(on_diagonal), 0.0)) if noise > 0.0 else 0.0
+        diagonal[:d] += rho * on_diagonal
+        return (1.0 - rho) * scaled
 
     def _rare(self, indices: np.ndarray) -> np.ndarray:
         """Return the features that have few nonzero entries in these rows."""

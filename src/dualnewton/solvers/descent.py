@@ -55,7 +55,7 @@ class Descent(Runner):
         near = costs.affordable_sketch(costs.data_pass)
         for problem, (w, b) in zip(problems, starts, strict=True):
             objective = objective_of(problem)
-            policy = Policy(costs, tol, passes.n if newton else sketch, newton)
+            policy = Policy(costs, tol, passes.n if newton else sketch, newton, coupled=objective.columns > 1)
             hessians = [_hessian(passes, objective, near, newton=newton) for _ in range(objective.columns)]
             self.models.append(Model(objective, policy, hessians, objective.vector(w, b)))
         self._evaluate()

@@ -79,6 +79,10 @@ class Passes(ABC):
         """Σ weights_i a_ij² for the given features j."""
 
     @abstractmethod
+    def row_scores(self, scale: np.ndarray) -> np.ndarray:
+        """Σ_j scale_j a_ij² for each row i."""
+
+    @abstractmethod
     def sketch(self, indices: np.ndarray, weights: np.ndarray, *, intercept: bool) -> np.ndarray:
         """Σ weights_s ã ãᵀ over the rows with these indices, d×d; with a constant feature 1 appended if ``intercept``."""
 
@@ -181,6 +185,12 @@ class MemoryPasses(Passes):
             return everywhere[features]
         columns = _linear.to_dense(self.X[:, features])
         return np.einsum("ij,ij,i->j", columns, columns, weights)
+
+    def row_scores(self, scale: np.ndarray) -> np.ndarray:
+        scores = np.empty(self.n)
+        for part in _pieces(self.n, self.n if sp.issparse(self.X) else max(16, BLOCK_BYTES // (8 * self.d))):
+            scores[part] = _linear.squared(self.X[part].astype(np.float64, copy=False)) @ scale
+        return scores
 
     def _run(self, kernel: str, *arguments: Any) -> None:
         from dualnewton.kernels import passes

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dualnewton.solvers.costs import Costs
-from dualnewton.solvers.curvature import Curvature, Diagonal, Hessian, Together
+from dualnewton.solvers.curvature import PLENTY, Curvature, Hessian, Together
 from dualnewton.solvers.line import line_minimum
 from dualnewton.solvers.objective import Objective
 
@@ -19,14 +19,17 @@ MEMORY = 10
 SUFFICIENT = 1e-4
 """Of the decrease that the gradient promises is asked of a step."""
 
+CHEAP = 0.5
+"""A sketch that costs less than this fraction of a pass is made anew at every step."""
+
 DEAR = 4.0
 """A sketch that costs more passes than this is not bought before it is known to be needed."""
 
 WINDOW = 4
 """Steps over which the speed is judged."""
 
-FRESH_RATE = 0.05
-"""What is expected of the first steps on a new sketch: by how much they multiply the gap."""
+FASTEST, SLOWEST = 3.0, 0.5
+"""Bounds of what is expected of a step on a fresh sketch: the logarithm of what it divides the gap by."""
 
 PATIENCE = 8
 """Trials in vain after which a model is stuck; the curvature of all rows is tried before."""
@@ -46,38 +49,70 @@ class Policy:
         The rows of the first sketch.
     newton : bool
         Whether each step has the curvature at its start.
+    coupled : bool
+        Whether the model has columns whose coupling no sketch knows, only the gradients.
     age : int
         Steps since the last sketch.
     size : int
         The rows of the last sketch, or of the next where there is none; zero while a diagonal has to do.
+    active : int
+        The rows that had any curvature when the last sketch was made.
+    noisy, restless : bool
+        Whether the last sketch had too few rows, and whether curvature is of use for one step only.
     """
 
     costs: Costs
     tol: float
     first: int
     newton: bool
+    coupled: bool = False
     age: int = 0
 
     def __post_init__(self) -> None:
         dear = self.costs.sketch(self.first) > DEAR * self.costs.data_pass
         self.size = 0 if dear and not self.newton else self.first
+        self.active, self.noisy, self.restless = self.costs.n, False, False
 
-    def wants_another(self, gaps: Sequence[float], goal: float) -> bool:
-        """Whether the passes that a fresh, larger sketch should save cost more than it does."""
-        if self.newton:
+    def wants_another(self, gaps: Sequence[float], goal: float, step_length: float) -> bool:
+        """Whether the passes that another sketch should save cost more than it does."""
+        rows = min(self.next_size, self.active)
+        price = self.costs.sketch(rows) / self.costs.data_pass
+        # A step that had to be shortened was taken on curvature from somewhere else.
+        changed = self.restless or step_length < 1.0
+        if self.newton or price < CHEAP or (changed and price < DEAR):
             return self.age > 0
         window = min(self.age, len(gaps) - 1, WINDOW)
-        if window == 0 or (window == 1 and gaps[-1] < 0.1 * gaps[-2]) or (self.size == 0 and window < WINDOW):
+        if window < 2 or (self.size == 0 and window < WINDOW):
             return False
         left = math.log(max(gaps[-1] / goal, 1.0)) if goal > 0.0 else math.inf
-        rate = max(-math.log(max(gaps[-1], 1e-300) / gaps[-1 - window]) / window, 0.01)
-        saved = left / rate - left / -math.log(FRESH_RATE)
-        return saved > self.costs.sketch(self.larger) / self.costs.data_pass
+        speed = max(math.log(gaps[-1 - window] / max(gaps[-1], 1e-300)) / window, 0.01)
+        return left / speed - left / self._expected_speed(rows) > price
+
+    def _expected_speed(self, rows: int) -> float:
+        """Return the logarithm of what a step on a fresh sketch should divide the gap by."""
+        if self.coupled:
+            return SLOWEST
+        if rows >= self.active:
+            return FASTEST
+        return min(max(1.5 * math.log(math.sqrt(rows / self.costs.d)), SLOWEST), FASTEST)
+
+    def watch(self, gaps: Sequence[float], value: float, step_length: float) -> None:
+        """Count a step; tell by the first one on a sketch whether its noise is what slows the steps down.
+
+        By a later one that was shortened to next to nothing, tell that the curvature does not last (squared hinge).
+        """
+        self.age += 1
+        self.restless |= self.age > 1 and step_length < 0.1
+        if self.age == 1:
+            near = gaps[-2] < abs(value)
+            self.noisy = gaps[-1] > (math.exp(-FASTEST) if near else 0.5) * gaps[-2]
 
     @property
-    def larger(self) -> int:
-        """The rows of the sketch after this one: the noise that is left in a sketch is what slows the steps down."""
-        return min(2 * self.size, self.costs.n) if self.size else self.first
+    def next_size(self) -> int:
+        """The rows of the sketch after this one."""
+        if self.size == 0:
+            return self.first
+        return min(max(2 * self.size, PLENTY * self.costs.d), self.costs.n) if self.noisy else self.size
 
 
 @dataclass
@@ -138,14 +173,15 @@ class Model:
 
     def _move(self, value: float, gradient: np.ndarray, margins: np.ndarray) -> None:
         step, difference = self.trial - self.x, gradient - self.gradient
-        if self.value < math.inf:
-            if step @ difference > 1e-12 * math.sqrt(float(step @ step) * float(difference @ difference)):
-                self.steps.append(step)
-                self.differences.append(difference)
-                del self.steps[:-MEMORY], self.differences[:-MEMORY]
-            self.policy.age += 1
+        moved = self.value < math.inf
+        if moved and step @ difference > 1e-12 * math.sqrt(float(step @ step) * float(difference @ difference)):
+            self.steps.append(step)
+            self.differences.append(difference)
+            del self.steps[:-MEMORY], self.differences[:-MEMORY]
         self.x, self.value, self.gradient, self.margins = self.trial, value, gradient, margins
         self.gaps.append(self.objective.gap(gradient))
+        if moved:
+            self.policy.watch(self.gaps, value, self.step_length)
         self.failures = 0
 
     def _shorten(self, margins: np.ndarray) -> None:
@@ -168,26 +204,29 @@ class Model:
         if self.failures:
             return 0.0  # a shorter step waits to be tried
         work, made = 0.0, sum(hessian.passes_made for hessian in self.hessians)
-        if self.curvature is None or self.policy.wants_another(self.gaps, self.policy.tol * abs(self.value)):
+        goal = self.policy.tol * abs(self.value)
+        if self.curvature is None or self.policy.wants_another(self.gaps, goal, self.step_length):
             if self.curvature is not None:
-                self.policy.size = self.policy.larger
-            work = self.policy.size / self.policy.costs.n
-            self._sketch(rng)
+                self.policy.size = self.policy.next_size
+            work = self._sketch(rng)
         self.direction = -self._solve(self.gradient)
         self.slope, self.step_length = float(self.gradient @ self.direction), 1.0
         self.trial = self.x + self.direction
         return work + (sum(hessian.passes_made for hessian in self.hessians) - made) / len(self.hessians)
 
-    def _sketch(self, rng: np.random.Generator) -> None:
+    def _sketch(self, rng: np.random.Generator) -> float:
         weights = self.objective.curvature(self.margins)
+        self.policy.active = max(1, int(np.count_nonzero(weights) / weights.shape[1]))
         each = [
             hessian.at(np.ascontiguousarray(column), self.policy.size, rng)
             for hessian, column in zip(self.hessians, weights.T, strict=True)
         ]
         self.curvature = each[0] if len(each) == 1 else Together(each)
         self.policy.age = 0
-        self.steps.clear()
-        self.differences.clear()
+        if not self.policy.coupled:
+            self.steps.clear()
+            self.differences.clear()
+        return min(self.policy.size, self.policy.active) / self.policy.costs.n
 
     def _solve(self, g: np.ndarray) -> np.ndarray:
         """B⁻¹g, where B is the curvature corrected by the pairs: the two loops of L-BFGS."""
@@ -198,7 +237,7 @@ class Model:
             factors.append(float(step @ q) / float(step @ difference))
             q = q - factors[-1] * difference
         q = self.curvature.solve(q)
-        if pairs and isinstance(self.curvature, Diagonal):
+        if pairs and not self.curvature.exact:
             step, difference = pairs[-1]
             q = q * (float(step @ difference) / float(difference @ self.curvature.solve(difference)))
         for (step, difference), factor in zip(pairs, reversed(factors), strict=True):
