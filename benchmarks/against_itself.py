@@ -105,7 +105,7 @@ def measured_sweep(cell: Cell, cap: float) -> Sweep:
     found = Sweep(cell)
     settings = 1 + len(methods) * len(TAUS)
     for method, tau, spent in in_child(
-        partial(sweep, cell, methods, cap), settings * cap, 1, partial(our_warm_up, 1)
+        partial(sweep, cell, methods, cap), settings * cap, 1, partial(our_warm_up, cell, 1)
     ).values:
         if method == "auto":
             found.auto, found.auto_tau = spent, tau

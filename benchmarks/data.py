@@ -1,4 +1,4 @@
-"""The cells of the benchmark: data sets with unit rows, losses and strengths of regularisation."""
+"""The cells of the benchmark: data sets, losses and strengths of regularisation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import dualnewton as dn
 from dualnewton import losses
 
 LOSSES: dict[str, losses.Loss] = {"logistic": losses.Logistic(), "squared hinge": losses.SquaredHinge()}
+EVERY_LOSS: dict[str, losses.Loss] = {**LOSSES, "squared": losses.Squared(), "Huber": losses.Huber(1.0)}
 
 FOLDER = Path(os.environ.get("DUALNEWTON_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -24,18 +25,30 @@ NOISE = 0.1
 """The part of noise in generated labels: enough that the classes overlap."""
 
 
+def unit_rows(X: Any) -> Any:
+    """Scale each row to norm one, in float64; a row of zeros stays."""
+    if sp.issparse(X):
+        X = sp.csr_matrix(X, dtype=np.float64)
+        norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
+        scaled = X.data / np.repeat(np.where(norms > 0.0, norms, 1.0), np.diff(X.indptr))
+        return sp.csr_matrix((scaled, X.indices, X.indptr), shape=X.shape)
+    norms = np.linalg.norm(X, axis=1, keepdims=True)
+    return np.ascontiguousarray(X / np.where(norms > 0.0, norms, 1.0), dtype=np.float64)
+
+
 @dataclass(frozen=True)
 class Dataset:
-    """A matrix of unit rows that is loaded or generated on first use, with labels ±1."""
+    """A matrix that is loaded or generated on first use and then scaled, to unit rows by default, with its labels."""
 
     name: str
     make: Callable[[], tuple[Any, np.ndarray]]
+    scale: Callable[[Any], Any] = unit_rows
 
     @cached_property
     def arrays(self) -> tuple[Any, np.ndarray]:
         """X, dense in C order or CSR with int32 indices, float64; and y."""
         X, y = self.make()
-        return unit_rows(X), y
+        return self.scale(X), y
 
     @property
     def X(self) -> Any:
@@ -66,18 +79,7 @@ class Cell:
 
     def problem(self) -> dn.Problem:
         """Build the problem anew, as each fit does: checking the data is part of what is timed."""
-        return dn.Problem(self.data.X, self.data.y, LOSSES[self.loss], lam=self.lam_n / len(self.data.y))
-
-
-def unit_rows(X: Any) -> Any:
-    """Scale each row to norm one, in float64; a row of zeros stays."""
-    if sp.issparse(X):
-        X = sp.csr_matrix(X, dtype=np.float64)
-        norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
-        scaled = X.data / np.repeat(np.where(norms > 0.0, norms, 1.0), np.diff(X.indptr))
-        return sp.csr_matrix((scaled, X.indices, X.indptr), shape=X.shape)
-    norms = np.linalg.norm(X, axis=1, keepdims=True)
-    return np.ascontiguousarray(X / np.where(norms > 0.0, norms, 1.0), dtype=np.float64)
+        return dn.Problem(self.data.X, self.data.y, EVERY_LOSS[self.loss], lam=self.lam_n / len(self.data.y))
 
 
 def dense(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -99,15 +101,25 @@ def dense_set(n: int, d: int) -> Dataset:
     return Dataset(f"dense {n}×{d}", lambda: dense(n, d))
 
 
-def real_set(name: str, is_positive: Callable[[np.ndarray], np.ndarray]) -> Dataset:
-    """A set from the data folder, its labels made binary."""
+def reader(name: str, labels: Callable[[np.ndarray], np.ndarray]) -> Callable[[], tuple[Any, np.ndarray]]:
+    """Return what reads a set from the data folder and makes its labels what they are to be."""
 
     def read() -> tuple[Any, np.ndarray]:
         with np.load(FOLDER / f"{name}.npz") as z:
             X = z["X"] if "X" in z else sp.csr_matrix((z["data"], z["indices"], z["indptr"]), shape=z["shape"])
-            return X, np.where(is_positive(z["y"]), 1.0, -1.0)
+            return X, labels(z["y"])
 
-    return Dataset(name, read)
+    return read
+
+
+def real_set(name: str, is_positive: Callable[[np.ndarray], np.ndarray]) -> Dataset:
+    """A set from the data folder, its labels made binary."""
+    return Dataset(name, reader(name, lambda y: np.where(is_positive(y), 1.0, -1.0)))
+
+
+def is_here(name: str) -> bool:
+    """Whether the data folder holds this set."""
+    return (FOLDER / f"{name}.npz").exists()
 
 
 REAL = [
@@ -123,7 +135,7 @@ QUICK_DENSE = [dense_set(4_000, 200), dense_set(500, 2_000)]
 def datasets(quick: bool) -> tuple[list[Dataset], list[str]]:
     """Return the sets that are here, and the names of those that are not."""
     wanted = [data for data in REAL if not quick or data.name in ("mushrooms", "a9a")]
-    here = [data for data in wanted if (FOLDER / f"{data.name}.npz").exists()]
+    here = [data for data in wanted if is_here(data.name)]
     absent = [data.name for data in wanted if data not in here]
     return here + (QUICK_DENSE if quick else DENSE), absent
 
@@ -135,8 +147,15 @@ def cells(sets: list[Dataset], quick: bool) -> Iterator[Cell]:
         yield Cell(data, loss, lam_n)
 
 
-def warm_up_cells() -> list[Cell]:
+@cache
+def warm_up_cells() -> tuple[Cell, ...]:
     """Return one small problem per storage and loss, yet large enough (n·d > 10⁵) not to take the path that compiles nothing."""
     X, y = dense(2_000, 64)
     sparse = Dataset("warm-up, CSR", lambda: (sp.csr_matrix(X * (np.abs(X) > 0.1)), y))
-    return [Cell(data, loss, 1.0) for data in (Dataset("warm-up, dense", lambda: (X, y)), sparse) for loss in LOSSES]
+    sets = (Dataset("warm-up, dense", lambda: (X, y)), sparse)
+    return tuple(Cell(data, loss, 1.0) for data in sets for loss in EVERY_LOSS)
+
+
+def warm_up_like(cell: Cell) -> Cell:
+    """Return the small problem of the same storage and loss."""
+    return next(warm for warm in warm_up_cells() if (warm.data.is_dense, warm.loss) == (cell.data.is_dense, cell.loss))

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("dualnewton", "numpy", "scipy", "numba", "scikit-learn", "cyanure", "snapml")
+PACKAGES = ("dualnewton", "numpy", "scipy", "numba", "scikit-learn", "cyanure", "snapml", "glum")
 
 MISSING = "–"
 
@@ -161,7 +161,8 @@ def markdown(sections: list[Section], command: str, notes: list[str]) -> str:
     lines += [f"- {note}" for note in notes]
     for section in sections:
         lines += ["", f"## {section.title}", ""]
-        lines += _grid(["target", "measured", "verdict"], [[t.claim, t.measured, t.verdict] for t in section.targets])
+        verdicts = [[target.claim, target.measured, target.verdict] for target in section.targets]
+        lines += _grid(["target", "measured", "verdict"], verdicts) if verdicts else []
         for part in section.tables:
             lines += ["", f"### {part.title}", "", *_grid(part.columns, part.rows)]
             lines += ["", part.note] if part.note else []

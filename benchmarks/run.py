@@ -7,6 +7,7 @@ report, and a missed target is written into it as such.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from benchmarks import against_itself, against_peers, data, floors, report, timing
+from benchmarks import (
+    against_itself,
+    against_peers,
+    data,
+    floors,
+    peers,
+    precision,
+    regime_data,
+    regimes,
+    report,
+    scaling,
+    timing,
+)
 from threadpoolctl import threadpool_limits
 
 import dualnewton as dn
@@ -23,7 +36,13 @@ import dualnewton as dn
 RESULTS = Path(__file__).with_name("RESULTS.md")
 CAP = 20.0
 QUICK_CAP = 4.0
-WARM_UP: tuple[dict[str, Any], ...] = ({}, {"tau": 1}, {"tau": 16}, {"method": "sdca", "tau": 4})
+WARM_UP: tuple[dict[str, Any], ...] = (
+    {},
+    {"tau": 1},
+    {"tau": 16},
+    {"method": "sdca", "tau": 4},
+    *({"method": method} for method in regimes.OUR_METHODS),
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +52,7 @@ class Run:
     quick: bool
     threads: list[int]
     say: Callable[[str], None]
+    names: list[str] | None = None
 
     @property
     def cap(self) -> float:
@@ -48,6 +68,11 @@ class Run:
     def sets(self) -> list[data.Dataset]:
         """The data sets at hand."""
         return self.found[0]
+
+    @cached_property
+    def regimes(self) -> tuple[list[regime_data.Regime], list[str]]:
+        """The sets of the comparison in every regime, and the names of those that are not at hand."""
+        return regime_data.regimes(self.quick, self.names)
 
     @property
     def cells(self) -> list[data.Cell]:
@@ -67,8 +92,7 @@ def run_floors(run: Run) -> Iterator[report.Section]:
 
 def run_peers(run: Run) -> Iterator[report.Section]:
     """Compare times to the optimum with other libraries."""
-    warm = data.warm_up_cells()[0]
-    yield against_peers.section(run.cells, warm, run.threads, run.cap, run.say)
+    yield against_peers.section(run.cells, run.threads, run.cap, run.say)
 
 
 def run_self(run: Run) -> Iterator[report.Section]:
@@ -82,7 +106,32 @@ def run_self(run: Run) -> Iterator[report.Section]:
     yield against_itself.start_section()
 
 
-SECTIONS = {"floors": run_floors, "peers": run_peers, "self": run_self}
+def run_regimes(run: Run) -> Iterator[report.Section]:
+    """Compare times to the optimum over data of every shape and conditioning."""
+    cells = list(regime_data.cells(run.regimes[0], run.quick))
+    if cells:
+        yield regimes.section(cells, run.threads, run.cap, run.say)
+
+
+def run_scaling(run: Run) -> Iterator[report.Section]:
+    """Let n, d and the nonzeros of a row grow."""
+    yield scaling.section(run.quick, run.say)
+
+
+def run_precision(run: Run) -> Iterator[report.Section]:
+    """Compare float32 with float64."""
+    sets = [run.dense_set] if run.quick else [data.dense_set(20_000, 500), data.dense_set(200_000, 100)]
+    yield precision.section(sets, run.threads, run.cap, run.say)
+
+
+SECTIONS = {
+    "floors": run_floors,
+    "peers": run_peers,
+    "regimes": run_regimes,
+    "self": run_self,
+    "scaling": run_scaling,
+    "precision": run_precision,
+}
 
 
 def warm_up() -> float:
@@ -90,7 +139,8 @@ def warm_up() -> float:
     start = time.perf_counter()
     for cell in data.warm_up_cells():
         for settings, threads in itertools.product(WARM_UP, (1, 2)):
-            dn.solve(cell.problem(), n_threads=threads, max_epochs=2, tol=0.0, random_state=0, **settings)
+            with contextlib.suppress(ValueError):  # a method that such a problem is not for
+                dn.solve(cell.problem(), n_threads=threads, max_epochs=2, tol=0.0, random_state=0, **settings)
     return time.perf_counter() - start
 
 
@@ -102,12 +152,21 @@ def arguments() -> argparse.Namespace:
         "--only", choices=SECTIONS, action="append", metavar="SECTION", help="one of " + ", ".join(SECTIONS)
     )
     parser.add_argument(
+        "--sets",
+        type=lambda text: text.split(","),
+        metavar="A,B",
+        help="the sets of the section regimes, of " + ", ".join(regime.name for regime in regime_data.REGIMES),
+    )
+    parser.add_argument(
         "--threads", type=int, nargs="+", help="numbers of threads to compare on (default: 1, and 2 if there)"
     )
     parser.add_argument(
         "--out", type=Path, help=f"where to write (default: benchmarks/{RESULTS.name} for a full run only)"
     )
-    return parser.parse_args()
+    chosen = parser.parse_args()
+    if unknown := set(chosen.sets or ()) - {regime.name for regime in regime_data.REGIMES}:
+        parser.error(f"--sets has names that are not known: {', '.join(sorted(unknown))}")
+    return chosen
 
 
 def main() -> None:
@@ -117,24 +176,26 @@ def main() -> None:
     threads = sorted(set(chosen.threads or [1, min(2, available)]))
     names = chosen.only or list(SECTIONS)
     say = lambda line: print(line, flush=True)  # noqa: E731
-    run = Run(chosen.quick, threads, say)
+    run = Run(chosen.quick, threads, say, chosen.sets)
     start = time.perf_counter()
     sections: list[report.Section] = []
     with threadpool_limits(limits=1):  # the parent only waits and prepares data
+        peers.preload()
         compiled = warm_up()
         for name in names:
             for section in SECTIONS[name](run):
                 report.show(section)
                 sections.append(section)
-    absent = run.found[1]
+    absent = sorted({*run.found[1], *run.regimes[1]})
     notes = [
         f"Warm-up, which compiles or loads every kernel and is part of no other time: {report.seconds(compiled)}",
         f"Whole run: {time.perf_counter() - start:.0f} s",
         *([f"Data sets left out because they are not here: {', '.join(absent)}"] if absent else []),
     ]
-    out = chosen.out or (RESULTS if not (chosen.quick or chosen.only) else None)
+    out = chosen.out or (RESULTS if not (chosen.quick or chosen.only or chosen.sets) else None)
     if out is not None:
         flags = [*(["--quick"] if chosen.quick else []), *(f"--only {name}" for name in chosen.only or [])]
+        flags += [f"--sets {','.join(chosen.sets)}"] if chosen.sets else []
         flags += ["--threads " + " ".join(map(str, threads))]
         out.write_text(
             report.markdown(sections, " ".join(["python -m benchmarks.run", *flags]), notes), encoding="utf-8"

@@ -43,35 +43,57 @@ def best_of(run: Callable[[], Any], repeats: int = REPEATS, enough: float = ENOU
     return Timed(min(times), value)
 
 
-def loosest_success(attempt: Callable[[float], float | None], decades: Iterable[int] = range(1, 11)) -> Iterator[float]:
-    """Yield the seconds of the attempts that succeed while the loosest sufficient tolerance is searched.
+@dataclass(frozen=True)
+class Trial:
+    """A run at the tolerance 10^−digits: its seconds, or None where the result is not good enough."""
 
-    A solver is charged for the accuracy that was asked of it and no more: whole decades from loose to tight until an
-    attempt succeeds, then two bisections, so that the tolerance is at most a quarter of a decade tighter than it had to be.
+    digits: float
+    seconds: float | None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the tolerance sufficed."""
+        return self.seconds is not None
+
+
+TIGHTEST = 10
+"""The digits after which a search gives up."""
+
+
+def loosest_success(attempt: Callable[[float], float | None], first: int = 1) -> Iterator[Trial]:
+    """Yield every trial of a search for the loosest tolerance that suffices.
+
+    A solver is charged for the accuracy that was asked of it and no more: whole decades until a success stands next to a
+    failure, then two bisections, so that the tolerance is at most a quarter of a decade tighter than it had to be.
 
     Parameters
     ----------
     attempt : callable
         Takes a tolerance; returns its seconds, or None where the result is not good enough.
-    decades : iterable of int
-        The k of the tolerances 10^−k to try, ascending.
+    first : int
+        The digits to begin with: a good guess saves runs.
     """
-    for decade in decades:
-        seconds = attempt(10.0**-decade)
-        if seconds is not None:
+
+    def trial(digits: float) -> Trial:
+        return Trial(digits, attempt(10.0**-digits))
+
+    tight = first
+    yield (found := trial(tight))
+    step = -1 if found.succeeded else 1
+    while 1 <= tight + step <= TIGHTEST:
+        yield (following := trial(tight + step))
+        if following.succeeded != found.succeeded:
             break
+        tight += step
     else:
-        return
-    yield seconds
-    loose, tight = float(decade - 1), float(decade)
+        if not found.succeeded:
+            return
+    tight += step == 1
+    low, high = tight - 1.0, float(tight)
     for _ in range(2):
-        middle = (loose + tight) / 2
-        seconds = attempt(10.0**-middle)
-        if seconds is None:
-            loose = middle
-        else:
-            tight = middle
-            yield seconds
+        middle = (low + high) / 2
+        yield (found := trial(middle))
+        low, high = (low, middle) if found.succeeded else (middle, high)
 
 
 def geometric_mean(values: Iterable[float]) -> float:
@@ -121,7 +143,11 @@ class Outcome:
 
 
 def in_child(
-    work: Callable[[], Iterable[Any]], cap: float, threads: int, prepare: Callable[[], Any] = lambda: None
+    work: Callable[[], Iterable[Any]],
+    cap: float,
+    threads: int,
+    prepare: Callable[[], Any] = lambda: None,
+    patience: float = math.inf,
 ) -> Outcome:
     """Collect what ``work()`` yields in a forked child that is killed after ``cap`` seconds.
 
@@ -139,6 +165,8 @@ def in_child(
         What the child is pinned to.
     prepare : callable
         Runs first, in the child.
+    patience : float
+        Seconds to wait for each value: the child is killed too if one takes longer.
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
@@ -148,12 +176,12 @@ def in_child(
         child.start()
     sender.close()
     values: list[Any] = []
-    deadline = time.perf_counter() + PREPARATION_SECONDS
+    deadline, wait = time.perf_counter() + PREPARATION_SECONDS, math.inf
     try:
-        while receiver.poll(max(0.0, deadline - time.perf_counter())):
+        while receiver.poll(max(0.0, min(wait, deadline - time.perf_counter()))):
             kind, value = receiver.recv()
             if kind == _READY:
-                deadline = time.perf_counter() + cap
+                deadline, wait = time.perf_counter() + cap, patience
             elif kind == _VALUE:
                 values.append(value)
             else:

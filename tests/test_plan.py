@@ -68,10 +68,10 @@ def test_costs_grow_with_what_they_count():
     assert costs.epoch < longer.epoch
     assert costs.sketch(100) < costs.sketch(200) < costs.sketch(1000)
     assert Costs.of(sp.csr_array(X)).pairs == costs.pairs
-    for seconds in (1e-4, 3e-4, 1e-2, 1.0):
-        rows = costs.affordable_sketch(seconds)
-        assert rows == 1 or costs.sketch(rows) <= seconds
-        assert rows == 1000 or costs.sketch(rows + 1) > seconds
+    for each in (costs, longer, Costs.of(np.ones((50_000, 300)))):
+        rows, budget = each.affordable_sketch(), each.drawing + each.data_pass
+        assert rows == 1 or each.sketch(rows) <= budget
+        assert rows == each.n or each.sketch(rows + 1) > budget
 
 
 def test_conditioning_is_what_the_theorem_divides_by():

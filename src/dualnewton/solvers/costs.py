@@ -23,9 +23,12 @@ MEMORY, NEAR = 1.4e10, 4e10
 MULTIPLY, FACTOR = 2.3e10, 1.2e10
 """Multiplications (with an addition each) a second: of large matrix products, of a Cholesky factor."""
 
-ENTRY, PAIR, SPREAD, MARGIN, CALL = 1.2e-9, 1.3e-9, 1e-9, 1e-8, 1e-4
+ENTRY, PAIR, SPREAD, MARGIN, CALL = 1.6e-9, 1.3e-9, 1e-9, 1.2e-8, 2.5e-4
 """Seconds for a sparse entry in a pass, a pair of them in a sketch, an entry gathered into a dense row, a margin's loss, and
 what an iteration costs anyway."""
+
+DRAWING = 2e-8
+"""Seconds for an example, to weigh it and to draw it or not."""
 
 VISIT, VISITED_ENTRY, DRAWN = 6e-8, 3.7e-9, 6.5e9
 """Of a dual round: seconds for an example and for each of its sparse entries; bytes a second of dense rows in random order."""
@@ -73,13 +76,18 @@ class Costs:
         size = self.stored * self.itemsize
         return CALL + size / (NEAR if size <= CACHE else MEMORY) + self.n * MARGIN
 
+    @property
+    def drawing(self) -> float:
+        """What a sketch costs before its first row."""
+        return CALL + self.n * DRAWING
+
     def sketch(self, rows: float) -> float:
         """Curvature from so many rows, and its factor."""
         share = rows / self.n
         if rows >= self.d:
-            return CALL + self.outer(rows, share * self.pairs)[0] + self.d**3 / 6.0 / FACTOR
+            return self.drawing + self.outer(rows, share * self.pairs)[0] + self.d**3 / 6.0 / FACTOR
         per_pair = self.stored / self.n * (2.0 * PAIR if self.sparse else 1.0 / MULTIPLY)
-        return CALL + 0.5 * rows**2 * per_pair + rows**3 / 6.0 / FACTOR
+        return self.drawing + 0.5 * rows**2 * per_pair + rows**3 / 6.0 / FACTOR
 
     def outer(self, rows: float, pairs: float) -> tuple[float, bool]:
         """Return the cost of Σ a aᵀ over rows with so many pairs of entries, and whether pair by pair is the way to do it."""
@@ -95,9 +103,9 @@ class Costs:
         size = self.stored * self.itemsize
         return self.n * VISIT + size / (2.0 * DRAWN if size <= CACHE else DRAWN)
 
-    def affordable_sketch(self, seconds: float) -> int:
-        """Return the number of rows whose sketch takes about so long, by bisection: the cost grows with it."""
-        low, high = 1, self.n
+    def affordable_sketch(self) -> int:
+        """Return the number of rows whose sketch costs about a pass, once drawn; by bisection, since the cost grows with it."""
+        low, high, seconds = 1, self.n, self.drawing + self.data_pass
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.sketch(middle) <= seconds else (low, middle - 1)

@@ -49,11 +49,11 @@ class Curvature(Protocol):
 
     Attributes
     ----------
-    exact : bool
-        Whether B is the Hessian somewhere; else its scale is best learned from the gradients.
+    scaled_well : bool
+        Whether B is made of enough rows to be trusted with its scale; else that is learned from the gradients.
     """
 
-    exact: bool
+    scaled_well: bool
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         """B⁻¹ g."""
@@ -62,10 +62,10 @@ class Curvature(Protocol):
 class Cholesky:
     """B = H + D(diagonal), factorised: for up to a few thousand features."""
 
-    def __init__(self, H: np.ndarray, diagonal: np.ndarray, *, exact: bool = True) -> None:
+    def __init__(self, H: np.ndarray, diagonal: np.ndarray, *, scaled_well: bool = True) -> None:
         from scipy.linalg import LinAlgError, cho_factor
 
-        self.exact = exact
+        self.scaled_well = scaled_well
         places = np.diag_indices_from(H)
         H[places] += diagonal
         lift = np.finfo(float).eps * float(np.abs(H[places]).max()) or 1.0
@@ -86,7 +86,7 @@ class Cholesky:
 class Diagonal:
     """B = D: all that is known before any sketch is bought."""
 
-    exact = False
+    scaled_well = False
 
     def __init__(self, diagonal: np.ndarray) -> None:
         self.diagonal = diagonal
@@ -119,9 +119,9 @@ class Woodbury:
         diagonal: np.ndarray,
         gram: np.ndarray | None = None,
         *,
-        exact: bool = True,
+        scaled_well: bool = True,
     ) -> None:
-        self.exact = exact
+        self.scaled_well = scaled_well
         self.rows, self.roots, self.diagonal = rows, np.sqrt(weights), diagonal
         gram = gram_of(rows, diagonal) if gram is None else gram
         self.inner = Cholesky(self.roots[:, None] * gram * self.roots, np.ones(len(weights)))
@@ -136,7 +136,7 @@ class Together:
     """Several curvatures, each for its own part of the vector."""
 
     def __init__(self, each: Sequence[Curvature]) -> None:
-        self.each, self.exact = each, False  # what couples the parts is missing
+        self.each, self.scaled_well = each, False  # what couples the parts is missing
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         parts = g.reshape(len(self.each), -1)
@@ -167,7 +167,7 @@ class ConjugateGradients:
         self, product: Callable[[np.ndarray], np.ndarray], near: Curvature, fraction: float, most: int
     ) -> None:
         self.product, self.near, self.fraction, self.most = product, near, fraction, most
-        self.exact = True
+        self.scaled_well = True
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         x, r = np.zeros_like(g), g.copy()
@@ -199,8 +199,8 @@ def draw_rows(
         active = np.zeros(1, dtype=np.intp)  # a row of no weight stands for none
     if active.size <= size:
         return active, weights[active]
-    chances = weights[active] if scores is None else weights[active] * scores[active]
-    ends = np.cumsum(chances)
+    chances = weights if scores is None else weights * scores
+    ends = np.cumsum(chances if active.size == weights.size else chances[active])
     stratum = ends[-1] / size
     points = (np.arange(size) + rng.random(size)) * stratum
     places = np.minimum(np.searchsorted(ends, points), active.size - 1)  # in order, since the points are
@@ -261,21 +261,23 @@ class Sketches:
             self.scores, self.scored = leverages(passes, weights), True
         indices, scaled = draw_rows(rng, weights, size or FEW, self.scores)
         exact = indices.size == np.count_nonzero(weights)
-        if not exact and (rare := self._rare(indices)).size:
+        # Where rows are drawn by their leverage, those of rare features are there.
+        if not exact and self.scores is None and (rare := self._rare(indices)).size:
             diagonal[rare] += passes.diagonal(weights, rare)
         if size == 0:
             diagonal[: passes.d] += np.asarray(scaled @ _linear.squared(passes.take(indices)))
             diagonal[passes.d :] += scaled.sum()
             return Diagonal(np.where(diagonal > 0.0, diagonal, 1.0))
-        if not exact and indices.size < PLENTY * passes.d:
+        scaled_well = exact or indices.size >= PLENTY * passes.d
+        if not scaled_well:
             scaled = self._shrunk(indices, scaled, diagonal)
         if diagonal.size <= max(indices.size, ALWAYS_SQUARE):
-            return Cholesky(passes.sketch(indices, scaled, intercept=self.intercept), diagonal, exact=exact)
+            return Cholesky(passes.sketch(indices, scaled, intercept=self.intercept), diagonal, scaled_well=scaled_well)
         rows = passes.take(indices)
         if self.intercept:
             rows = _linear.with_constant(rows, 1.0)
             diagonal[-1] += LITTLE * float(scaled.sum()) or 1.0
-        return Woodbury(rows, scaled, diagonal, exact=exact)
+        return Woodbury(rows, scaled, diagonal, scaled_well=scaled_well)
 
     def _shrunk(self, indices: np.ndarray, scaled: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
         """Move part of a sketch of few rows to the diagonal; return the weights that are left.

@@ -52,7 +52,7 @@ class Descent(Runner):
     ) -> None:
         self.passes, self.models = passes, []
         costs = Costs.of(problems[0].X)
-        near = costs.affordable_sketch(costs.data_pass)
+        near = costs.affordable_sketch()
         for problem, (w, b) in zip(problems, starts, strict=True):
             objective = objective_of(problem)
             policy = Policy(costs, tol, passes.n if newton else sketch, newton, coupled=objective.columns > 1)

@@ -30,6 +30,9 @@ PART_ENTRIES = 1 << 18
 
 MOST_PARTS = 16
 
+SKETCH_PARTS, LARGE_SKETCH = 4, 1 << 27
+"""Into how many parts a sketch is cut, and how many multiplications make it worth that."""
+
 
 class Target(Protocol):
     """What is made of the margins of a block of rows: K columns of them, of one model or several."""
@@ -128,15 +131,16 @@ class MemoryPasses(Passes):
             return [_KernelBlock(self.X, each) for each in rows]
         return [_LibraryBlock(self.X, each) for each in rows]
 
-    def _each_part(self, work: Callable[[Sequence[_Block]], Any]) -> list[Any]:
-        if self.pool is None:
-            return [work(blocks) for blocks in self.blocks]
-        waiting = iter(range(len(self.blocks)))  # next() on it is atomic: a part is taken once
-        done: list[Any] = [None] * len(self.blocks)
+    def _each(self, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+        """Do the work for each item, by whoever is free; return what came of it, in order."""
+        if self.pool is None or len(items) == 1:
+            return [work(item) for item in items]
+        waiting = iter(range(len(items)))  # next() on it is atomic: an item is taken once
+        done: list[Any] = [None] * len(items)
 
         def take() -> None:
-            for part in waiting:
-                done[part] = work(self.blocks[part])
+            for place in waiting:
+                done[place] = work(items[place])
 
         others = [self.pool.submit(take) for _ in range(self.helpers)]
         take()
@@ -160,7 +164,7 @@ class MemoryPasses(Passes):
                 block.gather(R, gradients)
             return values, gradients, slopes
 
-        values, gradients, slopes = _added(self._each_part(work))
+        values, gradients, slopes = _added(self._each(self.blocks, work))
         return Evaluation(values, gradients, slopes, margins)
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -175,7 +179,7 @@ class MemoryPasses(Passes):
                 block.gather(Z, result)
             return result, sums
 
-        result, sums = _added(self._each_part(work))
+        result, sums = _added(self._each(self.blocks, work))
         return result, sums
 
     def diagonal(self, weights: np.ndarray, features: np.ndarray) -> np.ndarray:
@@ -203,21 +207,33 @@ class MemoryPasses(Passes):
         return _linear.take_rows(self.X, indices)
 
     def sketch(self, indices: np.ndarray, weights: np.ndarray, *, intercept: bool) -> np.ndarray:
-        H, border = np.zeros((self.d + intercept, self.d + intercept)), np.zeros(self.d)
-        if self.compiled and sp.issparse(self.X) and self._one_by_one(indices):
-            square = H[: self.d, : self.d]
-            self._run("curvature", indices, weights, H, border)
-            square += np.tril(square, -1).T
-        else:
-            for some in _pieces(indices.size, max(1, 4 * BLOCK_BYTES // (8 * self.d))):
-                rows = _linear.to_dense(_linear.take_rows(self.X, indices[some]))
-                border += weights[some] @ rows
-                rows *= np.sqrt(weights[some])[:, None]
-                H[: self.d, : self.d] += rows.T @ rows
+        one_by_one = self.compiled and sp.issparse(self.X) and self._one_by_one(indices)
+        add = self._add_pairs if one_by_one else self._add_products
+        size = self.d + intercept
+
+        def work(part: slice) -> tuple[np.ndarray, np.ndarray]:
+            H, border = np.zeros((size, size)), np.zeros(self.d)
+            add(indices[part], weights[part], H, border)
+            return H, border
+
+        parts = SKETCH_PARTS if indices.size * self.d**2 >= LARGE_SKETCH else 1
+        H, border = _added(self._each(list(_pieces(indices.size, -(-indices.size // parts))), work))
         if intercept:
             H[self.d, : self.d] = H[: self.d, self.d] = border
             H[self.d, self.d] = weights.sum()
         return H
+
+    def _add_pairs(self, indices: np.ndarray, weights: np.ndarray, H: np.ndarray, border: np.ndarray) -> None:
+        self._run("curvature", indices, weights, H, border)
+        square = H[: self.d, : self.d]
+        square += np.tril(square, -1).T
+
+    def _add_products(self, indices: np.ndarray, weights: np.ndarray, H: np.ndarray, border: np.ndarray) -> None:
+        for some in _pieces(indices.size, max(1, 4 * BLOCK_BYTES // (8 * self.d))):
+            rows = _linear.to_dense(_linear.take_rows(self.X, indices[some]))
+            border += weights[some] @ rows
+            rows *= np.sqrt(weights[some])[:, None]
+            H[: self.d, : self.d] += rows.T @ rows
 
     def _one_by_one(self, indices: np.ndarray) -> bool:
         """Whether pairs of stored entries are so few that they beat dense products."""
@@ -253,6 +269,7 @@ class _LibraryBlock:
             self.A: Any = sp.csr_array((X.data[start:stop], X.indices[start:stop], pointers), shape=shape)
         else:
             self.A = X[rows]
+        self.transposed = self.A.T  # made once: SciPy takes its time over it
 
     def products(self, W: np.ndarray, out: np.ndarray) -> None:
         if len(W) == 1:
@@ -262,9 +279,9 @@ class _LibraryBlock:
 
     def gather(self, R: np.ndarray, out: np.ndarray) -> None:
         if len(out) == 1:
-            out[0] += self.A.T @ R[:, 0]
+            out[0] += self.transposed @ R[:, 0]
         else:
-            out += (self.A.T @ R).T
+            out += (self.transposed @ R).T
 
 
 class _KernelBlock:

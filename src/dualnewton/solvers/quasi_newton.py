@@ -51,8 +51,8 @@ class Policy:
         Whether each step has the curvature at its start.
     coupled : bool
         Whether the model has columns whose coupling no sketch knows, only the gradients.
-    age : int
-        Steps since the last sketch.
+    promises : list of float
+        gᵀB⁻¹g before each step since the last sketch.
     size : int
         The rows of the last sketch, or of the next where there is none; zero while a diagonal has to do.
     active : int
@@ -66,26 +66,47 @@ class Policy:
     first: int
     newton: bool
     coupled: bool = False
-    age: int = 0
 
     def __post_init__(self) -> None:
         dear = self.costs.sketch(self.first) > DEAR * self.costs.data_pass
         self.size = 0 if dear and not self.newton else self.first
         self.active, self.noisy, self.restless = self.costs.n, False, False
+        self.promises: list[float] = []
 
-    def wants_another(self, gaps: Sequence[float], goal: float, step_length: float) -> bool:
+    def begin(self, promise: float) -> None:
+        """Start to watch a new sketch, on which the first step promises so much."""
+        self.promises, self.noisy = [promise], False
+
+    def watch(self, promise: float, value: float, step_length: float) -> None:
+        """Take what the next step promises: gᵀB⁻¹g, twice what is left to gain if B is right, and steadier than the gap.
+
+        By the first step on a sketch tell whether its noise is what slows the steps down; by a later one that was shortened to
+        next to nothing, that curvature does not last (squared hinge).
+        """
+        self.promises.append(promise)
+        self.restless |= self.age > 1 and step_length < 0.1
+        if self.age == 1:
+            near = self.promises[0] < abs(value)
+            self.noisy = promise > (math.exp(-FASTEST) if near else 0.5) * self.promises[0]
+
+    @property
+    def age(self) -> int:
+        """The number of steps on this sketch."""
+        return len(self.promises) - 1
+
+    def wants_another(self, gap: float, value: float, step_length: float) -> bool:
         """Whether the passes that another sketch should save cost more than it does."""
         rows = min(self.next_size, self.active)
         price = self.costs.sketch(rows) / self.costs.data_pass
         # A step that had to be shortened was taken on curvature from somewhere else.
         changed = self.restless or step_length < 1.0
         if self.newton or price < CHEAP or (changed and price < DEAR):
-            return self.age > 0
-        window = min(self.age, len(gaps) - 1, WINDOW)
+            return True
+        window = min(self.age, WINDOW)
         if window < 2 or (self.size == 0 and window < WINDOW):
             return False
-        left = math.log(max(gaps[-1] / goal, 1.0)) if goal > 0.0 else math.inf
-        speed = max(math.log(gaps[-1 - window] / max(gaps[-1], 1e-300)) / window, 0.01)
+        left = math.log(max(gap / (self.tol * abs(value) or 1e-300), 1.0))
+        speed = max(math.log(self.promises[-1 - window] / max(self.promises[-1], 1e-300)) / window, 0.01)
         return left / speed - left / self._expected_speed(rows) > price
 
     def _expected_speed(self, rows: int) -> float:
@@ -95,17 +116,6 @@ class Policy:
         if rows >= self.active:
             return FASTEST
         return min(max(1.5 * math.log(math.sqrt(rows / self.costs.d)), SLOWEST), FASTEST)
-
-    def watch(self, gaps: Sequence[float], value: float, step_length: float) -> None:
-        """Count a step; tell by the first one on a sketch whether its noise is what slows the steps down.
-
-        By a later one that was shortened to next to nothing, tell that the curvature does not last (squared hinge).
-        """
-        self.age += 1
-        self.restless |= self.age > 1 and step_length < 0.1
-        if self.age == 1:
-            near = gaps[-2] < abs(value)
-            self.noisy = gaps[-1] > (math.exp(-FASTEST) if near else 0.5) * gaps[-2]
 
     @property
     def next_size(self) -> int:
@@ -138,19 +148,13 @@ class Model:
     curvature: Curvature | None = None
     steps: list[np.ndarray] = field(default_factory=list)
     differences: list[np.ndarray] = field(default_factory=list)
-    gaps: list[float] = field(default_factory=list)
     failures: int = 0
     stuck: bool = False
 
     def __post_init__(self) -> None:
-        self.value, self.slope, self.step_length = math.inf, 0.0, 1.0
+        self.value, self.gap, self.slope, self.step_length = math.inf, math.inf, 0.0, 1.0
         self.x = self.direction = self.gradient = np.zeros_like(self.trial)
         self.margins = np.empty((0, self.objective.columns))
-
-    @property
-    def gap(self) -> float:
-        """n(P − D) where the model is."""
-        return self.gaps[-1]
 
     def receive(self, losses: float, loss_gradient: np.ndarray, margins: np.ndarray) -> None:
         """Take the values at the trial point; go there if it is low enough, else look for a better point on the way."""
@@ -173,15 +177,14 @@ class Model:
 
     def _move(self, value: float, gradient: np.ndarray, margins: np.ndarray) -> None:
         step, difference = self.trial - self.x, gradient - self.gradient
-        moved = self.value < math.inf
-        if moved and step @ difference > 1e-12 * math.sqrt(float(step @ step) * float(difference @ difference)):
+        if self.value < math.inf and step @ difference > 1e-12 * math.sqrt(
+            float(step @ step) * float(difference @ difference)
+        ):
             self.steps.append(step)
             self.differences.append(difference)
             del self.steps[:-MEMORY], self.differences[:-MEMORY]
         self.x, self.value, self.gradient, self.margins = self.trial, value, gradient, margins
-        self.gaps.append(self.objective.gap(gradient))
-        if moved:
-            self.policy.watch(self.gaps, value, self.step_length)
+        self.gap = self.objective.gap(gradient)
         self.failures = 0
 
     def _shorten(self, margins: np.ndarray) -> None:
@@ -196,7 +199,7 @@ class Model:
 
     def _give_up(self) -> None:
         """Try all rows once before saying that there is no way down."""
-        self.stuck = self.policy.size >= self.policy.costs.n and self.policy.age == 0
+        self.stuck = self.policy.size >= self.policy.costs.n and self.policy.age == 0  # all rows, at this very point
         self.policy.size, self.failures, self.curvature = self.policy.costs.n, 0, None
 
     def propose(self, rng: np.random.Generator) -> float:
@@ -204,15 +207,21 @@ class Model:
         if self.failures:
             return 0.0  # a shorter step waits to be tried
         work, made = 0.0, sum(hessian.passes_made for hessian in self.hessians)
-        goal = self.policy.tol * abs(self.value)
-        if self.curvature is None or self.policy.wants_another(self.gaps, goal, self.step_length):
+        if self.curvature is not None and not self.policy.newton:
+            self._aim()
+            self.policy.watch(-self.slope, self.value, self.step_length)
+        if self.curvature is None or self.policy.wants_another(self.gap, self.value, self.step_length):
             if self.curvature is not None:
                 self.policy.size = self.policy.next_size
             work = self._sketch(rng)
-        self.direction = -self._solve(self.gradient)
-        self.slope, self.step_length = float(self.gradient @ self.direction), 1.0
-        self.trial = self.x + self.direction
+            self._aim()
+            self.policy.begin(-self.slope)
+        self.trial, self.step_length = self.x + self.direction, 1.0
         return work + (sum(hessian.passes_made for hessian in self.hessians) - made) / len(self.hessians)
+
+    def _aim(self) -> None:
+        self.direction = -self._solve(self.gradient)
+        self.slope = float(self.gradient @ self.direction)
 
     def _sketch(self, rng: np.random.Generator) -> float:
         weights = self.objective.curvature(self.margins)
@@ -222,7 +231,6 @@ class Model:
             for hessian, column in zip(self.hessians, weights.T, strict=True)
         ]
         self.curvature = each[0] if len(each) == 1 else Together(each)
-        self.policy.age = 0
         if not self.policy.coupled:
             self.steps.clear()
             self.differences.clear()
@@ -237,7 +245,7 @@ class Model:
             factors.append(float(step @ q) / float(step @ difference))
             q = q - factors[-1] * difference
         q = self.curvature.solve(q)
-        if pairs and not self.curvature.exact:
+        if pairs and not self.curvature.scaled_well:
             step, difference = pairs[-1]
             q = q * (float(step @ difference) / float(difference @ self.curvature.solve(difference)))
         for (step, difference), factor in zip(pairs, reversed(factors), strict=True):

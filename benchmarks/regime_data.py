@@ -1,0 +1,144 @@
+"""Every regime: tall, square and wide, dense and CSR, well and badly conditioned, as cells of the comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg as la
+import scipy.sparse as sp
+from benchmarks.data import Cell, Dataset, is_here, reader
+
+STRENGTHS = (10.0, 1.0, 0.1, 0.01)
+QUICK_STRENGTHS = (0.1,)
+CLASSIFICATION = ("logistic", "squared", "squared hinge")
+REGRESSION = ("squared", "Huber")
+
+CONDITION = 1e6
+FLIPPED = 0.1
+"""The part of generated labels that is wrong."""
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A data set, and the losses that suit its labels."""
+
+    data: Dataset
+    losses: tuple[str, ...]
+    generated: bool = False
+
+    @property
+    def name(self) -> str:
+        """What the tables and the command line call it."""
+        return self.data.name
+
+
+# Scaling -----------------------------------------------------------------------------------------------------------------
+
+
+def standardised(X: Any) -> Any:
+    """Scale each column to variance one; centre it if X is dense, since CSR data would not stay sparse.
+
+    A constant column is left alone.
+    """
+    X = as_it_is(X)
+    if sp.issparse(X):
+        mean = np.asarray(X.mean(axis=0)).ravel()
+        # About the mean, over entries and zeros apart: E[x²] − E[x]² would lose all digits of an almost constant column.
+        apart = np.bincount(X.indices, (X.data - mean[X.indices]) ** 2, X.shape[1])
+        absent = X.shape[0] - np.bincount(X.indices, minlength=X.shape[1])
+        scale = column_scale(np.sqrt((apart + absent * mean**2) / X.shape[0]), mean)
+        return sp.csr_matrix((X.data / scale[X.indices], X.indices, X.indptr), shape=X.shape)
+    mean, deviation = X.mean(axis=0), X.std(axis=0)
+    scale = column_scale(deviation, mean)
+    return np.where(scale == deviation, X - mean, X) / scale
+
+
+def column_scale(deviation: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Return the deviations, and one for a column that is constant to rounding."""
+    return np.where(deviation > 1e-12 * np.abs(mean), deviation, 1.0)
+
+
+def as_it_is(X: Any) -> Any:
+    """Change nothing but the type: float64, dense in C order or CSR."""
+    return sp.csr_matrix(X, dtype=np.float64) if sp.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
+
+
+def binary(y: np.ndarray) -> np.ndarray:
+    """The larger of two labels becomes 1, the other −1."""
+    return np.where(y == y.max(), 1.0, -1.0)
+
+
+def centred(y: np.ndarray) -> np.ndarray:
+    """Give real labels mean zero and variance one."""
+    return (y - y.mean()) / y.std()
+
+
+# Generated data ----------------------------------------------------------------------------------------------------------
+
+
+def ill_conditioned(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Generate Gaussian rows of covariance Q diag(s) Qᵀ, and the labels of a random plane, one in ten of them wrong.
+
+    Q is a random rotation, and s falls geometrically from 1 to 10⁻⁶.
+    """
+    rng = np.random.default_rng(seed)
+    Q = la.qr(rng.standard_normal((d, d)), check_finite=False)[0]
+    X = rng.standard_normal((n, d)) @ (np.sqrt(np.geomspace(1.0, 1.0 / CONDITION, d))[:, None] * Q.T)
+    flips = np.where(rng.random(n) < FLIPPED, -1.0, 1.0)
+    return X, flips * np.where(X @ rng.standard_normal(d) > 0.0, 1.0, -1.0)
+
+
+def ill_set(n: int, d: int) -> Regime:
+    """Name a generated set by its shape."""
+    return Regime(Dataset(f"ill-{n}x{d}", lambda: ill_conditioned(n, d), as_it_is), CLASSIFICATION, generated=True)
+
+
+# The cells ---------------------------------------------------------------------------------------------------------------
+
+
+def classes(name: str) -> Regime:
+    """A set of two classes, standardised."""
+    return Regime(Dataset(name, reader(name, binary), standardised), CLASSIFICATION)
+
+
+def outputs(name: str) -> Regime:
+    """A set with real labels, standardised as they are."""
+    return Regime(Dataset(name, reader(name, centred), standardised), REGRESSION)
+
+
+NEWS20 = Regime(
+    Dataset(
+        "news20", reader("news20", lambda y: np.where(y <= 10, 1.0, -1.0)), as_it_is
+    ),  # ten classes against the rest
+    CLASSIFICATION,
+)
+REGIMES = [
+    *map(classes, ("a9a", "phishing", "mushrooms", "splice", "madelon", "colon_cancer")),
+    *map(outputs, ("blogfeedback", "cadata", "cpusmall")),
+    NEWS20,
+    ill_set(200_000, 100),
+    ill_set(20_000, 2_000),
+]
+QUICK = [classes("splice"), outputs("cpusmall"), ill_set(4_000, 50)]
+
+
+def regimes(quick: bool, names: list[str] | None = None) -> tuple[list[Regime], list[str]]:
+    """Return the sets asked for (all by default) that are here, and the names of those that are not."""
+    wanted = QUICK if quick and names is None else REGIMES
+    chosen = [regime for regime in wanted if names is None or regime.name in names]
+    here = [regime for regime in chosen if regime.generated or is_here(regime.name)]
+    return here, [regime.name for regime in chosen if regime not in here]
+
+
+def cells(sets: list[Regime], quick: bool) -> Iterator[Cell]:
+    """Yield every problem on these sets, the strengths of a loss one after the other from strong to weak.
+
+    In this order what is learned from one cell (an optimum to start from, who is fast, which tolerance suffices) serves the next.
+    """
+    for regime in sets:
+        for loss in regime.losses:
+            for lam_n in QUICK_STRENGTHS if quick else STRENGTHS:
+                yield Cell(regime.data, loss, lam_n)
