@@ -88,7 +88,7 @@ def course(problem, method, tol=1e-6):
 def test_a_dual_method_that_crawls_is_left_for_a_primal_one():
     slow = course(tall(lam_n=0.01), "sdna")
     for epoch in range(6):
-        slow.note(float(epoch), 0.1 * 0.98**epoch)
+        slow.note(float(epoch), 0.1 * 0.98**epoch, 5.0 * 0.98**epoch)
     better = slow.better()
     assert better is not None
     assert better.is_primal
@@ -100,11 +100,11 @@ def test_a_dual_method_that_crawls_is_left_for_a_primal_one():
 def test_a_method_that_keeps_its_promise_is_kept():
     quick = course(wide_and_sparse(), "sdna")
     for epoch in range(6):
-        quick.note(float(epoch), 0.1**epoch)
+        quick.note(float(epoch), 0.1**epoch, 7.0 * 0.1**epoch)
         assert quick.better() is None
     unknown = course(tall(), "sdna")
     for epoch in range(6):
-        unknown.note(float(epoch), math.nan)
+        unknown.note(float(epoch), 0.1, math.nan)
         assert unknown.better() is None
 
 
@@ -112,7 +112,7 @@ def test_a_primal_method_far_beyond_its_prediction_is_left_for_a_dual_one():
     problem = wide_and_sparse()
     lost = course(problem, "ihs")
     for turn in range(400):
-        lost.note(3.0 * turn, 0.5 * 0.999**turn)
+        lost.note(3.0 * turn, 0.5 * 0.999**turn, 0.999**turn)
     better = lost.better()
     assert better is not None
     assert better.method == "sdna"
@@ -123,7 +123,7 @@ def test_what_was_asked_for_is_not_changed():
     problem = tall(lam_n=0.01)
     asked = Course(problem, dn.plan(problem, "sdna"), 1e-6, free=False)
     for epoch in range(6):
-        asked.note(float(epoch), 0.1 * 0.99**epoch)
+        asked.note(float(epoch), 0.1 * 0.99**epoch, 0.99**epoch)
     assert asked.better() is None
 
 

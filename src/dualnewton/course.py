@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 from dualnewton.judging import AnyProblem
-from dualnewton.plan import PLANS, Facts, Plan, expected_epochs
+from dualnewton.plan import PLANS, PRIMAL, Facts, Plan, expected_epochs, speed
 from dualnewton.problem import Problem
 from dualnewton.regularizers import L2
 
@@ -17,8 +16,11 @@ CLEARLY = 1.3
 TURNS = 2
 """Turns over which the speed of a method is judged."""
 
-WARM_PASSES, PASS_GAIN = 3.0, 3.0
-"""A primal method that starts near the optimum: passes to begin with, and the logarithm of what each further one gains."""
+WARM_PASSES, FASTEST = 5.0, 3.0
+"""Of a primal method that starts near the optimum: passes to begin with, and the logarithm of what the others gain at most."""
+
+SLOWEST = 1e-3
+"""The least that an epoch counts for, as a logarithm: a turn in which the gap grew is no reason for despair."""
 
 PATIENCE = 3.0
 """A primal method is left where it has cost so many times its prediction."""
@@ -44,38 +46,50 @@ class Course:
         self.free = free and isinstance(problem, Problem) and type(problem.regularizer) is L2
         self.facts = Facts.of(problem) if self.free else None
         self.history: list[tuple[float, float]] = []
+        self.relative_gap = math.nan
 
-    def note(self, epochs: float, relative_gap: float) -> None:
-        """Record the (expected) relative gap of the slowest model after so many epochs."""
-        self.history.append((epochs, relative_gap))
+    def note(self, epochs: float, relative_gap: float, surprise: float) -> None:
+        """Record, of the slowest model, the relative gap that is expected and what that is expected from (see ``Runner``).
 
-    def better(self) -> Plan | None:
-        """Return the plan for the rest of the run, if another method is clearly better for it."""
-        if self.facts is None or len(self.history) <= TURNS:
+        The speed is judged by the latter: each certificate changes the ratio between the two.
+        """
+        self.relative_gap = relative_gap
+        self.history.append((epochs, surprise))
+
+    def better(self, *, stuck: bool = False) -> Plan | None:
+        """Return the plan for the rest of the run, if another method is clearly better for it, or this one can go no further."""
+        if self.facts is None or (len(self.history) <= TURNS and not stuck):
             return None
+        if stuck:
+            return (
+                self._leave("rounding stopped the steps") if self.plan.is_primal and self.plan.before is None else None
+            )
         (before, far), (now, near) = self.history[-1 - TURNS], self.history[-1]
-        if not (0.0 < near < math.inf and self.tol < near):
+        if not (self.tol < self.relative_gap < math.inf and near > 0.0):
             return None
-        speed = max(math.log(far / near) / (now - before), 1e-9) if 0.0 < far < math.inf else 1e-9
-        left = math.log(near / self.tol) / speed
-        found = self._primal(left, near) if not self.plan.is_primal else self._dual(left, now)
-        if found is not None:
-            self.plan = found
-            self.history.clear()
-        return found
+        pace = max(math.log(far / near) / (now - before), SLOWEST) if far < math.inf else SLOWEST
+        left = math.log(self.relative_gap / self.tol) / pace
+        return self._dual(left, now) if self.plan.is_primal else self._primal(left, self.relative_gap)
+
+    def change_to(self, plan: Plan) -> None:
+        """Begin anew with another plan."""
+        self.plan = plan
+        self.history.clear()
+
+    def _leave(self, reason: str) -> Plan:
+        assert self.facts is not None
+        return replace(PLANS["sdna"](self.facts, "auto"), reason=reason, before=self.plan)
 
     def _primal(self, epochs_left: float, relative_gap: float) -> Plan | None:
         assert self.facts is not None
         costs = self.facts.costs
-        passes = WARM_PASSES + math.log(relative_gap / self.tol) / PASS_GAIN
         options = []
-        for name in ("newton", "ihs"):
+        for name in PRIMAL:
             other = PLANS[name](self.facts, "auto")
+            gain = FASTEST if name == "newton" else min(FASTEST, speed(self.facts, other.tau))
+            passes = WARM_PASSES + math.log(relative_gap / self.tol) / gain
             sketches = passes if name == "newton" else 1.0 + passes / 4.0
-            slowness = (
-                1.0 if other.tau >= self.facts.problem.d else 4.0
-            )  # a low-rank sketch leaves much to conjugate steps
-            options.append((slowness * passes * costs.data_pass + sketches * costs.sketch(other.tau), other))
+            options.append((passes * costs.data_pass + sketches * costs.sketch(other.tau), other))
         cost, other = min(options, key=lambda option: option[0])
         dual = epochs_left * costs.epoch
         if CLEARLY * cost >= dual:
@@ -95,9 +109,4 @@ class Course:
         ):
             return None
         reason = f"{passes_left:.3g} more passes of {self.plan.method} would cost more than a dual method"
-        return replace(PLANS["sdna"](self.facts, "auto"), reason=reason, before=self.plan)
-
-
-def slowest(relative_gaps: Sequence[float]) -> float:
-    """Return the largest of some gaps, NaN if any is unknown."""
-    return math.nan if any(map(math.isnan, relative_gaps)) else max(relative_gaps)
+        return self._leave(reason)

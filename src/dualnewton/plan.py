@@ -269,19 +269,23 @@ def _ihs_cost(facts: Facts, rows: int) -> float:
 
 
 def sketched_passes(facts: Facts, rows: int) -> float:
-    """Guess the passes to a relative gap of 1e-6 with a sketch of so many rows.
+    """Guess the passes to a relative gap of 1e-6 with a sketch of so many rows."""
+    begin = 2.0 if facts.quadratic else PASSES - 2.0
+    return begin + (math.log(facts.conditioning / 1e-6) + 3.0) / speed(facts, rows)  # from w = 0
+
+
+def speed(facts: Facts, rows: int) -> float:
+    """Guess the logarithm of what a pass divides the gap by, with a sketch of so many rows.
 
     With more rows than features the eigenvalues of H_S⁻¹H lie about in (1 ± e)² for e = √(d/rows), so that conjugate steps
     leave the fraction e of the error. With fewer rows, the curvature that the sketch misses is spread over the directions that
     it does not see, at most trace/rows in each.
     """
-    begin = 2.0 if facts.quadratic else PASSES - 2.0
-    nats = math.log(facts.conditioning / 1e-6) + 3.0  # to gain, from w = 0
     error = math.sqrt(facts.problem.d / rows)
     if error < 0.9:
-        return begin + nats / (-1.5 * math.log(error))
+        return -1.5 * math.log(error)
     missed = (facts.conditioning - 1.0) * facts.problem.n / rows
-    return begin + nats * max(1.0, 0.3 * math.sqrt(1.0 + missed))
+    return 1.0 / max(1.0, 0.8 * math.sqrt(1.0 + missed))
 
 
 def _needs_l2(method: str, problem: Problem) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dualnewton._validate import integer, positive
 from dualnewton.certificate import CertifiedPair
-from dualnewton.course import Course, slowest
+from dualnewton.course import Course
 from dualnewton.judging import AnyProblem, judge_duals
 from dualnewton.multinomial import MultinomialProblem
 from dualnewton.plan import Plan, Tau, plan
@@ -155,14 +155,18 @@ def solve_many(
                 last = time.perf_counter() > deadline or epochs >= max_epochs
                 for place, run in enumerate(moving):
                     run.take_in(runner, place)
-                course.note(epochs, slowest([run.expected_relative_gap() for run in moving]))
-                better = None if last else course.better()
+                slowest = max(moving, key=_Run.expected_relative_gap)
+                course.note(epochs, slowest.expected_relative_gap(), slowest.surprise)
+                better = None if last else course.better(stuck=any(run.stuck for run in moving))
                 anyhow = runner.certificates_are_cheap or last or better is not None
                 due = [place for place, run in enumerate(moving) if anyhow or run.is_due(turn, tol)]
                 _certify(runner, moving, due, turn)
                 for place, run in enumerate(moving):
                     runner.adapt(place, run.expected_gap(), run.surprise)
                 if better is not None:
+                    course.change_to(better)
+                    for run in moving:
+                        run.stuck, run.ratio = False, math.nan
                     runner.close()
                     runner = None
         except KeyboardInterrupt:

@@ -103,9 +103,9 @@ class Costs:
         size = self.stored * self.itemsize
         return self.n * VISIT + size / (2.0 * DRAWN if size <= CACHE else DRAWN)
 
-    def affordable_sketch(self) -> int:
-        """Return the number of rows whose sketch costs about a pass, once drawn; by bisection, since the cost grows with it."""
-        low, high, seconds = 1, self.n, self.drawing + self.data_pass
+    def affordable_sketch(self, passes: float = 1.0) -> int:
+        """Return the rows whose sketch, once drawn, costs about so many passes; by bisection, since the cost grows with them."""
+        low, high, seconds = 1, self.n, self.drawing + passes * self.data_pass
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.sketch(middle) <= seconds else (low, middle - 1)

@@ -19,6 +19,9 @@ from dualnewton.solvers.passes import Passes
 RARE = 16
 """A feature with fewer nonzero entries in a sketch takes its curvature from all rows instead."""
 
+TINY = 1e-200
+"""Of the largest curvature of a feature: no more than that counts as none."""
+
 PLENTY = 4
 """Times the features: so many rows need no help."""
 
@@ -220,12 +223,12 @@ def leverages(passes: Passes, weights: np.ndarray) -> np.ndarray | None:
     scale = np.asarray(weights[some] @ _linear.squared(rows))
     if (rare := np.flatnonzero(_linear.nonzeros(rows) < RARE)).size:
         scale[rare] = passes.diagonal(weights, rare) * (some.size / passes.n)
-    inverse = 1.0 / np.where(scale > 0.0, scale, np.inf)
+    inverse = 1.0 / np.where(scale > TINY * scale.max(), scale, np.inf)
     sample = _linear.squared(rows) @ inverse
     if rare.size == 0 and sample.max() <= EVEN * sample.mean():
         return None
     scores = passes.row_scores(inverse)
-    return 0.5 + 0.5 * scores / scores.mean()
+    return 0.5 + 0.5 * scores / scores.mean() if scores.any() else None
 
 
 class Hessian(Protocol):
@@ -300,6 +303,7 @@ class Sketches:
         noise = max(norms - square, 0.0) / m
         rho = noise / (noise + max(square - np.count_nonzero(on_diagonal), 0.0)) if noise > 0.0 else 0.0
         diagonal[:d] += rho * on_diagonal
+        diagonal[d:] += rho * scaled.sum()
         return (1.0 - rho) * scaled
 
     def _rare(self, indices: np.ndarray) -> np.ndarray:

@@ -32,7 +32,10 @@ FASTEST, SLOWEST = 3.0, 0.5
 """Bounds of what is expected of a step on a fresh sketch: the logarithm of what it divides the gap by."""
 
 PATIENCE = 8
-"""Trials in vain after which a model is stuck; the curvature of all rows is tried before."""
+"""Trials in vain after which a model is stuck; as much curvature as can be had is tried before."""
+
+LAST_RESORT = 100.0
+"""Passes that the largest sketch may cost."""
 
 
 @dataclass
@@ -55,6 +58,8 @@ class Policy:
         gᵀB⁻¹g before each step since the last sketch.
     size : int
         The rows of the last sketch, or of the next where there is none; zero while a diagonal has to do.
+    most : int
+        The rows of the largest sketch that may ever be bought.
     active : int
         The rows that had any curvature when the last sketch was made.
     noisy, restless : bool
@@ -71,6 +76,7 @@ class Policy:
         dear = self.costs.sketch(self.first) > DEAR * self.costs.data_pass
         self.size = 0 if dear and not self.newton else self.first
         self.active, self.noisy, self.restless = self.costs.n, False, False
+        self.most = max(self.first, self.costs.affordable_sketch(LAST_RESORT))
         self.promises: list[float] = []
 
     def begin(self, promise: float) -> None:
@@ -87,7 +93,8 @@ class Policy:
         self.restless |= self.age > 1 and step_length < 0.1
         if self.age == 1:
             near = self.promises[0] < abs(value)
-            self.noisy = promise > (math.exp(-FASTEST) if near else 0.5) * self.promises[0]
+            slow = promise > (math.exp(-FASTEST) if near else 0.5) * self.promises[0]
+            self.noisy = slow or step_length < 1e-3
 
     @property
     def age(self) -> int:
@@ -122,7 +129,7 @@ class Policy:
         """The rows of the sketch after this one."""
         if self.size == 0:
             return self.first
-        return min(max(2 * self.size, PLENTY * self.costs.d), self.costs.n) if self.noisy else self.size
+        return min(max(2 * self.size, PLENTY * self.costs.d), self.most) if self.noisy else self.size
 
 
 @dataclass
@@ -198,9 +205,9 @@ class Model:
             self.trial = self.x + t * (self.trial - self.x)
 
     def _give_up(self) -> None:
-        """Try all rows once before saying that there is no way down."""
-        self.stuck = self.policy.size >= self.policy.costs.n and self.policy.age == 0  # all rows, at this very point
-        self.policy.size, self.failures, self.curvature = self.policy.costs.n, 0, None
+        """Try as many rows as can be once before saying that there is no way down."""
+        self.stuck = self.policy.size >= self.policy.most and self.policy.age == 0  # at this very point
+        self.policy.size, self.failures, self.curvature = self.policy.most, 0, None
 
     def propose(self, rng: np.random.Generator) -> float:
         """Set the next trial point; return how many epochs of work that took."""
