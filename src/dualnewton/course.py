@@ -88,7 +88,11 @@ class Course:
             other = PLANS[name](self.facts, "auto")
             gain = FASTEST if name == "newton" else min(FASTEST, speed(self.facts, other.tau))
             passes = WARM_PASSES + math.log(relative_gap / self.tol) / gain
-            sketches = passes if name == "newton" else 1.0 + passes / 4.0
+            often = (
+                0.0 if self.facts.quadratic else 1.0 if name == "newton" else 0.25
+            )  # how often curvature is bought anew
+            passes = 2.0 if self.facts.quadratic and name == "newton" else passes
+            sketches = 1.0 + often * passes
             options.append((passes * costs.data_pass + sketches * costs.sketch(other.tau), other))
         cost, other = min(options, key=lambda option: option[0])
         dual = epochs_left * costs.epoch
