@@ -35,7 +35,7 @@ def transposed_times(X: Matrix, a: np.ndarray) -> np.ndarray:
     return sum((rows.T @ a[part] for part, rows in _widened(X)), start=np.zeros((X.shape[1], *a.shape[1:])))
 
 
-def take_rows(X: Matrix, indices: np.ndarray) -> Matrix:
+def take_rows(X: Matrix, indices: np.ndarray | slice) -> Matrix:
     """Return the given rows as float64, in the storage they have."""
     return X[indices].astype(np.float64, copy=False)
 

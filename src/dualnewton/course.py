@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 
 from dualnewton.judging import AnyProblem
 from dualnewton.plan import PLANS, PRIMAL, Facts, Plan, expected_epochs, speed
@@ -43,10 +44,14 @@ class Course:
 
     def __init__(self, problem: AnyProblem, plan: Plan, tol: float, *, free: bool) -> None:
         self.plan, self.tol = plan, max(tol, 1e-15)
-        self.free = free and isinstance(problem, Problem) and type(problem.regularizer) is L2
-        self.facts = Facts.of(problem) if self.free else None
+        self.problem, self.free = problem, free and isinstance(problem, Problem) and type(problem.regularizer) is L2
         self.history: list[tuple[float, float]] = []
         self.relative_gap = math.nan
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What costs are made of; most runs are over before it is asked for."""
+        return Facts.of(self.problem)
 
     def note(self, epochs: float, relative_gap: float, surprise: float) -> None:
         """Record, of the slowest model, the relative gap that is expected and what that is expected from (see ``Runner``).
@@ -58,7 +63,7 @@ class Course:
 
     def better(self, *, stuck: bool = False) -> Plan | None:
         """Return the plan for the rest of the run, if another method is clearly better for it, or this one can go no further."""
-        if self.facts is None or (len(self.history) <= TURNS and not stuck):
+        if not self.free or (len(self.history) <= TURNS and not stuck):
             return None
         if stuck:
             return (
@@ -77,11 +82,9 @@ class Course:
         self.history.clear()
 
     def _leave(self, reason: str) -> Plan:
-        assert self.facts is not None
         return replace(PLANS["sdna"](self.facts, "auto"), reason=reason, before=self.plan)
 
     def _primal(self, epochs_left: float, relative_gap: float) -> Plan | None:
-        assert self.facts is not None
         costs = self.facts.costs
         options = []
         for name in PRIMAL:
@@ -102,7 +105,6 @@ class Course:
         return replace(other, reason=reason, before=self.plan)
 
     def _dual(self, passes_left: float, epochs: float) -> Plan | None:
-        assert self.facts is not None
         costs = self.facts.costs
         spent, expected = epochs * costs.data_pass, self.plan.cost
         dual = expected_epochs(self.facts.conditioning) * costs.epoch

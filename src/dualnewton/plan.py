@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Literal
 
-import numpy as np
-
 from dualnewton import _linear
 from dualnewton._validate import integer
 from dualnewton.judging import AnyProblem
@@ -21,6 +19,7 @@ from dualnewton.problem import Problem
 from dualnewton.regularizers import L2
 from dualnewton.solvers.costs import CACHE, FACTOR, Costs
 from dualnewton.solvers.curvature import PLENTY
+from dualnewton.solvers.quasi_newton import is_dear
 
 SMALL = 100_000
 """Entries of X up to which NumPy serves: a first fit must not wait for a compiler."""
@@ -36,6 +35,9 @@ NUMPY_ROUND = 1e-4
 
 SAMPLE = 256
 """Rows from which the mean squared norm is estimated: a pass over all would cost more than it tells."""
+
+UNAIDED, NEEDED = 20.0, 1.0 / 3.0
+"""Passes with a diagonal instead of a sketch, where that is enough, and how often it is not."""
 
 JUDGED = 3.0
 """Passes of the judge, and those before the first step."""
@@ -108,9 +110,8 @@ class Facts:
     def of(cls, problem: AnyProblem) -> Facts:
         """Measure the problem, cheaply."""
         gamma = SOFTMAX_GAMMA if isinstance(problem, MultinomialProblem) else problem.loss.gamma
-        some = np.linspace(0, problem.n - 1, min(SAMPLE, problem.n)).astype(int)
-        norms = _linear.squared_norms(_linear.take_rows(problem.X, some))
-        mean = float((problem.c[some] * norms).mean())
+        some = slice(None, None, max(1, problem.n // SAMPLE))
+        mean = float((problem.c[some] * _linear.squared_norms(problem.X[some])).mean())
         return cls(problem, Costs.of(problem.X), 1.0 + mean / (gamma * problem.lam * problem.n))
 
     @property
@@ -263,9 +264,11 @@ def _ihs_size(facts: Facts) -> int:
 
 
 def _ihs_cost(facts: Facts, rows: int) -> float:
-    return (sketched_passes(facts, rows) + JUDGED) * facts.costs.data_pass + (
-        1.5 if facts.quadratic else SKETCHES
-    ) * facts.costs.sketch(rows)
+    costs, sketches = facts.costs, 1.5 if facts.quadratic else SKETCHES
+    passes = sketched_passes(facts, rows)
+    if is_dear(costs, rows):  # and is bought only where the steps on a diagonal turn out to be slow
+        passes, sketches = max(passes, UNAIDED), NEEDED * sketches
+    return (passes + JUDGED) * costs.data_pass + sketches * costs.sketch(rows)
 
 
 def sketched_passes(facts: Facts, rows: int) -> float:

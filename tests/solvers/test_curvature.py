@@ -15,6 +15,7 @@ from dualnewton.solvers.curvature import (
     Together,
     Woodbury,
     draw_rows,
+    leverages,
 )
 from dualnewton.solvers.passes import MemoryPasses
 
@@ -92,3 +93,43 @@ def test_a_feature_that_the_sketch_misses_takes_its_curvature_from_all_rows(stor
     step = curvature.solve(np.array([0.0, 0.0, 0.0, 1.0]))[3]
     exact = 1.0 / (0.25 * 4 * 100.0)
     assert 0.2 * exact <= step <= 1.5 * exact
+
+
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+def test_rows_with_rare_features_are_drawn_for_certain(storage):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 4))
+    X[:, 3] = 0.0
+    rare = np.array([17, 404, 2222])
+    X[rare, 3] = 5.0
+    weights = np.full(3000, 0.25)
+    scores = leverages(MemoryPasses(storage(X)), weights)
+    assert scores is not None
+    for seed in range(5):
+        indices, _ = draw_rows(np.random.default_rng(seed), weights, 200, scores)
+        assert np.isin(rare, indices).all()
+
+
+def test_rows_that_matter_alike_need_no_scores():
+    X = np.random.default_rng(0).standard_normal((3000, 20))
+    assert leverages(MemoryPasses(X), np.ones(3000)) is None
+
+
+@pytest.mark.parametrize(("correlated", "low", "high"), [(False, 0.9, 1.0), (True, 0.0, 0.15)])
+def test_a_sketch_of_few_rows_leaves_uncorrelated_features_to_the_diagonal(correlated, low, high):
+    # Of uncorrelated features nothing but the diagonal can be learned from few rows; of strongly correlated ones most.
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4000, 60))
+    X = (
+        X @ rng.standard_normal((60, 60)) @ np.diag(np.logspace(0, -3, 60)) @ rng.standard_normal((60, 60))
+        if correlated
+        else X
+    )
+    sketches = Sketches(MemoryPasses(X), np.full(60, 1e-3))
+    indices, scaled = draw_rows(rng, np.ones(4000), 80)
+    diagonal = np.full(60, 1e-3)
+    left = sketches._shrunk(indices, scaled, diagonal)
+    rho = 1.0 - left.sum() / scaled.sum()
+    assert low <= rho <= high
+    on_diagonal = scaled @ np.square(X[indices])
+    np.testing.assert_allclose(diagonal, 1e-3 + rho * on_diagonal)

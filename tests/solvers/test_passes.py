@@ -41,7 +41,8 @@ def small_blocks(monkeypatch):
     """Blocks and parts so small that there are many of each."""
     monkeypatch.setattr(rooms, "BLOCK_BYTES", 8 * D * 50)
     monkeypatch.setattr(rooms, "BLOCK_MARGINS", 50)
-    monkeypatch.setattr(rooms, "PART_ENTRIES", D * 100)
+    monkeypatch.setattr(rooms, "PART_ENTRIES", D * 50)
+    monkeypatch.setattr(rooms, "DENSE_PART_ENTRIES", D * 100)
 
 
 @STORAGES

@@ -148,6 +148,8 @@ class Together:
 
 def gram_of(rows: Any, diagonal: np.ndarray) -> np.ndarray:
     """Return A D⁻¹ Aᵀ."""
+    if np.ptp(diagonal) == 0.0:
+        return _linear.gram(rows) / diagonal[0]
     return _linear.gram(_linear.scale_columns(rows, 1.0 / np.sqrt(diagonal)))
 
 
@@ -318,7 +320,7 @@ class FromGram:
     passes_made = 0
 
     def __init__(self, passes: Passes, ridge: np.ndarray) -> None:
-        self.rows, self.diagonal = passes.take(np.arange(passes.n)), ridge.copy()
+        self.rows, self.diagonal = passes.take(slice(None)), ridge.copy()
         if ridge.size > passes.d:
             self.rows = _linear.with_constant(self.rows, 1.0)
             self.diagonal[-1] = LITTLE * passes.n

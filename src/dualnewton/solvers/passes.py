@@ -25,12 +25,12 @@ BLOCK_BYTES = 1 << 22
 BLOCK_MARGINS = 1 << 13
 """Margins in a block of sparse rows: temporaries of up to 128 KiB come from memory that is already mapped."""
 
-PART_ENTRIES = 1 << 18
-"""Stored entries that make a part of the data worth a thread of its own."""
+PART_ENTRIES, DENSE_PART_ENTRIES = 1 << 17, 1 << 19
+"""Stored entries that make a part of the data worth a thread of its own: sparse ones take longer."""
 
 MOST_PARTS = 16
 
-SKETCH_PARTS, LARGE_SKETCH = 4, 1 << 27
+SKETCH_PARTS, LARGE_SKETCH = 4, 1 << 25
 """Into how many parts a sketch is cut, and how many multiplications make it worth that."""
 
 
@@ -90,7 +90,7 @@ class Passes(ABC):
         """Σ weights_s ã ãᵀ over the rows with these indices, d×d; with a constant feature 1 appended if ``intercept``."""
 
     @abstractmethod
-    def take(self, indices: np.ndarray) -> Any:
+    def take(self, indices: np.ndarray | slice) -> Any:
         """Return the rows themselves, as float64."""
 
     def close(self) -> None:  # noqa: B027 (most hold nothing)
@@ -116,7 +116,8 @@ class MemoryPasses(Passes):
     def __init__(self, X: Any, n_threads: int = 1, *, compiled: bool = True) -> None:
         self.X, (self.n, self.d), self.compiled, self.costs = X, X.shape, compiled, Costs.of(X)
         stored = X.nnz if sp.issparse(X) else X.size
-        parts = max(1, min(MOST_PARTS, stored // PART_ENTRIES, stored // (4 * self.d), self.n))
+        worth = PART_ENTRIES if sp.issparse(X) else DENSE_PART_ENTRIES
+        parts = max(1, min(MOST_PARTS, stored // worth, stored // (4 * self.d), self.n))
         ends = np.linspace(0, self.n, parts + 1).astype(int)
         self.parts = [slice(int(low), int(high)) for low, high in itertools.pairwise(ends)]
         self.blocks = [self._blocks_of(part) for part in self.parts]
@@ -203,7 +204,7 @@ class MemoryPasses(Passes):
         getattr(passes, kernel).prepare(*Rows.of(self.X), *arguments)
         getattr(passes, kernel)(*Rows.of(self.X), *arguments)
 
-    def take(self, indices: np.ndarray) -> Any:
+    def take(self, indices: np.ndarray | slice) -> Any:
         return _linear.take_rows(self.X, indices)
 
     def sketch(self, indices: np.ndarray, weights: np.ndarray, *, intercept: bool) -> np.ndarray:

@@ -23,7 +23,7 @@ CHEAP = 0.5
 """A sketch that costs less than this fraction of a pass is made anew at every step."""
 
 DEAR = 4.0
-"""A sketch that costs more passes than this is not bought before it is known to be needed."""
+"""Passes: a sketch that costs more is dear."""
 
 WINDOW = 4
 """Steps over which the speed is judged."""
@@ -36,6 +36,11 @@ PATIENCE = 8
 
 LAST_RESORT = 100.0
 """Passes that the largest sketch may cost."""
+
+
+def is_dear(costs: Costs, rows: int) -> bool:
+    """Whether a sketch of so many rows is not to be bought before it is known to be needed."""
+    return costs.sketch(rows) > DEAR * costs.data_pass
 
 
 @dataclass
@@ -73,8 +78,7 @@ class Policy:
     coupled: bool = False
 
     def __post_init__(self) -> None:
-        dear = self.costs.sketch(self.first) > DEAR * self.costs.data_pass
-        self.size = 0 if dear and not self.newton else self.first
+        self.size = 0 if is_dear(self.costs, self.first) and not self.newton else self.first
         self.active, self.noisy, self.restless = self.costs.n, False, False
         self.most = max(self.first, self.costs.affordable_sketch(LAST_RESORT))
         self.promises: list[float] = []
@@ -109,8 +113,9 @@ class Policy:
         changed = self.restless or step_length < 1.0
         if self.newton or price < CHEAP or (changed and price < DEAR):
             return True
-        window = min(self.age, WINDOW)
-        if window < 2 or (self.size == 0 and window < WINDOW):
+        # Steps on a diagonal come in fits and starts: all of them tell the speed.
+        window = min(self.age, WINDOW) if self.size else self.age
+        if window < (2 if self.size else WINDOW):
             return False
         left = math.log(max(gap / (self.tol * abs(value) or 1e-300), 1.0))
         speed = max(math.log(self.promises[-1 - window] / max(self.promises[-1], 1e-300)) / window, 0.01)
