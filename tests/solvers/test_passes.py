@@ -43,6 +43,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(rooms, "BLOCK_MARGINS", 50)
     monkeypatch.setattr(rooms, "PART_ENTRIES", D * 50)
     monkeypatch.setattr(rooms, "DENSE_PART_ENTRIES", D * 100)
+    monkeypatch.setattr(rooms, "WORTH_THREADS", 0.0)
 
 
 @STORAGES

@@ -30,6 +30,9 @@ PART_ENTRIES, DENSE_PART_ENTRIES = 1 << 17, 1 << 19
 
 MOST_PARTS = 16
 
+WORTH_THREADS = 2.5e-3
+"""Nominal seconds of a pass below which threads would wait for each other's interpreter more than they gain."""
+
 SKETCH_PARTS, LARGE_SKETCH = 4, 1 << 25
 """Into how many parts a sketch is cut, and how many multiplications make it worth that."""
 
@@ -121,7 +124,7 @@ class MemoryPasses(Passes):
         ends = np.linspace(0, self.n, parts + 1).astype(int)
         self.parts = [slice(int(low), int(high)) for low, high in itertools.pairwise(ends)]
         self.blocks = [self._blocks_of(part) for part in self.parts]
-        self.helpers = min(n_threads, parts) - 1
+        self.helpers = min(n_threads, parts) - 1 if self.costs.data_pass > WORTH_THREADS else 0
         self.pool = ThreadPoolExecutor(self.helpers) if self.helpers else None
 
     def _blocks_of(self, part: slice) -> list[_Block]:
@@ -230,10 +233,14 @@ class MemoryPasses(Passes):
         square += np.tril(square, -1).T
 
     def _add_products(self, indices: np.ndarray, weights: np.ndarray, H: np.ndarray, border: np.ndarray) -> None:
+        consecutive = indices.size == indices[-1] - indices[0] + 1 if indices.size else False
         for some in _pieces(indices.size, max(1, 4 * BLOCK_BYTES // (8 * self.d))):
-            rows = _linear.to_dense(_linear.take_rows(self.X, indices[some]))
+            # A view where it can be had, and no weights where all are one: copies take as long as the product.
+            own = slice(indices[some.start], indices[some.stop - 1] + 1) if consecutive else indices[some]
+            rows = _linear.to_dense(_linear.take_rows(self.X, own))
             border += weights[some] @ rows
-            rows *= np.sqrt(weights[some])[:, None]
+            if (weights[some] != 1.0).any():
+                rows = rows * np.sqrt(weights[some])[:, None]
             H[: self.d, : self.d] += rows.T @ rows
 
     def _one_by_one(self, indices: np.ndarray) -> bool:
