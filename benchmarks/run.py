@@ -1,4 +1,4 @@
-"""`make bench`: measure, print the tables, and write them to benchmarks/RESULTS.md.
+"""`make bench`: measure, print the tables, and write them to benchmarks/RESULTS.md and REGIMES.md.
 
 ``python -m benchmarks.run --help`` lists what can be left out. The exit status does not depend on what is found: this is a
 report, and a missed target is written into it as such.
@@ -33,7 +33,6 @@ from threadpoolctl import threadpool_limits
 
 import dualnewton as dn
 
-RESULTS = Path(__file__).with_name("RESULTS.md")
 CAP = 20.0
 QUICK_CAP = 4.0
 WARM_UP: tuple[dict[str, Any], ...] = (
@@ -133,6 +132,12 @@ SECTIONS = {
     "precision": run_precision,
 }
 
+REPORTS: dict[Path | None, list[str]] = {
+    Path(__file__).with_name("RESULTS.md"): ["floors", "peers", "self"],
+    Path(__file__).with_name("REGIMES.md"): ["regimes", "scaling", "precision"],
+}
+"""What a full run writes where."""
+
 
 def warm_up() -> float:
     """Compile, or load from the cache, everything that the cells will use, on problems of the same types."""
@@ -161,7 +166,7 @@ def arguments() -> argparse.Namespace:
         "--threads", type=int, nargs="+", help="numbers of threads to compare on (default: 1, and 2 if there)"
     )
     parser.add_argument(
-        "--out", type=Path, help=f"where to write (default: benchmarks/{RESULTS.name} for a full run only)"
+        "--out", type=Path, help="where to write (default: benchmarks/RESULTS.md and REGIMES.md, for a full run only)"
     )
     chosen = parser.parse_args()
     if unknown := set(chosen.sets or ()) - {regime.name for regime in regime_data.REGIMES}:
@@ -170,36 +175,48 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run the sections asked for, show each as it is done, and write the report."""
+    """Run the sections asked for, show each as it is done, and write the reports."""
     chosen = arguments()
     available = len(timing.cores())
     threads = sorted(set(chosen.threads or [1, min(2, available)]))
-    names = chosen.only or list(SECTIONS)
     say = lambda line: print(line, flush=True)  # noqa: E731
     run = Run(chosen.quick, threads, say, chosen.sets)
-    start = time.perf_counter()
-    sections: list[report.Section] = []
+    command = " ".join(["python -m benchmarks.run", *flags(chosen), "--threads", *map(str, threads)])
+    partial = chosen.quick or chosen.only or chosen.sets
+    groups = {chosen.out: chosen.only or list(SECTIONS)} if partial or chosen.out else REPORTS
     with threadpool_limits(limits=1):  # the parent only waits and prepares data
         peers.preload()
         compiled = warm_up()
-        for name in names:
-            for section in SECTIONS[name](run):
-                report.show(section)
-                sections.append(section)
+        for out, names in groups.items():
+            write_report(run, names, out, command, compiled)
+
+
+def flags(chosen: argparse.Namespace) -> Iterator[str]:
+    """Yield what was asked for, but for the threads and the file, as it would be typed."""
+    if chosen.quick:
+        yield "--quick"
+    for name in chosen.only or []:
+        yield f"--only {name}"
+    if chosen.sets:
+        yield f"--sets {','.join(chosen.sets)}"
+
+
+def write_report(run: Run, names: list[str], out: Path | None, command: str, compiled: float) -> None:
+    """Run some sections, show each as it is done, and write them to a file if one is named."""
+    start = time.perf_counter()
+    sections: list[report.Section] = []
+    for name in names:
+        for section in SECTIONS[name](run):
+            report.show(section)
+            sections.append(section)
     absent = sorted({*run.found[1], *run.regimes[1]})
     notes = [
         f"Warm-up, which compiles or loads every kernel and is part of no other time: {report.seconds(compiled)}",
         f"Whole run: {time.perf_counter() - start:.0f} s",
         *([f"Data sets left out because they are not here: {', '.join(absent)}"] if absent else []),
     ]
-    out = chosen.out or (RESULTS if not (chosen.quick or chosen.only or chosen.sets) else None)
     if out is not None:
-        flags = [*(["--quick"] if chosen.quick else []), *(f"--only {name}" for name in chosen.only or [])]
-        flags += [f"--sets {','.join(chosen.sets)}"] if chosen.sets else []
-        flags += ["--threads " + " ".join(map(str, threads))]
-        out.write_text(
-            report.markdown(sections, " ".join(["python -m benchmarks.run", *flags]), notes), encoding="utf-8"
-        )
+        out.write_text(report.markdown(sections, command, notes), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.course import Course
 from dualnewton.plan import Facts, expected_epochs
+from dualnewton.solvers import quasi_newton
 from dualnewton.solvers.costs import Costs
 from tables import make_problem
 
@@ -149,3 +150,17 @@ def test_penalties_of_each_feature_need_no_l2_of_the_plain_kind():
     assert result.plan.is_primal
     with pytest.raises(ValueError, match="method='newton' needs regularizer L2\\(\\), got NonNegative"):
         dn.plan(tall(regularizer=regularizers.NonNegative()), "newton")
+
+
+def test_a_primal_method_that_cannot_go_on_hands_over_to_sdna(monkeypatch):
+    problem = tall(n=2000, d=5)
+    assert dn.plan(problem).is_primal
+    monkeypatch.setattr(quasi_newton.Model, "_accepts", lambda *_: False)  # no step is ever good enough
+    result = dn.solve(problem, random_state=0)
+    assert result.converged
+    assert result.plan.method == "sdna"
+    assert result.plan.before is not None
+    assert "rounding stopped the steps" in str(result.plan)
+    asked = dn.solve(problem, "newton", random_state=0)
+    assert asked.status is dn.Status.NO_PROGRESS
+    assert asked.plan.before is None
