@@ -12,7 +12,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # A module may import from floors below its own, and from its own floor.
 FLOORS = [
-    {"_validate", "_check", "_draws", "_linear", "_softmax", "losses", "regularizers", "samplings"},
+    {"_validate", "_check", "_draws", "_linear", "_examples", "_softmax", "losses", "regularizers", "samplings"},
     {"problem", "multinomial", "judging", "certificate", "foreign", "_foreign_models", "theory"},
     {"methods", "kernels", "solvers"},
     {"plan", "course", "runners", "result", "solve"},

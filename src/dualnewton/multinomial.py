@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from dualnewton import _linear
+from dualnewton._examples import Examples
 from dualnewton._softmax import BELOW_ONE, FEASIBLE, balancing_intercept, entropy, losses_of, parts, softmax
-from dualnewton._validate import data_matrix, frozen, integer, positive, vector
+from dualnewton._validate import data_matrix, frozen, integer, vector
 from dualnewton.certificate import Certificate, CertifiedPair
 
 _FAR = 1e-2
@@ -22,7 +23,7 @@ _UNDERFLOW = 800.0
 
 
 @dataclass(frozen=True, eq=False)
-class MultinomialProblem:
+class MultinomialProblem(Examples):
     """Multinomial logistic regression over K classes, its dual, and the certificate that connects them.
 
     With weights c, offsets o, an unpenalised intercept b, z_i = W a_i + b + o_i and the simplex Δ of distributions on K
@@ -67,44 +68,13 @@ class MultinomialProblem:
         K = None if self.n_classes is None else integer("n_classes", self.n_classes, 2)
         y = _class_numbers(self.y, n, K)
         K = max(2, int(y.max()) + 1) if K is None else K
-        weights = None if self.sample_weight is None else vector("sample_weight", self.sample_weight, n, low=0.0)
-        if weights is not None and not weights.any():
-            raise ValueError("sample_weight must have a positive entry, got zeros only")
-        checked = {
-            "X": X,
-            "y": y,
-            "lam": 1.0 / n if self.lam is None else positive("lam", self.lam),
-            "n_classes": K,
-            "sample_weight": weights,
-            "offset": None if self.offset is None else _matrix("offset", self.offset, (n, K)),
-            "fit_intercept": bool(self.fit_intercept),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        offset = None if self.offset is None else _matrix("offset", self.offset, (n, K))
+        self._settle(n, X=X, y=y, n_classes=K, offset=offset)
 
     def __repr__(self) -> str:
-        extras = [name for name in ("sample_weight", "offset") if getattr(self, name) is not None]
-        return (
-            f"MultinomialProblem(n={self.n}, d={self.d}, n_classes={self.n_classes}, lam={self.lam:g}"
-            f"{''.join(f', {name}=...' for name in extras)}{', fit_intercept=True' if self.fit_intercept else ''})"
-        )
+        return self._described(f"n_classes={self.n_classes}")
 
     # The data --------------------------------------------------------------------------------------------------------
-
-    @property
-    def n(self) -> int:
-        """The number of examples."""
-        return int(self.X.shape[0])
-
-    @property
-    def d(self) -> int:
-        """The number of features."""
-        return int(self.X.shape[1])
-
-    @cached_property
-    def c(self) -> np.ndarray:
-        """The weights as a vector, ones by default."""
-        return frozen(np.ones(self.n)) if self.sample_weight is None else self.sample_weight
 
     @cached_property
     def class_weights(self) -> np.ndarray:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from dualnewton import _linear
-from dualnewton._validate import data_matrix, finite, frozen, positive, vector
+from dualnewton._examples import Examples
+from dualnewton._validate import data_matrix, finite, frozen, vector
 from dualnewton.certificate import Certificate, CertifiedPair
 from dualnewton.losses import Loss
 from dualnewton.regularizers import L2, Regularizer
@@ -27,7 +28,7 @@ _FEASIBLE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class Problem(Examples):
     """A regularised empirical risk, its dual, and the certificate that connects them.
 
     The two problems of Section 4 of the paper, with weights c, offsets o and an unpenalised intercept b added, are
@@ -83,43 +84,13 @@ class Problem:
             )
         if self.regularizer.size not in (None, d):
             raise ValueError(f"regularizer is made for {self.regularizer.size} features, X has {d}")
-        weights = None if self.sample_weight is None else vector("sample_weight", self.sample_weight, n, low=0.0)
-        if weights is not None and not weights.any():
-            raise ValueError("sample_weight must have a positive entry, got zeros only")
-        checked = {
-            "X": X,
-            "y": y,
-            "lam": 1.0 / n if self.lam is None else positive("lam", self.lam),
-            "sample_weight": weights,
-            "offset": None if self.offset is None else vector("offset", self.offset, n),
-            "fit_intercept": bool(self.fit_intercept),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        offset = None if self.offset is None else vector("offset", self.offset, n)
+        self._settle(n, X=X, y=y, offset=offset)
 
     def __repr__(self) -> str:
-        extras = [name for name in ("sample_weight", "offset") if getattr(self, name) is not None]
-        return (
-            f"Problem(n={self.n}, d={self.d}, loss={self.loss!r}, regularizer={self.regularizer!r}, lam={self.lam:g}"
-            f"{''.join(f', {name}=...' for name in extras)}{', fit_intercept=True' if self.fit_intercept else ''})"
-        )
+        return self._described(f"loss={self.loss!r}, regularizer={self.regularizer!r}")
 
     # The data --------------------------------------------------------------------------------------------------------
-
-    @property
-    def n(self) -> int:
-        """The number of examples."""
-        return int(self.X.shape[0])
-
-    @property
-    def d(self) -> int:
-        """The number of features."""
-        return int(self.X.shape[1])
-
-    @cached_property
-    def c(self) -> np.ndarray:
-        """The weights as a vector, ones by default."""
-        return frozen(np.ones(self.n)) if self.sample_weight is None else self.sample_weight
 
     @cached_property
     def o(self) -> np.ndarray:
