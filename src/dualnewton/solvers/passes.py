@@ -280,7 +280,9 @@ class _LibraryBlock:
         self.transposed = self.A.T  # made once: SciPy takes its time over it
 
     def products(self, W: np.ndarray, out: np.ndarray) -> None:
-        if len(W) == 1:
+        if not W.any():  # where most runs begin
+            out[:] = 0.0
+        elif len(W) == 1:
             out[:, 0] = self.A @ W[0]
         else:
             out[:] = self.A @ W.T
