@@ -64,18 +64,19 @@ def _pairs(
 def _margins(problems: Sequence[Problem], models: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the margins of each model, in one pass over X."""
     X = problems[0].X
-    products = _linear.times(X, _narrow(np.stack(models, axis=1))).reshape(X.shape[0], -1)
-    return [product + problem.o for problem, product in zip(problems, products.T, strict=True)]
+    products = _linear.times(X, _columns(models)).reshape(X.shape[0], -1)
+    both = zip(problems, products.T, strict=True)
+    return [product if problem.offset is None else product + problem.offset for problem, product in both]
 
 
 def _bars(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> np.ndarray:
     """Return ᾱ of each problem, in one pass over X."""
     X = problems[0].X
-    masses = np.stack([problem.c * alpha for problem, alpha in zip(problems, alphas, strict=True)], axis=1)
+    masses = [problem.weighted(alpha) for problem, alpha in zip(problems, alphas, strict=True)]
     scales = np.array([problem.lam * problem.n for problem in problems])
-    return np.ascontiguousarray((_linear.transposed_times(X, _narrow(masses)).reshape(X.shape[1], -1) / scales).T)
+    return np.ascontiguousarray((_linear.transposed_times(X, _columns(masses)).reshape(X.shape[1], -1) / scales).T)
 
 
-def _narrow(columns: np.ndarray) -> np.ndarray:
-    """Make a single column a vector, for which products are faster."""
-    return columns[:, 0] if columns.shape[1] == 1 else columns
+def _columns(vectors: Sequence[np.ndarray]) -> np.ndarray:
+    """Make vectors the columns of a matrix; one stays as it is, for which products are faster."""
+    return vectors[0] if len(vectors) == 1 else np.stack(vectors, axis=1)

@@ -120,20 +120,26 @@ class Problem(Examples):
 
     def dual_at(self, alpha: np.ndarray, alpha_bar: np.ndarray) -> float:
         """D(α), given ᾱ."""
-        mass = self.c * alpha
+        mass = self.weighted(alpha)
         if self.fit_intercept and abs(mass.sum()) > _FEASIBLE * np.abs(mass).sum():
             return -np.inf
-        total = 0.0
+        total = 0.0 if self.offset is None else float(mass @ self.offset)
         for rows in blocks(self.n):
-            conjugate, c = self.loss.conjugate(-alpha[rows], self.y[rows]), self.c[rows]
-            # A row of weight zero does not take part, whatever its dual variable.
-            total += float((c * np.where(c > 0.0, conjugate, 0.0)).sum())
-        penalty = self.lam * self.regularizer.conjugate(alpha_bar)
-        return float(-(total + mass @ self.o) / self.n - penalty)
+            conjugate = self.loss.conjugate(-alpha[rows], self.y[rows])
+            if self.sample_weight is not None:
+                # A row of weight zero does not take part, whatever its dual variable.
+                c = self.sample_weight[rows]
+                conjugate = c * np.where(c > 0.0, conjugate, 0.0)
+            total += float(conjugate.sum())
+        return float(-total / self.n - self.lam * self.regularizer.conjugate(alpha_bar))
+
+    def weighted(self, values: np.ndarray) -> np.ndarray:
+        """c_i times the values."""
+        return values if self.sample_weight is None else self.sample_weight * values
 
     def alpha_bar(self, alpha: np.ndarray) -> np.ndarray:
         """ᾱ = (1/λn) Σ c_i α_i a_i."""
-        return _linear.transposed_times(self.X, self.c * alpha) / (self.lam * self.n)
+        return _linear.transposed_times(self.X, self.weighted(alpha)) / (self.lam * self.n)
 
     # Block by block, for methods that pass over the data -----------------------------------------------------------------
 
@@ -245,7 +251,8 @@ class Problem(Examples):
         """P(w), given the margins."""
         total = 0.0
         for rows in blocks(self.n):
-            total += float((self.c[rows] * self.loss.value(margins[rows], self.y[rows])).sum())
+            value = self.loss.value(margins[rows], self.y[rows])
+            total += float(value.sum() if self.sample_weight is None else self.sample_weight[rows] @ value)
         return total / self.n + self.lam * self.regularizer.value(w)
 
     def alpha_at(self, margins: np.ndarray) -> np.ndarray:
