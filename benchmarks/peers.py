@@ -158,18 +158,22 @@ def cyanure(loss: str) -> Callable[[Task], Any]:
     def make(task: Task) -> Any:
         from cyanure.estimators import Classifier
 
-        return Classifier(
-            loss=loss,
-            penalty="l2",
-            lambda_1=task.lam_n / task.n,
-            fit_intercept=False,
-            tol=task.tol,
-            max_iter=MANY,
-            n_threads=task.threads,
-            verbose=False,
-        )
+        return Classifier(loss=loss, **cyanure_options(task))
 
     return make
+
+
+def cyanure_options(task: Task) -> dict[str, Any]:
+    """What cyanure is told of any loss."""
+    return {
+        "penalty": "l2",
+        "lambda_1": task.lam_n / task.n,
+        "fit_intercept": False,
+        "tol": task.tol,
+        "max_iter": MANY,
+        "n_threads": task.threads,
+        "verbose": False,
+    }
 
 
 def snapml_logistic(task: Task) -> Any:
@@ -210,15 +214,7 @@ def cyanure_squared(task: Task) -> Any:
     """cyanure's least squares with the solver it chooses itself."""
     from cyanure.estimators import Regression
 
-    return Regression(
-        penalty="l2",
-        lambda_1=task.lam_n / task.n,
-        fit_intercept=False,
-        tol=task.tol,
-        max_iter=MANY,
-        n_threads=task.threads,
-        verbose=False,
-    )
+    return Regression(**cyanure_options(task))
 
 
 def snapml_squared(task: Task) -> Any:

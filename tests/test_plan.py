@@ -164,3 +164,10 @@ def test_a_primal_method_that_cannot_go_on_hands_over_to_sdna(monkeypatch):
     asked = dn.solve(problem, "newton", random_state=0)
     assert asked.status is dn.Status.NO_PROGRESS
     assert asked.plan.before is None
+
+
+def test_newton_takes_all_rows_or_says_so():
+    problem = make_problem(losses.Logistic(), n=40)
+    assert dn.plan(problem, "newton", 40) == dn.plan(problem, "newton")
+    with pytest.raises(ValueError, match='tau must be "auto" or n = 40 with method="newton", got 5'):
+        dn.solve(problem, "newton", tau=5)

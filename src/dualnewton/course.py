@@ -7,9 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from dualnewton.judging import AnyProblem
-from dualnewton.plan import PLANS, PRIMAL, Facts, Plan, expected_epochs, speed
-from dualnewton.problem import Problem
-from dualnewton.regularizers import L2
+from dualnewton.plan import PLANS, PRIMAL, Facts, Plan, expected_epochs, has_primal_methods, speed
 
 CLEARLY = 1.3
 """Another method must be expected to be so many times cheaper for what is left."""
@@ -44,7 +42,7 @@ class Course:
 
     def __init__(self, problem: AnyProblem, plan: Plan, tol: float, *, free: bool) -> None:
         self.plan, self.tol = plan, max(tol, 1e-15)
-        self.problem, self.free = problem, free and isinstance(problem, Problem) and type(problem.regularizer) is L2
+        self.problem, self.free = problem, free and has_primal_methods(problem)
         self.history: list[tuple[float, float]] = []
         self.relative_gap = math.nan
 
@@ -66,9 +64,8 @@ class Course:
         if not self.free or (len(self.history) <= TURNS and not stuck):
             return None
         if stuck:
-            return (
-                self._leave("rounding stopped the steps") if self.plan.is_primal and self.plan.before is None else None
-            )
+            leave = self.plan.is_primal and self.plan.before is None
+            return self._leave("rounding stopped the steps") if leave else None
         (before, far), (now, near) = self.history[-1 - TURNS], self.history[-1]
         if not (self.tol < self.relative_gap < math.inf and near > 0.0):
             return None
@@ -91,11 +88,11 @@ class Course:
             other = PLANS[name](self.facts, "auto")
             gain = FASTEST if name == "newton" else min(FASTEST, speed(self.facts, other.tau))
             passes = WARM_PASSES + math.log(relative_gap / self.tol) / gain
-            often = (
-                0.0 if self.facts.quadratic else 1.0 if name == "newton" else 0.25
-            )  # how often curvature is bought anew
-            passes = 2.0 if self.facts.quadratic and name == "newton" else passes
-            sketches = 1.0 + often * passes
+            sketches = 1.0
+            if self.facts.quadratic:
+                passes = 2.0 if name == "newton" else passes
+            else:  # curvature is bought anew at every step, or now and then
+                sketches += passes * (1.0 if name == "newton" else 0.25)
             options.append((passes * costs.data_pass + sketches * costs.sketch(other.tau), other))
         cost, other = min(options, key=lambda option: option[0])
         dual = epochs_left * costs.epoch

@@ -127,7 +127,7 @@ class Facts:
     def predicted(self) -> dict[str, float]:
         """Predict the cost of each method that "auto" may choose."""
         dual = _numpy_cost(self, _numpy_size(self)[0]) if self.small else _compiled_cost(self)
-        if type(self.problem.regularizer) is not L2:
+        if not has_primal_methods(self.problem):
             return {"sdna": dual}
         return {"sdna": dual, "newton": _newton_cost(self), "ihs": _ihs_cost(self, _ihs_size(self))}
 
@@ -232,8 +232,12 @@ def _size(facts: Facts) -> tuple[int, str]:
 # The primal methods --------------------------------------------------------------------------------------------------
 
 
-def _newton(facts: Facts, _: Tau) -> Plan:
+def _newton(facts: Facts, tau: Tau) -> Plan:
     _needs_l2("newton", facts.problem)
+    if tau not in ("auto", facts.problem.n):
+        raise ValueError(
+            f'tau must be "auto" or n = {facts.problem.n} with method="newton", got {tau}: use method="ihs"'
+        )
     reason = "the curvature of all rows, at every step, is affordable"
     return Plan("newton", facts.problem.n, reason, not facts.small, _newton_cost(facts))
 
@@ -291,8 +295,13 @@ def speed(facts: Facts, rows: int) -> float:
     return 1.0 / max(1.0, 0.8 * math.sqrt(1.0 + missed))
 
 
+def has_primal_methods(problem: AnyProblem) -> bool:
+    """Whether the penalty is (λ/2) Σ v_j w_j², so that there is a Hessian to take or to sketch."""
+    return isinstance(problem, Problem) and type(problem.regularizer) is L2
+
+
 def _needs_l2(method: str, problem: Problem) -> None:
-    if type(problem.regularizer) is not L2:
+    if not has_primal_methods(problem):
         raise ValueError(f'method={method!r} needs regularizer L2(), got {problem.regularizer!r}: use method="sdna"')
 
 

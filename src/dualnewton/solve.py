@@ -157,7 +157,11 @@ def solve_many(
                     run.take_in(runner, place)
                 slowest = max(moving, key=_Run.expected_relative_gap)
                 course.note(epochs, slowest.expected_relative_gap(), slowest.surprise)
-                better = None if last else course.better(stuck=any(run.stuck for run in moving))
+                better = (
+                    None
+                    if last
+                    else course.better(stuck=any(run.stuck and run.expected_relative_gap() > tol for run in moving))
+                )
                 anyhow = runner.certificates_are_cheap or last or better is not None
                 due = [place for place, run in enumerate(moving) if anyhow or run.is_due(turn, tol)]
                 _certify(runner, moving, due, turn)

@@ -15,6 +15,7 @@ from dualnewton import losses, regularizers, samplings, theory
 from dualnewton.result import Status
 from dualnewton.solvers import sweeps
 from dualnewton.solvers.compiled import CompiledEngine
+from judged import assert_certificate_is_true
 from tables import LOSSES, labels_for, make_problem, name_of, regularizers_for
 
 N, D = 1207, 90  # more entries than the NumPy rounds are for; no τ below divides N
@@ -23,15 +24,6 @@ EPS = np.finfo(np.float64).eps
 
 def make(loss=losses.Logistic(), seed=0, **kwargs):  # noqa: B008 (frozen)
     return make_problem(loss, n=N, d=D, seed=seed, **{"lam": 0.02, **kwargs})
-
-
-def assert_certificate_is_true(problem, result):
-    """P and D are those of the returned model and dual point, judged again from outside."""
-    primal, dual = problem.primal(result.w, result.intercept), problem.dual(result.alpha)
-    assert np.isfinite([result.certificate.primal, result.certificate.dual]).all()
-    assert result.certificate.primal == pytest.approx(primal, rel=1e-13)
-    assert result.certificate.dual == pytest.approx(dual, rel=1e-13, abs=1e-13 * abs(primal))
-    assert dual <= primal + 1e-12 * abs(primal)
 
 
 def assert_same_bits(one, other):

@@ -17,6 +17,7 @@ from dualnewton import losses, samplings
 from dualnewton.judging import judge_duals
 from dualnewton.result import Status
 from dualnewton.solvers.compiled import CompiledEngine
+from judged import assert_certificate_is_true
 from tables import LOSSES, labels_for, load, make_problem, name_of
 
 
@@ -25,15 +26,6 @@ def always_compiled():
     """The kernels for problems of any size."""
     with mock.patch.object(sys.modules["dualnewton.plan"], "SMALL", 0):
         yield
-
-
-def assert_certificate_is_true(problem, result):
-    """P and D are those of the returned model and dual point, judged again from outside."""
-    primal, dual = problem.primal(result.w, result.intercept), problem.dual(result.alpha)
-    assert np.isfinite([result.certificate.primal, result.certificate.dual]).all()
-    assert result.certificate.primal == pytest.approx(primal, rel=1e-13)
-    assert result.certificate.dual == pytest.approx(dual, rel=1e-13, abs=1e-13 * abs(primal))
-    assert dual <= primal + 1e-12 * abs(primal)
 
 
 # Confirmed from outside ------------------------------------------------------------------------------------------------
