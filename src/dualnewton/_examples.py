@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -53,3 +54,13 @@ class Examples:
     def c(self) -> np.ndarray:
         """The weights as a vector, ones by default."""
         return frozen(np.ones(self.n)) if self.sample_weight is None else self.sample_weight
+
+
+def best_factor(value: Callable[[float], float]) -> float:
+    """Return the s ∈ (0, 1] that about minimises a convex function; searched for in log s, since it may be tiny."""
+    from scipy.optimize import minimize_scalar
+
+    found = minimize_scalar(
+        lambda t: value(float(np.exp(t))), bounds=(-50.0, 0.0), method="bounded", options={"xatol": 1e-3}
+    )
+    return float(np.exp(found.x))

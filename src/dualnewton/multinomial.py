@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton import _linear
-from dualnewton._examples import Examples
+from dualnewton._examples import Examples, best_factor
 from dualnewton._softmax import BELOW_ONE, FEASIBLE, balancing_intercept, entropy, losses_of, parts, softmax
 from dualnewton._validate import data_matrix, frozen, integer, vector
 from dualnewton.certificate import Certificate, CertifiedPair
@@ -256,8 +256,6 @@ class MultinomialProblem(Examples):
 
         With m_i = 1 − p_{i,y_i} the entropy of row i is, but for a multiple of s, −s log(s) m_i − (1 − s m_i) log(1 − s m_i).
         """
-        from scipy.optimize import minimize_scalar
-
         if dual == -np.inf:
             return 0.0, np.zeros(alpha.shape)
         missed = np.clip(alpha[np.arange(self.n), self.y], 0.0, BELOW_ONE)
@@ -268,13 +266,7 @@ class MultinomialProblem(Examples):
             return float(self.c @ ((1.0 - s * missed) * np.log1p(-s * missed)))
 
         multiple = self.n * dual + penalty + own(1.0)
-        found = minimize_scalar(  # in log s, since the best s may be tiny
-            lambda t: own(np.exp(t)) + np.exp(t) * (t * total - multiple + np.exp(t) * penalty),
-            bounds=(-50.0, 0.0),
-            method="bounded",
-            options={"xatol": 1e-3},
-        )
-        shorter = np.exp(found.x) * alpha
+        shorter = best_factor(lambda s: own(s) + s * (np.log(s) * total - multiple + s * penalty)) * alpha
         return self.dual(shorter), shorter
 
     def _primal(self, losses: np.ndarray, W: np.ndarray) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton import _linear
-from dualnewton._examples import Examples
+from dualnewton._examples import Examples, best_factor
 from dualnewton._validate import data_matrix, finite, frozen, vector
 from dualnewton.certificate import Certificate, CertifiedPair
 from dualnewton.losses import Loss
@@ -235,16 +235,8 @@ class Problem(Examples):
 
     def _shrunk(self, alpha: np.ndarray) -> tuple[float, np.ndarray]:
         """Maximise the concave D(sα) over s ∈ (0, 1], without another pass over the data; α = 0 is feasible, so sα is."""
-        from scipy.optimize import minimize_scalar
-
         alpha_bar = self.alpha_bar(alpha)
-        found = minimize_scalar(  # in log s, since the best s may be tiny
-            lambda t: -self.dual_at(np.exp(t) * alpha, np.exp(t) * alpha_bar),
-            bounds=(-50.0, 0.0),
-            method="bounded",
-            options={"xatol": 1e-3},
-        )
-        shorter = np.exp(found.x) * alpha
+        shorter = best_factor(lambda s: -self.dual_at(s * alpha, s * alpha_bar)) * alpha
         return self.dual(shorter), shorter
 
     def primal_at(self, margins: np.ndarray, w: np.ndarray) -> float:
