@@ -7,6 +7,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses
 from dualnewton.solvers import passes as rooms
+from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.descent import Descent
 from dualnewton.solvers.passes import Evaluation, MemoryPasses, Passes
 
@@ -125,6 +126,7 @@ class Chunks(Passes):
 
     def __init__(self, pieces):
         self.pieces, self.n, self.d = pieces, sum(map(len, pieces)), pieces[0].shape[1]
+        self.costs = Costs(self.n, self.d, self.n * self.d, 0.5 * self.n * self.d**2, False, 8)
         self.read = 0
 
     def _rows(self):

@@ -160,4 +160,14 @@ def _kind(arg: Any) -> Any:
     if isinstance(arg, numba.core.registry.CPUDispatcher):
         (only,) = arg.overloads.values()
         return types.FunctionType(only.signature)  # type: ignore[attr-defined]
+    if type(arg) is np.ndarray:
+        flags = arg.flags
+        layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+        return _array_kind(arg.dtype, arg.ndim, layout, flags.writeable, flags.aligned)
     return numba.typeof(arg)
+
+
+@lru_cache(maxsize=256)
+def _array_kind(dtype: np.dtype[Any], ndim: int, layout: str, writeable: bool, aligned: bool) -> Any:
+    """What Numba's own ``typeof`` says, which takes longer over an array than many a kernel over its rows."""
+    return types.Array(numba.from_dtype(dtype), ndim, layout, readonly=not writeable, aligned=aligned)

@@ -4,6 +4,7 @@
     gather(*rows, first, last, R, G)                 g_k += Σ R[i, k] a_i
     curvature(*rows, indices, weights, H, border)    H += Σ weight a aᵀ below the diagonal, border += Σ weight a
     diagonal(*rows, weights, out)                    out_j += Σ weight a_j²
+    row_scores(*rows, scale, out)                    out_i = Σ_j scale_j a_ij²
 
 Rows ``first`` to ``last`` of the data; sums run in float64 whatever the data.
 """
@@ -11,6 +12,8 @@ Rows ``first`` to ``last`` of the data; sums run in float64 whatever the data.
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import jit, overloads
@@ -48,11 +51,26 @@ def _add_outer_of(data, columns, starts, i, weight, H, border):
                     H[j, k] += scaled * data[i, k]
 
     def sparse(data, columns, starts, i, weight, H, border):
-        for p in range(starts[i], starts[i + 1]):
-            j, scaled = columns[p], weight * data[p]
-            border[j] += scaled
-            for q in range(starts[i], p + 1):  # the columns of a row are in order
-                H[j, columns[q]] += scaled * data[q]
+        # Two rows of H at a time read the entries half as often. The columns of a row are in order.
+        one, first, last = np.uintp(1), np.uintp(starts[i]), np.uintp(starts[i + 1])
+        p = first
+        while p + one < last:
+            j, k = columns[p], columns[p + one]
+            to_j, to_k = weight * data[p], weight * data[p + one]
+            border[j] += to_j
+            border[k] += to_k
+            H_j, H_k = H[j], H[k]
+            for q in range(first, p + one):
+                H_j[columns[q]] += to_j * data[q]
+                H_k[columns[q]] += to_k * data[q]
+            H_k[k] += to_k * data[p + one]
+            p += one + one
+        if p < last:
+            j, to_j = columns[p], weight * data[p]
+            border[j] += to_j
+            H_j = H[j]
+            for q in range(first, last):
+                H_j[columns[q]] += to_j * data[q]
 
     return dense if data.ndim == 2 else sparse
 
@@ -75,7 +93,7 @@ def _add_squares_of(data, columns, starts, i, weight, out):
             out[j] += weight * data[i, j] * data[i, j]
 
     def sparse(data, columns, starts, i, weight, out):
-        for p in range(starts[i], starts[i + 1]):
+        for p in row.entries(starts, i):
             out[columns[p]] += weight * data[p] * data[p]
 
     return dense if data.ndim == 2 else sparse
@@ -88,4 +106,33 @@ def _diagonal(data, columns, starts, weights, out):
             _add_squares(data, columns, starts, i, weights[i], out)
 
 
-products, gather, curvature, diagonal = Kernel(_products), Kernel(_gather), Kernel(_curvature), Kernel(_diagonal)
+def _scaled_square(data: Any, columns: Any, starts: Any, i: int, scale: Any) -> float:
+    """Σ_j scale_j a_ij²."""
+    raise NotImplementedError("for compiled code")
+
+
+@overloads(_scaled_square)
+def _scaled_square_of(data, columns, starts, i, scale):
+    def dense(data, columns, starts, i, scale):
+        total = 0.0
+        for j in range(scale.size):
+            total += scale[j] * data[i, j] * data[i, j]
+        return total
+
+    def sparse(data, columns, starts, i, scale):
+        total = 0.0
+        for p in row.entries(starts, i):
+            total += scale[columns[p]] * data[p] * data[p]
+        return total
+
+    return dense if data.ndim == 2 else sparse
+
+
+@jit
+def _row_scores(data, columns, starts, scale, out):
+    for i in range(out.size):
+        out[i] = _scaled_square(data, columns, starts, i, scale)
+
+
+products, gather = Kernel(_products), Kernel(_gather)
+curvature, diagonal, row_scores = Kernel(_curvature), Kernel(_diagonal), Kernel(_row_scores)

@@ -20,6 +20,9 @@ from dualnewton.kernels.gradients import call_gradient
 ENTRIES, INDICES = 8, 16
 """Numbers (of 8 bytes) and indices (of 4) in a cache line; constants, since a division for each row would cost too much."""
 
+_UNSIGNED = {np.dtype(np.int32): np.dtype(np.uint32), np.dtype(np.int64): np.dtype(np.uint64)}
+"""A place that might be negative would count from the end: seeing to that was seen to cost half of a sparse sweep."""
+
 
 class Rows(NamedTuple):
     """The data as the kernels take it, read-only so that one compilation serves arrays that may and may not be written."""
@@ -32,13 +35,22 @@ class Rows(NamedTuple):
     def of(cls, X: Any) -> Rows:
         """Wrap a C-order array or a CSR array without a copy."""
         if sp.issparse(X):
-            return cls(frozen(X.data), frozen(X.indices), frozen(X.indptr))
-        none = frozen(np.empty(0, dtype=np.int64))
-        return cls(frozen(X), none, none)
+            return cls(frozen(X.data), frozen(X.indices.view(_UNSIGNED[X.indices.dtype])), frozen(X.indptr))
+        return cls(frozen(X), frozen(np.empty(0, dtype=np.uint64)), frozen(np.empty(0, dtype=np.int64)))
 
 
 def _is_dense(data: Any) -> bool:
     return data.ndim == 2
+
+
+def entries(starts: Any, i: int) -> Any:
+    """Return the places of the stored entries of row i, as numbers that cannot be negative."""
+    raise NotImplementedError("for compiled code")
+
+
+@overloads(entries)
+def _entries(starts, i):
+    return lambda starts, i: range(np.uintp(starts[i]), np.uintp(starts[i + 1]))
 
 
 def dot(data: Any, columns: Any, starts: Any, i: int, w: np.ndarray) -> float:
@@ -101,7 +113,7 @@ def _dot(data, columns, starts, i, w):
 
     def sparse(data, columns, starts, i, w):
         total = 0.0
-        for p in range(starts[i], starts[i + 1]):
+        for p in entries(starts, i):
             total += data[p] * w[columns[p]]
         return total
 
@@ -115,7 +127,7 @@ def _add(data, columns, starts, i, factor, w):
             w[j] += factor * data[i, j]
 
     def sparse(data, columns, starts, i, factor, w):
-        for p in range(starts[i], starts[i + 1]):
+        for p in entries(starts, i):
             w[columns[p]] += factor * data[p]
 
     return dense if _is_dense(data) else sparse
@@ -130,7 +142,7 @@ def _shrink(data, columns, starts, i, w_bar, w, limits):
             w[j] = min(max(limits[1, j] * s, limits[2, j]), limits[3, j])
 
     def sparse(data, columns, starts, i, w_bar, w, limits):
-        for p in range(starts[i], starts[i + 1]):
+        for p in entries(starts, i):
             j = columns[p]
             s = w_bar[j]
             s -= min(max(s, -limits[0, j]), limits[0, j])
@@ -196,7 +208,7 @@ def _spread(data, columns, starts, i, factor, dense):
             dense[j] = factor * data[i, j]
 
     def from_sparse(data, columns, starts, i, factor, dense):
-        for p in range(starts[i], starts[i + 1]):
+        for p in entries(starts, i):
             dense[columns[p]] = factor * data[p]
 
     return from_dense if _is_dense(data) else from_sparse

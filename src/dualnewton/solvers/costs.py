@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,14 @@ MEMORY, NEAR = 1.4e10, 4e10
 MULTIPLY, FACTOR = 2.3e10, 1.2e10
 """Multiplications (with an addition each) a second: of large matrix products, of a Cholesky factor."""
 
-ENTRY, PAIR, SPREAD, MARGIN, CALL = 1.6e-9, 1.3e-9, 1e-9, 1.2e-8, 2.5e-4
+ENTRY, PAIR, SPREAD, MARGIN, CALL = 1.6e-9, 0.6e-9, 1e-9, 1.2e-8, 2.5e-4
 """Seconds for a sparse entry in a pass, a pair of them in a sketch, an entry gathered into a dense row, a margin's loss, and
 what an iteration costs anyway."""
 
 DRAWING = 2e-8
 """Seconds for an example, to weigh it and to draw it or not."""
 
-VISIT, VISITED_ENTRY, DRAWN = 6e-8, 3.7e-9, 6.5e9
+VISIT, VISITED_ENTRY, DRAWN = 5e-8, 1.8e-9, 6.5e9
 """Of a dual round: seconds for an example and for each of its sparse entries; bytes a second of dense rows in random order."""
 
 
@@ -103,6 +104,7 @@ class Costs:
         size = self.stored * self.itemsize
         return self.n * VISIT + size / (2.0 * DRAWN if size <= CACHE else DRAWN)
 
+    @lru_cache(maxsize=64)  # noqa: B019 (a few numbers each; the plan and the run ask alike)
     def affordable_sketch(self, passes: float = 1.0) -> int:
         """Return the rows whose sketch, once drawn, costs about so many passes; by bisection, since the cost grows with them."""
         low, high, seconds = 1, self.n, self.drawing + passes * self.data_pass

@@ -221,12 +221,12 @@ def leverages(passes: Passes, weights: np.ndarray) -> np.ndarray | None:
     others have has a large one: a sketch without it would know nothing of that feature.
     """
     some = np.linspace(0, passes.n - 1, min(4 * FEW, passes.n)).astype(int)
-    rows = passes.take(some)
-    scale = np.asarray(weights[some] @ _linear.squared(rows))
-    if (rare := np.flatnonzero(_linear.nonzeros(rows) < RARE)).size:
+    squares = _linear.squared(passes.take(some))
+    scale = np.asarray(weights[some] @ squares)
+    if (rare := np.flatnonzero(_linear.nonzeros(squares) < RARE)).size:
         scale[rare] = passes.diagonal(weights, rare) * (some.size / passes.n)
     inverse = 1.0 / np.where(scale > TINY * scale.max(), scale, np.inf)
-    sample = _linear.squared(rows) @ inverse
+    sample = squares @ inverse
     if rare.size == 0 and sample.max() <= EVEN * sample.mean():
         return None
     scores = passes.row_scores(inverse)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from dualnewton.judging import AnyProblem
-from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.curvature import Hessian, Sketches, hessian_of_all_rows
 from dualnewton.solvers.objective import Objective, objective_of
 from dualnewton.solvers.passes import Passes
@@ -51,7 +50,7 @@ class Descent(Runner):
         newton: bool,
     ) -> None:
         self.passes, self.models = passes, []
-        costs = Costs.of(problems[0].X)
+        costs = passes.costs
         near = costs.affordable_sketch()
         for problem, (w, b) in zip(problems, starts, strict=True):
             objective = objective_of(problem)

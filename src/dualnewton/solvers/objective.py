@@ -26,7 +26,11 @@ class Objective(ABC):
         K.
     column_ridge : array of shape (d,) or (d + 1,)
         λn v_j for each feature, and 0 for the intercept, of each column.
+    quadratic : bool
+        Whether the curvature is the same everywhere.
     """
+
+    quadratic = False
 
     def __init__(self, problem: Any, columns: int, weights: np.ndarray | None) -> None:
         self.problem, self.columns = problem, columns
@@ -72,6 +76,7 @@ class OneColumn(Objective):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem, 1, problem.regularizer.weights)  # type: ignore[attr-defined]
+        self.quadratic = problem.loss.quadratic
 
     def losses(self, rows: slice, Z: np.ndarray) -> tuple[float, np.ndarray]:
         value, slopes = self.problem.row_losses(rows, Z[:, 0])

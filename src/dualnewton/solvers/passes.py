@@ -17,10 +17,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualnewton import _linear
-from dualnewton.solvers.costs import Costs
+from dualnewton.solvers.costs import MULTIPLY, SPREAD, Costs
 
 BLOCK_BYTES = 1 << 22
 """Of a block of dense rows: its two products should find it in the cache the second time."""
+
+SQUARED_BYTES = 1 << 21
+"""Of a block of rows whose outer products are added: with their weights they should stay near."""
 
 BLOCK_MARGINS = 1 << 13
 """Margins in a block of sparse rows: temporaries of up to 128 KiB come from memory that is already mapped."""
@@ -67,10 +70,11 @@ class Evaluation:
 
 
 class Passes(ABC):
-    """Data that can be passed over: n rows of d features."""
+    """Data that can be passed over: n rows of d features, and what that costs."""
 
     n: int
     d: int
+    costs: Costs
 
     @abstractmethod
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target) -> Evaluation:
@@ -196,6 +200,9 @@ class MemoryPasses(Passes):
 
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
         scores = np.empty(self.n)
+        if self.compiled:
+            self._run("row_scores", scale, scores)
+            return scores
         for part in _pieces(self.n, self.n if sp.issparse(self.X) else max(16, BLOCK_BYTES // (8 * self.d))):
             scores[part] = _linear.squared(self.X[part].astype(np.float64, copy=False)) @ scale
         return scores
@@ -214,9 +221,11 @@ class MemoryPasses(Passes):
         one_by_one = self.compiled and sp.issparse(self.X) and self._one_by_one(indices)
         add = self._add_pairs if one_by_one else self._add_products
         size = self.d + intercept
+        if not sp.issparse(self.X):
+            indices, weights = self._in_one_piece(indices, weights)
 
         def work(part: slice) -> tuple[np.ndarray, np.ndarray]:
-            H, border = np.zeros((size, size)), np.zeros(self.d)
+            H, border = np.zeros((size, size)), np.zeros(self.d if intercept or one_by_one else 0)
             add(indices[part], weights[part], H, border)
             return H, border
 
@@ -234,14 +243,25 @@ class MemoryPasses(Passes):
 
     def _add_products(self, indices: np.ndarray, weights: np.ndarray, H: np.ndarray, border: np.ndarray) -> None:
         consecutive = indices.size == indices[-1] - indices[0] + 1 if indices.size else False
-        for some in _pieces(indices.size, max(1, 4 * BLOCK_BYTES // (8 * self.d))):
+        for some in _pieces(indices.size, max(1, SQUARED_BYTES // (8 * self.d))):
             # A view where it can be had, and no weights where all are one: copies take as long as the product.
             own = slice(indices[some.start], indices[some.stop - 1] + 1) if consecutive else indices[some]
             rows = _linear.to_dense(_linear.take_rows(self.X, own))
-            border += weights[some] @ rows
+            if border.size:
+                border += weights[some] @ rows
             if (weights[some] != 1.0).any():
                 rows = rows * np.sqrt(weights[some])[:, None]
             H[: self.d, : self.d] += rows.T @ rows
+
+    def _in_one_piece(self, indices: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Put in the rows between, with weight zero, if to multiply them costs less than to gather the others."""
+        first, last = (indices[0], indices[-1] + 1) if indices.size else (0, 0)
+        between = last - first - indices.size
+        if between == 0 or between * 0.5 * self.d / MULTIPLY > indices.size * SPREAD:
+            return indices, weights
+        everywhere = np.zeros(last - first)
+        everywhere[indices - first] = weights
+        return np.arange(first, last), everywhere
 
     def _one_by_one(self, indices: np.ndarray) -> bool:
         """Whether pairs of stored entries are so few that they beat dense products."""

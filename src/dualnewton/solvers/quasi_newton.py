@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
+from dualnewton.solvers.corrections import Corrections
 from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.curvature import PLENTY, Curvature, Hessian, Together
 from dualnewton.solvers.line import line_minimum
 from dualnewton.solvers.objective import Objective
 
-MEMORY = 10
-"""Pairs of steps and gradient differences that correct the curvature."""
+LEAST_MEMORY, MOST_MEMORY, MOVED = 10, 40, 4e-10
+"""Pairs of steps and gradient differences that correct the curvature: as many as cost half a pass, at so many seconds for each
+number of a vector in a pair."""
+
+FULL = 0.05
+"""A step that is so near to the best along its way is taken as it is."""
 
 SUFFICIENT = 1e-4
 """Of the decrease that the gradient promises is asked of a step."""
@@ -67,6 +72,8 @@ class Policy:
         The rows of the largest sketch that may ever be bought.
     active : int
         The rows that had any curvature when the last sketch was made.
+    memory : int
+        The pairs that are kept.
     noisy, restless : bool
         Whether the last sketch had too few rows, and whether curvature is of use for one step only.
     """
@@ -81,6 +88,8 @@ class Policy:
         self.size = 0 if is_dear(self.costs, self.first) and not self.newton else self.first
         self.active, self.noisy, self.restless = self.costs.n, False, False
         self.most = max(self.first, self.costs.affordable_sketch(LAST_RESORT))
+        affordable = int(0.5 * self.costs.data_pass / (6.0 * self.costs.d * MOVED))
+        self.memory = min(max(affordable, LEAST_MEMORY), MOST_MEMORY)
         self.promises: list[float] = []
 
     def begin(self, promise: float) -> None:
@@ -158,8 +167,6 @@ class Model:
     hessians: Sequence[Hessian]
     trial: np.ndarray
     curvature: Curvature | None = None
-    steps: list[np.ndarray] = field(default_factory=list)
-    differences: list[np.ndarray] = field(default_factory=list)
     failures: int = 0
     stuck: bool = False
 
@@ -167,16 +174,33 @@ class Model:
         self.value, self.gap, self.slope, self.step_length = math.inf, math.inf, 0.0, 1.0
         self.x = self.direction = self.gradient = np.zeros_like(self.trial)
         self.margins = np.empty((0, self.objective.columns))
+        self.corrections = Corrections(self.trial.size, self.policy.memory)
 
     def receive(self, losses: float, loss_gradient: np.ndarray, margins: np.ndarray) -> None:
         """Take the values at the trial point; go there if it is low enough, else look for a better point on the way."""
         ridge = self.objective.ridge
         value = losses + 0.5 * float(ridge @ np.square(self.trial))
         gradient = loss_gradient + ridge * self.trial
+        if self.value < math.inf and self.objective.quadratic:
+            value, gradient, margins = self._lowest(value, gradient, margins)
         if self.value == math.inf or self._accepts(value, gradient):
             self._move(value, gradient, margins)
         else:
             self._shorten(margins)
+
+    def _lowest(self, value: float, gradient: np.ndarray, margins: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Set the trial to the lowest point on the line through it, of a parabola that is known from its two ends.
+
+        With exact steps the corrections make each direction conjugate to those before it: the method of conjugate gradients.
+        """
+        change = gradient - self.gradient
+        curvature = float(self.direction @ change) * self.step_length
+        t = -self.slope / curvature if curvature > 0.0 else 1.0
+        if abs(t - 1.0) <= FULL or not math.isfinite(t):
+            return value, gradient, margins
+        self.trial = self.x + t * (self.trial - self.x)
+        lower = self.value + 0.5 * t * self.step_length * self.slope
+        return lower, self.gradient + t * change, self.margins + t * (margins - self.margins)
 
     def _accepts(self, value: float, gradient: np.ndarray) -> bool:
         """Armijo's rule; where values are all rounding, the slope decides instead (the approximate Wolfe rule)."""
@@ -189,12 +213,8 @@ class Model:
 
     def _move(self, value: float, gradient: np.ndarray, margins: np.ndarray) -> None:
         step, difference = self.trial - self.x, gradient - self.gradient
-        if self.value < math.inf and step @ difference > 1e-12 * math.sqrt(
-            float(step @ step) * float(difference @ difference)
-        ):
-            self.steps.append(step)
-            self.differences.append(difference)
-            del self.steps[:-MEMORY], self.differences[:-MEMORY]
+        if self.curvature is not None and not self.policy.newton:
+            self.corrections.add(step, difference, self.curvature)
         self.x, self.value, self.gradient, self.margins = self.trial, value, gradient, margins
         self.gap = self.objective.gap(gradient)
         self.failures = 0
@@ -232,8 +252,12 @@ class Model:
         return work + (sum(hessian.passes_made for hessian in self.hessians) - made) / len(self.hessians)
 
     def _aim(self) -> None:
-        self.direction = -self._solve(self.gradient)
+        assert self.curvature is not None
+        self.direction = -self.corrections.solve(self.gradient, self.curvature)
         self.slope = float(self.gradient @ self.direction)
+        if not self.slope < 0.0 and len(self.corrections):  # rounding has spoilt them
+            self.corrections.clear()
+            self._aim()
 
     def _sketch(self, rng: np.random.Generator) -> float:
         weights = self.objective.curvature(self.margins)
@@ -243,23 +267,8 @@ class Model:
             for hessian, column in zip(self.hessians, weights.T, strict=True)
         ]
         self.curvature = each[0] if len(each) == 1 else Together(each)
-        if not self.policy.coupled:
-            self.steps.clear()
-            self.differences.clear()
+        if self.policy.coupled:
+            self.corrections.rebase(self.curvature)
+        else:
+            self.corrections.clear()
         return min(self.policy.size, self.policy.active) / self.policy.costs.n
-
-    def _solve(self, g: np.ndarray) -> np.ndarray:
-        """B⁻¹g, where B is the curvature corrected by the pairs: the two loops of L-BFGS."""
-        assert self.curvature is not None
-        q, factors = g, []
-        pairs = list(zip(self.steps, self.differences, strict=True))
-        for step, difference in reversed(pairs):
-            factors.append(float(step @ q) / float(step @ difference))
-            q = q - factors[-1] * difference
-        q = self.curvature.solve(q)
-        if pairs and not self.curvature.scaled_well:
-            step, difference = pairs[-1]
-            q = q * (float(step @ difference) / float(difference @ self.curvature.solve(difference)))
-        for (step, difference), factor in zip(pairs, reversed(factors), strict=True):
-            q = q + (factor - float(difference @ q) / float(step @ difference)) * step
-        return q
