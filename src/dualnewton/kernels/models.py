@@ -168,6 +168,6 @@ def _kind(arg: Any) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _array_kind(dtype: np.dtype[Any], ndim: int, layout: str, writeable: bool, aligned: bool) -> Any:
+def _array_kind(dtype: np.dtype[Any], ndim: int, layout: Any, writeable: bool, aligned: bool) -> Any:
     """What Numba's own ``typeof`` says, which takes longer over an array than many a kernel over its rows."""
     return types.Array(numba.from_dtype(dtype), ndim, layout, readonly=not writeable, aligned=aligned)

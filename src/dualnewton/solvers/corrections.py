@@ -1,7 +1,7 @@
 """What the last steps tell of the curvature: the corrections of L-BFGS, in their compact form.
 
-Of a step s and the difference y of the gradients at its ends, B⁻¹y = s is asked of the inverse. With the last pairs as the rows of S
-and Y, R the upper triangle and D the diagonal of SYᵀ, and Z = Y B₀⁻¹ for the matrix B₀ that is corrected,
+Of a step s and the difference y of the gradients at its ends, B⁻¹y = s is asked of the inverse. With the last pairs as the
+rows of S and Y, R the upper triangle and D the diagonal of SYᵀ, and Z = Y B₀⁻¹ for the matrix B₀ that is corrected,
 
     B⁻¹g = B₀⁻¹g + Sᵀ(R⁻ᵀ(D + YZᵀ)R⁻¹ Sg − R⁻ᵀ Zg) − Zᵀ R⁻¹ Sg
 
@@ -42,15 +42,15 @@ class Corrections:
         self.S = self.Y = self.Z = np.empty((0, self.size))
         self.SY = self.YZ = np.empty((0, 0))
 
-    def add(self, step: np.ndarray, difference: np.ndarray, curvature: Curvature) -> None:
-        """Take a pair in, if the curvature along it is positive, and drop the oldest if there are too many."""
+    def add(self, step: np.ndarray, difference: np.ndarray, image: np.ndarray) -> None:
+        """Take in s, y and B₀⁻¹y, if the curvature along the step is positive, and drop the oldest if there are too many."""
         bound = CURVED * float(np.sqrt((step @ step) * (difference @ difference)))
         if not float(step @ difference) > bound:
             return
         start = max(0, len(self) + 1 - self.most)
         self.S = np.concatenate([self.S[start:], step[None]])
         self.Y = np.concatenate([self.Y[start:], difference[None]])
-        self.Z = np.concatenate([self.Z[start:], curvature.solve(difference)[None]])
+        self.Z = np.concatenate([self.Z[start:], image[None]])
         self.SY = _bordered(self.SY[start:, start:], self.S @ difference, self.Y @ step)
         across = self.Z @ difference
         self.YZ = _bordered(self.YZ[start:, start:], across, across)
@@ -61,14 +61,13 @@ class Corrections:
             self.Z = np.stack([curvature.solve(difference) for difference in self.Y])
             self.YZ = self.Y @ self.Z.T
 
-    def solve(self, g: np.ndarray, curvature: Curvature) -> np.ndarray:
-        """B⁻¹g; where the scale of the curvature is not to be trusted, the last pair sets it."""
-        z = curvature.solve(g)
+    def solve(self, g: np.ndarray, z: np.ndarray, *, scaled_well: bool) -> np.ndarray:
+        """B⁻¹g, given z = B₀⁻¹g; where the scale of B₀ is not to be trusted, the last pair sets it."""
         if not len(self):
             return z
         from scipy.linalg.blas import dtrsv
 
-        scale = 1.0 if curvature.scaled_well else self.SY[-1, -1] / self.YZ[-1, -1]
+        scale = 1.0 if scaled_well else self.SY[-1, -1] / self.YZ[-1, -1]
         inner = dtrsv(self.SY, self.S @ g)  # R⁻¹Sg: only the upper triangle is read
         middle = self.SY.diagonal() * inner + scale * (self.YZ @ inner - self.Z @ g)
         outer = dtrsv(self.SY, middle, trans=1)

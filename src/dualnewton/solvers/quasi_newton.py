@@ -175,6 +175,8 @@ class Model:
         self.x = self.direction = self.gradient = np.zeros_like(self.trial)
         self.margins = np.empty((0, self.objective.columns))
         self.corrections = Corrections(self.trial.size, self.policy.memory)
+        self.pair: tuple[np.ndarray, np.ndarray] | None = None
+        self.image = self.direction
 
     def receive(self, losses: float, loss_gradient: np.ndarray, margins: np.ndarray) -> None:
         """Take the values at the trial point; go there if it is low enough, else look for a better point on the way."""
@@ -212,9 +214,8 @@ class Model:
         return level and float(gradient @ self.direction) <= (2.0 * SUFFICIENT - 1.0) * self.slope
 
     def _move(self, value: float, gradient: np.ndarray, margins: np.ndarray) -> None:
-        step, difference = self.trial - self.x, gradient - self.gradient
-        if self.curvature is not None and not self.policy.newton:
-            self.corrections.add(step, difference, self.curvature)
+        if self.curvature is not None:
+            self.pair = self.trial - self.x, gradient - self.gradient
         self.x, self.value, self.gradient, self.margins = self.trial, value, gradient, margins
         self.gap = self.objective.gap(gradient)
         self.failures = 0
@@ -253,7 +254,11 @@ class Model:
 
     def _aim(self) -> None:
         assert self.curvature is not None
-        self.direction = -self.corrections.solve(self.gradient, self.curvature)
+        image = self.curvature.solve(self.gradient)
+        if self.pair is not None:
+            self.corrections.add(*self.pair, image - self.image)
+        self.image, self.pair = image, None
+        self.direction = -self.corrections.solve(self.gradient, image, scaled_well=self.curvature.scaled_well)
         self.slope = float(self.gradient @ self.direction)
         if not self.slope < 0.0 and len(self.corrections):  # rounding has spoilt them
             self.corrections.clear()
@@ -266,7 +271,7 @@ class Model:
             hessian.at(np.ascontiguousarray(column), self.policy.size, rng)
             for hessian, column in zip(self.hessians, weights.T, strict=True)
         ]
-        self.curvature = each[0] if len(each) == 1 else Together(each)
+        self.curvature, self.pair = each[0] if len(each) == 1 else Together(each), None
         if self.policy.coupled:
             self.corrections.rebase(self.curvature)
         else:
