@@ -18,6 +18,7 @@ from dualnewton.solvers.objective import Objective, objective_of
 from dualnewton.solvers.passes import Passes
 from dualnewton.solvers.quasi_newton import Model, Policy
 from dualnewton.solvers.runner import PrimalPoint, Runner
+from dualnewton.solvers.sharing import buy
 
 
 class Descent(Runner):
@@ -50,14 +51,25 @@ class Descent(Runner):
         newton: bool,
     ) -> None:
         self.passes, self.models = passes, []
-        costs = passes.costs
-        near = costs.affordable_sketch()
+        self.hessians: dict[bytes, list[Hessian]] = {}
         for problem, (w, b) in zip(problems, starts, strict=True):
             objective = objective_of(problem)
-            policy = Policy(costs, tol, passes.n if newton else sketch, newton, coupled=objective.columns > 1)
-            hessians = [_hessian(passes, objective, near, newton=newton) for _ in range(objective.columns)]
+            policy = Policy(passes.costs, tol, passes.n if newton else sketch, newton, coupled=objective.columns > 1)
+            hessians = self._hessians(objective, newton=newton)
             self.models.append(Model(objective, policy, hessians, objective.vector(w, b)))
         self._evaluate()
+
+    def _hessians(self, objective: Objective, *, newton: bool) -> list[Hessian]:
+        """Return where the curvature of each column comes from; models with the same penalties have the same sources."""
+        ridge = objective.column_ridge
+        if (key := ridge.tobytes()) not in self.hessians:
+            self.hessians[key] = [
+                hessian_of_all_rows(self.passes, ridge, self.passes.costs.affordable_sketch())
+                if newton
+                else Sketches(self.passes, ridge)
+                for _ in range(objective.columns)
+            ]
+        return self.hessians[key]
 
     def losses(self, rows: slice, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values and derivatives of all models on a block of rows (see :class:`Target`)."""
@@ -79,9 +91,16 @@ class Descent(Runner):
             column = own.stop
 
     def turn(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
-        extra = sum(model.propose(rng) for model in self.models) / len(self.models)
+        made = self._passes_made()
+        extra = buy([model for model in self.models if model.wants_curvature()], rng)
+        for model in self.models:
+            model.step()
         self._evaluate()
-        return 1.0 + extra
+        return 1.0 + (extra + self._passes_made() - made) / len(self.models)
+
+    def _passes_made(self) -> float:
+        """The passes that products with the Hessian have taken."""
+        return sum(hessian.passes_made / len(each) for each in self.hessians.values() for hessian in each)
 
     def candidate(self, k: int) -> PrimalPoint:
         return self.models[k].objective.point(self.models[k].x)
@@ -97,8 +116,3 @@ class Descent(Runner):
 
     def close(self) -> None:
         self.passes.close()
-
-
-def _hessian(passes: Passes, objective: Objective, near: int, *, newton: bool) -> Hessian:
-    ridge = objective.column_ridge
-    return hessian_of_all_rows(passes, ridge, near) if newton else Sketches(passes, ridge)

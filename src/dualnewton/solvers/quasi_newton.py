@@ -10,7 +10,7 @@ import numpy as np
 
 from dualnewton.solvers.corrections import Corrections
 from dualnewton.solvers.costs import Costs
-from dualnewton.solvers.curvature import PLENTY, Curvature, Hessian, Together
+from dualnewton.solvers.curvature import PLENTY, Curvature, Hessian
 from dualnewton.solvers.line import line_minimum
 from dualnewton.solvers.objective import Objective
 
@@ -235,22 +235,33 @@ class Model:
         self.stuck = self.policy.size >= self.policy.most and self.policy.age == 0  # at this very point
         self.policy.size, self.failures, self.curvature = self.policy.most, 0, None
 
-    def propose(self, rng: np.random.Generator) -> float:
-        """Set the next trial point; return how many epochs of work that took."""
+    def wants_curvature(self) -> bool:
+        """Choose a direction on the curvature that there is; say whether another is wanted, of ``policy.size`` rows."""
         if self.failures:
-            return 0.0  # a shorter step waits to be tried
-        work, made = 0.0, sum(hessian.passes_made for hessian in self.hessians)
-        if self.curvature is not None and not self.policy.newton:
+            return False  # a shorter step waits to be tried
+        if self.curvature is None:
+            return True
+        if not self.policy.newton:
             self._aim()
             self.policy.watch(-self.slope, self.value, self.step_length)
-        if self.curvature is None or self.policy.wants_another(self.gap, self.value, self.step_length):
-            if self.curvature is not None:
-                self.policy.size = self.policy.next_size
-            work = self._sketch(rng)
-            self._aim()
-            self.policy.begin(-self.slope)
-        self.trial, self.step_length = self.x + self.direction, 1.0
-        return work + (sum(hessian.passes_made for hessian in self.hessians) - made) / len(self.hessians)
+        wanted = self.policy.wants_another(self.gap, self.value, self.step_length)
+        self.policy.size = self.policy.next_size if wanted else self.policy.size
+        return wanted
+
+    def use(self, curvature: Curvature, active: int) -> None:
+        """Take the direction of a new curvature, which so many rows had any part in."""
+        self.curvature, self.pair, self.policy.active = curvature, None, active
+        if self.policy.coupled:
+            self.corrections.rebase(curvature)
+        else:
+            self.corrections.clear()
+        self._aim()
+        self.policy.begin(-self.slope)
+
+    def step(self) -> None:
+        """Set the next trial point."""
+        if not self.failures:
+            self.trial, self.step_length = self.x + self.direction, 1.0
 
     def _aim(self) -> None:
         assert self.curvature is not None
@@ -263,17 +274,3 @@ class Model:
         if not self.slope < 0.0 and len(self.corrections):  # rounding has spoilt them
             self.corrections.clear()
             self._aim()
-
-    def _sketch(self, rng: np.random.Generator) -> float:
-        weights = self.objective.curvature(self.margins)
-        self.policy.active = max(1, int(np.count_nonzero(weights) / weights.shape[1]))
-        each = [
-            hessian.at(np.ascontiguousarray(column), self.policy.size, rng)
-            for hessian, column in zip(self.hessians, weights.T, strict=True)
-        ]
-        self.curvature, self.pair = each[0] if len(each) == 1 else Together(each), None
-        if self.policy.coupled:
-            self.corrections.rebase(self.curvature)
-        else:
-            self.corrections.clear()
-        return min(self.policy.size, self.policy.active) / self.policy.costs.n

@@ -1,0 +1,64 @@
+"""Curvature for several models at once: those that are close together, as the folds of a cross-validation are, share it.
+
+A fold's Hessian differs from the mean over the folds by a fraction of the rows, which the corrections by gradients make up for;
+the outputs of a least-squares fit have the same Hessian altogether. One sketch and one factor then serve them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dualnewton.solvers.curvature import Together
+from dualnewton.solvers.quasi_newton import Model
+
+CLOSE = 0.5
+"""Curvatures whose weights differ by no more than this fraction from the mean are corrected by the gradients soon enough."""
+
+SAME = 1e-9
+"""Newton's method knows no corrections: its models share what is the same but for rounding."""
+
+
+def buy(models: Sequence[Model], rng: np.random.Generator) -> float:
+    """Give new curvature to models that want it; return the epochs of work that it took."""
+    return sum(_buy_alike(group, rng) for group in _alike(models))
+
+
+def _alike(models: Sequence[Model]) -> list[list[Model]]:
+    """Group models by what has to be the same: the penalties, the size of the sketch and the number of columns."""
+    groups: list[list[Model]] = []
+    for model in models:
+        for group in groups:
+            if model.policy.size == group[0].policy.size and np.array_equal(
+                model.objective.ridge, group[0].objective.ridge
+            ):
+                group.append(model)
+                break
+        else:
+            groups.append([model])
+    return groups
+
+
+def _buy_alike(models: Sequence[Model], rng: np.random.Generator) -> float:
+    weights = [model.objective.curvature(model.margins) for model in models]
+    mean = np.asarray(sum(weights) / len(models))
+    allowed = (SAME if models[0].policy.newton else CLOSE) * float(np.sum(mean))
+    together = [k for k, own in enumerate(weights) if len(models) == 1 or float(np.abs(own - mean).sum()) <= allowed]
+    work = _give([models[k] for k in together], mean, rng) if together else 0.0
+    alone = (k for k in range(len(models)) if k not in together)
+    return work + sum(_give([models[k]], weights[k], rng) for k in alone)
+
+
+def _give(models: Sequence[Model], weights: np.ndarray, rng: np.random.Generator) -> float:
+    """Make a curvature of these weights, one of their columns at a time, and hand it to the models."""
+    policy = models[0].policy
+    each = [
+        hessian.at(np.ascontiguousarray(column), policy.size, rng)
+        for hessian, column in zip(models[0].hessians, weights.T, strict=True)
+    ]
+    curvature = each[0] if len(each) == 1 else Together(each)
+    active = max(1, int(np.count_nonzero(weights) / weights.shape[1]))
+    for model in models:
+        model.use(curvature, active)
+    return min(policy.size, active) / policy.costs.n
