@@ -62,7 +62,7 @@ def test_folds_share_sketches(loss, bought):
     bought.clear()
     for problem in problems:
         dn.solve(problem, "ihs", tau=N, tol=1e-11)
-    assert together <= len(bought) / 2
+    assert together < 0.8 * len(bought)
 
 
 def test_newton_does_not_mix_folds(bought):

@@ -160,6 +160,11 @@ class Model:
         Where the curvature of each column comes from.
     trial : array
         Where it starts: the first point at which values are asked for.
+
+    Attributes
+    ----------
+    shares : bool
+        Whether its curvature is that of several models, which only stands for its own.
     """
 
     objective: Objective
@@ -167,6 +172,7 @@ class Model:
     hessians: Sequence[Hessian]
     trial: np.ndarray
     curvature: Curvature | None = None
+    shares: bool = False
     failures: int = 0
     stuck: bool = False
 
@@ -248,9 +254,9 @@ class Model:
         self.policy.size = self.policy.next_size if wanted else self.policy.size
         return wanted
 
-    def use(self, curvature: Curvature, active: int) -> None:
+    def use(self, curvature: Curvature, active: int, *, shares: bool) -> None:
         """Take the direction of a new curvature, which so many rows had any part in."""
-        self.curvature, self.pair, self.policy.active = curvature, None, active
+        self.curvature, self.pair, self.policy.active, self.shares = curvature, None, active, shares
         if self.policy.coupled:
             self.corrections.rebase(curvature)
         else:

@@ -43,14 +43,17 @@ def _alike(models: Sequence[Model]) -> list[list[Model]]:
 def _buy_alike(models: Sequence[Model], rng: np.random.Generator) -> float:
     weights = [model.objective.curvature(model.margins) for model in models]
     mean = np.asarray(sum(weights) / len(models))
-    allowed = (SAME if models[0].policy.newton else CLOSE) * float(np.sum(mean))
-    together = [k for k, own in enumerate(weights) if len(models) == 1 or float(np.abs(own - mean).sum()) <= allowed]
-    work = _give([models[k] for k in together], mean, rng) if together else 0.0
+    apart = [float(np.abs(own - mean).sum()) / (float(mean.sum()) or 1.0) for own in weights]
+    # Who has tried what the others have, and wants something else, gets its own.
+    close = [SAME if model.policy.newton or model.shares else CLOSE for model in models]
+    together = [k for k in range(len(models)) if apart[k] <= close[k]]
+    shares = max((apart[k] for k in together), default=0.0) > SAME
+    work = _give([models[k] for k in together], mean, rng, shares=shares) if together else 0.0
     alone = (k for k in range(len(models)) if k not in together)
-    return work + sum(_give([models[k]], weights[k], rng) for k in alone)
+    return work + sum(_give([models[k]], weights[k], rng, shares=False) for k in alone)
 
 
-def _give(models: Sequence[Model], weights: np.ndarray, rng: np.random.Generator) -> float:
+def _give(models: Sequence[Model], weights: np.ndarray, rng: np.random.Generator, *, shares: bool) -> float:
     """Make a curvature of these weights, one of their columns at a time, and hand it to the models."""
     policy = models[0].policy
     each = [
@@ -60,5 +63,5 @@ def _give(models: Sequence[Model], weights: np.ndarray, rng: np.random.Generator
     curvature = each[0] if len(each) == 1 else Together(each)
     active = max(1, int(np.count_nonzero(weights) / weights.shape[1]))
     for model in models:
-        model.use(curvature, active)
+        model.use(curvature, active, shares=shares)
     return min(policy.size, active) / policy.costs.n
