@@ -158,3 +158,14 @@ def test_a_model_that_rounding_stops_says_so():
     result = dn.solve(problem, "newton", tol=0.0, random_state=0)
     assert result.status is Status.NO_PROGRESS or result.certificate.gap == 0.0
     assert result.certificate.relative_gap <= 1e-12
+
+
+@pytest.mark.parametrize("loss", [losses.Squared(), losses.Logistic()])
+@pytest.mark.parametrize("lam_n", [1.0, 1e-4])
+def test_wide_data_with_an_intercept_take_few_steps(loss, lam_n):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((50, 500)), np.where(rng.random(50) < 0.7, 1.0, -1.0)
+    problem = dn.Problem(X, y, loss, lam=lam_n / 50, fit_intercept=True)
+    result = dn.solve(problem, "newton", tol=1e-10)
+    assert result.converged
+    assert result.n_epochs <= 50

@@ -43,9 +43,6 @@ LARGE = 4000
 RESIDUAL, MOST_PRODUCTS = 0.05, 200
 """Where conjugate gradients stop: the next step of Newton's method corrects what they leave."""
 
-LITTLE = 1e-3
-"""Of its curvature is what an unpenalised intercept is given where a positive diagonal is needed."""
-
 
 class Curvature(Protocol):
     """A positive definite matrix B.
@@ -99,20 +96,25 @@ class Diagonal:
 
 
 class Woodbury:
-    """B = D + Aᵀ D(weights) A for fewer rows than features, by a matrix of the size of the rows:
+    """B = D + Aᵀ W A for fewer rows than features, by a matrix of the size of the rows:
 
-        B⁻¹g = D⁻¹g − D⁻¹Aᵀ W^½ (I + W^½ A D⁻¹ Aᵀ W^½)⁻¹ W^½ A D⁻¹g
+        B⁻¹g = D⁻¹g − D⁻¹Aᵀ W^½ E⁻¹ W^½ A D⁻¹g,        E = I + W^½ A D⁻¹ Aᵀ W^½
+
+    With an intercept, which has no D of its own, B is bordered by AᵀW1 and 1ᵀW1. What is left of the border once the features
+    have been eliminated is σ = 1ᵀW^½ E⁻¹ W^½1, which is positive as it stands: nothing cancels.
 
     Parameters
     ----------
     rows : matrix of shape (m, d)
         A.
     weights : array of shape (m,)
-        W.
+        The diagonal of W.
     diagonal : array of shape (d,)
         D > 0.
     gram : array of shape (m, m), optional
         A D⁻¹ Aᵀ, where it is known.
+    intercept : bool
+        Whether the last entry of a vector is that of an intercept.
     """
 
     def __init__(
@@ -122,14 +124,25 @@ class Woodbury:
         diagonal: np.ndarray,
         gram: np.ndarray | None = None,
         *,
+        intercept: bool = False,
         scaled_well: bool = True,
     ) -> None:
-        self.scaled_well = scaled_well
+        self.scaled_well, self.intercept = scaled_well, intercept
         self.rows, self.roots, self.diagonal = rows, np.sqrt(weights), diagonal
         gram = gram_of(rows, diagonal) if gram is None else gram
         self.inner = Cholesky(self.roots[:, None] * gram * self.roots, np.ones(len(weights)))
+        if intercept:
+            inside = self.inner.solve(self.roots)
+            self.border = (rows.T @ (self.roots * inside)) / diagonal
+            self.left = float(self.roots @ inside) or 1.0
 
     def solve(self, g: np.ndarray) -> np.ndarray:
+        if not self.intercept:
+            return self._of_features(g)
+        b = (g[-1] - float(self.border @ g[:-1])) / self.left
+        return np.append(self._of_features(g[:-1]) - b * self.border, b)
+
+    def _of_features(self, g: np.ndarray) -> np.ndarray:
         u = g / self.diagonal
         inside = self.inner.solve(self.roots * (self.rows @ u))
         return np.asarray(u - (self.rows.T @ (self.roots * inside)) / self.diagonal)
@@ -278,11 +291,8 @@ class Sketches:
             scaled = self._shrunk(indices, scaled, diagonal)
         if diagonal.size <= max(indices.size, ALWAYS_SQUARE):
             return Cholesky(passes.sketch(indices, scaled, intercept=self.intercept), diagonal, scaled_well=scaled_well)
-        rows = passes.take(indices)
-        if self.intercept:
-            rows = _linear.with_constant(rows, 1.0)
-            diagonal[-1] += LITTLE * float(scaled.sum()) or 1.0
-        return Woodbury(rows, scaled, diagonal, scaled_well=scaled_well)
+        rows, own = passes.take(indices), diagonal[: passes.d]
+        return Woodbury(rows, scaled, own, intercept=self.intercept, scaled_well=scaled_well)
 
     def _shrunk(self, indices: np.ndarray, scaled: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
         """Move part of a sketch of few rows to the diagonal; return the weights that are left.
@@ -320,14 +330,12 @@ class FromGram:
     passes_made = 0
 
     def __init__(self, passes: Passes, ridge: np.ndarray) -> None:
-        self.rows, self.diagonal = passes.take(slice(None)), ridge.copy()
-        if ridge.size > passes.d:
-            self.rows = _linear.with_constant(self.rows, 1.0)
-            self.diagonal[-1] = LITTLE * passes.n
+        self.rows, self.diagonal = passes.take(slice(None)), ridge[: passes.d]
+        self.intercept = ridge.size > passes.d
         self.gram = gram_of(self.rows, self.diagonal)
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator) -> Curvature:  # noqa: ARG002
-        return Woodbury(self.rows, weights, self.diagonal, self.gram)
+        return Woodbury(self.rows, weights, self.diagonal, self.gram, intercept=self.intercept)
 
 
 class MatrixFree:
