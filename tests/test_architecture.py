@@ -12,10 +12,22 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # A module may import from floors below its own, and from its own floor.
 FLOORS = [
-    {"_validate", "_check", "_draws", "_linear", "_examples", "_softmax", "losses", "regularizers", "samplings"},
+    {
+        "_validate",
+        "_check",
+        "_check_nonsmooth",
+        "_draws",
+        "_linear",
+        "_examples",
+        "_softmax",
+        "losses",
+        "regularizers",
+        "samplings",
+    },
     {"problem", "multinomial", "judging", "certificate", "foreign", "_foreign_models", "theory"},
     {"methods", "kernels", "solvers"},
-    {"plan", "course", "runners", "result", "solve"},
+    {"plan", "course", "runners", "result", "solve", "smoothing", "concomitant", "joint_scale"},
+    {"estimators"},
     {"__init__"},
 ]
 

@@ -1,6 +1,8 @@
 """Fit regularised linear models fast, and prove how good the fit is."""
 
-from dualnewton import losses, methods, regularizers, samplings, theory
+from typing import TYPE_CHECKING, Any
+
+from dualnewton import estimators, losses, methods, regularizers, samplings, theory
 from dualnewton.certificate import Certificate
 from dualnewton.foreign import certify
 from dualnewton.multinomial import MultinomialProblem
@@ -9,17 +11,42 @@ from dualnewton.problem import Problem
 from dualnewton.result import Progress, Result, Status, Trace
 from dualnewton.solve import solve, solve_many
 
+if TYPE_CHECKING:
+    from dualnewton.estimators import (
+        ElasticNet,
+        ERMClassifier,
+        ERMRegressor,
+        HuberRegressor,
+        Lasso,
+        LinearSVC,
+        LinearSVR,
+        LogisticRegression,
+        Ridge,
+        RidgeClassifier,
+    )
+
 __version__ = "0.1.0"
 __all__ = [
     "Certificate",
+    "ERMClassifier",
+    "ERMRegressor",
+    "ElasticNet",
+    "HuberRegressor",
+    "Lasso",
+    "LinearSVC",
+    "LinearSVR",
+    "LogisticRegression",
     "MultinomialProblem",
     "Plan",
     "Problem",
     "Progress",
     "Result",
+    "Ridge",
+    "RidgeClassifier",
     "Status",
     "Trace",
     "certify",
+    "estimators",
     "losses",
     "methods",
     "plan",
@@ -29,3 +56,14 @@ __all__ = [
     "solve_many",
     "theory",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Estimators load scikit-learn, which takes a second: whoever asks for one waits for it, nobody else.
+    if name in estimators.MODULES:
+        return getattr(estimators, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *estimators.MODULES})

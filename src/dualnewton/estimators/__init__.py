@@ -1,0 +1,54 @@
+"""Estimators for users of scikit-learn: the names and parameters they know, and a proof with every fit.
+
+Each is loaded when it is asked for, and scikit-learn with it: importing the package needs neither.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dualnewton.estimators.elastic_net import ElasticNet, Lasso
+    from dualnewton.estimators.erm import ERMClassifier, ERMRegressor
+    from dualnewton.estimators.logistic import LogisticRegression
+    from dualnewton.estimators.ridge import Ridge, RidgeClassifier
+    from dualnewton.estimators.robust import HuberRegressor
+    from dualnewton.estimators.svm import LinearSVC, LinearSVR
+
+MODULES = {
+    "ERMClassifier": "erm",
+    "ERMRegressor": "erm",
+    "ElasticNet": "elastic_net",
+    "HuberRegressor": "robust",
+    "Lasso": "elastic_net",
+    "LinearSVC": "svm",
+    "LinearSVR": "svm",
+    "LogisticRegression": "logistic",
+    "Ridge": "ridge",
+    "RidgeClassifier": "ridge",
+}
+"""The module in which each estimator is found."""
+
+__all__ = [
+    "ERMClassifier",
+    "ERMRegressor",
+    "ElasticNet",
+    "HuberRegressor",
+    "Lasso",
+    "LinearSVC",
+    "LinearSVR",
+    "LogisticRegression",
+    "Ridge",
+    "RidgeClassifier",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in MODULES:
+        return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *MODULES})

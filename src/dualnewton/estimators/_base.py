@@ -1,0 +1,230 @@
+"""What all estimators share: from X, y and parameters to problems, from results to a model with its proof."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from dualnewton.estimators._path import Path, walk
+from dualnewton.estimators._session import METHODS, Session, starts
+from dualnewton.estimators._validation import Data, checked, class_numbers, validate_data, weights_of_classes
+from dualnewton.estimators._warning import warn
+from dualnewton.judging import AnyProblem
+from dualnewton.result import Result, Status
+
+REMEDIES = {
+    Status.EPOCH_LIMIT: "raise max_iter (now {max_iter}) or tol; features of about equal scale often help",
+    Status.TIME_LIMIT: "raise time_limit (now {time_limit} s) or tol",
+    Status.STOPPED_BY_CALLBACK: "with warm_start=True another fit goes on from here",
+    Status.INTERRUPTED: "with warm_start=True another fit goes on from here",
+    Status.NO_PROGRESS: "raise tol; features of about equal scale, or float64 instead of float32, often help",
+    Status.CONVERGED: "raise tol",
+}
+"""What to do about each way in which a fit can end short of ``tol``."""
+
+
+def solver_names(*foreign: str) -> list[Any]:
+    """Return the constraint on ``solver``: our names, which choose, and scikit-learn's, which mean "auto"."""
+    return [StrOptions({*METHODS, *foreign})]
+
+
+class CertifiedModel(BaseEstimator):
+    """A linear model that is fitted by ``solve`` and knows how close to optimal it is.
+
+    A class of this family says which problems its parameters stand for (``_problems``); the rest is here.
+
+    Attributes
+    ----------
+    certificate_ : Certificate or list of Certificate
+        P, D and the gap of each class or output, of the objective that the class documents, divided by a constant; in double
+        precision, before ``coef_`` is rounded to that of X.
+    trace_ : Trace or list of Trace
+        The certificates along the way.
+    dual_coef_ : array of shape (n,) or (n, K)
+        The dual point that proves it.
+    plan_ : Plan
+        Which method was used, and why.
+    n_iter_ : array of integers
+        The epochs that each class or output took, rounded up.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 0, None, closed="left"), None],
+        "fit_intercept": ["boolean"],
+        "solver": solver_names(),
+        "time_limit": [Interval(Real, 0, None, closed="left"), None],
+        "callback": [callable, None],
+        "verbose": ["verbose"],
+        "warm_start": ["boolean"],
+        "random_state": ["random_state", np.random.Generator],
+        "n_jobs": [Integral, None],
+    }
+
+    _strength: ClassVar[str] = "alpha"
+    """The parameter along which :meth:`path` walks; ``_weakens`` says whether more of it penalises less."""
+
+    _weakens: ClassVar[bool] = False
+
+    # What a class of the family gives ----------------------------------------------------------------------------------
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
+        """Check what ``fit`` is given, and set what follows from it alone (``n_features_in_``, ``classes_``)."""
+        raise NotImplementedError
+
+    def _problems(self, data: Data) -> Sequence[AnyProblem]:
+        """Return what is to be solved, one problem for each class or output, all over ``data.X``."""
+        raise NotImplementedError
+
+    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
+        """Solve; a class whose objective is approached by others overrides this, and returns certificates of its own objective.
+
+        ``before`` holds the results of an earlier fit or of a neighbour on a path, if there are any.
+        """
+        problems = self._problems(data)
+        return session.solve(problems, starts(problems, before))
+
+    def _take(self, data: Data, results: Sequence[Result]) -> None:
+        """Set ``coef_`` and ``intercept_`` in the shapes of the class."""
+        raise NotImplementedError
+
+    # What they share ---------------------------------------------------------------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Fit the model, and prove how good the fit is.
+
+        Parameters
+        ----------
+        X : array, sparse array or data frame of shape (n, d)
+            CSR and C order are not copied; float32 stays float32.
+        y : array of shape (n,), or (n, outputs) where the class takes several
+            Labels or targets.
+        sample_weight : number or array of shape (n,), optional
+            Nonnegative; a weight of two equals a repeated row, a weight of zero an absent one.
+
+        Returns
+        -------
+        self
+        """
+        before = getattr(self, "_fitted", None) if self.warm_start else None
+        return self._fit(self._checked(X, y, sample_weight), before)
+
+    def _fit(self, data: Data, before: Sequence[Result] | None) -> Any:
+        """Do what :meth:`fit` does, with data that are checked and results to start from, if any."""
+        with Session(self) as session:
+            results = self._results(session, data, before)
+        self._fitted = results
+        certificates, traces = [result.certificate for result in results], [result.trace for result in results]
+        alone = len(results) == 1
+        self.certificate_ = certificates[0] if alone else certificates
+        self.trace_ = traces[0] if alone else traces
+        self.dual_coef_ = results[0].alpha if alone else np.stack([result.alpha for result in results], axis=1)
+        self.plan_ = results[0].plan
+        self.n_iter_ = np.array([math.ceil(result.n_epochs) for result in results], dtype=np.int32)
+        self._take(data, results)
+        self._warn_of_misses(results)
+        return self
+
+    def _warn_of_misses(self, results: Sequence[Result]) -> None:
+        """Warn exactly when a certificate misses ``tol``: how far it got, why no farther, and what to do."""
+        missed = [result for result in results if result.certificate.relative_gap > self.tol]
+        if not missed:
+            return
+        worst = max(missed, key=lambda result: result.certificate.relative_gap)
+        which = "" if len(results) == 1 else f" in {len(missed)} of {len(results)} fits"
+        why = worst.status.message.replace("max_epochs", "max_iter")
+        warn(
+            f"{type(self).__name__} has a certified relative gap of {worst.certificate.relative_gap:.2e}, more than "
+            f"tol={self.tol:g}{which}, since {why}. The model can be used, and is proved to be within that gap "
+            f"of the optimum. To get closer, {REMEDIES[worst.status].format(**self.get_params(deep=False))}.",
+            ConvergenceWarning,
+        )
+
+    def path(self, X: Any, y: Any, values: Any, sample_weight: Any = None) -> Path:
+        """Fit the model for each value of its strength of regularisation, each from the one before, each certified.
+
+        The estimator itself stays as it is.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
+        values : sequence of floats
+            Of ``C`` or ``alpha``, whichever the estimator has, in any order. They are fitted from the strongest penalty to
+            the weakest.
+
+        Returns
+        -------
+        Path
+            Coefficients, intercepts and certificates in the order of ``values``.
+        """
+        return walk(self, X, y, values, sample_weight)
+
+
+class CertifiedClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedModel):
+    """A classifier with ``coef_`` of shape (1, d) for two classes and (K, d) for K."""
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
+        self.classes_, data = class_numbers(self, checked(self, X, y, sample_weight))
+        return data
+
+    def _row_weights(self, data: Data) -> np.ndarray | None:
+        """Return c_i: the sample weight times the weight of the class."""
+        if self.class_weight is None:
+            return data.sample_weight
+        of_row = weights_of_classes(self.class_weight, self.classes_, data.y, data.sample_weight)[data.y]
+        return of_row if data.sample_weight is None else of_row * data.sample_weight
+
+    def _take(self, data: Data, results: Sequence[Result]) -> None:
+        # The same for one problem per class and for one with all classes as rows of W.
+        self.coef_ = np.vstack([result.w for result in results]).astype(data.X.dtype)
+        self.intercept_ = np.hstack([result.intercept for result in results]).astype(data.X.dtype)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class CertifiedRegressor(RegressorMixin, SparseCoefMixin, CertifiedModel):
+    """A regressor with ``coef_`` of shape (d,) for one output and (K, d) for K."""
+
+    _multi_output: ClassVar[bool] = False
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
+        data = checked(self, X, y, sample_weight, y_numeric=True, multi_output=self._multi_output)
+        return data._replace(y=data.y.astype(np.float64, copy=False))
+
+    def _take(self, data: Data, results: Sequence[Result]) -> None:
+        coef = np.vstack([result.w for result in results]).astype(data.X.dtype)
+        intercept = np.hstack([result.intercept for result in results]).astype(data.X.dtype)
+        self.coef_ = coef[0] if len(coef) == 1 else coef
+        self.intercept_ = intercept if data.y.ndim == 2 else intercept[0]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return Xw + b, of shape (n,) or (n, outputs)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse=["csr", "csc", "coo"], reset=False)
+        return X @ self.coef_.T + self.intercept_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.multi_output = self._multi_output
+        tags.target_tags.single_output = True
+        return tags
+
+
+def targets(y: np.ndarray) -> list[np.ndarray]:
+    """Return the targets of each output."""
+    return list(y.T) if y.ndim == 2 else [y]

@@ -1,0 +1,68 @@
+"""A regularisation path: one estimator, many strengths of its penalty, each fit from its neighbour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from dualnewton._validate import vector
+from dualnewton.certificate import Certificate
+from dualnewton.result import Result, Status
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """The models of a path, in the order in which their values were given; if it was interrupted, those that were reached.
+
+    Attributes
+    ----------
+    values : array of shape (m,)
+        Of the strength of regularisation.
+    coef : array of shape (m, …)
+        ``coef_`` of each model.
+    intercept : array of shape (m, …)
+        ``intercept_`` of each.
+    certificates : list
+        ``certificate_`` of each.
+    models : list of estimators
+        Each of them, fitted, to predict with.
+    """
+
+    values: np.ndarray
+    coef: np.ndarray
+    intercept: np.ndarray
+    certificates: list[Certificate | list[Certificate]]
+    models: list[Any]
+
+
+def walk(model: Any, X: Any, y: Any, values: Any, sample_weight: Any) -> Path:
+    """Fit copies of ``model``, from the strongest penalty to the weakest; the data are checked once."""
+    values = vector("values", values, np.size(values))
+    if values.size == 0:
+        raise ValueError(f"values must hold at least one value of {model._strength}, got none")
+    fitted: dict[int, Any] = {}
+    before: Sequence[Result] | None = None
+    first = clone(model)
+    data = first._checked(X, y, sample_weight)
+    # A penalty grows with alpha and falls with C.
+    for place in np.argsort(values if model._weakens else -values, kind="stable"):
+        one = clone(model).set_params(**{model._strength: float(values[place])})
+        one._validate_params()
+        vars(one).update({name: value for name, value in vars(first).items() if name.endswith("_")})
+        fitted[int(place)] = one._fit(data, before)
+        before = one._fitted
+        if any(result.status is Status.INTERRUPTED for result in before):
+            break  # who presses Ctrl-C wants what there is by now
+    done = sorted(fitted)
+    models = [fitted[place] for place in done]
+    return Path(
+        values[done],
+        np.stack([one.coef_ for one in models]),
+        np.stack([one.intercept_ for one in models]),
+        [one.certificate_ for one in models],
+        models,
+    )

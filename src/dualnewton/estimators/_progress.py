@@ -1,0 +1,92 @@
+"""One line that tells how far a fit has come: the epoch, the certified gap, the time left."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from dualnewton.result import Progress
+
+RECENT = 5
+"""Certificates from which the speed is guessed."""
+
+Callback = Callable[[Progress], Any]
+
+
+class ProgressLine:
+    """A callback for ``solve`` that shows the slowest model of a run.
+
+    On a terminal one line is rewritten in place. Elsewhere (a file, a log) a plain line is written at the first certificate,
+    and again each time the run has taken twice as long, so that a long run leaves a few lines.
+
+    Parameters
+    ----------
+    name : str
+        Of the estimator.
+    tol : float
+        The relative gap that is wanted.
+    file : text stream, optional
+        Where to; standard error by default.
+    """
+
+    def __init__(self, name: str, tol: float, file: Any = None) -> None:
+        from rich.console import Console  # not needed by fits that say nothing
+
+        self.name, self.tol = name, tol
+        self.console = Console(file=sys.stderr if file is None else file)
+        self.live: Any = None
+        self.recent: dict[int, list[Progress]] = {}
+        self.next_line = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        """Show the model that is farthest from its end."""
+        rows = self.recent.setdefault(progress.model, [])
+        rows.append(progress)
+        del rows[:-RECENT]
+        slowest = max(self.recent.values(), key=lambda rows: rows[-1].certificate.relative_gap)
+        text = f"{self.name}: {described(slowest, self.tol)}"
+        if self.console.is_terminal:
+            self._rewrite(text)
+        elif progress.seconds >= self.next_line or slowest[-1].certificate.relative_gap <= self.tol:
+            self._write(text)
+            self.next_line = max(1.0, 2.0 * progress.seconds)
+
+    def _rewrite(self, text: str) -> None:
+        if self.live is None:
+            from rich.live import Live
+
+            self.live = Live(console=self.console, auto_refresh=False)
+            self.live.start()
+        self.live.update(text, refresh=True)
+
+    def _write(self, text: str) -> None:
+        self.console.print(text, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Leave the last line where it is."""
+        if self.live is not None:
+            self.live.stop()
+            self.live = None
+
+
+def described(rows: list[Progress], tol: float) -> str:
+    """Say in a line where a model stands, from its last certificates."""
+    last = rows[-1]
+    left = seconds_left(rows, tol)
+    when = "" if math.isnan(left) else f", about {left:.3g} s left"
+    gap = last.certificate.relative_gap
+    return f"epoch {last.epoch:.4g}, certified relative gap {gap:.2e} (tol {tol:.0e}), {last.seconds:.3g} s{when}"
+
+
+def seconds_left(rows: list[Progress], tol: float) -> float:
+    """Guess the time until the gap is ``tol``, as if its logarithm went on to fall as it did; nan where it did not fall."""
+    first, last = rows[0], rows[-1]
+    gaps = first.certificate.relative_gap, last.certificate.relative_gap
+    if gaps[1] <= tol:
+        return 0.0
+    if not 0.0 < gaps[1] < gaps[0] < math.inf or last.seconds <= first.seconds:
+        return math.nan
+    speed = math.log(gaps[0] / gaps[1]) / (last.seconds - first.seconds)
+    return math.log(gaps[1] / max(tol, 1e-16)) / speed

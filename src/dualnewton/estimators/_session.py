@@ -1,0 +1,145 @@
+"""The solving that belongs to one fit: one budget, one stream of random numbers and one progress line for all its solves."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs  # type: ignore[import-untyped]
+
+from dualnewton.estimators._progress import ProgressLine
+from dualnewton.judging import AnyProblem
+from dualnewton.plan import SMALL
+from dualnewton.result import Progress, Result, Status
+from dualnewton.solve import solve_many
+
+METHODS = ("auto", "sdna", "sdca", "newton", "ihs")
+"""The names of ``solver`` that choose; scikit-learn's own all mean "auto"."""
+
+TINY, FINEST = 1e-9, 1e-15
+"""A relative gap that only exact coefficients ask for, and the least that it is worth going for unasked."""
+
+MAX_EPOCHS = 1000
+"""Where ``max_iter`` is None."""
+
+
+class Session:
+    """Solves on behalf of an estimator, and keeps to its ``max_iter`` and ``time_limit`` however often it is asked.
+
+    Most fits ask once. One that approaches its objective by others (a hinge by smoothed ones, a lasso by proximal steps) asks
+    several times, and is told by ``is_over`` when there is nothing left to spend or somebody has asked to stop.
+
+    Parameters
+    ----------
+    model : estimator
+        Its parameters are read once, here.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.method = model.solver if model.solver in METHODS else "auto"
+        self.tol = float(model.tol)
+        self.epochs_left: float = MAX_EPOCHS if model.max_iter is None else model.max_iter
+        self.deadline = math.inf if model.time_limit is None else time.perf_counter() + model.time_limit
+        # None is one thread, and inside the workers of joblib a core is not promised twice.
+        self.threads = effective_n_jobs(model.n_jobs)
+        self.rng = np.random.default_rng(seed_of(model.random_state))
+        self.callback = model.callback
+        self.line = ProgressLine(type(model).__name__, self.tol) if model.verbose else None
+        self.stopped = False
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self.line is not None:
+            self.line.close()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the budget is spent, or the callback or the keyboard has asked to stop."""
+        return self.stopped or self.epochs_left <= 0 or self.is_late
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time limit has passed."""
+        return time.perf_counter() >= self.deadline
+
+    def solve(
+        self,
+        problems: Sequence[AnyProblem],
+        start: Sequence[Result | np.ndarray] | None = None,
+        tol: float | None = None,
+        method: str | None = None,
+    ) -> list[Result]:
+        """Solve problems over the same X in shared passes, to the estimator's ``tol`` and by its method, or by what is given."""
+        results = solve_many(
+            problems,
+            self.method if method is None else method,
+            tol=self.goal(problems[0]) if tol is None else tol,
+            max_epochs=max(0, math.ceil(self.epochs_left)),
+            time_limit=None if math.isinf(self.deadline) else max(0.0, self.deadline - time.perf_counter()),
+            n_threads=self.threads,
+            random_state=self.rng,
+            warm_start=start,
+            callback=None if self.line is None and self.callback is None else self.tell,
+        )
+        self.spend(max(result.n_epochs for result in results))
+        self.stopped |= any(result.status in (Status.STOPPED_BY_CALLBACK, Status.INTERRUPTED) for result in results)
+        return [self.content(result) for result in results]
+
+    def goal(self, problem: AnyProblem) -> float:
+        """Return the relative gap to ask for, which is ``tol`` or less.
+
+        A relative gap of ε leaves an error of about √ε in the coefficients. Where an epoch takes no time, the gap is therefore
+        brought to tol², which brings them to about ``tol``; and whoever asks for a tiny gap wants coefficients that are as
+        good, for which a hundredth of it is a pass or two away. Rounding sets the limit.
+        """
+        small = problem.n * problem.d * getattr(problem, "n_classes", 1) <= SMALL
+        less = self.tol**2 if small else self.tol / 100.0 if self.tol < TINY else self.tol
+        return min(self.tol, max(less, FINEST))
+
+    def content(self, result: Result) -> Result:
+        """Call a fit converged that was on its way beyond ``tol`` when its budget or its precision ended."""
+        ended = result.status in (Status.EPOCH_LIMIT, Status.TIME_LIMIT, Status.NO_PROGRESS)
+        return (
+            replace(result, status=Status.CONVERGED)
+            if ended and result.certificate.relative_gap <= self.tol
+            else result
+        )
+
+    def spend(self, epochs: float) -> None:
+        """Count epochs that somebody has done."""
+        self.epochs_left -= epochs
+
+    def tell(self, progress: Progress) -> bool:
+        """Show a certificate to whoever wants to see it; say whether somebody asks to stop."""
+        if self.line is not None:
+            self.line(progress)
+        return self.callback is not None and bool(self.callback(progress))
+
+
+def seed_of(random_state: Any) -> Any:
+    """Return what ``numpy.random.default_rng`` takes: None stands for a fixed seed, so that equal fits are equal."""
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(np.iinfo(np.int32).max))
+    return 0 if random_state is None else random_state
+
+
+def starts(problems: Sequence[AnyProblem], before: Sequence[Result] | None) -> list[Result] | None:
+    """Make earlier results points to start from: w and α if both fit, or w and the α that belongs to it on new examples."""
+    if before is None or len(before) != len(problems):
+        return None
+    points = []
+    for problem, result in zip(problems, before, strict=True):
+        nothing = problem.no_dual()
+        if np.shape(result.w) != np.shape(problem.w_of(nothing)):
+            return None
+        points.append(
+            result if result.alpha.shape == nothing.shape else replace(result, alpha=problem.alpha_of(result.w))
+        )
+    return points

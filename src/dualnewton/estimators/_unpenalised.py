@@ -1,0 +1,302 @@
+"""Without a penalty (C = ∞, alpha = 0): what the dual proves then, and the steps that get there.
+
+    min_{w, b}  P₀(w, b) = (1/n) Σ c_i φ(z_i; y_i)        max_α  D₀(α) = −(1/n) Σ c_i φ*(−α_i; y_i),  Σ c_i α_i x̃_i = 0,
+
+where x̃_i is x_i, and a one beside it for an intercept. A dual point has to be orthogonal to every feature, as with an intercept
+it has to be balanced; α_i = −φ′(z_i) is not, before the optimum. The step of Newton's method knows the remedy: with
+H = Σ c_i φ″_i x̃_i x̃_iᵀ and u = H⁺Σ c_i α_i x̃_i the point α_i − φ″_i x̃_iᵀu is orthogonal, and φ* changes little on the way to
+it, since φ″_i is small near an end of its domain. So each step brings its own certificate. With softmax φ″_i is the matrix
+diag(p_i) − p_i p_iᵀ.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dualnewton import _linear
+from dualnewton._softmax import losses_of, softmax
+from dualnewton.certificate import Certificate, CertifiedPair
+from dualnewton.estimators._session import FINEST, Session, starts
+from dualnewton.judging import AnyProblem
+from dualnewton.losses import Squared
+from dualnewton.multinomial import MultinomialProblem
+from dualnewton.problem import Problem
+from dualnewton.result import Progress, Result, Status, Trace
+
+FIRST, ROUGHLY = 1e-6, 1e-3
+"""The penalty of the fit where the steps start, relative to the mean of c_i‖x_i‖², and the relative gap that is enough there."""
+
+MOST = 2000
+"""Coefficients up to which H is worth its factors; beyond, a weak penalty has to do."""
+
+STEPS, HALVINGS = 60, 30
+"""The most steps, and how often each is halved."""
+
+PASSES = 2.0
+"""Passes over the data that a step counts for."""
+
+ORTHOGONAL = 1e-12
+"""Σ c_i α_i x_ij counts as zero below this fraction of the norms of the two vectors: what rounding leaves of it."""
+
+WIDENED = 1 << 20
+"""Entries of X that are in use at a time."""
+
+SINGULAR, SMALLEST = 1e-13, 1e-200
+"""Eigenvalues below this fraction of the largest, or this small, are zero but for rounding."""
+
+NOTHING = 1e-26
+"""Squared residuals below this fraction of the largest target's square are rounding, and count as zero."""
+
+
+def fit_unpenalised(
+    session: Session, problems_with: Callable[[float], Sequence[AnyProblem]], before: Sequence[Result] | None
+) -> list[Result]:
+    """Fit with a weak penalty, then take steps of Newton's method without any, each result with a certificate of P₀.
+
+    Parameters
+    ----------
+    session : Session
+        Of the fit.
+    problems_with : callable
+        The problems for a given λ; their penalty is (λ/2)‖w‖².
+    before : results, optional
+        To start from.
+    """
+    probe = problems_with(1.0)[0]
+    size = getattr(probe, "n_classes", 1) * (probe.d + 1)
+    if size > MOST:
+        raise ValueError(
+            f"without a penalty at most {MOST} coefficients can be fitted, got {size}: use a large finite C or a small alpha > 0"
+        )
+    scale = float(np.mean(probe.c * _linear.squared_norms(probe.X))) or 1.0
+    problems = problems_with(FIRST * scale)
+    begun = session.solve(problems, starts(problems, before), tol=max(session.tol, ROUGHLY))
+    return [
+        _Steps(session, problem, k).run(result) for k, (problem, result) in enumerate(zip(problems, begun, strict=True))
+    ]
+
+
+class _Steps:
+    """Newton's method on P₀ for one problem, from a result of the penalised problem, with a certificate at each step."""
+
+    def __init__(self, session: Session, problem: AnyProblem, number: int) -> None:
+        self.session, self.problem, self.number = session, problem, number
+        self.view: Any = (_Softmax if isinstance(problem, MultinomialProblem) else _Margins)(problem)
+        self.began, self.trace = time.perf_counter(), Trace()
+
+    def run(self, start: Result) -> Result:
+        """Take steps until the certificate meets ``tol`` or nothing is gained any more; Ctrl-C ends them, too."""
+        theta = self.view.joined(start.w, start.intercept)
+        self.best = self._judged(theta, self.problem.no_dual())  # α = 0 is orthogonal to everything
+        self.trace.rows.append(self._progress(start))
+        stopped = start.status in (Status.INTERRUPTED, Status.STOPPED_BY_CALLBACK)
+        status: Status | None = start.status if stopped else None
+        try:
+            while status is None:
+                status, theta = self._step(start, theta)
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        return self.session.content(Result.of(self.best, status, self.trace, start.plan))
+
+    def _step(self, start: Result, theta: np.ndarray) -> tuple[Status | None, np.ndarray]:
+        """Judge a point and, unless there is a reason to stop, return a better one."""
+        Z = self.view.margins(theta)
+        alpha, inverse = self.view.alpha(Z), self.view.inverse(self.view.hessian(Z))
+        self.best = self._judged(theta, self._orthogonal(Z, alpha, inverse)).joined_with(self.best)
+        self.session.spend(PASSES)
+        self.trace.rows.append(self._progress(start))
+        # One step solves a quadratic problem: it is taken even where the start would do.
+        goal = FINEST if self.view.quadratic else self.session.goal(self.problem)
+        done = self.best.certificate.relative_gap <= goal
+        told_to_stop = self.session.tell(self.trace.rows[-1])
+        moved = None if done else self._moved(theta, alpha, inverse)
+        reasons = (
+            (done, Status.CONVERGED),
+            (told_to_stop, Status.STOPPED_BY_CALLBACK),
+            (self.session.is_late, Status.TIME_LIMIT),
+            (moved is None or len(self.trace) > STEPS, Status.NO_PROGRESS),
+            (self.session.epochs_left <= 0, Status.EPOCH_LIMIT),
+        )
+        status = next((reason for holds, reason in reasons if holds), None)
+        return status, theta if moved is None else moved
+
+    def _progress(self, start: Result) -> Progress:
+        """Return what has been done by now, the penalised fit included."""
+        seconds = start.trace.rows[-1].seconds + time.perf_counter() - self.began
+        return Progress(start.n_epochs + PASSES * len(self.trace), seconds, self.best.certificate, self.number)
+
+    def _judged(self, theta: np.ndarray, alpha: np.ndarray) -> CertifiedPair:
+        w, b = self.view.parted(theta)
+        return CertifiedPair(w, b, alpha, Certificate(self.view.primal(theta), self._dual(alpha)))
+
+    def _dual(self, alpha: np.ndarray) -> float:
+        """D₀(α), −∞ where α is not orthogonal to the features."""
+        mass = self.view.weighted(alpha)
+        along = np.abs(_linear.transposed_times(self.problem.X, mass))
+        allowed = ORTHOGONAL * np.multiply.outer(self.view.norms, np.sqrt(np.square(mass).sum(axis=0)))
+        return -math.inf if np.any(along > allowed) else self.view.dual(alpha)
+
+    def _orthogonal(self, Z: np.ndarray, alpha: np.ndarray, inverse: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Return the orthogonal point near α; once more each time, for what rounding has left."""
+        for _ in range(3):
+            alpha = alpha - self.view.curved(Z, self.view.times(inverse(self.view.gradient(alpha))))
+        return self.problem.balanced(alpha)
+
+    def _moved(
+        self, theta: np.ndarray, alpha: np.ndarray, inverse: Callable[[np.ndarray], np.ndarray]
+    ) -> np.ndarray | None:
+        """Take the longest of the steps 1, ½, ¼, … by which P₀ falls; None if there is none."""
+        step, here = inverse(self.view.gradient(alpha)), self.view.primal(theta)
+        for halvings in range(HALVINGS):
+            there = theta + 0.5**halvings * step
+            if self.view.primal(there) < here:
+                return there
+        return None
+
+
+class _Margins:
+    """One model of a :class:`Problem`: θ = (w, b), or w alone, as a row."""
+
+    def __init__(self, problem: Any) -> None:
+        self.problem, self.with_one = problem, problem.fit_intercept
+        self.quadratic = isinstance(problem, Problem) and problem.loss.quadratic
+
+    def joined(self, w: np.ndarray, intercept: Any) -> np.ndarray:
+        """θ."""
+        w = np.atleast_2d(w)
+        return np.column_stack([w, np.ravel(intercept)]) if self.with_one else w
+
+    def parted(self, theta: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Return w and b."""
+        return (theta[0, :-1], float(theta[0, -1])) if self.with_one else (theta[0], 0.0)
+
+    def times(self, theta: np.ndarray) -> np.ndarray:
+        """θ x̃_i, for each row."""
+        d = self.problem.d
+        products = _linear.times(self.problem.X, np.ascontiguousarray(theta[:, :d].T))
+        return products + theta[:, d] if self.with_one else products
+
+    def gradient(self, alpha: np.ndarray) -> np.ndarray:
+        """Σ c_i α_i x̃_i, in the shape of θ."""
+        mass = self.weighted(alpha).reshape(len(alpha), -1)
+        along = _linear.transposed_times(self.problem.X, mass).T
+        return np.column_stack([along, mass.sum(axis=0)]) if self.with_one else along
+
+    def weighted(self, alpha: np.ndarray) -> np.ndarray:
+        """c_i α_i."""
+        return (alpha.T * self.problem.c).T
+
+    def moments(self, weights: np.ndarray) -> np.ndarray:
+        """Σ v_i x̃_i x̃_iᵀ, some rows at a time."""
+        X = self.problem.X
+        inner, step = np.zeros((self.problem.d, self.problem.d)), max(1, WIDENED // self.problem.d)
+        for first in range(0, self.problem.n, step):
+            part = slice(first, first + step)
+            rows = _linear.take_rows(X, part)
+            inner += _linear.to_dense(rows.T @ _linear.scale_rows(rows, weights[part]))
+        if not self.with_one:
+            return inner
+        edge = _linear.transposed_times(X, weights)
+        return np.block([[inner, edge[:, None]], [edge[None, :], np.array([[weights.sum()]])]])
+
+    @cached_property
+    def norms(self) -> np.ndarray:
+        """The norm of each feature."""
+        return np.sqrt(np.diag(self.moments(np.ones(self.problem.n)))[: self.problem.d])
+
+    def margins(self, theta: np.ndarray) -> np.ndarray:
+        """z_i."""
+        return self.times(theta)[:, 0]
+
+    def alpha(self, z: np.ndarray) -> np.ndarray:
+        """−φ′(z_i)."""
+        return -self.problem.loss.derivative(z, self.problem.y)
+
+    def curved(self, z: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """φ″_i t_i."""
+        return self.problem.loss.second_derivative(z, self.problem.y) * t[:, 0]
+
+    def hessian(self, z: np.ndarray) -> np.ndarray:
+        """Σ c_i φ″_i x̃_i x̃_iᵀ."""
+        return self.moments(self.problem.row_curvature(z))
+
+    def inverse(self, H: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the product with H⁻¹; where H is singular, the one that leaves w as short as it can be."""
+        V, reciprocal, scale = _decomposed(H, scaled=True)
+        if V.shape[0] == V.shape[1]:
+            return lambda g: (scale * (V @ (reciprocal * (V.T @ (scale * g.ravel()))))).reshape(g.shape)
+        d = self.problem.d
+        # Without any curvature (all rows far on the right side) there is nothing to divide by, and no step.
+        edge, corner = (H[:d, d], H[d, d] or 1.0) if self.with_one else (np.zeros(d), 1.0)
+        V, reciprocal, _ = _decomposed(H[:d, :d] - np.outer(edge, edge) / corner, scaled=False)  # of centred features
+
+        def product(g: np.ndarray) -> np.ndarray:
+            along, one = g[0, :d], g[0, d:]
+            w = V @ (reciprocal * (V.T @ (along - edge * (one.sum() / corner))))
+            return np.concatenate([w, (one - edge @ w) / corner])[None, :]
+
+        return product
+
+    def primal(self, theta: np.ndarray) -> float:
+        """P₀."""
+        value = self.problem.primal_at(self.margins(theta), np.zeros(self.problem.d))
+        squared = isinstance(self.problem.loss, Squared)
+        return 0.0 if squared and value <= NOTHING * float(np.square(self.problem.y).max()) else value
+
+    def dual(self, alpha: np.ndarray) -> float:
+        """D₀ of an orthogonal point."""
+        return self.problem.dual_at(alpha, np.zeros(self.problem.d))
+
+
+class _Softmax(_Margins):
+    """The model of a :class:`MultinomialProblem`: θ = (W, b), one row for each class."""
+
+    def parted(self, theta: np.ndarray) -> tuple[np.ndarray, Any]:
+        none = np.zeros(self.problem.n_classes)
+        return (theta[:, :-1].copy(), theta[:, -1].copy()) if self.with_one else (theta, none)
+
+    def margins(self, theta: np.ndarray) -> np.ndarray:
+        return self.times(theta)
+
+    def alpha(self, Z: np.ndarray) -> np.ndarray:
+        return losses_of(Z, self.problem.y)[1]
+
+    def curved(self, Z: np.ndarray, t: np.ndarray) -> np.ndarray:
+        p = softmax(Z)[0]
+        return p * (t - np.einsum("ik,ik->i", p, t)[:, None])
+
+    def hessian(self, Z: np.ndarray) -> np.ndarray:
+        p, K = softmax(Z)[0], self.problem.n_classes
+        rows = [[self.moments(self.problem.c * p[:, k] * ((k == j) - p[:, j])) for j in range(K)] for k in range(K)]
+        return np.block(rows)
+
+    def inverse(self, H: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        # It is always singular: nothing changes where the same is added to all classes.
+        V, reciprocal, scale = _decomposed(H, scaled=True)
+        return lambda g: (scale * (V @ (reciprocal * (V.T @ (scale * g.ravel()))))).reshape(g.shape)
+
+    def primal(self, theta: np.ndarray) -> float:
+        return float(self.problem.c @ losses_of(self.margins(theta), self.problem.y)[0]) / self.problem.n
+
+    def dual(self, alpha: np.ndarray) -> float:
+        return self.problem.dual(alpha) + 0.5 * self.problem.lam * float(np.square(self.problem.alpha_bar(alpha)).sum())
+
+
+def _decomposed(H: np.ndarray, *, scaled: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the eigenvectors of H that are not in its null space, the reciprocals of their eigenvalues, and a scale.
+
+    With H scaled to a unit diagonal, features of any scale are alike.
+    """
+    from scipy.linalg import eigh
+
+    diagonal = np.diag(H) if scaled else np.ones(len(H))
+    scale = 1.0 / np.sqrt(np.where(diagonal > SMALLEST, diagonal, 1.0))
+    values, vectors = eigh(H * np.outer(scale, scale))
+    kept = values > max(SINGULAR * values[-1], SMALLEST)
+    return vectors[:, kept], 1.0 / values[kept], scale

@@ -1,0 +1,69 @@
+"""What users of scikit-learn give, made into what a problem takes: checked by its own rules, copied only if need be."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight
+
+from dualnewton import _linear
+from dualnewton._validate import without_repeats
+
+try:
+    from sklearn.utils.validation import validate_data
+except ImportError:  # up to scikit-learn 1.5 it was a method
+
+    def validate_data(estimator: Any, *args: Any, **kwargs: Any) -> Any:
+        """Check X and y, and remember or compare the number and the names of features."""
+        return estimator._validate_data(*args, **kwargs)
+
+
+class Data(NamedTuple):
+    """What a model is fitted on: float rows (C order or CSR), targets or class numbers, and weights c, if any."""
+
+    X: _linear.Matrix
+    y: np.ndarray
+    sample_weight: np.ndarray | None
+
+
+def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data:
+    """Check what ``fit`` is given; CSR (of 32 or 64 bits) and C order are not copied, and float32 stays float32."""
+    X, y = validate_data(
+        model, X, y, accept_sparse="csr", accept_large_sparse=True, dtype=[np.float64, np.float32], order="C", **of_y
+    )
+    if sp.issparse(X):
+        X = without_repeats(sp.csr_array(X))  # once here, so that all problems hold the same arrays
+    if sample_weight is not None:
+        sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return Data(X, y, sample_weight)
+
+
+def class_numbers(model: Any, data: Data) -> tuple[np.ndarray, Data]:
+    """Return the classes in order, and the data with the number of its class for each row."""
+    check_classification_targets(data.y)
+    classes, codes = np.unique(data.y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"y must hold at least two classes for {type(model).__name__}, got only one class: {classes[0]!r}"
+        )
+    return classes, data._replace(y=codes.reshape(-1))
+
+
+def weights_of_classes(
+    class_weight: Any, classes: np.ndarray, codes: np.ndarray, sample_weight: np.ndarray | None
+) -> np.ndarray:
+    """Return the weight of each class, by the rule of the scikit-learn that is installed."""
+    # Up to version 1.6, "balanced" counted rows; since then it adds up their weights.
+    counts_weights = "sample_weight" in inspect.signature(compute_class_weight).parameters
+    more = {"sample_weight": sample_weight} if counts_weights else {}
+    return np.asarray(compute_class_weight(class_weight, classes=classes, y=classes[codes], **more), dtype=float)
+
+
+def signs(codes: np.ndarray, n_classes: int) -> list[np.ndarray]:
+    """Return the ±1 labels of each class against the rest; of two classes, of the second against the first alone."""
+    return [np.where(codes == k, 1.0, -1.0) for k in ([1] if n_classes == 2 else range(n_classes))]

@@ -1,0 +1,227 @@
+"""Any loss and any regulariser, of the library or your own: ERMClassifier and ERMRegressor."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from numbers import Real
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import log_expit
+from sklearn.base import MultiOutputMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
+
+from dualnewton import losses, regularizers
+from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor, targets
+from dualnewton.estimators._validation import Data, signs
+from dualnewton.losses import Logistic, Loss
+from dualnewton.problem import Problem
+from dualnewton.regularizers import Regularizer
+
+
+def names_in(module: ModuleType, base: type) -> dict[str, type]:
+    """Return the public classes of a module under the names by which they may be asked for: SquaredHinge is "squared_hinge"."""
+    public = [getattr(module, name) for name in module.__all__]
+    return {
+        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower(): kind
+        for kind in public
+        if isinstance(kind, type) and issubclass(kind, base) and hasattr(kind, "__dataclass_fields__")
+    }
+
+
+LOSSES, REGULARIZERS = names_in(losses, Loss), names_in(regularizers, Regularizer)
+
+
+def made(name: str, value: Any, known: dict[str, type], base: type) -> Any:
+    """Return an object as it is, and make the one that a name stands for, with its default parameters."""
+    if isinstance(value, base):
+        return value
+    if isinstance(value, str) and value in known:
+        return known[value]()
+    raise ValueError(f"{name} must be a {base.__name__} or one of {', '.join(map(repr, known))}, got {value!r}")
+
+
+class ERMModel(CertifiedModel):
+    """What the two share: the parameters, and the problem they stand for.
+
+    P(w, b) = Σ c_i φ(a_iᵀw + b; y_i) / Σ c_i + λ g(w): weights count relative to each other, so that a weight of two equals a
+    repeated row and a weight of zero an absent one.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **CertifiedModel._parameter_constraints,
+        "loss": [str, Loss],
+        "regularizer": [str, Regularizer],
+        "lam": [Interval(Real, 0, None, closed="neither"), None],
+    }
+    _strength: ClassVar[str] = "lam"
+
+    @property
+    def _loss(self) -> Loss:
+        return made("loss", self.loss, LOSSES, Loss)
+
+    def _erm(self, data: Data, outputs: Sequence[np.ndarray], weights: np.ndarray | None) -> Sequence[Problem]:
+        """Return a problem for each output or class."""
+        regularizer = made("regularizer", self.regularizer, REGULARIZERS, Regularizer)
+        n = data.X.shape[0]
+        total = float(n) if weights is None else float(weights.sum())
+        lam = self.lam if self.lam is not None else 1.0 / (total or 1.0)
+        relative = None if weights is None else weights * (n / (total or 1.0))
+        return [
+            Problem(data.X, y, self._loss, regularizer, lam, relative, fit_intercept=self.fit_intercept)
+            for y in outputs
+        ]
+
+
+class ERMClassifier(CertifiedClassifier, ERMModel):
+    """Empirical risk minimisation for classification, with a certificate for each class against the rest.
+
+        min_{w, b}  Σ c_i φ(x_iᵀw + b; y_i) / Σ c_i + λ g(w),    y_i = ±1
+
+    Parameters
+    ----------
+    loss : Loss or str
+        φ: an object, such as ``losses.SmoothHinge(0.5)`` or your own, or the name of one of the library's, such as
+        "logistic", "squared_hinge" or "hinge".
+    regularizer : Regularizer or str
+        g: an object, such as ``regularizers.ElasticNet(0.3)`` or your own, or the name of one of the library's, such as "l2".
+    lam : float, optional
+        λ > 0; 1/Σ c_i by default, which is 1/n without weights.
+    fit_intercept : bool
+        Whether b is free (unpenalised) or zero.
+    class_weight : dict, "balanced" or None
+        Weights of the classes, times those of the rows.
+    tol : float
+        The certified relative gap (P − D)/|P| at which a fit is good; small data are fitted beyond it, where that costs nothing.
+    max_iter : int
+        The most epochs (passes over the data).
+    solver : {"auto", "sdna", "sdca", "newton", "ihs"}
+        The method.
+    time_limit : float, optional
+        Stop after so many seconds, with the best model so far and its proven gap.
+    callback : callable, optional
+        Called with a :class:`Progress` after each certificate; a true return value stops the fit.
+    verbose : int
+        Show a progress line.
+    warm_start : bool
+        Start from the model and the dual point of the last fit.
+    random_state : int, RandomState, Generator or None
+        None is a fixed seed: equal fits give equal models.
+    n_jobs : int, optional
+        Threads; the model does not depend on their number.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **ERMModel._parameter_constraints,
+        "class_weight": [dict, StrOptions({"balanced"}), None],
+    }
+
+    def __init__(
+        self,
+        loss: Any = "logistic",
+        regularizer: Any = "l2",
+        lam: float | None = None,
+        *,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        solver: str = "auto",
+        time_limit: float | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.loss = loss
+        self.regularizer = regularizer
+        self.lam = lam
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.solver = solver
+        self.time_limit = time_limit
+        self.callback = callback
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _problems(self, data: Data) -> Sequence[Problem]:
+        return self._erm(data, signs(data.y, len(self.classes_)), self._row_weights(data))
+
+    def _has_probabilities(self) -> bool:
+        if not isinstance(self._loss, Logistic):
+            raise AttributeError(f"probabilities belong to the logistic loss, got loss={self.loss!r}")
+        return True
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class, where the loss is logistic; with several, one against the rest, normalised."""
+        return self._predict_proba_lr(X)
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Return the logarithm of :meth:`predict_proba`."""
+        z = self.decision_function(X)
+        return log_expit(np.stack([-z, z], axis=1)) if z.ndim == 1 else np.log(self._predict_proba_lr(X))
+
+
+class ERMRegressor(MultiOutputMixin, CertifiedRegressor, ERMModel):
+    """Empirical risk minimisation for regression, with a certificate for each output.
+
+        min_{w, b}  Σ c_i φ(x_iᵀw + b; y_i) / Σ c_i + λ g(w)
+
+    Parameters
+    ----------
+    loss : Loss or str
+        φ: an object, such as ``losses.Huber(0.5)`` or your own, or the name of one of the library's, such as "squared",
+        "huber" or "epsilon_insensitive".
+    regularizer : Regularizer or str
+        g: an object, such as ``regularizers.ElasticNet(0.3)`` or your own, or the name of one of the library's, such as "l2".
+    lam : float, optional
+        λ > 0; 1/Σ c_i by default, which is 1/n without weights.
+    fit_intercept, tol, max_iter, solver, time_limit, callback, verbose, warm_start, random_state, n_jobs
+        As for :class:`ERMClassifier`.
+    """
+
+    _multi_output: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        loss: Any = "squared",
+        regularizer: Any = "l2",
+        lam: float | None = None,
+        *,
+        fit_intercept: bool = True,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        solver: str = "auto",
+        time_limit: float | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.loss = loss
+        self.regularizer = regularizer
+        self.lam = lam
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.solver = solver
+        self.time_limit = time_limit
+        self.callback = callback
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _problems(self, data: Data) -> Sequence[Problem]:
+        return self._erm(data, targets(data.y), data.sample_weight)

@@ -1,0 +1,194 @@
+"""Logistic regression: two classes, several by softmax, or one class against the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import log_expit, log_softmax, softmax
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, solver_names
+from dualnewton.estimators._session import Session
+from dualnewton.estimators._unpenalised import fit_unpenalised
+from dualnewton.estimators._validation import Data, signs
+from dualnewton.estimators._warning import warn
+from dualnewton.judging import AnyProblem
+from dualnewton.losses import Logistic
+from dualnewton.multinomial import MultinomialProblem
+from dualnewton.problem import Problem
+from dualnewton.regularizers import L2, Regularizer, mixed
+from dualnewton.result import Result
+
+SOLVERS = ("lbfgs", "liblinear", "newton-cg", "newton-cholesky", "sag", "saga")
+"""scikit-learn's names, which all mean "auto"."""
+
+
+class LogisticRegression(CertifiedClassifier):
+    """Logistic regression, with a certificate.
+
+        min_{w, b}  C Σ c_i log(1 + exp(−y_i (x_iᵀw + b))) + ½(1 − r)‖w‖² + r‖w‖₁,    r = ``l1_ratio``, c_i the weights
+
+    for two classes. For more the loss is log Σ_k exp(z_ik) − z_{i,y_i} (softmax), or this problem for each class against the
+    rest. P is the objective divided by Cn.
+
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.LogisticRegression``; what differs or is new:
+
+    Parameters
+    ----------
+    penalty : {"l1", "l2", "elasticnet", None}
+        As up to scikit-learn 1.7; left alone, ``l1_ratio`` and ``C`` decide.
+    C : float
+        The inverse of the strength of the penalty; without any where it is infinite.
+    l1_ratio : float
+        r ∈ [0, 1], the share of ‖w‖₁ in the penalty.
+    dual : bool
+        Accepted and not needed: primal and dual are always solved together.
+    tol : float
+        The certified relative gap (P − D)/|P| at which a fit is good; small data are fitted beyond it, where that costs nothing.
+    fit_intercept : bool
+        Whether b is free (unpenalised, also with ``solver="liblinear"``) or zero.
+    intercept_scaling : float
+        Accepted and not needed: the intercept is not penalised.
+    class_weight : dict, "balanced" or None
+        Weights of the classes, times those of the rows.
+    random_state : int, RandomState, Generator or None
+        None is a fixed seed: equal fits give equal models.
+    solver : str
+        "auto", "sdna", "sdca", "newton" and "ihs" choose; scikit-learn's names mean "auto".
+    max_iter : int
+        The most epochs (passes over the data).
+    multi_class : {"auto", "multinomial", "ovr"}
+        What to do with more than two classes: softmax, which is "auto", or one class against the rest.
+    time_limit : float, optional
+        Stop after so many seconds, with the best model so far and its proven gap.
+    callback : callable, optional
+        Called with a :class:`Progress` after each certificate; a true return value stops the fit.
+    verbose : int
+        Show a progress line.
+    warm_start : bool
+        Start from the model and the dual point of the last fit, which may have had another C.
+    n_jobs : int, optional
+        Threads; the model does not depend on their number.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **CertifiedModel._parameter_constraints,
+        "penalty": [StrOptions({"l1", "l2", "elasticnet", "deprecated"}), None],
+        "C": [Interval(Real, 0, None, closed="right")],
+        "l1_ratio": [Interval(Real, 0, 1, closed="both"), None],
+        "dual": ["boolean"],
+        "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
+        "solver": solver_names(*SOLVERS),
+        "multi_class": [StrOptions({"auto", "multinomial", "ovr"})],
+    }
+    _strength: ClassVar[str] = "C"
+    _weakens: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        penalty: str | None = "deprecated",
+        *,
+        C: float = 1.0,
+        l1_ratio: float | None = 0.0,
+        dual: bool = False,
+        tol: float = 1e-4,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1,
+        class_weight: Any = None,
+        random_state: Any = None,
+        solver: str = "lbfgs",
+        max_iter: int = 100,
+        verbose: int = 0,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        multi_class: str = "auto",
+        time_limit: float | None = None,
+        callback: Any = None,
+    ) -> None:
+        self.penalty = penalty
+        self.C = C
+        self.l1_ratio = l1_ratio
+        self.dual = dual
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.solver = solver
+        self.max_iter = max_iter
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.multi_class = multi_class
+        self.time_limit = time_limit
+        self.callback = callback
+
+    def _problems(self, data: Data) -> Sequence[AnyProblem]:
+        return self._problems_with(data, *mixed(1.0 / (self.C * data.X.shape[0]), self._l1_ratio()))
+
+    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
+        if self.penalty is not None and not math.isinf(self.C):
+            return super()._results(session, data, before)
+        if self.penalty is None and self.C != 1.0:
+            warn(f"C={self.C:g} has no effect with penalty=None, which means C=inf")
+        return fit_unpenalised(session, lambda lam: self._problems_with(data, lam, L2()), before)
+
+    def _l1_ratio(self) -> float:
+        """Return r, which ``penalty`` decides where it is given, and else ``l1_ratio``."""
+        if self.penalty == "elasticnet" and self.l1_ratio is None:
+            raise ValueError('l1_ratio must be a number in [0, 1] with penalty="elasticnet", got None')
+        named = {"l1": 1.0, "l2": 0.0}.get(str(self.penalty))
+        if named is not None and self.l1_ratio not in (None, 0, named):
+            warn(f"l1_ratio={self.l1_ratio:g} has no effect with penalty={self.penalty!r}")
+        return named if named is not None else float(self.l1_ratio or 0.0)
+
+    def _problems_with(self, data: Data, lam: float, regularizer: Regularizer) -> Sequence[AnyProblem]:
+        weights, K = self._row_weights(data), len(self.classes_)
+        if not self._is_softmax:
+            return [
+                Problem(data.X, y, Logistic(), regularizer, lam, weights, fit_intercept=self.fit_intercept)
+                for y in signs(data.y, K)
+            ]
+        if regularizer != L2():
+            raise ValueError(
+                f"l1_ratio must be 0 for {K} classes with the softmax loss, got {self.l1_ratio!r}: "
+                'use multi_class="ovr", which fits each class against the rest and takes any l1_ratio'
+            )
+        if self.solver in ("sdna", "sdca", "newton"):
+            raise ValueError(
+                f'solver must be "auto" or "ihs" for {K} classes with the softmax loss, got {self.solver!r}: '
+                'use multi_class="ovr" for the other methods'
+            )
+        return [MultinomialProblem(data.X, data.y, lam, K, sample_weight=weights, fit_intercept=self.fit_intercept)]
+
+    def _take(self, data: Data, results: Sequence[Result]) -> None:
+        super()._take(data, results)
+        if self._is_softmax:
+            # Only differences between classes count: as in scikit-learn, coefficients and intercepts sum to zero.
+            self.coef_ -= self.coef_.mean(axis=0)
+            self.intercept_ -= self.intercept_.mean()
+
+    @property
+    def _is_softmax(self) -> bool:
+        return len(self.classes_) > 2 and self.multi_class != "ovr"
+
+    # Probabilities -----------------------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class: the logistic function, softmax, or one against the rest, normalised."""
+        z = self.decision_function(X)
+        return softmax(z, axis=1) if self._is_softmax else self._predict_proba_lr(X)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Return the logarithm of :meth:`predict_proba`, with the digits of tiny probabilities."""
+        z = self.decision_function(X)
+        if self._is_softmax:
+            return log_softmax(z, axis=1)
+        if z.ndim == 1:
+            return log_expit(np.stack([-z, z], axis=1))
+        return np.log(self._predict_proba_lr(X))

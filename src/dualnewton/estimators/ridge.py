@@ -1,0 +1,266 @@
+"""Least squares with ½‖w‖²: Ridge, and RidgeClassifier on labels ±1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import MultiOutputMixin
+from sklearn.preprocessing import LabelBinarizer
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.validation import column_or_1d
+
+from dualnewton.estimators._base import (
+    CertifiedClassifier,
+    CertifiedModel,
+    CertifiedRegressor,
+    solver_names,
+    targets,
+)
+from dualnewton.estimators._direct import exact_duals, is_cheap
+from dualnewton.estimators._session import Session, starts
+from dualnewton.estimators._unpenalised import fit_unpenalised
+from dualnewton.estimators._validation import Data, checked
+from dualnewton.losses import Squared
+from dualnewton.problem import Problem
+from dualnewton.regularizers import L2, NonNegative
+from dualnewton.result import Result
+
+SOLVERS = ("svd", "cholesky", "lsqr", "sparse_cg", "sag", "saga", "lbfgs")
+"""scikit-learn's names, which all mean "auto"."""
+
+
+class RidgeModel(CertifiedModel):
+    """What the regressor and the classifier share: the parameters, and least squares for each output or class.
+
+    P(w, b) = (1/n) Σ ½ c_i (a_iᵀw + b − y_i)² + (alpha/2n)‖w‖², which is scikit-learn's objective divided by 2n.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **CertifiedModel._parameter_constraints,
+        "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
+        "copy_X": ["boolean"],
+        "positive": ["boolean"],
+        "solver": solver_names(*SOLVERS),
+    }
+
+    def _outputs(self, data: Data) -> tuple[list[np.ndarray], np.ndarray | None]:
+        """Return the targets of each output or class, and the weights of the rows."""
+        raise NotImplementedError
+
+    def _alphas(self, count: int) -> np.ndarray:
+        """Return alpha for each of so many outputs."""
+        alphas = np.ravel(np.asarray(self.alpha, dtype=np.float64))
+        if alphas.size not in (1, count):
+            raise ValueError(
+                f"alpha must be a number or have one for each of the {count} targets, got {alphas.size}: "
+                "the number of targets and the number of penalties do not correspond"
+            )
+        if not np.all((alphas >= 0.0) & (alphas < np.inf)):
+            raise ValueError(f"alpha must be finite and >= 0, got {self.alpha!r}")
+        return np.broadcast_to(alphas, count)
+
+    def _problems_with(self, data: Data, lams: np.ndarray) -> list[Problem]:
+        """Return a problem for each output, with its λ; where that is not a number, the output is left out."""
+        outputs, weights = self._outputs(data)
+        regularizer = NonNegative() if self.positive else L2()
+        return [
+            Problem(data.X, y, Squared(), regularizer, lam, weights, fit_intercept=self.fit_intercept)
+            for y, lam in zip(outputs, lams, strict=True)
+            if not np.isnan(lam)
+        ]
+
+    def _problems(self, data: Data) -> list[Problem]:
+        return self._problems_with(data, self._alphas(len(self._outputs(data)[0])) / data.X.shape[0])
+
+    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
+        alphas = self._alphas(len(self._outputs(data)[0]))
+        if alphas.all():
+            return self._solved(session, self._problems(data), before)
+        if self.positive:
+            raise ValueError(f"alpha must be > 0 with positive=True, got {self.alpha!r}")
+        # Outputs without a penalty have a dual of their own; the others share passes.
+        free = alphas == 0.0
+
+        def those(chosen: np.ndarray) -> list[Result] | None:
+            fits = before is not None and len(before) == len(alphas)
+            return (
+                [result for result, is_chosen in zip(before or (), chosen, strict=True) if is_chosen] if fits else None
+            )
+
+        def without_penalty(lam: float) -> list[Problem]:
+            return self._problems_with(data, np.where(free, lam, np.nan))
+
+        rest = self._problems_with(data, np.where(free, np.nan, alphas / data.X.shape[0]))
+        found = iter(fit_unpenalised(session, without_penalty, those(free)))
+        others = iter(self._solved(session, rest, those(~free)) if rest else [])
+        return [next(found if is_free else others) for is_free in free]
+
+    def _fit(self, data: Data, before: Sequence[Result] | None) -> Any:
+        super()._fit(data, before)
+        # The name that was asked for, if one was; plan_ says what was done.
+        self.solver_ = self.plan_.method if self.solver == "auto" else self.solver
+        return self
+
+    def _solved(self, session: Session, problems: list[Problem], before: Sequence[Result] | None) -> list[Result]:
+        """Solve what has a penalty; where a direct solution is cheap, the judge has nothing to do but to certify it."""
+        X = problems[0].X
+        if self.positive or session.method != "auto" or not is_cheap(X):
+            return session.solve(problems, starts(problems, before))
+        if X.shape[0] <= X.shape[1]:
+            return session.solve(problems, exact_duals(problems))
+        return session.solve(problems, starts(problems, before), method="newton")
+
+
+class Ridge(MultiOutputMixin, CertifiedRegressor, RidgeModel):
+    """Ridge regression, with a certificate for each output.
+
+        min_{w, b}  Σ c_i (x_iᵀw + b − y_i)² + alpha ‖w‖²,    w ≥ 0 if ``positive``
+
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.Ridge``; what differs or is new:
+
+    Parameters
+    ----------
+    alpha : float or array of shape (outputs,)
+        The strength of the penalty.
+    fit_intercept : bool
+        Whether b is free (unpenalised) or zero.
+    copy_X : bool
+        Accepted and not needed: X is never changed.
+    max_iter : int, optional
+        The most epochs (passes over the data); 1000 if None.
+    tol : float
+        The certified relative gap (P − D)/|P| at which a fit is good; small data are fitted beyond it, where that costs nothing.
+    solver : str
+        "auto", "sdna", "sdca", "newton" and "ihs" choose; scikit-learn's names mean "auto".
+    positive : bool
+        Whether the coefficients must not be negative.
+    random_state : int, RandomState, Generator or None
+        None is a fixed seed: equal fits give equal models.
+    time_limit : float, optional
+        Stop after so many seconds, with the best model so far and its proven gap.
+    callback : callable, optional
+        Called with a :class:`Progress` after each certificate; a true return value stops the fit.
+    verbose : int
+        Show a progress line.
+    warm_start : bool
+        Start from the model and the dual point of the last fit.
+    n_jobs : int, optional
+        Threads; the model does not depend on their number.
+    """
+
+    _multi_output: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        alpha: Any = 1.0,
+        *,
+        fit_intercept: bool = True,
+        copy_X: bool = True,
+        max_iter: int | None = None,
+        tol: float = 1e-4,
+        solver: str = "auto",
+        positive: bool = False,
+        random_state: Any = None,
+        time_limit: float | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.copy_X = copy_X
+        self.max_iter = max_iter
+        self.tol = tol
+        self.solver = solver
+        self.positive = positive
+        self.random_state = random_state
+        self.time_limit = time_limit
+        self.callback = callback
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+
+    def _outputs(self, data: Data) -> tuple[list[np.ndarray], np.ndarray | None]:
+        return targets(data.y), data.sample_weight
+
+
+class RidgeClassifier(CertifiedClassifier, RidgeModel):
+    """Ridge regression on labels ±1, one class against the rest; with several labels per row, one label after the other.
+
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.RidgeClassifier``; see :class:`Ridge` for what differs.
+
+    Parameters
+    ----------
+    class_weight : dict, "balanced" or None
+        Weights of the classes, times those of the rows.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **RidgeModel._parameter_constraints,
+        "class_weight": [dict, StrOptions({"balanced"}), None],
+    }
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        fit_intercept: bool = True,
+        copy_X: bool = True,
+        max_iter: int | None = None,
+        tol: float = 1e-4,
+        class_weight: Any = None,
+        solver: str = "auto",
+        positive: bool = False,
+        random_state: Any = None,
+        time_limit: float | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.copy_X = copy_X
+        self.max_iter = max_iter
+        self.tol = tol
+        self.class_weight = class_weight
+        self.solver = solver
+        self.positive = positive
+        self.random_state = random_state
+        self.time_limit = time_limit
+        self.callback = callback
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
+        data = checked(self, X, y, sample_weight, multi_output=True)
+        self.binarizer_ = LabelBinarizer(neg_label=-1).fit(data.y)
+        self.classes_ = self.binarizer_.classes_
+        several = self.binarizer_.y_type_.startswith("multilabel")
+        return data if several else data._replace(y=column_or_1d(data.y, warn=True))
+
+    def _outputs(self, data: Data) -> tuple[list[np.ndarray], np.ndarray | None]:
+        weights = data.sample_weight
+        if self.class_weight is not None:
+            # As in scikit-learn, "balanced" counts rows here, whatever their weights.
+            of_row = compute_sample_weight(self.class_weight, data.y)
+            weights = of_row if weights is None else of_row * weights
+        return targets(self.binarizer_.transform(data.y).astype(np.float64)), weights
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the class of each row; a row of zeros and ones if it may have several labels."""
+        scores = self.decision_function(X)
+        if not self.binarizer_.y_type_.startswith("multilabel"):
+            return super().predict(X)
+        return self.binarizer_.inverse_transform(np.where(scores > 0.0, 1.0, -1.0))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
