@@ -19,7 +19,10 @@ LOSSES = [
     losses.SmoothHinge(width=2.0),
     losses.Huber(delta=0.7),
     losses.SquaredEpsilonInsensitive(epsilon=0.3),
+    losses.SmoothEpsilonInsensitive(epsilon=0.3, width=0.5),
 ]
+
+NON_SMOOTH = [losses.Hinge(), losses.EpsilonInsensitive(epsilon=0.3), losses.EpsilonInsensitive(epsilon=0.0)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -196,6 +196,9 @@ def test_losses_are_values(loss):
         (losses.SmoothHinge, "width", "> 0"),
         (losses.Huber, "delta", "> 0"),
         (losses.SquaredEpsilonInsensitive, "epsilon", ">= 0"),
+        (losses.EpsilonInsensitive, "epsilon", ">= 0"),
+        (losses.SmoothEpsilonInsensitive, "epsilon", ">= 0"),
+        (losses.SmoothEpsilonInsensitive, "width", "> 0"),
     ],
 )
 def test_parameters_that_make_no_loss_are_refused(cls, name, allowed, bad):

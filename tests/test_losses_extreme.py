@@ -100,6 +100,21 @@ def exact_squared_epsilon_insensitive(loss):
     )
 
 
+def exact_smooth_epsilon_insensitive(loss):
+    epsilon, width = mp.mpf(loss.epsilon), mp.mpf(loss.width)
+
+    def value(z, y):
+        t = max(0, abs(z - y) - epsilon)
+        return t**2 / (2 * width) if t < width else t - width / 2
+
+    return Exact(
+        value,
+        lambda z, y: mp.sign(z - y) * min(1, max(0, abs(z - y) - epsilon) / width),
+        lambda z, y: 1 / width if epsilon < abs(z - y) < epsilon + width else mp.mpf(0),
+        lambda u, y: y + width * u + mp.sign(u) * epsilon,
+    )
+
+
 EXACT = {
     losses.Squared: exact_squared,
     losses.Logistic: exact_logistic,
@@ -107,6 +122,7 @@ EXACT = {
     losses.SmoothHinge: exact_smooth_hinge,
     losses.Huber: exact_huber,
     losses.SquaredEpsilonInsensitive: exact_squared_epsilon_insensitive,
+    losses.SmoothEpsilonInsensitive: exact_smooth_epsilon_insensitive,
 }
 
 

@@ -24,11 +24,11 @@ def tall(n=40_000, d=20, lam_n=1.0, scale=1.0, loss=None, seed=0, **extras):
     return dn.Problem(X, y, loss or losses.Logistic(), lam=lam_n / n, **extras)
 
 
-def wide_and_sparse(n=3000, d=20_000, seed=0):
+def wide_and_sparse(n=3000, d=20_000, seed=0, **extras):
     rng = np.random.default_rng(seed)
     X = sp.random_array((n, d), density=0.003, format="csr", random_state=rng)
     X = sp.csr_array(sp.diags_array(1.0 / np.sqrt(X.multiply(X).sum(axis=1) + 1e-9)) @ X)
-    return dn.Problem(X, np.where(rng.random(n) < 0.5, 1.0, -1.0), losses.Logistic(), lam=1.0 / n)
+    return dn.Problem(X, np.where(rng.random(n) < 0.5, 1.0, -1.0), losses.Logistic(), lam=1.0 / n, **extras)
 
 
 def test_the_plan_is_reported_and_can_be_overridden():
@@ -58,8 +58,13 @@ def test_each_regime_gets_its_method():
     assert dn.plan(tall(lam_n=0.1)).method in ("newton", "ihs")
     # Short sparse rows with far more features than any matrix could have.
     assert dn.plan(wide_and_sparse()).method == "sdna"
-    # What has no Hessian to sketch.
-    assert dn.plan(tall(regularizer=regularizers.ElasticNet(0.1))).method == "sdna"
+    # A kink: steps over the features in use, unless there would be too many of them.
+    assert dn.plan(tall(regularizer=regularizers.ElasticNet(0.1))).method == "newton"
+    assert dn.plan(wide_and_sparse(regularizer=regularizers.ElasticNet(0.01))).method == "sdna"
+    # No strong convexity: there is no dual method.
+    assert dn.plan(wide_and_sparse(regularizer=regularizers.L1())).method == "newton"
+    # What is no sum over features has no other method than this.
+    assert dn.plan(tall(regularizer=regularizers.GroupElasticNet(np.arange(20) // 2))).method == "sdna"
 
 
 def test_costs_grow_with_what_they_count():
@@ -148,8 +153,41 @@ def test_penalties_of_each_feature_need_no_l2_of_the_plain_kind():
     result = dn.solve(tall(regularizer=regularizers.L2(weights)), tol=1e-9, random_state=0)
     assert result.converged
     assert result.plan.is_primal
-    with pytest.raises(ValueError, match="method='newton' needs regularizer L2\\(\\), got NonNegative"):
-        dn.plan(tall(regularizer=regularizers.NonNegative()), "newton")
+
+
+@pytest.mark.parametrize(
+    ("method", "regularizer", "words"),
+    [
+        ("newton", regularizers.GroupElasticNet(np.arange(20) // 2), "needs a regularizer that is a sum over features"),
+        ("ihs", regularizers.NonNegative(), r"needs regularizer L2\(\), got NonNegative"),
+        ("sdna", regularizers.L1(), r"needs a strongly convex regularizer, got L1\(positive=False\)"),
+        ("sdca", regularizers.L1(), 'use method="newton", or regularizers.mixed with l1_ratio < 1'),
+    ],
+)
+def test_a_method_says_which_penalties_it_is_for(method, regularizer, words):
+    with pytest.raises(ValueError, match=words):
+        dn.plan(tall(n=500, regularizer=regularizer), method)
+
+
+def test_a_kink_makes_a_dual_method_dearer_and_lets_the_run_change():
+    smooth, kinked = Facts.of(tall()), Facts.of(tall(regularizer=regularizers.ElasticNet(0.1)))
+    assert kinked.conditioning == smooth.conditioning
+    assert kinked.predicted()["sdna"] > smooth.predicted()["sdna"]
+    slow = course(kinked.problem, "sdna")
+    for epoch in range(6):
+        slow.note(float(epoch), 0.1 * 0.98**epoch, 5.0 * 0.98**epoch)
+    better = slow.better()
+    assert better is not None
+    assert better.method == "newton"
+    assert not course(tall(n=500, regularizer=regularizers.L1()), "newton").free  # there is nothing to change to
+
+
+def test_a_run_with_a_kink_changes_its_method_on_the_way(monkeypatch):
+    problem = tall(n=20_000, d=30, lam_n=0.02, seed=3, regularizer=regularizers.ElasticNet(0.1))
+    monkeypatch.setattr(Facts, "predicted", lambda _: {"sdna": 0.0})  # a wrong prediction
+    result = dn.solve(problem, random_state=0)
+    assert result.converged
+    assert (result.plan.method, result.plan.before.method) == ("newton", "sdna")
 
 
 def test_a_primal_method_that_cannot_go_on_hands_over_to_sdna(monkeypatch):

@@ -41,6 +41,28 @@ def test_weak_duality(loss, form):
             assert problem.primal(w, b) >= max(duals)
 
 
+@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("positive", [False, True])
+def test_the_lasso_has_true_lower_bounds_from_shortened_dual_points(loss, form, positive):
+    rng = np.random.default_rng(0)
+    problem = make_problem(loss, lam=0.03, regularizer=regularizers.L1(positive), **form)
+    values, duals, shortened = [], [], 0
+    for _ in range(20):
+        w = np.abs(rng.standard_normal(4)) if positive else rng.standard_normal(4)
+        alpha = rng.standard_normal() * problem.alpha_of(rng.standard_normal(4))
+        pair = problem.certified_pair(w, alpha=problem.dual_near(3.0 * alpha))
+        assert pair.certificate.dual == problem.dual(pair.alpha) > -np.inf
+        assert np.max(problem.alpha_bar(pair.alpha) if positive else np.abs(problem.alpha_bar(pair.alpha))) <= 1 + 1e-12
+        elsewhere = 5.0 * rng.standard_normal(4)
+        margins = problem.margins(elsewhere, problem.best_intercept(elsewhere))
+        shortened += problem.dual(problem.balanced(-problem.loss.derivative(margins, problem.y))) == -np.inf
+        values.append(pair.certificate.primal)
+        duals.append(pair.certificate.dual)
+    assert min(values) >= max(duals)
+    assert shortened > 0  # else the test would not have tried what it is about
+
+
 def test_a_dual_value_that_is_too_large_would_be_seen():
     """A penalty that is 1% too small in the dual already breaks weak duality near the optimum."""
     problem = make_problem(LOSSES[0], lam=0.3, offset=True)

@@ -166,6 +166,72 @@ def test_values_at_a_point_by_hand():
     )
 
 
+# L1, which is not strongly convex --------------------------------------------------------------------------------------
+
+by_sign = pytest.mark.parametrize("g", [regularizers.L1(), regularizers.L1(positive=True)], ids=name_of)
+
+
+@by_sign
+@given(w=vectors, s=vectors)
+def test_fenchel_young_for_l1_wherever_its_conjugate_is_finite(g, w, s):
+    """g(w) + g*(rs) ≥ ⟨w, rs⟩ for the r that makes g* finite, with equality at the w that attains g*."""
+    inside = g.reach(s) * s
+    assert g.conjugate(inside) == 0.0
+    assert g.value(w) >= w @ inside - 1e-12 * np.abs(w) @ np.abs(s)
+    assert g.value(g.grad_conjugate(inside)) == 0.0
+
+
+@by_sign
+@given(s=vectors)
+def test_the_reach_of_l1_ends_where_its_conjugate_becomes_infinite(g, s):
+    r = g.reach(s)
+    assert 0.0 < r <= 1.0
+    if r < 1.0:
+        assert g.conjugate(1.001 * r * s) == np.inf
+    else:
+        assert g.conjugate(s) == 0.0
+
+
+def test_strongly_convex_regularizers_reach_everywhere():
+    assert all(g.strongly_convex and g.reach(1e6 * np.ones(D)) == 1.0 for g in regularizers_for(D))
+    assert not regularizers.L1().strongly_convex
+
+
+def test_l1_at_a_point_by_hand():
+    w = np.array([3.0, -4.0, 0.0])
+    assert regularizers.L1().value(w) == 7.0
+    assert regularizers.L1(positive=True).value(w) == np.inf
+    assert regularizers.L1().conjugate(np.array([1.0, -1.0])) == 0.0
+    assert regularizers.L1().conjugate(np.array([1.0, -1.1])) == np.inf
+    assert regularizers.L1(positive=True).conjugate(np.array([1.0, -100.0])) == 0.0
+    assert regularizers.L1().reach(np.array([0.5, -4.0])) == 0.25
+
+
+@given(
+    w=vectors,
+    strength=st.floats(1e-3, 1e3),
+    r=st.sampled_from([0.0, 0.1, 0.5, 0.99, 1.0]),
+    positive=st.booleans(),
+)
+def test_a_mixed_penalty_is_what_scikit_learn_means_by_it(w, strength, r, positive):
+    w = np.abs(w) if positive else w
+    lam, g = regularizers.mixed(strength, r, positive=positive)
+    expected = strength * (r * np.abs(w).sum() + 0.5 * (1.0 - r) * w @ w)
+    assert lam * g.value(w) == pytest.approx(expected, rel=1e-12)
+    assert g.value(-np.ones(2)) == np.inf or not positive
+
+
+def test_the_ends_of_a_mixed_penalty():
+    assert regularizers.mixed(0.3, 0.0) == (0.3, regularizers.L2())
+    assert regularizers.mixed(0.3, 1.0) == (0.3, regularizers.L1())
+    assert regularizers.mixed(0.3, 0.0, positive=True) == (0.3, regularizers.NonNegative())
+    for ratio in (-0.1, 1.1, np.nan, None):
+        with pytest.raises(ValueError, match="l1_ratio must be a"):
+            regularizers.mixed(0.3, ratio)
+    with pytest.raises(ValueError, match="strength must be a finite number > 0, got 0"):
+        regularizers.mixed(0, 0.5)
+
+
 # Limits --------------------------------------------------------------------------------------------------------------
 
 SAME = [

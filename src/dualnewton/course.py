@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from dualnewton.judging import AnyProblem
-from dualnewton.plan import PLANS, PRIMAL, Facts, Plan, expected_epochs, has_primal_methods, speed
+from dualnewton.plan import PLANS, PRIMAL, Facts, Plan, expected_epochs, has_hessian, methods_for, speed
 
 CLEARLY = 1.3
 """Another method must be expected to be so many times cheaper for what is left."""
@@ -20,6 +20,9 @@ WARM_PASSES, FASTEST = 5.0, 3.0
 
 SLOWEST = 1e-3
 """The least that an epoch counts for, as a logarithm: a turn in which the gap grew is no reason for despair."""
+
+ROUNDING = 1e-12
+"""A relative gap that a primal method leaves is not for a dual one to close: its rounding is no smaller."""
 
 PATIENCE = 3.0
 """A primal method is left where it has cost so many times its prediction."""
@@ -42,7 +45,8 @@ class Course:
 
     def __init__(self, problem: AnyProblem, plan: Plan, tol: float, *, free: bool) -> None:
         self.plan, self.tol = plan, max(tol, 1e-15)
-        self.problem, self.free = problem, free and has_primal_methods(problem)
+        self.problem, self.methods = problem, methods_for(problem)
+        self.free = free and len(self.methods) > 1
         self.history: list[tuple[float, float]] = []
         self.relative_gap = math.nan
 
@@ -64,7 +68,7 @@ class Course:
         if not self.free or (len(self.history) <= TURNS and not stuck):
             return None
         if stuck:
-            leave = self.plan.is_primal and self.plan.before is None
+            leave = self.plan.is_primal and self.plan.before is None and self.relative_gap > ROUNDING
             return self._leave("rounding stopped the steps") if leave else None
         (before, far), (now, near) = self.history[-1 - TURNS], self.history[-1]
         if not (self.tol < self.relative_gap < math.inf and near > 0.0):
@@ -83,17 +87,8 @@ class Course:
 
     def _primal(self, epochs_left: float, relative_gap: float) -> Plan | None:
         costs = self.facts.costs
-        options = []
-        for name in PRIMAL:
-            other = PLANS[name](self.facts, "auto")
-            gain = FASTEST if name == "newton" else min(FASTEST, speed(self.facts, other.tau))
-            passes = WARM_PASSES + math.log(relative_gap / self.tol) / gain
-            sketches = 1.0
-            if self.facts.quadratic:
-                passes = 2.0 if name == "newton" else passes
-            else:  # curvature is bought anew at every step, or now and then
-                sketches += passes * (1.0 if name == "newton" else 0.25)
-            options.append((passes * costs.data_pass + sketches * costs.sketch(other.tau), other))
+        others = [PLANS[name](self.facts, "auto") for name in PRIMAL if name in self.methods]
+        options = [(self._rest(other, relative_gap), other) for other in others]
         cost, other = min(options, key=lambda option: option[0])
         dual = epochs_left * costs.epoch
         if CLEARLY * cost >= dual:
@@ -101,10 +96,24 @@ class Course:
         reason = f"{epochs_left:.3g} more epochs of {self.plan.method} would cost {dual / cost:.2g} times as much"
         return replace(other, reason=reason, before=self.plan)
 
+    def _rest(self, other: Plan, relative_gap: float) -> float:
+        """Guess what a primal method would cost from here."""
+        costs, newton = self.facts.costs, other.method == "newton"
+        if not has_hessian(self.problem):
+            return other.cost  # it has the features in use to find first
+        gain = FASTEST if newton else min(FASTEST, speed(self.facts, other.tau))
+        passes = WARM_PASSES + math.log(relative_gap / self.tol) / gain
+        sketches = 1.0
+        if self.facts.quadratic:
+            passes = 2.0 if newton else passes
+        else:  # curvature is bought anew at every step, or now and then
+            sketches += passes * (1.0 if newton else 0.25)
+        return passes * costs.data_pass + sketches * costs.sketch(other.tau)
+
     def _dual(self, passes_left: float, epochs: float) -> Plan | None:
         costs = self.facts.costs
         spent, expected = epochs * costs.data_pass, self.plan.cost
-        dual = expected_epochs(self.facts.conditioning) * costs.epoch
+        dual = expected_epochs(self.facts.difficulty) * costs.epoch
         if (
             self.plan.before is not None
             or spent < PATIENCE * expected

@@ -21,30 +21,33 @@ def judge_duals(problems: Sequence[Any], alphas: Sequence[np.ndarray]) -> list[C
 
     A dual method is judged by its α alone, so that whatever rounding it has gathered in its w does not count.
     """
-    if not _share_passes(problems):
+    if any(problem.fit_intercept or not isinstance(problem, Problem) for problem in problems):
         both = zip(problems, alphas, strict=True)
         return [problem.certified_pair(problem.w_of(alpha), alpha=alpha) for problem, alpha in both]
     alphas = [vector("alpha", alpha, problem.n) for problem, alpha in zip(problems, alphas, strict=True)]
     bars = _bars(problems, alphas)
     models = [problem.regularizer.grad_conjugate(bar) for problem, bar in zip(problems, bars, strict=True)]
-    return _pairs(problems, models, _margins(problems, models), [alpha.copy() for alpha in alphas], bars)
+    margins, none = _margins(problems, models), [0.0] * len(models)
+    return _pairs(problems, models, margins, [alpha.copy() for alpha in alphas], bars, none)
 
 
 def judge_models(
     problems: Sequence[Any], models: Sequence[np.ndarray], intercepts: Sequence[Any]
 ) -> list[CertifiedPair]:
-    """Certify a primal point of each problem, each with the dual point α_i = −φ′(z_i) that belongs to it."""
-    if not _share_passes(problems):
+    """Certify a primal point of each problem, each with the dual point α_i = −φ′(z_i) that belongs to it.
+
+    Where there is an intercept, the dual point is that of the best one for this w, which balances it.
+    """
+    if not all(isinstance(problem, Problem) for problem in problems):
         each = zip(problems, models, intercepts, strict=True)
         return [problem.certified_pair(w, intercept) for problem, w, intercept in each]
     models = [vector("w", w, problem.d) for problem, w in zip(problems, models, strict=True)]
     margins = _margins(problems, models)
-    alphas = [problem.alpha_at(z) for problem, z in zip(problems, margins, strict=True)]
-    return _pairs(problems, models, margins, alphas, _bars(problems, alphas))
-
-
-def _share_passes(problems: Sequence[AnyProblem]) -> bool:
-    return all(isinstance(problem, Problem) and not problem.fit_intercept for problem in problems)
+    both = list(zip(problems, margins, intercepts, strict=True))
+    best = [problem.best_intercept_at(z, b) for problem, z, b in both]
+    alphas = [problem.alpha_at(z + b if b else z) for problem, z, b in zip(problems, margins, best, strict=True)]
+    moved = [z + b if b else z for _, z, b in both]
+    return _pairs(problems, models, moved, alphas, _bars(problems, alphas), intercepts)
 
 
 def _pairs(
@@ -53,11 +56,12 @@ def _pairs(
     margins: Sequence[np.ndarray],
     alphas: Sequence[np.ndarray],
     bars: np.ndarray,
+    intercepts: Sequence[float],
 ) -> list[CertifiedPair]:
     pairs = []
-    for problem, w, z, alpha, bar in zip(problems, models, margins, alphas, bars, strict=True):
+    for problem, w, z, alpha, bar, b in zip(problems, models, margins, alphas, bars, intercepts, strict=True):
         certificate = Certificate(problem.primal_at(z, w), problem.dual_at(alpha, bar))
-        pairs.append(CertifiedPair(w, 0.0, alpha, certificate))
+        pairs.append(CertifiedPair(w, b, alpha, certificate))
     return pairs
 
 

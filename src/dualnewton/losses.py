@@ -1,4 +1,4 @@
-"""Losses φ(z; y): convex, 1/γ-smooth in the margin z = aᵀw, each with its conjugate.
+"""Losses φ(z; y): convex, 1/γ-smooth in the margin z = aᵀw (or with a kink: γ = 0), each with its conjugate.
 
 Every function of a loss is one branch-free expression in ``z`` (or ``u``), ``y`` and the loss's own fields. It runs on
 NumPy arrays as it stands and is simple enough to be compiled for scalars, so that there is one truth per loss:
@@ -21,10 +21,14 @@ import numpy as np
 from dualnewton._validate import Array, positive
 
 __all__ = [
+    "EpsilonInsensitive",
+    "Hinge",
     "Huber",
     "Logistic",
     "Loss",
     "Margin",
+    "NonSmooth",
+    "SmoothEpsilonInsensitive",
     "SmoothHinge",
     "Squared",
     "SquaredEpsilonInsensitive",
@@ -76,6 +80,29 @@ class Loss:
     def valid_labels(self, y: Array) -> Array:
         """Say for each label whether the loss is defined for it."""
         return np.isfinite(y)
+
+
+class NonSmooth(Loss):
+    """A loss with a kink, such as the hinge: convex, but 1/γ-smooth for no γ > 0.
+
+    ``derivative`` is any subgradient, ``second_derivative`` any number; beside them such a loss knows its smooth neighbours.
+    :func:`dualnewton.solve` works on these, and has the problem of the loss itself judge what it finds.
+    """
+
+    gamma = 0.0
+
+    def smoothed(self, width: float) -> Loss:
+        """Return the smooth loss with the conjugate φ*(u) + (width/2)u², which lies at most width·u²/2 below φ at slope u."""
+        raise NotImplementedError(f"{type(self).__name__} has no smoothed(width)")
+
+
+def require_smooth(loss: Loss, purpose: str) -> None:
+    """Refuse a loss without curvature of its dual where that is what something is made of."""
+    if not loss.gamma > 0.0:
+        raise ValueError(
+            f"loss must be smooth for {purpose}, got {loss!r} with gamma={loss.gamma:g}: use a neighbour such as "
+            f"loss.smoothed(0.1), or dualnewton.solve, which follows such neighbours to the loss itself"
+        )
 
 
 class Margin(Loss):
@@ -195,6 +222,29 @@ class SmoothHinge(Margin):
 
 
 @dataclass(frozen=True)
+class Hinge(Margin, NonSmooth):
+    """max(0, 1 − yz); the loss of the support vector machine."""
+
+    def value(self, z: Array, y: Array) -> Array:
+        return np.maximum(1.0 - y * z, 0.0)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        return -y * (y * z < 1.0)
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        return 0.0 * (y * z)
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        return u * y
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
+
+    def smoothed(self, width: float) -> SmoothHinge:
+        return SmoothHinge(width)
+
+
+@dataclass(frozen=True)
 class Huber(Loss):
     """½r² while |r| ≤ delta, then delta(|r| − delta/2), for the residual r = z − y: least squares deaf to outliers."""
 
@@ -246,12 +296,87 @@ class SquaredEpsilonInsensitive(Loss):
         return u * (0.5 * u + y) + self.epsilon * np.abs(u)
 
 
+@dataclass(frozen=True)
+class EpsilonInsensitive(NonSmooth):
+    """max(0, |z − y| − epsilon); the loss of support vector regression, with epsilon = 0 the absolute error."""
+
+    epsilon: float = 0.1
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon, or_zero=True)
+
+    def value(self, z: Array, y: Array) -> Array:
+        return np.maximum(np.abs(z - y) - self.epsilon, 0.0)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        r = z - y
+        return (r > self.epsilon) * 1.0 - (r < -self.epsilon) * 1.0
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        return 0.0 * (z - y)
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        return u * y + self.epsilon * np.abs(u)
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        return 0.0 * y - 1.0, 0.0 * y + 1.0
+
+    def smoothed(self, width: float) -> SmoothEpsilonInsensitive:
+        return SmoothEpsilonInsensitive(self.epsilon, width)
+
+
+@dataclass(frozen=True)
+class SmoothEpsilonInsensitive(Loss):
+    """max(0, |z − y| − epsilon) with its kinks rounded by parabolas over the given width: smooth with γ = width.
+
+    With t = |z − y| − epsilon: 0 for t ≤ 0, t − width/2 for t ≥ width, t²/(2 width) between.
+    """
+
+    epsilon: float = 0.1
+    width: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon, or_zero=True)
+        positive("width", self.width)
+
+    @property
+    def gamma(self) -> float:  # type: ignore[override]
+        return self.width
+
+    def value(self, z: Array, y: Array) -> Array:
+        t = np.maximum(np.abs(z - y) - self.epsilon, 0.0)
+        c = np.minimum(t, self.width)
+        return c * (t - 0.5 * c) / self.width
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        r = z - y
+        t = r - np.minimum(np.maximum(r, -self.epsilon), self.epsilon)
+        return np.minimum(np.maximum(t, -self.width), self.width) / self.width
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        t = np.abs(z - y) - self.epsilon
+        return (t >= 0.0) * (t < self.width) * 1.0 / self.width
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        return u * (0.5 * self.width * u + y) + self.epsilon * np.abs(u)
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        return 0.0 * y - 1.0, 0.0 * y + 1.0
+
+
 def check(loss: Loss) -> None:
     """Test the identities that every part of the library relies on; raise a ``ValueError`` that names each broken one.
 
     Convexity and 1/γ-smoothness of φ, φ′ and φ″ against differences, the Fenchel–Young inequality and its equality
-    at u = φ′(z), strong convexity of φ*, and its domain.
+    at u = φ′(z), strong convexity of φ*, and its domain. Of a :class:`NonSmooth` loss those that do not need γ, and all
+    of its smooth neighbours, whose conjugates must be φ* + (width/2)u².
     """
-    from dualnewton._check import check_loss  # not needed to fit a model
+    # not needed to fit a model
+    if isinstance(loss, NonSmooth):
+        from dualnewton._check_nonsmooth import check_nonsmooth
 
-    check_loss(loss)
+        check_nonsmooth(loss)
+    else:
+        from dualnewton._check import check_loss
+
+        check_loss(loss)

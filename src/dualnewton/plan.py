@@ -17,9 +17,11 @@ from dualnewton.judging import AnyProblem
 from dualnewton.multinomial import MultinomialProblem
 from dualnewton.problem import Problem
 from dualnewton.regularizers import L2
-from dualnewton.solvers.costs import CACHE, FACTOR, Costs
+from dualnewton.solvers.by_columns import CHEAPER
+from dualnewton.solvers.costs import CACHE, ENTRY, FACTOR, MULTIPLY, Costs
 from dualnewton.solvers.curvature import PLENTY
 from dualnewton.solvers.quasi_newton import is_dear
+from dualnewton.solvers.working_set import LARGE, affordable, take_all
 
 SMALL = 100_000
 """Entries of X up to which NumPy serves: a first fit must not wait for a compiler."""
@@ -47,6 +49,18 @@ SOFTMAX_GAMMA = 2.0
 
 PASSES, SKETCHES = 8.0, 5.0
 """Passes of Newton's method from nothing to a relative gap of 1e-6, and sketches of the method that saves on them."""
+
+BOUNDED = 6.0
+"""Times as many epochs of a dual method where g has kinks or bounds: what was seen."""
+
+TURNS = 8.0
+"""Steps of Newton's method over working sets of features, where the losses are quadratic; others take twice as many."""
+
+IN_USE = 0.25
+"""The share of the features (of the examples, if those are fewer) that a penalty with a kink or bounds leaves in use: a guess."""
+
+ROUNDS, COLUMN_SWEEPS = 3.0, 15.0
+"""Factors of their matrix in a step; sweeps over them and back, where there are too many for a matrix."""
 
 Tau = int | Literal["auto"]
 
@@ -115,6 +129,11 @@ class Facts:
         return cls(problem, Costs.of(problem.X), 1.0 + mean / (gamma * problem.lam * problem.n))
 
     @property
+    def difficulty(self) -> float:
+        """The conditioning as a dual method meets it: where ∇g* is not linear, its model of g* is a bound: short steps."""
+        return self.conditioning if has_hessian(self.problem) else BOUNDED * self.conditioning
+
+    @property
     def small(self) -> bool:
         """Whether nothing is to be compiled."""
         return self.problem.n * self.problem.d <= SMALL
@@ -126,10 +145,7 @@ class Facts:
 
     def predicted(self) -> dict[str, float]:
         """Predict the cost of each method that "auto" may choose."""
-        dual = _numpy_cost(self, _numpy_size(self)[0]) if self.small else _compiled_cost(self)
-        if not has_primal_methods(self.problem):
-            return {"sdna": dual}
-        return {"sdna": dual, "newton": _newton_cost(self), "ihs": _ihs_cost(self, _ihs_size(self))}
+        return {name: _PREDICTIONS[name](self) for name in methods_for(self.problem)}
 
 
 def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto") -> Plan:
@@ -167,12 +183,14 @@ def expected_epochs(conditioning: float) -> float:
 
 
 def _sdna(facts: Facts, tau: Tau) -> Plan:
+    _needs_strong_convexity("sdna", facts.problem)
     obstacle = why_not_compiled(facts.problem, 1 if tau == "auto" else tau)
     size, reason = (tau, "tau as asked") if tau != "auto" else (_numpy_size if obstacle else _size)(facts)
     return _dual_plan("sdna", facts, size, reason, obstacle)
 
 
 def _sdca(facts: Facts, tau: Tau) -> Plan:
+    _needs_strong_convexity("sdca", facts.problem)
     obstacle = why_not_compiled(facts.problem)
     few = 16 if obstacle else 1
     size, reason = (
@@ -188,13 +206,25 @@ def _dual_plan(method: str, facts: Facts, size: int, reason: str, obstacle: str)
     return Plan(method, size, reason, True, _compiled_cost(facts))
 
 
+def _needs_strong_convexity(method: str, problem: Problem) -> None:
+    if not problem.regularizer.strongly_convex:
+        raise ValueError(
+            f"method={method!r} needs a strongly convex regularizer, got {problem.regularizer!r}: "
+            'use method="newton", or regularizers.mixed with l1_ratio < 1'
+        )
+
+
+def _sdna_cost(facts: Facts) -> float:
+    return _numpy_cost(facts, _numpy_size(facts)[0]) if facts.small else _compiled_cost(facts)
+
+
 def _compiled_cost(facts: Facts) -> float:
-    return expected_epochs(facts.conditioning) * facts.costs.epoch + JUDGED * facts.costs.data_pass
+    return expected_epochs(facts.difficulty) * facts.costs.epoch + JUDGED * facts.costs.data_pass
 
 
 def _numpy_cost(facts: Facts, size: int) -> float:
     whole = size >= facts.problem.n
-    epochs = 3.0 if whole else expected_epochs(facts.conditioning / math.sqrt(size))
+    epochs = 3.0 if whole and has_hessian(facts.problem) else expected_epochs(facts.difficulty / math.sqrt(size))
     a_round = NUMPY_ROUND + size**2 * min(size, facts.problem.d) / 6.0 / FACTOR
     return epochs * (facts.problem.n / size * a_round + 10.0 * facts.costs.data_pass)
 
@@ -233,22 +263,50 @@ def _size(facts: Facts) -> tuple[int, str]:
 
 
 def _newton(facts: Facts, tau: Tau) -> Plan:
-    _needs_l2("newton", facts.problem)
+    if "newton" not in methods_for(facts.problem):
+        raise ValueError(
+            f"method='newton' needs a regularizer that is a sum over features, got {facts.problem.regularizer!r}: "
+            'use method="sdna"'
+        )
     if tau not in ("auto", facts.problem.n):
         raise ValueError(
             f'tau must be "auto" or n = {facts.problem.n} with method="newton", got {tau}: use method="ihs"'
         )
-    reason = "the curvature of all rows, at every step, is affordable"
+    reason = (
+        "the curvature of all rows, at every step, is affordable"
+        if has_hessian(facts.problem)
+        else "steps over the features in use, with the curvature of all rows"
+    )
     return Plan("newton", facts.problem.n, reason, not facts.small, _newton_cost(facts))
 
 
 def _newton_cost(facts: Facts) -> float:
+    if not has_hessian(facts.problem):
+        return _proximal_cost(facts)
     steps = 1.0 if facts.quadratic else PASSES - 1.0
     return (steps + JUDGED) * facts.costs.data_pass + steps * facts.costs.sketch(facts.problem.n)
 
 
+def _proximal_cost(facts: Facts) -> float:
+    """Predict the cost of ``solvers/proximal.py``: in the end about ``IN_USE`` of the features take part in its steps."""
+    costs, once = facts.costs, facts.quadratic
+    every = take_all(costs, once=once)
+    used = min(costs.n, costs.d) * IN_USE
+    size = costs.d if every else min(max(2.0 * used, affordable(costs)), costs.d, LARGE)
+    turns = (PASSES if every else TURNS) * (1.0 if once else 2.0)
+    entries = costs.stored * size / costs.d
+    if costs.sparse and not every and CHEAPER * entries < size**2:
+        curvature = turns * COLUMN_SWEEPS * entries * ENTRY
+    else:
+        matrix = min(costs.outer(costs.n, costs.pairs)[0] * (size / costs.d) ** 2, costs.n * size**2 / MULTIPLY)
+        factor = min(size, 2.0 * used) ** 3 / 6.0 / FACTOR
+        curvature = (1.0 if once else turns) * matrix + turns * ROUNDS * factor
+    return (turns + JUDGED) * costs.data_pass + curvature
+
+
 def _ihs(facts: Facts, tau: Tau) -> Plan:
-    _needs_l2("ihs", facts.problem)
+    if not has_hessian(facts.problem):
+        raise ValueError(f"method='ihs' needs regularizer L2(), got {facts.problem.regularizer!r}: use another method")
     return _ihs_plan(facts, tau)
 
 
@@ -295,15 +353,26 @@ def speed(facts: Facts, rows: int) -> float:
     return 1.0 / max(1.0, 0.8 * math.sqrt(1.0 + missed))
 
 
-def has_primal_methods(problem: AnyProblem) -> bool:
+def has_hessian(problem: AnyProblem) -> bool:
     """Whether the penalty is (λ/2) Σ v_j w_j², so that there is a Hessian to take or to sketch."""
-    return isinstance(problem, Problem) and type(problem.regularizer) is L2
+    return isinstance(problem, MultinomialProblem) or type(problem.regularizer) is L2
 
 
-def _needs_l2(method: str, problem: Problem) -> None:
-    if not has_primal_methods(problem):
-        raise ValueError(f'method={method!r} needs regularizer L2(), got {problem.regularizer!r}: use method="sdna"')
+def methods_for(problem: AnyProblem) -> tuple[str, ...]:
+    """Return the methods among which "auto" may choose, for this penalty."""
+    if isinstance(problem, MultinomialProblem):
+        return ("ihs",)
+    g = problem.regularizer
+    dual = ("sdna",) if g.strongly_convex else ()
+    if has_hessian(problem):
+        return (*dual, "newton", "ihs")
+    return dual if g.limits(problem.d) is None else (*dual, "newton")
 
 
+_PREDICTIONS: dict[str, Callable[[Facts], float]] = {
+    "sdna": _sdna_cost,
+    "newton": _newton_cost,
+    "ihs": lambda facts: _ihs_cost(facts, _ihs_size(facts)),
+}
 PLANS: dict[str, Callable[[Facts, Tau], Plan]] = {"sdna": _sdna, "sdca": _sdca, "newton": _newton, "ihs": _ihs}
 PRIMAL = ("newton", "ihs")

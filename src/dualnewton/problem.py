@@ -12,6 +12,7 @@ import numpy as np
 
 from dualnewton import _linear
 from dualnewton._examples import Examples, best_factor
+from dualnewton._root import zero_of
 from dualnewton._validate import data_matrix, finite, frozen, vector
 from dualnewton.certificate import Certificate, CertifiedPair
 from dualnewton.losses import Loss
@@ -37,6 +38,7 @@ class Problem(Examples):
         max_α       D(α)    = (1/n) Σ c_i (−φ*(−α_i; y_i) − o_i α_i) − λ g*(ᾱ),    ᾱ = (1/λn) Σ c_i α_i a_i
 
     where Σ c_i α_i = 0 is asked for exactly when there is an intercept. At the optimum w = ∇g*(ᾱ) and α_i = −φ′(z_i).
+    Where g is not strongly convex (the Lasso), ᾱ has to lie where g* is finite, and w ∈ ∂g*(ᾱ).
 
     Parameters
     ----------
@@ -168,7 +170,7 @@ class Problem(Examples):
     def alpha_of(self, w: np.ndarray) -> np.ndarray:
         """α_i = −φ′(z_i), the dual point of a primal one; with an intercept, at the best one and balanced."""
         margins = self.margins(vector("w", w, self.d))
-        return self.alpha_at(margins + self._best_intercept_at(margins))
+        return self.alpha_at(margins + self.best_intercept_at(margins))
 
     def no_dual(self) -> np.ndarray:
         """α = 0, where every dual method may start."""
@@ -177,7 +179,7 @@ class Problem(Examples):
     def dual_near(self, alpha: np.ndarray) -> np.ndarray:
         """Return a feasible dual point near α, to start from."""
         low, high = self.loss.domain(self.y)
-        return self.balanced(-np.clip(-vector("warm_start", alpha, self.n), low, high))
+        return self.within_reach(self.balanced(-np.clip(-vector("warm_start", alpha, self.n), low, high)))
 
     def balanced(self, alpha: np.ndarray) -> np.ndarray:
         """Make Σ c_i α_i = 0 where an intercept asks for it, by shrinking the heavier sign towards zero.
@@ -192,9 +194,19 @@ class Problem(Examples):
         shrink_down = keep / down if down > 0.0 else 0.0
         return np.where(alpha > 0.0, shrink_up, shrink_down) * alpha
 
+    def within_reach(self, alpha: np.ndarray) -> np.ndarray:
+        """Shorten α until g*(ᾱ) is finite, which it is everywhere but for a g that is not strongly convex (the Lasso).
+
+        0 lies in the domains of φ* and g*, which are convex, so that a shorter point is as feasible as a longer one.
+        """
+        if self.regularizer.strongly_convex:
+            return alpha
+        factor = self.regularizer.reach(self.alpha_bar(alpha))
+        return alpha if factor == 1.0 else factor * alpha
+
     def best_intercept(self, w: np.ndarray) -> float:
         """argmin_b P(w, b), zero without an intercept; there Σ c_i φ′(z_i) = 0, which makes α_i = −φ′(z_i) feasible."""
-        return self._best_intercept_at(self.margins(vector("w", w, self.d)))
+        return self.best_intercept_at(self.margins(vector("w", w, self.d)))
 
     # The judge -------------------------------------------------------------------------------------------------------
 
@@ -220,13 +232,14 @@ class Problem(Examples):
         """Do what :meth:`certify` does, and return the model and the dual point that prove it beside the certificate."""
         w = vector("w", w, self.d)
         margins = self.margins(w)
-        best = self._best_intercept_at(margins)
-        b = best if intercept is None else finite("intercept", intercept)
+        near = 0.0 if intercept is None else finite("intercept", intercept)
+        best = self.best_intercept_at(margins, near)
+        b = best if intercept is None else near
         if b != 0.0 and not self.fit_intercept:
             raise ValueError(f"intercept must be 0 in a problem with fit_intercept=False, got {b!r}")
         candidates = [self.alpha_at(margins + best)]
         if alpha is not None:
-            candidates.append(self.balanced(vector("alpha", alpha, self.n)))
+            candidates.append(self.within_reach(self.balanced(vector("alpha", alpha, self.n))))
         primal = self.primal_at(margins + b, w)
         dual, best_alpha = max(((self.dual(a), a) for a in candidates), key=itemgetter(0))
         if primal - dual > _FAR * abs(primal):
@@ -248,38 +261,28 @@ class Problem(Examples):
         return total / self.n + self.lam * self.regularizer.value(w)
 
     def alpha_at(self, margins: np.ndarray) -> np.ndarray:
-        """α_i = −φ′(z_i), balanced."""
+        """α_i = −φ′(z_i), balanced and within reach."""
         alpha = np.empty(self.n)
         for rows in blocks(self.n):
             np.negative(self.loss.derivative(margins[rows], self.y[rows]), out=alpha[rows])
-        return self.balanced(alpha)
+        return self.within_reach(self.balanced(alpha))
 
-    def _best_intercept_at(self, margins: np.ndarray) -> float:
-        """Find the zero of the nondecreasing slope Σ c_i φ′(z_i + b): Newton steps, kept in a bracket by bisection."""
+    def best_intercept_at(self, margins: np.ndarray, near: float = 0.0) -> float:
+        """Find the zero of the nondecreasing slope Σ c_i φ′(z_i + b), searched for from a guess; zero without an intercept."""
         if not self.fit_intercept:
             return 0.0
 
-        def slope(b: float) -> float:
-            return float(self.c @ self.loss.derivative(margins + b, self.y))
+        def slope(b: float) -> tuple[float, float, float]:
+            value = curvature = terms = 0.0
+            for rows in blocks(self.n):
+                z, y = margins[rows] + b, self.y[rows]
+                first, second = self.loss.derivative(z, y), self.loss.second_derivative(z, y)
+                if self.sample_weight is not None:
+                    first, second = self.sample_weight[rows] * first, self.sample_weight[rows] * second
+                value, curvature, terms = value + first.sum(), curvature + second.sum(), terms + np.abs(first).sum()
+            return float(value), float(curvature), float(terms)
 
-        # 1. Bracket: walk downhill with doubled steps. With one class only the slope may reach zero at the end of the
-        #    line alone; in floating point it does so soon enough.
-        b, at_b = 0.0, slope(0.0)
-        far, at_far, step = b, at_b, max(1.0, float(np.abs(margins).max()))
-        while np.sign(at_far) * np.sign(at_b) > 0.0 and step < 1e300:
-            b, at_b = far, at_far
-            far = b - np.sign(at_b) * step
-            at_far, step = slope(far), 2.0 * step
-        slopes = {b: at_b, far: at_far}
-        low, high = min(slopes), max(slopes)
-        # 2. Shrink it until the slope is zero or no number lies between.
-        while at_b != 0.0 and low < (middle := 0.5 * (low + high)) < high:
-            curvature = float(self.c @ self.loss.second_derivative(margins + b, self.y))
-            newton = b - at_b / curvature if curvature > 0.0 else middle
-            b = newton if low < newton < high else middle
-            at_b = slopes[b] = slope(b)
-            low, high = (low, b) if at_b > 0.0 else (b, high)
-        return float(min((low, high, b), key=lambda end: abs(slopes[end])))
+        return zero_of(slope, near, reach=max(1.0, float(np.abs(margins).max())))
 
 
 def blocks(n: int) -> Iterator[slice]:

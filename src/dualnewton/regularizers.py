@@ -1,5 +1,7 @@
 """Regularisers g: closed, 1-strongly convex, so that g* is 1-smooth and w = ∇g*(ᾱ) is the primal point of a dual one.
 
+One is not: :class:`L1`, whose g* is finite on a bounded set only. The judge shortens dual points until they lie there.
+
 The identities that bind the three functions (Section 4 of the paper; :func:`check` tests them):
 
 * Fenchel–Young: g(w) + g*(s) ≥ ⟨w, s⟩, with equality exactly when w = ∇g*(s);
@@ -13,9 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton._validate import Array, frozen, positive, vector
+from dualnewton._validate import Array, finite, frozen, vector
+from dualnewton._validate import positive as positive_number
 
-__all__ = ["L2", "Box", "ElasticNet", "GroupElasticNet", "NonNegative", "Regularizer", "check"]
+__all__ = ["L1", "L2", "Box", "ElasticNet", "GroupElasticNet", "NonNegative", "Regularizer", "check", "mixed"]
+
+_FEASIBLE = 1e-12
+"""‖s‖∞ counts as one up to this excess: what rounding leaves where a dual point was shortened until it is."""
 
 
 class Regularizer:
@@ -30,14 +36,23 @@ class Regularizer:
     size: int | None = None
     """The number of features it is made for; None if it fits any."""
 
+    strongly_convex: bool = True
+    """False only for :class:`L1`: there is no ∇g* then for a dual method to take its w from."""
+
     def limits(self, size: int) -> np.ndarray | None:  # noqa: ARG002
         """Return (threshold, factor, lower, upper) for each feature if g is separable and of the form below, else None.
 
             ∇g*(s) = clip(factor · (s − clip(s, ±threshold)), lower, upper),    0 ≤ factor ≤ 1
+            g(w)   = Σ w_j²/(2 factor_j) + threshold_j |w_j|,    lower ≤ w ≤ upper
 
         Compiled code needs no more than that; of any other g it compiles ``grad_conjugate`` and calls it once a round.
+        Where g has no quadratic part, the factor is infinite and only the second line has a meaning.
         """
         return None
+
+    def reach(self, s: Array) -> float:  # noqa: ARG002
+        """Return the largest r ≤ 1 for which g*(rs) is finite: 1 wherever g is strongly convex."""
+        return 1.0
 
     def value(self, w: Array) -> float:
         """g(w), +∞ where w is not allowed."""
@@ -105,17 +120,53 @@ class L2(Regularizer):
 
 
 @dataclass(frozen=True)
+class L1(Regularizer):
+    """‖w‖₁, subject to w ≥ 0 if ``positive``: the penalty of the Lasso, which is not strongly convex.
+
+    g*(s) is 0 if ‖s‖∞ ≤ 1 (if s ≤ 1 everywhere, where w ≥ 0), and +∞ otherwise.
+    """
+
+    positive: bool = False
+
+    @property
+    def strongly_convex(self) -> bool:  # type: ignore[override]
+        """It is not."""
+        return False
+
+    def limits(self, size: int) -> np.ndarray:
+        return _limits(size, threshold=1.0, factor=np.inf, lower=0.0 if self.positive else -np.inf)
+
+    def reach(self, s: Array) -> float:
+        return 1.0 / max(self._norm(s), 1.0)
+
+    def value(self, w: Array) -> float:
+        if self.positive and np.any(w < 0.0):
+            return np.inf
+        return float(np.abs(w).sum())
+
+    def conjugate(self, s: Array) -> float:
+        return 0.0 if self._norm(s) <= 1.0 + _FEASIBLE else np.inf
+
+    def grad_conjugate(self, s: Array) -> Array:
+        """Return 0, which attains g*(s) = 0 wherever that is finite; other points do so only where |s_j| = 1."""
+        return np.zeros_like(s)
+
+    def _norm(self, s: Array) -> float:
+        return float(np.max(s if self.positive else np.abs(s), initial=0.0))
+
+
+@dataclass(frozen=True)
 class ElasticNet(Regularizer):
     """½‖w‖² + l1‖w‖₁, subject to w ≥ 0 if ``positive``.
 
-    A penalty a(r‖w‖₁ + ½(1 − r)‖w‖²) is λg with λ = a(1 − r) and l1 = r/(1 − r).
+    A penalty a(r‖w‖₁ + ½(1 − r)‖w‖²) is λg with λ = a(1 − r) and l1 = r/(1 − r): see :func:`mixed`.
     """
 
     l1: float = 1.0
     positive: bool = False
 
     def __post_init__(self) -> None:
-        positive("l1", self.l1, or_zero=True)
+        positive_number("l1", self.l1, or_zero=True)
 
     def limits(self, size: int) -> np.ndarray:
         return _limits(size, threshold=self.l1, lower=0.0 if self.positive else -np.inf)
@@ -219,7 +270,7 @@ class GroupElasticNet(Regularizer):
     thresholds: Any = field(init=False, repr=False)  # strength √|k|
 
     def __post_init__(self) -> None:
-        positive("strength", self.strength, or_zero=True)
+        positive_number("strength", self.strength, or_zero=True)
         groups = np.asarray(self.groups)
         if groups.ndim != 1 or groups.size == 0:
             raise ValueError(f"groups must name the group of each feature, got shape {groups.shape}")
@@ -246,6 +297,29 @@ class GroupElasticNet(Regularizer):
         # A group of norm zero stays zero: any positive divisor will do.
         shrink = np.maximum(norms - self.thresholds, 0.0) / (norms + (norms == 0.0))
         return s * shrink[self.groups]
+
+
+def mixed(strength: float, l1_ratio: float, *, positive: bool = False) -> tuple[float, Regularizer]:
+    """Write strength · (r‖w‖₁ + ½(1 − r)‖w‖²), the penalty as scikit-learn has it, as λ g(w); return λ and g.
+
+    Parameters
+    ----------
+    strength : float
+        ``alpha`` of scikit-learn's regressions, 1/(C n) of its classifiers; positive.
+    l1_ratio : float
+        r ∈ [0, 1]: 0 is ridge, 1 the Lasso.
+    positive : bool
+        Whether w ≥ 0.
+    """
+    strength, r = positive_number("strength", strength), finite("l1_ratio", l1_ratio)
+    if not 0.0 <= r <= 1.0:
+        raise ValueError(f"l1_ratio must be a number in [0, 1], got {l1_ratio!r}")
+    if r == 1.0:
+        return strength, L1(positive)
+    lam = strength * (1.0 - r)
+    if r == 0.0:
+        return lam, NonNegative() if positive else L2()
+    return lam, ElasticNet(r / (1.0 - r), positive)
 
 
 def check(regularizer: Regularizer, size: int | None = None) -> None:

@@ -15,12 +15,14 @@ import numpy as np
 from dualnewton._validate import integer, positive
 from dualnewton.certificate import CertifiedPair
 from dualnewton.course import Course
-from dualnewton.judging import AnyProblem, judge_duals
+from dualnewton.judging import AnyProblem, judge_duals, judge_models
+from dualnewton.losses import NonSmooth
 from dualnewton.multinomial import MultinomialProblem
 from dualnewton.plan import Plan, Tau, plan
 from dualnewton.result import Progress, Result, Status, Trace
 from dualnewton.runners import make_runner
 from dualnewton.samplings import Sampling
+from dualnewton.smoothing import follow
 from dualnewton.solvers.runner import Runner
 
 STALLED_CERTIFICATES = 25
@@ -123,11 +125,26 @@ def solve_many(
         math.inf if time_limit is None else time.perf_counter() + positive("time_limit", time_limit, or_zero=True)
     )
     rng = _generator(random_state)
+    if isinstance(getattr(problems[0], "loss", None), NonSmooth):
+        return follow(
+            solve_many,
+            problems,  # type: ignore[arg-type]
+            _starting_pairs(problems, warm_start),
+            tol=tol,
+            max_epochs=max_epochs,
+            deadline=deadline,
+            callback=callback,
+            method=method,
+            tau=tau,
+            sampling=sampling,
+            n_threads=threads,
+            random_state=rng,
+        )
     chosen = _plan_with(problems[0], method, tau, sampling)
 
     with _one_blas_thread:
         began = time.perf_counter()
-        first = _starting_pairs(problems, warm_start)
+        first = _starting_pairs(problems, warm_start, primal=chosen.is_primal)
         runs = [_Run(problem, k, pair) for k, (problem, pair) in enumerate(zip(problems, first, strict=True))]
         course = Course(problems[0], chosen, tol, free=method == "auto" and tau == "auto" and sampling is None)
         runner: Runner | None = None
@@ -286,19 +303,34 @@ def _plan_with(problem: AnyProblem, method: str, tau: Tau, sampling: Sampling | 
 
 
 def _starting_pairs(
-    problems: Sequence[AnyProblem], warm_start: Sequence[Result | np.ndarray] | None
+    problems: Sequence[AnyProblem], warm_start: Sequence[Result | np.ndarray] | None, *, primal: bool = False
 ) -> list[CertifiedPair]:
-    """Have the judge look at where the run starts: at nothing, at dual points, or at the models and dual points of results."""
+    """Have the judge look at where the run starts: at nothing, at dual points, or at the models and dual points of results.
+
+    A primal method has no use for the dual point of a result: that which belongs to its model is enough.
+    """
     if warm_start is None:
         return judge_duals(problems, [problem.no_dual() for problem in problems])
     if len(warm_start) != len(problems):
         raise ValueError(f"warm_start must have one entry for each of {len(problems)} problems, got {len(warm_start)}")
-    points = [start.alpha if isinstance(start, Result) else start for start in warm_start]
-    pairs = judge_duals(problems, [problem.dual_near(alpha) for problem, alpha in zip(problems, points, strict=True)])
-    for k, (problem, start) in enumerate(zip(problems, warm_start, strict=True)):
-        if isinstance(start, Result):
-            pairs[k] = problem.certified_pair(start.w).joined_with(pairs[k])
-    return pairs
+    results = [(k, start) for k, start in enumerate(warm_start) if isinstance(start, Result)]
+    pairs: dict[int, CertifiedPair] = {}
+    if results:
+        own = [problems[k] for k, _ in results]
+        # The old intercept, where there is to be one now.
+        intercepts = [start.intercept * problem.fit_intercept for problem, (_, start) in zip(own, results, strict=True)]
+        judged = judge_models(own, [start.w for _, start in results], intercepts)
+        pairs = {k: pair for (k, _), pair in zip(results, judged, strict=True)}
+    points = {
+        k: start.alpha if isinstance(start, Result) else start
+        for k, start in enumerate(warm_start)
+        if not (primal and k in pairs)
+    }
+    if points:
+        duals = [problems[k].dual_near(alpha) for k, alpha in points.items()]
+        for k, pair in zip(points, judge_duals([problems[k] for k in points], duals), strict=True):
+            pairs[k] = pairs[k].joined_with(pair) if k in pairs else pair
+    return [pairs[k] for k in range(len(problems))]
 
 
 def _same_data(X: Any, other: Any) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from dualnewton import _linear
+from dualnewton.losses import require_smooth
 from dualnewton.problem import Problem
 from dualnewton.samplings import Sampling
 
@@ -31,6 +32,7 @@ class Solver:
     """
 
     def __init__(self, problem: Problem, sampling: Sampling) -> None:
+        require_smooth(problem.loss, f"the rounds of {type(self).__name__}, which solve for its slope")
         self.problem = problem
         self.sampling = sampling
         rho = intercept_weight(problem)

@@ -15,6 +15,7 @@ import numpy as np
 
 from dualnewton import _linear
 from dualnewton._validate import integer, positive, vector
+from dualnewton.losses import require_smooth
 from dualnewton.problem import Problem
 from dualnewton.samplings import SUPPORT_LIMIT, Sampling
 from dualnewton.theory.eso import eso_from_data, rows_for
@@ -246,6 +247,7 @@ def dual_rows(problem: Problem) -> _linear.Matrix:
             "fit_intercept must be False: an unpenalised intercept adds the constraint Σ c_i α_i = 0 to the dual, which ties "
             "all coordinates together, and Section 4 of the paper does not cover it"
         )
+    require_smooth(problem.loss, "the rates of Section 4, which are made of its gamma")
     return problem.X if problem.sample_weight is None else _linear.scale_rows(problem.X, np.sqrt(problem.c))
 
 

@@ -1,0 +1,215 @@
+"""Least squares with r‖w‖₁ + ½(1 − r)‖w‖²: ElasticNet, and Lasso, which is r = 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import MultiOutputMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metadata_routing import UNUSED
+
+from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor, targets
+from dualnewton.estimators._session import Session
+from dualnewton.estimators._unpenalised import fit_unpenalised
+from dualnewton.estimators._validation import Data
+from dualnewton.losses import Squared
+from dualnewton.problem import Problem
+from dualnewton.regularizers import L2, Regularizer, mixed
+from dualnewton.result import Result
+
+
+class ElasticNet(MultiOutputMixin, CertifiedRegressor):
+    """Least squares with a penalty that selects features, with a certificate for each output.
+
+        min_{w, b}  Σ c_i (x_iᵀw + b − y_i)²/(2 Σ c_i) + alpha (r‖w‖₁ + ½(1 − r)‖w‖²),    r = l1_ratio,  w ≥ 0 if ``positive``
+
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.ElasticNet``; what differs or is new:
+
+    Parameters
+    ----------
+    alpha : float
+        The strength of the penalty. Zero, which is least squares, cannot be combined with ``positive``.
+    l1_ratio : float
+        r: 0 is ridge regression, 1 the Lasso.
+    fit_intercept : bool
+        Whether b is free (unpenalised) or zero.
+    precompute, copy_X, selection
+        Accepted and not needed: they choose between ways to run scikit-learn's algorithm.
+    max_iter : int, optional
+        The most epochs (passes over the data); 1000 if None.
+    tol : float
+        The certified relative gap (P − D)/|P| at which a fit is done.
+    warm_start : bool
+        Start from the model and the dual point of the last fit.
+    positive : bool
+        Whether the coefficients must not be negative.
+    random_state : int, RandomState, Generator or None
+        None is a fixed seed: equal fits give equal models.
+    solver : str
+        "auto", "sdna", "sdca", "newton" and "ihs" choose the method. ("sdna" and "sdca" need r < 1, "ihs" r = 0.)
+    time_limit : float, optional
+        Stop after so many seconds, with the best model so far and its proven gap.
+    callback : callable, optional
+        Called with a :class:`Progress` after each certificate; a true return value stops the fit.
+    verbose : int
+        Show a progress line.
+    n_jobs : int, optional
+        Threads; the model does not depend on their number.
+
+    Attributes
+    ----------
+    dual_gap_ : float or array of shape (outputs,)
+        P − D, in the units of the objective above.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **CertifiedModel._parameter_constraints,
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "l1_ratio": [Interval(Real, 0, 1, closed="both")],
+        "precompute": ["boolean", "array-like"],
+        "copy_X": ["boolean"],
+        "positive": ["boolean"],
+        "selection": [StrOptions({"cyclic", "random"})],
+    }
+    _multi_output: ClassVar[bool] = True
+    __metadata_request__fit: ClassVar[dict[str, str]] = {"check_input": UNUSED}
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        l1_ratio: float = 0.5,
+        fit_intercept: bool = True,
+        precompute: Any = False,
+        max_iter: int | None = 1000,
+        copy_X: bool = True,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        positive: bool = False,
+        random_state: Any = None,
+        selection: str = "cyclic",
+        solver: str = "auto",
+        time_limit: float | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.fit_intercept = fit_intercept
+        self.precompute = precompute
+        self.max_iter = max_iter
+        self.copy_X = copy_X
+        self.tol = tol
+        self.warm_start = warm_start
+        self.positive = positive
+        self.random_state = random_state
+        self.selection = selection
+        self.solver = solver
+        self.time_limit = time_limit
+        self.callback = callback
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, check_input: bool = True) -> ElasticNet:  # noqa: ARG002
+        """Fit the model, and prove how good the fit is.
+
+        Parameters
+        ----------
+        X : array, sparse array or data frame of shape (n, d)
+            CSR and C order are not copied; float32 stays float32.
+        y : array of shape (n,) or (n, outputs)
+            The targets.
+        sample_weight : number or array of shape (n,), optional
+            Nonnegative; they count relative to each other.
+        check_input : bool
+            Accepted and not needed: what is given is always checked.
+
+        Returns
+        -------
+        self
+        """
+        return super().fit(X, y, sample_weight)
+
+    def _problems(self, data: Data) -> Sequence[Problem]:
+        return self._problems_with(data, *mixed(self.alpha, self.l1_ratio, positive=self.positive))
+
+    def _problems_with(self, data: Data, lam: float, regularizer: Regularizer) -> Sequence[Problem]:
+        # The weights count only relative to each other: the objective is divided by their sum, P by n.
+        weights = data.sample_weight
+        if weights is not None and weights.any():
+            weights = weights / weights.mean()
+        return [
+            Problem(data.X, y, Squared(), regularizer, lam, weights, fit_intercept=self.fit_intercept)
+            for y in targets(data.y)
+        ]
+
+    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
+        if self.alpha > 0.0:
+            return super()._results(session, data, before)
+        if self.positive:
+            raise ValueError(
+                f"alpha must be > 0 with positive=True, got {self.alpha!r}: without a penalty the dual proves nothing there"
+            )
+        return fit_unpenalised(session, lambda lam: self._problems_with(data, lam, L2()), before)
+
+    def _take(self, data: Data, results: Sequence[Result]) -> None:
+        super()._take(data, results)
+        gaps = np.array([result.certificate.gap for result in results])
+        alone = len(results) == 1
+        self.dual_gap_ = float(gaps[0]) if alone else gaps
+        self.n_iter_ = int(self.n_iter_[0]) if alone else list(map(int, self.n_iter_))  # type: ignore[assignment]
+
+    @property
+    def sparse_coef_(self) -> sp.csr_array:
+        """The coefficients, one row for each output, stored sparsely."""
+        return sp.csr_array(np.atleast_2d(self.coef_))
+
+
+class Lasso(ElasticNet):
+    """Least squares with the penalty alpha‖w‖₁: :class:`ElasticNet` with ``l1_ratio=1``, and its other parameters."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {**ElasticNet._parameter_constraints}
+    _parameter_constraints.pop("l1_ratio")
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        fit_intercept: bool = True,
+        precompute: Any = False,
+        copy_X: bool = True,
+        max_iter: int | None = 1000,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        positive: bool = False,
+        random_state: Any = None,
+        selection: str = "cyclic",
+        solver: str = "auto",
+        time_limit: float | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(
+            alpha,
+            l1_ratio=1.0,
+            fit_intercept=fit_intercept,
+            precompute=precompute,
+            max_iter=max_iter,
+            copy_X=copy_X,
+            tol=tol,
+            warm_start=warm_start,
+            positive=positive,
+            random_state=random_state,
+            selection=selection,
+            solver=solver,
+            time_limit=time_limit,
+            callback=callback,
+            verbose=verbose,
+            n_jobs=n_jobs,
+        )

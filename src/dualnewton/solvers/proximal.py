@@ -1,0 +1,314 @@
+"""Newton's method for penalties with kinks and bounds (Lasso, elastic net, w ≥ 0, a box), as the loop drives it.
+
+    n P(w, b) = Σ_i c_i φ_i(a_iᵀw + b) + Σ_j ½ ridge_j w_j² + threshold_j |w_j|,      lower ≤ w ≤ upper
+
+Each turn 1. chooses a working set of features, 2. minimises the quadratic model of the losses plus the penalty itself over it
+(``quadratic.py``), with the intercept at its best for whatever the features do, and 3. passes over the data at the point found:
+value, gradient of all features, margins. If the point is not low enough, the margins tell how far to go back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dualnewton import _linear
+from dualnewton.problem import Problem, blocks
+from dualnewton.solvers import by_columns, quadratic
+from dualnewton.solvers.costs import Costs
+from dualnewton.solvers.passes import Passes
+from dualnewton.solvers.quadratic import Penalty, Sweep
+from dualnewton.solvers.runner import PrimalPoint, Runner
+from dualnewton.solvers.working_set import (
+    LARGE,
+    Everything,
+    Features,
+    Gathered,
+    affordable,
+    chosen,
+    column_norms,
+    is_thin,
+    take_all,
+)
+
+SUFFICIENT = 1e-4
+"""Of the decrease that the model promises is asked of a step."""
+
+SHORTEST = 1e-12
+"""A step of which no larger part goes downhill is rounding."""
+
+DAMPING, CALMER, WILDER = 1e-3, 0.1, 10.0
+"""The curvature of a row counts as at least this fraction of the largest it could have; less after each full step, more after a
+shortened one. Rows without any (Huber, squared hinge) would else make the model a line."""
+
+ROUNDING, PATIENCE = 1e-14, 3
+"""Of the value: less is no decrease; and steps in a row without one, nor a smaller gap, after which a model is stuck."""
+
+WELL_BELOW = 0.1
+"""Of the gap that is wanted: what a step may leave."""
+
+ENOUGH = 1e-2
+"""Of the violation outside the working set: what a step may leave inside, since the next is over another set; and of all the
+violation where the model is not exact."""
+
+
+class Model:
+    """Where a model is, and where it tries to be.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a separable regulariser.
+    features : Features
+        Where its curvature comes from.
+    least, most : int
+        Features of a working set, at least and at most; zero if all take part.
+    norms : array of shape (d,)
+        Σ c_i a_ij² of each feature: how much of its slope a step can use.
+    start : (array, float)
+        (w, b).
+    tol : float
+        The relative gap that is wanted.
+    compiled : bool
+        Whether kernels may be used.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        features: Features,
+        least: int,
+        most: int,
+        norms: np.ndarray,
+        start: tuple[np.ndarray, float],
+        *,
+        tol: float,
+        compiled: bool,
+    ) -> None:
+        self.tol = tol
+        self.problem, self.features, self.least, self.most, self.norms = problem, features, least, most, norms
+        self.compiled, self.sweep, self.forms_matrices = compiled, _sweep(compiled=compiled), False
+        self.penalty = Penalty.of(problem)
+        self.trial_w, self.trial_b = self.penalty.nearest(start[0]), float(start[1])
+        self.w, self.b = self.trial_w, self.trial_b
+        self.value = self.gap = self.least_gap = math.inf
+        self.in_vain = 0
+        self.promise, self.part, self.damping = 0.0, 1.0, DAMPING
+        self.gradient, self.slope, self.margins = np.zeros(problem.d), 0.0, np.zeros(problem.n)
+        self.waiting = self.stuck = False
+
+    # 3. What a pass brings ---------------------------------------------------------------------------------------------
+
+    def receive(self, losses: float, gradient: np.ndarray, slope: float, margins: np.ndarray) -> None:
+        """Take the values at the trial point; go there if it is low enough, else go back on the way to it."""
+        value = losses + self.penalty.value(self.trial_w)
+        gap = self._gap(losses, gradient)
+        # Where values are all rounding, the gap decides.
+        level = value <= self.value + 1e-12 * abs(self.value) and gap < self.gap
+        if math.isfinite(value) and (level or value <= self.value + SUFFICIENT * self.part * self.promise):
+            if self.value < math.inf:
+                self.damping = min(self.damping * (CALMER if self.part == 1.0 else WILDER), 1.0)
+                gained = gap < 0.5 * self.least_gap or value < self.value - ROUNDING * abs(self.value)
+                self.in_vain = 0 if gained else self.in_vain + 1
+                self.stuck = self.in_vain >= PATIENCE
+            self.least_gap = min(self.least_gap, gap)
+            self.w, self.b, self.value, self.gap = self.trial_w, self.trial_b, value, gap
+            self.gradient, self.slope, self.margins = gradient, slope, margins
+            self.waiting = False
+        else:
+            self._go_back(margins)
+
+    def _gap(self, losses: float, gradient: np.ndarray) -> float:
+        """n(P − D) by Fenchel and Young, for α = −φ′ shortened to within the reach of g*; near enough what the judge will say."""
+        regularizer, scale = self.problem.regularizer, self.problem.lam * self.problem.n
+        bar = gradient / -scale
+        r = regularizer.reach(bar)
+        defect = regularizer.value(self.trial_w) + regularizer.conjugate(r * bar) - r * float(self.trial_w @ bar)
+        return max(scale * defect, 0.0) + (1.0 - r) ** 2 * abs(losses)
+
+    def _go_back(self, margins: np.ndarray) -> None:
+        """Halve the step until the decrease suffices; the margins on the way are between those at its ends."""
+        w, b, way = self.w, self.b, margins - self.margins
+        step_w, step_b, t = self.trial_w - w, self.trial_b - b, 0.5
+        promise = self.part * self.promise
+        while t > SHORTEST:
+            trial = w + t * step_w
+            value = self._losses(self.margins + t * way) + self.penalty.value(trial)
+            if math.isfinite(value) and value <= self.value + SUFFICIENT * t * promise:
+                self.trial_w, self.trial_b, self.part = self.penalty.nearest(trial), b + t * step_b, t * self.part
+                self.waiting = True
+                return
+            t *= 0.5
+        self.stuck, self.waiting = self.damping >= 1.0 or self.problem.loss.quadratic, False
+        self.damping = 1.0  # the model lies nowhere below the losses then
+
+    def _losses(self, margins: np.ndarray) -> float:
+        return sum(self.problem.row_losses(rows, margins[rows])[0] for rows in blocks(self.problem.n))
+
+    # 1. and 2. The next point ------------------------------------------------------------------------------------------
+
+    def propose(self) -> float:
+        """Set the next trial point; return how many epochs of work that took."""
+        if self.waiting:
+            return 0.0  # a shorter step is to be tried
+        violations = self.penalty.violations(self.w, self.gradient)
+        inside = self._working_set(violations)
+        inexact = np.full(self.problem.d, True)
+        inexact[inside] = not self.problem.loss.quadratic
+        goal = max(ENOUGH * float(violations[inexact].max(initial=0.0)), self._negligible())
+        self.trial_w, self.trial_b = self._model_minimum(inside, goal)
+        step = self.trial_w - self.w
+        self.promise = (
+            float(self.gradient @ step)
+            + self.slope * (self.trial_b - self.b)
+            + self.penalty.value(self.trial_w)
+            - self.penalty.value(self.w)
+        )
+        self.part = 1.0
+        return inside.size / self.problem.d
+
+    def _negligible(self) -> float:
+        """Return a violation that leaves a gap well below what is wanted.
+
+        A violation ε of all features costs the gap dε²/(2 ridge), or, where α is shortened by 1/(1 + ε/threshold), about twice
+        that fraction of the value.
+        """
+        by_threshold = 0.5 * float(self.penalty.threshold.max())
+        by_ridge = math.sqrt(
+            2.0 * abs(self.value) * float(self.penalty.ridge.min()) / (self.problem.d * self.tol or math.inf)
+        )
+        return WELL_BELOW * self.tol * max(by_threshold, by_ridge)
+
+    def _working_set(self, violations: np.ndarray) -> np.ndarray:
+        if self.least == 0:
+            return np.arange(self.problem.d)
+        curvature = self.norms / self.problem.loss.gamma + self.penalty.ridge
+        scores = np.square(violations) / np.where(curvature > 0.0, curvature, np.inf)
+        support = self.penalty.nearest(np.zeros(self.problem.d)) != self.w
+        return chosen(support, scores, self.least, self.most)
+
+    def _model_minimum(self, inside: np.ndarray, goal: float) -> tuple[np.ndarray, float]:
+        problem = self.problem
+        least_curvature = self.damping / problem.loss.gamma * problem.c
+        weights = np.maximum(problem.row_curvature(self.margins), least_curvature)
+        may_form = inside.size <= LARGE and (self.forms_matrices or not self.compiled)
+        A = None if may_form else self.features.rows_of(inside)
+        if A is not None and by_columns.pays(A):
+            v, border, total = self._by_columns(inside, goal, A, weights)
+        else:
+            v, border, total = self._by_matrix(inside, goal, weights)
+        trial = self.w.copy()
+        trial[inside] = v
+        if not problem.fit_intercept:
+            return trial, 0.0
+        return trial, self.b - (self.slope + float(border @ (v - self.w[inside]))) / total
+
+    def _by_matrix(self, inside: np.ndarray, goal: float, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        curvature = self.features.curvature(inside, weights)
+        H, slopes, border, total = curvature.H, self.gradient[inside], curvature.border, curvature.total
+        if self.problem.fit_intercept:
+            H, slopes = curvature.without_constant(), slopes - border * (self.slope / total)
+        part = self.penalty.only(inside)
+        return quadratic.minimise(H, slopes, self.w[inside], part, goal, self.sweep), border, total
+
+    def _by_columns(
+        self, inside: np.ndarray, goal: float, A: _linear.Matrix, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        roots, total, slopes = np.sqrt(weights), float(weights.sum()), self.gradient[inside]
+        A = A if np.all(weights == 1.0) else _linear.scale_columns(A, roots)
+        border = np.asarray(A @ roots)
+        q = border / math.sqrt(total) if self.problem.fit_intercept else np.zeros(inside.size)
+        slopes = slopes - q * (self.slope / math.sqrt(total))
+        v, reached = by_columns.minimise(A, q, slopes, self.w[inside], self.penalty.only(inside), goal)
+        self.forms_matrices = not reached
+        return v, border, total
+
+
+class Proximal(Runner):
+    """Models that move together: their trial points share the passes, their features are gathered once.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        They share X, loss and regulariser; the latter is separable.
+    passes : Passes
+        The data.
+    starts : sequence of (w, intercept)
+        Where the models start.
+    tol : float
+        The relative gap that is wanted.
+    compiled : bool
+        Whether kernels may be used.
+    """
+
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        passes: Passes,
+        starts: Sequence[tuple[np.ndarray, Any]],
+        *,
+        tol: float,
+        compiled: bool,
+    ) -> None:
+        self.passes = passes
+        costs, once = Costs.of(problems[0].X), problems[0].loss.quadratic
+        every = take_all(costs, once=once)
+        sizes = (0, 0) if every else (affordable(costs), costs.d if is_thin(costs) and compiled else LARGE)
+        features = Everything(passes) if every else Gathered(passes, costs)
+        kinds: list[tuple[np.ndarray, Features, np.ndarray]] = []  # one for each vector of weights
+        self.models = []
+        for problem, start in zip(problems, starts, strict=True):
+            kind = next((kind for kind in kinds if np.array_equal(kind[0], problem.c)), None)
+            if kind is None:
+                own = features.remembered(problem.c) if once else features
+                kind = problem.c, own, np.zeros(0) if every else column_norms(passes, costs, problem.c)
+                kinds.append(kind)
+            self.models.append(Model(problem, kind[1], *sizes, kind[2], start, tol=tol, compiled=compiled))
+        self._evaluate()
+
+    def losses(self, rows: slice, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Values and derivatives of all models on a block of rows (see :class:`Target`)."""
+        values, R = np.empty(len(self.models)), np.empty(Z.shape)
+        for k, model in enumerate(self.models):
+            values[k], R[:, k] = model.problem.row_losses(rows, Z[:, k])
+        return values, R
+
+    def _evaluate(self) -> None:
+        W, b = np.stack([model.trial_w for model in self.models]), np.array([model.trial_b for model in self.models])
+        found = self.passes.evaluate(W, b, self)
+        each = zip(self.models, found.values, found.gradients, found.slopes, found.margins.T, strict=True)
+        for model, value, gradient, slope, margins in each:
+            model.receive(float(value), gradient, float(slope), np.ascontiguousarray(margins))
+
+    def turn(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
+        extra = sum(model.propose() for model in self.models) / len(self.models)
+        self._evaluate()
+        return 1.0 + extra
+
+    def candidate(self, k: int) -> PrimalPoint:
+        return PrimalPoint(self.models[k].w.copy(), self.models[k].b)
+
+    def surprise(self, k: int) -> float:
+        return self.models[k].gap / self.passes.n
+
+    def is_stuck(self, k: int) -> bool:
+        return self.models[k].stuck
+
+    def keep(self, wanted: Sequence[int]) -> None:
+        self.models = [self.models[k] for k in wanted]
+
+    def close(self) -> None:
+        self.passes.close()
+
+
+def _sweep(*, compiled: bool) -> Sweep:
+    if not compiled:
+        return quadratic.sweeps
+    from dualnewton.kernels.quadratic import sweeps  # loads Numba
+
+    vector = np.zeros(1)
+    sweeps.prepare(np.zeros((1, 1)), *[vector] * 6, 1, 0.0)
+    return sweeps

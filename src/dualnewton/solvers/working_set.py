@@ -1,0 +1,210 @@
+"""The features that take part in a step, and their curvature Σ_i h_i ã_i ã_iᵀ.
+
+With few features all take part, and the passes over the data bring their matrix. With many, those that matter are gathered as
+rows of a matrix of their own when they are first asked for, and are shared by all models over the same data.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualnewton import _linear
+from dualnewton.solvers.costs import MULTIPLY, PAIR, Costs
+from dualnewton.solvers.passes import Passes
+
+LARGE = 4000
+"""The most features of a step: their matrix is factorised."""
+
+LEAST = 64
+"""Features whose matrix is always affordable."""
+
+ALL_AT_ONCE, MOST_AT_ONCE = 3.0, 2000
+"""Times the features whose matrix costs a pass: up to so many all are taken where one matrix serves for all steps."""
+
+DENSE = 0.05
+"""The share of nonzero entries beyond which gathered features are stored densely."""
+
+CANCELLED = 2e-15
+"""Of the curvature of a feature is left to it where the intercept takes all of it away."""
+
+PIECE = 1 << 17
+"""Numbers of the data that are looked at at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """Of some features and a constant one: H between the features, the border with the constant, and the sum of the weights."""
+
+    H: np.ndarray
+    border: np.ndarray
+    total: float
+
+    def without_constant(self) -> np.ndarray:
+        """Return H − border borderᵀ/total: the curvature where the intercept follows the features to its best value."""
+        H = self.H - np.outer(self.border, self.border / self.total)
+        # What cancels (a feature that is nearly constant) must not leave a negative curvature behind.
+        H[np.diag_indices_from(H)] += CANCELLED * self.H.diagonal()
+        return H
+
+    def only(self, features: np.ndarray) -> Curvature:
+        """Return the part of some features."""
+        return Curvature(self.H[np.ix_(features, features)], self.border[features], self.total)
+
+
+class Features(ABC):
+    """Where the curvature of features comes from."""
+
+    @abstractmethod
+    def curvature(self, features: np.ndarray, weights: np.ndarray) -> Curvature:
+        """Return the curvature of these features, with a weight for each row."""
+
+    def rows_of(self, features: np.ndarray) -> _linear.Matrix | None:  # noqa: ARG002
+        """Return these features, one row each, where they are gathered."""
+        return None
+
+    def remembered(self, weights: np.ndarray) -> Features:
+        """Return the same for weights that never change, where nothing need be computed twice."""
+        return Remembered(self, weights)
+
+
+class Everything(Features):
+    """All features, by a pass over the data."""
+
+    def __init__(self, passes: Passes) -> None:
+        self.passes = passes
+
+    def curvature(self, features: np.ndarray, weights: np.ndarray) -> Curvature:  # noqa: ARG002 (all of them)
+        H = self.passes.sketch(np.arange(self.passes.n), weights, intercept=True)
+        return Curvature(H[:-1, :-1].copy(), H[:-1, -1].copy(), float(H[-1, -1]))
+
+
+class Remembered(Features):
+    """The curvature of all features, computed once."""
+
+    def __init__(self, features: Features, weights: np.ndarray) -> None:
+        self.features, self.weights = features, weights
+        self.known: Curvature | None = None
+
+    def curvature(self, features: np.ndarray, weights: np.ndarray) -> Curvature:  # noqa: ARG002 (they do not change)
+        if self.known is None:
+            self.known = self.features.curvature(features, self.weights)
+        return self.known
+
+
+class Gathered(Features):
+    """Some features, one row each, in the order in which they were first asked for."""
+
+    def __init__(self, passes: Passes, costs: Costs) -> None:
+        self.passes, self.costs = passes, costs
+        self.place = np.full(passes.d, -1)
+        self.count = 0
+        self.rows: _linear.Matrix = None
+
+    def places(self, features: np.ndarray) -> np.ndarray:
+        """Return the rows of these features, after gathering those that are missing."""
+        missing = features[self.place[features] < 0]
+        if missing.size:
+            more = self._columns(missing)
+            stack = sp.vstack if _linear.is_sparse(more) else np.concatenate
+            self.rows = more if self.rows is None else stack([self.rows, more])
+            self.place[missing] = self.count + np.arange(missing.size)
+            self.count += missing.size
+        return self.place[features]
+
+    def _columns(self, features: np.ndarray) -> _linear.Matrix:
+        pieces = [self.passes.take(part)[:, features].T for part in _pieces(self.costs)]
+        if not _linear.is_sparse(pieces[0]):
+            return np.concatenate(pieces, axis=1)
+        together = sp.csr_array(sp.hstack(pieces, format="csr"))
+        return together.toarray() if together.nnz > DENSE * self.passes.n * features.size else together
+
+    def rows_of(self, features: np.ndarray) -> _linear.Matrix:
+        places = self.places(features)
+        return self.rows[places]
+
+    def curvature(self, features: np.ndarray, weights: np.ndarray) -> Curvature:
+        A = self.rows_of(features)
+        border = np.asarray(A @ weights)
+        return Curvature(_linear.gram(_linear.scale_columns(A, np.sqrt(weights))), border, float(weights.sum()))
+
+    def remembered(self, weights: np.ndarray) -> Features:
+        return Growing(self, weights)
+
+
+class Growing(Features):
+    """The curvature of the gathered features for weights that never change: products with new ones are added as they come."""
+
+    def __init__(self, gathered: Gathered, weights: np.ndarray) -> None:
+        self.gathered, self.weights = gathered, weights
+        self.known = Curvature(np.zeros((0, 0)), np.zeros(0), float(weights.sum()))
+
+    def rows_of(self, features: np.ndarray) -> _linear.Matrix:
+        return self.gathered.rows_of(features)
+
+    def curvature(self, features: np.ndarray, weights: np.ndarray) -> Curvature:  # noqa: ARG002 (they do not change)
+        places = self.gathered.places(features)
+        rows, old = self.gathered.rows, self.known.border.size
+        if (size := self.gathered.count) > old:
+            new = rows[old:]
+            even = np.ptp(self.weights) == 0.0
+            weighted = new * self.weights[0] if even else _linear.scale_columns(new, self.weights)
+            H = np.empty((size, size))
+            H[:old, :old] = self.known.H
+            H[old:] = _linear.to_dense(weighted @ rows.T)
+            H[:old, old:] = H[old:, :old].T
+            self.known = Curvature(H, np.append(self.known.border, new @ self.weights), self.known.total)
+        return self.known.only(places)
+
+
+def column_norms(passes: Passes, costs: Costs, c: np.ndarray) -> np.ndarray:
+    """Σ c_i a_ij² of each feature."""
+    norms = np.zeros(passes.d)
+    for part in _pieces(costs):
+        norms += np.asarray(c[part] @ _linear.squared(passes.take(part)))
+    return norms
+
+
+def _pieces(costs: Costs) -> Iterator[slice]:
+    """Cut the rows into pieces that stay in the cache."""
+    step = max(1, PIECE * costs.n // max(costs.stored, 1))
+    for low in range(0, costs.n, step):
+        yield slice(low, low + step)
+
+
+def affordable(costs: Costs) -> int:
+    """Return how many features have a matrix that costs about a pass."""
+    if costs.sparse:
+        size = costs.d * math.sqrt(costs.data_pass / max(costs.pairs * PAIR, 1e-300))
+    else:
+        size = math.sqrt(2.0 * MULTIPLY * costs.data_pass / costs.n)
+    return int(min(costs.d, LARGE, max(LEAST, size)))
+
+
+def take_all(costs: Costs, *, once: bool) -> bool:
+    """Whether every step is over all features; ``once`` if the curvature is computed once."""
+    few = costs.d <= (LEAST if is_thin(costs) else MOST_AT_ONCE)
+    return few and costs.d <= (ALL_AT_ONCE if once else 1.0) * affordable(costs)
+
+
+def is_thin(costs: Costs) -> bool:
+    """Whether the features have so few entries that they stay sparse when they are gathered."""
+    return costs.sparse and costs.stored <= DENSE * costs.n * costs.d
+
+
+def chosen(support: np.ndarray, scores: np.ndarray, least: int, most: int) -> np.ndarray:
+    """Return the features of a step, in order: those in use and those with the highest scores, twice as many as are in use.
+
+    Should so many be more than may take part, those with the highest scores do.
+    """
+    wanted = max(least, 2 * int(np.count_nonzero(support)))
+    size = min(wanted, most, scores.size)
+    ranked = scores if size < min(wanted, scores.size) else np.where(support, np.inf, scores)
+    first = np.argpartition(-ranked, size - 1)[:size]
+    useful = np.sort(first[ranked[first] > 0.0])
+    return useful if useful.size else first[:1]  # where only the intercept is left to move

@@ -1,0 +1,71 @@
+"""Without a penalty: the dual points are feasible, and what they prove is true."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dualnewton as dn
+from estimators.cases import data_for
+
+
+def risk(model, X, y):
+    """The mean loss of a fitted model, written out."""
+    if isinstance(model, dn.Ridge):
+        return 0.5 * np.mean((model.predict(X) - y) ** 2)
+    return -np.mean(model.predict_log_proba(X)[np.arange(len(y)), y])
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 3])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_the_certificate_is_of_the_unpenalised_risk(n_classes, fit_intercept, make):
+    X, y = data_for(n_classes, n=120, d=5)
+    strength = {"alpha": 0.0} if n_classes == 0 else {"C": np.inf}
+    kind = dn.Ridge if n_classes == 0 else dn.LogisticRegression
+    model = kind(**strength, fit_intercept=fit_intercept).fit(make(X), y)
+    assert model.certificate_.primal == pytest.approx(risk(model, X, y), rel=1e-10)
+    # The dual point is orthogonal to every feature (and to ones), and its value is the one that is claimed.
+    alpha = model.dual_coef_
+    columns = np.column_stack([X, np.ones(len(y))]) if fit_intercept else X
+    assert np.abs(columns.T @ alpha).max() <= 1e-10 * np.abs(columns).T.dot(np.abs(alpha)).max()
+    assert model.certificate_.dual == pytest.approx(dual_value(n_classes, alpha, y), rel=1e-10)
+
+
+def dual_value(n_classes, alpha, y):
+    """The mean of −φ*(−α), written out."""
+    if n_classes == 0:
+        return np.mean(alpha * y - 0.5 * alpha**2)
+    p = np.eye(n_classes)[y] - alpha if n_classes > 2 else np.stack([1.0 - (s := (2 * y - 1) * alpha), s], axis=1)
+    return -np.mean(np.sum(p * np.log(p), axis=1))
+
+
+@given(seed=st.integers(0, 10**6), scale=st.floats(-6.0, 6.0))
+@settings(max_examples=20)
+def test_no_model_is_better_than_the_dual_says(seed, scale):
+    X, y = data_for(2, n=60, d=3, seed=seed)
+    X = X * [1.0, 10.0**scale, 1.0]
+    model = dn.LogisticRegression(C=np.inf, tol=1e-2)
+    try:
+        model.fit(X, y)
+    except UserWarning:  # separable: the dual says zero, which is true of all losses
+        return
+    weak = dn.LogisticRegression(C=1e9, tol=1e-10, max_iter=1000).fit(X, y)
+    assert risk(weak, X, y) >= model.certificate_.dual * (1.0 - 1e-9)
+    assert model.certificate_.relative_gap <= 1e-2
+
+
+def test_features_that_say_the_same_are_no_obstacle():
+    X, y = data_for(2, n=120, d=4)
+    once, twice = (dn.LogisticRegression(C=np.inf, tol=1e-10).fit(Z, y) for Z in (X, np.hstack([X, X])))
+    assert twice.certificate_.primal == pytest.approx(once.certificate_.primal, rel=1e-9)
+    assert twice.certificate_.relative_gap <= 1e-10
+
+
+def test_exact_fits_leave_no_gap():
+    X, _ = data_for(0, n=30, d=4)
+    model = dn.Ridge(0.0).fit(X, X @ [1.0, -2.0, 3.0, 0.5] + 4.0)
+    assert model.coef_ == pytest.approx([1.0, -2.0, 3.0, 0.5])
+    assert model.intercept_ == pytest.approx(4.0)
+    assert model.certificate_.gap == 0.0
