@@ -108,7 +108,7 @@ class Course:
             passes = 2.0 if newton else passes
         else:  # curvature is bought anew at every step, or now and then
             sketches += passes * (1.0 if newton else 0.25)
-        return passes * costs.data_pass + sketches * costs.sketch(other.tau)
+        return passes * (costs.data_pass + costs.applied(other.tau)) + sketches * costs.sketch(other.tau)
 
     def _dual(self, passes_left: float, epochs: float) -> Plan | None:
         costs = self.facts.costs

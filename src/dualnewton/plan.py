@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -38,8 +38,12 @@ NUMPY_ROUND = 1e-4
 SAMPLE = 256
 """Rows from which the mean squared norm is estimated: a pass over all would cost more than it tells."""
 
-UNAIDED, NEEDED = 20.0, 1.0 / 3.0
-"""Passes with a diagonal instead of a sketch, where that is enough, and how often it is not."""
+UNAIDED, NEEDED, FEW_SKETCHES = 25.0, 1.0 / 3.0, 2.0
+"""Passes with a diagonal instead of a sketch, where that is enough, how often it is not, and how many sketches it takes then."""
+
+TRIAL, LITTLE = 3.0, 0.15
+"""Epochs of SDNA with which a run begins where they cost no more than this fraction of what a primal method is expected to: some
+data are far kinder than any bound, and what the epochs have found is a better start than nothing."""
 
 JUDGED = 3.0
 """Passes of the judge, and those before the first step."""
@@ -143,12 +147,20 @@ class Facts:
         """Whether the curvature is the same everywhere."""
         return isinstance(self.problem, Problem) and self.problem.loss.quadratic
 
+    def may_be_kind(self, cost: float) -> bool:
+        """Whether a few epochs of SDNA are worth a trial before a primal method of this cost.
+
+        The curvature of quadratic losses is had once and for all, and without compiled rounds an epoch is dear.
+        """
+        able = has_hessian(self.problem) and not self.quadratic and not self.small
+        return able and TRIAL * self.costs.epoch <= LITTLE * cost
+
     def predicted(self) -> dict[str, float]:
         """Predict the cost of each method that "auto" may choose."""
         return {name: _PREDICTIONS[name](self) for name in methods_for(self.problem)}
 
 
-def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto") -> Plan:
+def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto", models: int = 1) -> Plan:
     """Choose what is left to choose; a method or a τ that is given is kept.
 
     Parameters
@@ -159,6 +171,8 @@ def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto") -> Plan:
         The method.
     tau : int or "auto"
         The number of examples per round, or of rows in a sketch; given with method "auto", it asks for SDNA.
+    models : int
+        How many problems like this one are solved together.
     """
     if method not in ("auto", *PLANS):
         allowed = ", ".join(map(repr, ("auto", *PLANS)))
@@ -171,6 +185,11 @@ def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto") -> Plan:
         return _ihs_plan(facts, tau)
     if method == "auto":
         method = "sdna" if tau != "auto" else min(facts.predicted().items(), key=itemgetter(1))[0]
+        if method in PRIMAL and facts.may_be_kind(PLANS[method](facts, "auto").cost):
+            return replace(_sdna(facts, "auto"), reason="a few epochs cost little, and tell whether more are worth it")
+        if models > 1 and method == "newton" and has_hessian(problem) and not facts.quadratic:
+            why = "the curvature of all rows is affordable, and shared by models that are close together"
+            return replace(_ihs_plan(facts, problem.n), reason=why)
     return PLANS[method](facts, tau)
 
 
@@ -328,9 +347,10 @@ def _ihs_size(facts: Facts) -> int:
 def _ihs_cost(facts: Facts, rows: int) -> float:
     costs, sketches = facts.costs, 1.5 if facts.quadratic else SKETCHES
     passes = sketched_passes(facts, rows)
+    steps = passes * costs.applied(rows)
     if is_dear(costs, rows):  # and is bought only where the steps on a diagonal turn out to be slow
-        passes, sketches = max(passes, UNAIDED), NEEDED * sketches
-    return (passes + JUDGED) * costs.data_pass + sketches * costs.sketch(rows)
+        passes, sketches, steps = max(passes, UNAIDED), NEEDED * min(sketches, FEW_SKETCHES), NEEDED * steps
+    return (passes + JUDGED) * costs.data_pass + sketches * costs.sketch(rows) + steps
 
 
 def sketched_passes(facts: Facts, rows: int) -> float:

@@ -140,7 +140,7 @@ def solve_many(
             n_threads=threads,
             random_state=rng,
         )
-    chosen = _plan_with(problems[0], method, tau, sampling)
+    chosen = _plan_with(problems[0], method, tau, sampling, len(problems))
 
     with _one_blas_thread:
         began = time.perf_counter()
@@ -286,9 +286,9 @@ def _open(runs: Sequence[_Run]) -> list[_Run]:
     return [run for run in runs if run.status is None]
 
 
-def _plan_with(problem: AnyProblem, method: str, tau: Tau, sampling: Sampling | None) -> Plan:
+def _plan_with(problem: AnyProblem, method: str, tau: Tau, sampling: Sampling | None, models: int) -> Plan:
     if sampling is None:
-        return plan(problem, method, tau)
+        return plan(problem, method, tau, models)
     if not isinstance(sampling, Sampling):
         raise ValueError(f"sampling must be a samplings.Sampling, such as samplings.Nice(n, 8), got {sampling!r}")
     if sampling.n != problem.n:

@@ -90,6 +90,13 @@ class Costs:
         per_pair = self.stored / self.n * (2.0 * PAIR if self.sparse else 1.0 / MULTIPLY)
         return self.drawing + 0.5 * rows**2 * per_pair + rows**3 / 6.0 / FACTOR
 
+    def applied(self, rows: float) -> float:
+        """A solve with the factor of such a curvature, which is read twice, and the products with its rows if they are few."""
+        size = min(rows, self.d)
+        read = 8.0 * size**2
+        products = 0.0 if rows >= self.d else 2.0 * rows * self.stored / self.n * (ENTRY if self.sparse else 8.0 / MEMORY)
+        return read / (NEAR if read <= CACHE else MEMORY) + products
+
     def outer(self, rows: float, pairs: float) -> tuple[float, bool]:
         """Return the cost of Σ a aᵀ over rows with so many pairs of entries, and whether pair by pair is the way to do it."""
         spread_out = rows * self.d * (SPREAD + 0.5 * self.d / MULTIPLY)
