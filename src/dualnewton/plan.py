@@ -8,8 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, Literal
+
+import numpy as np
 
 from dualnewton import _linear
 from dualnewton._validate import integer
@@ -53,6 +56,13 @@ SOFTMAX_GAMMA = 2.0
 
 PASSES, SKETCHES = 8.0, 5.0
 """Passes of Newton's method from nothing to a relative gap of 1e-6, and sketches of the method that saves on them."""
+
+LOOKS = 33
+"""Margins at which the curvature of a loss is looked at."""
+
+ACTIVE, RESTLESS = 0.6, 1.6
+"""Where the curvature of a row is some number or none: the part of the rows that have it, and how many times as many sketches it
+takes a method that does not know which."""
 
 BOUNDED = 6.0
 """Times as many epochs of a dual method where g has kinks or bounds: what was seen."""
@@ -146,6 +156,15 @@ class Facts:
     def quadratic(self) -> bool:
         """Whether the curvature is the same everywhere."""
         return isinstance(self.problem, Problem) and self.problem.loss.quadratic
+
+    @cached_property
+    def in_pieces(self) -> bool:
+        """Whether a row has some curvature or none, so that Newton's method ends once it knows which rows have any."""
+        if isinstance(self.problem, MultinomialProblem):
+            return False
+        y = np.repeat(self.problem.y[:2], LOOKS)
+        seen = self.problem.loss.second_derivative(y + np.tile(np.linspace(-4.0, 4.0, LOOKS), y.size // LOOKS), y)
+        return bool(np.all((seen == 0.0) | (seen == seen.max())))
 
     def may_be_kind(self, cost: float) -> bool:
         """Whether a few epochs of SDNA are worth a trial before a primal method of this cost.
@@ -303,7 +322,8 @@ def _newton_cost(facts: Facts) -> float:
     if not has_hessian(facts.problem):
         return _proximal_cost(facts)
     steps = 1.0 if facts.quadratic else PASSES - 1.0
-    return (steps + JUDGED) * facts.costs.data_pass + steps * facts.costs.sketch(facts.problem.n)
+    active = ACTIVE if facts.in_pieces and not facts.quadratic else 1.0
+    return (steps + JUDGED) * facts.costs.data_pass + steps * facts.costs.sketch(active * facts.problem.n)
 
 
 def _proximal_cost(facts: Facts) -> float:
@@ -345,7 +365,7 @@ def _ihs_size(facts: Facts) -> int:
 
 
 def _ihs_cost(facts: Facts, rows: int) -> float:
-    costs, sketches = facts.costs, 1.5 if facts.quadratic else SKETCHES
+    costs, sketches = facts.costs, 1.5 if facts.quadratic else SKETCHES * (RESTLESS if facts.in_pieces else 1.0)
     passes = sketched_passes(facts, rows)
     steps = passes * costs.applied(rows)
     if is_dear(costs, rows):  # and is bought only where the steps on a diagonal turn out to be slow

@@ -94,7 +94,9 @@ class Costs:
         """A solve with the factor of such a curvature, which is read twice, and the products with its rows if they are few."""
         size = min(rows, self.d)
         read = 8.0 * size**2
-        products = 0.0 if rows >= self.d else 2.0 * rows * self.stored / self.n * (ENTRY if self.sparse else 8.0 / MEMORY)
+        products = (
+            0.0 if rows >= self.d else 2.0 * rows * self.stored / self.n * (ENTRY if self.sparse else 8.0 / MEMORY)
+        )
         return read / (NEAR if read <= CACHE else MEMORY) + products
 
     def outer(self, rows: float, pairs: float) -> tuple[float, bool]:

@@ -51,9 +51,12 @@ class Curvature(Protocol):
     ----------
     scaled_well : bool
         Whether B is made of enough rows to be trusted with its scale; else that is learned from the gradients.
+    exact : bool
+        Whether B is the curvature of all rows, and its solves are exact but for rounding.
     """
 
     scaled_well: bool
+    exact: bool
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         """B⁻¹ g."""
@@ -62,10 +65,10 @@ class Curvature(Protocol):
 class Cholesky:
     """B = H + D(diagonal), factorised: for up to a few thousand features."""
 
-    def __init__(self, H: np.ndarray, diagonal: np.ndarray, *, scaled_well: bool = True) -> None:
+    def __init__(self, H: np.ndarray, diagonal: np.ndarray, *, scaled_well: bool = True, exact: bool = False) -> None:
         from scipy.linalg import LinAlgError, cho_factor
 
-        self.scaled_well = scaled_well
+        self.scaled_well, self.exact = scaled_well, exact
         places = np.diag_indices_from(H)
         H[places] += diagonal
         lift = np.finfo(float).eps * float(np.abs(H[places]).max()) or 1.0
@@ -86,7 +89,7 @@ class Cholesky:
 class Diagonal:
     """B = D: all that is known before any sketch is bought."""
 
-    scaled_well = False
+    scaled_well = exact = False
 
     def __init__(self, diagonal: np.ndarray) -> None:
         self.diagonal = diagonal
@@ -126,8 +129,9 @@ class Woodbury:
         *,
         intercept: bool = False,
         scaled_well: bool = True,
+        exact: bool = False,
     ) -> None:
-        self.scaled_well, self.intercept = scaled_well, intercept
+        self.scaled_well, self.exact, self.intercept = scaled_well, exact, intercept
         self.rows, self.roots, self.diagonal = rows, np.sqrt(weights), diagonal
         gram = gram_of(rows, diagonal) if gram is None else gram
         self.inner = Cholesky(self.roots[:, None] * gram * self.roots, np.ones(len(weights)))
@@ -151,8 +155,10 @@ class Woodbury:
 class Together:
     """Several curvatures, each for its own part of the vector."""
 
+    scaled_well = exact = False  # what couples the parts is missing
+
     def __init__(self, each: Sequence[Curvature]) -> None:
-        self.each, self.scaled_well = each, False  # what couples the parts is missing
+        self.each = each
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         parts = g.reshape(len(self.each), -1)
@@ -181,11 +187,12 @@ class ConjugateGradients:
         Products at most.
     """
 
+    scaled_well, exact = True, False
+
     def __init__(
         self, product: Callable[[np.ndarray], np.ndarray], near: Curvature, fraction: float, most: int
     ) -> None:
         self.product, self.near, self.fraction, self.most = product, near, fraction, most
-        self.scaled_well = True
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         x, r = np.zeros_like(g), g.copy()
@@ -290,9 +297,10 @@ class Sketches:
         if not scaled_well:
             scaled = self._shrunk(indices, scaled, diagonal)
         if diagonal.size <= max(indices.size, ALWAYS_SQUARE):
-            return Cholesky(passes.sketch(indices, scaled, intercept=self.intercept), diagonal, scaled_well=scaled_well)
+            H = passes.sketch(indices, scaled, intercept=self.intercept)
+            return Cholesky(H, diagonal, scaled_well=scaled_well, exact=exact)
         rows, own = passes.take(indices), diagonal[: passes.d]
-        return Woodbury(rows, scaled, own, intercept=self.intercept, scaled_well=scaled_well)
+        return Woodbury(rows, scaled, own, intercept=self.intercept, scaled_well=scaled_well, exact=exact)
 
     def _shrunk(self, indices: np.ndarray, scaled: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
         """Move part of a sketch of few rows to the diagonal; return the weights that are left.
@@ -335,7 +343,7 @@ class FromGram:
         self.gram = gram_of(self.rows, self.diagonal)
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator) -> Curvature:  # noqa: ARG002
-        return Woodbury(self.rows, weights, self.diagonal, self.gram, intercept=self.intercept)
+        return Woodbury(self.rows, weights, self.diagonal, self.gram, intercept=self.intercept, exact=True)
 
 
 class MatrixFree:

@@ -7,6 +7,7 @@ pass; a sketch is bought anew, larger, where the passes it should save cost more
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,12 +92,20 @@ class Descent(Runner):
             column = own.stop
 
     def turn(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
-        made = self._passes_made()
+        made, passes = self._passes_made(), 0.0
+        if all(model.value == math.inf for model in self.models):
+            self._evaluate()  # they have leapt, all of them, and the judge was not content
+            passes += 1.0
         extra = buy([model for model in self.models if model.wants_curvature()], rng)
         for model in self.models:
             model.step()
-        self._evaluate()
-        return 1.0 + (extra + self._passes_made() - made) / len(self.models)
+        if all(model.is_sure for model in self.models):
+            for model in self.models:
+                model.leap()
+        else:
+            self._evaluate()
+            passes += 1.0
+        return passes + (extra + self._passes_made() - made) / len(self.models)
 
     def _passes_made(self) -> float:
         """The passes that products with the Hessian have taken."""

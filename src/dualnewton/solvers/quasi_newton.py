@@ -165,6 +165,8 @@ class Model:
     ----------
     shares : bool
         Whether its curvature is that of several models, which only stands for its own.
+    leapt : bool
+        Whether it has gone to a minimum unseen.
     """
 
     objective: Objective
@@ -175,6 +177,7 @@ class Model:
     shares: bool = False
     failures: int = 0
     stuck: bool = False
+    leapt: bool = False
 
     def __post_init__(self) -> None:
         self.value, self.gap, self.slope, self.step_length = math.inf, math.inf, 0.0, 1.0
@@ -220,7 +223,7 @@ class Model:
         return level and float(gradient @ self.direction) <= (2.0 * SUFFICIENT - 1.0) * self.slope
 
     def _move(self, value: float, gradient: np.ndarray, margins: np.ndarray) -> None:
-        if self.curvature is not None:
+        if self.curvature is not None and self.value < math.inf:
             self.pair = self.trial - self.x, gradient - self.gradient
         self.x, self.value, self.gradient, self.margins = self.trial, value, gradient, margins
         self.gap = self.objective.gap(gradient)
@@ -268,6 +271,16 @@ class Model:
         """Set the next trial point."""
         if not self.failures:
             self.trial, self.step_length = self.x + self.direction, 1.0
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the trial is the minimum of a parabola, so that only the judge need look at it; once, for there is rounding."""
+        known = self.curvature is not None and self.curvature.exact and not self.shares
+        return self.objective.quadratic and known and not self.leapt and self.failures == 0
+
+    def leap(self) -> None:
+        """Go to the trial unseen. Should the judge not be content, the values there are asked for like those of a start."""
+        self.x, self.gap, self.value, self.leapt, self.pair = self.trial, 0.0, math.inf, True, None
 
     def _aim(self) -> None:
         assert self.curvature is not None
