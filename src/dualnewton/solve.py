@@ -125,24 +125,24 @@ def solve_many(
         math.inf if time_limit is None else time.perf_counter() + positive("time_limit", time_limit, or_zero=True)
     )
     rng = _generator(random_state)
-    if isinstance(getattr(problems[0], "loss", None), NonSmooth):
-        return follow(
-            solve_many,
-            problems,  # type: ignore[arg-type]
-            _starting_pairs(problems, warm_start),
-            tol=tol,
-            max_epochs=max_epochs,
-            deadline=deadline,
-            callback=callback,
-            method=method,
-            tau=tau,
-            sampling=sampling,
-            n_threads=threads,
-            random_state=rng,
-        )
-    chosen = _plan_with(problems[0], method, tau, sampling, len(problems))
-
+    # Planning included: threads that a product has woken go on to wait for another for a while, and keep a core busy with it.
     with _one_blas_thread:
+        if isinstance(getattr(problems[0], "loss", None), NonSmooth):
+            return follow(
+                solve_many,
+                problems,  # type: ignore[arg-type]
+                _starting_pairs(problems, warm_start),
+                tol=tol,
+                max_epochs=max_epochs,
+                deadline=deadline,
+                callback=callback,
+                method=method,
+                tau=tau,
+                sampling=sampling,
+                n_threads=threads,
+                random_state=rng,
+            )
+        chosen = _plan_with(problems[0], method, tau, sampling, len(problems))
         began = time.perf_counter()
         first = _starting_pairs(problems, warm_start, primal=chosen.is_primal)
         runs = [_Run(problem, k, pair) for k, (problem, pair) in enumerate(zip(problems, first, strict=True))]
