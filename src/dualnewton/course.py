@@ -8,6 +8,7 @@ from functools import cached_property
 
 from dualnewton.judging import AnyProblem
 from dualnewton.plan import PLANS, PRIMAL, Facts, Plan, expected_epochs, has_hessian, methods_for, speed
+from dualnewton.solvers.quasi_newton import is_dear
 
 CLEARLY = 1.3
 """Another method must be expected to be so many times cheaper for what is left."""
@@ -102,6 +103,8 @@ class Course:
         if not has_hessian(self.problem):
             return other.cost  # it has the features in use to find first
         gain = FASTEST if newton else min(FASTEST, speed(self.facts, other.tau))
+        if not newton and is_dear(costs, other.tau):
+            return other.cost  # most of it for the passes that may do without a sketch
         passes = WARM_PASSES + math.log(relative_gap / self.tol) / gain
         sketches = 1.0
         if self.facts.quadratic:

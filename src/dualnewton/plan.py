@@ -169,9 +169,10 @@ class Facts:
     def may_be_kind(self, cost: float) -> bool:
         """Whether a few epochs of SDNA are worth a trial before a primal method of this cost.
 
-        The curvature of quadratic losses is had once and for all, and without compiled rounds an epoch is dear.
+        The curvature of quadratic losses is had once and for all; without compiled rounds an epoch is dear, and dense rows are
+        multiplied faster in order than one by one.
         """
-        able = has_hessian(self.problem) and not self.quadratic and not self.small
+        able = has_hessian(self.problem) and self.costs.sparse and not self.quadratic and not self.small
         return able and TRIAL * self.costs.epoch <= LITTLE * cost
 
     def predicted(self) -> dict[str, float]:
@@ -369,7 +370,8 @@ def _ihs_cost(facts: Facts, rows: int) -> float:
     passes = sketched_passes(facts, rows)
     steps = passes * costs.applied(rows)
     if is_dear(costs, rows):  # and is bought only where the steps on a diagonal turn out to be slow
-        passes, sketches, steps = max(passes, UNAIDED), NEEDED * min(sketches, FEW_SKETCHES), NEEDED * steps
+        few = 1.0 if facts.quadratic else FEW_SKETCHES
+        passes, sketches, steps = max(passes, UNAIDED), NEEDED * few, NEEDED * steps
     return (passes + JUDGED) * costs.data_pass + sketches * costs.sketch(rows) + steps
 
 

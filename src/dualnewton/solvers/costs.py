@@ -31,7 +31,7 @@ what an iteration costs anyway."""
 DRAWING = 2e-8
 """Seconds for an example, to weigh it and to draw it or not."""
 
-VISIT, VISITED_ENTRY, DRAWN = 5e-8, 1.8e-9, 6.5e9
+VISIT, VISITED_ENTRY, DRAWN = 3e-8, 1.8e-9, 6.5e9
 """Of a dual round: seconds for an example and for each of its sparse entries; bytes a second of dense rows in random order."""
 
 
