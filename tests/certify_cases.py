@@ -24,6 +24,7 @@ SINCE_1_8 = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 8)
 """Since 1.8 l1_ratio alone says what the penalty is; before, ``penalty`` had to name the elastic net."""
 
 ELASTIC = {} if SINCE_1_8 else {"penalty": "elasticnet"}
+L1 = {} if SINCE_1_8 else {"penalty": "l1"}
 
 
 def make_data():
@@ -93,20 +94,42 @@ def logistic(model, X, y, c):
     w, r = np.ravel(model.coef_), model.l1_ratio or 0.0
     value = model.C * c @ np.logaddexp(0.0, -signs(y) * scores(model, X))[:, 0]
     value += 0.5 * (1 - r) * w @ w + r * np.abs(w).sum()
-    return value + (penalised_intercept(model) if model.solver == "liblinear" else 0.0)
+    if model.solver != "liblinear":
+        return value
+    of_l1 = np.sum(np.abs(model.intercept_)) / model.intercept_scaling
+    return value + (of_l1 if r == 1.0 else penalised_intercept(model))
+
+
+def softmax(model, X, y, c):
+    codes = np.searchsorted(np.unique(y), y)
+    c, z = c * class_weights(model, y, c)[codes], scores(model, X)
+    return model.C * c @ (np.logaddexp.reduce(z, axis=1) - z[np.arange(len(y)), codes]) + 0.5 * np.sum(model.coef_**2)
+
+
+def huber(model, X, y, c):
+    t = np.abs(scores(model, X)[:, 0] - y) / model.scale_
+    losses = np.where(t <= model.epsilon, t**2, 2.0 * model.epsilon * t - model.epsilon**2)
+    return model.scale_ * c @ (1.0 + losses) + model.alpha * model.coef_ @ model.coef_
 
 
 def svc(model, X, y, c):
     by_class, labels = class_weights(model, y, c), signs(y)
     # liblinear: with two classes each has its weight; with more, the class has its weight and the rest has 1.
     rows = np.where(labels > 0, by_class[-labels.shape[1] :], by_class[0] if labels.shape[1] == 1 else 1.0)
-    hinge = np.maximum(0.0, 1.0 - labels * scores(model, X)) ** 2
-    return model.C * np.sum(c[:, None] * rows * hinge) + 0.5 * np.sum(model.coef_**2) + penalised_intercept(model)
+    hinge = np.maximum(0.0, 1.0 - labels * scores(model, X)) ** power(model)
+    value = model.C * np.sum(c[:, None] * rows * hinge)
+    if model.penalty == "l1":  # then liblinear penalises its intercept by |b/s|
+        return value + np.sum(np.abs(model.coef_)) + np.sum(np.abs(model.intercept_ / model.intercept_scaling))
+    return value + 0.5 * np.sum(model.coef_**2) + penalised_intercept(model)
+
+
+def power(model):
+    return 2 if model.loss.startswith("squared") else 1
 
 
 def svr(model, X, y, c):
     excess = np.maximum(0.0, np.abs(scores(model, X)[:, 0] - y) - model.epsilon)
-    return model.C * c @ excess**2 + 0.5 * model.coef_ @ model.coef_ + penalised_intercept(model)
+    return model.C * c @ excess ** power(model) + 0.5 * model.coef_ @ model.coef_ + penalised_intercept(model)
 
 
 # The table -----------------------------------------------------------------------------------------------------------
@@ -122,6 +145,11 @@ class Case:
     factor: Callable[..., float]
     sparse: bool = False
     weights: bool = False
+    tolerance: float = 1e-10
+    """What scikit-learn's tightest fit is proved to reach."""
+
+    sharpness: float = 1e-9
+    """By how much two certificates of one model may differ: where the dual point is searched for, it need not be the best."""
 
     def __str__(self):
         settings = {k: v for k, v in self.model.get_params().items() if k in SHOWN and v not in (None, "auto")}
@@ -151,7 +179,7 @@ class Case:
         return self.objective(model, X, self.y, np.ones(N) if self.c is None else self.c) / self.factor(model)
 
 
-SHOWN = ("solver", "fit_intercept", "class_weight", "positive", "dual", "l1_ratio")
+SHOWN = ("solver", "fit_intercept", "class_weight", "positive", "dual", "l1_ratio", "loss", "penalty", "epsilon")
 
 TIGHT = {"tol": 1e-13, "max_iter": 100_000}
 
@@ -167,16 +195,30 @@ def logistics(**kwargs):
 
 def svcs(target, **kwargs):
     model = LinearSVC(**{"C": 0.5, "intercept_scaling": 2.0, "random_state": 0, **TIGHT, "tol": 1e-11, **kwargs})
-    return Case(model, target, svc, lambda m: 2 * m.C * N)
+    return Case(model, target, svc, lambda m: power(m) * m.C * N)
 
 
 def svrs(**kwargs):
-    model = LinearSVR(C=0.5, epsilon=0.2, loss="squared_epsilon_insensitive", intercept_scaling=2.0, random_state=0)
-    return Case(model.set_params(**{**TIGHT, "tol": 1e-11, **kwargs}), "real", svr, lambda m: 2 * m.C * N)
+    settings = {"epsilon": 0.2, "loss": "squared_epsilon_insensitive", **TIGHT, "tol": 1e-11, **kwargs}
+    model = LinearSVR(C=0.5, intercept_scaling=2.0, random_state=0, **settings)
+    return Case(model, "real", svr, lambda m: power(m) * m.C * N)
 
 
 def nets(**kwargs):
     return Case(lm.ElasticNet(**{"alpha": 0.1, **TIGHT, **kwargs}), "real", elastic_net, lambda _: 1.0)
+
+
+def lassos(**kwargs):
+    return Case(lm.Lasso(**{"alpha": 0.1, **TIGHT, **kwargs}), "real", elastic_net, lambda _: 1.0)
+
+
+def hubers(**kwargs):
+    model = lm.HuberRegressor(**{"tol": 1e-10, "max_iter": 10_000, **kwargs})
+    return Case(model, "real", huber, lambda _: 2 * N, tolerance=1e-7, sharpness=0.12)  # L-BFGS stops early
+
+
+def softmaxes(**kwargs):
+    return replace(logistics(**kwargs), target="three", objective=softmax)
 
 
 def ridge_classifiers(target, **kwargs):
@@ -198,6 +240,19 @@ BASES = [
     nets(l1_ratio=0.95),
     nets(l1_ratio=0.5, positive=True),
     replace(nets(), target="outputs"),
+    nets(l1_ratio=1.0),
+    lassos(),
+    lassos(positive=True),
+    replace(lassos(), target="outputs"),
+    hubers(alpha=0.1),
+    hubers(alpha=0.0, epsilon=1.1),
+    *(softmaxes(solver=s) for s in ("lbfgs", "newton-cg", "newton-cholesky")),
+    logistics(solver="saga", l1_ratio=1.0, **L1),
+    # liblinear creeps on ‖w‖₁, where the gap is no square of the error in w.
+    replace(logistics(solver="liblinear", l1_ratio=1.0, tol=1e-9, **L1), tolerance=1e-7),
+    *(replace(svcs(y, penalty="l1", dual=False, tol=1e-9), tolerance=1e-7) for y in ("two", "three")),
+    *(replace(svcs(target, loss="hinge"), sharpness=0.12) for target in ("two", "three")),
+    *(replace(svrs(loss="epsilon_insensitive", epsilon=e), sharpness=0.12) for e in (0.0, 0.2)),
 ]
 
 
@@ -209,6 +264,9 @@ def variants(base):
         # What scikit-learn itself refuses.
         dense_only = getattr(model, "solver", None) in (("svd", "cholesky", "saga") if fit_intercept else ("svd",))
         if sparse and dense_only and isinstance(model, lm.Ridge):
+            continue
+        # Where a dual point is searched for, half of the combinations will do.
+        if base.sharpness > 1e-9 and sparse != weights:
             continue
         settings = {"fit_intercept": fit_intercept} | ({"class_weight": class_weight} if class_weight else {})
         yield replace(base, model=clone(model).set_params(**settings), sparse=sparse, weights=weights)

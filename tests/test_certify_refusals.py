@@ -13,8 +13,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR, NuSVC
+from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR, NuSVC, NuSVR
 
+import dualnewton as dn
 from dualnewton.foreign import certify
 
 N, D = 30, 3
@@ -40,16 +41,13 @@ def refusal(model, y, data=X, **kwargs):
 # Models --------------------------------------------------------------------------------------------------------------
 
 MODELS = [
-    (lm.Lasso(alpha=0.01), REAL, "strongly convex", "ElasticNet with l1_ratio < 1"),
-    (lm.LassoCV(cv=3), REAL, "strongly convex", "ElasticNet with l1_ratio < 1"),
     (lm.LinearRegression(), REAL, "no penalty", "Ridge with a small alpha"),
-    (lm.HuberRegressor(), REAL, "scale jointly", "losses.Huber at a fixed scale"),
+    (lm.LinearRegression(), REAL, "orthogonal to every feature", "dualnewton.Ridge(alpha=0)"),
     (lm.SGDClassifier(random_state=0), TWO, "stopped by a schedule", "dualnewton.Problem"),
     (lm.SGDRegressor(random_state=0), REAL, "stopped by a schedule", "dualnewton.Problem"),
     (lm.Perceptron(random_state=0), TWO, "stopped by a schedule", "dualnewton.Problem"),
-    (SVC(kernel="linear"), TWO, "kernel machine", "LinearSVC(loss='squared_hinge')"),
-    (NuSVC(), TWO, "kernel machine", "LinearSVC(loss='squared_hinge')"),
-    (SVR(), REAL, "kernel machine", "LinearSVR(loss='squared_epsilon_insensitive')"),
+    (NuSVC(kernel="linear"), TWO, "kernel machine", "SVC(kernel='linear')"),
+    (NuSVR(kernel="linear"), REAL, "kernel machine", "SVR(kernel='linear')"),
     (lm.MultiTaskElasticNet(alpha=0.01), OUTPUTS, "couples its outputs", "ElasticNet, which fits each output"),
     (lm.MultiTaskLasso(alpha=0.01), OUTPUTS, "couples its outputs", "ElasticNet, which fits each output"),
     (lm.MultiTaskElasticNetCV(cv=3), OUTPUTS, "couples its outputs", "ElasticNet, which fits each output"),
@@ -85,19 +83,24 @@ def test_the_way_out_of_the_search_works():
         (None, "NoneType"),
         (np.zeros(3), "ndarray"),
         (lm.Ridge, "the class Ridge itself"),
+        (dn.LinearSVC, "the class LinearSVC itself"),
         (type("Ridge", (), {"coef_": np.zeros(D)})(), "Ridge"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_anything_else_is_refused_with_the_names_of_what_is_known(model, got):
     message = refusal(model, TWO)
-    assert message.startswith("model must be a fitted scikit-learn model, one of Ridge, RidgeCV, ElasticNet,")
+    assert message.startswith(
+        "model must be a fitted estimator of dualnewton or a scikit-learn model, one of Ridge, RidgeCV, "
+    )
     assert f"got {got}." in message
     assert "dualnewton.Problem" in message
 
 
 @pytest.mark.parametrize(
-    "model", [lm.Ridge(), lm.LogisticRegression(), LinearSVC(), OneVsRestClassifier(LinearSVC())], ids=str
+    "model",
+    [lm.Ridge(), lm.LogisticRegression(), LinearSVC(), OneVsRestClassifier(LinearSVC()), dn.Ridge(), dn.LinearSVC()],
+    ids=str,
 )
 def test_an_unfitted_model_is_refused(model):
     with pytest.raises(NotFittedError, match=f"{type(model).__name__} instance is not fitted"):
@@ -107,27 +110,32 @@ def test_an_unfitted_model_is_refused(model):
 
 # Settings ------------------------------------------------------------------------------------------------------------
 
-L1 = "not strongly convex.*use the l2 penalty"
 UNPENALISED = "without a penalty the dual proves nothing: use a weak l2 penalty"
-SOFTMAX = r"the softmax certificate is not available: fit OneVsRestClassifier\(LogisticRegression"
+ONE_BY_ONE = r"fit OneVsRestClassifier\(LogisticRegression\(...\)\)"
 
 # A model, its targets, the settings it is refused with (set after the fit: a refusal must not depend on how the fit
 # went, and scikit-learn warns about some of them), and what is said.
 SETTINGS = [
-    (LinearSVC(), TWO, {"loss": "hinge"}, r"loss='hinge': the loss is not smooth: use loss='squared_hinge'"),
-    (LinearSVC(), TWO, {"penalty": "l1"}, L1),
     (LinearSVC(), THREE, {"multi_class": "crammer_singer"}, "couples the classes: use multi_class='ovr'"),
-    (LinearSVR(), REAL, {}, "loss='epsilon_insensitive': .* use loss='squared_epsilon_insensitive'"),
-    (lm.LogisticRegression(), THREE, {}, "3 classes and the multinomial loss: " + SOFTMAX),
+    (SVC(), TWO, {}, "kernel='rbf': .* use kernel='linear'"),
+    (SVR(), REAL, {}, "kernel='rbf': .* use kernel='linear'"),
+    (SVC(kernel="linear"), THREE, {}, r"3 classes: .* fit OneVsRestClassifier\(SVC"),
+    (
+        lm.LogisticRegression(),
+        THREE,
+        {"l1_ratio": 0.5, "penalty": "elasticnet"},
+        "3 classes and l1_ratio=0.5: " + ONE_BY_ONE,
+    ),
+    (lm.LogisticRegression(), THREE, {"penalty": "l1"}, "3 classes and l1_ratio=1: " + ONE_BY_ONE),
+    (lm.LogisticRegression(), THREE, {"solver": "liblinear"}, "3 classes and .*solver='liblinear': " + ONE_BY_ONE),
     (lm.LogisticRegression(), TWO, {"C": np.inf}, "C=inf: " + UNPENALISED),
+    (lm.LogisticRegression(), THREE, {"C": np.inf}, "C=inf: " + UNPENALISED),
     (lm.LogisticRegression(), TWO, {"penalty": None}, "penalty=None: " + UNPENALISED),
-    (lm.LogisticRegression(), TWO, {"penalty": "l1"}, L1),
-    (lm.LogisticRegression(), TWO, {"penalty": "elasticnet", "l1_ratio": 1.0}, L1),
     (lm.Ridge(), REAL, {"alpha": 0.0}, "alpha=0: " + UNPENALISED),
     (lm.Ridge(), OUTPUTS, {"alpha": [1.0, 0.0]}, "alpha=0: " + UNPENALISED),
     (lm.RidgeClassifier(), TWO, {"alpha": 0.0}, "alpha=0: " + UNPENALISED),
     (lm.ElasticNet(alpha=0.01), REAL, {"alpha": 0.0}, "alpha=0: " + UNPENALISED),
-    (lm.ElasticNet(alpha=0.01), REAL, {"l1_ratio": 1.0}, L1),
+    (lm.Lasso(alpha=0.01), REAL, {"alpha": 0.0}, "alpha=0: " + UNPENALISED),
 ]
 
 
@@ -141,12 +149,13 @@ def test_a_setting_without_a_certificate_is_refused_by_name(model, y, settings, 
     assert re.search(message, said)
 
 
-def test_the_multinomial_loss_on_two_classes_of_older_versions_is_refused():
-    model = fitted(lm.LogisticRegression(), TWO)
-    model.multi_class = "ovr"
-    assert certify(model, X, TWO).relative_gap < 1e-3
-    model.multi_class = "multinomial"
-    assert re.search("2 classes and the multinomial loss: " + SOFTMAX, refusal(model, TWO))
+@pytest.mark.parametrize(("y", "multi_class"), [(TWO, "multinomial"), (THREE, "ovr")], ids=["two", "three"])
+def test_what_older_versions_could_do_with_classes_is_refused(y, multi_class):
+    model = fitted(lm.LogisticRegression(), y)
+    model.multi_class = "auto"
+    assert certify(model, X, y).relative_gap < 1e-3
+    model.multi_class = multi_class
+    assert re.search(f"classes and multi_class='{multi_class}'.*{ONE_BY_ONE}", refusal(model, y))
 
 
 def test_a_cross_validation_that_minimises_nothing_is_refused():
@@ -182,8 +191,12 @@ def test_a_class_that_one_vs_rest_could_not_fit_is_refused():
         (lm.LogisticRegression(), TWO),
         (LinearSVC(), THREE),
         (OneVsRestClassifier(LinearSVC()), THREE),
+        (SVC(kernel="linear"), TWO),
+        (lm.HuberRegressor(), REAL),
+        (dn.Ridge(), REAL),
+        (dn.LogisticRegression(), THREE),
     ],
-    ids=["Ridge", "LogisticRegression", "LinearSVC", "OneVsRestClassifier"],
+    ids=lambda value: type(value).__name__ if hasattr(value, "fit") else "",
 )
 def test_another_number_of_features_is_refused(model, y, data):
     message = refusal(fitted(model, y), y, data)
@@ -203,6 +216,11 @@ def test_a_label_that_was_not_seen_is_refused(model):
     assert "got 'yes' at index 0" in refusal(fitted(model, TWO), np.full(N, "yes"))
 
 
+def test_other_labels_than_those_of_our_fit_are_refused():
+    message = "y must hold the labels that LogisticRegression was fitted on, [-1, 1], got [0, 1, 2]"
+    assert refusal(fitted(dn.LogisticRegression(), TWO), THREE) == message
+
+
 def test_targets_of_another_shape_are_refused():
     assert refusal(fitted(lm.Ridge(), REAL), REAL[:-1]) == "y must have 30 rows, as X has, got shape (29,)"
     assert refusal(fitted(LinearSVC(), TWO), TWO[:-1]) == "y must have 30 rows, as X has, got shape (29,)"
@@ -211,6 +229,10 @@ def test_targets_of_another_shape_are_refused():
     assert "Ridge was fitted on, with 2 output(s), got 1" in refusal(fitted(lm.Ridge(), OUTPUTS), REAL)
     svr = LinearSVR(loss="squared_epsilon_insensitive")
     assert "LinearSVR was fitted on, with 1 output(s), got 2" in refusal(fitted(svr, REAL), OUTPUTS)
+    assert "HuberRegressor was fitted on, with 1 output(s), got 2" in refusal(
+        fitted(lm.HuberRegressor(), REAL), OUTPUTS
+    )
+    assert "Ridge was fitted on, with 1 output(s), got 2" in refusal(fitted(dn.Ridge(), REAL), OUTPUTS)
 
 
 @pytest.mark.parametrize(

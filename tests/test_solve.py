@@ -266,3 +266,17 @@ def test_real_sparse_data_are_solved_all_zero_rows_included(name):
     result = dn.solve(problem, tol=1e-6, random_state=0)
     assert result.status is Status.CONVERGED
     assert result.certificate.relative_gap <= 1e-6
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("first", ["sdna", "newton"])
+@pytest.mark.parametrize("then", ["sdna", "newton"])
+def test_a_warm_start_keeps_what_was_proved(first, then, fit_intercept):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 5))
+    y = np.where(X[:, 0] + rng.standard_normal(200) > 0.0, 1.0, -1.0)
+    problem = dn.Problem(X, y, losses.SquaredHinge(), lam=0.01, fit_intercept=fit_intercept)
+    earlier = dn.solve(problem, first, tol=1e-7, random_state=0)
+    later = dn.solve(problem, then, tol=1e-7, random_state=0, warm_start=earlier)
+    assert later.n_epochs == 0.0
+    assert later.certificate.gap <= earlier.certificate.gap * (1.0 + 1e-9)

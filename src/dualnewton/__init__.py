@@ -14,6 +14,7 @@ from dualnewton.solve import solve, solve_many
 if TYPE_CHECKING:
     from dualnewton.estimators import (
         ElasticNet,
+        ElasticNetCV,
         ERMClassifier,
         ERMRegressor,
         HuberRegressor,
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
         LinearSVC,
         LinearSVR,
         LogisticRegression,
+        LogisticRegressionCV,
         Ridge,
         RidgeClassifier,
+        RidgeCV,
     )
 
 __version__ = "0.1.0"
@@ -31,17 +34,20 @@ __all__ = [
     "ERMClassifier",
     "ERMRegressor",
     "ElasticNet",
+    "ElasticNetCV",
     "HuberRegressor",
     "Lasso",
     "LinearSVC",
     "LinearSVR",
     "LogisticRegression",
+    "LogisticRegressionCV",
     "MultinomialProblem",
     "Plan",
     "Problem",
     "Progress",
     "Result",
     "Ridge",
+    "RidgeCV",
     "RidgeClassifier",
     "Status",
     "Trace",

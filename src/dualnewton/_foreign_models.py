@@ -10,16 +10,26 @@ liblinear s = ``intercept_scaling``.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-import scipy.sparse as sp
 
 from dualnewton import _linear
-from dualnewton.losses import Logistic, Squared, SquaredEpsilonInsensitive, SquaredHinge
+from dualnewton._parts import AtScale, Certifiable, Part, coefficients, parts_of
+from dualnewton.concomitant import ConcomitantProblem
+from dualnewton.losses import (
+    EpsilonInsensitive,
+    Hinge,
+    Logistic,
+    Loss,
+    Squared,
+    SquaredEpsilonInsensitive,
+    SquaredHinge,
+)
+from dualnewton.multinomial import MultinomialProblem
 from dualnewton.problem import Problem
-from dualnewton.regularizers import L2, ElasticNet, NonNegative, Regularizer
+from dualnewton.regularizers import L2, NonNegative, mixed
 
 
 class Data(NamedTuple):
@@ -30,30 +40,18 @@ class Data(NamedTuple):
     sample_weight: np.ndarray | None
 
 
-class Part(NamedTuple):
-    """One independent fit of a model: the problem, and the point (w, b) that the model offers as its solution."""
-
-    problem: Problem
-    w: np.ndarray
-    intercept: float = 0.0
-
-
-Translation = Callable[[Any, Data], Iterator[Part]]
+Translation = Callable[[Any, Data], Iterable[Part]]
 
 _ELSEWHERE = "For an objective of your own, build a dualnewton.Problem and call its certify(w, intercept)."
 
 _TABLE: dict[str, Translation | str] = {
     # The reasons continue the sentence "model cannot be certified: <class> ...".
-    "Lasso": "has a penalty that is not strongly convex, so its dual needs another certificate: "
-    "use ElasticNet with l1_ratio < 1, or read the dual_gap_ that scikit-learn computes for it.",
-    "LinearRegression": "has no penalty, and the dual needs a strongly convex one: "
-    "use Ridge with a small alpha > 0 and certify that.",
-    "HuberRegressor": "estimates a scale jointly with the coefficients, which is no empirical risk of a margin: "
-    "certify losses.Huber at a fixed scale with a dualnewton.Problem.",
+    "LinearRegression": "has no penalty, and its dual point would have to be orthogonal to every feature: "
+    "use Ridge with a small alpha > 0 and certify that, or dualnewton.Ridge(alpha=0), whose fit finds such a point.",
     "BaseSGD": "is stopped by a schedule, not by optimality, and has an objective for each setting of it: "
     "write it, with lam = alpha, as a dualnewton.Problem and call its certify(coef_.ravel(), intercept_[0]).",
-    "BaseLibSVM": "is a kernel machine, with a loss that is not smooth: use LinearSVC(loss='squared_hinge') or "
-    "LinearSVR(loss='squared_epsilon_insensitive').",
+    "BaseLibSVM": "is a kernel machine with an objective of its own: use SVC(kernel='linear'), SVR(kernel='linear'), LinearSVC "
+    "or LinearSVR.",
     "MultiTaskElasticNet": "couples its outputs by a penalty on whole rows of coefficients: "
     "use ElasticNet, which fits each output by itself.",
     "Pipeline": "is not a linear model in X: transform X first and pass the last step, "
@@ -62,7 +60,6 @@ _TABLE: dict[str, Translation | str] = {
     "_ConstantPredictor": "minimises nothing; OneVsRestClassifier puts it where one of its classes has no examples, or "
     "nothing but examples. Fit the classifier without that class.",
 }
-_TABLE["LassoCV"] = _TABLE["Lasso"]
 _TABLE["MultiTaskElasticNetCV"] = _TABLE["MultiTaskLassoCV"] = _TABLE["MultiTaskElasticNet"]
 
 
@@ -77,7 +74,9 @@ def _translates(*names: str) -> Callable[[Translation], Translation]:
 
 
 def translation_of(model: Any) -> Translation:
-    """Return the entry of the nearest class of ``model`` that scikit-learn wrote and the table knows."""
+    """Return how ``model`` is translated: by itself, or by the entry of its nearest class that scikit-learn wrote."""
+    if isinstance(model, Certifiable) and not isinstance(model, type):
+        return lambda own, data: own._parts(*data)
     for base in type(model).__mro__:
         entry = _TABLE.get(base.__name__) if base.__module__.partition(".")[0] == "sklearn" else None
         if isinstance(entry, str):
@@ -86,7 +85,9 @@ def translation_of(model: Any) -> Translation:
             return entry
     known = ", ".join(name for name, entry in _TABLE.items() if not isinstance(entry, str))
     got = f"the class {model.__name__} itself" if isinstance(model, type) else type(model).__name__
-    raise ValueError(f"model must be a fitted scikit-learn model, one of {known}; got {got}. {_ELSEWHERE}")
+    raise ValueError(
+        f"model must be a fitted estimator of dualnewton or a scikit-learn model, one of {known}; got {got}. {_ELSEWHERE}"
+    )
 
 
 def require_fitted(model: Any) -> None:
@@ -108,32 +109,49 @@ def _ridge(model: Any, data: Data) -> Iterator[Part]:
 @_translates("ElasticNet", "ElasticNetCV")
 def _elastic_net(model: Any, data: Data) -> Iterator[Part]:
     """Σ c_i (z_i − y_i)²/(2 Σ c_i) + alpha(r‖w‖₁ + ½(1 − r)‖w‖²) for each output, b free, w ≥ 0 if ``positive``; P is this."""
-    alpha = _strength(model, "alpha", _chosen(model, "alpha"))
-    lam, regularizer = _mixed_penalty(model, alpha, float(_chosen(model, "l1_ratio")), positive=model.positive)
-    # The weights count only relative to each other: scikit-learn divides by their sum, P by n.
-    weights = None if data.sample_weight is None else data.sample_weight / data.sample_weight.mean()
+    return _mixed(model, data, float(_chosen(model, "l1_ratio")))
+
+
+@_translates("LassoCV")
+def _lasso_cv(model: Any, data: Data) -> Iterator[Part]:
+    """As for ElasticNet, with r = 1. (Lasso is an ElasticNet for scikit-learn; its cross-validation is not.)"""
+    return _mixed(model, data, 1.0)
+
+
+@_translates("HuberRegressor")
+def _huber_regressor(model: Any, data: Data) -> Iterator[Part]:
+    """Σ c_i (σ + σ H((z_i − y_i)/σ)) + alpha‖w‖², H(t) = t² or 2ε|t| − ε² for |t| > ε, b and σ free; P is this divided by 2n."""
     targets = _outputs(data.y)
-    for target, w, b in zip(targets, *_coefficients(model, data.X, len(targets)), strict=True):
-        yield Part(
-            Problem(
-                data.X, target, Squared(), regularizer, lam, sample_weight=weights, fit_intercept=model.fit_intercept
-            ),
-            w,
-            b,
-        )
+    coefficients(model, data.X, len(targets))  # one output, or this refuses them
+    lam = model.alpha / data.X.shape[0]
+    problem = ConcomitantProblem(
+        data.X, targets[0], model.epsilon, lam, data.sample_weight, fit_intercept=model.fit_intercept
+    )
+    return parts_of(model, data.X, [AtScale(problem, float(model.scale_))])
+
+
+_REGRESSION: dict[str, tuple[Callable[[float], Loss], float]] = {
+    "epsilon_insensitive": (EpsilonInsensitive, 1.0),
+    "squared_epsilon_insensitive": (SquaredEpsilonInsensitive, 2.0),
+}
+"""The losses by scikit-learn's names, and how many of ours one of theirs is."""
 
 
 @_translates("LinearSVR")
 def _linear_svr(model: Any, data: Data) -> Iterator[Part]:
-    """C Σ c_i max(0, |z_i − y_i| − epsilon)² + ½‖w‖² + ½(b/s)²; P is this divided by 2Cn."""
-    if model.loss != "squared_epsilon_insensitive":
-        _refuse(model, f"loss={model.loss!r}", "the loss is not smooth: use loss='squared_epsilon_insensitive'.")
+    """C Σ c_i max(0, |z_i − y_i| − epsilon)^p + ½‖w‖² + ½(b/s)², p = 1 or 2; P is this divided by pCn."""
     targets = _outputs(data.y)
-    (w,), (b,) = _coefficients(model, data.X, len(targets))
+    (w,), (b,) = coefficients(model, data.X, len(targets))
     X, w = _with_penalised_intercept(model, data.X, w, b)
-    lam = 1.0 / (2.0 * _strength(model, "C", model.C) * X.shape[0])
-    loss = SquaredEpsilonInsensitive(model.epsilon)
-    yield Part(Problem(X, targets[0], loss, L2(), lam, sample_weight=data.sample_weight), w)
+    kind, times = _REGRESSION[model.loss]
+    lam = 1.0 / (times * _strength(model, "C", model.C) * X.shape[0])
+    yield Part(Problem(X, targets[0], kind(model.epsilon), L2(), lam, sample_weight=data.sample_weight), w)
+
+
+@_translates("SVR")
+def _svr(model: Any, data: Data) -> Iterator[Part]:
+    """C Σ c_i max(0, |z_i − y_i| − epsilon) + ½‖w‖², b free; P is this divided by Cn."""
+    return _by_dual_coef(model, data, data.y, EpsilonInsensitive(model.epsilon), data.sample_weight)
 
 
 # Classification ------------------------------------------------------------------------------------------------------
@@ -156,22 +174,28 @@ def _ridge_classifier(model: Any, data: Data) -> Iterator[Part]:
 def _logistic_regression(model: Any, data: Data) -> Iterator[Part]:
     """C Σ c_i log(1 + exp(−y_i z_i)) + ½(1 − r)‖w‖² + r‖w‖₁, r the l1_ratio, b free; P is this divided by Cn.
 
-    ``solver="liblinear"`` adds ½(b/s)².
+    ``solver="liblinear"`` adds ½(b/s)², or |b/s| for r = 1. With K > 2 classes the loss is log Σ_k exp(z_ik) − z_{i,y_i}.
     """
-    if len(model.classes_) > 2 or getattr(model, "multi_class", None) == "multinomial":
-        _refuse(
-            model,
-            f"{len(model.classes_)} classes and the multinomial loss",
-            "the softmax certificate is not available: fit OneVsRestClassifier(LogisticRegression(...)), which has one.",
-        )
+    K, multi_class = len(model.classes_), getattr(model, "multi_class", "auto")
     if not getattr(model, "refit", True):
         _refuse(model, "refit=False", "an average over folds minimises nothing: use refit=True.")
     codes = _class_codes(model, data.y)
-    C = _strength(model, "C", _chosen(model, "C"))
-    lam, regularizer = _mixed_penalty(model, 1.0 / (C * len(codes)), _l1_ratio(model))
-    (y,) = _signs(model, codes)
-    (w,), (b,) = _coefficients(model, data.X, 1)
+    r = _l1_ratio(model)
+    lam, regularizer = mixed(1.0 / (_strength(model, "C", _chosen(model, "C")) * len(codes)), r)
     weights = _weighted(data.sample_weight, _class_weights(model, codes, data.sample_weight)[codes])
+    intercept = {"fit_intercept": model.fit_intercept}
+    if K > 2 or multi_class == "multinomial":
+        # What scikit-learn before 1.8 could be told to do with classes.
+        alone = model.solver == "liblinear" or multi_class == "ovr" or K == 2
+        if alone or r > 0.0:
+            what = f"multi_class={multi_class!r}, solver={model.solver!r}" if alone else f"l1_ratio={r:g}"
+            _refuse(
+                model, f"{K} classes and {what}", "fit OneVsRestClassifier(LogisticRegression(...)) and certify that."
+            )
+        softmax = MultinomialProblem(data.X, codes, lam, K, sample_weight=weights, **intercept)
+        yield from parts_of(model, data.X, [softmax])
+        return
+    (y,) = _signs(model, codes)
     if model.solver == "liblinear":
         if hasattr(model, "C_") and model.fit_intercept and model.intercept_scaling != 1.0:
             _refuse(
@@ -179,35 +203,54 @@ def _logistic_regression(model: Any, data: Data) -> Iterator[Part]:
                 f"solver='liblinear' and intercept_scaling={model.intercept_scaling!r}",
                 "its last fit ignores intercept_scaling: fit LogisticRegression with C = C_ and certify that.",
             )
+        (w,), (b,) = coefficients(model, data.X, 1)
         X, w = _with_penalised_intercept(model, data.X, w, b)
         yield Part(Problem(X, y, Logistic(), regularizer, lam, sample_weight=weights), w)
     else:
-        yield Part(
-            Problem(data.X, y, Logistic(), regularizer, lam, sample_weight=weights, fit_intercept=model.fit_intercept),
-            w,
-            b,
-        )
+        problem = Problem(data.X, y, Logistic(), regularizer, lam, sample_weight=weights, **intercept)
+        yield from parts_of(model, data.X, [problem])
+
+
+_CLASSIFICATION: dict[str, tuple[Loss, float]] = {"hinge": (Hinge(), 1.0), "squared_hinge": (SquaredHinge(), 2.0)}
+"""The losses by scikit-learn's names, and how many of ours one of theirs is."""
 
 
 @_translates("LinearSVC")
 def _linear_svc(model: Any, data: Data) -> Iterator[Part]:
-    """C Σ c_i max(0, 1 − y_i z_i)² + ½‖w‖² + ½(b/s)² for each class against the rest; P is this divided by 2Cn."""
+    """C Σ c_i max(0, 1 − y_i z_i)^p + ½‖w‖² + ½(b/s)² for each class against the rest, p = 1 or 2; P is this divided by pCn.
+
+    With ``penalty="l1"`` it is ‖w‖₁ + |b/s|.
+    """
     if model.multi_class != "ovr":
         _refuse(model, f"multi_class={model.multi_class!r}", "its loss couples the classes: use multi_class='ovr'.")
-    if model.loss != "squared_hinge":
-        _refuse(model, f"loss={model.loss!r}", "the loss is not smooth: use loss='squared_hinge'.")
-    C = _strength(model, "C", model.C)
-    lam, regularizer = _mixed_penalty(model, 1.0 / (2.0 * C * data.X.shape[0]), {"l1": 1.0, "l2": 0.0}[model.penalty])
+    loss, times = _CLASSIFICATION[model.loss]
+    strength = 1.0 / (times * _strength(model, "C", model.C) * data.X.shape[0])
+    lam, regularizer = mixed(strength, {"l1": 1.0, "l2": 0.0}[model.penalty])
     codes = _class_codes(model, data.y)
     by_class = _class_weights(model, codes, data.sample_weight)
     signs = _signs(model, codes)
-    coefs, intercepts = _coefficients(model, data.X, len(signs))
+    coefs, intercepts = coefficients(model, data.X, len(signs))
     X, coefs = _with_penalised_intercept(model, data.X, coefs, intercepts)
     for k, (y, w) in enumerate(zip(signs, coefs, strict=True)):
         # With more than two classes liblinear weighs the class k alone; the rest of it has weight 1, whatever its classes.
         of_row = by_class[codes] if len(signs) == 1 else np.where(codes == k, by_class[k], 1.0)
         weights = _weighted(data.sample_weight, of_row)
-        yield Part(Problem(X, y, SquaredHinge(), regularizer, lam, sample_weight=weights), w)
+        yield Part(Problem(X, y, loss, regularizer, lam, sample_weight=weights), w)
+
+
+@_translates("SVC")
+def _svc(model: Any, data: Data) -> Iterator[Part]:
+    """C Σ c_i max(0, 1 − y_i z_i) + ½‖w‖², b free, for two classes; P is this divided by Cn."""
+    if len(model.classes_) > 2:
+        _refuse(
+            model,
+            f"{len(model.classes_)} classes",
+            "it fits each pair of them on other rows: fit OneVsRestClassifier(SVC(kernel='linear')) and certify that.",
+        )
+    codes = _class_codes(model, data.y)
+    (y,) = _signs(model, codes)
+    # Unlike elsewhere, "balanced" counts rows here.
+    return _by_dual_coef(model, data, y, Hinge(), _weighted(data.sample_weight, model.class_weight_[codes]))
 
 
 @_translates("OneVsRestClassifier")
@@ -225,7 +268,7 @@ def _least_squares(model: Any, data: Data, targets: list[np.ndarray]) -> Iterato
     n = data.X.shape[0]
     regularizer = NonNegative() if getattr(model, "positive", False) else L2()
     alphas = np.broadcast_to(np.ravel(_chosen(model, "alpha")), len(targets))
-    for alpha, target, w, b in zip(alphas, targets, *_coefficients(model, data.X, len(targets)), strict=True):
+    for alpha, target, w, b in zip(alphas, targets, *coefficients(model, data.X, len(targets)), strict=True):
         problem = Problem(
             data.X,
             target,
@@ -236,6 +279,34 @@ def _least_squares(model: Any, data: Data, targets: list[np.ndarray]) -> Iterato
             fit_intercept=model.fit_intercept,
         )
         yield Part(problem, w, b)
+
+
+def _mixed(model: Any, data: Data, l1_ratio: float) -> Iterator[Part]:
+    """Σ c_i (z_i − y_i)²/(2 Σ c_i) + alpha(r‖w‖₁ + ½(1 − r)‖w‖²) for each output."""
+    lam, regularizer = mixed(_strength(model, "alpha", _chosen(model, "alpha")), l1_ratio, positive=model.positive)
+    # The weights count only relative to each other: scikit-learn divides by their sum, P by n.
+    weights = None if data.sample_weight is None else data.sample_weight / data.sample_weight.mean()
+    problems = [
+        Problem(data.X, target, Squared(), regularizer, lam, weights, fit_intercept=model.fit_intercept)
+        for target in _outputs(data.y)
+    ]
+    return parts_of(model, data.X, problems)
+
+
+def _by_dual_coef(
+    model: Any, data: Data, y: np.ndarray, loss: Loss, sample_weight: np.ndarray | None
+) -> Iterator[Part]:
+    """C Σ c_i φ(z_i; y_i) + ½‖w‖², b free, divided by Cn; libsvm's dual point has c_i C α_i where it is not zero."""
+    if model.kernel != "linear":
+        _refuse(model, f"kernel={model.kernel!r}", "it is not a linear model in X: use kernel='linear'.")
+    n = data.X.shape[0]
+    problem = Problem(data.X, y, loss, L2(), 1.0 / (model.C * n), sample_weight, fit_intercept=True)
+    (w,), (b,) = coefficients(model, data.X, 1)
+    alpha = np.zeros(n)
+    if model.support_.max(initial=-1) < n:
+        dual_coef = model.dual_coef_.toarray() if _linear.is_sparse(model.dual_coef_) else model.dual_coef_
+        alpha[model.support_] = np.ravel(dual_coef) / (model.C * problem.c[model.support_])
+    yield Part(problem, w, b, problem.dual_near(alpha))
 
 
 def _outputs(y: np.ndarray) -> list[np.ndarray]:
@@ -284,21 +355,6 @@ def _weighted(sample_weight: np.ndarray | None, of_row: np.ndarray) -> np.ndarra
     return of_row if sample_weight is None else of_row * sample_weight
 
 
-def _coefficients(model: Any, X: _linear.Matrix, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``coef_`` and ``intercept_`` with one row and one number per fit, of which there must be ``count``."""
-    coef = model.coef_.toarray() if sp.issparse(model.coef_) else model.coef_
-    coef = np.atleast_2d(np.asarray(coef, dtype=np.float64))
-    if coef.shape[1] != X.shape[1]:
-        raise ValueError(
-            f"X must have the {coef.shape[1]} features that {type(model).__name__} was fitted on, got {X.shape[1]}"
-        )
-    if coef.shape[0] != count:
-        raise ValueError(
-            f"y must be what {type(model).__name__} was fitted on, with {coef.shape[0]} output(s), got {count}"
-        )
-    return coef, np.broadcast_to(np.ravel(model.intercept_).astype(np.float64), count)
-
-
 def _with_penalised_intercept(
     model: Any, X: _linear.Matrix, w: np.ndarray, b: np.ndarray
 ) -> tuple[_linear.Matrix, np.ndarray]:
@@ -329,22 +385,6 @@ def _l1_ratio(model: Any) -> float:
         _unpenalised(model, "penalty=None")
     ratio = np.ravel(_chosen(model, "l1_ratio"))[0]
     return {"l1": 1.0, "l2": 0.0}.get(penalty, float(ratio or 0.0))
-
-
-def _mixed_penalty(
-    model: Any, strength: float, l1_ratio: float, *, positive: bool = False
-) -> tuple[float, Regularizer]:
-    """Write strength (½(1 − r)‖w‖² + r‖w‖₁) as λ g(w), where r < 1 makes g strongly convex."""
-    if l1_ratio >= 1.0:
-        _refuse(
-            model,
-            "the l1 penalty",
-            "it is not strongly convex, so its dual needs another certificate: use the l2 penalty, or an elastic net with "
-            "l1_ratio < 1 where the model has one.",
-        )
-    plain = l1_ratio == 0.0 and not positive
-    regularizer = L2() if plain else ElasticNet(l1_ratio / (1.0 - l1_ratio), positive)
-    return strength * (1.0 - l1_ratio), regularizer
 
 
 def _unpenalised(model: Any, setting: str) -> NoReturn:

@@ -59,6 +59,12 @@ class CertifiedPair:
     alpha: np.ndarray
     certificate: Certificate
 
+    def proved_by(self, alpha: np.ndarray, dual: float) -> CertifiedPair:
+        """Take another dual point for the proof, if its value is larger."""
+        if not dual > self.certificate.dual:
+            return self
+        return CertifiedPair(self.w, self.intercept, alpha, Certificate(self.certificate.primal, dual))
+
     def joined_with(self, other: CertifiedPair) -> CertifiedPair:
         """Take the better model and the better dual point of two pairs: weak duality holds for any two."""
         primal = min(self, other, key=lambda pair: pair.certificate.primal)

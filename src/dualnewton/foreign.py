@@ -1,4 +1,4 @@
-"""Judge the work of another library: the duality gap of a linear model that scikit-learn fitted."""
+"""Judge a fitted linear model, of this library or of scikit-learn: its duality gap, from its coefficients and the data."""
 
 from __future__ import annotations
 
@@ -14,31 +14,40 @@ __all__ = ["certify"]
 
 
 def certify(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Certificate:
-    """Prove how close a fitted scikit-learn model is to the minimum of its own objective.
+    """Prove how close a fitted model, of this library or of scikit-learn, is to the minimum of its own objective.
 
-    The objective that scikit-learn minimises is written, divided by a positive factor, as P(w, b) of a
-    :class:`Problem` (Section 4 of the paper) and judged at ``coef_`` and ``intercept_``, against the dual point
-    α_i = −φ′(z_i). Hence ``factor * certificate.gap`` bounds the suboptimality of the model in scikit-learn's own
-    units, whichever of its solvers was used and whatever it reported; ``relative_gap`` is the same in both units.
-    Close to the optimum the bound is sharp; far from it, it may overstate the suboptimality many times.
+    That objective is written, divided by a positive factor, as P(w, b) of a :class:`Problem` (Section 4 of the paper) and
+    judged at ``coef_`` and ``intercept_``, against the dual point α_i = −φ′(z_i). Hence ``factor * certificate.gap`` bounds
+    the suboptimality of the model in the units of its own objective, whichever solver was used and whatever it reported;
+    ``relative_gap`` is the same in both units.
 
     ========================================= ================================================================ ========
-    model                                     objective                                                        factor
+    scikit-learn's model                      objective                                                        factor
     ========================================= ================================================================ ========
     Ridge, RidgeClassifier and their CV       Σ c_i (z_i − y_i)² + alpha ‖w‖², ``positive`` included           2n
+    ElasticNet, Lasso and their CV            Σ c_i (z_i − y_i)²/(2 Σ c_i) + alpha(½(1 − r)‖w‖² + r‖w‖₁)       1
+    HuberRegressor                            Σ c_i (σ + σ H((z_i − y_i)/σ)) + alpha ‖w‖²                      2n
     LogisticRegression(CV), two classes       C Σ c_i log(1 + exp(−y_i z_i)) + ½(1 − r)‖w‖² + r‖w‖₁            C n
-    LinearSVC with squared hinge              C Σ c_i max(0, 1 − y_i z_i)² + ½‖w‖² + ½(b/s)²                   2 C n
-    LinearSVR with squared insensitive loss   C Σ c_i max(0, |z_i − y_i| − epsilon)² + ½‖w‖² + ½(b/s)²         2 C n
-    ElasticNet(CV) with r < 1                 Σ c_i (z_i − y_i)²/(2 Σ c_i) + alpha(½(1 − r)‖w‖² + r‖w‖₁)       1
+    LogisticRegression(CV), K > 2, r = 0      C Σ c_i (log Σ_k exp(z_ik) − z_{i,y_i}) + ½ Σ_k ‖w_k‖²           C n
+    LinearSVC                                 C Σ c_i max(0, 1 − y_i z_i)^p + ½‖w‖² + ½(b/s)²                  p C n
+    LinearSVR                                 C Σ c_i max(0, ``|z_i − y_i|`` − epsilon)^p + ½‖w‖² + ½(b/s)²    p C n
+    SVC, two classes, and SVR, kernel linear  C Σ c_i max(0, 1 − y_i z_i) + ½‖w‖², or as LinearSVR             C n
     OneVsRestClassifier of the above          the sum of theirs                                                theirs
     ========================================= ================================================================ ========
 
-    where z_i = x_iᵀw + b, r = ``l1_ratio``, s = ``intercept_scaling`` and c_i is the sample weight times the class
-    weight. The intercept is free, except that liblinear (LinearSVC, LinearSVR, ``solver="liblinear"``) adds ½(b/s)².
+    where z_i = x_iᵀw + b, r = ``l1_ratio``, s = ``intercept_scaling``, p = 2 for the squared losses and 1 for the others,
+    H(t) = t² for ``|t|`` ≤ ``epsilon`` and 2 ``epsilon |t|`` − ``epsilon``² beyond, and c_i is the sample weight times the class
+    weight. The intercept is free, except that liblinear (LinearSVC, LinearSVR, ``solver="liblinear"``) adds ½(b/s)²; with
+    the penalty ‖w‖₁ in the place of ½‖w‖² it adds ``|b/s|``. The objective of an estimator of this library, and the factor, are
+    in its docstring.
+
+    Close to the optimum the bound is sharp; far from it, it may overstate the suboptimality many times. The losses with a
+    kink (p = 1) and HuberRegressor need more than w for a good dual point. There :func:`solve` looks for one, until the bound
+    exceeds the suboptimality by a ninth at most, which takes about as long as a fit. ``dual_coef_`` is tried first.
 
     Parameters
     ----------
-    model : fitted scikit-learn estimator
+    model : fitted estimator
         Its parameters are read as they are now: if they were changed after ``fit``, the new ones count. What cannot be
         certified is refused by name, with a way out.
     X : array, sparse array or data frame of shape (n, d)
@@ -63,7 +72,5 @@ def certify(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Certificat
     if sample_weight is not None:
         weights = np.full(n, sample_weight) if np.ndim(sample_weight) == 0 else sample_weight
         sample_weight = vector("sample_weight", weights, n, low=0.0)
-    certificates = tuple(
-        part.problem.certify(part.w, part.intercept) for part in translate(model, Data(X, y, sample_weight))
-    )
+    certificates = tuple(part.certificate() for part in translate(model, Data(X, y, sample_weight)))
     return certificates[0] if len(certificates) == 1 else Certificate.of_parts(certificates)

@@ -32,22 +32,30 @@ def judge_duals(problems: Sequence[Any], alphas: Sequence[np.ndarray]) -> list[C
 
 
 def judge_models(
-    problems: Sequence[Any], models: Sequence[np.ndarray], intercepts: Sequence[Any]
+    problems: Sequence[Any],
+    models: Sequence[np.ndarray],
+    intercepts: Sequence[Any],
+    alphas: Sequence[np.ndarray] | None = None,
 ) -> list[CertifiedPair]:
     """Certify a primal point of each problem, each with the dual point α_i = −φ′(z_i) that belongs to it.
 
-    Where there is an intercept, the dual point is that of the best one for this w, which balances it.
+    Where there is an intercept, the dual point is that of the best one for this w, which balances it. Feasible dual points that
+    are given are tried, too: the better of the two is the proof.
     """
     if not all(isinstance(problem, Problem) for problem in problems):
-        each = zip(problems, models, intercepts, strict=True)
-        return [problem.certified_pair(w, intercept) for problem, w, intercept in each]
+        all_of_it = zip(problems, models, intercepts, alphas or [None] * len(problems), strict=True)
+        return [problem.certified_pair(w, intercept, alpha) for problem, w, intercept, alpha in all_of_it]
     models = [vector("w", w, problem.d) for problem, w in zip(problems, models, strict=True)]
     margins = _margins(problems, models)
-    both = list(zip(problems, margins, intercepts, strict=True))
-    best = [problem.best_intercept_at(z, b) for problem, z, b in both]
-    alphas = [problem.alpha_at(z + b if b else z) for problem, z, b in zip(problems, margins, best, strict=True)]
-    moved = [z + b if b else z for _, z, b in both]
-    return _pairs(problems, models, moved, alphas, _bars(problems, alphas), intercepts)
+    each = list(zip(problems, margins, intercepts, strict=True))
+    best = [problem.best_intercept_at(z, b) for problem, z, b in each]
+    own = [problem.alpha_at(z + b if b else z) for problem, z, b in zip(problems, margins, best, strict=True)]
+    moved = [z + b if b else z for _, z, b in each]
+    pairs = _pairs(problems, models, moved, own, _bars(problems, own), intercepts)
+    if alphas is None:
+        return pairs
+    others = zip(pairs, problems, alphas, _bars(problems, alphas), strict=True)
+    return [pair.proved_by(alpha, problem.dual_at(alpha, bar)) for pair, problem, alpha, bar in others]
 
 
 def _pairs(

@@ -45,8 +45,11 @@ FINER = 0.3
 ROUNDING = 4e-15
 """No smaller relative gap is asked of a stage: rounding would have the last word."""
 
-PATIENCE = 6
-"""Stages in a row without a smaller gap after which nothing more is to be hoped for."""
+NEARLY, IDLE = 1e-8, 10
+"""A stage this near to its own optimum is left after so many certificates in a row that have not halved its relative gap."""
+
+PATIENCE, EXACT = 6, 1e-13
+"""Stages in a row without a smaller gap after which nothing more is to be hoped for; one, where the relative gap is rounding."""
 
 Callback = Callable[[Progress], Any]
 
@@ -94,7 +97,7 @@ def follow(
             if not (moving := _open(models)):
                 break
             if widths and any(model.gained < GAIN for model in moving):
-                width /= NARROWER
+                width = _power_of_ten(width / NARROWER)
             widths.append(width)
             # 1. Smooth, 2. solve.
             found = solve_smooth(
@@ -103,7 +106,7 @@ def follow(
                 max_epochs=max(1, math.ceil(max_epochs - epochs)),
                 time_limit=None if deadline == math.inf else max(0.0, deadline - now),
                 warm_start=[model.start for model in moving],
-                callback=None if callback is None else _retold(callback, moving, epochs, now - began),
+                callback=_Watch(callback, moving, [model.tolerance(width) for model in moving], epochs, now - began),
                 **settings,
             )
             epochs, plan = epochs + max(result.n_epochs for result in found), found[0].plan
@@ -114,34 +117,6 @@ def follow(
         for model in _open(models):
             model.status = Status.INTERRUPTED
     return [model.result(_told(plan, problems[0].loss, widths)) for model in models]
-
-
-class _Neighbour(Problem):
-    """A smoothed problem. The slope of its P in b is all but a staircase, on whose steps Newton's method would creep."""
-
-    def _best_intercept_at(self, margins: np.ndarray) -> float:
-        """Find the zero of the slope by regula falsi, where the end that stays counts half (the Illinois rule)."""
-        if not self.fit_intercept:
-            return 0.0
-
-        def slope(b: float) -> float:
-            return float(self.c @ self.loss.derivative(margins + b, self.y))
-
-        # 1. Bracket: beyond the largest distance of a margin from its kinks all slopes have one sign.
-        reach = 1.0 + float(np.abs(margins).max())
-        while slope(-reach) > 0.0 or slope(reach) < 0.0:
-            reach *= 2.0
-        low, high = -reach, reach
-        at_low, at_high = slope(low), slope(high)
-        # 2. Shrink it; a step that does not halve it is followed by one that does.
-        halve = True
-        while at_low < 0.0 < at_high and low < (middle := 0.5 * (low + high)) < high:
-            falsi = (low * at_high - high * at_low) / (at_high - at_low)
-            b = middle if halve or not low < falsi < high else falsi
-            at_b, width = slope(b), high - low
-            low, at_low, high, at_high = (b, at_b, high, 0.5 * at_high) if at_b <= 0.0 else (low, 0.5 * at_low, b, at_b)
-            halve = not halve and high - low > 0.5 * width
-        return float(low if at_low == 0.0 else high)
 
 
 @dataclass
@@ -155,6 +130,7 @@ class _Model:
     gained: float = math.inf
     fraction: float = FRACTION
     last: Result | None = None
+    asked_to_stop: bool = False
     status: Status | None = None
     trace: Trace = field(default_factory=Trace)
 
@@ -172,17 +148,7 @@ class _Model:
         """Return the problem of a proximal step of the given width."""
         loss = self.problem.loss
         assert isinstance(loss, NonSmooth)
-        problem = self.problem
-        return _Neighbour(
-            problem.X,
-            problem.y,
-            loss.smoothed(width),
-            problem.regularizer,
-            problem.lam,
-            problem.sample_weight,
-            problem.o - width * self.centre,
-            problem.fit_intercept,
-        )
+        return replace(self.problem, loss=loss.smoothed(width), offset=self.problem.o - width * self.centre)
 
     def tolerance(self, width: float) -> float:
         """Return the relative gap that the next stage deserves.
@@ -219,15 +185,15 @@ class _Model:
         """Add a row to the trace, tell the callback, and stop where there is a reason to."""
         progress = Progress(epoch, seconds, self.best.certificate, self.number)
         self.trace.rows.append(progress)
-        asked = callback is not None and bool(callback(progress))
-        stopped = None if self.last is None else self.last.status
+        self.asked_to_stop |= callback is not None and bool(callback(progress))
+        interrupted = self.last is not None and self.last.status is Status.INTERRUPTED
         reasons = (
             (self.best.certificate.relative_gap <= tol, Status.CONVERGED),
-            (asked or stopped is Status.STOPPED_BY_CALLBACK, Status.STOPPED_BY_CALLBACK),
-            (stopped is Status.INTERRUPTED, Status.INTERRUPTED),
+            (self.asked_to_stop, Status.STOPPED_BY_CALLBACK),
+            (interrupted, Status.INTERRUPTED),
             (out_of_time, Status.TIME_LIMIT),
             (epoch >= max_epochs, Status.EPOCH_LIMIT),
-            (self.stalled >= PATIENCE, Status.NO_PROGRESS),
+            (self.stalled >= (1 if self.best.certificate.relative_gap <= EXACT else PATIENCE), Status.NO_PROGRESS),
         )
         self.status = next((status for holds, status in reasons if holds), None)
 
@@ -242,25 +208,48 @@ def _open(models: Sequence[_Model]) -> list[_Model]:
 
 
 def _width(models: Sequence[_Model]) -> float:
-    """Begin where smoothing may cost about as much as the gap: (μ/2n) Σ c_i, since |α_i| ≤ 1 for a loss of slopes up to one.
-
-    A power of ten, so that one compiled loss serves many fits.
-    """
+    """Begin where smoothing may cost about as much as the gap: (μ/2n) Σ c_i, since |α_i| ≤ 1 for a loss of slopes up to one."""
     most = max(2.0 * model.best.certificate.gap / float(model.problem.c.mean()) for model in models)
-    return 10.0 ** math.floor(math.log10(most)) if 0.0 < most < math.inf else 1.0
+    return _power_of_ten(most) if 0.0 < most < math.inf else 1.0
 
 
-def _retold(callback: Callback, moving: Sequence[_Model], epochs: float, seconds: float) -> Callback:
-    """Tell the user's callback of the time that goes by within a stage; what is proved is what was proved before it."""
+def _power_of_ten(width: float) -> float:
+    """Return the nearest one below, so that one compiled loss serves many fits."""
+    return float(10.0 ** math.floor(math.log10(width) + 1e-9))
 
-    def told(progress: Progress) -> bool:
-        if progress.epoch == 0.0:
-            return False  # the stage has only begun
-        model = moving[progress.model]
-        at = (epochs + progress.epoch, seconds + progress.seconds)
-        return bool(callback(Progress(*at, model.best.certificate, model.number)))
 
-    return told
+class _Watch:
+    """The callback of a stage: it ends each model where that has what it deserves, or where rounding holds it up.
+
+    The user's callback is told of the time that goes by. What is proved within a stage is what was proved before it, until the
+    problem itself judges.
+    """
+
+    def __init__(
+        self,
+        callback: Callback | None,
+        moving: Sequence[_Model],
+        tolerances: Sequence[float],
+        epochs: float,
+        seconds: float,
+    ) -> None:
+        self.callback, self.moving, self.epochs, self.seconds = callback, moving, epochs, seconds
+        self.tolerances = tolerances
+        self.lowest = [math.inf] * len(moving)
+        self.idle = [0] * len(moving)
+
+    def __call__(self, progress: Progress) -> bool:
+        model = self.moving[progress.model]
+        if progress.epoch > 0.0 and self.callback is not None:
+            at = (self.epochs + progress.epoch, self.seconds + progress.seconds)
+            model.asked_to_stop |= bool(self.callback(Progress(*at, model.best.certificate, model.number)))
+        return model.asked_to_stop or self._is_over(progress)
+
+    def _is_over(self, progress: Progress) -> bool:
+        k, gap = progress.model, progress.certificate.relative_gap
+        self.idle[k] = 0 if gap <= 0.5 * self.lowest[k] else self.idle[k] + 1
+        self.lowest[k] = min(self.lowest[k], gap)
+        return gap <= self.tolerances[k] or (gap <= NEARLY and self.idle[k] >= IDLE)
 
 
 def _told(plan: Plan, loss: Any, widths: Sequence[float]) -> Plan:

@@ -307,7 +307,7 @@ def _starting_pairs(
 ) -> list[CertifiedPair]:
     """Have the judge look at where the run starts: at nothing, at dual points, or at the models and dual points of results.
 
-    A primal method has no use for the dual point of a result: that which belongs to its model is enough.
+    A primal method has no use for the model that belongs to the dual point of a result: it has a better one.
     """
     if warm_start is None:
         return judge_duals(problems, [problem.no_dual() for problem in problems])
@@ -319,7 +319,8 @@ def _starting_pairs(
         own = [problems[k] for k, _ in results]
         # The old intercept, where there is to be one now.
         intercepts = [start.intercept * problem.fit_intercept for problem, (_, start) in zip(own, results, strict=True)]
-        judged = judge_models(own, [start.w for _, start in results], intercepts)
+        duals = [problem.dual_near(start.alpha) for problem, (_, start) in zip(own, results, strict=True)]
+        judged = judge_models(own, [start.w for _, start in results], intercepts, duals)
         pairs = {k: pair for (k, _), pair in zip(results, judged, strict=True)}
     points = {
         k: start.alpha if isinstance(start, Result) else start

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from dualnewton.estimators.elastic_net import ElasticNet, Lasso
     from dualnewton.estimators.erm import ERMClassifier, ERMRegressor
     from dualnewton.estimators.logistic import LogisticRegression
+    from dualnewton.estimators.model_selection.elastic_net import ElasticNetCV
+    from dualnewton.estimators.model_selection.logistic import LogisticRegressionCV
+    from dualnewton.estimators.model_selection.ridge import RidgeCV
     from dualnewton.estimators.ridge import Ridge, RidgeClassifier
     from dualnewton.estimators.robust import HuberRegressor
     from dualnewton.estimators.svm import LinearSVC, LinearSVR
@@ -20,12 +23,15 @@ MODULES = {
     "ERMClassifier": "erm",
     "ERMRegressor": "erm",
     "ElasticNet": "elastic_net",
+    "ElasticNetCV": "model_selection.elastic_net",
     "HuberRegressor": "robust",
     "Lasso": "elastic_net",
     "LinearSVC": "svm",
     "LinearSVR": "svm",
     "LogisticRegression": "logistic",
+    "LogisticRegressionCV": "model_selection.logistic",
     "Ridge": "ridge",
+    "RidgeCV": "model_selection.ridge",
     "RidgeClassifier": "ridge",
 }
 """The module in which each estimator is found."""
@@ -34,12 +40,15 @@ __all__ = [
     "ERMClassifier",
     "ERMRegressor",
     "ElasticNet",
+    "ElasticNetCV",
     "HuberRegressor",
     "Lasso",
     "LinearSVC",
     "LinearSVR",
     "LogisticRegression",
+    "LogisticRegressionCV",
     "Ridge",
+    "RidgeCV",
     "RidgeClassifier",
 ]
 

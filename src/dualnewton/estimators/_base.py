@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -14,6 +15,7 @@ from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from dualnewton._parts import Objective, Part, parts_of
 from dualnewton.estimators._path import Path, walk
 from dualnewton.estimators._session import METHODS, Session, starts
 from dualnewton.estimators._validation import Data, checked, class_numbers, validate_data, weights_of_classes
@@ -30,6 +32,10 @@ REMEDIES = {
     Status.CONVERGED: "raise tol",
 }
 """What to do about each way in which a fit can end short of ``tol``."""
+
+
+CHOSEN = ("C", "alpha", "l1_ratio")
+"""Parameters that cross-validation chooses, and leaves in attributes of the same name with an underscore."""
 
 
 def solver_names(*foreign: str) -> list[Any]:
@@ -92,6 +98,10 @@ class CertifiedModel(BaseEstimator):
         """
         problems = self._problems(data)
         return session.solve(problems, starts(problems, before))
+
+    def _objectives(self, data: Data) -> Sequence[Objective]:
+        """Return what the certificates are of: the problems, unless the class has an objective that is none of these."""
+        return self._problems(data)
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         """Set ``coef_`` and ``intercept_`` in the shapes of the class."""
@@ -169,6 +179,24 @@ class CertifiedModel(BaseEstimator):
             Coefficients, intercepts and certificates in the order of ``values``.
         """
         return walk(self, X, y, values, sample_weight)
+
+    def _parts(self, X: Any, y: Any, sample_weight: Any) -> list[Part]:
+        """Return what :func:`dualnewton.certify` judges: ``coef_`` and ``intercept_``, beside the dual point of the fit.
+
+        Parameters are read as they are now, and those that cross-validation has chosen as it chose them.
+        """
+        twin = copy.copy(self)
+        for name in CHOSEN:
+            if hasattr(self, f"{name}_"):
+                chosen = np.ravel(getattr(self, f"{name}_"))  # one for each class or output, which may all be one
+                setattr(twin, name, chosen[0] if np.all(chosen == chosen[0]) else chosen)
+        data = twin._checked(X, y, sample_weight)
+        if hasattr(self, "classes_") and not np.array_equal(twin.classes_, self.classes_):
+            raise ValueError(
+                f"y must hold the labels that {type(self).__name__} was fitted on, {self.classes_.tolist()}, "
+                f"got {twin.classes_.tolist()}"
+            )
+        return list(parts_of(self, data.X, twin._objectives(data)))
 
 
 class CertifiedClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedModel):

@@ -82,18 +82,53 @@ def fit_unpenalised(
     ]
 
 
+class Unpenalised:
+    """P₀ and D₀ of a problem whose penalty is left out, and the certificate that connects them."""
+
+    def __init__(self, problem: AnyProblem) -> None:
+        self.problem, self.n_classes = problem, getattr(problem, "n_classes", 1)
+        self.view: Any = (_Softmax if isinstance(problem, MultinomialProblem) else _Margins)(problem)
+
+    def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
+        """Prove how good (w, b) is, with the orthogonal point near α_i = −φ′(z_i), or with α if that is better."""
+        theta = self.view.joined(w, intercept)
+        Z = self.view.margins(theta)
+        own = self.orthogonal(Z, self.view.alpha(Z), self.view.inverse(self.view.hessian(Z)))
+        points = [point for point in (own, alpha, self.problem.no_dual()) if point is not None]
+        return Certificate(self.view.primal(theta), max(map(self.dual, points)))
+
+    def judged(self, theta: np.ndarray, alpha: np.ndarray) -> CertifiedPair:
+        """Return θ = (w, b) and α with the certificate that the two make."""
+        w, b = self.view.parted(theta)
+        return CertifiedPair(w, b, alpha, Certificate(self.view.primal(theta), self.dual(alpha)))
+
+    def dual(self, alpha: np.ndarray) -> float:
+        """D₀(α), −∞ where α is not orthogonal to the features."""
+        mass = self.view.weighted(alpha)
+        along = np.abs(_linear.transposed_times(self.problem.X, mass))
+        allowed = ORTHOGONAL * np.multiply.outer(self.view.norms, np.sqrt(np.square(mass).sum(axis=0)))
+        return -math.inf if np.any(along > allowed) else self.view.dual(alpha)
+
+    def orthogonal(self, Z: np.ndarray, alpha: np.ndarray, inverse: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Return the orthogonal point near α; once more each time, for what rounding has left."""
+        for _ in range(3):
+            alpha = alpha - self.view.curved(Z, self.view.times(inverse(self.view.gradient(alpha))))
+        return self.problem.balanced(alpha)
+
+
 class _Steps:
     """Newton's method on P₀ for one problem, from a result of the penalised problem, with a certificate at each step."""
 
     def __init__(self, session: Session, problem: AnyProblem, number: int) -> None:
         self.session, self.problem, self.number = session, problem, number
-        self.view: Any = (_Softmax if isinstance(problem, MultinomialProblem) else _Margins)(problem)
+        self.objective = Unpenalised(problem)
+        self.view = self.objective.view
         self.began, self.trace = time.perf_counter(), Trace()
 
     def run(self, start: Result) -> Result:
         """Take steps until the certificate meets ``tol`` or nothing is gained any more; Ctrl-C ends them, too."""
         theta = self.view.joined(start.w, start.intercept)
-        self.best = self._judged(theta, self.problem.no_dual())  # α = 0 is orthogonal to everything
+        self.best = self.objective.judged(theta, self.problem.no_dual())  # α = 0 is orthogonal to everything
         self.trace.rows.append(self._progress(start))
         stopped = start.status in (Status.INTERRUPTED, Status.STOPPED_BY_CALLBACK)
         status: Status | None = start.status if stopped else None
@@ -108,7 +143,8 @@ class _Steps:
         """Judge a point and, unless there is a reason to stop, return a better one."""
         Z = self.view.margins(theta)
         alpha, inverse = self.view.alpha(Z), self.view.inverse(self.view.hessian(Z))
-        self.best = self._judged(theta, self._orthogonal(Z, alpha, inverse)).joined_with(self.best)
+        orthogonal = self.objective.orthogonal(Z, alpha, inverse)
+        self.best = self.objective.judged(theta, orthogonal).joined_with(self.best)
         self.session.spend(PASSES)
         self.trace.rows.append(self._progress(start))
         # One step solves a quadratic problem: it is taken even where the start would do.
@@ -130,23 +166,6 @@ class _Steps:
         """Return what has been done by now, the penalised fit included."""
         seconds = start.trace.rows[-1].seconds + time.perf_counter() - self.began
         return Progress(start.n_epochs + PASSES * len(self.trace), seconds, self.best.certificate, self.number)
-
-    def _judged(self, theta: np.ndarray, alpha: np.ndarray) -> CertifiedPair:
-        w, b = self.view.parted(theta)
-        return CertifiedPair(w, b, alpha, Certificate(self.view.primal(theta), self._dual(alpha)))
-
-    def _dual(self, alpha: np.ndarray) -> float:
-        """D₀(α), −∞ where α is not orthogonal to the features."""
-        mass = self.view.weighted(alpha)
-        along = np.abs(_linear.transposed_times(self.problem.X, mass))
-        allowed = ORTHOGONAL * np.multiply.outer(self.view.norms, np.sqrt(np.square(mass).sum(axis=0)))
-        return -math.inf if np.any(along > allowed) else self.view.dual(alpha)
-
-    def _orthogonal(self, Z: np.ndarray, alpha: np.ndarray, inverse: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """Return the orthogonal point near α; once more each time, for what rounding has left."""
-        for _ in range(3):
-            alpha = alpha - self.view.curved(Z, self.view.times(inverse(self.view.gradient(alpha))))
-        return self.problem.balanced(alpha)
 
     def _moved(
         self, theta: np.ndarray, alpha: np.ndarray, inverse: Callable[[np.ndarray], np.ndarray]

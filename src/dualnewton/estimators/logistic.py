@@ -11,9 +11,10 @@ import numpy as np
 from scipy.special import log_expit, log_softmax, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from dualnewton._parts import Objective
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, solver_names
 from dualnewton.estimators._session import Session
-from dualnewton.estimators._unpenalised import fit_unpenalised
+from dualnewton.estimators._unpenalised import Unpenalised, fit_unpenalised
 from dualnewton.estimators._validation import Data, signs
 from dualnewton.estimators._warning import warn
 from dualnewton.judging import AnyProblem
@@ -132,11 +133,20 @@ class LogisticRegression(CertifiedClassifier):
         return self._problems_with(data, *mixed(1.0 / (self.C * data.X.shape[0]), self._l1_ratio()))
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
-        if self.penalty is not None and not math.isinf(self.C):
+        if not self._is_unpenalised:
             return super()._results(session, data, before)
         if self.penalty is None and self.C != 1.0:
             warn(f"C={self.C:g} has no effect with penalty=None, which means C=inf")
         return fit_unpenalised(session, lambda lam: self._problems_with(data, lam, L2()), before)
+
+    def _objectives(self, data: Data) -> Sequence[Objective]:
+        if not self._is_unpenalised:
+            return self._problems(data)
+        return [Unpenalised(problem) for problem in self._problems_with(data, 1.0, L2())]
+
+    @property
+    def _is_unpenalised(self) -> bool:
+        return self.penalty is None or math.isinf(self.C)
 
     def _l1_ratio(self) -> float:
         """Return r, which ``penalty`` decides where it is given, and else ``l1_ratio``."""

@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import column_or_1d
 
+from dualnewton._parts import Objective
 from dualnewton.estimators._base import (
     CertifiedClassifier,
     CertifiedModel,
@@ -22,7 +23,7 @@ from dualnewton.estimators._base import (
 )
 from dualnewton.estimators._direct import exact_duals, is_cheap
 from dualnewton.estimators._session import Session, starts
-from dualnewton.estimators._unpenalised import fit_unpenalised
+from dualnewton.estimators._unpenalised import Unpenalised, fit_unpenalised
 from dualnewton.estimators._validation import Data, checked
 from dualnewton.losses import Squared
 from dualnewton.problem import Problem
@@ -75,6 +76,11 @@ class RidgeModel(CertifiedModel):
 
     def _problems(self, data: Data) -> list[Problem]:
         return self._problems_with(data, self._alphas(len(self._outputs(data)[0])) / data.X.shape[0])
+
+    def _objectives(self, data: Data) -> Sequence[Objective]:
+        alphas = self._alphas(len(self._outputs(data)[0]))
+        problems = self._problems_with(data, np.where(alphas > 0.0, alphas / data.X.shape[0], 1.0))
+        return [p if alpha > 0.0 else Unpenalised(p) for alpha, p in zip(alphas, problems, strict=True)]
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
         alphas = self._alphas(len(self._outputs(data)[0]))

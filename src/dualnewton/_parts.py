@@ -1,0 +1,122 @@
+"""The parts of a fitted model, whoever fitted it, and how the judge looks at each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualnewton import _linear
+from dualnewton.certificate import Certificate
+from dualnewton.concomitant import ConcomitantProblem
+from dualnewton.joint_scale import solve_concomitant
+from dualnewton.losses import NonSmooth
+from dualnewton.problem import Problem
+from dualnewton.result import Progress, Result
+from dualnewton.solve import solve
+
+SHARE, FINEST = 0.1, 1e-12
+"""A dual point is good enough if its own error is this share of the gap it proves, or this small relative to P."""
+
+
+class Objective(Protocol):
+    """What a certificate is of: a :class:`Problem`, or whatever else has a dual."""
+
+    def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
+        """Prove how good (w, b) is; α is a dual point to try beside the judge's own."""
+
+
+@runtime_checkable
+class Certifiable(Protocol):
+    """A fitted model that knows its own objective: every estimator of this library."""
+
+    def _parts(self, X: Any, y: Any, sample_weight: Any) -> Sequence[Part]:
+        """Return one part for each class or output that was fitted by itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One independent fit of a model: its objective, the point (w, b) that it offers, and a dual point, if it has one."""
+
+    problem: Objective
+    w: np.ndarray
+    intercept: Any = 0.0
+    alpha: np.ndarray | None = None
+
+    def certificate(self) -> Certificate:
+        """Judge (w, b), from scratch."""
+        problem, certificate = self.problem, self.problem.certify(self.w, self.intercept, self.alpha)
+        if isinstance(problem, Problem) and isinstance(problem.loss, NonSmooth):
+            # At a kink φ′ is any of many numbers, and w does not tell which.
+            start = problem.alpha_of(self.w)
+            return _sharpened(certificate, lambda **stop: solve(problem, warm_start=start, **stop))
+        return certificate
+
+
+@dataclass(frozen=True, eq=False)
+class AtScale:
+    """The objective of Huber's regression in (w, b, σ), for a model that has a σ."""
+
+    problem: ConcomitantProblem
+    scale: float
+
+    def certify(self, w: np.ndarray, intercept: float = 0.0, alpha: np.ndarray | None = None) -> Certificate:
+        """Prove how good (w, b, σ) is, against all others with any scale."""
+        if intercept != 0.0 and not self.problem.fit_intercept:
+            raise ValueError(f"intercept must be 0 in a problem with fit_intercept=False, got {intercept!r}")
+        # The judge looks for the best b and σ near these, whose dual point bounds these as well. Its bound is the error of
+        # the slopes squared over λ, and here λ is often tiny.
+        dual = self.problem.certified_pair(w, intercept, self.scale, alpha).certificate.dual
+        certificate = Certificate(self.problem.primal(w, intercept, self.scale), dual)
+        return _sharpened(certificate, lambda **stop: solve_concomitant(self.problem, **stop))
+
+
+def parts_of(model: Any, X: _linear.Matrix, problems: Sequence[Objective]) -> Iterator[Part]:
+    """Give each problem its row of ``coef_`` and ``intercept_``, or all rows of them if it is one of several classes.
+
+    ``dual_coef_`` of this library goes with them where it is of as many examples.
+    """
+    counts = [getattr(problem, "n_classes", 1) for problem in problems]
+    coef, intercept = coefficients(model, X, sum(counts))
+    alpha = getattr(model, "dual_coef_", None)
+    alpha = None if alpha is None or len(alpha) != X.shape[0] else alpha.reshape(X.shape[0], -1)
+    first = 0
+    for problem, count in zip(problems, counts, strict=True):
+        own: Any = first if count == 1 else slice(first, first + count)
+        yield Part(problem, coef[own], intercept[own], None if alpha is None else alpha[:, own])
+        first += count
+
+
+def coefficients(model: Any, X: _linear.Matrix, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``coef_`` and ``intercept_`` with one row and one number per fit, of which there must be ``count``."""
+    coef = model.coef_.toarray() if sp.issparse(model.coef_) else model.coef_
+    coef = np.atleast_2d(np.asarray(coef, dtype=np.float64))
+    if coef.shape[1] != X.shape[1]:
+        raise ValueError(
+            f"X must have the {coef.shape[1]} features that {type(model).__name__} was fitted on, got {X.shape[1]}"
+        )
+    if coef.shape[0] != count:
+        raise ValueError(
+            f"y must be what {type(model).__name__} was fitted on, with {coef.shape[0]} output(s), got {count}"
+        )
+    return coef, np.broadcast_to(np.ravel(model.intercept_).astype(np.float64), count)
+
+
+def _sharpened(certificate: Certificate, search: Callable[..., Result]) -> Certificate:
+    """Return the certificate with the dual value that a solver finds, where that is larger.
+
+    With P* ≤ P̂ of the solver's own model, P̂ − D ≤ SHARE (P − D) makes P − D at most (P − P*)/(1 − SHARE): then it stops.
+    """
+
+    def is_sharp(progress: Progress) -> bool:
+        found = progress.certificate
+        dual = max(found.dual, certificate.dual)
+        return found.primal - dual <= SHARE * (certificate.primal - dual)
+
+    if certificate.relative_gap <= FINEST:
+        return certificate
+    found = search(tol=FINEST, random_state=0, callback=is_sharp).certificate
+    return Certificate(certificate.primal, max(certificate.dual, found.dual))

@@ -1,0 +1,144 @@
+"""HuberRegressor: least squares deaf to outliers, with the scale of the others estimated beside the coefficients."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils._param_validation import Interval
+
+from dualnewton import _linear
+from dualnewton._parts import AtScale, Objective
+from dualnewton.concomitant import ConcomitantProblem
+from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
+from dualnewton.estimators._session import Session
+from dualnewton.estimators._validation import Data
+from dualnewton.joint_scale import ScaledResult, solve_concomitant
+from dualnewton.result import Result
+
+
+class HuberRegressor(CertifiedRegressor):
+    """Huber's robust regression with a joint scale, certified jointly.
+
+        min_{w, b, σ≥0}  Σ c_i (σ + σ H((x_iᵀw + b − y_i)/σ)) + alpha ‖w‖²,    H(t) = t² for |t| ≤ ε, else 2ε|t| − ε²
+
+    The certificate covers this objective in w, b and σ together, divided by 2n: no coefficients with any scale are better by
+    more than the gap. (Its dual is in ``dualnewton.concomitant``.)
+
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.HuberRegressor``; what differs or is new:
+
+    Parameters
+    ----------
+    epsilon : float
+        From how many scales on a residual is an outlier; at least 1, where it is least absolute deviations.
+    max_iter : int
+        The most epochs (passes over the data).
+    alpha : float
+        The strength of the penalty; 0 is allowed.
+    warm_start : bool
+        Start from the model and the dual point of the last fit.
+    fit_intercept : bool
+        Whether b is free (unpenalised) or zero.
+    tol : float
+        The certified relative gap (P − D)/|P| at which a fit is done.
+    solver : str
+        "auto", "sdna", "sdca", "newton" or "ihs", for the fits at one scale.
+    random_state : int, RandomState, Generator or None
+        None is a fixed seed: equal fits give equal models.
+    time_limit : float, optional
+        Stop after so many seconds, with the best model so far and its proven gap.
+    callback : callable, optional
+        Called with a :class:`Progress` after each certificate; a true return value stops the fit.
+    verbose : int
+        Show a progress line.
+    n_jobs : int, optional
+        Threads; the model does not depend on their number.
+
+    Attributes
+    ----------
+    scale_ : float
+        σ.
+    outliers_ : array of bool, of shape (n,)
+        Which residuals exceed epsilon σ.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **CertifiedModel._parameter_constraints,
+        "epsilon": [Interval(Real, 1, None, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.35,
+        max_iter: int = 100,
+        alpha: float = 0.0001,
+        warm_start: bool = False,
+        fit_intercept: bool = True,
+        tol: float = 1e-5,
+        solver: str = "auto",
+        random_state: Any = None,
+        time_limit: float | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.max_iter = max_iter
+        self.alpha = alpha
+        self.warm_start = warm_start
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.solver = solver
+        self.random_state = random_state
+        self.time_limit = time_limit
+        self.callback = callback
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+
+    def _problem(self, data: Data) -> ConcomitantProblem:
+        lam = self.alpha / data.X.shape[0]
+        return ConcomitantProblem(data.X, data.y, self.epsilon, lam, data.sample_weight, self.fit_intercept)
+
+    def _objectives(self, data: Data) -> Sequence[Objective]:
+        return [AtScale(self._problem(data), self.scale_)]
+
+    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
+        problem = self._problem(data)
+        result = solve_concomitant(
+            problem,
+            session.method,
+            tol=session.goal(problem.unit),
+            max_epochs=max(0, math.ceil(session.epochs_left)),
+            time_limit=None if math.isinf(session.deadline) else max(0.0, session.deadline - time.perf_counter()),
+            n_threads=session.threads,
+            random_state=session.rng,
+            warm_start=_start(before, *data.X.shape),
+            callback=session.tell,
+        )
+        session.spend(result.n_epochs)
+        return [session.content(result)]
+
+    def _take(self, data: Data, results: Sequence[Result]) -> None:
+        super()._take(data, results)
+        (result,) = results
+        assert isinstance(result, ScaledResult)
+        # One number, as in scikit-learn, and at most max_iter: the part of an epoch that a sketch takes does not count.
+        epochs = math.ceil(result.n_epochs)
+        self.n_iter_: Any = epochs if self.max_iter is None else min(epochs, self.max_iter)
+        self.scale_ = result.scale
+        residuals = np.abs(_linear.times(data.X, result.w) + result.intercept - data.y)
+        self.outliers_ = residuals > self.epsilon * result.scale
+
+
+def _start(before: Sequence[Result] | None, n: int, d: int) -> ScaledResult | None:
+    """Return the last fit as a point to start from, if it has as many features; on other examples without its dual point."""
+    if before is None or not isinstance(before[0], ScaledResult) or before[0].w.shape != (d,):
+        return None
+    return before[0] if before[0].alpha.shape == (n,) else replace(before[0], alpha=np.zeros(n))
