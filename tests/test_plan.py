@@ -209,3 +209,10 @@ def test_newton_takes_all_rows_or_says_so():
     assert dn.plan(problem, "newton", 40) == dn.plan(problem, "newton")
     with pytest.raises(ValueError, match='tau must be "auto" or n = 40 with method="newton", got 5'):
         dn.solve(problem, "newton", tau=5)
+
+
+@pytest.mark.parametrize("loss", [losses.Hinge(), losses.EpsilonInsensitive(0.1)])
+def test_a_loss_with_kinks_is_planned_by_its_neighbour(loss):
+    chosen = dn.plan(tall(loss=loss))
+    assert "smooth neighbours" in chosen.reason
+    assert chosen.cost > 0.0

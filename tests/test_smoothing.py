@@ -311,6 +311,12 @@ def test_an_interrupted_stage_ends_the_run_with_what_it_found():
     assert result.status is dn.Status.INTERRUPTED
     assert result.certificate.relative_gap < 1.0
 
+    def at_once(_progress):
+        raise KeyboardInterrupt
+
+    for result in dn.solve_many([problem, replace(problem, lam=0.1)], callback=at_once):
+        assert (result.status, len(result.trace)) == (dn.Status.INTERRUPTED, 1)
+
 
 def test_a_result_is_a_start():
     problem = problem_for(losses.Hinge(), lam=0.01, fit_intercept=True)

@@ -43,7 +43,8 @@ def judge_models(
     are given are tried, too: the better of the two is the proof.
     """
     if not all(isinstance(problem, Problem) for problem in problems):
-        all_of_it = zip(problems, models, intercepts, alphas or [None] * len(problems), strict=True)
+        given: Sequence[Any] = [None] * len(problems) if alphas is None else alphas
+        all_of_it = zip(problems, models, intercepts, given, strict=True)
         return [problem.certified_pair(w, intercept, alpha) for problem, w, intercept, alpha in all_of_it]
     models = [vector("w", w, problem.d) for problem, w in zip(problems, models, strict=True)]
     margins = _margins(problems, models)

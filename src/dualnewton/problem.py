@@ -24,6 +24,9 @@ _FAR = 1e-2
 _BLOCK = 1 << 13
 """Numbers that the functions of a loss are asked for at once: larger temporaries would be mapped anew for every one of them."""
 
+_ROOM = 8.0
+"""Times what rounding was seen to add: sums in another order round otherwise."""
+
 _FEASIBLE = 1e-12
 """Σ c_i α_i counts as zero below this fraction of Σ c_i |α_i|: what rounding leaves of an exact balance."""
 
@@ -202,7 +205,11 @@ class Problem(Examples):
         if self.regularizer.strongly_convex:
             return alpha
         factor = self.regularizer.reach(self.alpha_bar(alpha))
-        return alpha if factor == 1.0 else factor * alpha
+        if factor == 1.0:
+            return alpha
+        # Where λ is small, sums that almost cancel are divided by it: what rounding adds to ᾱ is seen, and made room for.
+        excess = 1.0 - self.regularizer.reach(self.alpha_bar(factor * alpha))
+        return factor * (1.0 - _ROOM * excess) * alpha
 
     def best_intercept(self, w: np.ndarray) -> float:
         """argmin_b P(w, b), zero without an intercept; there Σ c_i φ′(z_i) = 0, which makes α_i = −φ′(z_i) feasible."""

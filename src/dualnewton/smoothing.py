@@ -116,6 +116,8 @@ def follow(
     except KeyboardInterrupt:
         for model in _open(models):
             model.status = Status.INTERRUPTED
+            if not len(model.trace):  # the first callback was interrupted before its turn
+                model.trace.rows.append(Progress(epochs, 0.0, model.best.certificate, model.number))
     return [model.result(_told(plan, problems[0].loss, widths)) for model in models]
 
 
