@@ -199,9 +199,9 @@ def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto", models: i
         allowed = ", ".join(map(repr, ("auto", *PLANS)))
         raise ValueError(f"method must be one of {allowed}, got {method!r}")
     tau = tau if tau == "auto" else integer("tau", tau, 1, problem.n)
-    if isinstance(getattr(problem, "loss", None), NonSmooth):
-        first = plan(replace(problem, loss=problem.loss.smoothed(1.0)), method, tau, models)
-        return replace(first, reason=f"{type(problem.loss).__name__} by smooth neighbours; in the first: {first.reason}")
+    if isinstance(problem, Problem) and isinstance(kinked := problem.loss, NonSmooth):
+        first = plan(replace(problem, loss=kinked.smoothed(1.0)), method, tau, models)
+        return replace(first, reason=f"{type(kinked).__name__} by smooth neighbours; in the first: {first.reason}")
     facts = Facts.of(problem)
     if isinstance(problem, MultinomialProblem):
         if method not in ("auto", "ihs"):
