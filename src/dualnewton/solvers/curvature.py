@@ -22,8 +22,8 @@ RARE = 16
 TINY = 1e-200
 """Of the largest curvature of a feature: no more than that counts as none."""
 
-PLENTY = 4
-"""Times the features: so many rows need no help."""
+PLENTY, ENOUGH = 4, 3
+"""Times the features: so many rows are asked for, and so many, where some were drawn twice, need no help."""
 
 WIDE = 1 << 22
 """Numbers of sketched rows that are squared at a time."""
@@ -293,7 +293,7 @@ class Sketches:
             diagonal[: passes.d] += np.asarray(scaled @ _linear.squared(passes.take(indices)))
             diagonal[passes.d :] += scaled.sum()
             return Diagonal(np.where(diagonal > 0.0, diagonal, 1.0))
-        scaled_well = exact or indices.size >= PLENTY * passes.d
+        scaled_well = exact or indices.size >= ENOUGH * passes.d
         if not scaled_well:
             scaled = self._shrunk(indices, scaled, diagonal)
         if diagonal.size <= max(indices.size, ALWAYS_SQUARE):

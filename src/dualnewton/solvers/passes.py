@@ -243,7 +243,8 @@ class MemoryPasses(Passes):
 
     def _add_products(self, indices: np.ndarray, weights: np.ndarray, H: np.ndarray, border: np.ndarray) -> None:
         consecutive = indices.size == indices[-1] - indices[0] + 1 if indices.size else False
-        for some in _pieces(indices.size, max(1, SQUARED_BYTES // (8 * self.d))):
+        # As many rows as features at least, or H would be read and written more often than the rows.
+        for some in _pieces(indices.size, max(self.d, SQUARED_BYTES // (8 * self.d))):
             # A view where it can be had, and no weights where all are one: copies take as long as the product.
             own = slice(indices[some.start], indices[some.stop - 1] + 1) if consecutive else indices[some]
             rows = _linear.to_dense(_linear.take_rows(self.X, own))

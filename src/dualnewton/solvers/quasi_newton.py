@@ -30,8 +30,9 @@ CHEAP = 0.5
 DEAR = 4.0
 """Passes: a sketch that costs more is dear."""
 
-WINDOW = 4
-"""Steps over which the speed is judged."""
+WINDOW, SLOW_START = 4, 8
+"""Steps over which the speed is judged, and the most that go by before it is: the dearer the next sketch, the more, since a
+rough one shows its worth only when the gradients have corrected it."""
 
 FASTEST, SLOWEST = 3.0, 0.5
 """Bounds of what is expected of a step on a fresh sketch: the logarithm of what it divides the gap by."""
@@ -122,9 +123,9 @@ class Policy:
         changed = self.restless or step_length < 1.0
         if self.newton or price < CHEAP or (changed and price < DEAR):
             return True
-        # Steps on a diagonal come in fits and starts: all of them tell the speed.
-        window = min(self.age, WINDOW) if self.size else self.age
-        if window < (2 if self.size else WINDOW):
+        # Steps on a diagonal come in fits and starts: the later half of them tells the speed.
+        window = min(self.age, WINDOW) if self.size else self.age - self.age // 2
+        if self.age < (min(max(2, int(price / DEAR)), SLOW_START) if self.size else WINDOW):
             return False
         left = math.log(max(gap / (self.tol * abs(value) or 1e-300), 1.0))
         speed = max(math.log(self.promises[-1 - window] / max(self.promises[-1], 1e-300)) / window, 0.01)
