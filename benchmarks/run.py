@@ -19,6 +19,7 @@ from typing import Any
 from benchmarks import (
     against_itself,
     against_peers,
+    cross_validation,
     data,
     floors,
     peers,
@@ -123,6 +124,13 @@ def run_precision(run: Run) -> Iterator[report.Section]:
     yield precision.section(sets, run.threads, run.cap, run.say)
 
 
+def run_cross_validation(run: Run) -> Iterator[report.Section]:
+    """Compare searches over values and folds with scikit-learn's."""
+    names = ("mushrooms",) if run.quick else ("mushrooms", "a9a", "news20")
+    real = [chosen for chosen in run.sets if chosen.name in names]
+    yield cross_validation.section(real if run.quick else [*real, run.dense_set], run.say)
+
+
 SECTIONS = {
     "floors": run_floors,
     "peers": run_peers,
@@ -130,11 +138,12 @@ SECTIONS = {
     "self": run_self,
     "scaling": run_scaling,
     "precision": run_precision,
+    "cv": run_cross_validation,
 }
 
 REPORTS: dict[Path | None, list[str]] = {
     Path(__file__).with_name("RESULTS.md"): ["floors", "peers", "self"],
-    Path(__file__).with_name("REGIMES.md"): ["regimes", "scaling", "precision"],
+    Path(__file__).with_name("REGIMES.md"): ["regimes", "scaling", "precision", "cv"],
 }
 """What a full run writes where."""
 

@@ -12,9 +12,10 @@ from sklearn.base import MultiOutputMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import UNUSED
 
+from dualnewton._parts import Objective
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor, targets
 from dualnewton.estimators._session import Session
-from dualnewton.estimators._unpenalised import fit_unpenalised
+from dualnewton.estimators._unpenalised import Unpenalised, fit_unpenalised
 from dualnewton.estimators._validation import Data
 from dualnewton.losses import Squared
 from dualnewton.problem import Problem
@@ -147,6 +148,11 @@ class ElasticNet(MultiOutputMixin, CertifiedRegressor):
             Problem(data.X, y, Squared(), regularizer, lam, weights, fit_intercept=self.fit_intercept)
             for y in targets(data.y)
         ]
+
+    def _objectives(self, data: Data) -> Sequence[Objective]:
+        if self.alpha > 0.0:
+            return self._problems(data)
+        return [Unpenalised(problem) for problem in self._problems_with(data, 1.0, L2())]
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
         if self.alpha > 0.0:

@@ -128,7 +128,8 @@ class Policy:
         if self.age < (min(max(2, int(price / DEAR)), SLOW_START) if self.size else WINDOW):
             return False
         left = math.log(max(gap / (self.tol * abs(value) or 1e-300), 1.0))
-        speed = max(math.log(self.promises[-1 - window] / max(self.promises[-1], 1e-300)) / window, 0.01)
+        before, now = (max(promise, 1e-300) for promise in (self.promises[-1 - window], self.promises[-1]))
+        speed = max(math.log(before / now) / window, 0.01)
         return left / speed - left / self._expected_speed(rows) > price
 
     def _expected_speed(self, rows: int) -> float:

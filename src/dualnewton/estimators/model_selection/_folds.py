@@ -1,0 +1,72 @@
+"""Splits of the rows into those to fit on and those to judge by, as weights over the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """What a splitter says.
+
+    Attributes
+    ----------
+    counts : array of shape (folds, n)
+        How often each row is among those to fit on: 0 or 1, or more where a splitter repeats rows.
+    tests : list of integer arrays
+        The rows to judge by.
+    """
+
+    counts: np.ndarray
+    tests: list[np.ndarray]
+
+    @classmethod
+    def of(cls, splits: Iterable[tuple[Any, Any]], n: int) -> Folds:
+        """Read the splits of n rows, given by their numbers or by masks."""
+        rows = np.arange(n)
+        pairs = [(_taken(rows, train), _taken(rows, test)) for train, test in splits]
+        if not pairs:
+            raise ValueError("cv must yield at least one split (train, test), got none")
+        for k, (train, test) in enumerate(pairs):
+            if not (train.size and test.size):
+                raise ValueError(
+                    f"cv must leave rows to fit on and rows to judge by, got {train.size} and {test.size} in split {k}"
+                )
+        return cls(
+            np.stack([np.bincount(train, minlength=n) for train, _ in pairs]).astype(np.float64),
+            [test for _, test in pairs],
+        )
+
+    def __len__(self) -> int:
+        return len(self.tests)
+
+    def weights(self, c: np.ndarray | None) -> list[np.ndarray]:
+        """Return the weights of the rows in each fold, where those of all data are c: zero on rows that are held out."""
+        return list(self.counts if c is None else self.counts * c)
+
+    def and_all_rows(self) -> Folds:
+        """Return the folds and one more, which holds nothing out."""
+        n = self.counts.shape[1]
+        return Folds(np.vstack([self.counts, np.ones(n)]), [*self.tests, np.arange(0)])
+
+    @cached_property
+    def patterns(self) -> tuple[np.ndarray, np.ndarray]:
+        """Groups of rows that the folds treat alike: their counts, of shape (folds, groups), and the group of each row."""
+        _, group = np.unique(self.counts[0], return_inverse=True)
+        for counts in self.counts[
+            1:
+        ]:  # fold by fold: to sort whole columns would take longer than a pass over the data
+            kinds, own = np.unique(counts, return_inverse=True)
+            _, group = np.unique(group * kinds.size + own, return_inverse=True)
+        _, first = np.unique(group, return_index=True)
+        return self.counts[:, first], group
+
+
+def _taken(rows: np.ndarray, part: Any) -> np.ndarray:
+    """Return the rows that numbers or a mask say; an empty list has no type that says which it is."""
+    return rows[np.asarray(part)] if np.size(part) else rows[:0]

@@ -1,0 +1,66 @@
+"""Models that somebody else has computed, put before the judge as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dualnewton.estimators.model_selection._session import GridSession
+from dualnewton.judging import AnyProblem, judge_models
+from dualnewton.plan import Plan
+from dualnewton.problem import Problem
+from dualnewton.result import Progress, Result, Status, Trace
+
+TOGETHER = 1 << 22
+"""Margins that the judge has in hand at a time."""
+
+
+def judged(
+    problems: Sequence[AnyProblem],
+    models: Sequence[np.ndarray],
+    intercepts: Sequence[Any],
+    tol: float,
+    method: str,
+    reason: str,
+) -> list[Result]:
+    """Return models with their certificates, in shared passes; nothing is improved.
+
+    Parameters
+    ----------
+    problems : sequence of problems
+        They share X.
+    models, intercepts : sequences of arrays and numbers
+        w and b of each.
+    tol : float
+        The relative gap that counts as converged.
+    method, reason : str
+        Who computed them, for the plan of each result.
+    """
+    results = []
+    for k, pair in enumerate(judge_models(problems, models, intercepts)):
+        met = pair.certificate.relative_gap <= tol
+        trace = Trace([Progress(1.0, 0.0, pair.certificate, k)])  # a pass, at least, brought the model
+        status = Status.CONVERGED if met else Status.NO_PROGRESS
+        results.append(Result.of(pair, status, trace, Plan(method, problems[k].n, reason)))
+    return results
+
+
+def finished(
+    session: GridSession, problems: Sequence[Problem], models: Sequence[np.ndarray], intercepts: Sequence[float]
+) -> list[Result]:
+    """Have the judge look at exact solutions, and solve the problems for which rounding has left them short of ``tol``."""
+    step = max(1, TOGETHER // problems[0].n)
+    results: list[Result] = []
+    for low in range(0, len(problems), step):
+        part = slice(low, low + step)
+        own = [float(b) for b in intercepts[part]]
+        results += judged(problems[part], models[part], own, session.tol, "newton", "one exact step")
+    session.hear(results)
+    missed = [k for k, result in enumerate(results) if not result.converged]
+    if missed:
+        better = session.solve([problems[k] for k in missed], [results[k] for k in missed])
+        for k, result in zip(missed, better, strict=True):
+            results[k] = result
+    return results

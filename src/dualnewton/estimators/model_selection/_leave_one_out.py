@@ -1,0 +1,90 @@
+"""Leave-one-out errors of ridge regression, for all rows and strengths of the penalty from one decomposition.
+
+With the model of all rows, of residuals r, the error at row i of the model without it is r_i/(1 − h_i), where the leverage h_i is
+c_i times the i-th diagonal entry of the matrix that maps targets to predictions, intercept included (Rifkin and Lippert 2007).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dualnewton import _linear
+from dualnewton.estimators.model_selection._least_squares import ByExamples, ByFeatures, Moments, pieces
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOneOut:
+    """What the formula gives.
+
+    Attributes
+    ----------
+    errors : array of shape (alphas, n, K)
+        y_i minus the prediction of the model without row i.
+    W, b : arrays of shape (alphas, K, d) and (alphas, K)
+        The models of all rows.
+    """
+
+    errors: np.ndarray
+    W: np.ndarray
+    b: np.ndarray
+
+
+def leave_one_out(
+    X: _linear.Matrix, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, *, fit_intercept: bool
+) -> LeaveOneOut:
+    """Compute them, from the moments of the features or the products of the examples, whichever are fewer.
+
+    Parameters
+    ----------
+    X : array or sparse array of shape (n, d)
+        Examples.
+    Y : array of shape (n, K)
+        Targets.
+    c : array of shape (n,)
+        Weights; a row of weight zero takes part in no model.
+    alphas : array
+        Positive.
+    fit_intercept : bool
+        Whether there is an unpenalised intercept.
+    """
+    by = _by_features if X.shape[0] > X.shape[1] else _by_examples
+    return by(X, Y, c, alphas, fit_intercept)
+
+
+def _by_features(
+    X: _linear.Matrix, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, fit_intercept: bool
+) -> LeaveOneOut:
+    dense = fit_intercept and not _linear.is_sparse(X)
+    origin = _linear.transposed_times(X, c) / c.sum() if dense else np.zeros(X.shape[1])
+    found = ByFeatures(Moments.of(X, Y, c, origin), fit_intercept=fit_intercept)
+    inverse = 1.0 / (found.values[:, None] + alphas)  # (d, alphas)
+    share = c / c.sum() if fit_intercept else np.zeros(len(c))
+    errors = np.empty((len(alphas), *Y.shape))
+    for part in pieces(X):
+        # In the coordinates of the eigenvectors predictions and leverages are sums of a factor for each.
+        A = _linear.take_rows(X, part) @ found.vectors - found.mean @ found.vectors
+        missing = 1.0 - share[part, None] - c[part, None] * (np.square(A) @ inverse)
+        for k in range(len(alphas)):
+            residuals = Y[part] - found.target_mean - A @ (found.along * inverse[:, k, None])
+            errors[k, part] = residuals / missing[:, k, None]
+    return LeaveOneOut(errors, *found.models(alphas))
+
+
+def _by_examples(
+    X: _linear.Matrix, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, fit_intercept: bool
+) -> LeaveOneOut:
+    inside = np.flatnonzero(c > 0.0)
+    rows, own = _linear.take_rows(X, inside), Y[inside]
+    found = ByExamples(_linear.gram(rows), own, c[inside], fit_intercept=fit_intercept)
+    W, b = found.models(rows, own, alphas)
+    errors = np.empty((len(alphas), *Y.shape))
+    for k, alpha in enumerate(alphas):
+        # r_i = alpha v_i/s_i and 1 − h_i = alpha times the diagonal of the inverse: alpha cancels.
+        diagonal = np.square(found.vectors) @ (1.0 / (found.values + alpha))
+        errors[k, inside] = found.duals(alpha) / (found.s * diagonal)[:, None]
+        if inside.size < len(c):
+            outside = np.flatnonzero(c == 0.0)
+            errors[k, outside] = Y[outside] - (_linear.take_rows(X, outside) @ W[k].T + b[k])
+    return LeaveOneOut(errors, W, b)

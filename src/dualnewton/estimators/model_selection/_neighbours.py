@@ -1,0 +1,135 @@
+"""The models of folds, a step of Newton's method away from that of all rows.
+
+At the model (w, b) of all rows with the same penalty, margins, losses' slopes and curvature are the same for every fold. Its
+gradient and its Hessian are sums over the rows it fits on, so that those of all folds together cost one pass over the data. One
+step from there is mostly all that a fold needs; what the judge says of it counts, and who is not served goes on in shared passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dualnewton import _linear
+from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._judged import judged
+from dualnewton.estimators.model_selection._session import GridSession
+from dualnewton.plan import SMALL
+from dualnewton.problem import Problem
+from dualnewton.result import Result
+from dualnewton.solvers.costs import Costs
+from dualnewton.solvers.curvature import Cholesky
+from dualnewton.solvers.passes import MemoryPasses
+
+AFFORDABLE = 50.0
+"""Passes that the Hessian may cost: about as many as the folds would take without it."""
+
+CHEAP = 5.0
+"""Passes: a Hessian that costs less may be had by every fold at every step."""
+
+PIECE = 512
+"""Dense rows that are multiplied at a time."""
+
+LARGE = 2000
+"""Features whose Hessian is factorised for every fold."""
+
+FAR = 0.1
+"""A relative gap beyond which a step has gone too far to go on from."""
+
+
+class Neighbours:
+    """Steps from the model of all rows to those of the folds.
+
+    Parameters
+    ----------
+    X : array or CSR array of shape (n, d)
+        All rows.
+    folds : Folds
+        Which of them a fold fits on.
+    c : array of shape (n,), optional
+        The weights of the rows.
+    n_threads : int
+        How many threads may work.
+    """
+
+    def __init__(self, X: _linear.Matrix, folds: Folds, c: np.ndarray | None, n_threads: int) -> None:
+        self.c, self.useful = 1.0 if c is None else c, True
+        self.kinds, group = folds.patterns
+        self.groups = [np.flatnonzero(group == k) for k in range(self.kinds.shape[1])]
+        small = X.shape[0] * X.shape[1] <= SMALL
+        self.passes = MemoryPasses(X, n_threads, compiled=not small)
+        costs = self.passes.costs
+        self.method = "newton" if not small and costs.sketch(costs.n) <= CHEAP * costs.data_pass else None
+
+    def __enter__(self) -> Neighbours:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.passes.close()
+
+    def _hessian(self, rows: np.ndarray, weights: np.ndarray, with_one: bool) -> np.ndarray:
+        """Σ h_i ã_i ã_iᵀ over some rows, with a constant feature 1 appended if there is an intercept."""
+        X = self.passes.X
+        if _linear.is_sparse(X):
+            return self.passes.sketch(rows, weights, intercept=with_one)
+        # Gathered here: the rows of a fold lie scattered, and a sketch would rather multiply those between them too.
+        size = X.shape[1] + with_one
+        H = np.zeros((size, size))
+        for low in range(0, rows.size, PIECE):
+            own, h = rows[low : low + PIECE], np.sqrt(weights[low : low + PIECE])
+            A = _linear.take_rows(X, own) * h[:, None]
+            A = np.column_stack([A, h]) if with_one else A
+            H += A.T @ A
+        return H
+
+    @staticmethod
+    def pay(X: _linear.Matrix, folds: Folds) -> bool:
+        """Whether the sums are worth their price, and are about as many as the folds."""
+        costs = Costs.of(X)
+        few = folds.patterns[0].shape[1] <= len(folds) + 1
+        return few and costs.d <= LARGE and costs.sketch(costs.n) <= AFFORDABLE * costs.data_pass
+
+    def fit(self, session: GridSession, problems: Sequence[Problem], whole: Sequence[Result]) -> list[Result]:
+        """Return the results of the folds, one after the other, from those of all rows, of which there is one for each class."""
+        if not self.useful:
+            return session.solve(problems, [*whole] * len(self.kinds), method=self.method)
+        models = [self._steps(problems[k], result) for k, result in enumerate(whole)]
+        flat = [own[fold] for fold in range(len(self.kinds)) for own in models]
+        points, intercepts = [w for w, _ in flat], [b for _, b in flat]
+        goal = session.goal(problems[0])
+        results = judged(problems, points, intercepts, goal, "newton", "one step from the model of all rows")
+        session.hear(results)
+        missed = [k for k, result in enumerate(results) if not result.converged]
+        # A weaker penalty leaves the folds farther apart: where none was served, none will be.
+        self.useful = len(missed) < len(results)
+        if missed:
+            starts = [
+                results[k] if results[k].certificate.relative_gap < FAR else whole[k % len(whole)] for k in missed
+            ]
+            better = session.solve([problems[k] for k in missed], starts, method=self.method)
+            for k, result in zip(missed, better, strict=True):
+                results[k] = result
+        return results
+
+    def _steps(self, first: Problem, whole: Result) -> list[tuple[np.ndarray, float]]:
+        """Return w and b of each fold, given the problem of the first, of which the weights are not used."""
+        n, d, with_one = first.n, first.d, first.fit_intercept
+        z = _linear.times(first.X, whole.w) + whole.intercept
+        slopes = self.c * first.loss.derivative(z, first.y)
+        curvature = self.c * first.loss.second_derivative(z, first.y)
+        apart = np.zeros((n, len(self.groups)))
+        for k, rows in enumerate(self.groups):
+            apart[rows, k] = slopes[rows]
+        gradients = _linear.transposed_times(first.X, apart)  # (d, groups)
+        hessians = [self._hessian(rows, curvature[rows], with_one) for rows in self.groups]
+        ridge = np.full(d, first.lam * n)
+        found = []
+        for counts in self.kinds:
+            gradient = gradients @ counts + ridge * whole.w
+            H = sum(count * each for count, each in zip(counts, hessians, strict=True) if count)
+            if with_one:
+                gradient = np.append(gradient, apart.sum(axis=0) @ counts)
+            step = Cholesky(H, np.append(ridge, 0.0) if with_one else ridge).solve(gradient)
+            found.append((whole.w - step[:d], float(whole.intercept - step[d]) if with_one else 0.0))
+        return found

@@ -1,0 +1,67 @@
+"""Who gets the metadata of ``fit`` and ``score``: scikit-learn's rules, and its defaults where routing is off."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import make_scorer
+from sklearn.utils import Bunch
+from sklearn.utils.metadata_routing import (
+    MetadataRouter,
+    MethodMapping,
+    _raise_for_params,
+    _routing_enabled,
+    process_routing,
+)
+
+
+def refuse_unrouted(params: dict[str, Any], owner: Any, method: str) -> None:
+    """Raise where metadata are given that nobody may be handed."""
+    _raise_for_params(params, owner, method)
+
+
+def routed(owner: Any, method: str, params: dict[str, Any], unrouted: dict[str, Any]) -> Bunch:
+    """Return what splitter and scorer are given: by request if routing is enabled; else ``unrouted`` goes to the scorer."""
+    if _routing_enabled():
+        return process_routing(owner, method, **params)
+    return Bunch(splitter=Bunch(split={}), scorer=Bunch(score=unrouted))
+
+
+def router(owner: Any, splitter: Any, scorer: Any, *callers: str) -> MetadataRouter:
+    """Return the router of an estimator with a splitter and, if not None, a scorer that these of its methods call."""
+    found = MetadataRouter(owner=owner).add_self_request(owner)
+    found.add(splitter=splitter, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+    if scorer is not None:
+        mapping = MethodMapping()
+        for caller in callers:
+            mapping.add(caller=caller, callee="score")
+        found.add(scorer=scorer, method_mapping=mapping)
+    return found
+
+
+def routing_is_enabled() -> bool:
+    """Whether metadata go to whoever has requested them."""
+    return bool(_routing_enabled())
+
+
+def takes_weights(scorer: Any) -> bool:
+    """Whether a scorer can be handed weights of the rows."""
+    accepts = getattr(scorer, "_accept_sample_weight", None)
+    if accepts is not None:
+        return bool(accepts())
+    return "sample_weight" in inspect.signature(getattr(scorer, "_score_func", scorer)).parameters
+
+
+def knowing_the_classes(scorer: Any, classes: np.ndarray) -> Any:
+    """Tell a scorer all classes, of which the rows of a fold may lack some, if its function has ``labels``."""
+    function = getattr(scorer, "_score_func", None)
+    names = inspect.signature(function).parameters if function is not None else {}
+    if "labels" not in names:
+        return scorer
+    more = dict(getattr(scorer, "_kwargs", {}))
+    if len(classes) == 2 and "pos_label" in names:
+        more.setdefault("pos_label", classes[1])
+    more.setdefault("labels", classes)
+    return make_scorer(function, response_method=scorer._response_method, greater_is_better=scorer._sign == 1, **more)

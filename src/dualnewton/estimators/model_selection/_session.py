@@ -1,0 +1,98 @@
+"""The solving of a grid of models: each may spend what ``max_iter`` allows, all together what ``time_limit`` does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualnewton.certificate import Certificate
+from dualnewton.estimators._session import Session
+from dualnewton.judging import AnyProblem
+from dualnewton.result import Progress, Result, Status
+from dualnewton.solve import _one_blas_thread
+
+
+class Outcome(NamedTuple):
+    """What is remembered of a model of the grid: its proof, how it ended, and the epochs it took."""
+
+    certificate: Certificate
+    status: Status
+    n_epochs: float
+
+    @classmethod
+    def of(cls, result: Result) -> Outcome:
+        """Forget the rest, of which a grid has too much."""
+        return cls(result.certificate, result.status, result.n_epochs)
+
+
+def certificates(outcomes: np.ndarray) -> np.ndarray:
+    """Return the proofs, in an array of the shape of the outcomes."""
+    proofs = np.empty(outcomes.shape, dtype=object)
+    for place, outcome in zip(np.ndindex(outcomes.shape), outcomes.ravel(), strict=True):
+        proofs[place] = outcome.certificate
+    return proofs
+
+
+class GridSession(Session):
+    """A session with one progress line and one deadline for the whole grid.
+
+    After a stop (by the callback or the keyboard) models are certified where they would have started, and no more is done.
+
+    Parameters
+    ----------
+    model : estimator
+        Its parameters are read once, here.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.name, self.most = type(model).__name__, self.epochs_left
+        self.began = time.perf_counter()
+
+    def __enter__(self) -> GridSession:
+        # Decompositions too have last bits that depend on the number of threads.
+        _one_blas_thread.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        _one_blas_thread.__exit__()
+        super().__exit__(kind, error, at)
+
+    @property
+    def seconds(self) -> float:
+        """How long the grid has taken so far."""
+        return time.perf_counter() - self.began
+
+    def begin(self, what: str) -> None:
+        """Turn to the next part of the grid, which the progress line calls by this name."""
+        self.epochs_left = 0.0 if self.stopped else self.most
+        if self.line is not None:
+            self.line.name = f"{self.name}, {what}"
+            self.line.recent.clear()
+            self.line.next_line = 0.0
+
+    def hear(self, results: Sequence[Result]) -> None:
+        """Show models that were found otherwise than by :meth:`solve` to whoever wants to see them."""
+        for k, result in enumerate(results):
+            self.stopped |= self.tell(Progress(result.n_epochs, self.seconds, result.certificate, k))
+
+    def solve(
+        self,
+        problems: Sequence[AnyProblem],
+        start: Sequence[Result | np.ndarray] | None = None,
+        tol: float | None = None,
+        method: str | None = None,
+    ) -> list[Result]:
+        """Solve as a session does; what is asked for after a stop ends as what was stopped."""
+        was_stopped = self.stopped
+        results = super().solve(problems, start, tol, method)
+        if not was_stopped:
+            return results
+        return [
+            result if result.converged else replace(result, status=Status.STOPPED_BY_CALLBACK) for result in results
+        ]

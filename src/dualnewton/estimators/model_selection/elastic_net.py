@@ -1,0 +1,294 @@
+"""Least squares with r‖w‖₁ + ½(1 − r)‖w‖² whose alpha, and r if several are given, cross-validation chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import _fit_context
+from sklearn.model_selection import check_cv
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from dualnewton import _linear
+from dualnewton._parts import Objective
+from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
+from dualnewton.estimators._path import Path
+from dualnewton.estimators._session import Session
+from dualnewton.estimators._validation import Data
+from dualnewton.estimators.elastic_net import ElasticNet
+from dualnewton.estimators.model_selection import _routing
+from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
+from dualnewton.estimators.model_selection._quadratic_paths import LARGE, Found, QuadraticPaths
+from dualnewton.estimators.model_selection._session import GridSession, Outcome, certificates
+from dualnewton.result import Result
+
+RESOLUTION = 1e-15
+"""Of a grid where no alpha at all leaves a feature in use."""
+
+
+class ElasticNetCV(CertifiedRegressor):
+    """Least squares with a penalty that selects features, chosen by cross-validation, with a certificate for each model.
+
+    With few features the moments of all folds come from one pass over the data, and the models of a fold follow each other
+    along the grid without another; the judge then looks at all of them, from scratch. With many, the models of all folds move
+    together in shared passes, from that of all rows.
+
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.ElasticNetCV``; what differs or is new, beyond what
+    :class:`ElasticNet` says:
+
+    Parameters
+    ----------
+    l1_ratio : float or sequence of floats
+        r, or several to choose from.
+    eps : float
+        The smallest alpha of a grid over the largest.
+    alphas : int or sequence of floats
+        The values, or their number between the least that leaves no feature in use and ``eps`` times it.
+    cv : int, splitter, iterable of splits or None
+        The folds: 5 by default.
+    tol : float
+        The certified relative gap (P − D)/|P| at which a model is good, of each model.
+    max_iter : int, optional
+        The most epochs of each model; 1000 if None.
+    time_limit : float, optional
+        For all models together; those that it leaves no time for are certified where they would have started.
+    callback : callable, optional
+        Called with a :class:`Progress` after each certificate; ``progress.model`` counts the models at hand.
+
+    Attributes
+    ----------
+    certificates_ : array of Certificate of shape (l1_ratios, alphas, folds)
+        The proof of each model.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **{
+            name: allowed
+            for name, allowed in ElasticNet._parameter_constraints.items()
+            if name not in ("alpha", "warm_start")
+        },
+        "l1_ratio": [Interval(Real, 0, 1, closed="both"), "array-like"],
+        "eps": [Interval(Real, 0, None, closed="neither")],
+        "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
+        "precompute": [StrOptions({"auto"}), "boolean", "array-like"],
+        "cv": ["cv_object"],
+    }
+
+    def __init__(
+        self,
+        *,
+        l1_ratio: Any = 0.5,
+        eps: float = 1e-3,
+        alphas: Any = 100,
+        fit_intercept: bool = True,
+        precompute: Any = "auto",
+        max_iter: int | None = 1000,
+        tol: float = 1e-4,
+        cv: Any = None,
+        copy_X: bool = True,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+        positive: bool = False,
+        random_state: Any = None,
+        selection: str = "cyclic",
+        solver: str = "auto",
+        time_limit: float | None = None,
+        callback: Any = None,
+    ) -> None:
+        self.l1_ratio = l1_ratio
+        self.eps = eps
+        self.alphas = alphas
+        self.fit_intercept = fit_intercept
+        self.precompute = precompute
+        self.max_iter = max_iter
+        self.tol = tol
+        self.cv = cv
+        self.copy_X = copy_X
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+        self.positive = positive
+        self.random_state = random_state
+        self.selection = selection
+        self.solver = solver
+        self.time_limit = time_limit
+        self.callback = callback
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> ElasticNetCV:
+        """Fit all models, choose the best, and prove how good each is.
+
+        Parameters
+        ----------
+        X : array, sparse array or data frame of shape (n, d)
+            CSR and C order are not copied; float32 stays float32.
+        y : array of shape (n,)
+            The targets.
+        sample_weight : number or array of shape (n,), optional
+            Nonnegative; they count in the fits and in the errors.
+        **params
+            For the splitter, where metadata routing is enabled.
+
+        Returns
+        -------
+        self
+        """
+        _routing.refuse_unrouted(params, self, "fit")
+        ratios = self._ratios()
+        data = self._checked(X, y, sample_weight)
+        grids = [self._grid(data, ratio) for ratio in ratios]
+        given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {})
+        splits = check_cv(self.cv).split(data.X, data.y, **given.splitter.split)
+        folds = Folds.of(splits, data.X.shape[0])
+        search = _Search(data, folds, (len(ratios), len(grids[0])))
+        with GridSession(self) as session:
+            fits = self._found(session, data, folds)
+            for r, (ratio, alphas) in enumerate(zip(ratios, grids, strict=True)):
+                done = 0
+                for found in fits(ratio, alphas):
+                    search.take(r, done, found)
+                    done += len(found)
+            r, k = search.best
+            final = search.final()
+        self.l1_ratio_, self.alpha_ = ratios[r], float(grids[r][k])
+        self.alphas_ = np.stack(grids) if isinstance(self.alphas, Integral) and len(ratios) > 1 else grids[0]
+        self.mse_path_ = np.squeeze(search.errors)
+        self.certificates_ = certificates(search.outcomes)
+        self._fit(data, final)
+        CertifiedModel._warn_of_misses(self, [*final, *search.outcomes.ravel()])
+        return self
+
+    # What is to be tried -----------------------------------------------------------------------------------------------
+
+    def _ratios(self) -> list[float]:
+        ratios = np.atleast_1d(np.asarray(self.l1_ratio))
+        if ratios.ndim != 1 or ratios.size == 0 or not np.all((ratios >= 0.0) & (ratios <= 1.0)):
+            raise ValueError(f"l1_ratio must be a number between 0 and 1, or a list of such, got {self.l1_ratio!r}")
+        return ratios.astype(float).tolist()
+
+    def _grid(self, data: Data, ratio: float) -> np.ndarray:
+        """Return the values of alpha for a share, from the largest to the smallest."""
+        if not isinstance(self.alphas, Integral):
+            alphas = np.asarray(self.alphas)
+            if alphas.ndim != 1 or alphas.size == 0 or alphas.dtype.kind not in "fiu" or not (alphas >= 0.0).all():
+                raise ValueError(f"alphas must be a number of values or a list of values >= 0, got {self.alphas!r}")
+            return np.sort(alphas.astype(float))[::-1]
+        if ratio == 0.0:
+            raise ValueError(
+                f"alphas must be a list of values with l1_ratio=0, where no alpha leaves all features out, got {self.alphas!r}"
+            )
+        c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
+        centred = data.y - (c @ data.y / c.sum() if self.fit_intercept else 0.0)
+        slopes = _linear.transposed_times(data.X, c * centred)
+        highest = max(float((slopes if self.positive else np.abs(slopes)).max()), 0.0) / (c.sum() * ratio)
+        if highest <= RESOLUTION:
+            return np.full(int(self.alphas), RESOLUTION)
+        return np.geomspace(highest, highest * self.eps, int(self.alphas))
+
+    def _member(self, alpha: float, ratio: float, kind: type[ElasticNet] = ElasticNet) -> Any:
+        """Return the estimator of one value, not yet fitted."""
+        own = self.get_params(deep=False)
+        shared = {name: own[name] for name in ElasticNet().get_params() if name in own and name != "precompute"}
+        return kind(alpha=alpha, **{**shared, "l1_ratio": ratio})
+
+    # How ---------------------------------------------------------------------------------------------------------------
+
+    def _found(
+        self, session: GridSession, data: Data, folds: Folds
+    ) -> Callable[[float, np.ndarray], Iterator[list[Found]]]:
+        """Return what fits a falling grid of alphas for a share, some at a time."""
+        c = data.sample_weight
+        # The weights count relative to each other: the objective of a fold is divided by their sum, P by n.
+        weightings = [each / each.mean() for each in folds.weights(c)]
+
+        def pose(alpha: float, ratio: float) -> Any:
+            return self._member(alpha, ratio, _OverFolds)
+
+        def in_passes(ratio: float, alphas: np.ndarray) -> Iterator[list[Found]]:
+            members = [(f"l1_ratio = {ratio:g}, alpha = {alpha:.3g}", pose(alpha, ratio)) for alpha in alphas]
+            for whole, of_folds in walk_values(session, members, data, c, weightings):
+                yield [(of_folds, partial(list, whole))]
+
+        if session.method != "auto" or data.X.shape[1] > LARGE:
+            return in_passes
+        whole = np.ones(len(data.y)) if c is None else c / c.mean()
+        paths = QuadraticPaths(session, data, folds, [*weightings, whole], pose)
+
+        def by_moments(ratio: float, alphas: np.ndarray) -> Iterator[list[Found]]:
+            yield from paths.along(ratio, alphas[alphas > 0.0])
+            yield from in_passes(ratio, alphas[alphas == 0.0])  # which has a dual of its own
+
+        return by_moments
+
+    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:  # noqa: ARG002
+        # They are there already.
+        return list(before or ())
+
+    def _objectives(self, data: Data) -> Sequence[Objective]:
+        return self._member(self.alpha, self.l1_ratio)._objectives(data)
+
+    def _warn_of_misses(self, results: Sequence[Any]) -> None:
+        """Say nothing of the final model alone: ``fit`` warns once, of all."""
+
+    def path(self, X: Any, y: Any, values: Any, sample_weight: Any = None) -> Path:
+        """Do what :meth:`ElasticNet.path` does, for the first of ``l1_ratio``."""
+        return self._member(1.0, self._ratios()[0]).path(X, y, values, sample_weight)
+
+    def get_metadata_routing(self) -> Any:
+        """Return who takes which metadata: the splitter of ``fit``."""
+        return _routing.router(self, check_cv(self.cv), None)
+
+    def _take(self, data: Data, results: Sequence[Result]) -> None:
+        super()._take(data, results)
+        self.dual_gap_ = float(results[0].certificate.gap)
+        self.n_iter_ = int(self.n_iter_[0])  # type: ignore[assignment]
+
+    @property
+    def sparse_coef_(self) -> sp.csr_array:
+        """The coefficients as a row, stored sparsely."""
+        return sp.csr_array(np.atleast_2d(self.coef_))
+
+
+class _OverFolds(OverFolds, ElasticNet):  # type: ignore[misc]
+    """The models of several folds, for one value."""
+
+
+class _Search:
+    """The errors of all models on the rows that their folds hold out, and the best value so far.
+
+    Attributes
+    ----------
+    errors : array of shape (l1_ratios, alphas, folds)
+        The mean squared errors, by weight.
+    outcomes : array of Outcome of the same shape
+        What is remembered of the models.
+    best : (int, int)
+        Where the mean over the folds is least, the first such place.
+    """
+
+    def __init__(self, data: Data, folds: Folds, shape: tuple[int, int]) -> None:
+        self.data, self.folds = data, folds
+        self.errors = np.empty((*shape, len(folds)))
+        self.outcomes = np.empty(self.errors.shape, dtype=object)
+        self.best, self.least = (0, 0), np.inf
+        self.final: Callable[[], list[Result]] = list
+
+    def take(self, ratio: int, first: int, found: Sequence[Found]) -> None:
+        """Take what was found for some alphas, from a place on."""
+        own = slice(first, first + len(found))
+        for fold, rows in enumerate(self.folds.tests):
+            results = [of_folds[fold] for of_folds, _ in found]
+            W = np.stack([result.w for result in results], axis=1)
+            missed = _linear.times(self.data.X[rows], W) + [result.intercept for result in results]
+            missed -= self.data.y[rows, None]
+            weights = None if self.data.sample_weight is None else self.data.sample_weight[rows]
+            self.errors[ratio, own, fold] = np.average(np.square(missed), axis=0, weights=weights)
+            for place, result in enumerate(results, first):
+                self.outcomes[ratio, place, fold] = Outcome.of(result)
+        for place, mean in enumerate(self.errors[ratio, own].mean(axis=1), first):
+            if mean < self.least:
+                self.best, self.least, self.final = (ratio, place), mean, found[place - first][1]

@@ -1,0 +1,384 @@
+"""Ridge regression whose alpha cross-validation chooses: by leaving one row out, by a formula, or by folds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, _fit_context
+from sklearn.metrics import check_scoring, get_scorer, get_scorer_names
+from sklearn.model_selection import check_cv
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_method_params
+
+from dualnewton import _linear
+from dualnewton._parts import Objective
+from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor, targets
+from dualnewton.estimators._path import Path
+from dualnewton.estimators._session import Session
+from dualnewton.estimators._validation import Data
+from dualnewton.estimators.model_selection import _routing
+from dualnewton.estimators.model_selection._alike import like
+from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._judged import finished
+from dualnewton.estimators.model_selection._least_squares import ByExamples, ByFeatures, moments_of_folds
+from dualnewton.estimators.model_selection._leave_one_out import LeaveOneOut, leave_one_out
+from dualnewton.estimators.model_selection._session import GridSession, Outcome
+from dualnewton.estimators.ridge import Ridge
+from dualnewton.losses import Squared
+from dualnewton.problem import Problem
+from dualnewton.result import Result
+
+LARGE = 1500
+"""Features or examples, whichever are fewer, beyond which passes over the data cost less than decompositions for every fold."""
+
+
+class RidgeCV(MultiOutputMixin, CertifiedRegressor):
+    """Ridge regression, with alpha chosen by cross-validation, and a certificate for each model on the way.
+
+    Without ``cv`` one row is left out at a time: the errors of these models follow from one decomposition. With folds, the
+    moments of all folds come from one pass over the data, and their models for all values from one decomposition each; where
+    there are many features and examples, from shared passes.
+
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.RidgeCV``; what differs or is new:
+
+    Parameters
+    ----------
+    alphas : float or sequence of floats
+        The values; zero, which is least squares, only with ``cv``.
+    scoring : str, callable or None
+        What is best; None is the squared error without ``cv``, and R² with it.
+    cv : int, splitter, iterable of splits or None
+        The folds; None leaves one row out at a time.
+    gcv_mode : str or None
+        Accepted and not needed: the smaller of the two decompositions is used.
+    tol : float
+        The certified relative gap (P − D)/|P| at which a model is good, of each model.
+    max_iter : int, optional
+        The most epochs of each model that needs passes; 1000 if None.
+    solver : str
+        As in :class:`Ridge`; a name of ours asks for passes in the place of decompositions.
+    random_state, time_limit, callback, verbose, n_jobs
+        As in :class:`Ridge`, for all models together.
+
+    Attributes
+    ----------
+    certificates_ : array of Certificate of shape (alphas, folds, outputs)
+        The proof of each model. Without ``cv`` there is one fold, that of all rows, from which the errors are derived.
+    scores_ : array of shape (alphas, folds)
+        With ``cv``: the score of each.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **{
+            name: allowed
+            for name, allowed in Ridge._parameter_constraints.items()
+            if name not in ("alpha", "copy_X", "positive", "warm_start")
+        },
+        "alphas": ["array-like", Interval(Real, 0, None, closed="left")],
+        "scoring": [StrOptions(set(get_scorer_names())), callable, None],
+        "cv": ["cv_object"],
+        "gcv_mode": [StrOptions({"auto", "svd", "eigen"}), None],
+        "store_cv_results": ["boolean"],
+        "alpha_per_target": ["boolean"],
+    }
+    _multi_output: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        alphas: Any = (0.1, 1.0, 10.0),
+        *,
+        fit_intercept: bool = True,
+        scoring: Any = None,
+        cv: Any = None,
+        gcv_mode: str | None = None,
+        store_cv_results: bool = False,
+        alpha_per_target: bool = False,
+        tol: float = 1e-4,
+        max_iter: int | None = None,
+        solver: str = "auto",
+        random_state: Any = None,
+        time_limit: float | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.alphas = alphas
+        self.fit_intercept = fit_intercept
+        self.scoring = scoring
+        self.cv = cv
+        self.gcv_mode = gcv_mode
+        self.store_cv_results = store_cv_results
+        self.alpha_per_target = alpha_per_target
+        self.tol = tol
+        self.max_iter = max_iter
+        self.solver = solver
+        self.random_state = random_state
+        self.time_limit = time_limit
+        self.callback = callback
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> RidgeCV:
+        """Fit all models, choose the best, and prove how good each is.
+
+        Parameters
+        ----------
+        X : array, sparse array or data frame of shape (n, d)
+            CSR and C order are not copied; float32 stays float32.
+        y : array of shape (n,) or (n, outputs)
+            The targets.
+        sample_weight : number or array of shape (n,), optional
+            Nonnegative; they count in the fits, and in the scores where the scorer takes weights.
+        **params
+            For the splitter and the scorer, where metadata routing is enabled.
+
+        Returns
+        -------
+        self
+        """
+        _routing.refuse_unrouted(params, self, "fit")
+        alphas = self._values()
+        data = self._checked(X, y, sample_weight)
+        if data.sample_weight is not None:
+            params["sample_weight"] = data.sample_weight
+        unrouted = params if _routing.takes_weights(self._scorer()) else {}
+        given = _routing.routed(self, "fit", params, unrouted)
+        if self.cv is None:
+            self._by_leaving_one_out(data, alphas, given.scorer.score)
+        else:
+            splits = check_cv(self.cv, data.y).split(data.X, data.y, **given.splitter.split)
+            self._by_folds(data, alphas, Folds.of(splits, data.X.shape[0]), given.scorer.score)
+        return self
+
+    def _values(self) -> np.ndarray:
+        """Return the values of alpha."""
+        values = np.atleast_1d(np.asarray(self.alphas, dtype=object))
+        if values.ndim != 1 or values.size == 0:
+            raise ValueError(f"alphas must be a number or a list of numbers, got {self.alphas!r}")
+        lone = self.cv is None
+        for k, alpha in enumerate(values):
+            if not isinstance(alpha, Real):
+                raise TypeError(f"alphas[{k}] must be an instance of float, not {type(alpha).__name__}")
+            value = float(alpha)
+            if not (value > 0.0 or (value == 0.0 and not lone)) or math.isinf(value):
+                why = ", since one row at a time is left out (cv=None)" if lone else ""
+                raise ValueError(f"alphas[{k}] == {alpha}, must be {'>' if lone else '>='} 0.0 and finite{why}")
+        for name in ("store_cv_results", "alpha_per_target"):
+            if getattr(self, name) and not lone:
+                raise ValueError(f"cv!=None and {name}=True are incompatible: there are folds then, got cv={self.cv!r}")
+        return values.astype(np.float64)
+
+    def _posed(self, data: Data, alpha: float, weightings: Sequence[np.ndarray | None]) -> list[Problem]:
+        """Return the problems of one value, for each weighting of the rows and each output."""
+        first, *others = weightings
+        lam = alpha / data.X.shape[0]
+        problems = [
+            Problem(data.X, y, Squared(), lam=lam, sample_weight=first, fit_intercept=self.fit_intercept)
+            for y in targets(data.y)
+        ]
+        return [*problems, *(like(problem, sample_weight=c) for c in others for problem in problems)]
+
+    # One row at a time -------------------------------------------------------------------------------------------------
+
+    def _by_leaving_one_out(self, data: Data, alphas: np.ndarray, params: dict[str, Any]) -> None:
+        Y = data.y.reshape(len(data.y), -1)
+        c = np.ones(len(Y)) if data.sample_weight is None else data.sample_weight
+        with GridSession(self) as session:
+            found = leave_one_out(data.X, Y, c, alphas, fit_intercept=self.fit_intercept)
+            each = []
+            for alpha, W, b in zip(alphas, found.W, found.b, strict=True):
+                session.begin(f"alpha = {alpha:.3g}")
+                each.append(finished(session, self._posed(data, alpha, [data.sample_weight]), list(W), list(b)))
+        scores = self._scores_of_rows(data, Y, c, found, params)  # (alphas, outputs or one)
+        best = np.argmax(scores, axis=0)  # the first of several
+        self.alpha_ = alphas[best] if best.size > 1 else float(alphas[best[0]])
+        top = scores[best, np.arange(scores.shape[1])]
+        self.best_score_ = top if best.size > 1 else float(top[0])
+        outcomes = [[[Outcome.of(result) for result in results]] for results in each]
+        chosen = np.broadcast_to(best, Y.shape[1])
+        self._finish(data, [each[place][k] for k, place in enumerate(chosen)], outcomes)
+
+    def _scores_of_rows(
+        self, data: Data, Y: np.ndarray, c: np.ndarray, found: LeaveOneOut, params: dict[str, Any]
+    ) -> np.ndarray:
+        apart = self.alpha_per_target and Y.shape[1] > 1
+        if self.scoring is None:
+            kept = c[:, None] * np.square(found.errors)
+            scores = -kept.mean(axis=1) if apart else -kept.mean(axis=(1, 2))[:, None]
+        else:
+            kept, scorer = Y - found.errors, self._scorer()
+            columns = range(Y.shape[1]) if apart else [slice(None) if data.y.ndim == 2 else 0]
+            scores = np.array([[scorer(_Identity(), one[:, k], Y[:, k], **params) for k in columns] for one in kept])
+        if self.store_cv_results:
+            stored = np.moveaxis(kept, 0, 2).astype(data.X.dtype)
+            self.cv_results_ = stored if data.y.ndim == 2 else stored[:, 0]
+        return scores
+
+    # Folds -------------------------------------------------------------------------------------------------------------
+
+    def _by_folds(self, data: Data, alphas: np.ndarray, folds: Folds, params: dict[str, Any]) -> None:
+        scores, scorer = np.empty((len(alphas), len(folds))), self._scorer()
+        outcomes: dict[int, list[list[Outcome]]] = {}
+        K = len(targets(data.y))
+        with GridSession(self) as session:
+            solutions = self._solutions(session, data, folds, alphas)
+            for place, results in solutions.of_folds():
+                each = [results[k * K : (k + 1) * K] for k in range(len(folds))]
+                outcomes[place] = [[Outcome.of(result) for result in own] for own in each]
+                for fold, (own, rows) in enumerate(zip(each, folds.tests, strict=True)):
+                    more = _check_method_params(data.X, params, indices=rows)
+                    model = _Fitted()._taking(data, own)
+                    scores[place, fold] = scorer(model, data.X[rows], data.y[rows], **more)
+            means = np.average(scores, axis=1)
+            best = int(np.argmax(np.where(np.isnan(means), -np.inf, means)))
+            final = solutions.of_all_rows(best)
+        self.alpha_, self.best_score_, self.scores_ = float(alphas[best]), float(means[best]), scores
+        self._finish(data, final, [outcomes[place] for place in range(len(alphas))])
+
+    def _solutions(self, session: GridSession, data: Data, folds: Folds, alphas: np.ndarray) -> _Exact | _ByPasses:
+        exact = session.method == "auto" and min(data.X.shape) <= LARGE
+        return (_Exact if exact else _ByPasses)(self, session, data, folds, alphas)
+
+    # Both --------------------------------------------------------------------------------------------------------------
+
+    def _finish(self, data: Data, final: list[Result], outcomes: list[list[list[Outcome]]]) -> None:
+        self._fit(data, final)
+        self.certificates_ = np.empty((len(outcomes), len(outcomes[0]), len(outcomes[0][0])), dtype=object)
+        for place in np.ndindex(self.certificates_.shape):
+            self.certificates_[place] = outcomes[place[0]][place[1]][place[2]].certificate
+        fits: list[Any] = [outcome for folds in outcomes for outputs in folds for outcome in outputs]
+        CertifiedModel._warn_of_misses(self, fits if self.cv is None else [*final, *fits])
+
+    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:  # noqa: ARG002
+        # They are there already.
+        return list(before or ())
+
+    def _objectives(self, data: Data) -> Sequence[Objective]:
+        return Ridge(self.alpha, fit_intercept=self.fit_intercept)._objectives(data)
+
+    def _warn_of_misses(self, results: Sequence[Any]) -> None:
+        """Say nothing of the final model alone: ``fit`` warns once, of all."""
+
+    def _scorer(self) -> Any:
+        if self.scoring is None and _routing.routing_is_enabled():
+            return get_scorer("r2").set_score_request(sample_weight=True)
+        return check_scoring(self, scoring=self.scoring, allow_none=True)
+
+    def path(self, X: Any, y: Any, values: Any, sample_weight: Any = None) -> Path:
+        """Do what :meth:`Ridge.path` does."""
+        own = self.get_params(deep=False)
+        member = Ridge(**{name: own[name] for name in Ridge().get_params() if name in own})
+        return member.path(X, y, values, sample_weight)
+
+    def get_metadata_routing(self) -> Any:
+        """Return who takes which metadata: the splitter and the scorer of ``fit``."""
+        return _routing.router(self, self.cv, self._scorer(), "fit")
+
+
+class _Exact:
+    """The models of folds for all values from a decomposition for each fold, and one for all rows."""
+
+    def __init__(self, model: RidgeCV, session: GridSession, data: Data, folds: Folds, alphas: np.ndarray) -> None:
+        self.model, self.session, self.data, self.folds, self.alphas = model, session, data, folds, alphas
+        n, d = data.X.shape
+        Y = data.y.reshape(n, -1)
+        everybody = folds.and_all_rows()
+        c = np.ones(n) if data.sample_weight is None else data.sample_weight
+        each = self._by_features(Y, c, everybody) if n > d else self._by_examples(Y, everybody.weights(c))
+        pairs = list(each)
+        self.W, self.b = np.stack([W for W, _ in pairs]), np.stack([b for _, b in pairs])  # (folds + 1, alphas, …)
+
+    def _by_features(self, Y: np.ndarray, c: np.ndarray, folds: Folds) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        fit_intercept = self.model.fit_intercept
+        for moments in moments_of_folds(self.data.X, Y, c, folds, shift=fit_intercept):
+            yield ByFeatures(moments, fit_intercept=fit_intercept).models(self._positive)
+
+    def _by_examples(self, Y: np.ndarray, weightings: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        X = self.data.X
+        K = _linear.gram(_linear.take_rows(X, slice(None)))
+        for c in weightings:
+            inside = np.flatnonzero(c > 0.0)
+            own = K[np.ix_(inside, inside)]
+            found = ByExamples(own, Y[inside], c[inside], fit_intercept=self.model.fit_intercept)
+            yield found.models(X[inside], Y[inside], self._positive)
+
+    @property
+    def _positive(self) -> np.ndarray:
+        """The values, where one stands for zero, which is solved otherwise."""
+        return np.where(self.alphas > 0.0, self.alphas, 1.0)
+
+    def of_folds(self) -> Iterator[tuple[int, list[Result]]]:
+        """Yield the place of each value and the results of its folds."""
+        weightings = self.folds.weights(self.data.sample_weight)
+        for place in range(len(self.alphas)):
+            yield place, self._at(place, weightings, slice(len(weightings)))
+
+    def of_all_rows(self, place: int) -> list[Result]:
+        """Return the results of all rows for a value."""
+        return self._at(place, [self.data.sample_weight], slice(len(self.folds), None))
+
+    def _at(self, place: int, weightings: Sequence[np.ndarray | None], which: slice) -> list[Result]:
+        alpha, session = float(self.alphas[place]), self.session
+        session.begin(f"alpha = {alpha:.3g}")
+        if alpha == 0.0:
+            return unpenalised(self.model, session, self.data, weightings)
+        W, b = self.W[which, place], self.b[which, place]
+        return finished(
+            session, self.model._posed(self.data, alpha, weightings), list(W.reshape(-1, W.shape[-1])), list(b.ravel())
+        )
+
+
+class _ByPasses:
+    """The models of a value in shared passes, from the strongest penalty to the weakest; those of folds from that of all rows."""
+
+    def __init__(self, model: RidgeCV, session: GridSession, data: Data, folds: Folds, alphas: np.ndarray) -> None:
+        self.model, self.session, self.data, self.folds, self.alphas = model, session, data, folds, alphas
+        self.whole: dict[int, list[Result]] = {}
+
+    def of_folds(self) -> Iterator[tuple[int, list[Result]]]:
+        """Yield the place of each value and the results of its folds."""
+        before: list[Result] | None = None
+        for place in map(int, np.argsort(-self.alphas, kind="stable")):
+            before = self.whole[place] = self._at(place, [self.data.sample_weight], before)
+            yield place, self._at(place, self.folds.weights(self.data.sample_weight), before * len(self.folds))
+
+    def of_all_rows(self, place: int) -> list[Result]:
+        """Return the results of all rows for a value."""
+        return self.whole[place]
+
+    def _at(self, place: int, weightings: Sequence[np.ndarray | None], before: list[Result] | None) -> list[Result]:
+        alpha = float(self.alphas[place])
+        self.session.begin(f"alpha = {alpha:.3g}")
+        if alpha == 0.0:
+            return unpenalised(self.model, self.session, self.data, weightings)
+        return self.session.solve(self.model._posed(self.data, alpha, weightings), before)
+
+
+def unpenalised(model: RidgeCV, session: Session, data: Data, weightings: Sequence[np.ndarray | None]) -> list[Result]:
+    """Return least squares without a penalty, as :class:`Ridge` does it, for each weighting of the rows."""
+    member = Ridge(alpha=0.0, fit_intercept=model.fit_intercept)
+    return [result for c in weightings for result in member._results(session, data._replace(sample_weight=c), None)]
+
+
+class _Fitted(Ridge):
+    """A model of a fold, to be scored on rows that need no check."""
+
+    def _taking(self, data: Data, results: Sequence[Result]) -> _Fitted:
+        self._take(data, results)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        return X @ self.coef_.T + self.intercept_
+
+
+class _Identity(RegressorMixin, BaseEstimator):
+    """A model whose examples are its predictions, to hand these to a scorer."""
+
+    def predict(self, predictions: np.ndarray) -> np.ndarray:
+        """Return what is given."""
+        return predictions

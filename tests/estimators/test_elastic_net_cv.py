@@ -1,0 +1,96 @@
+"""ElasticNetCV finds what scikit-learn's finds, whether by moments or in passes."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import ElasticNetCV as Theirs
+from sklearn.model_selection import ShuffleSplit
+
+import dualnewton as dn
+from dualnewton.estimators.model_selection import elastic_net
+from estimators.cases import relative
+
+SHAPES = {"tall": (50, 5), "wide": (24, 30)}
+SETTINGS = [
+    {"l1_ratio": 0.5},
+    {"l1_ratio": [0.3, 1.0]},
+    {"l1_ratio": 0.0, "alphas": [0.1, 3.0, 1.0]},
+    {"l1_ratio": 0.9, "positive": True, "cv": ShuffleSplit(3, random_state=0)},
+]
+
+
+def data(shape, kind="dense", weighted=False):
+    n, d = SHAPES[shape]
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d)) + 1.0
+    y = X @ (rng.standard_normal(d) * (np.arange(d) < 5)) + 0.3 * rng.standard_normal(n) + 2.0
+    X = sp.csr_array(X * (X > 0.5)) if kind == "CSR" else X
+    return X, y, rng.integers(1, 4, n).astype(float) if weighted else None
+
+
+def assert_same(ours, theirs, tol=1e-6):
+    assert ours.l1_ratio_ == theirs.l1_ratio_
+    for name in ("alpha_", "alphas_", "mse_path_", "coef_", "intercept_"):
+        mine, other = getattr(ours, name), getattr(theirs, name)
+        assert np.shape(mine) == np.shape(other)
+        assert np.allclose(mine, other, rtol=tol, atol=tol * np.abs(other).max())
+
+
+@pytest.mark.parametrize("large", [0, 1500], ids=["in passes", "by moments"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("kind", "weighted", "fit_intercept"), [("dense", False, True), ("CSR", True, True), ("dense", True, False)]
+)
+@pytest.mark.parametrize("settings", SETTINGS, ids=["one share", "two", "none", "positive"])
+def test_it_finds_what_scikit_learn_finds(monkeypatch, large, shape, kind, weighted, fit_intercept, settings):
+    monkeypatch.setattr(elastic_net, "LARGE", large)
+    X, y, weights = data(shape, kind, weighted)
+    settings = {"alphas": 4, "eps": 1e-2, "cv": 3, "fit_intercept": fit_intercept, **settings}
+    ours = dn.ElasticNetCV(tol=1e-12, **settings).fit(X, y, weights)
+    theirs = Theirs(tol=1e-13, max_iter=200_000, **settings).fit(X, y, weights)
+    assert_same(ours, theirs)
+    assert max(certificate.relative_gap for certificate in ours.certificates_.ravel()) <= 1e-12
+    assert ours.certificates_.shape == (np.size(ours.l1_ratio), *theirs.mse_path_.shape[-2:])
+    assert ours.dual_gap_ == ours.certificate_.gap
+    assert (ours.sparse_coef_.toarray()[0] == ours.coef_).all()
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_the_largest_alpha_of_a_grid_is_the_least_that_leaves_nothing(positive):
+    X, y, weights = data("wide", weighted=True)
+    model = dn.ElasticNetCV(l1_ratio=0.7, alphas=3, positive=positive).fit(X, y, weights)
+    at = dn.ElasticNet(l1_ratio=0.7, positive=positive, tol=1e-12)
+    assert not at.set_params(alpha=1.000001 * model.alphas_[0]).fit(X, y, weights).coef_.any()
+    assert at.set_params(alpha=0.999 * model.alphas_[0]).fit(X, y, weights).coef_.any()
+
+
+def test_targets_without_a_slope_have_a_grid_too():
+    X, _, _ = data("tall")
+    model = dn.ElasticNetCV(alphas=3).fit(X, np.ones(50))
+    assert (model.alphas_ == 1e-15).all()
+    assert not model.coef_.any()
+
+
+@pytest.mark.parametrize("large", [0, 1500], ids=["in passes", "by moments"])
+def test_alpha_may_be_zero(monkeypatch, large):
+    monkeypatch.setattr(elastic_net, "LARGE", large)
+    X, y, _ = data("tall")
+    model = dn.ElasticNetCV(alphas=[0.0, 10.0], cv=3, tol=1e-10).fit(X, y)
+    assert list(model.alphas_) == [10.0, 0.0]
+    assert model.alpha_ == 0.0
+    assert relative(model.coef_, np.linalg.lstsq(np.column_stack([X, np.ones(50)]), y)[0][:-1]) < 1e-8
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"l1_ratio": 0.0}, "alphas must be a list of values with l1_ratio=0"),
+    ({"l1_ratio": [0.5, 2.0]}, "l1_ratio must be a number between 0 and 1, or a list"),
+    ({"alphas": [1.0, -1.0]}, "alphas must be a number of values or a list of values >= 0"),
+    ({"alphas": [0.0], "positive": True}, "alpha must be > 0 with positive=True"),
+    ({"eps": 0.0}, "'eps' parameter"),
+])  # fmt: skip
+def test_what_cannot_be_tried_is_refused(settings, message):
+    X, y, _ = data("tall")
+    with pytest.raises(ValueError, match=message):
+        dn.ElasticNetCV(**settings).fit(X, y)
+    with pytest.raises(ValueError, match="1d array"):
+        dn.ElasticNetCV().fit(X, np.stack([y, y], axis=1))
