@@ -61,7 +61,7 @@ PASSES, SKETCHES = 8.0, 5.0
 LOOKS = 33
 """Margins at which the curvature of a loss is looked at."""
 
-ACTIVE, RESTLESS = 0.6, 1.6
+ACTIVE, RESTLESS = 0.6, 1.2
 """Where the curvature of a row is some number or none: the part of the rows that have it, and how many times as many sketches it
 takes a method that does not know which."""
 
@@ -222,7 +222,7 @@ def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto", models: i
 
 def expected_epochs(conditioning: float) -> float:
     """Guess the epochs of SDNA to a relative gap of 1e-6: the bound is proportional to the conditioning, data are kinder."""
-    return 4.0 + 1.5 * conditioning
+    return 4.0 + 2.5 * conditioning
 
 
 def _sdna(facts: Facts, tau: Tau) -> Plan:

@@ -24,7 +24,7 @@ MEMORY, NEAR = 1.4e10, 4e10
 MULTIPLY, FACTOR = 2.3e10, 1.2e10
 """Multiplications (with an addition each) a second: of large matrix products, of a Cholesky factor."""
 
-ENTRY, PAIR, SPREAD, MARGIN, CALL = 1.6e-9, 0.6e-9, 1e-9, 1.2e-8, 1e-4
+ENTRY, PAIR, SPREAD, MARGIN, CALL = 1.6e-9, 0.6e-9, 1e-9, 9e-9, 1.5e-4
 """Seconds for a sparse entry in a pass, a pair of them in a sketch, an entry gathered into a dense row, a margin's loss, and
 what an iteration costs anyway."""
 

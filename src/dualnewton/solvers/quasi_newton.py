@@ -123,14 +123,18 @@ class Policy:
         changed = self.restless or step_length < 1.0
         if self.newton or price < CHEAP or (changed and price < DEAR):
             return True
-        # Steps on a diagonal come in fits and starts: the later half of them tells the speed.
-        window = min(self.age, WINDOW) if self.size else self.age - self.age // 2
         if self.age < (min(max(2, int(price / DEAR)), SLOW_START) if self.size else WINDOW):
             return False
         left = math.log(max(gap / (self.tol * abs(value) or 1e-300), 1.0))
-        before, now = (max(promise, 1e-300) for promise in (self.promises[-1 - window], self.promises[-1]))
-        speed = max(math.log(before / now) / window, 0.01)
+        # Steps on a diagonal come in fits and starts: all of them tell the speed, and the later half once more.
+        windows = [min(self.age, WINDOW)] if self.size else [self.age, self.age - self.age // 2]
+        speed = max(sum(map(self._speed, windows)) / len(windows), 0.01)
         return left / speed - left / self._expected_speed(rows) > price
+
+    def _speed(self, window: int) -> float:
+        """Return the logarithm of what each of the last steps has divided the promise by."""
+        before, now = (max(promise, 1e-300) for promise in (self.promises[-1 - window], self.promises[-1]))
+        return math.log(before / now) / window
 
     def _expected_speed(self, rows: int) -> float:
         """Return the logarithm of what a step on a fresh sketch should divide the gap by."""
