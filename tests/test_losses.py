@@ -217,3 +217,16 @@ def test_a_loss_not_finished_says_which_method_it_lacks():
     for method in ("value", "derivative", "second_derivative", "conjugate_inside"):
         with pytest.raises(NotImplementedError, match=f"Loss has no {method}"):
             getattr(unfinished, method)(0.0, 1.0)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+def test_functions_computed_together_are_those_computed_alone(loss):
+    z = np.concatenate([np.linspace(-40.0, 40.0, 401), [0.0, 1.0, -1.0, 1e4, -1e4]])
+    for label in labels_for(loss, 5, np.random.default_rng(0)):
+        y = np.full(z.size, label)
+        value, slope = loss.value_and_derivative(z, y)
+        np.testing.assert_allclose(value, loss.value(z, y), rtol=1e-15, atol=0.0)
+        np.testing.assert_allclose(slope, loss.derivative(z, y), rtol=1e-15, atol=0.0)
+        slope, curvature = loss.derivatives(z, y)
+        np.testing.assert_allclose(slope, loss.derivative(z, y), rtol=4e-16, atol=0.0)
+        np.testing.assert_allclose(curvature, loss.second_derivative(z, y), rtol=1e-15, atol=0.0)

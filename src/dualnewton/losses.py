@@ -63,6 +63,14 @@ class Loss:
         """φ″(z; y), at a kink any element of the generalised derivative."""
         raise NotImplementedError(f"{type(self).__name__} has no second_derivative(z, y)")
 
+    def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
+        """Return φ and φ′ of arrays; a loss that has more in common than calls may compute them faster together."""
+        return self.value(z, y), self.derivative(z, y)
+
+    def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
+        """Return φ′ and φ″ of arrays, likewise."""
+        return self.derivative(z, y), self.second_derivative(z, y)
+
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         """φ*(u; y) for u inside the domain, its ends included; never asked for elsewhere."""
         raise NotImplementedError(f"{type(self).__name__} has no conjugate_inside(u, y)")
@@ -153,6 +161,18 @@ class Logistic(Margin):
     def second_derivative(self, z: Array, y: Array) -> Array:
         e = np.exp(-np.abs(y * z))
         return e / ((1.0 + e) * (1.0 + e))
+
+    def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
+        m = y * z
+        size = np.abs(m)
+        e = np.exp(-size)  # the dearest part of both
+        return np.log1p(e) + 0.5 * (size - m), -y * np.where(m > 0.0, e, 1.0) / (1.0 + e)
+
+    def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
+        m = y * z
+        e = np.exp(-np.abs(m))
+        rest = 1.0 / (1.0 + e)
+        return -y * np.where(m > 0.0, e, 1.0) * rest, e * rest * rest
 
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         # s log s + (1 − s) log(1 − s) with 0 log 0 = 0: at an end the logarithm is taken of one.

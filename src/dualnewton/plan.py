@@ -55,8 +55,9 @@ JUDGED = 3.0
 SOFTMAX_GAMMA = 2.0
 """log Σ exp is ½-smooth: the eigenvalues of diag(p) − ppᵀ are at most ½."""
 
-PASSES, SKETCHES = 8.0, 5.0
-"""Passes of Newton's method from nothing to a relative gap of 1e-6, and sketches of the method that saves on them."""
+PASSES, SKETCHES, NEAR_PASSES = 8.0, 5.0, 4.0
+"""Passes of Newton's method from nothing to a relative gap of 1e-6, sketches of the method that saves on them, and the passes from
+a model that was fitted to a problem like this."""
 
 LOOKS = 33
 """Margins at which the curvature of a loss is looked at."""
@@ -129,19 +130,22 @@ class Facts:
         Of its data.
     conditioning : float
         1 + R/(γλn), where R is the mean of c_i‖a_i‖²: the epochs in which a dual method gains a factor e (Theorem 5, τ = 1).
+    near : bool
+        Whether the run starts from a model that was fitted to a problem like this.
     """
 
     problem: Any
     costs: Costs
     conditioning: float
+    near: bool = False
 
     @classmethod
-    def of(cls, problem: AnyProblem) -> Facts:
+    def of(cls, problem: AnyProblem, *, near: bool = False) -> Facts:
         """Measure the problem, cheaply."""
         gamma = SOFTMAX_GAMMA if isinstance(problem, MultinomialProblem) else problem.loss.gamma
         some = slice(None, None, max(1, problem.n // SAMPLE))
         mean = float((problem.c[some] * _linear.squared_norms(problem.X[some])).mean())
-        return cls(problem, Costs.of(problem.X), 1.0 + mean / (gamma * problem.lam * problem.n))
+        return cls(problem, Costs.of(problem.X), 1.0 + mean / (gamma * problem.lam * problem.n), near)
 
     @property
     def difficulty(self) -> float:
@@ -174,14 +178,16 @@ class Facts:
         multiplied faster in order than one by one.
         """
         able = has_hessian(self.problem) and self.costs.sparse and not self.quadratic and not self.small
-        return able and TRIAL * self.costs.epoch <= LITTLE * cost
+        return able and not self.near and TRIAL * self.costs.epoch <= LITTLE * cost
 
     def predicted(self) -> dict[str, float]:
         """Predict the cost of each method that "auto" may choose."""
         return {name: _PREDICTIONS[name](self) for name in methods_for(self.problem)}
 
 
-def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto", models: int = 1) -> Plan:
+def plan(
+    problem: AnyProblem, method: str = "auto", tau: Tau = "auto", models: int = 1, *, near: bool = False
+) -> Plan:
     """Choose what is left to choose; a method or a τ that is given is kept.
 
     Parameters
@@ -194,15 +200,17 @@ def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto", models: i
         The number of examples per round, or of rows in a sketch; given with method "auto", it asks for SDNA.
     models : int
         How many problems like this one are solved together.
+    near : bool
+        Whether the run starts from a model that was fitted to a problem like this.
     """
     if method not in ("auto", *PLANS):
         allowed = ", ".join(map(repr, ("auto", *PLANS)))
         raise ValueError(f"method must be one of {allowed}, got {method!r}")
     tau = tau if tau == "auto" else integer("tau", tau, 1, problem.n)
     if isinstance(problem, Problem) and isinstance(kinked := problem.loss, NonSmooth):
-        first = plan(replace(problem, loss=kinked.smoothed(1.0)), method, tau, models)
+        first = plan(replace(problem, loss=kinked.smoothed(1.0)), method, tau, models, near=near)
         return replace(first, reason=f"{type(kinked).__name__} by smooth neighbours; in the first: {first.reason}")
-    facts = Facts.of(problem)
+    facts = Facts.of(problem, near=near)
     if isinstance(problem, MultinomialProblem):
         if method not in ("auto", "ihs"):
             raise ValueError(f'method must be "auto" or "ihs" for a MultinomialProblem, got {method!r}')
@@ -326,7 +334,7 @@ def _newton(facts: Facts, tau: Tau) -> Plan:
 def _newton_cost(facts: Facts) -> float:
     if not has_hessian(facts.problem):
         return _proximal_cost(facts)
-    steps = 1.0 if facts.quadratic else PASSES - 1.0
+    steps = 1.0 if facts.quadratic else (NEAR_PASSES if facts.near else PASSES) - 1.0
     active = ACTIVE if facts.in_pieces and not facts.quadratic else 1.0
     return (steps + JUDGED) * facts.costs.data_pass + steps * facts.costs.sketch(active * facts.problem.n)
 
@@ -370,7 +378,8 @@ def _ihs_size(facts: Facts) -> int:
 
 
 def _ihs_cost(facts: Facts, rows: int) -> float:
-    costs, sketches = facts.costs, 1.5 if facts.quadratic else SKETCHES * (RESTLESS if facts.in_pieces else 1.0)
+    costs, sketches = facts.costs, 1.5 if facts.quadratic or facts.near else SKETCHES
+    sketches *= RESTLESS if facts.in_pieces and not facts.quadratic else 1.0
     passes = sketched_passes(facts, rows)
     steps = passes * costs.applied(rows)
     if is_dear(costs, rows):  # and is bought only where the steps on a diagonal turn out to be slow
@@ -381,7 +390,7 @@ def _ihs_cost(facts: Facts, rows: int) -> float:
 
 def sketched_passes(facts: Facts, rows: int) -> float:
     """Guess the passes to a relative gap of 1e-6 with a sketch of so many rows."""
-    begin = 2.0 if facts.quadratic else PASSES - 2.0
+    begin = 2.0 if facts.quadratic or facts.near else PASSES - 2.0
     return begin + (math.log(facts.conditioning / 1e-6) + 3.0) / speed(facts, rows)  # from w = 0
 
 

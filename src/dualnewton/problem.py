@@ -151,7 +151,7 @@ class Problem(Examples):
     def row_losses(self, rows: slice, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Return Σ c_i φ_i and c_i φ′_i over a block of rows with margins z = a_iᵀw + b, to which the offsets are added here."""
         z = z if self.offset is None else z + self.offset[rows]
-        value, slopes = self.loss.value(z, self.y[rows]), self.loss.derivative(z, self.y[rows])
+        value, slopes = self.loss.value_and_derivative(z, self.y[rows])
         if self.sample_weight is None:
             return float(value.sum()), slopes
         return float(self.sample_weight[rows] @ value), self.sample_weight[rows] * slopes
@@ -282,8 +282,7 @@ class Problem(Examples):
         def slope(b: float) -> tuple[float, float, float]:
             value = curvature = terms = 0.0
             for rows in blocks(self.n):
-                z, y = margins[rows] + b, self.y[rows]
-                first, second = self.loss.derivative(z, y), self.loss.second_derivative(z, y)
+                first, second = self.loss.derivatives(margins[rows] + b, self.y[rows])
                 if self.sample_weight is not None:
                     first, second = self.sample_weight[rows] * first, self.sample_weight[rows] * second
                 value, curvature, terms = value + first.sum(), curvature + second.sum(), terms + np.abs(first).sum()

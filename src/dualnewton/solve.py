@@ -142,7 +142,8 @@ def solve_many(
                 n_threads=threads,
                 random_state=rng,
             )
-        chosen = _plan_with(problems[0], method, tau, sampling, len(problems))
+        near = warm_start is not None and all(isinstance(start, Result) for start in warm_start)
+        chosen = _plan_with(problems[0], method, tau, sampling, len(problems), near=near)
         began = time.perf_counter()
         first = _starting_pairs(problems, warm_start, primal=chosen.is_primal)
         runs = [_Run(problem, k, pair) for k, (problem, pair) in enumerate(zip(problems, first, strict=True))]
@@ -286,9 +287,11 @@ def _open(runs: Sequence[_Run]) -> list[_Run]:
     return [run for run in runs if run.status is None]
 
 
-def _plan_with(problem: AnyProblem, method: str, tau: Tau, sampling: Sampling | None, models: int) -> Plan:
+def _plan_with(
+    problem: AnyProblem, method: str, tau: Tau, sampling: Sampling | None, models: int, *, near: bool
+) -> Plan:
     if sampling is None:
-        return plan(problem, method, tau, models)
+        return plan(problem, method, tau, models, near=near)
     if not isinstance(sampling, Sampling):
         raise ValueError(f"sampling must be a samplings.Sampling, such as samplings.Nice(n, 8), got {sampling!r}")
     if sampling.n != problem.n:
