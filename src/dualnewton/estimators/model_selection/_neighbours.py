@@ -25,9 +25,6 @@ from dualnewton.solvers.passes import MemoryPasses
 AFFORDABLE = 50.0
 """Passes that the Hessian may cost: about as many as the folds would take without it."""
 
-CHEAP = 5.0
-"""Passes: a Hessian that costs less may be had by every fold at every step."""
-
 PIECE = 512
 """Dense rows that are multiplied at a time."""
 
@@ -59,8 +56,6 @@ class Neighbours:
         self.groups = [np.flatnonzero(group == k) for k in range(self.kinds.shape[1])]
         small = X.shape[0] * X.shape[1] <= SMALL
         self.passes = MemoryPasses(X, n_threads, compiled=not small)
-        costs = self.passes.costs
-        self.method = "newton" if not small and costs.sketch(costs.n) <= CHEAP * costs.data_pass else None
 
     def __enter__(self) -> Neighbours:
         return self
@@ -93,7 +88,7 @@ class Neighbours:
     def fit(self, session: GridSession, problems: Sequence[Problem], whole: Sequence[Result]) -> list[Result]:
         """Return the results of the folds, one after the other, from those of all rows, of which there is one for each class."""
         if not self.useful:
-            return session.solve(problems, [*whole] * len(self.kinds), method=self.method)
+            return session.solve(problems, [*whole] * len(self.kinds))
         models = [self._steps(problems[k], result) for k, result in enumerate(whole)]
         flat = [own[fold] for fold in range(len(self.kinds)) for own in models]
         points, intercepts = [w for w, _ in flat], [b for _, b in flat]
@@ -107,7 +102,7 @@ class Neighbours:
             starts = [
                 results[k] if results[k].certificate.relative_gap < FAR else whole[k % len(whole)] for k in missed
             ]
-            better = session.solve([problems[k] for k in missed], starts, method=self.method)
+            better = session.solve([problems[k] for k in missed], starts)
             for k, result in zip(missed, better, strict=True):
                 results[k] = result
         return results
