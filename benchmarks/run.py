@@ -53,11 +53,12 @@ class Run:
     threads: list[int]
     say: Callable[[str], None]
     names: list[str] | None = None
+    asked_cap: float | None = None
 
     @property
     def cap(self) -> float:
         """The most seconds a single contender may take for a single cell."""
-        return QUICK_CAP if self.quick else CAP
+        return self.asked_cap or (QUICK_CAP if self.quick else CAP)
 
     @cached_property
     def found(self) -> tuple[list[data.Dataset], list[str]]:
@@ -175,6 +176,9 @@ def arguments() -> argparse.Namespace:
         "--threads", type=int, nargs="+", help="numbers of threads to compare on (default: 1, and 2 if there)"
     )
     parser.add_argument(
+        "--cap", type=float, help=f"the most seconds that a contender may take for a cell (default: {CAP:g})"
+    )
+    parser.add_argument(
         "--out", type=Path, help="where to write (default: benchmarks/RESULTS.md and REGIMES.md, for a full run only)"
     )
     chosen = parser.parse_args()
@@ -189,7 +193,7 @@ def main() -> None:
     available = len(timing.cores())
     threads = sorted(set(chosen.threads or [1, min(2, available)]))
     say = lambda line: print(line, flush=True)  # noqa: E731
-    run = Run(chosen.quick, threads, say, chosen.sets)
+    run = Run(chosen.quick, threads, say, chosen.sets, chosen.cap)
     command = " ".join(["python -m benchmarks.run", *flags(chosen), "--threads", *map(str, threads)])
     partial = chosen.quick or chosen.only or chosen.sets
     groups = {chosen.out: chosen.only or list(SECTIONS)} if partial or chosen.out else REPORTS
@@ -208,6 +212,8 @@ def flags(chosen: argparse.Namespace) -> Iterator[str]:
         yield f"--only {name}"
     if chosen.sets:
         yield f"--sets {','.join(chosen.sets)}"
+    if chosen.cap:
+        yield f"--cap {chosen.cap:g}"
 
 
 def write_report(run: Run, names: list[str], out: Path | None, command: str, compiled: float) -> None:

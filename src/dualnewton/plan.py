@@ -185,9 +185,7 @@ class Facts:
         return {name: _PREDICTIONS[name](self) for name in methods_for(self.problem)}
 
 
-def plan(
-    problem: AnyProblem, method: str = "auto", tau: Tau = "auto", models: int = 1, *, near: bool = False
-) -> Plan:
+def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto", models: int = 1, *, near: bool = False) -> Plan:
     """Choose what is left to choose; a method or a τ that is given is kept.
 
     Parameters

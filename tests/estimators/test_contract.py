@@ -65,6 +65,20 @@ def test_the_model_does_not_depend_on_the_form_of_the_data(case, form):
 
 
 @every
+def test_a_polars_frame_is_a_data_frame(case):
+    polars = pytest.importorskip("polars")
+    X, y = case.data()
+    names = [f"x{j}" for j in range(X.shape[1])]
+    frame = polars.DataFrame(np.ascontiguousarray(X), schema=names)
+    model, reference = clone(case.model).fit(frame, y), clone(case.model).fit(np.ascontiguousarray(X), y)
+    np.testing.assert_array_equal(model.coef_, reference.coef_)
+    np.testing.assert_allclose(
+        outputs(model, frame), outputs(reference, np.ascontiguousarray(X)), rtol=1e-9, atol=1e-12
+    )
+    assert list(model.feature_names_in_) == names
+
+
+@every
 def test_single_precision_stays_single(case):
     X, y = case.data()
     single, double = clone(case.model).fit(X.astype(np.float32), y), clone(case.model).fit(X, y)

@@ -18,11 +18,11 @@ from dualnewton.solvers.curvature import Hessian, Sketches, hessian_of_all_rows
 from dualnewton.solvers.objective import Objective, objective_of
 from dualnewton.solvers.passes import Passes
 from dualnewton.solvers.quasi_newton import Model, Policy
-from dualnewton.solvers.runner import PrimalPoint, Runner
+from dualnewton.solvers.runner import PrimalPoint, SharedPasses
 from dualnewton.solvers.sharing import buy
 
 
-class Descent(Runner):
+class Descent(SharedPasses):
     """Models that move together: their trial points share the passes.
 
     Parameters
@@ -113,15 +113,3 @@ class Descent(Runner):
 
     def candidate(self, k: int) -> PrimalPoint:
         return self.models[k].objective.point(self.models[k].x)
-
-    def surprise(self, k: int) -> float:
-        return self.models[k].gap / self.passes.n
-
-    def is_stuck(self, k: int) -> bool:
-        return self.models[k].stuck
-
-    def keep(self, wanted: Sequence[int]) -> None:
-        self.models = [self.models[k] for k in wanted]
-
-    def close(self) -> None:
-        self.passes.close()

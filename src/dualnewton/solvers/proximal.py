@@ -21,7 +21,7 @@ from dualnewton.solvers import by_columns, quadratic
 from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.passes import Passes
 from dualnewton.solvers.quadratic import Penalty, Sweep
-from dualnewton.solvers.runner import PrimalPoint, Runner
+from dualnewton.solvers.runner import PrimalPoint, SharedPasses
 from dualnewton.solvers.working_set import (
     LARGE,
     Everything,
@@ -227,7 +227,7 @@ class Model:
         return v, border, total
 
 
-class Proximal(Runner):
+class Proximal(SharedPasses):
     """Models that move together: their trial points share the passes, their features are gathered once.
 
     Parameters
@@ -290,18 +290,6 @@ class Proximal(Runner):
 
     def candidate(self, k: int) -> PrimalPoint:
         return PrimalPoint(self.models[k].w.copy(), self.models[k].b)
-
-    def surprise(self, k: int) -> float:
-        return self.models[k].gap / self.passes.n
-
-    def is_stuck(self, k: int) -> bool:
-        return self.models[k].stuck
-
-    def keep(self, wanted: Sequence[int]) -> None:
-        self.models = [self.models[k] for k in wanted]
-
-    def close(self) -> None:
-        self.passes.close()
 
 
 def _sweep(*, compiled: bool) -> Sweep:

@@ -80,3 +80,30 @@ class Runner(ABC):
 
     def close(self) -> None:  # noqa: B027
         """Give back what the runner holds."""
+
+
+class SharedPasses(Runner):
+    """A primal method: models that know their gap and whether they are stuck, over the same passes.
+
+    Attributes
+    ----------
+    passes : Passes
+        The data.
+    models : list
+        In the order of the problems.
+    """
+
+    passes: Any
+    models: list[Any]
+
+    def surprise(self, k: int) -> float:
+        return float(self.models[k].gap) / int(self.passes.n)
+
+    def is_stuck(self, k: int) -> bool:
+        return bool(self.models[k].stuck)
+
+    def keep(self, wanted: Sequence[int]) -> None:
+        self.models = [self.models[k] for k in wanted]
+
+    def close(self) -> None:
+        self.passes.close()
