@@ -280,3 +280,21 @@ def test_a_warm_start_keeps_what_was_proved(first, then, fit_intercept):
     later = dn.solve(problem, then, tol=1e-7, random_state=0, warm_start=earlier)
     assert later.n_epochs == 0.0
     assert later.certificate.gap <= earlier.certificate.gap * (1.0 + 1e-9)
+
+
+def test_planning_too_keeps_to_one_blas_thread(monkeypatch):
+    """A product on two threads would leave one of them spinning through the whole run."""
+    from threadpoolctl import threadpool_info
+
+    from dualnewton.plan import Facts
+
+    seen, of = [], Facts.of
+
+    def looking(problem, **more):
+        seen.extend(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+        return of(problem, **more)
+
+    monkeypatch.setattr(Facts, "of", looking)
+    dn.solve(make_problem(losses.Logistic(), n=40), random_state=0)
+    assert seen
+    assert set(seen) == {1}

@@ -126,7 +126,7 @@ def solve_many(
     )
     rng = _generator(random_state)
     # Planning included: threads that a product has woken go on to wait for another for a while, and keep a core busy with it.
-    with _one_blas_thread:
+    with one_blas_thread:
         if isinstance(getattr(problems[0], "loss", None), NonSmooth):
             return follow(
                 solve_many,
@@ -407,7 +407,7 @@ class _OneBlasThread:
                 self.limit.restore_original_limits()
 
 
-_one_blas_thread = _OneBlasThread()
+one_blas_thread = _OneBlasThread()
 
 
 @lru_cache(maxsize=1)

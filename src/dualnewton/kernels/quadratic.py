@@ -1,6 +1,7 @@
 """Coordinate descent on a quadratic model with a separable penalty: ``solvers/quadratic.py`` says what, this does it fast.
 
 sweeps(H, slopes, v, ridge, threshold, lower, upper, most, goal)      v and slopes are moved in place
+column_sweeps(*rows, q, diagonal, slopes, v, moved, …)                the same without H (``solvers/by_columns.py``): v and moved
 """
 
 from __future__ import annotations

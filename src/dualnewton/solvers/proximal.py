@@ -18,7 +18,6 @@ import numpy as np
 from dualnewton import _linear
 from dualnewton.problem import Problem, blocks
 from dualnewton.solvers import by_columns, quadratic
-from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.passes import Passes
 from dualnewton.solvers.quadratic import Penalty, Sweep
 from dualnewton.solvers.runner import PrimalPoint, SharedPasses
@@ -90,7 +89,7 @@ class Model:
     ) -> None:
         self.tol = tol
         self.problem, self.features, self.least, self.most, self.norms = problem, features, least, most, norms
-        self.compiled, self.sweep, self.forms_matrices = compiled, _sweep(compiled=compiled), False
+        self.compiled, self.sweep, self.forms_matrices = compiled, sweep_of(compiled=compiled), False
         self.penalty = Penalty.of(problem)
         self.trial_w, self.trial_b = self.penalty.nearest(start[0]), float(start[1])
         self.w, self.b = self.trial_w, self.trial_b
@@ -254,7 +253,7 @@ class Proximal(SharedPasses):
         compiled: bool,
     ) -> None:
         self.passes = passes
-        costs, once = Costs.of(problems[0].X), problems[0].loss.quadratic
+        costs, once = passes.costs, problems[0].loss.quadratic
         every = take_all(costs, once=once)
         sizes = (0, 0) if every else (affordable(costs), costs.d if is_thin(costs) and compiled else LARGE)
         features = Everything(passes) if every else Gathered(passes, costs)
@@ -292,7 +291,8 @@ class Proximal(SharedPasses):
         return PrimalPoint(self.models[k].w.copy(), self.models[k].b)
 
 
-def _sweep(*, compiled: bool) -> Sweep:
+def sweep_of(*, compiled: bool) -> Sweep:
+    """Return coordinate descent as NumPy has it, or its kernel, ready to be called."""
     if not compiled:
         return quadratic.sweeps
     from dualnewton.kernels.quadratic import sweeps  # loads Numba

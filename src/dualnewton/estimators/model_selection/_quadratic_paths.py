@@ -24,7 +24,7 @@ from dualnewton.problem import Problem
 from dualnewton.regularizers import mixed
 from dualnewton.result import Result
 from dualnewton.solvers import quadratic
-from dualnewton.solvers.proximal import _sweep as sweep_of
+from dualnewton.solvers.proximal import sweep_of as sweep_of
 from dualnewton.solvers.quadratic import Penalty
 
 LARGE = 1500

@@ -14,7 +14,7 @@ from dualnewton.certificate import Certificate
 from dualnewton.estimators._session import Session
 from dualnewton.judging import AnyProblem
 from dualnewton.result import Progress, Result, Status
-from dualnewton.solve import _one_blas_thread
+from dualnewton.solve import one_blas_thread
 
 
 class Outcome(NamedTuple):
@@ -56,11 +56,11 @@ class GridSession(Session):
 
     def __enter__(self) -> GridSession:
         # Decompositions too have last bits that depend on the number of threads.
-        _one_blas_thread.__enter__()
+        one_blas_thread.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        _one_blas_thread.__exit__()
+        one_blas_thread.__exit__()
         super().__exit__(kind, error, at)
 
     @property
