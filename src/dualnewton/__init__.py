@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from dualnewton import estimators, losses, methods, regularizers, samplings, theory
 from dualnewton.certificate import Certificate
+from dualnewton.checkpoint import Checkpoint
 from dualnewton.foreign import certify
 from dualnewton.multinomial import MultinomialProblem
 from dualnewton.plan import Plan, plan
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Certificate",
+    "Checkpoint",
     "ERMClassifier",
     "ERMRegressor",
     "ElasticNet",

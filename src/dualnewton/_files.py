@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,8 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb", **options: Any) ->
         As of ``open``.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():  # a device or a folder is not to be replaced by a file
+        raise OSError(errno.EINVAL, "is not a file that can be replaced", str(path))
     unfinished = path.with_name(path.name + UNFINISHED)
     try:
         with open(unfinished, mode, **options) as file:

@@ -7,7 +7,18 @@ from dataclasses import replace
 from functools import cached_property
 
 from dualnewton.judging import AnyProblem
-from dualnewton.plan import PLANS, PRIMAL, Facts, Plan, expected_epochs, has_hessian, methods_for, speed
+from dualnewton.plan import (
+    PLANS,
+    PRIMAL,
+    Facts,
+    Plan,
+    expected_epochs,
+    expected_ihs_cost,
+    has_hessian,
+    methods_for,
+    newton_by_products,
+    speed,
+)
 from dualnewton.solvers.quasi_newton import is_dear
 
 CLEARLY = 1.3
@@ -102,6 +113,11 @@ class Course:
         costs, newton = self.facts.costs, other.method == "newton"
         if not has_hessian(self.problem):
             return other.cost  # it has the features in use to find first
+        if self.facts.matrix_free and (newton or expected_ihs_cost(self.facts, other.tau) == math.inf):
+            if not newton:
+                return math.inf
+            by_product = speed(self.facts, costs.affordable_sketch())
+            return newton_by_products(self.facts, WARM_PASSES, math.log(relative_gap / self.tol) / by_product)
         gain = FASTEST if newton else min(FASTEST, speed(self.facts, other.tau))
         if not newton and is_dear(costs, other.tau):
             return other.cost  # most of it for the passes that may do without a sketch

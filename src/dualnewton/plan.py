@@ -23,7 +23,7 @@ from dualnewton.problem import Problem
 from dualnewton.regularizers import L2
 from dualnewton.solvers.by_columns import CHEAPER
 from dualnewton.solvers.costs import CACHE, ENTRY, FACTOR, MULTIPLY, Costs
-from dualnewton.solvers.curvature import PLENTY
+from dualnewton.solvers.curvature import PLENTY, is_matrix_free
 from dualnewton.solvers.quasi_newton import is_dear
 from dualnewton.solvers.working_set import LARGE, affordable, take_all
 
@@ -68,6 +68,12 @@ takes a method that does not know which."""
 
 BOUNDED = 6.0
 """Times as many epochs of a dual method where g has kinks or bounds: what was seen."""
+
+INEXACT = 1.5
+"""Times as many conjugate steps where each step of Newton's method begins them anew."""
+
+MISSED = 0.25
+"""Passes that gain a factor e, over the root of the curvature that a sketch of few rows leaves out: what was seen."""
 
 TURNS = 8.0
 """Steps of Newton's method over working sets of features, where the losses are quadratic; others take twice as many."""
@@ -170,6 +176,11 @@ class Facts:
         y = np.repeat(self.problem.y[:2], LOOKS)
         seen = self.problem.loss.second_derivative(y + np.tile(np.linspace(-4.0, 4.0, LOOKS), y.size // LOOKS), y)
         return bool(np.all((seen == 0.0) | (seen == seen.max())))
+
+    @property
+    def matrix_free(self) -> bool:
+        """Whether Newton's method works by conjugate gradients."""
+        return is_matrix_free(self.problem.n, self.problem.d) and has_hessian(self.problem)
 
     def may_be_kind(self, cost: float) -> bool:
         """Whether a few epochs of SDNA are worth a trial before a primal method of this cost.
@@ -321,11 +332,12 @@ def _newton(facts: Facts, tau: Tau) -> Plan:
         raise ValueError(
             f'tau must be "auto" or n = {facts.problem.n} with method="newton", got {tau}: use method="ihs"'
         )
-    reason = (
-        "the curvature of all rows, at every step, is affordable"
-        if has_hessian(facts.problem)
-        else "steps over the features in use, with the curvature of all rows"
-    )
+    if not has_hessian(facts.problem):
+        reason = "steps over the features in use, with the curvature of all rows"
+    elif facts.matrix_free:
+        reason = "conjugate gradients, near the curvature of the heaviest rows, need no matrix of the features"
+    else:
+        reason = "the curvature of all rows, at every step, is affordable"
     return Plan("newton", facts.problem.n, reason, not facts.small, _newton_cost(facts))
 
 
@@ -333,8 +345,18 @@ def _newton_cost(facts: Facts) -> float:
     if not has_hessian(facts.problem):
         return _proximal_cost(facts)
     steps = 1.0 if facts.quadratic else (NEAR_PASSES if facts.near else PASSES) - 1.0
+    if facts.matrix_free:
+        rows = facts.costs.affordable_sketch()
+        return newton_by_products(facts, steps, sketched_passes(facts, rows)) + JUDGED * facts.costs.data_pass
     active = ACTIVE if facts.in_pieces and not facts.quadratic else 1.0
     return (steps + JUDGED) * facts.costs.data_pass + steps * facts.costs.sketch(active * facts.problem.n)
+
+
+def newton_by_products(facts: Facts, steps: float, passes: float) -> float:
+    """Predict the cost of so many steps by conjugate gradients, which take so many passes where the losses are quadratic."""
+    costs, rows = facts.costs, facts.costs.affordable_sketch()
+    passes *= 1.0 if facts.quadratic else INEXACT
+    return passes * (costs.data_pass + costs.applied(rows)) + steps * (costs.data_pass + costs.sketch(rows))
 
 
 def _proximal_cost(facts: Facts) -> float:
@@ -386,6 +408,12 @@ def _ihs_cost(facts: Facts, rows: int) -> float:
     return (passes + JUDGED) * costs.data_pass + sketches * costs.sketch(rows) + steps
 
 
+def expected_ihs_cost(facts: Facts, rows: int) -> float:
+    """Predict the cost of a sketch for "auto"; conjugate gradients make more of few rows than single steps do."""
+    poor = rows < facts.problem.d or is_dear(facts.costs, rows)
+    return math.inf if facts.matrix_free and poor else _ihs_cost(facts, rows)
+
+
 def sketched_passes(facts: Facts, rows: int) -> float:
     """Guess the passes to a relative gap of 1e-6 with a sketch of so many rows."""
     begin = 2.0 if facts.quadratic or facts.near else PASSES - 2.0
@@ -397,13 +425,16 @@ def speed(facts: Facts, rows: int) -> float:
 
     With more rows than features the eigenvalues of H_S⁻¹H lie about in (1 ± e)² for e = √(d/rows), so that conjugate steps
     leave the fraction e of the error. With fewer rows, the curvature that the sketch misses is spread over the directions that
-    it does not see, at most trace/rows in each.
+    it does not see, at most trace/rows in each. Where there are more examples than features, it is known up to their
+    correlations: with the diagonal as unit, the largest eigenvalue is at most the number of entries of a row.
     """
     error = math.sqrt(facts.problem.d / rows)
     if error < 0.9:
         return -1.5 * math.log(error)
+    if facts.matrix_free and facts.problem.n >= facts.problem.d:
+        return 1.0 / max(1.0, 0.5 * math.sqrt(facts.costs.stored / facts.problem.n))
     missed = (facts.conditioning - 1.0) * facts.problem.n / rows
-    return 1.0 / max(1.0, 0.8 * math.sqrt(1.0 + missed))
+    return 1.0 / max(1.0, MISSED * math.sqrt(1.0 + missed))
 
 
 def has_hessian(problem: AnyProblem) -> bool:
@@ -425,7 +456,7 @@ def methods_for(problem: AnyProblem) -> tuple[str, ...]:
 _PREDICTIONS: dict[str, Callable[[Facts], float]] = {
     "sdna": _sdna_cost,
     "newton": _newton_cost,
-    "ihs": lambda facts: _ihs_cost(facts, _ihs_size(facts)),
+    "ihs": lambda facts: expected_ihs_cost(facts, _ihs_size(facts)),
 }
 PLANS: dict[str, Callable[[Facts, Tau], Plan]] = {"sdna": _sdna, "sdca": _sdca, "newton": _newton, "ihs": _ihs}
 PRIMAL = ("newton", "ihs")

@@ -20,11 +20,14 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from dualnewton._snapshot import Anchors
 from dualnewton.certificate import CertifiedPair
+from dualnewton.checkpoint import Keeper, StageKeeper
 from dualnewton.losses import NonSmooth
 from dualnewton.plan import Plan
 from dualnewton.problem import Problem
@@ -51,74 +54,151 @@ NEARLY, IDLE = 1e-8, 10
 PATIENCE, EXACT = 6, 1e-13
 """Stages in a row without a smaller gap after which nothing more is to be hoped for; one, where the relative gap is rounding."""
 
+NATURAL = (Status.CONVERGED, Status.NO_PROGRESS, Status.STOPPED_BY_CALLBACK)
+"""How a stage ends that no limit has cut short; the callback is that of the stages themselves."""
+
 Callback = Callable[[Progress], Any]
 
 
 def follow(
     solve_smooth: Callable[..., list[Result]],
     problems: Sequence[Problem],
-    starts: Sequence[CertifiedPair],
+    starts: Callable[[], Sequence[CertifiedPair]],
     *,
     tol: float,
     max_epochs: int,
     deadline: float,
     callback: Callback | None,
+    keeper: Keeper,
     **settings: Any,
 ) -> list[Result]:
     """Solve problems that share X and a non-smooth loss, each certified on its own objective.
 
     Each stage 1. puts the smoothed problems around the centres, 2. solves them as well as the gaps deserve, 3. has the
-    problems themselves certify what was found, 4. records it and stops where there is a reason to, 5. chooses the next width.
+    problems themselves certify what was found, 4. records it and stops where there is a reason to, 5. chooses the next width,
+    6. keeps its state, if there is a checkpoint.
 
     Parameters
     ----------
     solve_smooth : callable
         :func:`dualnewton.solve_many`.
-    problems, starts : sequences of Problem, CertifiedPair
-        What is to be solved, and where to begin.
+    problems : sequence of Problem
+        What is to be solved.
+    starts : callable
+        Returns a CertifiedPair for each: where to begin.
     tol, max_epochs, callback
         As in :func:`dualnewton.solve`. Within a stage the callback is told the last certificate again.
     deadline : float
         By ``time.perf_counter``.
+    keeper : Keeper
+        Of the state of the stages, and of the one under way.
     settings
         The rest, passed on to the stages.
     """
-    began = time.perf_counter()
-    models = [_Model(problem, k, pair) for k, (problem, pair) in enumerate(zip(problems, starts, strict=True))]
-    width = _width(models)
-    widths: list[float] = []
-    epochs, plan = 0.0, Plan("none", 0, "the start was good enough")
+    began, told = time.perf_counter(), _nobody if callback is None else callback
+    anchors = Anchors.of(problems, "given problem") | Anchors({"callback": told})
+    if (found := keeper.take()) is not None:
+        found.anchors = found.anchors | anchors
+        at: _Stages = found.part("stages", _Stages)
+        began -= at.seconds
+    else:
+        at = _Stages(
+            [_Model(problem, k, pair) for k, (problem, pair) in enumerate(zip(problems, starts(), strict=True))]
+        )
+    whole = found is None or bool(_open(at.models))  # whether this is the way of a run without limits, and is news
+    inside = found if found is not None and "loop" in found else None
     try:
         while True:
-            # 4. Record. 5. Choose the width.
             now = time.perf_counter()
-            for model in _open(models):
-                model.record(epochs, now - began, tol, max_epochs, now > deadline, callback)
-            if not (moving := _open(models)):
-                break
-            if widths and any(model.gained < GAIN for model in moving):
-                width = _power_of_ten(width / NARROWER)
-            widths.append(width)
+            if at.watch is None:
+                # 4. Record. 5. Choose the width.
+                for model in _open(at.models):
+                    model.record(at.epochs, now - began, tol, max_epochs, now > deadline, told)
+                if not (moving := _open(at.models)):
+                    break
+                at.narrow(moving)
+                tolerances = [model.tolerance(at.width) for model in moving]
+                at.watch = _Watch(told, moving, tolerances, at.epochs, now - began)
+            moving = list(at.watch.moving)
             # 1. Smooth, 2. solve.
-            found = solve_smooth(
-                [model.smoothed(width) for model in moving],
-                tol=min(model.tolerance(width) for model in moving),
-                max_epochs=max(1, math.ceil(max_epochs - epochs)),
+            inner = StageKeeper(keeper, partial(at.parts, began), lambda: at.statuses, anchors, at.epochs, inside)
+            results = solve_smooth(
+                [model.smoothed(at.width) for model in moving],
+                tol=min(at.watch.tolerances),
+                max_epochs=max(1, math.ceil(max_epochs - at.epochs)),
                 time_limit=None if deadline == math.inf else max(0.0, deadline - now),
                 warm_start=[model.start for model in moving],
-                callback=_Watch(callback, moving, [model.tolerance(width) for model in moving], epochs, now - began),
+                callback=at.watch,
+                checkpoint=inner if whole else None,
                 **settings,
             )
-            epochs, plan = epochs + max(result.n_epochs for result in found), found[0].plan
+            inside = None
+            at.epochs, at.plan = at.epochs + max(result.n_epochs for result in results), results[0].plan
             # 3. Certify.
-            for model, result in zip(moving, found, strict=True):
+            for model, result in zip(moving, results, strict=True):
                 model.take_in(result)
+            at.watch = None
+            # 6. Keep the state, unless a limit or the user has cut the stage short.
+            whole = whole and all(result.status in NATURAL for result in results)
+            if whole and keeper.is_due(at.statuses):
+                keeper.save(at.parts(began), anchors, at.epochs)
+        if whole:
+            keeper.finish(at.statuses, at.parts(began), anchors, at.epochs)
     except KeyboardInterrupt:
-        for model in _open(models):
+        for model in _open(at.models):
             model.status = Status.INTERRUPTED
             if not len(model.trace):  # the first callback was interrupted before its turn
-                model.trace.rows.append(Progress(epochs, 0.0, model.best.certificate, model.number))
-    return [model.result(_told(plan, problems[0].loss, widths)) for model in models]
+                model.trace.rows.append(Progress(at.epochs, 0.0, model.best.certificate, model.number))
+    return [model.result(_told(at.plan, problems[0].loss, at.widths)) for model in at.models]
+
+
+@dataclass
+class _Stages:
+    """All that the stages change, so that a checkpoint can hold it.
+
+    Attributes
+    ----------
+    models : list of _Model
+        In the order of the problems.
+    widths : list of float
+        Of all stages so far.
+    watch : _Watch, optional
+        Of the stage that is under way.
+    epochs, seconds : float
+        How far it is; the seconds are those of earlier processes.
+    plan : Plan
+        Of the last stage.
+    """
+
+    models: list[_Model]
+    widths: list[float] = field(default_factory=list)
+    watch: _Watch | None = None
+    epochs: float = 0.0
+    seconds: float = 0.0
+    plan: Plan = field(default_factory=lambda: Plan("none", 0, "the start was good enough"))
+
+    @property
+    def width(self) -> float:
+        """Of the last stage."""
+        return self.widths[-1]
+
+    def narrow(self, moving: Sequence[_Model]) -> None:
+        """Choose the width of the next stage."""
+        if not self.widths:
+            self.widths.append(_width(self.models))
+        elif any(model.gained < GAIN for model in moving):
+            self.widths.append(_power_of_ten(self.width / NARROWER))
+        else:
+            self.widths.append(self.width)
+
+    @property
+    def statuses(self) -> list[Status | None]:
+        """How far each model is; one that the user's callback has asked to stop will say so."""
+        return [Status.STOPPED_BY_CALLBACK if model.asked_to_stop else model.status for model in self.models]
+
+    def parts(self, began: float) -> dict[str, Any]:
+        """Return what a checkpoint holds."""
+        return {"stages": replace(self, seconds=time.perf_counter() - began)}
 
 
 @dataclass
@@ -182,12 +262,12 @@ class _Model:
         tol: float,
         max_epochs: int,
         out_of_time: bool,
-        callback: Callback | None,
+        callback: Callback,
     ) -> None:
         """Add a row to the trace, tell the callback, and stop where there is a reason to."""
         progress = Progress(epoch, seconds, self.best.certificate, self.number)
         self.trace.rows.append(progress)
-        self.asked_to_stop |= callback is not None and bool(callback(progress))
+        self.asked_to_stop |= bool(callback(progress))
         interrupted = self.last is not None and self.last.status is Status.INTERRUPTED
         reasons = (
             (self.best.certificate.relative_gap <= tol, Status.CONVERGED),
@@ -229,7 +309,7 @@ class _Watch:
 
     def __init__(
         self,
-        callback: Callback | None,
+        callback: Callback,
         moving: Sequence[_Model],
         tolerances: Sequence[float],
         epochs: float,
@@ -242,7 +322,7 @@ class _Watch:
 
     def __call__(self, progress: Progress) -> bool:
         model = self.moving[progress.model]
-        if progress.epoch > 0.0 and self.callback is not None:
+        if progress.epoch > 0.0:
             at = (self.epochs + progress.epoch, self.seconds + progress.seconds)
             model.asked_to_stop |= bool(self.callback(Progress(*at, model.best.certificate, model.number)))
         return model.asked_to_stop or self._is_over(progress)
@@ -252,6 +332,11 @@ class _Watch:
         self.idle[k] = 0 if gap <= 0.5 * self.lowest[k] else self.idle[k] + 1
         self.lowest[k] = min(self.lowest[k], gap)
         return gap <= self.tolerances[k] or (gap <= NEARLY and self.idle[k] >= IDLE)
+
+
+def _nobody(progress: Progress) -> bool:  # noqa: ARG001
+    """Listen in the place of a callback that was not given; it asks for nothing."""
+    return False
 
 
 def _told(plan: Plan, loss: Any, widths: Sequence[float]) -> Plan:

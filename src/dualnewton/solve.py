@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton._snapshot import Anchors, Thawed
 from dualnewton._validate import integer, positive
 from dualnewton.certificate import CertifiedPair
+from dualnewton.checkpoint import AnyCheckpoint, identity_of, keeper_of
 from dualnewton.course import Course
 from dualnewton.judging import AnyProblem, judge_duals, judge_models
 from dualnewton.losses import NonSmooth
@@ -46,11 +48,12 @@ def solve(
     random_state: int | np.random.Generator | None = None,
     warm_start: Result | np.ndarray | None = None,
     callback: Callable[[Progress], Any] | None = None,
+    checkpoint: AnyCheckpoint = None,
 ) -> Result:
     """Fit the model and prove how good it is.
 
     Each turn 1. draws index blocks, 2. runs the rounds on them, 3. has the problem certify the point from scratch, if a
-    certificate is due, 4. records it, 5. stops when there is a reason to.
+    certificate is due, 4. records it, 5. stops when there is a reason to, 6. keeps its state, if there is a checkpoint.
 
     Parameters
     ----------
@@ -77,6 +80,10 @@ def solve(
         Start from the model and the dual point of an earlier result, of this problem or one like it, or from a dual point.
     callback : callable, optional
         Called with a :class:`Progress` after each certificate; a true return value stops the run.
+    checkpoint : path or Checkpoint, optional
+        A file in which the state of the run is kept as it goes. Where it is there already, of this problem and these settings,
+        the run goes on from it and ends, bit for bit, as if it had never stopped. Limits, threads and the callback may be
+        others. The file stays when the run has ended.
 
     Returns
     -------
@@ -95,6 +102,7 @@ def solve(
         random_state,
         None if warm_start is None else [warm_start],
         callback,
+        checkpoint,
     )[0]
 
 
@@ -110,6 +118,7 @@ def solve_many(
     random_state: int | np.random.Generator | None = None,
     warm_start: Sequence[Result | np.ndarray] | None = None,
     callback: Callable[[Progress], Any] | None = None,
+    checkpoint: AnyCheckpoint = None,
 ) -> list[Result]:
     """Fit several models over the same data in shared passes: classes, outputs, values of λ, weights.
 
@@ -125,79 +134,148 @@ def solve_many(
         math.inf if time_limit is None else time.perf_counter() + positive("time_limit", time_limit, or_zero=True)
     )
     rng = _generator(random_state)
+    settings = {"method": method, "tau": tau, "sampling": sampling}
+    seeded = None if random_state is None else rng
+    keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, tol=tol, **settings), rng)
     # Planning included: threads that a product has woken go on to wait for another for a while, and keep a core busy with it.
     with one_blas_thread:
         if isinstance(getattr(problems[0], "loss", None), NonSmooth):
             return follow(
                 solve_many,
                 problems,  # type: ignore[arg-type]
-                _starting_pairs(problems, warm_start),
+                lambda: _starting_pairs(problems, warm_start),
                 tol=tol,
                 max_epochs=max_epochs,
                 deadline=deadline,
                 callback=callback,
-                method=method,
-                tau=tau,
-                sampling=sampling,
+                keeper=keeper,
                 n_threads=threads,
                 random_state=rng,
+                **settings,
             )
-        near = warm_start is not None and all(isinstance(start, Result) for start in warm_start)
-        chosen = _plan_with(problems[0], method, tau, sampling, len(problems), near=near)
-        began = time.perf_counter()
-        first = _starting_pairs(problems, warm_start, primal=chosen.is_primal)
-        runs = [_Run(problem, k, pair) for k, (problem, pair) in enumerate(zip(problems, first, strict=True))]
-        course = Course(problems[0], chosen, tol, free=method == "auto" and tau == "auto" and sampling is None)
-        runner: Runner | None = None
-        moving, turn, epochs = runs, 0, 0.0
+
+        def runner_of(plan: Plan, runs: Sequence[_Run]) -> Runner:
+            return make_runner(plan, [(run.problem, run.best) for run in runs], sampling, tol, threads)
+
+        began, anchors = time.perf_counter(), Anchors.of(problems)
+        if (found := keeper.take()) is not None:
+            at = _resumed(found, anchors, runner_of)
+            began -= at.seconds
+        else:
+            near = warm_start is not None and all(isinstance(start, Result) for start in warm_start)
+            chosen = _plan_with(problems[0], method, tau, sampling, len(problems), near=near)
+            began = time.perf_counter()
+            first = _starting_pairs(problems, warm_start, primal=chosen.is_primal)
+            runs = [_Run(problem, k, pair) for k, (problem, pair) in enumerate(zip(problems, first, strict=True))]
+            free = method == "auto" and tau == "auto" and sampling is None
+            at = _State(runs, Course(problems[0], chosen, tol, free=free), runs)
+        whole = found is None or bool(_open(at.runs))  # whether this is the way of a run without limits, and is news
         try:
             while True:
                 # 4. Record. 5. Stop when there is a reason to.
                 now = time.perf_counter()
-                for run in _open(runs):
-                    if run.certified_at == turn:
-                        run.record(epochs, now - began, tol, max_epochs, now > deadline, callback)
-                if not _open(runs):
+                for run in _open(at.runs):
+                    if run.certified_at == at.turn:
+                        run.record(at.epochs, now - began, tol, max_epochs, now > deadline, callback)
+                if not _open(at.runs):
                     break
-                if runner is None:
-                    runner = make_runner(
-                        course.plan, [(run.problem, run.best) for run in _open(runs)], sampling, tol, threads
-                    )
-                elif len(_open(runs)) < len(moving):
-                    runner.keep([place for place, run in enumerate(moving) if run.status is None])
-                moving = _open(runs)
+                if at.runner is None:
+                    at.runner = runner_of(at.course.plan, _open(at.runs))
+                elif len(_open(at.runs)) < len(at.moving):
+                    at.runner.keep([place for place, run in enumerate(at.moving) if run.status is None])
+                runner, moving = at.runner, _open(at.runs)
+                at.moving = moving
                 # 1. Draw, 2. move.
-                epochs += runner.turn(rng, deadline, max_epochs - epochs)
-                turn += 1
+                most = max_epochs - at.epochs
+                spent = runner.turn(rng, deadline, most)
+                at.epochs += spent
+                at.turn += 1
                 # 3. Certify, from scratch, where a certificate is due.
-                last = time.perf_counter() > deadline or epochs >= max_epochs
+                last = time.perf_counter() > deadline or at.epochs >= max_epochs
+                whole = whole and not last and spent < most
                 for place, run in enumerate(moving):
                     run.take_in(runner, place)
                 slowest = max(moving, key=_Run.expected_relative_gap)
-                course.note(epochs, slowest.expected_relative_gap(), slowest.surprise)
+                at.course.note(at.epochs, slowest.expected_relative_gap(), slowest.surprise)
                 better = (
                     None
                     if last
-                    else course.better(stuck=any(run.stuck and run.expected_relative_gap() > tol for run in moving))
+                    else at.course.better(stuck=any(run.stuck and run.expected_relative_gap() > tol for run in moving))
                 )
                 anyhow = runner.certificates_are_cheap or last or better is not None
-                due = [place for place, run in enumerate(moving) if anyhow or run.is_due(turn, tol)]
-                _certify(runner, moving, due, turn)
+                due = [place for place, run in enumerate(moving) if anyhow or run.is_due(at.turn, tol)]
+                _certify(runner, moving, due, at.turn)
                 for place, run in enumerate(moving):
                     runner.adapt(place, run.expected_gap(), run.surprise)
                 if better is not None:
-                    course.change_to(better)
+                    at.course.change_to(better)
                     for run in moving:
                         run.stuck, run.ratio = False, math.nan
                     runner.close()
-                    runner = None
+                    at.runner = None
+                # 6. Keep the state, unless a limit has cut the turn short.
+                if whole and keeper.is_due(at.statuses):
+                    keeper.save(at.parts(began), anchors | at.rebuilt, at.epochs)
+            if whole:
+                keeper.finish(at.statuses, at.parts(began), anchors, at.epochs)
         except KeyboardInterrupt:
-            for run in _open(runs):
+            for run in _open(at.runs):
                 run.status = Status.INTERRUPTED
         finally:
-            if runner is not None:
-                runner.close()
-    return [run.result(course.plan) for run in runs]
+            if at.runner is not None:
+                at.runner.close()
+    return [run.result(at.course.plan) for run in at.runs]
+
+
+@dataclass
+class _State:
+    """All that the turns change, so that a checkpoint can hold it.
+
+    Attributes
+    ----------
+    runs, moving : lists of _Run
+        All models, and those of the last turn, in the runner's order.
+    course : Course
+        Whether to change the method.
+    runner : Runner, optional
+        None where another method is to begin.
+    turn, epochs, seconds : int, float, float
+        How far it is; the seconds are those of earlier processes.
+    """
+
+    runs: list[_Run]
+    course: Course
+    moving: list[_Run]
+    runner: Runner | None = None
+    turn: int = 0
+    epochs: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def statuses(self) -> list[Status | None]:
+        """How far each model is."""
+        return [run.status for run in self.runs]
+
+    @property
+    def rebuilt(self) -> Anchors:
+        """What the runner has made of the data, and need not be stored."""
+        return Anchors() if self.runner is None else Anchors(self.runner.anchors())
+
+    def parts(self, began: float) -> dict[str, Any]:
+        """Return what a checkpoint holds; what has ended needs no runner."""
+        loop = replace(self, runner=None, seconds=time.perf_counter() - began)
+        return {"loop": loop, "runner": self.runner if _open(self.runs) else None}
+
+
+def _resumed(found: Thawed, anchors: Anchors, runner_of: Callable[[Plan, Sequence[_Run]], Runner]) -> _State:
+    """Return the state that a checkpoint holds: what depends on the data alone is made anew, all else is as it was."""
+    found.anchors = found.anchors | anchors
+    state: _State = found.part("loop", _State)
+    if "runner" in found:
+        fresh = runner_of(state.course.plan, state.moving)
+        found.anchors = found.anchors | Anchors(fresh.anchors())
+        state.runner = found.part("runner", Runner)
+    return state
 
 
 @dataclass

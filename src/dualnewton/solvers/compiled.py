@@ -169,6 +169,12 @@ class CompiledEngine(Engine):
         if self.separable_rounds:
             self.curvature = np.ascontiguousarray(self.curvature[wanted])
 
+    def anchors(self) -> dict[str, Any]:
+        own = {"rows": self.rows, "loss": self.loss, "gradient": self.gradient, "sweep": self._sweep}
+        models = self.models
+        # The address is good in this process only.
+        return own | {"address": models.gradient, "y": models.y, "c": models.c, "o": models.o}
+
     def close(self) -> None:
         if not self.separable_rounds:
             self._sweep.close()

@@ -34,14 +34,24 @@ EVEN = 4.0
 FEW = 256
 """Rows that give the diagonal well enough."""
 
+SPANNED = 1e-8
+"""Of the mean squared norm of rows: what tells a direction that they span from rounding."""
+
 ALWAYS_SQUARE = 128
 """Up to so many features a d×d matrix is cheap, however few the rows."""
 
 LARGE = 4000
 """Beyond so many rows and features no matrix of the size of either is factorised."""
 
-RESIDUAL, MOST_PRODUCTS = 0.05, 200
-"""Where conjugate gradients stop: the next step of Newton's method corrects what they leave."""
+RESIDUAL, FINE, MOST_PRODUCTS = 0.05, 1e-3, 300
+"""Where conjugate gradients stop: the next step of Newton's method corrects what they leave. Where the curvature is the same
+everywhere it would only begin them anew."""
+
+GAIN = 0.4
+"""With fewer rows than features, the speed of conjugate steps grows by about this power of the rows; so it was seen."""
+
+DEAREST = 100.0
+"""Passes that a preconditioner may cost."""
 
 
 class Curvature(Protocol):
@@ -185,6 +195,11 @@ class ConjugateGradients:
         Of the residual, in the norm of the preconditioner, at which to stop.
     most : int
         Products at most.
+
+    Attributes
+    ----------
+    products : int
+        How many the last solve took.
     """
 
     scaled_well, exact = True, False
@@ -193,8 +208,10 @@ class ConjugateGradients:
         self, product: Callable[[np.ndarray], np.ndarray], near: Curvature, fraction: float, most: int
     ) -> None:
         self.product, self.near, self.fraction, self.most = product, near, fraction, most
+        self.products = 0
 
     def solve(self, g: np.ndarray) -> np.ndarray:
+        self.products = 0
         x, r = np.zeros_like(g), g.copy()
         z = self.near.solve(r)
         p, rz = z, float(r @ z)
@@ -203,6 +220,7 @@ class ConjugateGradients:
             if rz <= enough:
                 break
             q = self.product(p)
+            self.products += 1
             t = rz / float(p @ q)
             x, r = x + t * p, r - t * q
             z = self.near.solve(r)
@@ -278,11 +296,15 @@ class Sketches:
     def __init__(self, passes: Passes, ridge: np.ndarray) -> None:
         self.passes, self.ridge, self.intercept = passes, ridge, ridge.size > passes.d
         self.scores: np.ndarray | None = None
+        self.norms: np.ndarray | None = None
         self.scored = False
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator) -> Curvature:
         passes, diagonal = self.passes, self.ridge.copy()
-        if 0 < size < np.count_nonzero(weights) and not self.scored:
+        active = max(1, int(np.count_nonzero(weights)))
+        if 0 < min(size, active) < diagonal.size and diagonal.size > ALWAYS_SQUARE:
+            return self._of_the_heaviest(weights, min(size, active))
+        if 0 < size < active and not self.scored:
             self.scores, self.scored = leverages(passes, weights), True
         indices, scaled = draw_rows(rng, weights, size or FEW, self.scores)
         exact = indices.size == np.count_nonzero(weights)
@@ -296,11 +318,47 @@ class Sketches:
         scaled_well = exact or indices.size >= ENOUGH * passes.d
         if not scaled_well:
             scaled = self._shrunk(indices, scaled, diagonal)
-        if diagonal.size <= max(indices.size, ALWAYS_SQUARE):
-            H = passes.sketch(indices, scaled, intercept=self.intercept)
-            return Cholesky(H, diagonal, scaled_well=scaled_well, exact=exact)
-        rows, own = passes.take(indices), diagonal[: passes.d]
-        return Woodbury(rows, scaled, own, intercept=self.intercept, scaled_well=scaled_well, exact=exact)
+        H = passes.sketch(indices, scaled, intercept=self.intercept)
+        return Cholesky(H, diagonal, scaled_well=scaled_well, exact=exact)
+
+    def _of_the_heaviest(self, weights: np.ndarray, size: int) -> Curvature:
+        """Return the curvature of the rows that have the most of it, and for that of the others a diagonal.
+
+        A sketch of fewer rows than features leaves most directions out, whichever rows are drawn. To count those that are
+        drawn for those that are not, as a larger sketch does, would make up curvature along the former: their own weights
+        are a lower bound of the Hessian, and conjugate steps need not care what they miss but for its spread. The heaviest rows
+        leave the least of that. What is left is taken as the same in all directions but theirs, or by the scale of the features.
+        """
+        passes, ridge = self.passes, self.ridge[: self.passes.d]
+        (active,) = np.nonzero(weights)
+        if active.size <= size:  # all there are
+            chosen = active if active.size else np.zeros(1, dtype=np.intp)  # a row of no weight stands for none
+            return Woodbury(passes.take(chosen), weights[chosen], ridge, intercept=self.intercept, exact=True)
+        # Fewer rows than features span few directions. Else their curvature is spread over all, by the scale of the features.
+        wide = passes.n < passes.d
+        features = np.arange(passes.d)
+        if self.norms is None:
+            scale = ridge if wide else ridge + passes.diagonal(np.ones(passes.n), features)
+            self.norms = passes.row_scores(1.0 / scale)
+        order = active[np.argsort(-weights[active] * self.norms[active], kind="stable")]
+        chosen, others = np.sort(order[:size]), order[size:]
+        rows, own = passes.take(chosen), weights[chosen]
+        if wide:
+            gram = gram_of(rows, ridge)
+            lift = 1.0 + self._missed(rows, gram, others, weights)
+            return Woodbury(rows, own, ridge * lift, gram / lift, intercept=self.intercept, scaled_well=False)
+        left = passes.diagonal(weights, features) - np.asarray(own @ _linear.squared(rows))
+        return Woodbury(rows, own, ridge + np.maximum(left, 0.0), intercept=self.intercept, scaled_well=False)
+
+    def _missed(self, rows: Any, gram: np.ndarray, others: np.ndarray, weights: np.ndarray) -> float:
+        """Return the mean curvature of other rows in the directions which these do not span, as a multiple of the ridge."""
+        some = others[np.linspace(0, others.size - 1, min(FEW, others.size)).astype(int)]
+        across = _linear.to_dense(
+            rows @ _linear.scale_columns(self.passes.take(some), 1.0 / self.ridge[: self.passes.d]).T
+        )
+        inside = Cholesky(gram.copy(), np.full(len(gram), SPANNED * float(gram.diagonal().mean())))
+        outside = self.norms[some] - (across * inside.solve(across)).sum(axis=0)  # type: ignore[index]
+        return float((weights[some] * np.maximum(outside, 0.0)).mean()) * others.size / (self.passes.d - len(gram))
 
     def _shrunk(self, indices: np.ndarray, scaled: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
         """Move part of a sketch of few rows to the diagonal; return the weights that are left.
@@ -347,27 +405,71 @@ class FromGram:
 
 
 class MatrixFree:
-    """The curvature of all rows where both they and the features are many: conjugate gradients, near a sketch."""
+    """The curvature of all rows where both they and the features are many: conjugate gradients, near a sketch.
 
-    def __init__(self, passes: Passes, ridge: np.ndarray, sketch: int) -> None:
-        self.passes, self.ridge, self.sketch = passes, ridge, sketch
+    Parameters
+    ----------
+    passes : Passes
+        The data.
+    ridge : array
+        As for :class:`Sketches`.
+    sketch : int
+        Rows of the first preconditioner; twice as many where the products that this should save cost more.
+    fraction : float
+        Of the gradient: what a solve may leave.
+    """
+
+    def __init__(self, passes: Passes, ridge: np.ndarray, sketch: int, fraction: float) -> None:
+        self.passes, self.ridge, self.sketch, self.fraction = passes, ridge, sketch, fraction
         self.sketches = Sketches(passes, ridge)
         self.passes_made = 0
+        self.last: ConjugateGradients | None = None
+        self.weights = np.empty(0)
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator) -> Curvature:  # noqa: ARG002
-        def product(v: np.ndarray) -> np.ndarray:
-            self.passes_made += 1
-            d = self.passes.d
-            constant = v[d:] if v.size > d else np.zeros(1)
-            (result,), sums = self.passes.weighted_products(v[None, :d], constant, weights[:, None])
-            return (np.append(result, sums) if v.size > d else result) + self.ridge * v
+        rows = self.sketch if self.last is None else self._worthwhile(self.last.products)
+        if self.last is not None and rows == self.sketch and np.array_equal(weights, self.weights):
+            near = self.last.near
+        else:
+            near = self.sketches.at(weights, rows, rng)
+        self.sketch, self.weights = rows, weights
+        self.last = ConjugateGradients(Product(self, weights), near, self.fraction, MOST_PRODUCTS)
+        return self.last
 
-        near = self.sketches.at(weights, self.sketch, rng)
-        return ConjugateGradients(product, near, RESIDUAL, MOST_PRODUCTS)
+    def _worthwhile(self, products: float) -> int:
+        """Return the rows of a preconditioner whose cost is less than it saves, after so many products with this one."""
+        costs, rows = self.passes.costs, self.sketch
+        most = min(costs.n, LARGE, costs.affordable_sketch(DEAREST))
+        while 2 * rows <= most and costs.sketch(2 * rows) < (1.0 - 2.0**-GAIN) * products * costs.data_pass:
+            rows, products = 2 * rows, products * 2.0**-GAIN
+        return rows
+
+    def times(self, weights: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Return the matrix with these weights times v."""
+        self.passes_made += 1
+        d = self.passes.d
+        constant = v[d:] if v.size > d else np.zeros(1)
+        (result,), sums = self.passes.weighted_products(v[None, :d], constant, weights[:, None])
+        return (np.append(result, sums) if v.size > d else result) + self.ridge * v
 
 
-def hessian_of_all_rows(passes: Passes, ridge: np.ndarray, sketch: int) -> Hessian:
+class Product:
+    """v ↦ Bv for fixed weights; an object, since a checkpoint cannot hold a function."""
+
+    def __init__(self, hessian: MatrixFree, weights: np.ndarray) -> None:
+        self.hessian, self.weights = hessian, weights
+
+    def __call__(self, v: np.ndarray) -> np.ndarray:
+        return self.hessian.times(self.weights, v)
+
+
+def is_matrix_free(n: int, d: int) -> bool:
+    """Whether Newton's method forms no matrix of the size of the rows or of the features."""
+    return min(n, d) > LARGE
+
+
+def hessian_of_all_rows(passes: Passes, ridge: np.ndarray, sketch: int, *, quadratic: bool) -> Hessian:
     """Choose by the sizes how Newton's method solves with the Hessian: d×d, n×n, or by its products."""
-    if min(passes.n, ridge.size) > LARGE:
-        return MatrixFree(passes, ridge, sketch)
+    if is_matrix_free(passes.n, ridge.size):
+        return MatrixFree(passes, ridge, sketch, FINE if quadratic else RESIDUAL)
     return FromGram(passes, ridge) if passes.n < ridge.size else Sketches(passes, ridge)

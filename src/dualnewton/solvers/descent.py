@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.judging import AnyProblem
-from dualnewton.solvers.curvature import Hessian, Sketches, hessian_of_all_rows
+from dualnewton.solvers.curvature import FromGram, Hessian, Sketches, hessian_of_all_rows
 from dualnewton.solvers.objective import Objective, objective_of
 from dualnewton.solvers.passes import Passes
 from dualnewton.solvers.quasi_newton import Model, Policy
@@ -55,7 +55,14 @@ class Descent(SharedPasses):
         self.hessians: dict[bytes, list[Hessian]] = {}
         for problem, (w, b) in zip(problems, starts, strict=True):
             objective = objective_of(problem)
-            policy = Policy(passes.costs, tol, passes.n if newton else sketch, newton, coupled=objective.columns > 1)
+            policy = Policy(
+                passes.costs,
+                tol,
+                passes.n if newton else sketch,
+                newton,
+                coupled=objective.columns > 1,
+                quadratic=objective.quadratic,
+            )
             hessians = self._hessians(objective, newton=newton)
             self.models.append(Model(objective, policy, hessians, objective.vector(w, b)))
         self._evaluate()
@@ -65,7 +72,9 @@ class Descent(SharedPasses):
         ridge = objective.column_ridge
         if (key := ridge.tobytes()) not in self.hessians:
             self.hessians[key] = [
-                hessian_of_all_rows(self.passes, ridge, self.passes.costs.affordable_sketch())
+                hessian_of_all_rows(
+                    self.passes, ridge, self.passes.costs.affordable_sketch(), quadratic=objective.quadratic
+                )
                 if newton
                 else Sketches(self.passes, ridge)
                 for _ in range(objective.columns)
@@ -113,3 +122,16 @@ class Descent(SharedPasses):
 
     def candidate(self, k: int) -> PrimalPoint:
         return self.models[k].objective.point(self.models[k].x)
+
+    def keep(self, wanted: Sequence[int]) -> None:
+        super().keep(wanted)
+        used = {model.objective.column_ridge.tobytes() for model in self.models}
+        self.hessians = {key: each for key, each in self.hessians.items() if key in used}
+
+    def anchors(self) -> dict[str, Any]:
+        named = super().anchors()
+        for k, model in enumerate(self.models):
+            for column, hessian in enumerate(model.hessians):
+                if isinstance(hessian, FromGram):
+                    named |= {f"gram {k} {column}": hessian, f"its rows {k} {column}": hessian.rows}
+        return named

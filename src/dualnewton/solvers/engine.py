@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -63,6 +64,10 @@ class Engine:
     def keep(self, wanted: Sequence[int]) -> None:
         """Go on with these models only."""
         self.solvers = [self.solvers[k] for k in wanted]
+
+    def anchors(self) -> dict[str, Any]:
+        """Name what a checkpoint does not store (see :meth:`Runner.anchors`)."""
+        return {}
 
     def close(self) -> None:
         """Give back what the engine holds."""

@@ -290,6 +290,9 @@ class Proximal(SharedPasses):
     def candidate(self, k: int) -> PrimalPoint:
         return PrimalPoint(self.models[k].w.copy(), self.models[k].b)
 
+    def anchors(self) -> dict[str, Any]:
+        return {**super().anchors(), "sweep": self.models[0].sweep}
+
 
 def sweep_of(*, compiled: bool) -> Sweep:
     """Return coordinate descent as NumPy has it, or its kernel, ready to be called."""

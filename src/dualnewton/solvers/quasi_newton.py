@@ -10,7 +10,7 @@ import numpy as np
 
 from dualnewton.solvers.corrections import Corrections
 from dualnewton.solvers.costs import Costs
-from dualnewton.solvers.curvature import PLENTY, Curvature, Hessian
+from dualnewton.solvers.curvature import GAIN, PLENTY, Curvature, Hessian
 from dualnewton.solvers.line import line_minimum
 from dualnewton.solvers.objective import Objective
 
@@ -39,6 +39,13 @@ FASTEST, SLOWEST = 3.0, 0.5
 
 PATIENCE = 8
 """Trials in vain after which a model is stuck; as much curvature as can be had is tried before."""
+
+LIGHT = 2.0
+"""Passes that the first sketch may cost where it has fewer rows than features and a larger one is dear."""
+
+REFRESHED, CLEARLY = 1.5, 1.2
+"""With fewer rows than features: those with the present weights make the steps so much faster, as long as no other factor is
+known; and another sketch must be expected to save so much."""
 
 LAST_RESORT = 100.0
 """Passes that the largest sketch may cost."""
@@ -84,18 +91,23 @@ class Policy:
     first: int
     newton: bool
     coupled: bool = False
+    quadratic: bool = False
 
     def __post_init__(self) -> None:
-        self.size = 0 if is_dear(self.costs, self.first) and not self.newton else self.first
+        self.size = self.first
+        if is_dear(self.costs, self.first) and not self.newton:
+            self.size = min(self.first, self.costs.affordable_sketch(LIGHT)) if self.first < self.costs.d else 0
         self.active, self.noisy, self.restless = self.costs.n, False, False
         self.most = max(self.first, self.costs.affordable_sketch(LAST_RESORT))
         affordable = int(0.5 * self.costs.data_pass / (6.0 * self.costs.d * MOVED))
         self.memory = min(max(affordable, LEAST_MEMORY), MOST_MEMORY)
         self.promises: list[float] = []
+        self.bought, self.refreshed = 0, 1.0 if self.quadratic else REFRESHED
+        self.before: tuple[int, float] | None = None
 
     def begin(self, promise: float) -> None:
         """Start to watch a new sketch, on which the first step promises so much."""
-        self.promises, self.noisy = [promise], False
+        self.promises, self.noisy, self.bought = [promise], False, 0
 
     def watch(self, promise: float, value: float, step_length: float) -> None:
         """Take what the next step promises: gᵀB⁻¹g, twice what is left to gain if B is right, and steadier than the gap.
@@ -117,6 +129,8 @@ class Policy:
 
     def wants_another(self, gap: float, value: float, step_length: float) -> bool:
         """Whether the passes that another sketch should save cost more than it does."""
+        if 0 < min(self.size, self.active) < self.costs.d and not self.newton:
+            return self._wants_other_rows(gap, value)
         rows = min(self.next_size, self.active)
         price = self.costs.sketch(rows) / self.costs.data_pass
         # A step that had to be shortened was taken on curvature from somewhere else.
@@ -130,6 +144,32 @@ class Policy:
         windows = [min(self.age, WINDOW)] if self.size else [self.age, self.age - self.age // 2]
         speed = max(sum(map(self._speed, windows)) / len(windows), 0.01)
         return left / speed - left / self._expected_speed(rows) > price
+
+    def _wants_other_rows(self, gap: float, value: float) -> bool:
+        """Whether a sketch of fewer rows than features should be another; its size is then ``bought``.
+
+        How fast the steps are depends on the spread of what the rows leave out, which only the steps themselves tell. That
+        the first ones are shortened does not count: the curvature is too small until the gradients have corrected it.
+        """
+        if self.age < SLOW_START:
+            return False
+        speed = max(self._speed(self.age - self.age // 2), 0.01)
+        if self.before and not self.quadratic:  # what the last purchase was worth, beyond its size
+            rows, slower = self.before
+            self.refreshed = min(max(speed / slower / (self.size / rows) ** GAIN, 1.0), REFRESHED)
+        left = math.log(max(gap / (self.tol * abs(value) or 1e-300), 1.0)) / speed
+
+        def cost(rows: int) -> float:
+            faster = (rows / self.size) ** GAIN * self.refreshed
+            return self.costs.sketch(rows) + left / faster * (self.costs.data_pass + self.costs.applied(rows))
+
+        sizes = [min(self.size << doublings, self.most) for doublings in range(6)]
+        best = min(sizes[1:] if self.quadratic else sizes, key=cost)
+        stay = left * (self.costs.data_pass + self.costs.applied(self.size))
+        if (best == self.size and self.quadratic) or CLEARLY * cost(best) >= stay:
+            return False
+        self.bought, self.before = best, (self.size, speed)
+        return True
 
     def _speed(self, window: int) -> float:
         """Return the logarithm of what each of the last steps has divided the promise by."""
@@ -147,6 +187,8 @@ class Policy:
     @property
     def next_size(self) -> int:
         """The rows of the sketch after this one."""
+        if self.bought:
+            return self.bought
         if self.size == 0:
             return self.first
         return min(max(2 * self.size, PLENTY * self.costs.d), self.most) if self.noisy else self.size

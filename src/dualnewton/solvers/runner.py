@@ -78,6 +78,10 @@ class Runner(ABC):
     def keep(self, wanted: Sequence[int]) -> None:
         """Go on with these models only."""
 
+    def anchors(self) -> dict[str, Any]:
+        """Name what follows from the problems alone: a checkpoint does not store it, another runner for them has it, too."""
+        return {}
+
     def close(self) -> None:  # noqa: B027
         """Give back what the runner holds."""
 
@@ -104,6 +108,9 @@ class SharedPasses(Runner):
 
     def keep(self, wanted: Sequence[int]) -> None:
         self.models = [self.models[k] for k in wanted]
+
+    def anchors(self) -> dict[str, Any]:
+        return {"passes": self.passes}
 
     def close(self) -> None:
         self.passes.close()

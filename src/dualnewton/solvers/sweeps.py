@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,9 @@ class Sweeps(Runner):
         visited = 0
         examples = PIECE // 100 if self.certificates_are_cheap else PIECE
         rounds = max(1, round(examples / self.sampling.expected_size))
-        for piece in block.pieces(rounds) if deadline < math.inf else [block]:
+        # One at a time, each call of the kernel adds up its surprises: without a deadline, too, by pieces, for the same sums.
+        cut = deadline < math.inf or self.sampling.max_size == 1
+        for piece in block.pieces(rounds) if cut else [block]:
             self.engine.run(piece)
             visited += piece.indices.size
             if time.perf_counter() > deadline:
@@ -101,6 +104,9 @@ class Sweeps(Runner):
     def keep(self, wanted: Sequence[int]) -> None:
         self.engine.keep(wanted)
         self.surprises = [self.surprises[k] for k in wanted]
+
+    def anchors(self) -> dict[str, Any]:
+        return {"sampling": self.sampling, **self.engine.anchors()}
 
     def close(self) -> None:
         self.engine.close()
