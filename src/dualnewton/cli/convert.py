@@ -1,0 +1,65 @@
+"""``dualnewton convert``: a data file in another format."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dualnewton.cli import _options as options
+
+
+def convert(
+    source: Annotated[str, typer.Argument(metavar="IN", help="A file, or a name that `datasets` lists.")],
+    out: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUT", help="The new file: .npz, .npy, .svm, .csv, .tsv or .parquet; text also .gz .bz2 .xz."
+        ),
+    ],
+    target: options.Target = None,
+    weights: options.Weights = None,
+    n_features: Annotated[
+        int | None, typer.Option("--n-features", metavar="NUMBER", help="How many columns a sparse file is to have.")
+    ] = None,
+    zero_based: Annotated[
+        bool | None,
+        typer.Option(
+            "--zero-based/--one-based", help="How a svmlight file counts. By default from 1, unless a 0 occurs."
+        ),
+    ] = None,
+    dtype: Annotated[str | None, typer.Option("--dtype", metavar="NAME", help="Store X as float64 or float32.")] = None,
+) -> None:
+    """Write data in another format, in memory that does not grow with the file.
+
+    What does not fit into memory becomes a file that is mapped into it: **.npz** (sparse or dense, everything in one file)
+    or **.npy** (dense; the labels beside it in NAME.y.npy). `fit` and the others then read from the disk what they need.
+
+    OUT is there whole or not at all. While IN is read, unnamed files beside OUT take about the room that OUT will.
+
+    For example:
+
+        dualnewton convert train.svm.bz2 train.npz
+        dualnewton convert measurements.csv measurements.npy --target price --dtype float32
+        dualnewton convert mushrooms mushrooms.csv
+    """
+    from dualnewton.cli import _output
+    from dualnewton.cli._transfer import reading
+    from dualnewton.data.convert import convert as converted
+
+    _output.ready(out)
+    with reading(source) as report:
+        done = converted(
+            source,
+            out,
+            target=target,
+            weights=weights,
+            n_features=n_features,
+            zero_based=zero_based,
+            dtype=dtype,
+            report=report,
+        )
+    n, d = done.shape
+    _output.say("written", f"{done.path}, {done.path.stat().st_size} bytes")
+    _output.say("data", f"{n} examples, {d} features, {done.entries} entries")
+    _output.say("target", done.target or "none")

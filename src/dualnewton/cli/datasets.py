@@ -1,0 +1,69 @@
+"""``dualnewton datasets``: what there is by name, and where it is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from dualnewton.cli import _options as options
+
+
+def datasets(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Fetch this one.")] = None,
+    json: options.Json = False,
+) -> None:
+    """List the named data sets, or fetch one of them.
+
+    A name can stand wherever a command takes a file. It is looked for in the folder that **DUALNEWTON_DATA** names (NAME.npz,
+    NAME.svm, NAME.csv, NAME.bz2, ...), then in the cache (**DUALNEWTON_CACHE**, or the user's own); else its file is
+    downloaded, and its checksum compared where it is known. Sets that come with the library need no network.
+
+    For example:
+
+        dualnewton datasets
+        dualnewton datasets mushrooms
+        dualnewton fit a9a
+    """
+    from dualnewton.cli import _output
+
+    rows = listed() if name is None else [fetched(name)]
+    if json:
+        _output.as_json(rows if name is None else rows[0])
+    elif name is None:
+        _output.table(("name", "kind", "n", "d", "here", "from"), [list(row.values()) for row in rows])
+        print("\nGenerators: dense:NxD, sparse:NxDxK (K entries a row), with :SEED after them if you like.")
+    else:
+        for key, value in rows[0].items():
+            _output.say(key, value)
+
+
+def listed() -> list[dict[str, Any]]:
+    """Return a row for each name."""
+    from dualnewton.data.catalog import FILES, OFFLINE, located
+
+    rows = []
+    for entry in [*OFFLINE.values(), *FILES.values()]:
+        here = entry.name in OFFLINE or located(entry) is not None
+        source = " or ".join(origin.url for origin in entry.origins) or "comes with the library"
+        row = {"name": entry.name, "kind": entry.kind, "n": entry.n, "d": entry.d}
+        rows.append({**row, "here": "yes" if here else "no", "from": source})
+    return rows
+
+
+def fetched(name: str) -> dict[str, Any]:
+    """Return what is known about a set, once it is here."""
+    from dualnewton.cli._transfer import coming
+    from dualnewton.data.catalog import FILES, checksum, fetch, load
+
+    facts: dict[str, Any] = {"name": name}
+    if name in FILES:
+        with coming(name) as progress:
+            path, origin = fetch(name, progress)
+        facts |= {"file": str(path), "from": origin.url if origin else "a file of yours"}
+        if origin is not None:
+            known = "as it should be" if origin.sha256 else "the catalog has none to compare it with"
+            facts["sha256"] = f"{checksum(path)} ({known})"
+    data = load(name)
+    n, d = data.X.shape
+    return {**facts, "examples": n, "features": d}

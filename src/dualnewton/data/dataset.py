@@ -1,0 +1,45 @@
+"""What every reader returns, and the error every reader raises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+class DataError(ValueError):
+    """A file or a name is not what it should be: one line with the place, what was seen and what is allowed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Examples, and what is known about them.
+
+    Parameters
+    ----------
+    X : array or CSR array of shape (n, d)
+        One example per row; float64 or float32, in C order, possibly mapped from a file.
+    y : array of shape (n,), optional
+        The labels: numbers or text, as the file has them.
+    sample_weight : array of shape (n,), optional
+        The weights of the examples.
+    feature_names : tuple of str, optional
+        The names of the columns of X.
+    name : str
+        What to call it.
+    target : str, optional
+        Where the labels were found, in words.
+    """
+
+    X: Any
+    y: np.ndarray | None = None
+    sample_weight: np.ndarray | None = None
+    feature_names: tuple[str, ...] | None = None
+    name: str = ""
+    target: str | None = None
+
+    def __repr__(self) -> str:
+        n, d = self.X.shape
+        storage = "dense" if isinstance(self.X, np.ndarray) else f"sparse, {self.X.nnz} entries"
+        return f"Dataset({self.name!r}, n={n}, d={d}, {storage}, {self.X.dtype})"
