@@ -1,0 +1,85 @@
+"""Data for a model that is there already: its features, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dualnewton.data import Dataset
+
+
+class OtherColumnsError(ValueError):
+    """The data do not have the features of the model."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a model wants of data.
+
+    Attributes
+    ----------
+    d : int
+        How many features.
+    names : sequence of str, optional
+        Their names. Where the data have names, too, their order does not matter and other columns are left out.
+    target : str, optional
+        The column of the target.
+    """
+
+    d: int
+    names: Sequence[str] | None = None
+    target: str | None = None
+
+    def read(
+        self, source: str, target: str | None = None, weights: str | None = None, *, labelled: bool = True
+    ) -> Dataset:
+        """Read data.
+
+        Parameters
+        ----------
+        source : str
+            A file or a name of the catalog.
+        target, weights : str, optional
+            Columns; by default the target is where it was when the model was fitted.
+        labelled : bool
+            Whether there has to be a target. If not, a file without one is as good.
+        """
+        targets: list[Any] = [self.target if target is None else target]
+        if not labelled and target is None:
+            targets.append(False)
+        # A table may have columns that the model does not know; a sparse file may end before the last feature.
+        widths = [self.d, None] if self.names is None else [None, self.d]
+        errors: list[ValueError] = []
+        for place in targets:
+            for n_features in widths:
+                try:
+                    return self.of(_found(source, target=place, weights=weights, n_features=n_features))
+                except ValueError as error:
+                    errors.append(error)
+        # That the columns are others tells more than what came of reading them in some way.
+        raise next((error for error in errors if isinstance(error, OtherColumnsError)), errors[0])
+
+    def of(self, dataset: Dataset) -> Dataset:
+        """Return data with these features in their order."""
+        d = dataset.X.shape[1]
+        if self.names is None or dataset.feature_names is None:
+            if d != self.d:
+                raise OtherColumnsError(f"{dataset.name} has {d} features, the model was fitted on {self.d}")
+            return dataset
+        if tuple(self.names) == tuple(dataset.feature_names):
+            return dataset
+        place = {name: k for k, name in enumerate(dataset.feature_names)}
+        absent = [name for name in self.names if name not in place]
+        if absent:
+            more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+            raise OtherColumnsError(f"{dataset.name} has no column {absent[0]!r}{more}, which the model was fitted on")
+        X = dataset.X[:, [place[name] for name in self.names]]
+        return replace(dataset, X=X, feature_names=tuple(self.names))
+
+
+def _found(source: str, **options: Any) -> Dataset:
+    from dualnewton import data
+
+    return data.find(source, **options)

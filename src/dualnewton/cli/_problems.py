@@ -1,0 +1,137 @@
+"""From the words of a command and a data set to what is to be solved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dualnewton._validate import positive
+from dualnewton.judging import AnyProblem
+from dualnewton.model_file import LOSSES, Objective
+from dualnewton.model_file._labels import are_classes, codes_of, tidy
+from dualnewton.model_file._objective import PENALTIES, REST, SOFTMAX, among
+
+if TYPE_CHECKING:
+    from dualnewton.data import Dataset
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is to be solved.
+
+    Attributes
+    ----------
+    problems : list of Problem, or of one MultinomialProblem
+        For ``solve_many``, all over one X.
+    objective : Objective
+        The same in words.
+    classes : array of shape (K,), optional
+        The labels in order; None where the targets are numbers. Of two classes the one problem has +1 for the second.
+    why : str
+        How the loss came about.
+    """
+
+    problems: list[AnyProblem]
+    objective: Objective
+    classes: np.ndarray | None
+    why: str
+
+
+def problems_from(
+    dataset: Dataset,
+    *,
+    loss: str | None = None,
+    penalty: str = "l2",
+    C: float | None = None,
+    lam: float | None = None,
+    l1_ratio: float | None = None,
+    intercept: bool = True,
+    multiclass: str | None = None,
+    **parameters: float | None,
+) -> Task:
+    """Say what is to be solved, from the words of a command.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        The data, whose weights are used.
+    loss : str, optional
+        A name; by default the labels decide.
+    penalty, l1_ratio, intercept
+        The words of :class:`Objective`.
+    C, lam : float, optional
+        Either λ, or C with λ = 1/(Cn); C = 1 by default.
+    multiclass : {"softmax", "ovr"}, optional
+        By default softmax where there is one.
+    parameters : floats or None
+        Of the loss; None is its default.
+    """
+    labels = labels_of(dataset)
+    chosen = among("loss", loss, LOSSES) if loss is not None else ("logistic" if are_classes(labels) else "squared")
+    classes = np.unique(labels) if Objective(chosen, 1.0).classifies else None
+    refuse_constant(labels, classes)
+    several = classes is not None and len(classes) > 2
+    objective = Objective(
+        chosen,
+        strength(C, lam, dataset.X.shape[0]),
+        penalty,
+        l1_ratio,
+        intercept,
+        {name: value for name, value in parameters.items() if value is not None},
+        multiclass_of(multiclass, chosen, penalty) if several else None,
+    )
+    return Task(problems_of(objective, dataset, classes), objective, classes, why(loss, chosen, labels))
+
+
+def problems_of(objective: Objective, dataset: Dataset, classes: np.ndarray | None) -> list[AnyProblem]:
+    """Return what an objective means on a data set, whose labels must be of these classes, or numbers if there are none."""
+    X, weights, labels = dataset.X, dataset.sample_weight, labels_of(dataset)
+    if classes is not None:
+        return objective.problems(X, codes_of(labels, classes), len(classes), weights)
+    return objective.problems(X, numbers(labels, objective.loss), 0, weights)
+
+
+def labels_of(dataset: Dataset) -> np.ndarray:
+    """Return the target of a data set, which must have one."""
+    if dataset.y is None:
+        raise ValueError(f"{dataset.name} has no target: name its column by --target")
+    return tidy(dataset.y)
+
+
+def numbers(labels: np.ndarray, loss: str) -> np.ndarray:
+    """Return targets as numbers, which they must be."""
+    if labels.dtype.kind not in "if":
+        raise ValueError(f"the target must hold numbers for the loss {loss}, got text such as {str(labels[0])!r}")
+    return labels.astype(np.float64)
+
+
+def refuse_constant(labels: np.ndarray, classes: np.ndarray | None) -> None:
+    """Refuse a target from which nothing can be learned."""
+    if np.all(labels == labels[0]):
+        what = "holds a single class" if classes is not None else "is constant"
+        raise ValueError(f"the target {what}, {labels[0]} on all {len(labels)} rows: there is nothing to fit")
+
+
+def strength(C: float | None, lam: float | None, n: int) -> float:
+    """Return λ."""
+    if C is not None and lam is not None:
+        raise ValueError(f"-C and --lam say the same, lambda = 1/(C n): give one of them, got C={C:g} and lam={lam:g}")
+    return positive("lam", lam) if lam is not None else 1.0 / (positive("C", 1.0 if C is None else C) * n)
+
+
+def multiclass_of(asked: str | None, loss: str, penalty: str) -> str:
+    """Return what becomes of more than two classes."""
+    among("penalty", penalty, PENALTIES)
+    return asked if asked is not None else SOFTMAX if Objective(loss, 1.0, penalty).has_softmax else REST
+
+
+def why(asked: str | None, chosen: str, labels: np.ndarray) -> str:
+    """Say how the loss came about."""
+    if asked is not None:
+        return "as asked"
+    count = len(np.unique(labels))
+    return (
+        f"since the target has {count} distinct {'labels' if chosen == 'logistic' else 'values'}; --loss says otherwise"
+    )

@@ -1,0 +1,135 @@
+"""``dualnewton certify``: how far coefficients, ours or anybody's, are from the best."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dualnewton.cli import _options as options
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dualnewton.certificate import Certificate
+    from dualnewton.cli._problems import Task
+    from dualnewton.data import Dataset
+
+Given = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A file that `fit --out` has saved, or coefficients in a .csv, .tsv or .txt file."
+    ),
+]
+
+
+def certify(
+    model: Given,
+    data: options.Data,
+    target: options.Target = None,
+    weights: options.Weights = None,
+    loss: options.Loss = None,
+    penalty: options.Penalty = "l2",
+    C: options.C = None,
+    lam: options.Lam = None,
+    l1_ratio: options.L1Ratio = None,
+    intercept: options.Intercept = True,
+    delta: options.Delta = None,
+    epsilon: options.Epsilon = None,
+    width: options.Width = None,
+    multiclass: options.Multiclass = None,
+    json: options.Json = False,
+) -> None:
+    """Prove how far a MODEL is from the minimum of its objective on DATA, whoever fitted it.
+
+    The primal value P is computed from the coefficients, the dual value D from a dual point that is looked for, both from the
+    data: P - D bounds how far P is from its minimum. A saved model brings its own objective. Of coefficients in a text file the
+    options below say which it is; the file has the columns feature,coefficient (with a row named intercept, or the best one is
+    taken), one column for each class if there are more than two, or is a line or a column of numbers.
+
+    For example:
+
+        dualnewton fit breast_cancer --out cancer.model
+        dualnewton certify cancer.model breast_cancer
+    """
+    from dualnewton.cli import _output
+    from dualnewton.cli._coefficients import ENDINGS
+
+    objective: dict[str, Any] = {
+        "loss": loss,
+        "penalty": penalty,
+        "C": C,
+        "lam": lam,
+        "l1_ratio": l1_ratio,
+        "intercept": intercept,
+        "delta": delta,
+        "epsilon": epsilon,
+        "width": width,
+        "multiclass": multiclass,
+    }
+    read = of_coefficients if Path(model).suffix.lower() in ENDINGS else of_model
+    task, dataset, coef, intercepts, said = read(model, data, target, weights, objective)
+    certificates = judged(task, coef, intercepts)
+    if json:
+        _output.as_json(_output.certificate_json(certificates))
+        return
+    _output.say("model", said)
+    _output.say("data", f"{dataset.name}: {dataset.X.shape[0]} examples, {dataset.X.shape[1]} features")
+    _output.say("objective", task.objective)
+    names = [] if task.classes is None else task.classes.tolist()
+    for key, line in _output.certificate_lines(certificates, names):
+        _output.say(key, line)
+
+
+Judged = tuple["Task", "Dataset", "np.ndarray", "np.ndarray | None", str]
+"""What is to be judged: the problems, their data, coefficients and intercepts (None for the best), and where they are from."""
+
+
+def of_model(model: str, data: str, target: str | None, weights: str | None, objective: dict[str, Any]) -> Judged:
+    """Take a saved model, as a solution of its problem on these data."""
+    from dualnewton.cli._data import Columns
+    from dualnewton.cli._problems import Task, problems_of
+    from dualnewton.model_file import SavedModel
+
+    asked = [name for name, value in objective.items() if value != UNASKED.get(name)]
+    if asked:
+        raise ValueError(
+            f"a saved model has its own objective, so {asked[0]} must be left out; it is for coefficients (.csv)"
+        )
+    fitted = SavedModel.load(model)
+    dataset = Columns(fitted.d, fitted.feature_names, fitted.target).read(data, target, weights)
+    problems = problems_of(fitted.objective, dataset, fitted.classes)
+    said = f"{model}, fitted on {fitted.n} examples with a proven relative gap of {fitted.certificate.relative_gap:.2e}"
+    return Task(problems, fitted.objective, fitted.classes, "as saved"), dataset, fitted.coef, fitted.intercept, said
+
+
+UNASKED = {"penalty": "l2", "intercept": True}
+"""What the options are that nobody has given; the others are None."""
+
+
+def of_coefficients(
+    model: str, data: str, target: str | None, weights: str | None, objective: dict[str, Any]
+) -> Judged:
+    """Take coefficients from a text file, for the objective that the options describe."""
+    from dualnewton import data as datasets
+    from dualnewton.cli._coefficients import read_coefficients
+    from dualnewton.cli._problems import problems_from
+
+    found = read_coefficients(model)
+    dataset = datasets.find(data, target=target, weights=weights)
+    task = problems_from(dataset, **objective)
+    coef, intercepts = found.ordered(task, dataset)
+    free = task.objective.fit_intercept and intercepts is None
+    said = f"{model}, {coef.size} coefficients{' with the intercept that is best for them' if free else ''}"
+    return task, dataset, coef, intercepts, said
+
+
+def judged(task: Task, coef: np.ndarray, intercepts: np.ndarray | None) -> list[Certificate]:
+    """Judge each problem at its coefficients; where the loss has a kink, a solver looks for a sharp dual point."""
+    from dualnewton._parts import Part
+
+    if task.objective.is_softmax:
+        return [Part(task.problems[0], coef, intercepts).certificate()]
+    each = [None] * len(coef) if intercepts is None else intercepts.tolist()
+    return [Part(*of).certificate() for of in zip(task.problems, coef, each, strict=True)]

@@ -1,0 +1,103 @@
+"""``dualnewton compare``: our methods and whichever other libraries are installed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from dualnewton.cli import _options as options
+
+Out = Annotated[str, typer.Option("--out", metavar="DIR", help="The folder for the report; made if it is not there.")]
+Methods = Annotated[
+    str,
+    typer.Option("--methods", metavar="NAMES", help="Ours, with commas: auto, sdna, sdca, newton, ihs; or all, none."),
+]
+Peers = Annotated[
+    str,
+    typer.Option(
+        "--peers",
+        metavar="NAMES",
+        help="Of other libraries, with commas, or all, none. For logistic: lbfgs, newton-cholesky, newton-cg, 'liblinear dual', "
+        "'liblinear primal', saga, cyanure, snapml, glum. A wrong name is answered with the list for the loss.",
+    ),
+]
+Seconds = Annotated[
+    float, typer.Option("--time-limit", metavar="SECONDS", help="For each contender.", rich_help_panel=options.RUN)
+]
+
+
+def compare(
+    ctx: typer.Context,
+    data: options.Data,
+    out: Out,
+    methods: Methods = "all",
+    peers: Peers = "all",
+    target: options.Target = None,
+    loss: options.Loss = None,
+    penalty: options.Penalty = "l2",
+    C: options.C = None,
+    lam: options.Lam = None,
+    delta: options.Delta = None,
+    epsilon: options.Epsilon = None,
+    width: options.Width = None,
+    time_limit: Seconds = 10.0,
+    threads: options.Threads = 1,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+) -> None:
+    """Let our methods and other libraries solve the same problem on DATA, and prove how good each of their models is.
+
+    Each contender is given one tolerance after the other, in a process of its own. Every model that it makes is judged by one
+    certificate, so that nobody is believed. The folder gets compare.html (charts to zoom, a table, the machine), compare.png and
+    compare.csv. The penalty is l2, without an intercept: this is what all of them can be asked.
+
+    For example:
+
+        dualnewton compare diabetes --out duel --methods auto,sdna --peers "ridge cholesky,ridge lsqr" --time-limit 2
+    """
+    import numpy as np
+
+    from dualnewton import data as datasets
+    from dualnewton.cli import _output
+    from dualnewton.cli._problems import problems_from
+    from dualnewton.cli.rates import only
+    from dualnewton.experiments import compare as comparison
+    from dualnewton.experiments import report
+
+    report.require()
+    if penalty != "l2":
+        raise ValueError(
+            f"--penalty must be l2 in a comparison, the one penalty that all solvers share, got {penalty!r}"
+        )
+    folder = report.folder(out)
+    dataset = datasets.find(data, target=target)
+    # In single precision some of the others would compute in it, and be judged for it.
+    dataset = replace(dataset, X=dataset.X.astype(np.float64, copy=False))
+    task = problems_from(dataset, loss=loss, C=C, lam=lam, intercept=False, delta=delta, epsilon=epsilon, width=width)
+    found, rows = comparison.compare(
+        only(task, "compare"),
+        task.objective.loss,
+        dataset.name,
+        methods=methods,
+        peers=peers,
+        time_limit=time_limit,
+        threads=threads,
+        seed=seed,
+        command=ctx.obj or "",
+    )
+    with _output.writing(out):
+        paths = report.write(found, folder, "compare")
+    if json:
+        _output.as_json(comparison.as_json(rows))
+        return
+    table = found.sections[0].tables[0]
+    _output.say("data", found.lead.split(". ")[0])
+    for note in found.notes:
+        _output.say("note", note)
+    print()
+    _output.table(table.columns, table.rows)
+    print()
+    print(table.note)
+    _output.say("report", paths[0])

@@ -1,0 +1,95 @@
+"""``dualnewton evaluate``: how well a saved model does on data."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from dualnewton.cli import _options as options
+
+if TYPE_CHECKING:
+    from dualnewton.data import Dataset
+    from dualnewton.model_file import SavedModel
+
+
+def evaluate(
+    model: options.Model,
+    data: options.Data,
+    target: options.Target = None,
+    weights: options.Weights = None,
+    json: options.Json = False,
+) -> None:
+    """Score a MODEL that `fit` has saved on DATA, whose target is known.
+
+    Of classes: the accuracy, the log loss where the model has probabilities, and the area under the ROC curve where there are
+    two classes. Of values: R2, the root mean squared error and the mean absolute error. With --weights, weighted.
+
+    For example:
+
+        dualnewton fit breast_cancer --out cancer.model
+        dualnewton evaluate cancer.model breast_cancer --json
+    """
+    from dualnewton.cli import _output
+    from dualnewton.cli._data import Columns
+    from dualnewton.model_file import SavedModel
+
+    fitted = SavedModel.load(model)
+    dataset = Columns(fitted.d, fitted.feature_names, fitted.target).read(data, target, weights)
+    scores = measured(fitted, dataset)
+    if json:
+        _output.as_json({"n": dataset.X.shape[0], **{name: _output.finite_or_none(x) for name, x in scores.items()}})
+        return
+    _output.say("data", f"{dataset.name}: {dataset.X.shape[0]} examples")
+    _output.table(("score", "value"), [(NAMES[name], f"{value:.6g}") for name, value in scores.items()])
+
+
+NAMES = {
+    "accuracy": "accuracy",
+    "log_loss": "log loss",
+    "auc": "area under the ROC curve",
+    "r2": "R2",
+    "rmse": "root mean squared error",
+    "mae": "mean absolute error",
+}
+"""In words."""
+
+
+def measured(model: SavedModel, dataset: Dataset) -> dict[str, float]:
+    """Return the scores by name; one that has no meaning on these data is nan."""
+    from dualnewton.cli._problems import problems_of
+
+    problems_of(model.objective, dataset, model.classes)  # which says what is wrong with the data
+    return of_values(model, dataset) if model.classes is None else of_classes(model, dataset)
+
+
+def of_classes(model: SavedModel, dataset: Dataset) -> dict[str, float]:
+    """Return the scores of a classifier."""
+    import numpy as np
+    from sklearn import metrics
+
+    from dualnewton.model_file._labels import codes_of
+
+    assert model.classes is not None
+    codes, c = codes_of(dataset.y, model.classes), dataset.sample_weight
+    scores = {"accuracy": model.score(dataset.X, dataset.y, c)}
+    if model.objective.has_probabilities:
+        right = model.predict_proba(dataset.X)[np.arange(len(codes)), codes]
+        scores["log_loss"] = float(-np.average(np.log(np.maximum(right, np.finfo(float).tiny)), weights=c))
+    if len(model.classes) == 2:
+        both = len(np.unique(codes)) == 2
+        margins = model.decision_function(dataset.X)
+        scores["auc"] = float(metrics.roc_auc_score(codes, margins, sample_weight=c)) if both else math.nan
+    return scores
+
+
+def of_values(model: SavedModel, dataset: Dataset) -> dict[str, float]:
+    """Return the scores of a regression."""
+    import numpy as np
+
+    errors: Any = model.predict(dataset.X) - np.asarray(dataset.y, dtype=float)
+    c = dataset.sample_weight
+    return {
+        "r2": model.score(dataset.X, dataset.y, c),
+        "rmse": math.sqrt(np.average(errors**2, weights=c)),
+        "mae": float(np.average(np.abs(errors), weights=c)),
+    }

@@ -1,0 +1,226 @@
+"""``dualnewton fit``: from a file to a model with its proof."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dualnewton.cli import _options as options
+
+if TYPE_CHECKING:
+    from dualnewton.cli._problems import Task
+    from dualnewton.data import Dataset
+    from dualnewton.model_file import SavedModel
+    from dualnewton.result import Result
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+REMEDIES = {
+    "EPOCH_LIMIT": "raise --max-epochs or --tol",
+    "TIME_LIMIT": "raise --time-limit or --tol",
+    "INTERRUPTED": "repeat the command",
+    "NO_PROGRESS": "raise --tol, or bring the features to about equal scale",
+}
+"""What to do about each way to end short of --tol."""
+
+DONE = ("CONVERGED", "NO_PROGRESS")
+"""Ends after which there is nothing to go on for. Whoever raises a limit goes on from a checkpoint."""
+
+Test = Annotated[
+    str | None,
+    typer.Option("--test", metavar="DATA", help="Other data, for a score.", rich_help_panel=options.FROM),
+]
+Out = Annotated[str | None, typer.Option("--out", metavar="MODEL", help="The file to save the model in.")]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint",
+        metavar="FILE",
+        help="Keep the state of the run here: the same command goes on from it after a crash or Ctrl-C. "
+        "It is removed once the fit is done and the model is saved.",
+        rich_help_panel=options.RUN,
+    ),
+]
+
+
+def fit(
+    ctx: typer.Context,
+    data: options.Data,
+    out: Out = None,
+    target: options.Target = None,
+    weights: options.Weights = None,
+    test: Test = None,
+    loss: options.Loss = None,
+    penalty: options.Penalty = "l2",
+    C: options.C = None,
+    lam: options.Lam = None,
+    l1_ratio: options.L1Ratio = None,
+    intercept: options.Intercept = True,
+    delta: options.Delta = None,
+    epsilon: options.Epsilon = None,
+    width: options.Width = None,
+    multiclass: options.Multiclass = None,
+    tol: options.Tol = 1e-6,
+    time_limit: options.TimeLimit = None,
+    max_epochs: options.MaxEpochs = 1000,
+    method: options.Method = "auto",
+    threads: options.Threads = 1,
+    seed: options.Seed = 0,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Fit a linear model to DATA, and prove how good the fit is.
+
+    The model minimises P(w, b) = (1/n) sum of losses + lambda * penalty. The run stops when a certificate, a primal and a
+    dual value computed from the data, proves that P is within the relative gap --tol of its minimum. Ctrl-C and the limits end
+    it earlier, with the best model so far and the gap that is proved for it.
+
+    For example:
+
+        dualnewton fit breast_cancer --out cancer.model
+        dualnewton fit iris --loss squared_hinge -C 10 --test iris
+        dualnewton fit diabetes --penalty elasticnet --lam 0.1 --tol 1e-8
+    """
+    from dualnewton import data as datasets
+    from dualnewton.cli import _output
+    from dualnewton.cli._problems import problems_from
+    from dualnewton.result import Status
+
+    _output.ready(out)
+    with ended_by_signals():
+        dataset = datasets.find(data, target=target, weights=weights)
+        task = problems_from(
+            dataset,
+            loss=loss,
+            penalty=penalty,
+            C=C,
+            lam=lam,
+            l1_ratio=l1_ratio,
+            intercept=intercept,
+            delta=delta,
+            epsilon=epsilon,
+            width=width,
+            multiclass=multiclass,
+        )
+        # Whatever is wrong with the test data is better known before the fit.
+        tested = None if test is None else other_data(task, dataset, test, target)
+        settings = {"method": method, "time_limit": time_limit, "max_epochs": max_epochs, "n_threads": threads}
+        more = {} if checkpoint is None else {"checkpoint": checkpoint}
+        results = solved(task, tol=tol, random_state=seed, **settings, **more)
+    with unmoved_by_signals():
+        model = model_of(task, dataset, results, target, ctx.obj)
+        if out is not None:
+            with _output.writing(out):
+                model.save(out)
+            if checkpoint is not None and all(result.status.name in DONE for result in results):
+                Path(checkpoint).unlink(missing_ok=True)
+    describe(task, dataset, results)
+    _output.say("train", score(model, dataset))
+    if tested is not None:
+        _output.say("test", f"{score(model, tested)} on {tested.X.shape[0]} other examples")
+    _output.say("model", f"saved in {out}" if out else "not saved; --out FILE would do so")
+    if checkpoint is not None and Path(checkpoint).exists():
+        _output.say("checkpoint", f"{checkpoint}, from which the same command goes on")
+    if any(result.status is Status.INTERRUPTED for result in results):
+        raise typer.Exit(130)
+
+
+def solved(task: Task, *, tol: float, **settings: Any) -> list[Result]:
+    """Solve with a progress bar."""
+    from dualnewton.cli._progress import progress
+    from dualnewton.solve import solve_many
+
+    with progress("fit", tol) as bar:
+        return solve_many(task.problems, tol=tol, callback=bar, **settings)
+
+
+def model_of(task: Task, dataset: Dataset, results: Sequence[Result], target: str | None, command: str) -> SavedModel:
+    """Put together what is saved."""
+    import numpy as np
+
+    import dualnewton
+    from dualnewton.model_file import SavedModel
+
+    return SavedModel(
+        coef=np.vstack([result.w for result in results]).astype(np.float64),
+        intercept=np.hstack([result.intercept for result in results]).astype(np.float64),
+        objective=task.objective,
+        classes=task.classes,
+        certificates=tuple(result.certificate for result in results),
+        status=tuple(result.status.name for result in results),
+        plan=str(results[0].plan),
+        n=dataset.X.shape[0],
+        feature_names=dataset.feature_names,
+        target=target,
+        library=dualnewton.__version__,
+        command=command or "",
+    )
+
+
+def other_data(task: Task, dataset: Dataset, source: str, target: str | None) -> Dataset:
+    """Read the data for the test score, and have them checked."""
+    from dualnewton.cli._data import Columns
+    from dualnewton.cli._problems import problems_of
+
+    tested = Columns(dataset.X.shape[1], dataset.feature_names, target).read(source)
+    problems_of(task.objective, tested, task.classes)
+    return tested
+
+
+def describe(task: Task, dataset: Dataset, results: Sequence[Result]) -> None:
+    """Print what was solved, how it ended, what is proved, and how it was done."""
+    from dualnewton.cli._output import certificate_lines, say
+
+    n, d = dataset.X.shape
+    classes = "" if task.classes is None else f", {len(task.classes)} classes"
+    say("data", f"{dataset.name}: {n} examples, {d} features{classes}")
+    say("objective", f"{task.objective} ({task.objective.loss} {task.why})")
+    worst = max(results, key=lambda result: result.certificate.relative_gap)
+    remedy = REMEDIES.get(worst.status.name)
+    closer = f"; to get closer, {remedy}" if remedy else ""
+    say("status", f"{worst.status.name}: {worst.status.message}{closer}")
+    for key, line in certificate_lines([result.certificate for result in results], names_of(task)):
+        say(key, line)
+    seconds = max(result.trace.rows[-1].seconds for result in results)
+    say("effort", f"{max(result.n_epochs for result in results):.4g} epochs, {seconds:.3g} s")
+    say("plan", results[0].plan)
+
+
+def names_of(task: Task) -> Sequence[Any]:
+    """Name the problems, where there are several."""
+    return [] if task.classes is None else task.classes.tolist()
+
+
+def score(model: SavedModel, dataset: Dataset) -> str:
+    """Return the score in words."""
+    value = model.score(dataset.X, dataset.y, dataset.sample_weight)
+    return f"{'R2' if model.classes is None else 'accuracy'} {value:.4f}"
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Have a request to end the process do what Ctrl-C does; a process that ignores Ctrl-C (nohup) goes on to."""
+    with handled(signal.default_int_handler, signal.SIGTERM):
+        yield
+
+
+@contextlib.contextmanager
+def unmoved_by_signals() -> Iterator[None]:
+    """Keep a second Ctrl-C from costing the model while it is written."""
+    with handled(signal.SIG_IGN, *SIGNALS):
+        yield
+
+
+@contextlib.contextmanager
+def handled(handler: Any, *signals: signal.Signals) -> Iterator[None]:
+    """Handle signals otherwise for a while."""
+    before = {each: signal.signal(each, handler) for each in signals}
+    try:
+        yield
+    finally:
+        for each, earlier in before.items():
+            signal.signal(each, earlier)

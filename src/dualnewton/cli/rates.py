@@ -1,0 +1,90 @@
+"""``dualnewton rates``: the theory on the user's own data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dualnewton.cli import _options as options
+
+if TYPE_CHECKING:
+    from dualnewton.cli._problems import Task
+    from dualnewton.problem import Problem
+
+Taus = Annotated[str, typer.Option("--tau", metavar="NUMBERS", help="Sizes of the random sets, with commas.")]
+Gap = Annotated[float, typer.Option("--gap", metavar="NUMBER", help="The relative gap to reach.")]
+Out = Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write the table as CSV, too.")]
+MaxEpochs = Annotated[
+    int, typer.Option("--max-epochs", metavar="NUMBER", help="Of each run.", rich_help_panel=options.RUN)
+]
+Seconds = Annotated[
+    float, typer.Option("--time-limit", metavar="SECONDS", help="For each run.", rich_help_panel=options.RUN)
+]
+
+
+def rates(
+    data: options.Data,
+    tau: Taus = "1,8,32",
+    gap: Gap = 1e-3,
+    out: Out = None,
+    json: options.Json = False,
+    target: options.Target = None,
+    weights: options.Weights = None,
+    loss: options.Loss = None,
+    C: options.C = None,
+    lam: options.Lam = None,
+    delta: options.Delta = None,
+    width: options.Width = None,
+    max_epochs: MaxEpochs = 1000,
+    time_limit: Seconds = 20.0,
+    seed: options.Seed = 0,
+) -> None:
+    """Say what the paper's theorems promise on DATA, and what the methods then do.
+
+    SDNA maximises the dual exactly over a random set of tau examples; SDCA moves the examples of the set one by one. For each
+    tau the table has their rates theta and sigma1_prox, the epochs (passes over the data) to the relative gap --gap that
+    Theorems 6 and 8 bound, and the epochs that a run with such sets took, judged by its certificate. The penalty is l2, and
+    there is no intercept, which the theorems do not cover.
+
+    For example:
+
+        dualnewton rates diabetes --tau 1,8,32
+        dualnewton rates diabetes --tau 1,64 --gap 1e-6 --lam 0.001 --json
+    """
+    from dualnewton import data as datasets
+    from dualnewton.cli import _output
+    from dualnewton.cli._problems import problems_from
+    from dualnewton.experiments import forecast
+    from dualnewton.experiments.watched import Limits
+
+    _output.ready(out)
+    dataset = datasets.find(data, target=target, weights=weights)
+    task = problems_from(dataset, loss=loss, C=C, lam=lam, intercept=False, delta=delta, width=width)
+    problem = only(task, "rates")
+    taus = forecast.taus_of(tau, problem.n)
+    rows = forecast.forecast(problem, taus, gap, Limits(gap, max_epochs, time_limit), seed)
+    if out is not None:
+        with _output.writing(out):
+            forecast.write(rows, out)
+    if json:
+        _output.as_json(forecast.as_json(rows))
+        return
+    table = forecast.table(rows, gap)
+    _output.say("data", f"{dataset.name}: {problem.n} examples, {problem.d} features")
+    _output.say("objective", task.objective)
+    print()
+    print(table.title)
+    _output.table(table.columns, table.rows)
+    print()
+    print(table.note)
+
+
+def only(task: Task, command: str) -> Problem:
+    """Return the one problem of a task; more than two classes are refused."""
+    if task.classes is not None and len(task.classes) > 2:
+        raise ValueError(
+            f"{command} takes numbers or two classes, got a target of {len(task.classes)} classes: --loss squared "
+            "takes them as numbers"
+        )
+    return task.problems[0]  # type: ignore[return-value]

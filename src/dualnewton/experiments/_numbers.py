@@ -1,0 +1,34 @@
+"""Numbers as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+MISSING = "–"
+
+
+def seconds(value: float | None) -> str:
+    """Show a time in milliseconds or seconds, to three figures."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{1e3 * value:.3g} ms" if value < 0.9995 else f"{value:.3g} s"
+
+
+def count(value: float | None, most: float = math.inf) -> str:
+    """Show a number to three figures, or to the last whole one; what was not reached is more than the most."""
+    if value is None or math.isnan(value):
+        return MISSING
+    if math.isinf(value):
+        return f"> {count(most)}" if math.isfinite(most) else "not reached"
+    return f"{value:.0f}" if 100.0 <= value < 1e6 or value == round(value) else f"{value:.3g}"
+
+
+def gap(value: float | None) -> str:
+    """Show a gap to two figures."""
+    return MISSING if value is None or not math.isfinite(value) else f"{value:.1e}"
+
+
+def chain(values: Iterable[str]) -> str:
+    """Show values that follow each other."""
+    return " → ".join(values)

@@ -1,0 +1,105 @@
+"""Figure 2: the time of an epoch of SDNA and SDCA against τ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dualnewton.experiments import claims
+from dualnewton.experiments._numbers import seconds
+from dualnewton.experiments.figures import ORDERS, REPEATS, Grid, of, panel, runs_of
+from dualnewton.experiments.progress import Steps
+from dualnewton.experiments.report import Chart, Curve, Section, Table
+from dualnewton.experiments.sets import Posed
+from dualnewton.experiments.watched import NICE, Limits, Watched
+
+FULL = Grid(("sdna", "sdca"), (1, 2, 4, 8, 16, 32, 64, 128, 256), Limits(0.0, 12.0, 4.0))
+QUICK = Grid(("sdna", "sdca"), (1, 4, 16, 64), Limits(0.0, 6.0, 1.0))
+
+
+def grid(quick: bool) -> Grid:
+    """The runs."""
+    return QUICK if quick else FULL
+
+
+def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = False) -> Section:
+    """Run the second experiment.
+
+    Parameters
+    ----------
+    sets, steps, seed, quick
+        As of :func:`figure1.run`.
+    """
+    chosen = grid(quick)
+    rows: dict[str, list] = {order: [] for order in ORDERS}
+    found: list = []
+    verdicts: list = []
+    tables: list = []
+    for posed in sets:
+        for order in ORDERS:
+            runs = runs_of(chosen, posed, order, steps, "figure 2", seed, REPEATS)
+            by_method = {method: of(method, runs) for method in chosen.methods}
+            lines = [
+                Curve(
+                    method.upper(),
+                    [run.tau for run in some],
+                    [1e3 * run.seconds_per_epoch for run in some],
+                    method.upper(),
+                    shade,
+                )
+                for shade, (method, some) in enumerate(by_method.items())
+            ]
+            rows[order].append(panel(posed, order, lines))
+            found += [
+                (posed.name, order, method, run.tau, run.seconds_per_epoch, _code(run))
+                for method, some in by_method.items()
+                for run in some
+            ]
+            if order == NICE:
+                costs = {method: {run.tau: run.seconds_per_epoch for run in some} for method, some in by_method.items()}
+                verdicts += [claims.cost_grows(posed, costs["sdna"]), claims.cost_hardly_grows(posed, costs["sdca"])]
+                tables.append(table(posed, by_method))
+    chart = Chart(
+        "figure2",
+        "Figure 2. Time of an epoch against τ",
+        [rows[order] for order in ORDERS],
+        "τ",
+        "milliseconds an epoch",
+        "SDNA forms and factorises a τ×τ block in every round, so that an epoch costs more with τ. SDCA treats "
+        "the examples of a set "
+        "one by one, and an epoch costs about the same. Both axes are logarithmic.",
+        x_log=True,
+    )
+    return Section(
+        "figure2",
+        "Figure 2. Time of an epoch",
+        "One thread. The median over the epochs of a run but the first, draws included, certificates not. Each "
+        "epoch counts with its "
+        f"shortest time in {REPEATS} runs. Kernels are compiled before.",
+        charts=[chart],
+        tables=tables,
+        claims=verdicts,
+        columns=("data", "order", "method", "tau", "seconds_per_epoch", "rounds"),
+        records=found,
+    )
+
+
+def _code(run: Watched) -> str:
+    return "compiled" if run.plan.compiled else "NumPy"
+
+
+def table(posed: Posed, by_method: dict[str, list[Watched]]) -> Table:
+    """The times, and who does the rounds."""
+    rows = [
+        [str(one.tau), seconds(one.seconds_per_epoch), _code(one), seconds(other.seconds_per_epoch), _code(other)]
+        for one, other in zip(*by_method.values(), strict=True)
+    ]
+    return Table(
+        f"Time of an epoch, {posed.name}, sets drawn anew",
+        ("τ", "SDNA", "by", "SDCA", "by"),
+        rows,
+        "Blocks of more examples than features are left to LAPACK (NumPy rounds)." if _has_numpy(by_method) else "",
+    )
+
+
+def _has_numpy(by_method: dict[str, list[Watched]]) -> bool:
+    return any(not run.plan.compiled for some in by_method.values() for run in some)

@@ -1,0 +1,159 @@
+"""The theory on a problem of the user's: rates, predicted epochs, and the measured ones beside them."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from dualnewton import theory
+from dualnewton._files import replacing
+from dualnewton._validate import integer
+from dualnewton.experiments._numbers import MISSING, count
+from dualnewton.experiments.progress import Steps
+from dualnewton.experiments.report import Table
+from dualnewton.experiments.watched import NICE, Limits, watch
+from dualnewton.problem import Problem
+from dualnewton.samplings import Nice
+
+
+@dataclass(frozen=True)
+class Row:
+    """One τ.
+
+    Attributes
+    ----------
+    tau : int
+        τ.
+    theta, sigma1_prox, sigma1 : float or None
+        The rates (``theory.rates``); σ₁ for quadratic losses and few examples only.
+    sdna_bound, sdca_bound : float
+        Epochs to the gap by Theorems 6 and 8.
+    sdna_epochs, sdca_epochs : float or None
+        Epochs until the certificate said so; None if it never did.
+    """
+
+    tau: int
+    theta: float
+    sigma1_prox: float | None
+    sigma1: float | None
+    sdna_bound: float
+    sdca_bound: float
+    sdna_epochs: float | None
+    sdca_epochs: float | None
+
+
+def taus_of(text: str, n: int) -> list[int]:
+    """Read a list of τ with commas.
+
+    Parameters
+    ----------
+    text : str
+        Such as "1,8,32".
+    n : int
+        The number of examples, which no set exceeds.
+    """
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"--tau must be whole numbers with commas between them, such as 1,8,32, got {text!r}"
+        ) from None
+    return [integer("--tau", tau, 1, n) for tau in dict.fromkeys(found)]
+
+
+def forecast(problem: Problem, taus: Sequence[int], relative_gap: float, limits: Limits, seed: int = 0) -> list[Row]:
+    """Compute the rates for τ-nice samplings, and run both methods with them.
+
+    Parameters
+    ----------
+    problem : Problem
+        Without an intercept, with a smooth loss.
+    taus : sequence of int
+        τ.
+    relative_gap : float
+        ε of ``theory.epochs_to``; the runs end when the certified relative gap is at most this.
+    limits : Limits
+        Of each run; its goal is not looked at.
+    seed : int
+        Of the draws.
+    """
+    rows = []
+    limits = Limits(relative_gap, limits.epochs, limits.seconds)
+    with Steps(3.0 * len(taus)) as steps:
+        for tau in taus:
+            steps.begin(f"rates for τ = {tau}")
+            bound = theory.epochs_to(problem, Nice(problem.n, tau), relative_gap)
+            epochs = {}
+            for method in ("sdna", "sdca"):
+                tell = steps.begin(f"{method.upper()}, τ = {tau}", relative_gap)
+                taken = watch(problem, method, tau, NICE, limits, seed, tell).first(relative_gap)
+                epochs[method] = taken if math.isfinite(taken) else None
+            rates = bound.rates
+            rows.append(
+                Row(
+                    tau,
+                    rates.theta,
+                    rates.sigma1_prox,
+                    None if rates.sigma1 is None else float(rates.sigma1),
+                    bound.sdna,
+                    bound.sdca,
+                    epochs["sdna"],
+                    epochs["sdca"],
+                )
+            )
+    return rows
+
+
+MEANING = (
+    "θ and σ₁ᵖʳᵒˣ are the fractions by which one round of SDCA and of SDNA is proved to shrink the error; a round "
+    "visits τ examples. "
+    "A bound is the number of epochs (n visits) after which Theorem 6 (SDNA) or 8 (SDCA) promises the gap, in expectation. "
+    "Measured is when the certificate of a run with i.i.d. τ-nice sets said so. Data are often far kinder than bounds."
+)
+
+
+def table(rows: Sequence[Row], relative_gap: float) -> Table:
+    """The rows as text."""
+
+    def rate(value: float | None) -> str:
+        return MISSING if value is None else f"{value:.3g}"
+
+    def epochs(value: float | None) -> str:
+        return "not reached" if value is None else count(value)
+
+    quadratic = any(row.sigma1 is not None for row in rows)
+    columns = ["τ", "θ", "σ₁ᵖʳᵒˣ", *(["σ₁"] if quadratic else [])]
+    return Table(
+        f"Epochs to a relative gap of {relative_gap:g}",
+        (*columns, "SDNA bound", "SDNA measured", "SDCA bound", "SDCA measured"),
+        [
+            [
+                str(row.tau),
+                rate(row.theta),
+                rate(row.sigma1_prox),
+                *([rate(row.sigma1)] if quadratic else []),
+                count(row.sdna_bound),
+                epochs(row.sdna_epochs),
+                count(row.sdca_bound),
+                epochs(row.sdca_epochs),
+            ]
+            for row in rows
+        ],
+        MEANING,
+    )
+
+
+def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The rows for other programs."""
+    return [asdict(row) for row in rows]
+
+
+def write(rows: Sequence[Row], path: str) -> None:
+    """Write the rows as CSV; what is not known stays empty."""
+    with replacing(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([field.name for field in fields(Row)])
+        writer.writerows(asdict(row).values() for row in rows)

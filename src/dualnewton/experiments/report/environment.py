@@ -1,0 +1,57 @@
+"""The machine and the software of a run, without a name or a path that belongs to one installation."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+PACKAGES = ("dualnewton", "numpy", "scipy", "numba", "scikit-learn")
+
+
+def environment(threads: int = 1, packages: Sequence[str] = ()) -> dict[str, str]:
+    """Describe where and when a run was made.
+
+    Parameters
+    ----------
+    threads : int
+        How many it was allowed.
+    packages : sequence of str
+        Others whose version matters, where they are installed.
+    """
+    versions = {name: version(name) for name in (*PACKAGES, *packages)}
+    return {
+        "Date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "Processor": f"{_processor()}, {os.cpu_count()} cores",
+        "Memory": _memory(),
+        "Threads": f"{threads}",
+        "System": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        "Versions": ", ".join(f"{name} {found}" for name, found in versions.items() if found),
+    }
+
+
+def version(package: str) -> str:
+    """Return the installed version; an empty string where there is none."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _memory() -> str:
+    try:
+        return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"
+    except (AttributeError, ValueError, OSError):
+        return "unknown"

@@ -1,0 +1,76 @@
+"""The files of a report: CSV for every section, PNG for every chart, and the page."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import importlib.util
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+from dualnewton._files import replacing
+from dualnewton.experiments.report.content import Report
+from dualnewton.experiments.report.page import page
+from dualnewton.experiments.report.picture import draw
+
+NEEDED = ("matplotlib", "plotly")
+
+
+def require() -> None:
+    """Raise an ``ImportError`` that says what to install, before any work is done, where a report could not be drawn."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ImportError(
+            f"a report needs {' and '.join(missing)}, not installed here: pip install 'dualnewton[report]'"
+        )
+
+
+def folder(path: str) -> Path:
+    """Make the folder of a report before any work is done; an ``OSError`` says why it cannot be."""
+    made = Path(path)
+    if made.exists() and not made.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+    made.mkdir(parents=True, exist_ok=True)
+    if not os.access(made, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    return made
+
+
+def write(report: Report, folder: Path | str, stem: str) -> list[Path]:
+    """Write all files of a report; return where they are, the page first.
+
+    Parameters
+    ----------
+    report : Report
+        What was found.
+    folder : path
+        It must be there.
+    stem : str
+        Of the page's name.
+    """
+    folder = Path(folder)
+    text = page(report)
+    paths = [folder / f"{stem}.html"]
+    with replacing(paths[0], "w", encoding="utf-8") as file:
+        file.write(text)
+    for section in report.sections:
+        if section.records:
+            paths.append(folder / f"{section.name}.csv")
+            with replacing(paths[-1], "w", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(section.columns)
+                writer.writerows([_cell(value) for value in record] for record in section.records)
+        for chart in section.charts:
+            paths.append(folder / f"{chart.name}.png")
+            picture = io.BytesIO()
+            draw(chart, picture)
+            with replacing(paths[-1]) as file:
+                file.write(picture.getvalue())
+    return paths
+
+
+def _cell(value: Any) -> Any:
+    """Write floats so that they are read back as they were."""
+    return repr(float(value)) if isinstance(value, float) else value

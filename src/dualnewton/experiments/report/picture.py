@@ -1,0 +1,67 @@
+"""Charts as PNG, by matplotlib."""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+from dualnewton.experiments.report.content import Chart, Panel
+from dualnewton.experiments.report.palette import LINES, colour, dash, has_markers
+
+WIDTH, HEIGHT = 5.8, 4.3
+"""Inches of a panel."""
+
+LEGEND_COLUMNS = 3
+"""Of the legend below a panel."""
+
+
+def draw(chart: Chart, file: IO[bytes]) -> None:
+    """Write a chart as PNG.
+
+    Parameters
+    ----------
+    chart : Chart
+        What to draw.
+    file : binary stream
+        Where to.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # draws without a display, whatever the user's settings
+    from matplotlib.figure import Figure
+
+    columns = max(len(row) for row in chart.rows)
+    figure = Figure(figsize=(WIDTH * columns, HEIGHT * len(chart.rows) + 0.6), layout="constrained", dpi=140)
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(chart.rows), columns, squeeze=False)
+    for line, row in zip(axes, chart.rows, strict=True):
+        for ax in line[len(row) :]:
+            ax.set_visible(False)
+        for ax, panel in zip(line, row, strict=False):
+            _panel(ax, panel, chart)
+    figure.suptitle(chart.title, fontsize=13, fontweight="bold")
+    figure.savefig(file, format="png")
+
+
+def _panel(ax: Any, panel: Panel, chart: Chart) -> None:
+    drawn = 0
+    for curve in panel.curves:
+        x, y = curve.points(x_log=chart.x_log, y_log=chart.y_log)
+        drawn += len(x)
+        marker = {"marker": "o", "markersize": 3.5} if has_markers(curve, len(x)) else {}
+        ax.plot(
+            x, y, color=colour(curve.shade), linestyle=LINES[dash(curve.family)], label=curve.name, lw=1.6, **marker
+        )
+    ax.set_title(panel.title, fontsize=11)
+    ax.set_xlabel(panel.x_label or chart.x_label)
+    ax.set_ylabel(chart.y_label)
+    if chart.x_log and drawn:  # an empty axis has no logarithms
+        ax.set_xscale("log")
+    if chart.y_log and drawn:
+        ax.set_yscale("log")
+    if chart.lowest is not None and drawn:
+        ax.set_ylim(bottom=chart.lowest)
+    if panel.end is not None:
+        ax.set_xlim(0.0, panel.end)
+    ax.grid(visible=True, which="major", alpha=0.25)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    if panel.curves:
+        ax.legend(fontsize=8.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=LEGEND_COLUMNS)

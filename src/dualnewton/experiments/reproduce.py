@@ -1,0 +1,84 @@
+"""Example 2.3 and Section 7 as one report."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from dualnewton.experiments import example, figure1, figure2, figure3
+from dualnewton.experiments.figures import Grid
+from dualnewton.experiments.progress import Steps
+from dualnewton.experiments.report import Report, Section
+from dualnewton.experiments.report.environment import environment
+from dualnewton.experiments.sets import Posed, posed
+from dualnewton.experiments.watched import DEFAULT, NICE, Limits, watch
+
+FIGURES = {"figure1": figure1, "figure2": figure2, "figure3": figure3}
+
+PARTS = ("example", *FIGURES)
+"""What can be reproduced, in the order of the paper."""
+
+
+def chosen_parts(part: str) -> Sequence[str]:
+    """Return the parts that a word stands for."""
+    if part not in (*PARTS, "all"):
+        raise ValueError(f"the part to reproduce must be one of {', '.join((*PARTS, 'all'))}, got {part!r}")
+    return PARTS if part == "all" else (part,)
+
+
+def reproduce(
+    part: str = "all", *, quick: bool = False, seed: int = 0, loss: str = "squared", command: str = ""
+) -> Report:
+    """Run some of the paper's experiments.
+
+    Parameters
+    ----------
+    part : {"example", "figure1", "figure2", "figure3", "all"}
+        Which.
+    quick : bool
+        Whether small data and short runs will do.
+    seed : int
+        Of all random numbers.
+    loss : {"squared", "logistic"}
+        φ; the paper does not name it.
+    command : str
+        What repeats the report.
+    """
+    parts = chosen_parts(part)
+    began = time.perf_counter()
+    wanted = [name for name in parts if name in FIGURES]
+    sets, missing = posed(loss, quick=quick) if wanted else ([], [])
+    grids = {name: FIGURES[name].grid(quick) for name in wanted}
+    total = sum(grid.weight(sets) for grid in grids.values()) + example.weight(quick) * ("example" in parts)
+    with Steps(total) as steps:
+        if wanted:
+            steps.begin("compiling kernels", weight=0.0)
+            warm_up(sets, grids.values())
+        sections = [_makers(sets, steps, seed, quick)[name]() for name in parts]
+    if quick:
+        missing.append("A quick look: small data, short runs. Without --quick the sizes are the paper's.")
+    return Report(
+        "Stochastic Dual Newton Ascent: the paper's experiments",
+        "Example 2.3 and Section 7 of Qu, Richtárik, Takáč and Fercoq (ICML 2016), run in "
+        f"{time.perf_counter() - began:.0f} s. "
+        f"λ = 1/n, g(w) = ½‖w‖², {loss} loss (the paper does not name its loss), seed {seed}, one thread.",
+        sections,
+        command,
+        missing,
+        environment(),
+    )
+
+
+def _makers(sets: Sequence[Posed], steps: Steps, seed: int, quick: bool) -> dict[str, Callable[[], Section]]:
+    def figure(name: str) -> Callable[[], Section]:
+        return lambda: FIGURES[name].run(sets, steps, seed, quick=quick)
+
+    return {"example": lambda: example.run(steps, seed, quick=quick)} | {name: figure(name) for name in FIGURES}
+
+
+def warm_up(sets: Sequence[Posed], grids: Iterable[Grid]) -> None:
+    """Let each kernel that will be timed run an epoch before: every method, one example at a time and in sets."""
+    methods = dict.fromkeys(method for grid in grids for method in grid.methods)
+    for one, method, order, tau in itertools.product(sets, methods, (NICE, DEFAULT), (1, 4)):
+        watch(one.problem, method, tau, order, Limits(0.0, 1.0))

@@ -1,0 +1,197 @@
+"""A fitted model that can be written to a file, read from it, and used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dualnewton import _archive, _linear
+from dualnewton._archive import BadFileError
+from dualnewton._validate import data_matrix, frozen
+from dualnewton.certificate import Certificate
+from dualnewton.model_file import _fields
+from dualnewton.model_file._labels import codes_of
+from dualnewton.model_file._objective import Objective
+
+KIND, VERSION = "model", 1
+"""What the file says it is, and the version of its layout: one more for each change that an older library would misread."""
+
+ARRAYS = ("coef", "intercept")
+
+
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """A linear model with its objective and its proof.
+
+    Attributes
+    ----------
+    coef, intercept : arrays of shape (K, d) and (K,)
+        One row for targets that are numbers and for two classes; one for each class, if there are more.
+    objective : Objective
+        What was minimised, in words.
+    classes : array, optional
+        The labels in order, integers, floats or text; None where the targets are numbers.
+    certificates : tuple of Certificate
+        One for each problem that was solved: one for numbers, two classes and softmax, else one for each class.
+    status : tuple of str
+        How each of them ended, a name in :class:`Status`.
+    plan : str
+        Which method was used, and why.
+    n : int
+        The number of examples that it was fitted on.
+    feature_names : tuple of str, optional
+        Of the columns.
+    target : str, optional
+        The column that it predicts.
+    library, created, command : str
+        Which version of the library made it, when (UTC, ISO 8601), and by which command.
+    """
+
+    coef: np.ndarray
+    intercept: np.ndarray
+    objective: Objective
+    classes: np.ndarray | None
+    certificates: tuple[Certificate, ...]
+    status: tuple[str, ...]
+    plan: str
+    n: int
+    feature_names: tuple[str, ...] | None = None
+    target: str | None = None
+    library: str = ""
+    created: str = field(default_factory=_fields.now)
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        coef, intercept = _fields.parameters(self.coef, self.intercept)
+        object.__setattr__(self, "coef", frozen(coef))
+        object.__setattr__(self, "intercept", frozen(intercept))
+        self._check_counts()
+
+    def _check_counts(self) -> None:
+        """Refuse parts that do not belong together."""
+        K, d = self.coef.shape
+        if self.objective.classifies != (self.classes is not None):
+            raise ValueError(f"classes must be there exactly for a loss of classification, got {self.objective.loss}")
+        several = self.n_classes > 2
+        problems = 1 if self.objective.is_softmax else K
+        for what, seen, wanted in (
+            ("rows of coef", K, self.n_classes if several else 1),
+            ("certificates", len(self.certificates), problems),
+            ("entries of status", len(self.status), problems),
+            ("feature names", d if self.feature_names is None else len(self.feature_names), d),
+        ):
+            if seen != wanted:
+                raise ValueError(f"the model must have {wanted} {what}, got {seen}")
+        if several != (self.objective.multiclass is not None):
+            raise ValueError(f"multiclass is for more than two classes, got {self.objective.multiclass!r}")
+
+    @property
+    def d(self) -> int:
+        """The number of features."""
+        return int(self.coef.shape[1])
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, 0 where the targets are numbers."""
+        return 0 if self.classes is None else len(self.classes)
+
+    @property
+    def certificate(self) -> Certificate:
+        """The proof: of the sum over the classes, where each has its own."""
+        return self.certificates[0] if len(self.certificates) == 1 else Certificate.of_parts(self.certificates)
+
+    # The file --------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file, whole or not at all."""
+        content = {
+            "objective": self.objective.to_dict(),
+            "classes": None if self.classes is None else self.classes.tolist(),
+            "certificates": [{"primal": each.primal, "dual": each.dual} for each in self.certificates],
+            "status": list(self.status),
+            "plan": self.plan,
+            "n": self.n,
+            "d": self.d,
+            "feature_names": None if self.feature_names is None else list(self.feature_names),
+            "target": self.target,
+            "library": self.library,
+            "created": self.created,
+            "command": self.command,
+        }
+        _fields.checked(content)  # what could not be read again is not written
+        _archive.write(path, KIND, VERSION, content, {name: getattr(self, name) for name in ARRAYS})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> SavedModel:
+        """Read a model, and check every part of it.
+
+        Raises
+        ------
+        BadFileError
+            A ``ValueError`` that says in one line what is wrong: the file is damaged, something else, or of a newer version.
+        OSError
+            If it cannot be opened.
+        """
+        content, arrays = _archive.read(path, KIND, VERSION)
+        try:
+            return cls._made(content, arrays)
+        except ValueError as error:
+            raise BadFileError(f"{path} is damaged: {' '.join(str(error).split())}") from None
+
+    @classmethod
+    def _made(cls, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> SavedModel:
+        if sorted(arrays) != sorted(ARRAYS):
+            raise ValueError(f"the arrays must be {' and '.join(ARRAYS)}, got {', '.join(sorted(arrays)) or 'none'}")
+        fields = _fields.checked(content)
+        d = fields.pop("d")
+        model = cls(coef=arrays["coef"], intercept=arrays["intercept"], **fields)
+        if model.d != d:
+            raise ValueError(f"d must be the number of columns of coef, {model.d}, got {d}")
+        return model
+
+    # Its use ---------------------------------------------------------------------------------------------------------
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the margins Xw + b, of shape (n,), or (n, K) for more than two classes."""
+        X = data_matrix("X", X)
+        if X.shape[1] != self.d:
+            raise ValueError(f"X must have the {self.d} features that the model was fitted on, got {X.shape[1]}")
+        margins = _linear.times(X, np.ascontiguousarray(self.coef.T)) + self.intercept
+        return margins[:, 0] if len(self.coef) == 1 else margins
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the class of each row, or its value."""
+        margins = self.decision_function(X)
+        if self.classes is None:
+            return margins
+        return self.classes[(margins > 0.0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class: the logistic function, softmax, or one against the rest, normalised."""
+        if not self.objective.has_probabilities:
+            raise ValueError(f"probabilities belong to the logistic loss, and this model has {self.objective.loss}")
+        from scipy.special import expit, softmax  # not needed by whoever only looks at a model
+
+        margins = self.decision_function(X)
+        if margins.ndim == 1:
+            return expit(np.stack([-margins, margins], axis=1))
+        if self.objective.is_softmax:
+            return softmax(margins, axis=1)
+        each = expit(margins)
+        total = each.sum(axis=1, keepdims=True)
+        # Where no class has any probability left in float64, their order is still in the margins.
+        return np.where(total > 0.0, each / (total + (total == 0.0)), softmax(margins, axis=1))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of right classes, or R² of values."""
+        weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+        if self.classes is not None:
+            codes = codes_of(y, self.classes)
+            return float(np.average(self.classes[codes] == self.predict(X), weights=weights))
+        y = np.asarray(y, dtype=float)
+        spread = weights @ (y - np.average(y, weights=weights)) ** 2
+        return float(1.0 - weights @ (y - self.predict(X)) ** 2 / spread) if spread > 0.0 else float("nan")

@@ -1,0 +1,159 @@
+"""Contenders solve the same problem, nobody is believed, and who fails is a row that says so."""
+
+import itertools
+import math
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from dualnewton import Problem, losses, regularizers, solve
+from dualnewton.data import load
+from dualnewton.experiments import child, compare, contenders
+from dualnewton.experiments.compare import Row
+from dualnewton.experiments.contenders import Attempt, Match, Ours, Theirs, climbed
+from dualnewton.experiments.peers import Peer
+
+
+@pytest.fixture(scope="module")
+def problem():
+    dataset = load("dense:300x20")
+    return Problem(dataset.X, dataset.y, losses.Logistic(), lam=1.0 / 300)
+
+
+@pytest.fixture(scope="module")
+def match(problem):
+    return Match(problem, "logistic", solve(problem, tol=1e-10, random_state=0).alpha, 1e-6)
+
+
+def test_the_judge_proves_the_suboptimality(problem, match):
+    best = solve(problem, tol=1e-12, random_state=0)
+    for scale in (0.0, 0.9, 1.0):
+        w = scale * best.w
+        true = (problem.primal(w) - best.certificate.primal) / problem.primal(w)
+        assert true <= match.judged(w) + 1e-12
+        assert match.judged(w) <= true + 1e-6
+
+
+@pytest.mark.parametrize("method", contenders.METHODS)
+def test_our_methods_reach_the_goal(match, method):
+    attempts = list(Ours(match, method).work())
+    assert attempts[-1].suboptimality <= match.goal
+    assert all(one.seconds > 0.0 for one in attempts)
+
+
+@pytest.mark.parametrize("name", ["lbfgs", "newton-cholesky", "liblinear dual"])
+def test_peers_reach_the_goal_on_our_problem(match, name):
+    attempts = list(Theirs(match, name).work())
+    assert attempts[-1].suboptimality <= match.goal
+
+
+def test_the_hinge_of_liblinear_is_ours():
+    dataset = load("dense:200x5")
+    problem = Problem(dataset.X, dataset.y, losses.Hinge(), lam=1.0 / 200)
+    match = Match(problem, "hinge", solve(problem, tol=1e-8, random_state=0).alpha, 1e-4)
+    assert list(Theirs(match, "liblinear dual").work())[-1].suboptimality <= 1e-4
+
+
+def test_a_contender_that_gets_no_better_is_ended(match):
+    tried = []
+    attempts = list(climbed(match, lambda tol: (tried.append(tol), (np.zeros(20), 1.0))[1], contenders.LADDER))
+    assert len(attempts) == contenders.STALLED + 1
+    assert {one.suboptimality for one in attempts} == {match.judged(np.zeros(20))}
+
+
+def test_a_model_that_is_not_finite_is_worth_nothing(match):
+    attempts = list(climbed(match, lambda _tol: (np.full(20, np.nan), 1.0), contenders.LADDER[:2]))
+    assert [one.suboptimality for one in attempts] == [math.inf] * 2
+
+
+def test_a_warm_up_has_both_labels(match):
+    assert set(match.few().problem.y) == {-1.0, 1.0}
+
+
+# Children --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a child may do wrong."""
+
+    how: str
+
+    def prepare(self):
+        pass
+
+    def work(self):
+        yield 1
+        if self.how == "raises":
+            raise RuntimeError("no\nluck")
+        if self.how == "hangs":
+            time.sleep(600.0)
+        yield 2
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [("ends", [1, 2, child.DONE]), ("raises", [1, "RuntimeError: no luck"]), ("hangs", [1, child.CUT])],
+)
+def test_how_a_child_ends(how, expected):
+    assert list(child.values_of(Job(how), 1.0, 1)) == expected
+
+
+def test_a_contender_can_be_sent_to_a_process_that_was_not_forked(match):
+    values = list(child.values_of(Ours(match, "newton"), 30.0, 1, start="spawn"))
+    assert values[-1] == child.DONE
+    assert values[-2].suboptimality <= match.goal
+
+
+# The whole -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_comparison_has_a_row_for_everyone(problem, monkeypatch):
+    def broken(_task):
+        raise RuntimeError("it is broken")
+
+    peers = [
+        *(peer for peer in contenders.ALL_PEERS["logistic"] if peer.name == "lbfgs"),
+        Peer("absent", "no_such_package", broken),
+        Peer("broken", "sklearn", broken),
+        Peer("choosy", "sklearn", broken, refuses=lambda _X: "too wide"),
+    ]
+    monkeypatch.setitem(contenders.ALL_PEERS, "logistic", peers)
+    report, rows = compare.compare(problem, "logistic", "data", methods="auto,newton", time_limit=20.0, command="again")
+    remarks = {row.name: row.ending for row in rows}
+    assert remarks == {
+        "dualnewton auto": "",
+        "dualnewton newton": "",
+        "lbfgs": "",
+        "absent": "not installed",
+        "broken": "RuntimeError: it is broken",
+        "choosy": "too wide",
+    }
+    assert {row.name for row in rows[:3]} == {"dualnewton auto", "dualnewton newton", "lbfgs"}
+    (table,) = report.sections[0].tables
+    assert len(table.rows) == 6
+    assert [len(panel.curves) for panel in report.sections[0].charts[0].panels] == [3, 3]
+    assert [entry["solver"] for entry in compare.as_json(rows)] == [row.name for row in rows]
+
+
+def test_times_are_those_of_models_that_are_proved():
+    row = Row("a", "b", [Attempt(0.1, 1.0, 1.0, 1e-3), Attempt(0.01, 3.0, 2.0, 1e-5), Attempt(0.001, 2.0, 2.0, 1e-5)])
+    assert [row.time_to(level) for level in compare.LEVELS] == [1.0, 2.0, math.inf]
+    assert compare._line(row)[2:6] == ["1 s", "2 s", "–", "1.0e-05"]
+
+
+def test_what_is_refused(problem):
+    with pytest.raises(ValueError, match="all, none or some of auto, sdna, sdca, newton, ihs, got 'lbfgs'"):
+        compare.compare(problem, "logistic", "data", methods="lbfgs")
+    with pytest.raises(ValueError, match="nobody takes part"):
+        compare.compare(problem, "logistic", "data", methods="none", peers="none")
+    for wrong in (replace(problem, regularizer=regularizers.ElasticNet(0.5)), replace(problem, fit_intercept=True)):
+        with pytest.raises(ValueError, match="the penalty must be l2, without an intercept"):
+            compare.compare(wrong, "logistic", "data")
+
+
+def test_the_names_of_peers_are_told_apart():
+    for table in contenders.ALL_PEERS.values():
+        assert all(a.name != b.name for a, b in itertools.combinations(table, 2))
