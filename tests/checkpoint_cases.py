@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers, samplings
-from dualnewton.solvers import curvature, proximal, working_set
+from dualnewton.solvers import hessians, proximal, working_set
 from tables import AgainstDirection
 
 planning = importlib.import_module("dualnewton.plan")  # the package has a function of this name
@@ -72,7 +72,7 @@ class Case:
 
 
 COMPILED = ((planning, "SMALL", 0),)
-BY_PRODUCTS = ((curvature, "LARGE", 5),)
+BY_PRODUCTS = ((hessians, "LARGE", 5),)
 IN_STEPS = ((working_set, "MOST_AT_ONCE", 4), (proximal, "affordable", lambda _: 5))
 WRONGLY_PLANNED = (*COMPILED, (planning.Facts, "predicted", lambda _: {"sdna": 0.0}))
 

@@ -47,6 +47,8 @@ ROOMS = frozenset(
         "solvers.curvature",
         "solvers.descent",
         "solvers.engine",
+        "solvers.heaviest",
+        "solvers.hessians",
         "solvers.ihs",
         "solvers.objective",
         "solvers.proximal",

@@ -23,7 +23,7 @@ from dualnewton.problem import Problem
 from dualnewton.regularizers import L2
 from dualnewton.solvers.by_columns import CHEAPER
 from dualnewton.solvers.costs import CACHE, ENTRY, FACTOR, MULTIPLY, Costs
-from dualnewton.solvers.curvature import PLENTY, is_matrix_free
+from dualnewton.solvers.hessians import PLENTY, is_matrix_free
 from dualnewton.solvers.quasi_newton import is_dear
 from dualnewton.solvers.working_set import LARGE, affordable, take_all
 

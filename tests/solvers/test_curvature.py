@@ -6,17 +6,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualnewton.solvers.curvature import (
-    Cholesky,
-    ConjugateGradients,
-    FromGram,
-    MatrixFree,
-    Sketches,
-    Together,
-    Woodbury,
-    draw_rows,
-    leverages,
-)
+from dualnewton.solvers.curvature import Cholesky, ConjugateGradients, Together, Woodbury
+from dualnewton.solvers.hessians import FromGram, MatrixFree, Sketches, draw_rows, leverages
 from dualnewton.solvers.passes import MemoryPasses
 
 RNG = np.random.default_rng(5)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.result import Status
-from dualnewton.solvers import curvature, passes
+from dualnewton.solvers import hessians, passes
 from tables import LOSSES, labels_for, name_of
 
 PRIMAL = ("newton", "ihs")
@@ -89,8 +89,8 @@ def test_models_share_passes_and_each_finds_its_own(method):
 @pytest.mark.parametrize("loss", [losses.Logistic(), losses.Squared()], ids=name_of)
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_conjugate_gradients_serve_where_no_matrix_may_be_factorised(loss, fit_intercept, monkeypatch):
-    monkeypatch.setattr(curvature, "LARGE", 5)
-    monkeypatch.setattr(curvature, "ALWAYS_SQUARE", 0)
+    monkeypatch.setattr(hessians, "LARGE", 5)
+    monkeypatch.setattr(hessians, "ALWAYS_SQUARE", 0)
     problem = problem_of(loss, data(300, 60, storage="csr"), fit_intercept=fit_intercept)
     result = dn.solve(problem, "newton", tol=1e-10, random_state=0)
     assert result.converged

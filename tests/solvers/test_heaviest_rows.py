@@ -7,8 +7,9 @@ import scipy.sparse as sp
 from dualnewton import losses
 from dualnewton.plan import Facts, plan
 from dualnewton.problem import Problem
-from dualnewton.solvers import curvature as module
-from dualnewton.solvers.curvature import ConjugateGradients, Diagonal, MatrixFree, Sketches
+from dualnewton.solvers import hessians as module
+from dualnewton.solvers.curvature import ConjugateGradients, Diagonal
+from dualnewton.solvers.hessians import MatrixFree, Sketches
 from dualnewton.solvers.passes import MemoryPasses
 
 RNG = np.random.default_rng(3)

@@ -5,7 +5,7 @@ import pytest
 
 import dualnewton as dn
 from dualnewton import losses
-from dualnewton.solvers import curvature
+from dualnewton.solvers import hessians
 
 N, D = 600, 12
 
@@ -24,8 +24,8 @@ def folds(X, y, loss, count=5):
 @pytest.fixture
 def bought(monkeypatch):
     """The weights of every curvature that was made."""
-    made, at = [], curvature.Sketches.at
-    monkeypatch.setattr(curvature.Sketches, "at", lambda self, w, *more: (made.append(w), at(self, w, *more))[1])
+    made, at = [], hessians.Sketches.at
+    monkeypatch.setattr(hessians.Sketches, "at", lambda self, w, *more: (made.append(w), at(self, w, *more))[1])
     return made
 
 

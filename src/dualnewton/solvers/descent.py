@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.judging import AnyProblem
-from dualnewton.solvers.curvature import FromGram, Hessian, Sketches, hessian_of_all_rows
+from dualnewton.solvers.hessians import FromGram, Hessian, Sketches, hessian_of_all_rows
 from dualnewton.solvers.objective import Objective, objective_of
 from dualnewton.solvers.passes import Passes
 from dualnewton.solvers.quasi_newton import Model, Policy

@@ -10,13 +10,18 @@ import numpy as np
 
 from dualnewton.solvers.corrections import Corrections
 from dualnewton.solvers.costs import Costs
-from dualnewton.solvers.curvature import GAIN, PLENTY, Curvature, Hessian
+from dualnewton.solvers.curvature import Curvature
+from dualnewton.solvers.heaviest import GAIN
+from dualnewton.solvers.hessians import PLENTY, Hessian
 from dualnewton.solvers.line import line_minimum
 from dualnewton.solvers.objective import Objective
 
 LEAST_MEMORY, MOST_MEMORY, MOVED = 10, 40, 4e-10
 """Pairs of steps and gradient differences that correct the curvature: as many as cost half a pass, at so many seconds for each
 number of a vector in a pair."""
+
+WELL_BELOW = 0.5
+"""Of the gap that is wanted: what a step may leave."""
 
 FULL = 0.05
 """A step that is so near to the best along its way is taken as it is."""
@@ -319,6 +324,11 @@ class Model:
         """Set the next trial point."""
         if not self.failures:
             self.trial, self.step_length = self.x + self.direction, 1.0
+
+    @property
+    def negligible(self) -> float:
+        """The part of n(P − D) that a step on a parabola may leave: well below what is wanted."""
+        return WELL_BELOW * self.policy.tol * abs(self.value) if self.objective.quadratic else 0.0
 
     @property
     def is_sure(self) -> bool:

@@ -56,8 +56,9 @@ def _buy_alike(models: Sequence[Model], rng: np.random.Generator) -> float:
 def _give(models: Sequence[Model], weights: np.ndarray, rng: np.random.Generator, *, shares: bool) -> float:
     """Make a curvature of these weights, one of their columns at a time, and hand it to the models."""
     policy = models[0].policy
+    enough = min(model.negligible for model in models)
     each = [
-        hessian.at(np.ascontiguousarray(column), policy.size, rng)
+        hessian.at(np.ascontiguousarray(column), policy.size, rng, enough)
         for hessian, column in zip(models[0].hessians, weights.T, strict=True)
     ]
     curvature = each[0] if len(each) == 1 else Together(each)
