@@ -1,5 +1,6 @@
 """Fit regularised linear models fast, and prove how good the fit is."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from dualnewton import estimators, losses, methods, regularizers, samplings, theory
@@ -13,6 +14,7 @@ from dualnewton.result import Progress, Result, Status, Trace
 from dualnewton.solve import solve, solve_many
 
 if TYPE_CHECKING:
+    from dualnewton import data
     from dualnewton.estimators import (
         ElasticNet,
         ElasticNetCV,
@@ -54,6 +56,7 @@ __all__ = [
     "Status",
     "Trace",
     "certify",
+    "data",
     "estimators",
     "losses",
     "methods",
@@ -65,13 +68,18 @@ __all__ = [
     "theory",
 ]
 
+ROOMS = ("data",)
+"""Parts that are loaded when they are first used."""
+
 
 def __getattr__(name: str) -> Any:
     # Estimators load scikit-learn, which takes a second: whoever asks for one waits for it, nobody else.
     if name in estimators.MODULES:
         return getattr(estimators, name)
+    if name in ROOMS:
+        return importlib.import_module(f"dualnewton.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *estimators.MODULES})
+    return sorted({*globals(), *estimators.MODULES, *ROOMS})

@@ -100,6 +100,16 @@ def test_on_a_terminal_a_bar_shows_the_bytes_read(folder, monkeypatch, capsys):
     from dualnewton.cli import _transfer
 
     monkeypatch.setattr(console.Console, "is_terminal", property(lambda _: True))
-    with _transfer.reading(str(folder / "in.csv")) as report:
-        report((folder / "in.csv").stat().st_size)
+    with _transfer.transfer("reading in.csv") as progress:
+        progress(10, 20)
     assert "reading in.csv" in capsys.readouterr().err
+
+
+def test_bytes_are_told_as_they_are_read(folder):
+    from dualnewton import data
+
+    told = []
+    data.find(str(folder / "in.csv"), progress=lambda done, of: told.append((done, of)))
+    size = (folder / "in.csv").stat().st_size
+    assert told[-1] == (size, size)
+    assert told == sorted(told)

@@ -1,6 +1,7 @@
 """Named data sets: where they are looked for, what is always there, and what is said where they are not."""
 
 import bz2
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -39,12 +40,20 @@ def test_what_comes_with_the_library_is_what_the_catalog_says(mine, name):
 
 def test_the_synthetic_set_is_the_documented_one(mine):
     rng = np.random.default_rng(0)
-    s = rng.standard_normal((2048, 1024)) / np.sqrt(np.arange(1, 1025))
-    X = s / np.linalg.norm(s, axis=1)[:, None]
-    y = np.sign(X @ rng.standard_normal(1024) + 0.1 * rng.standard_normal(2048))
+    s = rng.standard_normal((2048, 1024)) + 1.0
+    X = np.sqrt(10.0) * s / np.linalg.norm(s, axis=1)[:, None]
+    v = rng.standard_normal(1024)
+    y = np.sign(X @ (v - v.mean()) + 0.1 * rng.standard_normal(2048))
     found = data.load("synthetic")
     np.testing.assert_allclose(found.X, X, rtol=1e-12)
     np.testing.assert_array_equal(found.y, y)
+
+
+def test_a_downloaded_file_of_another_size_is_refused(mine):
+    folders.cache_folder().mkdir()
+    (folders.cache_folder() / "a9a").write_text("1 3:1\n-1 2:1\n")
+    with pytest.raises(data.DataError, match=r"has 2 examples of 123 features, and a9a has 32561 examples"):
+        data.load("a9a")
 
 
 def test_generators(mine):
@@ -91,8 +100,9 @@ def test_any_file_of_the_folder_has_a_name(mine):
         data.load("../mine/prices")
 
 
-def test_the_cache_comes_second(mine, tmp_path):
+def test_the_cache_comes_second(mine, tmp_path, monkeypatch):
     known = sparse_set()
+    monkeypatch.setitem(catalog.FILES, "w8a", replace(catalog.FILES["w8a"], n=known.X.shape[0]))
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "w8a").write_text(svmlight_text(known))
     np.testing.assert_array_equal(full(data.load("w8a").X)[:, :17], full(known.X))

@@ -55,7 +55,7 @@ class Columns:
         for place in targets:
             for n_features in widths:
                 try:
-                    return self.of(_found(source, target=place, weights=weights, n_features=n_features))
+                    return self.of(loaded(source, target=place, weights=weights, n_features=n_features))
                 except ValueError as error:
                     errors.append(error)
         # That the columns are others tells more than what came of reading them in some way.
@@ -79,7 +79,10 @@ class Columns:
         return replace(dataset, X=X, feature_names=tuple(self.names))
 
 
-def _found(source: str, **options: Any) -> Dataset:
+def loaded(source: str, **options: Any) -> Dataset:
+    """Read a file or a named set, with a bar where that takes its time; the options are those of ``data.find``."""
     from dualnewton import data
+    from dualnewton.cli._transfer import transfer
 
-    return data.find(source, **options)
+    with transfer(f"loading {source}") as progress:
+        return data.find(source, progress=progress, **options)

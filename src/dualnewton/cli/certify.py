@@ -112,12 +112,12 @@ def of_coefficients(
     model: str, data: str, target: str | None, weights: str | None, objective: dict[str, Any]
 ) -> Judged:
     """Take coefficients from a text file, for the objective that the options describe."""
-    from dualnewton import data as datasets
     from dualnewton.cli._coefficients import read_coefficients
+    from dualnewton.cli._data import loaded
     from dualnewton.cli._problems import problems_from
 
     found = read_coefficients(model)
-    dataset = datasets.find(data, target=target, weights=weights)
+    dataset = loaded(data, target=target, weights=weights)
     task = problems_from(dataset, **objective)
     coef, intercepts = found.ordered(task, dataset)
     free = task.objective.fit_intercept and intercepts is None

@@ -59,8 +59,8 @@ def compare(
     """
     import numpy as np
 
-    from dualnewton import data as datasets
     from dualnewton.cli import _output
+    from dualnewton.cli._data import loaded
     from dualnewton.cli._problems import problems_from
     from dualnewton.cli.rates import only
     from dualnewton.experiments import compare as comparison
@@ -72,7 +72,7 @@ def compare(
             f"--penalty must be l2 in a comparison, the one penalty that all solvers share, got {penalty!r}"
         )
     folder = report.folder(out)
-    dataset = datasets.find(data, target=target)
+    dataset = loaded(data, target=target)
     # In single precision some of the others would compute in it, and be judged for it.
     dataset = replace(dataset, X=dataset.X.astype(np.float64, copy=False))
     task = problems_from(dataset, loss=loss, C=C, lam=lam, intercept=False, delta=delta, epsilon=epsilon, width=width)

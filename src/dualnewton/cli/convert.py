@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -44,11 +45,12 @@ def convert(
         dualnewton convert mushrooms mushrooms.csv
     """
     from dualnewton.cli import _output
-    from dualnewton.cli._transfer import reading
+    from dualnewton.cli._transfer import transfer
     from dualnewton.data.convert import convert as converted
 
     _output.ready(out)
-    with reading(source) as report:
+    size = Path(source).stat().st_size if Path(source).is_file() else None
+    with transfer(f"reading {source}") as progress:
         done = converted(
             source,
             out,
@@ -57,7 +59,7 @@ def convert(
             n_features=n_features,
             zero_based=zero_based,
             dtype=dtype,
-            report=report,
+            report=lambda read: progress(read, size),
         )
     n, d = done.shape
     _output.say("written", f"{done.path}, {done.path.stat().st_size} bytes")

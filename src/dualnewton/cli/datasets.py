@@ -32,7 +32,9 @@ def datasets(
         _output.as_json(rows if name is None else rows[0])
     elif name is None:
         _output.table(("name", "kind", "n", "d", "here", "from"), [list(row.values()) for row in rows])
-        print("\nGenerators: dense:NxD, sparse:NxDxK (K entries a row), with :SEED after them if you like.")
+        print(
+            "\nGenerators: dense:NxD, uncentred:NxD, sparse:NxDxK (K entries a row), with :SEED after them if you like."
+        )
     else:
         for key, value in rows[0].items():
             _output.say(key, value)
@@ -53,12 +55,12 @@ def listed() -> list[dict[str, Any]]:
 
 def fetched(name: str) -> dict[str, Any]:
     """Return what is known about a set, once it is here."""
-    from dualnewton.cli._transfer import coming
+    from dualnewton.cli._transfer import transfer
     from dualnewton.data.catalog import FILES, checksum, fetch, load
 
     facts: dict[str, Any] = {"name": name}
     if name in FILES:
-        with coming(name) as progress:
+        with transfer(f"downloading {name}") as progress:
             path, origin = fetch(name, progress)
         facts |= {"file": str(path), "from": origin.url if origin else "a file of yours"}
         if origin is not None:

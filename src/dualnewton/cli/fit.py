@@ -85,14 +85,14 @@ def fit(
         dualnewton fit iris --loss squared_hinge -C 10 --test iris
         dualnewton fit diabetes --penalty elasticnet --lam 0.1 --tol 1e-8
     """
-    from dualnewton import data as datasets
     from dualnewton.cli import _output
+    from dualnewton.cli._data import loaded
     from dualnewton.cli._problems import problems_from
     from dualnewton.result import Status
 
     _output.ready(out)
     with ended_by_signals():
-        dataset = datasets.find(data, target=target, weights=weights)
+        dataset = loaded(data, target=target, weights=weights)
         task = problems_from(
             dataset,
             loss=loss,

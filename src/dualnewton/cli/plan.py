@@ -40,11 +40,11 @@ def plan(
         dualnewton plan breast_cancer
         dualnewton plan diabetes --penalty l1 --lam 0.5
     """
-    from dualnewton import data as datasets
     from dualnewton.cli import _output
+    from dualnewton.cli._data import loaded
     from dualnewton.cli._problems import problems_from
 
-    dataset = datasets.find(data, target=target, weights=weights)
+    dataset = loaded(data, target=target, weights=weights)
     task = problems_from(
         dataset,
         loss=loss,

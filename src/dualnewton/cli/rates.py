@@ -52,14 +52,14 @@ def rates(
         dualnewton rates diabetes --tau 1,8,32
         dualnewton rates diabetes --tau 1,64 --gap 1e-6 --lam 0.001 --json
     """
-    from dualnewton import data as datasets
     from dualnewton.cli import _output
+    from dualnewton.cli._data import loaded
     from dualnewton.cli._problems import problems_from
     from dualnewton.experiments import forecast
     from dualnewton.experiments.watched import Limits
 
     _output.ready(out)
-    dataset = datasets.find(data, target=target, weights=weights)
+    dataset = loaded(data, target=target, weights=weights)
     task = problems_from(dataset, loss=loss, C=C, lam=lam, intercept=False, delta=delta, width=width)
     problem = only(task, "rates")
     taus = forecast.taus_of(tau, problem.n)

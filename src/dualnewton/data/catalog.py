@@ -11,12 +11,13 @@ from typing import Any
 from dualnewton.data import generated, mushrooms
 from dualnewton.data.arrays import vector_file
 from dualnewton.data.dataset import DataError, Dataset
-from dualnewton.data.download import DownloadError, Progress, download
+from dualnewton.data.download import DownloadError, download
 from dualnewton.data.folders import CACHE, DATA, cache_folder, own_file
 from dualnewton.data.formats import format_of, read
 from dualnewton.data.gathered import gather
 from dualnewton.data.pieces import Pieces
 from dualnewton.data.source import Wanted, only_for_svmlight, right_width, weights_beside
+from dualnewton.data.streams import Progress
 from dualnewton.data.tables import source as table
 
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/"
@@ -122,7 +123,7 @@ def load(name: str, progress: Progress | None = None) -> Dataset:
     ----------
     name : str
         A name of the catalog, a file in the folder of DUALNEWTON_DATA without its ending, or a generator: dense:NxD,
-        sparse:NxDxK.
+        uncentred:NxD, sparse:NxDxK.
     progress : callable, optional
         Told the bytes that have come and how many will.
     """
@@ -136,21 +137,23 @@ def load(name: str, progress: Progress | None = None) -> Dataset:
     return made
 
 
-def find(source: str, **options: Any) -> Dataset:
+def find(source: str, progress: Progress | None = None, **options: Any) -> Dataset:
     """Return the data set of a file, or else of a name of the catalog.
 
     Parameters
     ----------
     source : str
         A path or a name.
+    progress : callable, optional
+        Told the bytes that have been read or have come, and how many there are, where that is known.
     options
         As of :func:`read`. A named set knows its own target; ``False`` leaves it out.
     """
     path = Path(source)
     if path.is_file():
-        return read(source, **options)
+        return read(source, progress=progress, **options)
     if is_known(source):
-        return _adapted(load(source), **options)
+        return _adapted(load(source, progress), **options)
     if path.is_dir():
         raise DataError(f"{source!r} is a folder, expected a file")
     is_path = bool(path.suffix or set(source) & set("/\\"))
@@ -221,13 +224,22 @@ def checksum(path: Path) -> str:
 
 
 def _from_file(entry: Entry, path: Path, origin: Origin | None) -> Dataset:
-    """Read the file of a set, by the reader that it needs."""
+    """Read the file of a set; what was downloaded must have the size that the set has, the user's own may have another."""
+    found = replace(_read(entry, path, origin), name=entry.name)
+    if path.parent == cache_folder() and found.X.shape != (entry.n, entry.d):
+        seen, wanted = ("{} examples of {} features".format(*shape) for shape in (found.X.shape, (entry.n, entry.d)))
+        raise DataError(f"{path}: has {seen}, and {entry.name} has {wanted}: delete the file to have it fetched again")
+    return found
+
+
+def _read(entry: Entry, path: Path, origin: Origin | None) -> Dataset:
+    """Read a file by the reader that it needs."""
     if path.name == mushrooms.FILE:
         return mushrooms.read(path)
     if origin is not None and origin.member is not None:
-        return replace(gather(table(path, Wanted(), origin.member), Pieces).dataset(), name=entry.name)
+        return gather(table(path, Wanted(), origin.member), Pieces).dataset()
     width = entry.d if format_of(path) == "svmlight" else None
-    return replace(read(path, n_features=width), name=entry.name)
+    return read(path, n_features=width)
 
 
 def _own(name: str) -> Path | None:
@@ -239,4 +251,6 @@ def _unknown(name: str) -> str:
     names = [*FILES, *OFFLINE]
     near = difflib.get_close_matches(name, names, 1)
     hint = f"did you mean {near[0]}? " if near else ""
-    return f"no data set is named {name!r}: {hint}known are {', '.join(names)}, dense:NxD and sparse:NxDxK"
+    return (
+        f"no data set is named {name!r}: {hint}known are {', '.join(names)}, dense:NxD, uncentred:NxD and sparse:NxDxK"
+    )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from dualnewton._files import replacing
 from dualnewton.data.dataset import DataError
+from dualnewton.data.streams import Progress
 
 ATTEMPTS = 3
 WAIT = 1.0
@@ -18,9 +18,6 @@ TIMEOUT = 30.0
 """Seconds without a byte after which a connection counts as lost."""
 
 PIECE = 1 << 18
-
-Progress = Callable[[int, int | None], None]
-"""Told how many bytes have come, and of how many if the server has said."""
 
 
 class DownloadError(DataError):

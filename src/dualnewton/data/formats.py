@@ -13,7 +13,7 @@ from dualnewton.data.dataset import DataError, Dataset
 from dualnewton.data.gathered import gather
 from dualnewton.data.pieces import Pieces
 from dualnewton.data.source import Source, Wanted
-from dualnewton.data.streams import reading, stem
+from dualnewton.data.streams import Progress, reading, stem
 
 SOURCES: dict[str, Callable[[Path, Wanted], Source]] = {
     "svmlight": svmlight.source,
@@ -53,6 +53,7 @@ def read(
     weights: str | int | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
+    progress: Progress | None = None,
 ) -> Dataset:
     """Read a data file: svmlight, CSV, Parquet, npz or npy.
 
@@ -69,6 +70,8 @@ def read(
         The number of columns X is to have. Sparse files may have fewer, as test sets do.
     zero_based : bool, optional
         Whether a svmlight file counts features from 0. By default it does if and only if the index 0 occurs.
+    progress : callable, optional
+        Told the bytes that have been read, and of how many. A file that is mapped is not read.
 
     Raises
     ------
@@ -78,8 +81,10 @@ def read(
         If it cannot be opened.
     """
     file = Path(path)
-    wanted = Wanted(target, weights, n_features, zero_based)
     kind = format_of(file)
+    size = file.stat().st_size
+    report = None if progress is None else lambda done: progress(done, size)
+    wanted = Wanted(target, weights, n_features, zero_based, report=report)
     if kind in MAPPED:
         return MAPPED[kind](file, wanted)
     return gather(SOURCES[kind](file, wanted), Pieces).dataset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,9 @@ from dualnewton.data.dataset import DataError, Dataset
 
 NOISE = 0.1
 """The standard deviation of what is added to x_iᵀu before its sign is taken: enough that the classes overlap."""
+
+LENGTH = math.sqrt(10.0)
+"""The norm of uncentred rows."""
 
 KNOWN = {
     "synthetic": ("classification", 2048, 1024),
@@ -42,14 +46,30 @@ def dense(n: int, d: int, seed: int = 0) -> Dataset:
         x_i = s_i / ‖s_i‖,   s_ij ~ N(0, 1/j),   y_i = sign(x_iᵀu + 0.1 ε_i),   u_j, ε_i ~ N(0, 1)
 
     The standard deviation j^−½ of feature j makes rows correlated, as those of real data are. The numbers are drawn from
-    ``numpy.random.default_rng(seed)`` in the order s, u, ε. The paper does not say how its synthetic set was made; ``synthetic``
-    is this one with n = 2048 and d = 1024.
+    ``numpy.random.default_rng(seed)`` in the order s, u, ε.
     """
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d)) / np.sqrt(np.arange(1, d + 1))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     y = np.where(X @ rng.standard_normal(d) + NOISE * rng.standard_normal(n) > 0.0, 1.0, -1.0)
     return Dataset(X, y, None, None, f"dense:{n}x{d}:{seed}", "generated")
+
+
+def uncentred(n: int, d: int, seed: int = 0) -> Dataset:
+    """Rows that have a direction in common, as those of features that nobody has centred do, and the noisy sides of a plane.
+
+        x_i = √10 s_i / ‖s_i‖,   s_ij ~ N(1, 1),   y_i = sign(x_iᵀu + 0.1 ε_i),   u = v − mean(v),   v_j, ε_i ~ N(0, 1)
+
+    The numbers are drawn from ``numpy.random.default_rng(seed)`` in the order s, v, ε. The paper does not say how its synthetic
+    set was made; ``synthetic`` is this one with n = 2048 and d = 1024. With λ = 1/n its rows are as long against the penalty as
+    rows of norm one are with λ = 1/(10n).
+    """
+    rng = np.random.default_rng(seed)
+    X = 1.0 + rng.standard_normal((n, d))
+    X *= LENGTH / np.linalg.norm(X, axis=1, keepdims=True)
+    v = rng.standard_normal(d)
+    y = np.where(X @ (v - v.mean()) + NOISE * rng.standard_normal(n) > 0.0, 1.0, -1.0)
+    return Dataset(X, y, None, None, f"uncentred:{n}x{d}:{seed}", "generated")
 
 
 def sparse(n: int, d: int, entries: int, seed: int = 0) -> Dataset:
@@ -71,6 +91,7 @@ def sparse(n: int, d: int, entries: int, seed: int = 0) -> Dataset:
 
 GENERATORS: dict[str, tuple[Callable[..., Dataset], int, str]] = {
     "dense": (dense, 2, "dense:NxD"),
+    "uncentred": (uncentred, 2, "uncentred:NxD"),
     "sparse": (sparse, 3, "sparse:NxDxK (K entries a row)"),
 }
 """Generators by name: the function, how many sizes it takes, and how it is written."""
@@ -84,7 +105,7 @@ def is_known(name: str) -> bool:
 def generated(name: str) -> Dataset | None:
     """Return a set by its name, such as iris, dense:20000x500 or (with a seed) dense:20000x500:7; None of another."""
     if name == PAPERS:
-        return replace(dense(*KNOWN[name][1:]), name=name)
+        return replace(uncentred(*KNOWN[name][1:]), name=name)
     if name in KNOWN:
         return bundled(name)
     kind, _, rest = name.partition(":")

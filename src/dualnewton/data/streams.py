@@ -22,6 +22,9 @@ SUFFIXES = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
 
 BUFFER = 1 << 16
 
+Progress = Callable[[int, int | None], None]
+"""Told how many bytes there are already, and of how many if that is known."""
+
 Report = Callable[[int], None]
 """Told how many bytes of the file, as it lies on the disk, have been read."""
 
