@@ -27,7 +27,7 @@ from dualnewton.solvers.hessians import PLENTY, is_matrix_free
 from dualnewton.solvers.quasi_newton import is_dear
 from dualnewton.solvers.working_set import LARGE, affordable, take_all
 
-SMALL = 100_000
+SMALL = 1 << 17
 """Entries of X up to which NumPy serves: a first fit must not wait for a compiler."""
 
 WHOLE = 512
