@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
 import os
 import platform
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
+
+from dualnewton.experiments.report.environment import memory, processor, version
 
 PACKAGES = ("dualnewton", "numpy", "scipy", "numba", "scikit-learn", "cyanure", "snapml", "glum")
 
@@ -96,28 +96,11 @@ def spread(values: list[float], unit: str = "×") -> str:
 def environment() -> dict[str, str]:
     """Describe machine and software, without a name or a path that belongs to one installation."""
     return {
-        "Machine": f"{_processor()}, {os.cpu_count()} cores, {_memory()}",
+        "Machine": f"{processor()}, {os.cpu_count()} cores, {memory()}",
         "System": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "BLAS": _blas(),
-        "Versions": ", ".join(f"{name} {version}" for name in PACKAGES if (version := _version(name))),
+        "Versions": ", ".join(f"{name} {found}" for name in PACKAGES if (found := version(name))),
     }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
-def _memory() -> str:
-    try:
-        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return "memory unknown"
-    return f"{size / 2**30:.0f} GiB"
 
 
 def _blas() -> str:
@@ -125,13 +108,6 @@ def _blas() -> str:
 
     pools: list[dict[str, Any]] = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     return ", ".join(sorted({f"{pool['internal_api']} {pool['version']}" for pool in pools})) or "unknown"
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 # The two outputs ---------------------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from dualnewton.experiments.child import silence
+
 REPEATS = 10
 
 ENOUGH_SECONDS = 0.5
@@ -200,7 +202,7 @@ _READY, _VALUE, _END = "ready", "value", "end"
 
 
 def _serve(work: Callable[[], Iterable[Any]], prepare: Callable[[], Any], sender: Connection, threads: int) -> None:
-    with contextlib.closing(sender), pinned(threads), _silence():
+    with contextlib.closing(sender), pinned(threads), silence():
         try:
             prepare()
             sender.send((_READY, None))
@@ -209,13 +211,3 @@ def _serve(work: Callable[[], Iterable[Any]], prepare: Callable[[], Any], sender
             sender.send((_END, Outcome.DONE))
         except Exception as error:
             sender.send((_END, f"{Outcome.FAILED}: {type(error).__name__}: {error}"))
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Send warnings and all output, that of C code too, nowhere: runs at loose tolerances complain by design."""
-    with warnings.catch_warnings(), open(os.devnull, "w") as nowhere:
-        warnings.simplefilter("ignore")
-        for stream in (1, 2):
-            os.dup2(nowhere.fileno(), stream)
-        yield

@@ -77,7 +77,7 @@ def values_of(job: Job, cap: float, threads: int, start: str | None = None) -> I
 def _serve(job: Job, sender: Connection, threads: int) -> None:
     from threadpoolctl import threadpool_limits
 
-    with contextlib.closing(sender), _silence(), threadpool_limits(limits=threads):
+    with contextlib.closing(sender), silence(), threadpool_limits(limits=threads):
         try:
             job.prepare()
             sender.send((_READY, None))
@@ -89,7 +89,7 @@ def _serve(job: Job, sender: Connection, threads: int) -> None:
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Send warnings and all output, that of C code too, nowhere: runs at loose tolerances complain by design."""
     with warnings.catch_warnings(), open(os.devnull, "w") as nowhere:
         warnings.simplefilter("ignore")

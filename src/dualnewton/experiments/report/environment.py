@@ -25,8 +25,8 @@ def environment(threads: int = 1, packages: Sequence[str] = ()) -> dict[str, str
     versions = {name: version(name) for name in (*PACKAGES, *packages)}
     return {
         "Date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        "Processor": f"{_processor()}, {os.cpu_count()} cores",
-        "Memory": _memory(),
+        "Processor": f"{processor()}, {os.cpu_count()} cores",
+        "Memory": memory(),
         "Threads": f"{threads}",
         "System": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "Versions": ", ".join(f"{name} {found}" for name, found in versions.items() if found),
@@ -41,7 +41,8 @@ def version(package: str) -> str:
         return ""
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -50,7 +51,8 @@ def _processor() -> str:
     return names[0] if names else platform.machine()
 
 
-def _memory() -> str:
+def memory() -> str:
+    """Return how much memory the machine has."""
     try:
         return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"
     except (AttributeError, ValueError, OSError):
