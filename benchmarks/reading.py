@@ -1,4 +1,4 @@
-"""The svmlight reader against scikit-learn's, on a generated file of 100 MB; ``python -m benchmarks.reading``.
+"""The svmlight reader against scikit-learn's, on a generated file of 100 MB.
 
 Both read from the file cache of the system and return the same matrix, to the last bit. Ours is timed after a first read of a
 small file, since that loads the compiled parser; what loading and compiling cost is a row of its own.
@@ -6,17 +6,15 @@ small file, since that loads the compiled parser; what loading and compiling cos
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from benchmarks.report import Section, Table, Target, ratio, seconds, show
+from benchmarks.report import Section, Table, Target, ratio, seconds
 from benchmarks.timing import best_of, cores, pinned
 
 from dualnewton import data
@@ -109,17 +107,3 @@ def first_read(path: Path, compiled: bool) -> float:
             check=True,
         )
     return float(run.stdout)
-
-
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=100)
-    asked = parser.parse_args()
-    start = time.perf_counter()
-    show(section(asked.megabytes, lambda text: print(f"  {text}", flush=True)))
-    print(f"{time.perf_counter() - start:.0f} s in all")
-
-
-if __name__ == "__main__":
-    main()

@@ -24,6 +24,7 @@ from benchmarks import (
     floors,
     peers,
     precision,
+    reading,
     regime_data,
     regimes,
     report,
@@ -132,6 +133,11 @@ def run_cross_validation(run: Run) -> Iterator[report.Section]:
     yield cross_validation.section(real if run.quick else [*real, run.dense_set], run.say)
 
 
+def run_reading(run: Run) -> Iterator[report.Section]:
+    """Compare the svmlight reader with scikit-learn's."""
+    yield reading.section(5 if run.quick else 100, run.say)
+
+
 SECTIONS = {
     "floors": run_floors,
     "peers": run_peers,
@@ -140,10 +146,11 @@ SECTIONS = {
     "scaling": run_scaling,
     "precision": run_precision,
     "cv": run_cross_validation,
+    "reading": run_reading,
 }
 
 REPORTS: dict[Path | None, list[str]] = {
-    Path(__file__).with_name("RESULTS.md"): ["floors", "peers", "self"],
+    Path(__file__).with_name("RESULTS.md"): ["floors", "peers", "self", "reading"],
     Path(__file__).with_name("REGIMES.md"): ["regimes", "scaling", "precision", "cv"],
 }
 """What a full run writes where."""
