@@ -102,8 +102,9 @@ def logistic(model, X, y, c):
 
 def softmax(model, X, y, c):
     codes = np.searchsorted(np.unique(y), y)
-    c, z = c * class_weights(model, y, c)[codes], scores(model, X)
-    return model.C * c @ (np.logaddexp.reduce(z, axis=1) - z[np.arange(len(y)), codes]) + 0.5 * np.sum(model.coef_**2)
+    c, z, r = c * class_weights(model, y, c)[codes], scores(model, X), model.l1_ratio or 0.0
+    penalty = 0.5 * (1 - r) * np.sum(model.coef_**2) + r * np.sum(np.abs(model.coef_))
+    return model.C * c @ (np.logaddexp.reduce(z, axis=1) - z[np.arange(len(y)), codes]) + penalty
 
 
 def huber(model, X, y, c):
@@ -256,6 +257,10 @@ BASES = [
 ]
 
 
+UNWEIGHTED = [softmaxes(solver="saga", l1_ratio=0.4, **ELASTIC), softmaxes(solver="saga", l1_ratio=1.0, **L1)]
+"""Its steps are as long as if every weight were one: with several classes and larger weights it runs in circles."""
+
+
 def variants(base):
     """The base with and without intercept and class weights, on dense and sparse data, with and without weights."""
     model = base.model
@@ -273,4 +278,5 @@ def variants(base):
 
 
 CASES = [case for base in BASES for case in variants(base)]
+CASES += [case for base in UNWEIGHTED for case in variants(base) if not (case.weights or case.model.class_weight)]
 EVERY_MODEL = [replace(base, weights=True) for base in BASES]

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers, samplings
-from dualnewton.solvers import hessians, proximal, working_set
+from dualnewton.solvers import hessians, proximal, proximal_softmax, working_set
 from tables import AgainstDirection
 
 planning = importlib.import_module("dualnewton.plan")  # the package has a function of this name
@@ -74,6 +74,7 @@ class Case:
 COMPILED = ((planning, "SMALL", 0),)
 BY_PRODUCTS = ((hessians, "LARGE", 5),)
 IN_STEPS = ((working_set, "MOST_AT_ONCE", 4), (proximal, "affordable", lambda _: 5))
+SOME_CLASSES = ((proximal_softmax, "take_all", lambda *_, **__: False), (proximal_softmax, "affordable", lambda _: 5))
 WRONGLY_PLANNED = (*COMPILED, (planning.Facts, "predicted", lambda _: {"sdna": 0.0}))
 
 logistic, squared, hinge2 = losses.Logistic(), losses.Squared(), losses.SquaredHinge()
@@ -174,6 +175,13 @@ CASES = [
         "softmax, few rows",
         lambda: classes(n=40, d=20, sample_weight=np.linspace(0.5, 1.5, 40)),
         {"tau": 6, "method": "ihs", "tol": 1e-8},
+    ),
+    Case("softmax, elastic net", lambda: classes(fit_intercept=True, regularizer=net), {"tol": 1e-12}),
+    Case(
+        "softmax, l1 in steps",
+        lambda: classes(n=40, d=30, regularizer=lasso, sample_weight=np.linspace(0.5, 1.5, 40)),
+        {"tol": 1e-12},
+        SOME_CLASSES,
     ),
     Case("hinge", lambda: one(losses.Hinge(), n=40, d=4), {"tol": 1e-6}),
     Case(

@@ -24,6 +24,7 @@ from certify_cases import (
     SINCE_1_8,
     TARGETS,
     TIGHT,
+    UNWEIGHTED,
     WEIGHTS,
     D,
     N,
@@ -39,7 +40,7 @@ from certify_cases import (
     svcs,
     svrs,
 )
-from dualnewton import losses
+from dualnewton import LogisticRegression, losses
 from dualnewton.foreign import certify
 from dualnewton.problem import Problem
 from tables import load
@@ -121,6 +122,8 @@ WRONG_SETTINGS = [
     (lassos(positive=True), {"positive": False}),
     (softmaxes(), {"C": 4.0}),
     (softmaxes(), {"class_weight": "balanced"}),
+    (UNWEIGHTED[0], {"l1_ratio": 0.6}),
+    (UNWEIGHTED[1], {"C": 4.0}),
     (hubers(alpha=0.1), {"alpha": 0.2}),
     (hubers(alpha=0.1), {"epsilon": 1.5}),
 ]
@@ -141,6 +144,21 @@ def test_an_intercept_that_the_settings_do_not_allow_is_refused():
 @pytest.mark.parametrize("case", EVERY_MODEL, ids=str)
 def test_weights_left_out_are_caught(case):
     assert certify(case.fit(), case.X, case.y).relative_gap > 1e-5
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.parametrize("base", UNWEIGHTED, ids=str)
+def test_a_softmax_that_saga_leaves_early_is_judged_against_the_optimum(base, class_weight):
+    model = clone(base.model).set_params(class_weight=class_weight, max_iter=20)
+    case = replace(base, model=model, weights=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it says that it has not converged
+        model = case.fit()
+    certificate = case.certify(model)
+    assert certificate.primal == pytest.approx(case.objective_of(model), rel=1e-12)
+    best = LogisticRegression(C=model.C, l1_ratio=model.l1_ratio, class_weight=class_weight, tol=1e-12)
+    suboptimality = certificate.primal - best.fit(case.X, case.y, case.c).certificate_.primal
+    assert certificate.gap >= (1.0 - 1e-9) * suboptimality > 1e-5
 
 
 @pytest.mark.parametrize("target", ["two", "three"])

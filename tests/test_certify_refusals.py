@@ -120,13 +120,6 @@ SETTINGS = [
     (SVC(), TWO, {}, "kernel='rbf': .* use kernel='linear'"),
     (SVR(), REAL, {}, "kernel='rbf': .* use kernel='linear'"),
     (SVC(kernel="linear"), THREE, {}, r"3 classes: .* fit OneVsRestClassifier\(SVC"),
-    (
-        lm.LogisticRegression(),
-        THREE,
-        {"l1_ratio": 0.5, "penalty": "elasticnet"},
-        "3 classes and l1_ratio=0.5: " + ONE_BY_ONE,
-    ),
-    (lm.LogisticRegression(), THREE, {"penalty": "l1"}, "3 classes and l1_ratio=1: " + ONE_BY_ONE),
     (lm.LogisticRegression(), THREE, {"solver": "liblinear"}, "3 classes and .*solver='liblinear': " + ONE_BY_ONE),
     (lm.LogisticRegression(), TWO, {"C": np.inf}, "C=inf: " + UNPENALISED),
     (lm.LogisticRegression(), THREE, {"C": np.inf}, "C=inf: " + UNPENALISED),

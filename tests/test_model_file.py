@@ -173,7 +173,7 @@ def test_codes_undo_classes_however_labels_are_stored(labels):
         ({"parameters": {"foo": 1.0}}, "foo is a parameter of no loss"),
         ({"loss": "huber", "parameters": {"delta": -1.0}}, "delta must be"),
         ({"multiclass": "softmx"}, "did you mean softmax"),
-        ({"multiclass": "softmax", "penalty": "l1"}, "softmax needs the logistic loss and the l2 penalty"),
+        ({"multiclass": "softmax", "loss": "hinge"}, "softmax needs the logistic loss, got hinge: use ovr"),
         ({"multiclass": "ovr", "loss": "squared"}, "multiclass is for losses of classification"),
         ({"fit_intercept": 1}, "fit_intercept must be true or false"),
     ],
@@ -194,6 +194,9 @@ def test_an_objective_makes_its_problems():
     assert three[0].c.tolist() == [1, 2, 3, 4, 5, 6]
     (softmax,) = Objective("logistic", 0.5, multiclass="softmax").problems(X, y, 3)
     assert isinstance(softmax, dn.MultinomialProblem)
+    (sparse,) = Objective("logistic", 0.5, "elasticnet", 0.25, multiclass="softmax").problems(X, y, 3)
+    W = np.array([[1.0, -2.0], [0.0, 0.0], [3.0, 0.0]])
+    assert sparse.lam * sparse.g.value(W) == pytest.approx(0.5 * (0.25 * 6 + 0.75 * 7))
     (positive,) = Objective("squared", 0.5, "nonnegative", 0.25).problems(X, y.astype(float))
     w = np.array([1.0, 2.0])
     assert positive.lam * positive.regularizer.value(w) == pytest.approx(0.5 * (0.25 * 3 + 0.75 * 2.5))

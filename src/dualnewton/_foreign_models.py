@@ -174,25 +174,22 @@ def _ridge_classifier(model: Any, data: Data) -> Iterator[Part]:
 def _logistic_regression(model: Any, data: Data) -> Iterator[Part]:
     """C Σ c_i log(1 + exp(−y_i z_i)) + ½(1 − r)‖w‖² + r‖w‖₁, r the l1_ratio, b free; P is this divided by Cn.
 
-    ``solver="liblinear"`` adds ½(b/s)², or |b/s| for r = 1. With K > 2 classes the loss is log Σ_k exp(z_ik) − z_{i,y_i}.
+    ``solver="liblinear"`` adds ½(b/s)², or |b/s| for r = 1. With K > 2 classes the loss is log Σ_k exp(z_ik) − z_{i,y_i},
+    and the penalty is added up over the w_k.
     """
     K, multi_class = len(model.classes_), getattr(model, "multi_class", "auto")
     if not getattr(model, "refit", True):
         _refuse(model, "refit=False", "an average over folds minimises nothing: use refit=True.")
     codes = _class_codes(model, data.y)
-    r = _l1_ratio(model)
-    lam, regularizer = mixed(1.0 / (_strength(model, "C", _chosen(model, "C")) * len(codes)), r)
+    lam, regularizer = mixed(1.0 / (_strength(model, "C", _chosen(model, "C")) * len(codes)), _l1_ratio(model))
     weights = _weighted(data.sample_weight, _class_weights(model, codes, data.sample_weight)[codes])
     intercept = {"fit_intercept": model.fit_intercept}
     if K > 2 or multi_class == "multinomial":
         # What scikit-learn before 1.8 could be told to do with classes.
-        alone = model.solver == "liblinear" or multi_class == "ovr" or K == 2
-        if alone or r > 0.0:
-            what = f"multi_class={multi_class!r}, solver={model.solver!r}" if alone else f"l1_ratio={r:g}"
-            _refuse(
-                model, f"{K} classes and {what}", "fit OneVsRestClassifier(LogisticRegression(...)) and certify that."
-            )
-        softmax = MultinomialProblem(data.X, codes, lam, K, sample_weight=weights, **intercept)
+        if model.solver == "liblinear" or multi_class == "ovr" or K == 2:
+            what = f"{K} classes and multi_class={multi_class!r}, solver={model.solver!r}"
+            _refuse(model, what, "fit OneVsRestClassifier(LogisticRegression(...)) and certify that.")
+        softmax = MultinomialProblem(data.X, codes, lam, K, sample_weight=weights, regularizer=regularizer, **intercept)
         yield from parts_of(model, data.X, [softmax])
         return
     (y,) = _signs(model, codes)

@@ -52,6 +52,7 @@ ROOMS = frozenset(
         "solvers.ihs",
         "solvers.objective",
         "solvers.proximal",
+        "solvers.proximal_softmax",
         "solvers.quadratic",
         "solvers.quasi_newton",
         "solvers.runner",

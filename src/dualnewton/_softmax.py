@@ -42,6 +42,16 @@ def softmax(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     return p, top, high, rest
 
 
+def chances(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return p of any number of rows, and 1 − p to its last digit."""
+    p, missed = np.empty(Z.shape), np.empty(Z.shape)
+    for part in parts(Z):
+        p[part], top, _, rest = softmax(Z[part])
+        np.subtract(1.0, p[part], out=missed[part])
+        missed[part][np.arange(len(top)), top] = rest / (1.0 + rest)
+    return p, missed
+
+
 def losses(Z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return log Σ_k exp(z_k) − z_y, p, and 1 − p_y of each row; neither of the differences loses digits."""
     p, top, high, rest = softmax(Z)

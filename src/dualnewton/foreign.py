@@ -28,7 +28,7 @@ def certify(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Certificat
     ElasticNet, Lasso and their CV            Σ c_i (z_i − y_i)²/(2 Σ c_i) + alpha(½(1 − r)‖w‖² + r‖w‖₁)       1
     HuberRegressor                            Σ c_i (σ + σ H((z_i − y_i)/σ)) + alpha ‖w‖²                      2n
     LogisticRegression(CV), two classes       C Σ c_i log(1 + exp(−y_i z_i)) + ½(1 − r)‖w‖² + r‖w‖₁            C n
-    LogisticRegression(CV), K > 2, r = 0      C Σ c_i (log Σ_k exp(z_ik) − z_{i,y_i}) + ½ Σ_k ‖w_k‖²           C n
+    LogisticRegression(CV), K > 2             C Σ c_i (log Σ_k exp(z_ik) − z_{i,y_i}) + the same of all w_k    C n
     LinearSVC                                 C Σ c_i max(0, 1 − y_i z_i)^p + ½‖w‖² + ½(b/s)²                  p C n
     LinearSVR                                 C Σ c_i max(0, ``|z_i − y_i|`` − epsilon)^p + ½‖w‖² + ½(b/s)²    p C n
     SVC, two classes, and SVR, kernel linear  C Σ c_i max(0, 1 − y_i z_i) + ½‖w‖², or as LinearSVR             C n

@@ -14,12 +14,40 @@ from dualnewton._examples import Examples, best_factor
 from dualnewton._softmax import BELOW_ONE, FEASIBLE, balancing_intercept, entropy, losses_of, parts, softmax
 from dualnewton._validate import data_matrix, frozen, integer, vector
 from dualnewton.certificate import Certificate, CertifiedPair
+from dualnewton.regularizers import L2, Regularizer
 
 _FAR = 1e-2
 """The relative gap beyond which a shorter dual point is worth the search for it."""
 
 _UNDERFLOW = 800.0
 """A margin this far below another has probability zero in float64: exp(−746) is."""
+
+_ROOM = 8.0
+"""Times what rounding was seen to add: sums in another order round otherwise."""
+
+
+@dataclass(frozen=True)
+class OverClasses:
+    """Σ_k g(w_k) over the rows of W, which is a regulariser of W: its conjugate is Σ_k g*(s_k) over the rows of S."""
+
+    g: Regularizer
+
+    def value(self, W: np.ndarray) -> float:
+        """Σ_k g(w_k)."""
+        # For ½‖W‖² all squares are added at once, which takes one call however many the classes.
+        return 0.5 * float(np.square(W).sum()) if self.g.quadratic else sum(map(self.g.value, W))
+
+    def conjugate(self, S: np.ndarray) -> float:
+        """Σ_k g*(s_k)."""
+        return 0.5 * float(np.square(S).sum()) if self.g.quadratic else sum(map(self.g.conjugate, S))
+
+    def grad_conjugate(self, S: np.ndarray) -> np.ndarray:
+        """∇g*(s_k), row by row."""
+        return S if self.g.quadratic else np.stack([self.g.grad_conjugate(s) for s in S])
+
+    def reach(self, S: np.ndarray) -> float:
+        """Return the largest r ≤ 1 for which the conjugate is finite at rS."""
+        return min(map(self.g.reach, S))
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +57,15 @@ class MultinomialProblem(Examples):
     With weights c, offsets o, an unpenalised intercept b, z_i = W a_i + b + o_i and the simplex Δ of distributions on K
     classes, the two problems are
 
-        min_{W, b}  P(W, b) = (1/n) Σ c_i (log Σ_k exp(z_ik) − z_{i,y_i}) + (λ/2)‖W‖²
-        max_α       D(α)    = (1/n) Σ c_i (H(p_i) − o_iᵀα_i) − (λ/2)‖Ā‖²,    Ā = (1/λn) Σ c_i α_i a_iᵀ,
+        min_{W, b}  P(W, b) = (1/n) Σ c_i (log Σ_k exp(z_ik) − z_{i,y_i}) + λ Σ_k g(w_k)
+        max_α       D(α)    = (1/n) Σ c_i (H(p_i) − o_iᵀα_i) − λ Σ_k g*(Ā_k),    Ā = (1/λn) Σ c_i α_i a_iᵀ,
 
     where p_i = e_{y_i} − α_i ∈ Δ and H(p) = −Σ_k p_k log p_k; Σ c_i α_i = 0 is asked for exactly when there is an
-    intercept. At the optimum W = Ā and p_i = softmax(z_i). Without an intercept, P(W) − D(α) = (λ/2)‖W − Ā‖² at the
-    α that belongs to W.
+    intercept. At the optimum w_k = ∇g*(Ā_k) and p_i = softmax(z_i). Where g is not strongly convex (‖w‖₁), Ā has to lie where
+    g* is finite, and w_k ∈ ∂g*(Ā_k). With g = ½‖w‖² and no intercept, P(W) − D(α) = (λ/2)‖W − Ā‖² at the α that belongs to W.
+
+    An even number of classes and g = ‖w‖₁ may leave W undetermined: to add a number to a feature's coefficients, half of which
+    are positive and half negative, changes neither the margins' differences nor the penalty.
 
     Parameters
     ----------
@@ -52,6 +83,8 @@ class MultinomialProblem(Examples):
         o, added to the margins.
     fit_intercept : bool
         Whether b is free (unpenalised) or zero.
+    regularizer : Regularizer, optional
+        g, a sum over features: L2 (by default), ElasticNet, L1, NonNegative or Box.
     """
 
     X: Any
@@ -61,6 +94,7 @@ class MultinomialProblem(Examples):
     sample_weight: Any = None
     offset: Any = None
     fit_intercept: bool = False
+    regularizer: Regularizer = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         X = data_matrix("X", self.X)
@@ -69,10 +103,11 @@ class MultinomialProblem(Examples):
         y = _class_numbers(self.y, n, K)
         K = max(2, int(y.max()) + 1) if K is None else K
         offset = None if self.offset is None else _matrix("offset", self.offset, (n, K))
-        self._settle(n, X=X, y=y, n_classes=K, offset=offset)
+        self._settle(n, X=X, y=y, n_classes=K, offset=offset, regularizer=_separable(self.regularizer, X.shape[1]))
 
     def __repr__(self) -> str:
-        return self._described(f"n_classes={self.n_classes}")
+        penalty = "" if self.regularizer.quadratic else f", regularizer={self.regularizer!r}"
+        return self._described(f"n_classes={self.n_classes}{penalty}")
 
     # The data --------------------------------------------------------------------------------------------------------
 
@@ -80,6 +115,11 @@ class MultinomialProblem(Examples):
     def class_weights(self) -> np.ndarray:
         """N_k = Σ c_i over the examples of class k."""
         return frozen(np.bincount(self.y, weights=self.c, minlength=self.n_classes))
+
+    @cached_property
+    def g(self) -> OverClasses:
+        """Σ_k g(w_k), as a function of W."""
+        return OverClasses(self.regularizer)
 
     # The two objectives ----------------------------------------------------------------------------------------------
 
@@ -113,7 +153,7 @@ class MultinomialProblem(Examples):
             weight += c @ np.abs(a)
         if self.fit_intercept and (np.abs(mass) > FEASIBLE * weight).any():
             return -np.inf
-        return value / self.n - 0.5 * self.lam * float(np.square(self.alpha_bar(alpha)).sum())
+        return value / self.n - self.lam * self.g.conjugate(self.alpha_bar(alpha))
 
     def alpha_bar(self, alpha: np.ndarray) -> np.ndarray:
         """Ā = (1/λn) Σ c_i α_i a_iᵀ."""
@@ -125,7 +165,7 @@ class MultinomialProblem(Examples):
     def row_losses(self, rows: slice, Z: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the sum of c_i φ_i(z_i) over some rows, and its gradient R, R_i = c_i (p_i − e_{y_i}), at their margins Z.
 
-        Z has the intercept and the offsets in it. W's gradient is (1/n) Σ R_i a_iᵀ + λW, the intercept's (1/n) Σ R_i.
+        Z has the intercept and the offsets in it. The losses' gradient by W is (1/n) Σ R_i a_iᵀ, by b (1/n) Σ R_i.
         """
         c = self.c[rows]
         losses, R = losses_of(Z, self.y[rows])
@@ -147,14 +187,14 @@ class MultinomialProblem(Examples):
     # From one to the other -------------------------------------------------------------------------------------------
 
     def w_of(self, alpha: np.ndarray) -> np.ndarray:
-        """Return W = Ā, the primal point of a dual one."""
-        return self.alpha_bar(self._dual_point(alpha))
+        """Return W = ∇g*(Ā), row by row, the primal point of a dual one."""
+        return self.g.grad_conjugate(self.alpha_bar(self._dual_point(alpha)))
 
     def alpha_of(self, W: np.ndarray, intercept: np.ndarray | None = None) -> np.ndarray:
         """α_i = e_{y_i} − softmax(z_i), the dual point of (W, b); with an intercept balanced, at the best b if none is given."""
         Z = self.margins(W)
         Z += self._best_intercept_at(Z) if intercept is None else self._intercept(intercept)
-        return self.balanced(losses_of(Z, self.y)[1])
+        return self._feasible(losses_of(Z, self.y)[1])
 
     def no_dual(self) -> np.ndarray:
         """α = 0, where p_i = e_{y_i}."""
@@ -171,7 +211,24 @@ class MultinomialProblem(Examples):
         alpha /= np.maximum(missed, 1.0)[:, None]
         # 2. What the others have, the own class misses.
         alpha[own] = np.minimum(missed, 1.0)
-        return self.balanced(alpha)
+        return self._feasible(alpha)
+
+    def _feasible(self, alpha: np.ndarray) -> np.ndarray:
+        return self.within_reach(self.balanced(alpha))
+
+    def within_reach(self, alpha: np.ndarray) -> np.ndarray:
+        """Shorten α until g*(Ā) is finite, which it is everywhere but for a g that is not strongly convex (‖w‖₁).
+
+        p_i moves towards e_{y_i} in the simplex then, and what is balanced stays so.
+        """
+        if self.regularizer.strongly_convex:
+            return alpha
+        factor = self.g.reach(self.alpha_bar(alpha))
+        if factor == 1.0:
+            return alpha
+        # Where λ is small, sums that almost cancel are divided by it: what rounding adds to Ā is seen, and made room for.
+        excess = 1.0 - self.g.reach(self.alpha_bar(factor * alpha))
+        return factor * (1.0 - _ROOM * excess) * alpha
 
     def balanced(self, alpha: np.ndarray) -> np.ndarray:
         """Make Σ c_i α_i = 0 where an intercept asks for it, by mixing all p_i with one distribution q.
@@ -224,9 +281,9 @@ class MultinomialProblem(Examples):
         intercept : array of shape (K,), optional
             b; where there is an intercept and none is given, the best one for this W.
         alpha : array of shape (n, K), optional
-            A dual point to try beside α_i = e_{y_i} − softmax(z_i), balanced first where there is an intercept; the
-            largest dual value is taken, since each is a proof. Far from the optimum sα for the best s ∈ [0, 1] is tried
-            too.
+            A dual point to try beside α_i = e_{y_i} − softmax(z_i), balanced first where there is an intercept, and
+            shortened to where g* is finite; the largest dual value is taken, since each is a proof. Far from the optimum sα
+            for the best s ∈ [0, 1] is tried too.
         """
         return self.certified_pair(W, intercept, alpha).certificate
 
@@ -246,7 +303,7 @@ class MultinomialProblem(Examples):
         losses, natural = losses_of(Z, self.y)
         primal = self._primal(losses, W) if given is None else given
         candidates = [natural] if alpha is None else [natural, self._dual_point(alpha)]
-        dual, proof = max(((self.dual(a), a) for a in map(self.balanced, candidates)), key=itemgetter(0))
+        dual, proof = max(((self.dual(a), a) for a in map(self._feasible, candidates)), key=itemgetter(0))
         if primal - dual > _FAR * abs(primal):
             dual, proof = max((dual, proof), self._shrunk(proof, dual), key=itemgetter(0))
         return CertifiedPair(W, b, proof, Certificate(primal, dual))
@@ -260,17 +317,21 @@ class MultinomialProblem(Examples):
             return 0.0, np.zeros(alpha.shape)
         missed = np.clip(alpha[np.arange(self.n), self.y], 0.0, BELOW_ONE)
         total = float(self.c @ missed)
-        penalty = 0.5 * self.lam * self.n * float(np.square(self.alpha_bar(alpha)).sum())
+        scale, bar = self.lam * self.n, self.alpha_bar(alpha)
+        penalty = scale * self.g.conjugate(bar)
 
         def own(s: float) -> float:
             return float(self.c @ ((1.0 - s * missed) * np.log1p(-s * missed)))
 
+        def price(s: float) -> float:  # λn g*(sĀ)/s
+            return s * penalty if self.regularizer.quadratic else scale * self.g.conjugate(s * bar) / s
+
         multiple = self.n * dual + penalty + own(1.0)
-        shorter = best_factor(lambda s: own(s) + s * (np.log(s) * total - multiple + s * penalty)) * alpha
+        shorter = best_factor(lambda s: own(s) + s * (np.log(s) * total - multiple + price(s))) * alpha
         return self.dual(shorter), shorter
 
     def _primal(self, losses: np.ndarray, W: np.ndarray) -> float:
-        return float(self.c @ losses) / self.n + 0.5 * self.lam * float(np.square(W).sum())
+        return float(self.c @ losses) / self.n + self.lam * self.g.value(W)
 
     def _best_intercept_at(self, Z: np.ndarray) -> np.ndarray:
         b = np.zeros(self.n_classes)
@@ -308,6 +369,24 @@ def _matrix(name: str, value: Any, shape: tuple[int, int]) -> np.ndarray:
     if np.shape(value) != shape:
         raise ValueError(f"{name} must have shape {shape}, got {np.shape(value)}")
     return frozen(_linear.to_dense(data_matrix(name, value)).astype(np.float64, copy=False))
+
+
+def _separable(regularizer: Any, d: int) -> Regularizer:
+    """Return g if it is a sum over d features; ½‖w‖² in the place of None."""
+    if regularizer is None:
+        return L2()
+    if not isinstance(regularizer, Regularizer):
+        raise ValueError(
+            f"regularizer must be a regularizers.Regularizer, such as regularizers.L1(), got {regularizer!r}"
+        )
+    if regularizer.size not in (None, d):
+        raise ValueError(f"regularizer is made for {regularizer.size} features, X has {d}")
+    if not regularizer.quadratic and regularizer.limits(d) is None:
+        raise ValueError(
+            "regularizer must be a sum over features for several classes, one of L2(), ElasticNet(), L1(), NonNegative() "
+            f"and Box(), got {regularizer!r}"
+        )
+    return regularizer
 
 
 def _class_numbers(y: Any, n: int, K: int | None) -> np.ndarray:

@@ -25,7 +25,7 @@ from dualnewton.solvers.by_columns import CHEAPER
 from dualnewton.solvers.costs import CACHE, ENTRY, FACTOR, MULTIPLY, Costs
 from dualnewton.solvers.hessians import PLENTY, is_matrix_free
 from dualnewton.solvers.quasi_newton import is_dear
-from dualnewton.solvers.working_set import LARGE, affordable, take_all
+from dualnewton.solvers.working_set import LARGE, affordable, of_classes, take_all
 
 SMALL = 1 << 17
 """Entries of X up to which NumPy serves: a first fit must not wait for a compiler."""
@@ -159,9 +159,14 @@ class Facts:
         return self.conditioning if has_hessian(self.problem) else BOUNDED * self.conditioning
 
     @property
+    def columns(self) -> int:
+        """The classes whose features are coordinates of one model with kinks or bounds; one for all other problems."""
+        return 1 if has_hessian(self.problem) else getattr(self.problem, "n_classes", 1)
+
+    @property
     def small(self) -> bool:
         """Whether nothing is to be compiled."""
-        return self.problem.n * self.problem.d <= SMALL
+        return self.problem.n * self.problem.d * self.columns <= SMALL
 
     @property
     def quadratic(self) -> bool:
@@ -221,9 +226,11 @@ def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto", models: i
         return replace(first, reason=f"{type(kinked).__name__} by smooth neighbours; in the first: {first.reason}")
     facts = Facts.of(problem, near=near)
     if isinstance(problem, MultinomialProblem):
-        if method not in ("auto", "ihs"):
-            raise ValueError(f'method must be "auto" or "ihs" for a MultinomialProblem, got {method!r}')
-        return _ihs_plan(facts, tau)
+        (own,) = methods_for(problem)
+        if method not in ("auto", own):
+            what = f"a MultinomialProblem with {problem.regularizer!r}"
+            raise ValueError(f'method must be "auto" or "{own}" for {what}, got {method!r}')
+        return PLANS[own](facts, tau)
     if method == "auto":
         method = "sdna" if tau != "auto" else min(facts.predicted().items(), key=itemgetter(1))[0]
         if method in PRIMAL and facts.may_be_kind(PLANS[method](facts, "auto").cost):
@@ -329,9 +336,8 @@ def _newton(facts: Facts, tau: Tau) -> Plan:
             'use method="sdna"'
         )
     if tau not in ("auto", facts.problem.n):
-        raise ValueError(
-            f'tau must be "auto" or n = {facts.problem.n} with method="newton", got {tau}: use method="ihs"'
-        )
+        other = ': use method="ihs"' if has_hessian(facts.problem) else ""
+        raise ValueError(f'tau must be "auto" or n = {facts.problem.n} with method="newton", got {tau}{other}')
     if not has_hessian(facts.problem):
         reason = "steps over the features in use, with the curvature of all rows"
     elif facts.matrix_free:
@@ -360,14 +366,17 @@ def newton_by_products(facts: Facts, steps: float, passes: float) -> float:
 
 
 def _proximal_cost(facts: Facts) -> float:
-    """Predict the cost of ``solvers/proximal.py``: in the end about ``IN_USE`` of the features take part in its steps."""
-    costs, once = facts.costs, facts.quadratic
+    """Predict the cost of ``solvers/proximal.py``: in the end about ``IN_USE`` of the features take part in its steps.
+
+    For softmax each feature of a class counts, and its matrix is always formed.
+    """
+    costs, once = of_classes(facts.costs, facts.columns), facts.quadratic
     every = take_all(costs, once=once)
     used = min(costs.n, costs.d) * IN_USE
     size = costs.d if every else min(max(2.0 * used, affordable(costs)), costs.d, LARGE)
     turns = (PASSES if every else TURNS) * (1.0 if once else 2.0)
     entries = costs.stored * size / costs.d
-    if costs.sparse and not every and CHEAPER * entries < size**2:
+    if costs.sparse and not every and facts.columns == 1 and CHEAPER * entries < size**2:
         curvature = turns * COLUMN_SWEEPS * entries * ENTRY
     else:
         matrix = min(costs.outer(costs.n, costs.pairs)[0] * (size / costs.d) ** 2, costs.n * size**2 / MULTIPLY)
@@ -438,14 +447,15 @@ def speed(facts: Facts, rows: int) -> float:
 
 
 def has_hessian(problem: AnyProblem) -> bool:
-    """Whether the penalty is (λ/2) Σ v_j w_j², so that there is a Hessian to take or to sketch."""
-    return isinstance(problem, MultinomialProblem) or type(problem.regularizer) is L2
+    """Whether the penalty is (λ/2) Σ v_j w_j², so that there is a Hessian to take or to sketch; for softmax with v = 1."""
+    plain = problem.regularizer.quadratic if isinstance(problem, MultinomialProblem) else True
+    return type(problem.regularizer) is L2 and plain
 
 
 def methods_for(problem: AnyProblem) -> tuple[str, ...]:
     """Return the methods among which "auto" may choose, for this penalty."""
     if isinstance(problem, MultinomialProblem):
-        return ("ihs",)
+        return ("ihs",) if has_hessian(problem) else ("newton",)
     g = problem.regularizer
     dual = ("sdna",) if g.strongly_convex else ()
     if has_hessian(problem):

@@ -7,6 +7,7 @@ from typing import Any
 
 from dualnewton.certificate import CertifiedPair
 from dualnewton.judging import AnyProblem
+from dualnewton.multinomial import MultinomialProblem
 from dualnewton.plan import Plan, has_hessian
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
@@ -42,11 +43,13 @@ def make_runner(
         from dualnewton.solvers.descent import Descent
         from dualnewton.solvers.passes import MemoryPasses
         from dualnewton.solvers.proximal import Proximal
+        from dualnewton.solvers.proximal_softmax import ProximalSoftmax
 
         points = [(pair.w, pair.intercept) for _, pair in starts]
         passes = MemoryPasses(problems[0].X, n_threads, compiled=plan.compiled)
         if not has_hessian(problems[0]):
-            return Proximal(problems, passes, points, tol=tol, compiled=plan.compiled)
+            kind = ProximalSoftmax if isinstance(problems[0], MultinomialProblem) else Proximal
+            return kind(problems, passes, points, tol=tol, compiled=plan.compiled)
         return Descent(problems, passes, points, tol=tol, sketch=plan.tau, newton=plan.method == "newton")
     # Sets of the examples that are awake have another law than the one minibatch SDCA has its v from.
     focus = sampling is None and (plan.method == "sdna" or plan.tau == 1)

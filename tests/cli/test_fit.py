@@ -61,7 +61,9 @@ def test_lam_is_scikit_learns_alpha(command):
     ("words", "multiclass", "certificates"),
     [
         ([], "softmax", 1),
-        (["--penalty", "l1", "-C", "1"], "ovr", 3),
+        (["--penalty", "l1", "-C", "1"], "softmax", 1),
+        (["--penalty", "nonnegative"], "softmax", 1),
+        (["--penalty", "l1", "--multiclass", "ovr"], "ovr", 3),
         (["--multiclass", "ovr"], "ovr", 3),
         (["--loss", "squared_hinge"], "ovr", 3),
     ],

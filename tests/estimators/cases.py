@@ -49,6 +49,8 @@ CASES = [
     Case("ridge classifier, three", dn.RidgeClassifier(), 3),
     Case("erm, smooth hinge", dn.ERMClassifier(losses.SmoothHinge(0.5), regularizers.ElasticNet(0.2), 0.05), 2),
     Case("erm, squared hinge", dn.ERMClassifier("squared_hinge", lam=0.02), 3),
+    Case("softmax, elastic net", dn.LogisticRegression(C=0.5, l1_ratio=0.5), 3),
+    Case("softmax, l1", dn.LogisticRegression(C=0.5, l1_ratio=1.0), 3),
     Case("erm, huber", dn.ERMRegressor("huber", regularizers.Box(-0.5, 0.8), 0.05)),
 ]
 """What they are called in the tests, and they."""

@@ -29,6 +29,7 @@ CASES = [
     GridCase("softmax", dn.LogisticRegressionCV(Cs=[0.1, 10.0], cv=3), 3),
     GridCase("one against the rest", dn.LogisticRegressionCV(Cs=[0.1, 10.0], cv=3, multi_class="ovr"), 3),
     GridCase("logistic, shares", dn.LogisticRegressionCV(Cs=[0.1, 10.0], cv=3, l1_ratios=[0.0, 0.5, 1.0]), 2),
+    GridCase("softmax, shares", dn.LogisticRegressionCV(Cs=[0.1, 10.0], cv=3, l1_ratios=[0.0, 0.5, 1.0]), 3),
     GridCase("ridge, folds", dn.RidgeCV(ALPHAS, cv=3)),
     GridCase("ridge, one left out", dn.RidgeCV(ALPHAS)),
     GridCase("ridge, in passes", dn.RidgeCV(ALPHAS, cv=3, solver="newton")),
@@ -67,7 +68,7 @@ def _logistic(model, X, y, C, ratio):
     lam, regularizer = regularizers.mixed(1.0 / (C * len(y)), ratio)
     K = len(model.classes_)
     if K > 2 and model.multi_class != "ovr":
-        return [dn.MultinomialProblem(X, y, lam, K, fit_intercept=True)]
+        return [dn.MultinomialProblem(X, y, lam, K, fit_intercept=True, regularizer=regularizer)]
     return [
         dn.Problem(X, np.where(y == k, 1.0, -1.0), losses.Logistic(), regularizer, lam, fit_intercept=True)
         for k in ([1] if K == 2 else range(K))

@@ -91,6 +91,7 @@ def test_parameters_are_read_as_they_are_now(model, settings):
         (dn.LogisticRegressionCV(Cs=[0.1, 1.0], cv=3), 2),
         (dn.LogisticRegressionCV(Cs=[0.1, 1.0], cv=3, use_legacy_attributes=False), 3),
         (dn.LogisticRegressionCV(Cs=[0.1, 1.0], cv=3, l1_ratios=[0.3, 1.0]), 2),
+        (dn.LogisticRegressionCV(Cs=[0.1, 1.0], cv=3, l1_ratios=[0.3, 1.0]), 3),
         (dn.ElasticNetCV(l1_ratio=[0.5, 1.0], alphas=[0.1, 0.3], cv=3), 0),
         (dn.RidgeCV(), 0),
         (dn.RidgeCV(cv=3), 0),

@@ -67,12 +67,18 @@ def test_parity_without_a_penalty(n_classes, fit_intercept):
 
 @pytest.mark.parametrize("l1_ratio", [0.3, 1.0])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_parity_with_l1(l1_ratio, fit_intercept):
-    X, y = data_for(2, n=80)
-    ours = dn.LogisticRegression(C=0.1, l1_ratio=l1_ratio, fit_intercept=fit_intercept, **EXACT).fit(X, y)
-    reference = quiet_fit(theirs(C=0.1, l1_ratio=l1_ratio, fit_intercept=fit_intercept), X, y)
-    assert relative(ours.coef_, reference.coef_) < 1e-6
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_parity_with_l1(l1_ratio, fit_intercept, n_classes, sparse):
+    X, y = data_for(n_classes, n=80)
+    asked = {"C": 0.1, "l1_ratio": l1_ratio, "fit_intercept": fit_intercept, "class_weight": "balanced"}
+    ours = dn.LogisticRegression(**asked, **EXACT).fit(as_csr(X) if sparse else X, y)
+    reference = quiet_fit(theirs(**asked), X, y)
+    # Neither of them moves the coefficients of softmax to a mean of zero, which the penalty would notice.
+    assert relative(parameters(ours), parameters(reference)) < 1e-6
     assert ((ours.coef_ == 0.0) == (reference.coef_ == 0.0)).all()
+    assert np.abs(ours.predict_proba(X) - reference.predict_proba(X)).max() < 1e-6
+    assert abs(ours.intercept_.sum()) < 1e-12 or n_classes == 2
 
 
 def test_one_against_the_rest_is_a_fit_for_each_class():
@@ -94,8 +100,9 @@ def test_softmax_coefficients_sum_to_zero_over_the_classes():
         assert abs(model.intercept_.sum()) < 1e-12
 
 
-def test_names_of_penalties_mean_what_they_meant():
-    X, y = data_for(2)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_names_of_penalties_mean_what_they_meant(n_classes):
+    X, y = data_for(n_classes)
     for old, new in (
         ({"penalty": "l2"}, {}),
         ({"penalty": "l1"}, {"l1_ratio": 1.0}),
@@ -138,8 +145,10 @@ def test_refusals_teach():
         dn.LogisticRegression(solver="sgd").fit(X, y)
     with pytest.raises(ValueError, match=r'solver must be "auto" or "ihs" for 3 classes .* multi_class="ovr"'):
         dn.LogisticRegression(solver="newton").fit(X, y)
-    with pytest.raises(ValueError, match=r'l1_ratio must be 0 for 3 classes .* multi_class="ovr"'):
-        dn.LogisticRegression(l1_ratio=0.5).fit(X, y)
+    with pytest.raises(
+        ValueError, match=r'solver must be "auto" or "newton" for 3 .* l1_ratio > 0, got .sdna.: use mul'
+    ):
+        dn.LogisticRegression(l1_ratio=0.5, solver="sdna").fit(X, y)
     with pytest.raises(ValueError, match="only one class"):
         dn.LogisticRegression().fit(X, np.zeros(len(y)))
     with pytest.raises(ValueError, match=r"'C' parameter .* in the range \(0\.0, inf\]"):

@@ -77,13 +77,33 @@ def test_every_setting_means_what_it_means_there(settings):
 
 
 @pytest.mark.parametrize("legacy", [True, False])
-def test_shares_of_the_absolute_penalty_are_tried_in_turn(legacy):
-    X, y = data_for(2, n=50, d=4)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_shares_of_the_absolute_penalty_are_tried_in_turn(legacy, n_classes):
+    X, y = data_for(n_classes, n=50, d=4)
     ours, theirs = both(
         X, y, l1_ratios=[0.2, 1.0], scoring="neg_log_loss", use_legacy_attributes=legacy, Cs=[0.3, 2.0], cv=2
     )
     assert_same(ours, theirs, tol=1e-5)  # theirs goes no further in its 10000 passes
     assert ours.certificates_.shape == (2, 2, 2, 1)
+
+
+@pytest.mark.parametrize("refit", [True, False])
+def test_shares_of_softmax_with_and_without_a_last_fit(refit):
+    X, y = data_for(3, n=50, d=4)
+    ours, theirs = both(X, y, l1_ratios=[1.0], scoring="neg_log_loss", Cs=[0.3, 2.0], cv=2, refit=refit)
+    assert_same(ours, theirs, tol=1e-5)
+    assert np.abs(ours.coef_.sum(axis=0)).max() > 1e-3  # nothing was moved to a mean of zero
+    if refit:
+        assert dn.certify(ours, X, y).relative_gap <= 1e-10
+
+
+def test_a_name_of_the_penalty_decides_for_softmax_as_well():
+    X, y = data_for(3, n=50, d=4)
+    settings = {"Cs": [0.3], "cv": 2, "tol": 1e-10}
+    by_name = dn.LogisticRegressionCV(penalty="l1", **settings).fit(X, y)
+    by_share = dn.LogisticRegressionCV(l1_ratios=[1.0], **settings).fit(X, y)
+    assert np.array_equal(by_name.coef_, by_share.coef_)
+    assert dn.certify(by_name, X, y).relative_gap <= 1e-10
 
 
 def test_labels_may_be_words_and_folds_may_lack_a_class():

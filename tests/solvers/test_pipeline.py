@@ -15,7 +15,7 @@ from dualnewton.solvers import pipeline
 from dualnewton.solvers.compiled import CompiledEngine
 from tables import labels_for
 
-N, D = 2003, 60  # more entries than the NumPy rounds are for; not a multiple of any τ below
+N, D = 2203, 60  # more entries than the NumPy rounds are for; not a multiple of any τ below
 STORAGES = {"dense": lambda X: X, "CSR": sp.csr_array}
 
 

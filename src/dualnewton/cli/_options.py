@@ -95,7 +95,7 @@ Multiclass = Annotated[
     typer.Option(
         "--multiclass",
         metavar="NAME",
-        help="More than two classes: softmax, or ovr (each against the rest). By default softmax for logistic with l2, else ovr.",
+        help="More than two classes: softmax, or ovr (each against the rest). By default softmax for logistic, else ovr.",
         rich_help_panel=OBJECTIVE,
     ),
 ]

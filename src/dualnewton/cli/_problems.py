@@ -11,7 +11,7 @@ from dualnewton._validate import positive
 from dualnewton.judging import AnyProblem
 from dualnewton.model_file import LOSSES, Objective
 from dualnewton.model_file._labels import are_classes, codes_of, tidy
-from dualnewton.model_file._objective import PENALTIES, REST, SOFTMAX, among
+from dualnewton.model_file._objective import REST, SOFTMAX, among
 
 if TYPE_CHECKING:
     from dualnewton.data import Dataset
@@ -80,7 +80,7 @@ def problems_from(
         l1_ratio,
         intercept,
         {name: value for name, value in parameters.items() if value is not None},
-        multiclass_of(multiclass, chosen, penalty) if several else None,
+        multiclass_of(multiclass, chosen) if several else None,
     )
     return Task(problems_of(objective, dataset, classes), objective, classes, why(loss, chosen, labels))
 
@@ -121,10 +121,9 @@ def strength(C: float | None, lam: float | None, n: int) -> float:
     return positive("lam", lam) if lam is not None else 1.0 / (positive("C", 1.0 if C is None else C) * n)
 
 
-def multiclass_of(asked: str | None, loss: str, penalty: str) -> str:
+def multiclass_of(asked: str | None, loss: str) -> str:
     """Return what becomes of more than two classes."""
-    among("penalty", penalty, PENALTIES)
-    return asked if asked is not None else SOFTMAX if Objective(loss, 1.0, penalty).has_softmax else REST
+    return asked if asked is not None else SOFTMAX if Objective(loss, 1.0).has_softmax else REST
 
 
 def why(asked: str | None, chosen: str, labels: np.ndarray) -> str:

@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from dualnewton._parts import Objective
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, solver_names
-from dualnewton.estimators._session import Session
+from dualnewton.estimators._session import METHODS, Session
 from dualnewton.estimators._unpenalised import Unpenalised, fit_unpenalised
 from dualnewton.estimators._validation import Data, signs
 from dualnewton.estimators._warning import warn
@@ -27,14 +27,17 @@ from dualnewton.result import Result
 SOLVERS = ("lbfgs", "liblinear", "newton-cg", "newton-cholesky", "sag", "saga")
 """scikit-learn's names, which all mean "auto"."""
 
+NAMED = {"l1": 1.0, "l2": 0.0}
+"""The shares of ‖w‖₁ that a name of the penalty decides."""
+
 
 class LogisticRegression(CertifiedClassifier):
     """Logistic regression, with a certificate.
 
         min_{w, b}  C Σ c_i log(1 + exp(−y_i (x_iᵀw + b))) + ½(1 − r)‖w‖² + r‖w‖₁,    r = ``l1_ratio``, c_i the weights
 
-    for two classes. For more the loss is log Σ_k exp(z_ik) − z_{i,y_i} (softmax), or this problem for each class against the
-    rest. P is the objective divided by Cn.
+    for two classes. For more the loss is log Σ_k exp(z_ik) − z_{i,y_i} (softmax) and the penalty that of all w_k together, or it
+    is this problem for each class against the rest. P is the objective divided by Cn.
 
     Parameters, attributes and shapes are those of ``sklearn.linear_model.LogisticRegression``; what differs or is new:
 
@@ -59,7 +62,8 @@ class LogisticRegression(CertifiedClassifier):
     random_state : int, RandomState, Generator or None
         None is a fixed seed: equal fits give equal models.
     solver : str
-        "auto", "sdna", "sdca", "newton" and "ihs" choose; scikit-learn's names mean "auto".
+        "auto", "sdna", "sdca", "newton" and "ihs" choose; scikit-learn's names mean "auto". Softmax has one method, "ihs", or
+        "newton" where ``l1_ratio`` > 0.
     max_iter : int
         The most epochs (passes over the data).
     multi_class : {"auto", "multinomial", "ovr"}
@@ -149,13 +153,21 @@ class LogisticRegression(CertifiedClassifier):
         return self.penalty is None or math.isinf(self.C)
 
     def _l1_ratio(self) -> float:
-        """Return r, which ``penalty`` decides where it is given, and else ``l1_ratio``."""
+        """Return r, and say what of ``penalty`` and ``l1_ratio`` contradicts the other."""
         if self.penalty == "elasticnet" and self.l1_ratio is None:
             raise ValueError('l1_ratio must be a number in [0, 1] with penalty="elasticnet", got None')
-        named = {"l1": 1.0, "l2": 0.0}.get(str(self.penalty))
-        if named is not None and self.l1_ratio not in (None, 0, named):
+        if self.penalty in NAMED and self.l1_ratio not in (None, 0, NAMED[self.penalty]):
             warn(f"l1_ratio={self.l1_ratio:g} has no effect with penalty={self.penalty!r}")
-        return named if named is not None else float(self.l1_ratio or 0.0)
+        return self._share
+
+    @property
+    def _share(self) -> float:
+        """r, which ``penalty`` decides where it is given, and else ``l1_ratio``."""
+        return NAMED.get(str(self.penalty), float(self.l1_ratio or 0.0))
+
+    def _sums_to_zero(self) -> bool:
+        """Whether the best coefficients of softmax sum to zero over the classes: so they do without ‖w‖₁ in the penalty."""
+        return self._is_unpenalised or self._share == 0.0
 
     def _problems_with(self, data: Data, lam: float, regularizer: Regularizer) -> Sequence[AnyProblem]:
         weights, K = self._row_weights(data), len(self.classes_)
@@ -164,24 +176,24 @@ class LogisticRegression(CertifiedClassifier):
                 Problem(data.X, y, Logistic(), regularizer, lam, weights, fit_intercept=self.fit_intercept)
                 for y in signs(data.y, K)
             ]
-        if regularizer != L2():
+        own = "ihs" if regularizer.quadratic else "newton"
+        if self.solver in METHODS and self.solver not in ("auto", own):
+            share = "l1_ratio = 0" if regularizer.quadratic else "l1_ratio > 0"
             raise ValueError(
-                f"l1_ratio must be 0 for {K} classes with the softmax loss, got {self.l1_ratio!r}: "
-                'use multi_class="ovr", which fits each class against the rest and takes any l1_ratio'
-            )
-        if self.solver in ("sdna", "sdca", "newton"):
-            raise ValueError(
-                f'solver must be "auto" or "ihs" for {K} classes with the softmax loss, got {self.solver!r}: '
+                f'solver must be "auto" or "{own}" for {K} classes with the softmax loss and {share}, got {self.solver!r}: '
                 'use multi_class="ovr" for the other methods'
             )
-        return [MultinomialProblem(data.X, data.y, lam, K, sample_weight=weights, fit_intercept=self.fit_intercept)]
+        more: dict[str, Any] = {"fit_intercept": self.fit_intercept, "regularizer": regularizer}
+        return [MultinomialProblem(data.X, data.y, lam, K, sample_weight=weights, **more)]
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)
         if self._is_softmax:
-            # Only differences between classes count: as in scikit-learn, coefficients and intercepts sum to zero.
-            self.coef_ -= self.coef_.mean(axis=0)
+            # Only differences between classes count for the losses: as in scikit-learn, intercepts sum to zero, and so do
+            # coefficients where that is best for the penalty.
             self.intercept_ -= self.intercept_.mean()
+            if self._sums_to_zero():
+                self.coef_ -= self.coef_.mean(axis=0)
 
     @property
     def _is_softmax(self) -> bool:

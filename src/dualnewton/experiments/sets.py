@@ -22,10 +22,10 @@ MUSHROOMS, SYNTHETIC = "mushrooms", "synthetic"
 
 LOSSES: dict[str, Loss] = {"squared": Squared(), "logistic": Logistic()}
 
-SMALL = "uncentred:512x256"
+SMALL = "uncentred:640x256"
 """The synthetic law for a quick look."""
 
-SMALL_ROWS = 1024
+SMALL_ROWS = 1500
 """Rows of mushrooms for a quick look."""
 
 

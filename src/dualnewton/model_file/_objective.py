@@ -56,7 +56,8 @@ class Objective:
 
         P(w, b) = (1/n) Σ c_i φ(x_iᵀw + b; y_i) + λ (r‖w‖₁ + ½(1 − r)‖w‖²)
 
-    Of more than two classes it is one such problem for each class against the rest, or one with the softmax loss.
+    Of more than two classes it is one such problem for each class against the rest, or one with the softmax loss and the
+    penalties of all w_k.
 
     Parameters
     ----------
@@ -120,9 +121,7 @@ class Objective:
         if not self.classifies:
             raise ValueError(f"multiclass is for losses of classification, got loss={self.loss!r}")
         if self.multiclass == SOFTMAX and not self.has_softmax:
-            raise ValueError(
-                f"multiclass=softmax needs the logistic loss and the l2 penalty, got {self.loss} and {self.penalty}: use ovr"
-            )
+            raise ValueError(f"multiclass=softmax needs the logistic loss, got {self.loss}: use ovr")
 
     def __str__(self) -> str:
         parameters = "".join(f", {name} = {value:g}" for name, value in self.parameters.items())
@@ -139,7 +138,7 @@ class Objective:
     @property
     def has_softmax(self) -> bool:
         """Whether several classes may be one problem."""
-        return self.loss == "logistic" and self.penalty == "l2"
+        return self.loss == "logistic"
 
     @property
     def is_softmax(self) -> bool:
@@ -177,7 +176,7 @@ class Objective:
         lam, regularizer = self.regularizer()
         more: dict[str, Any] = {"sample_weight": sample_weight, "fit_intercept": self.fit_intercept}
         if self.is_softmax:
-            return [MultinomialProblem(X, y, lam, n_classes, **more)]
+            return [MultinomialProblem(X, y, lam, n_classes, regularizer=regularizer, **more)]
         loss = LOSSES[self.loss](**self.parameters)
         first = Problem(X, outputs(y, n_classes)[0], loss, regularizer, lam, **more)
         # Of the same X, which the first has looked at.

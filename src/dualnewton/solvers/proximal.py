@@ -5,12 +5,15 @@
 Each turn 1. chooses a working set of features, 2. minimises the quadratic model of the losses plus the penalty itself over it
 (``quadratic.py``), with the intercept at its best for whatever the features do, and 3. passes over the data at the point found:
 value, gradient of all features, margins. If the point is not low enough, the margins tell how far to go back.
+
+:class:`Model` has what does not depend on the losses; ``proximal_softmax.py`` is the same for several classes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,54 +57,75 @@ ENOUGH = 1e-2
 violation where the model is not exact."""
 
 
-class Model:
+class Model(ABC):
     """Where a model is, and where it tries to be.
 
     Parameters
     ----------
-    problem : Problem
+    problem : Problem or MultinomialProblem
         With a separable regulariser.
-    features : Features
-        Where its curvature comes from.
+    penalty : Penalty
+        n λ g, of the coefficients in a row.
     least, most : int
-        Features of a working set, at least and at most; zero if all take part.
-    norms : array of shape (d,)
-        Σ c_i a_ij² of each feature: how much of its slope a step can use.
-    start : (array, float)
+        Coordinates of a working set, at least and at most; zero if all take part.
+    bounds : array
+        Of the curvature of each coordinate, from above: how much of its slope a step can use.
+    start : (array, float or array)
         (w, b).
     tol : float
         The relative gap that is wanted.
     compiled : bool
         Whether kernels may be used.
+    quadratic : bool
+        Whether the curvature is the same everywhere.
     """
 
     def __init__(
         self,
-        problem: Problem,
-        features: Features,
+        problem: Any,
+        penalty: Penalty,
         least: int,
         most: int,
-        norms: np.ndarray,
-        start: tuple[np.ndarray, float],
+        bounds: np.ndarray,
+        start: tuple[np.ndarray, Any],
         *,
         tol: float,
         compiled: bool,
+        quadratic: bool,
     ) -> None:
-        self.tol = tol
-        self.problem, self.features, self.least, self.most, self.norms = problem, features, least, most, norms
-        self.compiled, self.sweep, self.forms_matrices = compiled, sweep_of(compiled=compiled), False
-        self.penalty = Penalty.of(problem)
-        self.trial_w, self.trial_b = self.penalty.nearest(start[0]), float(start[1])
+        self.tol, self.quadratic = tol, quadratic
+        self.problem, self.penalty, self.least, self.most, self.bounds = problem, penalty, least, most, bounds
+        self.compiled, self.sweep = compiled, sweep_of(compiled=compiled)
+        self.shape, self.size = start[0].shape, start[0].size
+        self.columns = self.size // problem.d
+        self.trial_w, self.trial_b = penalty.nearest(start[0].ravel()), start[1]
         self.w, self.b = self.trial_w, self.trial_b
         self.value = self.gap = self.least_gap = math.inf
         self.in_vain = 0
         self.promise, self.part, self.damping = 0.0, 1.0, DAMPING
-        self.gradient, self.slope, self.margins = np.zeros(problem.d), 0.0, np.zeros(problem.n)
+        self.gradient, self.slope, self.margins = np.zeros(self.size), 0.0 * start[1], np.zeros(0)
         self.waiting = self.stuck = False
+
+    @property
+    def g(self) -> Any:
+        """The regulariser, as a function of all coefficients."""
+        return self.problem.regularizer
+
+    @abstractmethod
+    def row_losses(self, rows: slice, margins: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return Σ c_i φ_i over a block of rows, and the derivatives by their margins aᵀw + b."""
+
+    @abstractmethod
+    def _model_minimum(self, inside: np.ndarray, goal: float) -> tuple[np.ndarray, Any]:
+        """Return (w, b) where the model over these coordinates is least, but for violations up to the goal."""
+
+    def point(self) -> PrimalPoint:
+        """Return where the model is, as the judge takes it."""
+        return PrimalPoint(self.w.reshape(self.shape).copy(), self.b)
 
     # 3. What a pass brings ---------------------------------------------------------------------------------------------
 
-    def receive(self, losses: float, gradient: np.ndarray, slope: float, margins: np.ndarray) -> None:
+    def receive(self, losses: float, gradient: np.ndarray, slope: Any, margins: np.ndarray) -> None:
         """Take the values at the trial point; go there if it is low enough, else go back on the way to it."""
         value = losses + self.penalty.value(self.trial_w)
         gap = self._gap(losses, gradient)
@@ -122,10 +146,11 @@ class Model:
 
     def _gap(self, losses: float, gradient: np.ndarray) -> float:
         """n(P − D) by Fenchel and Young, for α = −φ′ shortened to within the reach of g*; near enough what the judge will say."""
-        regularizer, scale = self.problem.regularizer, self.problem.lam * self.problem.n
+        scale = self.problem.lam * self.problem.n
         bar = gradient / -scale
-        r = regularizer.reach(bar)
-        defect = regularizer.value(self.trial_w) + regularizer.conjugate(r * bar) - r * float(self.trial_w @ bar)
+        w, s = self.trial_w.reshape(self.shape), bar.reshape(self.shape)
+        r = self.g.reach(s)
+        defect = self.g.value(w) + self.g.conjugate(r * s) - r * float(self.trial_w @ bar)
         return max(scale * defect, 0.0) + (1.0 - r) ** 2 * abs(losses)
 
     def _go_back(self, margins: np.ndarray) -> None:
@@ -141,11 +166,11 @@ class Model:
                 self.waiting = True
                 return
             t *= 0.5
-        self.stuck, self.waiting = self.damping >= 1.0 or self.problem.loss.quadratic, False
+        self.stuck, self.waiting = self.damping >= 1.0 or self.quadratic, False
         self.damping = 1.0  # the model lies nowhere below the losses then
 
     def _losses(self, margins: np.ndarray) -> float:
-        return sum(self.problem.row_losses(rows, margins[rows])[0] for rows in blocks(self.problem.n))
+        return sum(self.row_losses(rows, margins[rows])[0] for rows in blocks(self.problem.n))
 
     # 1. and 2. The next point ------------------------------------------------------------------------------------------
 
@@ -155,39 +180,79 @@ class Model:
             return 0.0  # a shorter step is to be tried
         violations = self.penalty.violations(self.w, self.gradient)
         inside = self._working_set(violations)
-        inexact = np.full(self.problem.d, True)
-        inexact[inside] = not self.problem.loss.quadratic
+        inexact = np.full(self.size, True)
+        inexact[inside] = not self.quadratic
         goal = max(ENOUGH * float(violations[inexact].max(initial=0.0)), self._negligible())
         self.trial_w, self.trial_b = self._model_minimum(inside, goal)
         step = self.trial_w - self.w
         self.promise = (
             float(self.gradient @ step)
-            + self.slope * (self.trial_b - self.b)
+            + float(np.dot(self.slope, self.trial_b - self.b))
             + self.penalty.value(self.trial_w)
             - self.penalty.value(self.w)
         )
         self.part = 1.0
-        return inside.size / self.problem.d
+        return inside.size / self.size
 
     def _negligible(self) -> float:
         """Return a violation that leaves a gap well below what is wanted.
 
-        A violation ε of all features costs the gap dε²/(2 ridge), or, where α is shortened by 1/(1 + ε/threshold), about twice
-        that fraction of the value.
+        A violation ε of all d coordinates costs the gap dε²/(2 ridge), or, where α is shortened by 1/(1 + ε/threshold),
+        about twice that fraction of the value.
         """
         by_threshold = 0.5 * float(self.penalty.threshold.max())
         by_ridge = math.sqrt(
-            2.0 * abs(self.value) * float(self.penalty.ridge.min()) / (self.problem.d * self.tol or math.inf)
+            2.0 * abs(self.value) * float(self.penalty.ridge.min()) / (self.size * self.tol or math.inf)
         )
         return WELL_BELOW * self.tol * max(by_threshold, by_ridge)
 
     def _working_set(self, violations: np.ndarray) -> np.ndarray:
         if self.least == 0:
-            return np.arange(self.problem.d)
-        curvature = self.norms / self.problem.loss.gamma + self.penalty.ridge
+            return np.arange(self.size)
+        curvature = self.bounds + self.penalty.ridge
         scores = np.square(violations) / np.where(curvature > 0.0, curvature, np.inf)
-        support = self.penalty.nearest(np.zeros(self.problem.d)) != self.w
+        support = self.penalty.nearest(np.zeros(self.size)) != self.w
         return chosen(support, scores, self.least, self.most)
+
+
+class OneColumn(Model):
+    """A :class:`Problem`.
+
+    Parameters
+    ----------
+    features : Features
+        Where its curvature comes from.
+    norms : array of shape (d,)
+        Σ c_i a_ij² of each feature.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        features: Features,
+        least: int,
+        most: int,
+        norms: np.ndarray,
+        start: tuple[np.ndarray, float],
+        *,
+        tol: float,
+        compiled: bool,
+    ) -> None:
+        super().__init__(
+            problem,
+            Penalty.of(problem),
+            least,
+            most,
+            norms / problem.loss.gamma,
+            (start[0], float(start[1])),
+            tol=tol,
+            compiled=compiled,
+            quadratic=problem.loss.quadratic,
+        )
+        self.features, self.forms_matrices = features, False
+
+    def row_losses(self, rows: slice, margins: np.ndarray) -> tuple[float, np.ndarray]:
+        return self.problem.row_losses(rows, margins)
 
     def _model_minimum(self, inside: np.ndarray, goal: float) -> tuple[np.ndarray, float]:
         problem = self.problem
@@ -203,7 +268,7 @@ class Model:
         trial[inside] = v
         if not problem.fit_intercept:
             return trial, 0.0
-        return trial, self.b - (self.slope + float(border @ (v - self.w[inside]))) / total
+        return trial, float(self.b - (self.slope + float(border @ (v - self.w[inside]))) / total)
 
     def _by_matrix(self, inside: np.ndarray, goal: float, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         curvature = self.features.curvature(inside, weights)
@@ -265,22 +330,29 @@ class Proximal(SharedPasses):
                 own = features.remembered(problem.c) if once else features
                 kind = problem.c, own, np.zeros(0) if every else column_norms(passes, costs, problem.c)
                 kinds.append(kind)
-            self.models.append(Model(problem, kind[1], *sizes, kind[2], start, tol=tol, compiled=compiled))
+            self.models.append(OneColumn(problem, kind[1], *sizes, kind[2], start, tol=tol, compiled=compiled))
         self._evaluate()
+
+    def _each(self) -> Iterator[tuple[Model, Any]]:
+        """Yield each model with its columns of margins: a number if there is one."""
+        first = 0
+        for model in self.models:
+            yield model, first if model.columns == 1 else slice(first, first + model.columns)
+            first += model.columns
 
     def losses(self, rows: slice, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values and derivatives of all models on a block of rows (see :class:`Target`)."""
         values, R = np.empty(len(self.models)), np.empty(Z.shape)
-        for k, model in enumerate(self.models):
-            values[k], R[:, k] = model.problem.row_losses(rows, Z[:, k])
+        for k, (model, own) in enumerate(self._each()):
+            values[k], R[:, own] = model.row_losses(rows, Z[:, own])
         return values, R
 
     def _evaluate(self) -> None:
-        W, b = np.stack([model.trial_w for model in self.models]), np.array([model.trial_b for model in self.models])
-        found = self.passes.evaluate(W, b, self)
-        each = zip(self.models, found.values, found.gradients, found.slopes, found.margins.T, strict=True)
-        for model, value, gradient, slope, margins in each:
-            model.receive(float(value), gradient, float(slope), np.ascontiguousarray(margins))
+        W = np.vstack([model.trial_w.reshape(-1, self.passes.d) for model in self.models])
+        found = self.passes.evaluate(W, np.hstack([model.trial_b for model in self.models]), self)
+        for value, (model, own) in zip(found.values, self._each(), strict=True):
+            gradient, margins = found.gradients[own].ravel(), np.ascontiguousarray(found.margins[:, own])
+            model.receive(float(value), gradient, found.slopes[own], margins)
 
     def turn(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
         extra = sum(model.propose() for model in self.models) / len(self.models)
@@ -288,7 +360,8 @@ class Proximal(SharedPasses):
         return 1.0 + extra
 
     def candidate(self, k: int) -> PrimalPoint:
-        return PrimalPoint(self.models[k].w.copy(), self.models[k].b)
+        point: PrimalPoint = self.models[k].point()
+        return point
 
     def anchors(self) -> dict[str, Any]:
         return {**super().anchors(), "sweep": self.models[0].sweep}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -175,6 +175,11 @@ def _pieces(costs: Costs) -> Iterator[slice]:
     step = max(1, PIECE * costs.n // max(costs.stored, 1))
     for low in range(0, costs.n, step):
         yield slice(low, low + step)
+
+
+def of_classes(costs: Costs, columns: int) -> Costs:
+    """Return the costs where a coordinate is a feature of a class: those of data in which each class has features of its own."""
+    return replace(costs, d=columns * costs.d, stored=columns * costs.stored, pairs=columns**2 * costs.pairs)
 
 
 def affordable(costs: Costs) -> int:

@@ -21,7 +21,7 @@ from dualnewton.estimators._path import Path
 from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data
 from dualnewton.estimators._warning import warn
-from dualnewton.estimators.logistic import LogisticRegression
+from dualnewton.estimators.logistic import NAMED, LogisticRegression
 from dualnewton.estimators.model_selection import _routing
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
@@ -184,7 +184,7 @@ class LogisticRegressionCV(LogisticRegression):
             Cs = np.asarray(self.Cs, dtype=np.float64)
             if Cs.ndim != 1 or Cs.size == 0 or not (Cs > 0.0).all():
                 raise ValueError(f"Cs must be a number of values or a list of values > 0, got {self.Cs!r}")
-        named = {"l1": 1.0, "l2": 0.0}.get(str(self.penalty))
+        named = NAMED.get(str(self.penalty))
         if named is not None and self._has_ratios:
             warn(f"l1_ratios={self.l1_ratios!r} has no effect with penalty={self.penalty!r}")
         if named is not None or not (self._has_ratios or self.penalty == "elasticnet"):
@@ -254,6 +254,7 @@ class LogisticRegressionCV(LogisticRegression):
             ratio = float(np.mean([grid.ratios[r] for _, r in best]))
             mean = np.mean([grid.coefs[r, k][fold] for fold, (k, r) in enumerate(best)], axis=0)
             final = self._judged(data, mean, self._member(C, ratio))
+        self._final = self._member(C, ratio)
         self._fit(data, final)
         self._set_attributes(C, ratio, grid, scores)
 
@@ -279,6 +280,9 @@ class LogisticRegressionCV(LogisticRegression):
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:  # noqa: ARG002
         # The grid has them already.
         return list(before or ())
+
+    def _sums_to_zero(self) -> bool:
+        return bool(self._final._sums_to_zero())
 
     def _warn_of_misses(self, results: Sequence[Any]) -> None:
         """Say nothing of the final model alone: ``fit`` warns once, of all."""

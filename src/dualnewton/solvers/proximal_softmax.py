@@ -1,0 +1,318 @@
+"""Newton's method for softmax with kinks and bounds: the steps of ``proximal.py`` over coordinates (class k, feature j).
+
+    n P(W, b) = Σ_i c_i φ_i(W a_i + b) + Σ_kj ½ ridge_j w_kj² + threshold_j |w_kj|,      lower ≤ w_k ≤ upper
+
+The curvature of row i is c_i Q_i ⊗ ã_i ã_iᵀ with Q = diag(p) − ppᵀ, whose rows sum to zero: it is the Laplacian of the graph on
+the classes with the weights p_k p_l. So what joins two classes gives what each has by itself, and nothing cancels.
+
+Two directions are flat. To add a number to all intercepts changes nothing: a step moves their differences only. To add a number
+to a feature's coefficients in all classes changes the penalty alone; a tiny lift of the curvature keeps steps there finite.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualnewton import _linear
+from dualnewton._softmax import chances
+from dualnewton.multinomial import MultinomialProblem
+from dualnewton.solvers import quadratic
+from dualnewton.solvers.passes import Passes
+from dualnewton.solvers.proximal import Model, Proximal
+from dualnewton.solvers.quadratic import Penalty
+from dualnewton.solvers.working_set import (
+    LARGE,
+    Gathered,
+    affordable,
+    column_norms,
+    of_classes,
+    take_all,
+)
+
+LARGEST = 0.25
+"""The most that p_k(1 − p_k) can be."""
+
+LIFT = 1e-11
+"""Of the curvature of a coordinate is added to it: far above rounding, and far below what would slow Newton's method down."""
+
+FLAT = 1e-12
+"""An eigenvalue of the intercepts' curvature below this, where each intercept's own is one, is zero but for rounding."""
+
+PIECE, SHORTEST = 1 << 20, 1 << 10
+"""Numbers of the coordinates' rows that are made at a time, and examples at least: fewer, and their products would wait for H."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chances:
+    """The curvature of all rows in their margins: c_i p_ik p_il between two classes, c_i p_ik (1 − p_ik) of each by itself.
+
+    Attributes
+    ----------
+    c : array of shape (n,)
+        The weights.
+    p, missed : arrays of shape (n, K)
+        p and 1 − p.
+    """
+
+    c: np.ndarray
+    p: np.ndarray
+    missed: np.ndarray
+
+    @classmethod
+    def at(cls, margins: np.ndarray, c: np.ndarray, damping: float) -> Chances:
+        """Return those at some margins, and more than that for ``damping`` > 0, up to what no margins can exceed.
+
+        With p′ = (1 − δ)p + δ/K and c′ = (1 + δ(K/2 − 1))c the curvature of a row is its own for δ = 0, and ½(I − 11ᵀ/K), which
+        is never less, for δ = 1.
+        """
+        K = margins.shape[1]
+        p, missed = chances(margins)
+        for part, even in ((p, 1.0 / K), (missed, 1.0 - 1.0 / K)):
+            part *= 1.0 - damping
+            part += damping * even
+        return cls((1.0 + damping * (0.5 * K - 1.0)) * c, p, missed)
+
+    @property
+    def classes(self) -> int:
+        """K."""
+        return int(self.p.shape[1])
+
+    def between(self, k: int, other: int) -> np.ndarray:
+        """c_i p_ik p_il: with the opposite sign, what joins two classes."""
+        return self.c * self.p[:, k] * self.p[:, other]
+
+    def own(self, k: int) -> np.ndarray:
+        """c_i p_ik (1 − p_ik)."""
+        return self.c * self.p[:, k] * self.missed[:, k]
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """The curvature of some coordinates and of the K intercepts.
+
+    Attributes
+    ----------
+    H : array of shape (m, m)
+        Of the coordinates.
+    border : array of shape (m, K)
+        Between the two.
+    corner : array of shape (K, K)
+        Of the intercepts.
+    """
+
+    H: np.ndarray
+    border: np.ndarray
+    corner: np.ndarray
+
+    def lifted(self) -> np.ndarray:
+        """Return H with the lift for flat directions."""
+        return self._lifted(self.H.copy())
+
+    def without_intercepts(self, inverse: np.ndarray) -> np.ndarray:
+        """Return H − border corner⁺ borderᵀ: the curvature where the intercepts follow to their best values."""
+        return self._lifted(self.H - self.border @ (inverse @ self.border.T))
+
+    def _lifted(self, H: np.ndarray) -> np.ndarray:
+        H[np.diag_indices_from(H)] += LIFT * self.H.diagonal()
+        return H
+
+    def inverse(self) -> np.ndarray:
+        """Return corner⁺: an inverse but for the direction in which all intercepts move together, and for absent classes.
+
+        Each intercept is measured by its own curvature first: classes may be rare.
+        """
+        own = self.corner.diagonal()
+        units = np.where(own > 0.0, 1.0 / np.sqrt(np.where(own > 0.0, own, 1.0)), 0.0)
+        values, vectors = np.linalg.eigh(units[:, None] * self.corner * units)
+        part = units[:, None] * vectors[:, values > FLAT]
+        return (part / values[values > FLAT]) @ part.T
+
+
+def laplacian(joined: np.ndarray) -> np.ndarray:
+    """Return the matrix with −joined off its diagonal whose rows sum to zero."""
+    L = -joined
+    np.fill_diagonal(L, 0.0)
+    np.fill_diagonal(L, -L.sum(axis=1))
+    return L
+
+
+class Coordinates(ABC):
+    """Where the curvature of coordinates comes from."""
+
+    @abstractmethod
+    def curvature(self, inside: np.ndarray, at: Chances) -> Joint:
+        """Return the curvature of these coordinates, k d + j for feature j of class k, in order."""
+
+
+class AllOfThem(Coordinates):
+    """All coordinates, by a pass over the data for each two classes."""
+
+    def __init__(self, passes: Passes) -> None:
+        self.passes = passes
+
+    def curvature(self, inside: np.ndarray, at: Chances) -> Joint:
+        K, d, rows = at.classes, self.passes.d, np.arange(self.passes.n)
+        H = np.zeros((K, d + 1, K, d + 1))
+        for k, other in combinations(range(K), 2):
+            S = self.passes.sketch(rows, at.between(k, other), intercept=True)
+            H[k, :, k] += S
+            H[other, :, other] += S
+            H[k, :, other] = H[other, :, k] = -S
+        whole = H[:, :d, :, :d].reshape(inside.size, inside.size)
+        return Joint(whole, H[:, :d, :, d].reshape(inside.size, K), H[:, d, :, d].copy())
+
+
+class Some(Coordinates):
+    """Some coordinates, by the gathered rows of their features."""
+
+    def __init__(self, features: Gathered) -> None:
+        self.features = features
+
+    def curvature(self, inside: np.ndarray, at: Chances) -> Joint:
+        K = at.classes
+        classes, features = np.divmod(inside, self.features.passes.d)
+        places = self.features.places(features)
+        rows, roots = self.features.rows, np.sqrt(at.c)
+        weighted = roots[:, None] * at.p
+        H, border = np.zeros((inside.size, inside.size)), np.zeros((inside.size, K))
+        # 1. Between classes, −Σ c p_k p_l a_i a_j = −(√c p_k a_i)·(√c p_l a_j).
+        for part in self._pieces(inside.size, rows):
+            M = _scaled(rows[places, part], weighted[part], classes)
+            H -= _linear.gram(M)
+            border -= np.asarray(M @ weighted[part])
+        # 2. Within a class, by weights of their own, in which 1 − p has all its digits.
+        ends = np.searchsorted(classes, np.arange(K + 1))
+        for k in range(K):
+            own = slice(int(ends[k]), int(ends[k + 1]))
+            if own.start < own.stop:
+                H[own, own] = self._within(places[own], at.own(k))
+        mine = (np.arange(inside.size), classes)
+        border[mine] = 0.0
+        border[mine] = -border.sum(axis=1)
+        return Joint(H, border, laplacian(weighted.T @ weighted))
+
+    def _within(self, places: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        rows, roots = self.features.rows, np.sqrt(weights)
+        H = np.zeros((places.size, places.size))
+        for part in self._pieces(places.size, rows):
+            H += _linear.gram(_linear.scale_columns(rows[places, part], roots[part]))
+        return H
+
+    @staticmethod
+    def _pieces(size: int, rows: _linear.Matrix) -> Sequence[slice]:
+        """Cut the examples so that the rows of so many coordinates stay small; sparse ones are small as they are."""
+        if _linear.is_sparse(rows):
+            return [slice(None)]
+        step, n = max(SHORTEST, PIECE // size), rows.shape[1]
+        return [slice(low, low + step) for low in range(0, n, step)]
+
+
+def _scaled(rows: _linear.Matrix, weighted: np.ndarray, classes: np.ndarray) -> _linear.Matrix:
+    """Multiply the row of each coordinate by the column of its class."""
+    if not _linear.is_sparse(rows):
+        return rows * weighted.T[classes]
+    of_entry = np.repeat(classes, np.diff(rows.indptr))
+    data = rows.data * weighted[rows.indices, of_entry]
+    return sp.csr_array((data, rows.indices, rows.indptr), shape=rows.shape)
+
+
+class Classes(Model):
+    """A :class:`MultinomialProblem`.
+
+    Parameters
+    ----------
+    coordinates : Coordinates
+        Where its curvature comes from.
+    norms : array of shape (d,)
+        Σ c_i a_ij² of each feature.
+    """
+
+    def __init__(
+        self,
+        problem: MultinomialProblem,
+        coordinates: Coordinates,
+        least: int,
+        most: int,
+        norms: np.ndarray,
+        start: tuple[np.ndarray, np.ndarray],
+        *,
+        tol: float,
+        compiled: bool,
+    ) -> None:
+        K, one = problem.n_classes, Penalty.of(problem)  # type: ignore[arg-type]  # it reads λ, n, d, g
+        super().__init__(
+            problem,
+            Penalty(*(np.tile(getattr(one, part.name), K) for part in fields(one))),
+            least,
+            most,
+            LARGEST * np.tile(norms, K),
+            start,
+            tol=tol,
+            compiled=compiled,
+            quadratic=False,
+        )
+        self.coordinates = coordinates
+
+    @property
+    def g(self) -> Any:
+        return self.problem.g
+
+    def row_losses(self, rows: slice, margins: np.ndarray) -> tuple[float, np.ndarray]:
+        offset = self.problem.offset
+        return self.problem.row_losses(rows, margins if offset is None else margins + offset[rows])
+
+    def _model_minimum(self, inside: np.ndarray, goal: float) -> tuple[np.ndarray, np.ndarray]:
+        problem, offset = self.problem, self.problem.offset
+        margins = self.margins if offset is None else self.margins + offset
+        joint = self.coordinates.curvature(inside, Chances.at(margins, problem.c, self.damping))
+        slopes, before, penalty = self.gradient[inside], self.w[inside], self.penalty.only(inside)
+        trial = self.w.copy()
+        if not problem.fit_intercept:
+            trial[inside] = quadratic.minimise(joint.lifted(), slopes, before, penalty, goal, self.sweep)
+            return trial, self.b
+        inverse = joint.inverse()
+        H, slopes = joint.without_intercepts(inverse), slopes - joint.border @ (inverse @ self.slope)
+        trial[inside] = quadratic.minimise(H, slopes, before, penalty, goal, self.sweep)
+        return trial, self.b - inverse @ (self.slope + joint.border.T @ (trial[inside] - before))
+
+
+class ProximalSoftmax(Proximal):
+    """Models that move together, each of several classes: their trial points share the passes, their features are gathered once.
+
+    Parameters
+    ----------
+    problems : sequence of MultinomialProblem
+        They share X and the regulariser, which is separable.
+    passes, starts, tol, compiled
+        Those of :class:`Proximal`.
+    """
+
+    def __init__(
+        self,
+        problems: Sequence[MultinomialProblem],
+        passes: Passes,
+        starts: Sequence[tuple[np.ndarray, Any]],
+        *,
+        tol: float,
+        compiled: bool,
+    ) -> None:
+        self.passes, self.models = passes, []
+        costs = of_classes(passes.costs, max(problem.n_classes for problem in problems))
+        every = take_all(costs, once=False)
+        sizes = (0, 0) if every else (affordable(costs), LARGE)
+        coordinates = AllOfThem(passes) if every else Some(Gathered(passes, passes.costs))
+        norms: list[tuple[np.ndarray, np.ndarray]] = []  # one for each vector of weights
+        for problem, start in zip(problems, starts, strict=True):
+            found = next((own for c, own in norms if np.array_equal(c, problem.c)), None)
+            if found is None:
+                found = np.zeros(problem.d) if every else column_norms(passes, passes.costs, problem.c)
+                norms.append((problem.c, found))
+            self.models.append(Classes(problem, coordinates, *sizes, found, start, tol=tol, compiled=compiled))
+        self._evaluate()
