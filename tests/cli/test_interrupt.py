@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -49,6 +50,25 @@ def test_the_model_so_far_is_saved_and_its_gap_is_true(tmp_path, how):
     best = dn.solve(problem, tol=1e-6, random_state=0).certificate
     assert model.certificate.dual <= best.primal
     assert best.dual <= model.certificate.primal
+
+
+def test_a_killed_fit_goes_on_to_the_same_model(command, tmp_path):
+    slow_problem(tmp_path)
+    words = ["fit", "slow.npz", "--lam", "1e-7", "--method", "sdca", "--tol", "0", "--max-epochs", "120"]
+    run = process(*words, "--checkpoint", "c.ckpt", "--out", "m.model", cwd=tmp_path)
+    until = time.monotonic() + 240.0
+    while not (tmp_path / "c.ckpt").exists() and run.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    run.kill()
+    run.communicate()
+    assert run.returncode == -signal.SIGKILL
+    assert not (tmp_path / "m.model").exists()
+    assert command(*words, "--checkpoint", "c.ckpt", "--out", "m.model").code == 0
+    assert command(*words, "--out", "whole.model").code == 0
+    resumed, whole = (SavedModel.load(tmp_path / name) for name in ("m.model", "whole.model"))
+    assert np.array_equal(resumed.coef, whole.coef)
+    assert np.array_equal(resumed.intercept, whole.intercept)
+    assert resumed.certificates == whole.certificates
 
 
 def test_before_there_is_a_model_nothing_is_written(command, tmp_path, monkeypatch):
