@@ -15,6 +15,7 @@ FLOORS = [
     {
         "_files",
         "_archive",
+        "_npy",
         "_validate",
         "_check",
         "_check_nonsmooth",

@@ -166,13 +166,16 @@ WRONG = {
     "an array of objects": (array_of(pickled()), "damaged"),
     "an array that is larger than it is": (
         array_of(npy("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }")),
-        "another length than its shape says",
+        "does not agree with its length",
     ),
     "an array of negative length": (
         array_of(npy("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, -2), }", bytes(16))),
         "damaged",
     ),
-    "an array of another format": (array_of(b"\x93NUMPY\x02\x00" + bytes(20)), "no proper header"),
+    "an array of another format": (
+        array_of(b"\x93NUMPY\x02\x00" + bytes(20)),
+        "the header is not that of an npy array",
+    ),
     "an array with code in it": (
         array_of(npy("{'descr': __import__('os').getcwd(), 'fortran_order': False, 'shape': (), }")),
         "damaged",

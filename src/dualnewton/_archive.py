@@ -11,11 +11,10 @@ Reading runs nothing and believes nothing: each member has to agree with its che
 from __future__ import annotations
 
 import errno
+import io
 import json
 import math
 import os
-import re
-import struct
 import zipfile
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton._files import replacing
+from dualnewton._npy import FAULTS, header
 
 HEADER = "header.json"
 
@@ -31,12 +31,6 @@ FIRST_DAY = (1980, 1, 1, 0, 0, 0)
 
 NPY = (1, 0)
 """The version of NumPy's format that plain arrays are written in."""
-
-MAGIC = b"\x93NUMPY" + bytes(NPY)
-DESCRIBED = re.compile(
-    rb"\{'descr': '([<>|][biufcSU]\d{1,6})', 'fortran_order': (True|False), 'shape': \(([\d, ]{0,100})\), \} *\n"
-)
-"""How an array begins: the magic string, a length, and these words."""
 
 
 class BadFileError(ValueError):
@@ -97,19 +91,7 @@ def read(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[st
             if error.errno not in (None, errno.EINVAL):  # what a wrong offset in a damaged file leads to
                 raise
             raise _damaged(path, kind, error) from None
-        except (
-            zipfile.BadZipFile,
-            struct.error,
-            ValueError,
-            KeyError,
-            TypeError,
-            EOFError,
-            OverflowError,
-            RecursionError,
-            MemoryError,
-            NotImplementedError,
-            RuntimeError,
-        ) as error:
+        except FAULTS as error:
             raise _damaged(path, kind, error) from None
 
 
@@ -120,18 +102,18 @@ def _content(file: Any, path: Any, kind: str, version: int) -> tuple[dict[str, A
         members = {info.filename: info for info in archive.infolist()}
         if HEADER not in members:
             raise BadFileError(f"{path} is not a dualnewton {kind}: it has no {HEADER}")
-        header = json.loads(_bytes(archive, members[HEADER]))
-        if header["format"] != f"dualnewton {kind}":
-            raise BadFileError(f"{path} is not a dualnewton {kind} but says it is {header['format']!r}")
-        if not isinstance(header["version"], int) or header["version"] < 1:
-            raise BadFileError(f"{path} is damaged: its version is {header['version']!r}")
-        if header["version"] > version:
+        told = json.loads(_bytes(archive, members[HEADER]))
+        if told["format"] != f"dualnewton {kind}":
+            raise BadFileError(f"{path} is not a dualnewton {kind} but says it is {told['format']!r}")
+        if not isinstance(told["version"], int) or told["version"] < 1:
+            raise BadFileError(f"{path} is damaged: its version is {told['version']!r}")
+        if told["version"] > version:
             raise BadFileError(
-                f"{path} is a dualnewton {kind} of version {header['version']}, this library knows versions up to {version}: "
+                f"{path} is a dualnewton {kind} of version {told['version']}, this library knows versions up to {version}: "
                 "a newer dualnewton can read it"
             )
-        arrays = {name: _array(_bytes(archive, members[f"{name}.npy"])) for name in header["arrays"]}
-        content = header["content"]
+        arrays = {name: _array(_bytes(archive, members[f"{name}.npy"])) for name in told["arrays"]}
+        content = told["content"]
         if not isinstance(content, dict):
             raise BadFileError(f"{path} is damaged: its content is not a table")
         return content, arrays
@@ -148,20 +130,10 @@ def _bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 
 def _array(raw: bytes) -> np.ndarray:
-    """Read an array that was written by :func:`write`, after a look at whether its shape agrees with its length.
-
-    NumPy's own reader evaluates the header as a Python literal, which damage can make into almost anything.
-    """
-    (length,) = struct.unpack_from("<H", raw, len(MAGIC))
-    start = len(MAGIC) + 2 + length
-    told = DESCRIBED.fullmatch(raw[len(MAGIC) + 2 : start])
-    if not raw.startswith(MAGIC) or told is None:
-        raise ValueError("an array has no proper header")
-    dtype, shape = np.dtype(told[1].decode()), tuple(int(size) for size in told[3].split(b",") if size.strip())
-    if start + math.prod(shape) * dtype.itemsize != len(raw):
-        raise ValueError("an array has another length than its shape says")
-    flat = np.frombuffer(raw, dtype, math.prod(shape), start).copy()
-    return flat.reshape(shape, order="F" if told[2] == b"True" else "C")
+    """Read an array after a look at whether its shape agrees with its length."""
+    found = header(io.BytesIO(raw), len(raw))
+    flat = np.frombuffer(raw, found.dtype, math.prod(found.shape), found.start).copy()
+    return flat.reshape(found.shape, order="F" if found.in_columns else "C")
 
 
 def _member(name: str) -> zipfile.ZipInfo:

@@ -113,9 +113,9 @@ class Course:
         costs, newton = self.facts.costs, other.method == "newton"
         if not has_hessian(self.problem):
             return other.cost  # it has the features in use to find first
-        if self.facts.matrix_free and (newton or expected_ihs_cost(self.facts, other.tau) == math.inf):
-            if not newton:
-                return math.inf
+        if not newton and math.isinf(expected_ihs_cost(self.facts, other.tau)):
+            return math.inf
+        if newton and self.facts.matrix_free:
             by_product = speed(self.facts, costs.affordable_sketch())
             return newton_by_products(self.facts, WARM_PASSES, math.log(relative_gap / self.tol) / by_product)
         gain = FASTEST if newton else min(FASTEST, speed(self.facts, other.tau))

@@ -8,9 +8,11 @@ from dualnewton import losses
 from dualnewton.plan import Facts, plan
 from dualnewton.problem import Problem
 from dualnewton.solvers import hessians as module
+from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.curvature import ConjugateGradients, Diagonal
 from dualnewton.solvers.hessians import MatrixFree, Sketches
 from dualnewton.solvers.passes import MemoryPasses
+from dualnewton.solvers.quasi_newton import Policy
 
 RNG = np.random.default_rng(3)
 N, D = 600, 900
@@ -100,3 +102,36 @@ def test_where_no_matrix_is_formed_auto_takes_conjugate_gradients_and_not_steps_
     assert predicted["ihs"] == np.inf
     assert 0.0 < predicted["newton"] < np.inf
     assert "conjugate gradients" in plan(problem, "newton").reason
+
+
+def policy_of(*, quadratic):
+    """The policy of a model with 300 of the heaviest rows, on which each step divides what it promises by 1.01."""
+    costs = Costs(n=16_000, d=60_000, stored=1_300_000, pairs=1e8, sparse=True, itemsize=8)
+    policy = Policy(costs, 1e-6, 300, newton=False, quadratic=quadratic)
+    policy.size = 300
+    policy.begin(1.0)
+    for k in range(1, 20):
+        policy.watch(1.01**-k, 1.0, 1.0)
+    return policy
+
+
+def test_slow_steps_on_few_rows_buy_more_of_them():
+    policy = policy_of(quadratic=True)
+    assert policy.wants_another(1.0, 1.0, 1.0)
+    assert policy.next_size > 300
+
+
+def test_steps_that_are_nearly_there_buy_nothing():
+    assert not policy_of(quadratic=True).wants_another(1.01e-6, 1.0, 1.0)
+
+
+def test_what_another_look_at_the_same_rows_was_not_worth_is_remembered():
+    policy = policy_of(quadratic=False)
+    assert policy.wants_another(1.0, 1.0, 1.0)
+    before, policy.size = policy.size, policy.next_size
+    assert policy.before[0] == before
+    policy.begin(1.0)
+    for k in range(1, 20):  # no faster than before
+        policy.watch(1.01**-k, 1.0, 1.0)
+    policy.wants_another(1.0, 1.0, 1.0)
+    assert policy.refreshed == 1.0

@@ -7,63 +7,24 @@ anything is allocated.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import os
-import re
 import struct
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from dualnewton._npy import FAULTS, MAGIC, Header, bytes_of, header
 from dualnewton.data.dataset import DataError
-from dualnewton.data.pieces import bytes_of
-
-MAGIC = b"\x93NUMPY"
-LENGTHS = {b"\x01\x00": struct.Struct("<H"), b"\x02\x00": struct.Struct("<I")}
-"""How the versions of the npy format say how long the header is."""
-
-LONGEST = 10_000
-"""Bytes that a header may have."""
-
-TYPES = re.compile(r"[<>|=]?[fiubUS]\d{1,8}")
-"""Floats, integers, truth values and text: what a data set can be made of, and all that is ever made a type."""
 
 RATIO = 1100
 """More than deflate can shrink anything: a member that says otherwise lies."""
 
 LOCAL = struct.Struct("<4s5H3L2H")
 """The header of a zip member; the lengths of its name and of what follows the name come last."""
-
-FAULTS = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    ValueError,
-    KeyError,
-    TypeError,
-    EOFError,
-    OverflowError,
-    RecursionError,
-    MemoryError,
-    SyntaxError,
-    NotImplementedError,
-    RuntimeError,
-)
-"""What NumPy and zipfile raise about damaged files."""
-
-
-class Header(NamedTuple):
-    """What an npy file says about itself, and where its array begins."""
-
-    shape: tuple[int, ...]
-    in_columns: bool
-    dtype: np.dtype
-    start: int
 
 
 @contextlib.contextmanager
@@ -84,31 +45,6 @@ def faults(path: Path) -> Iterator[None]:
 def _damaged(path: Path, error: Exception) -> DataError:
     reason = " ".join(str(error).split())[:120] or type(error).__name__
     return DataError(f"{path}: damaged, or not a file of NumPy arrays ({reason})")
-
-
-def header(file: IO[bytes], length: int) -> Header:
-    """Read the header of an array that has so many bytes with it; raise ``ValueError`` where they do not agree.
-
-    Written here because NumPy's own reader takes more than a data set needs: it repairs headers, warns, and makes any type.
-    """
-    magic, version = file.read(len(MAGIC)), file.read(2)
-    if magic != MAGIC or version not in LENGTHS:
-        raise ValueError("does not begin as an npy array does")
-    (size,) = LENGTHS[version].unpack(file.read(LENGTHS[version].size))
-    if size > LONGEST:
-        raise ValueError(f"the header has {size} bytes")
-    found = ast.literal_eval(file.read(size).decode("latin-1").strip())
-    if not isinstance(found, dict) or set(found) != {"descr", "fortran_order", "shape"}:
-        raise ValueError("the header is not that of an npy array")
-    kind, shape = found["descr"], found["shape"]
-    if not isinstance(kind, str) or not TYPES.fullmatch(kind):
-        raise ValueError(f"holds {kind!r:.40}, expected numbers or text; Python objects are never loaded")
-    if not isinstance(shape, tuple) or not all(type(each) is int and each >= 0 for each in shape):
-        raise ValueError(f"the shape is {shape!r:.40}")
-    dtype, start = np.dtype(kind), len(MAGIC) + 2 + LENGTHS[version].size + size
-    if start + bytes_of(shape, dtype) != length:
-        raise ValueError(f"the shape {shape!r:.40} of {dtype} does not agree with its length")
-    return Header(shape, bool(found["fortran_order"]), dtype, start)
 
 
 def mapped(path: Path, found: Header, offset: int = 0) -> np.ndarray:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from dualnewton._npy import MAGIC
 from dualnewton.data import matrices, parquet, svmlight, tables
-from dualnewton.data.arrays import MAGIC
 from dualnewton.data.dataset import DataError, Dataset
 from dualnewton.data.gathered import gather
 from dualnewton.data.pieces import Pieces

@@ -9,6 +9,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from dualnewton._npy import bytes_of
+
 
 class Pieces:
     """A list of arrays that are to become one along their first axis."""
@@ -105,8 +107,3 @@ def cuts(n: int, row_bytes: int, block: int) -> list[int]:
     """Return where to cut n rows into pieces of about so many bytes."""
     rows = max(1, block // max(1, row_bytes))
     return [*range(0, n, rows), n]
-
-
-def bytes_of(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    """Return how many bytes an array has, in numbers that do not overflow."""
-    return math.prod(shape) * dtype.itemsize

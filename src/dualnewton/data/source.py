@@ -91,7 +91,7 @@ class Source(ABC):
 
     def settle(self, least: int, most: int) -> tuple[int, int]:
         """Return what to subtract from the indices of sparse rows, and the number of columns, once all were seen."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no sparse rows")
 
     def with_text_labels(self) -> Any:
         """Return the same file, with labels as text."""

@@ -21,8 +21,8 @@ from dualnewton.samplings import Nice
 from dualnewton.solve import one_blas_thread
 
 NICE, DEFAULT = "i.i.d. τ-nice", "library default"
-"""How sets of examples come about: drawn anew for every round, as in the paper, or by the order that ``solve`` "
-"has by default."""
+"""How sets of examples come about: drawn anew for every round, as in the paper, or by the order that ``solve`` has by
+default."""
 
 Tell = Callable[[float, float], None]
 """(epoch, relative gap) ↦ nothing: hears how far a run has come."""

@@ -77,6 +77,8 @@ class Policy:
         Whether each step has the curvature at its start.
     coupled : bool
         Whether the model has columns whose coupling no sketch knows, only the gradients.
+    quadratic : bool
+        Whether the curvature is the same everywhere, so that no sketch is bought twice.
     promises : list of float
         gᵀB⁻¹g before each step since the last sketch.
     size : int
@@ -89,6 +91,10 @@ class Policy:
         The pairs that are kept.
     noisy, restless : bool
         Whether the last sketch had too few rows, and whether curvature is of use for one step only.
+    bought : int
+        The rows of the next sketch, where fewer than the features have been chosen; else zero.
+    before, refreshed : (int, float) or None, float
+        The rows and the speed at the last such choice, and how much faster new weights have made the steps since.
     """
 
     costs: Costs
