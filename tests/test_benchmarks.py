@@ -148,18 +148,19 @@ def test_preparation_does_not_eat_the_budget():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from Linux's /proc")
-@pytest.mark.parametrize("mebibytes", [2, 6, 20])
+@pytest.mark.parametrize("mebibytes", [12, 20])
 def test_memory_that_was_freed_before_does_not_hide_what_is_used(mebibytes):
     def work():
-        large = np.ones(2**21)
-        del large  # from now on the allocator keeps arrays of this size for reuse
+        large = np.ones(2**22 - 2**10)
+        del large  # from now on the allocator keeps arrays up to this size for reuse
         leftovers = [np.ones(3 * 2**17) for _ in range(8)]
         del leftovers
         yield fresh.extra_memory(lambda: np.ones(mebibytes * 2**17))
 
     outcome = timing.in_child(work, cap=30.0, threads=1)
     assert outcome.ending == timing.Outcome.DONE
-    assert outcome.last() == pytest.approx(mebibytes * 2**20, abs=2**20)
+    # The kernel keeps its counters per processor and adds them up late, so a few MiB are noise; hidden memory would be all of it.
+    assert outcome.last() == pytest.approx(mebibytes * 2**20, abs=mebibytes * 2**19)
 
 
 def test_rows_have_norm_one_and_zero_rows_stay():
