@@ -37,7 +37,9 @@ def transposed_times(X: Matrix, a: np.ndarray) -> np.ndarray:
 
 def take_rows(X: Matrix, indices: np.ndarray | slice) -> Matrix:
     """Return the given rows as float64, in the storage they have."""
-    return X[indices].astype(np.float64, copy=False)
+    # NumPy gathers rows by take() several times as fast as by an index.
+    rows = X[indices] if sp.issparse(X) or isinstance(indices, slice) else X.take(indices, axis=0)
+    return rows.astype(np.float64, copy=False)
 
 
 def gram(rows: Matrix) -> np.ndarray:

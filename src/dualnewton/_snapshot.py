@@ -41,6 +41,7 @@ ROOMS = frozenset(
         "kernels.models",
         "kernels.rows",
         "solvers.base",
+        "solvers.changes",
         "solvers.compiled",
         "solvers.corrections",
         "solvers.costs",

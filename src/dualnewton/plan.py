@@ -12,8 +12,6 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any, Literal
 
-import numpy as np
-
 from dualnewton import _linear
 from dualnewton._validate import integer
 from dualnewton.judging import AnyProblem
@@ -59,12 +57,9 @@ PASSES, SKETCHES, NEAR_PASSES = 8.0, 5.0, 4.0
 """Passes of Newton's method from nothing to a relative gap of 1e-6, sketches of the method that saves on them, and passes from
 a model that was fitted to a problem like this."""
 
-LOOKS = 33
-"""Margins at which the curvature of a loss is looked at."""
-
-ACTIVE, RESTLESS = 0.6, 1.2
-"""Where the curvature of a row is some number or none: the part of the rows that have it, and how many times as many sketches it
-takes a method that does not know which."""
+CHANGED, RESTLESS = 0.1, 1.2
+"""Where the curvature of a row is some number or none: the part of the rows that change sides in a step of Newton's method, and
+how many times as many sketches it takes a method that does not know which have any."""
 
 BOUNDED = 6.0
 """Times as many epochs of a dual method where g has kinks or bounds: what was seen."""
@@ -176,11 +171,8 @@ class Facts:
     @cached_property
     def in_pieces(self) -> bool:
         """Whether a row has some curvature or none, so that Newton's method ends once it knows which rows have any."""
-        if isinstance(self.problem, MultinomialProblem):
-            return False
-        y = np.repeat(self.problem.y[:2], LOOKS)
-        seen = self.problem.loss.second_derivative(y + np.tile(np.linspace(-4.0, 4.0, LOOKS), y.size // LOOKS), y)
-        return bool(np.all((seen == 0.0) | (seen == seen.max())))
+        one = isinstance(self.problem, Problem)
+        return one and not self.quadratic and self.problem.loss.in_pieces(self.problem.y[:2])
 
     @property
     def matrix_free(self) -> bool:
@@ -354,8 +346,9 @@ def _newton_cost(facts: Facts) -> float:
     if facts.matrix_free:
         rows = facts.costs.affordable_sketch()
         return newton_by_products(facts, steps, sketched_passes(facts, rows)) + JUDGED * facts.costs.data_pass
-    active = ACTIVE if facts.in_pieces and not facts.quadratic else 1.0
-    return (steps + JUDGED) * facts.costs.data_pass + steps * facts.costs.sketch(active * facts.problem.n)
+    costs, every = facts.costs, facts.costs.sketch(facts.problem.n)
+    later = costs.added(CHANGED * costs.n) if facts.in_pieces and costs.n >= costs.d else every
+    return (steps + JUDGED) * costs.data_pass + every + (steps - 1.0) * later
 
 
 def newton_by_products(facts: Facts, steps: float, passes: float) -> float:
@@ -408,7 +401,7 @@ def _ihs_size(facts: Facts) -> int:
 
 def _ihs_cost(facts: Facts, rows: int) -> float:
     costs, sketches = facts.costs, 1.5 if facts.quadratic or facts.near else SKETCHES
-    sketches *= RESTLESS if facts.in_pieces and not facts.quadratic else 1.0
+    sketches *= RESTLESS if facts.in_pieces else 1.0
     passes = sketched_passes(facts, rows)
     steps = passes * costs.applied(rows)
     if is_dear(costs, rows):  # and is bought only where the steps on a diagonal turn out to be slow

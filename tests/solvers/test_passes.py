@@ -87,6 +87,9 @@ def test_sketch_and_diagonal_are_those_of_the_rows(storage, dtype, compiled, int
     rows = np.column_stack([rows, np.ones(333)]) if intercept else rows
     H = passes.sketch(indices, weights, intercept=intercept)
     np.testing.assert_allclose(H, (rows.T * weights) @ rows, rtol=1e-11, atol=1e-10)
+    signed = weights - 0.5
+    H = passes.sketch(indices, signed, intercept=intercept)
+    np.testing.assert_allclose(H, (rows.T * signed) @ rows, rtol=1e-11, atol=1e-10)
     features = np.array([1, 4, 8])
     expected = all_weights @ np.square(dense(X)[:, features])
     np.testing.assert_allclose(passes.diagonal(all_weights, features), expected, rtol=1e-11)

@@ -84,11 +84,14 @@ class Costs:
 
     def sketch(self, rows: float) -> float:
         """Curvature from so many rows, and its factor."""
-        share = rows / self.n
         if rows >= self.d:
-            return self.drawing + self.outer(rows, share * self.pairs)[0] + self.d**3 / 6.0 / FACTOR
+            return self.added(rows)
         per_pair = self.stored / self.n * (2.0 * PAIR if self.sparse else 1.0 / MULTIPLY)
         return self.drawing + 0.5 * rows**2 * per_pair + rows**3 / 6.0 / FACTOR
+
+    def added(self, rows: float) -> float:
+        """Add the outer products of so many rows to a matrix of the size of the features, and factorise it."""
+        return self.drawing + self.outer(rows, rows / self.n * self.pairs)[0] + self.d**3 / 6.0 / FACTOR
 
     def applied(self, rows: float) -> float:
         """A solve with the factor of such a curvature, which is read twice, and the products with its rows if they are few."""

@@ -32,24 +32,24 @@ class Cholesky:
     """B = H + D(diagonal), factorised: for up to a few thousand features."""
 
     def __init__(self, H: np.ndarray, diagonal: np.ndarray, *, scaled_well: bool = True, exact: bool = False) -> None:
-        from scipy.linalg import LinAlgError, cho_factor
+        from scipy.linalg.lapack import dpotrf
 
         self.scaled_well, self.exact = scaled_well, exact
-        places = np.diag_indices_from(H)
-        H[places] += diagonal
-        lift = np.finfo(float).eps * float(np.abs(H[places]).max()) or 1.0
+        on_diagonal = np.einsum("ii->i", H)  # a view
+        on_diagonal += diagonal
+        lift = np.finfo(float).eps * float(np.abs(on_diagonal).max()) or 1.0
         while True:
-            try:
-                self.factor = cho_factor(H, lower=True, check_finite=False)
+            # LAPACK itself, as in solve: what SciPy puts around it takes longer than a small factor.
+            self.factor, failed = dpotrf(H.T, lower=True, clean=False)
+            if not failed:
                 return
-            except LinAlgError:  # rounding has made it indefinite
-                H[places] += lift
-                lift *= 100.0
+            on_diagonal += lift  # rounding has made it indefinite
+            lift *= 100.0
 
     def solve(self, g: np.ndarray) -> np.ndarray:
-        from scipy.linalg import cho_solve
+        from scipy.linalg.lapack import dpotrs
 
-        return np.asarray(cho_solve(self.factor, g, check_finite=False))
+        return np.asarray(dpotrs(self.factor, g, lower=True)[0])
 
 
 class Diagonal:

@@ -73,10 +73,14 @@ class Descent(SharedPasses):
         if (key := ridge.tobytes()) not in self.hessians:
             self.hessians[key] = [
                 hessian_of_all_rows(
-                    self.passes, ridge, self.passes.costs.affordable_sketch(), quadratic=objective.quadratic
+                    self.passes,
+                    ridge,
+                    self.passes.costs.affordable_sketch(),
+                    quadratic=objective.quadratic,
+                    in_pieces=objective.in_pieces,
                 )
                 if newton
-                else Sketches(self.passes, ridge)
+                else Sketches(self.passes, ridge, in_pieces=objective.in_pieces)
                 for _ in range(objective.columns)
             ]
         return self.hessians[key]

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from dualnewton import _linear
+from dualnewton.solvers.changes import KeptSum, active_rows
 from dualnewton.solvers.curvature import Cholesky, ConjugateGradients, Curvature, Diagonal, Woodbury, gram_of
 from dualnewton.solvers.heaviest import GAIN, HeaviestRows
 from dualnewton.solvers.passes import Passes
@@ -50,9 +51,18 @@ DEAREST = 100.0
 
 
 class Hessian(Protocol):
-    """Where a model takes its curvature from."""
+    """Where a model takes its curvature from.
+
+    Attributes
+    ----------
+    passes_made : int
+        Passes that products have taken, ever.
+    rows_read : int
+        Rows whose outer products the last curvature has taken.
+    """
 
     passes_made: int
+    rows_read: int
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:
         """Return Aᵀ D(weights) A + D(ridge), from about ``size`` rows; its diagonal from a few if ``size`` is zero.
@@ -69,9 +79,7 @@ def draw_rows(
     One point is drawn in each of ``size`` equal strata of the total, so a row of more than a stratum is surely there. If
     no more than ``size`` rows have a weight, all of them are taken as they are.
     """
-    (active,) = np.nonzero(weights)
-    if active.size == 0:
-        active = np.zeros(1, dtype=np.intp)  # a row of no weight stands for none
+    active = active_rows(weights)
     if active.size <= size:
         return active, weights[active]
     chances = weights if scores is None else weights * scores
@@ -112,12 +120,15 @@ class Sketches:
         The data.
     ridge : array of shape (d,) or (d + 1,)
         The penalties; with one more where a constant feature, the intercept, is appended to the rows.
+    in_pieces : bool
+        Whether most rows have the same weight each time, so that the sum over all of them is worth keeping.
     """
 
-    passes_made = 0
+    passes_made = rows_read = 0
 
-    def __init__(self, passes: Passes, ridge: np.ndarray) -> None:
+    def __init__(self, passes: Passes, ridge: np.ndarray, *, in_pieces: bool = False) -> None:
         self.passes, self.ridge, self.intercept = passes, ridge, ridge.size > passes.d
+        self.kept = KeptSum(passes, intercept=self.intercept) if in_pieces else None
         self.scores: np.ndarray | None = None
         self.heaviest = HeaviestRows(passes, ridge)
         self.scored = False
@@ -126,11 +137,15 @@ class Sketches:
         passes, diagonal = self.passes, self.ridge.copy()
         active = max(1, int(np.count_nonzero(weights)))
         if 0 < min(size, active) < diagonal.size and diagonal.size > ALWAYS_SQUARE:
-            return self.heaviest.at(weights, min(size, active))
+            self.rows_read = min(size, active)
+            return self.heaviest.at(weights, self.rows_read)
+        if self.kept is not None and size >= active:
+            H, self.rows_read = self.kept.at(weights)
+            return Cholesky(H, diagonal, exact=True)
         if 0 < size < active and not self.scored:
             self.scores, self.scored = leverages(passes, weights), True
         indices, scaled = draw_rows(rng, weights, size or FEW, self.scores)
-        exact = indices.size == np.count_nonzero(weights)
+        exact, self.rows_read = indices.size == np.count_nonzero(weights), indices.size
         # Where rows are drawn by their leverage, those of rare features are there.
         if not exact and self.scores is None and (rare := self._rare(indices)).size:
             diagonal[rare] += passes.diagonal(weights, rare)
@@ -180,7 +195,7 @@ class FromGram:
     passes_made = 0
 
     def __init__(self, passes: Passes, ridge: np.ndarray) -> None:
-        self.rows, self.diagonal = passes.take(slice(None)), ridge[: passes.d]
+        self.rows, self.diagonal, self.rows_read = passes.take(slice(None)), ridge[: passes.d], passes.n
         self.intercept = ridge.size > passes.d
         self.gram = gram_of(self.rows, self.diagonal)
 
@@ -206,16 +221,17 @@ class MatrixFree:
     def __init__(self, passes: Passes, ridge: np.ndarray, sketch: int, fraction: float) -> None:
         self.passes, self.ridge, self.sketch, self.fraction = passes, ridge, sketch, fraction
         self.sketches = Sketches(passes, ridge)
-        self.passes_made = 0
+        self.passes_made = self.rows_read = 0
         self.last: ConjugateGradients | None = None
         self.weights = np.empty(0)
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
         rows = self.sketch if self.last is None else self._worthwhile(self.last.products)
         if self.last is not None and rows == self.sketch and np.array_equal(weights, self.weights):
-            near = self.last.near
+            near, self.rows_read = self.last.near, 0
         else:
             near = self.sketches.at(weights, rows, rng)
+            self.rows_read = self.sketches.rows_read
         self.sketch, self.weights = rows, weights
         # For α = −φ′ the gap is Σ r_j²/(2 ridge_j), where the residual r is the gradient at the point that is reached.
         d = self.passes.d
@@ -255,8 +271,10 @@ def is_matrix_free(n: int, d: int) -> bool:
     return min(n, d) > LARGE
 
 
-def hessian_of_all_rows(passes: Passes, ridge: np.ndarray, sketch: int, *, quadratic: bool) -> Hessian:
+def hessian_of_all_rows(
+    passes: Passes, ridge: np.ndarray, sketch: int, *, quadratic: bool, in_pieces: bool = False
+) -> Hessian:
     """Choose by the sizes how Newton's method solves with the Hessian: d×d, n×n, or by its products."""
     if is_matrix_free(passes.n, ridge.size):
         return MatrixFree(passes, ridge, sketch, FINE if quadratic else RESIDUAL)
-    return FromGram(passes, ridge) if passes.n < ridge.size else Sketches(passes, ridge)
+    return FromGram(passes, ridge) if passes.n < ridge.size else Sketches(passes, ridge, in_pieces=in_pieces)

@@ -28,9 +28,11 @@ class Objective(ABC):
         λn v_j for each feature, and 0 for the intercept, of each column.
     quadratic : bool
         Whether the curvature is the same everywhere.
+    in_pieces : bool
+        Whether that of a row is some number or none.
     """
 
-    quadratic = False
+    quadratic = in_pieces = False
 
     def __init__(self, problem: Any, columns: int, weights: np.ndarray | None) -> None:
         self.problem, self.columns = problem, columns
@@ -77,6 +79,7 @@ class OneColumn(Objective):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem, 1, problem.regularizer.weights)  # type: ignore[attr-defined]
         self.quadratic = problem.loss.quadratic
+        self.in_pieces = not self.quadratic and problem.loss.in_pieces(problem.y[:2])
 
     def losses(self, rows: slice, Z: np.ndarray) -> tuple[float, np.ndarray]:
         value, slopes = self.problem.row_losses(rows, Z[:, 0])

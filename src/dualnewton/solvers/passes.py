@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualnewton import _linear
-from dualnewton.solvers.costs import MULTIPLY, SPREAD, Costs
+from dualnewton.solvers.costs import Costs
 
 BLOCK_BYTES = 1 << 22
 """Of a block of dense rows: its two products should find it in the cache the second time."""
@@ -94,7 +94,10 @@ class Passes(ABC):
 
     @abstractmethod
     def sketch(self, indices: np.ndarray, weights: np.ndarray, *, intercept: bool) -> np.ndarray:
-        """Σ weights_s ã ãᵀ over the rows with these indices, d×d; with a constant feature 1 appended if ``intercept``."""
+        """Σ weights_s ã ãᵀ over the rows with these indices, d×d; with a constant feature 1 appended if ``intercept``.
+
+        Rows with a negative weight are taken away.
+        """
 
     @abstractmethod
     def take(self, indices: np.ndarray | slice) -> Any:
@@ -221,8 +224,6 @@ class MemoryPasses(Passes):
         one_by_one = self.compiled and sp.issparse(self.X) and self._one_by_one(indices)
         add = self._add_pairs if one_by_one else self._add_products
         size = self.d + intercept
-        if not sp.issparse(self.X):
-            indices, weights = self._in_one_piece(indices, weights)
 
         def work(part: slice) -> tuple[np.ndarray, np.ndarray]:
             H, border = np.zeros((size, size)), np.zeros(self.d if intercept or one_by_one else 0)
@@ -245,24 +246,12 @@ class MemoryPasses(Passes):
         consecutive = indices.size == indices[-1] - indices[0] + 1 if indices.size else False
         # As many rows as features at least, or H would be read and written more often than the rows.
         for some in _pieces(indices.size, max(self.d, SQUARED_BYTES // (8 * self.d))):
-            # A view where it can be had, and no weights where all are one: copies take as long as the product.
+            # A view where it can be had: copies take as long as the product.
             own = slice(indices[some.start], indices[some.stop - 1] + 1) if consecutive else indices[some]
             rows = _linear.to_dense(_linear.take_rows(self.X, own))
             if border.size:
                 border += weights[some] @ rows
-            if (weights[some] != 1.0).any():
-                rows = rows * np.sqrt(weights[some])[:, None]
-            H[: self.d, : self.d] += rows.T @ rows
-
-    def _in_one_piece(self, indices: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Put in the rows between, with weight zero, if to multiply them costs less than to gather the others."""
-        first, last = (indices[0], indices[-1] + 1) if indices.size else (0, 0)
-        between = last - first - indices.size
-        if between == 0 or between * 0.5 * self.d / MULTIPLY > indices.size * SPREAD:
-            return indices, weights
-        everywhere = np.zeros(last - first)
-        everywhere[indices - first] = weights
-        return np.arange(first, last), everywhere
+            H[: self.d, : self.d] += _outer_products(rows, weights[some])
 
     def _one_by_one(self, indices: np.ndarray) -> bool:
         """Whether pairs of stored entries are so few that they beat dense products."""
@@ -332,6 +321,16 @@ class _KernelBlock:
 
     def gather(self, R: np.ndarray, out: np.ndarray) -> None:
         self.kernels.gather(*self.place, R, out)
+
+
+def _outer_products(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """AᵀD(weights)A, as products of a matrix with itself, which take half the multiplications."""
+    if (negative := weights < 0.0).any():
+        parts = np.flatnonzero(~negative), np.flatnonzero(negative)
+        given, taken = (_outer_products(rows.take(own, axis=0), np.abs(weights[own])) for own in parts)
+        return given - taken
+    scaled = rows * np.sqrt(weights)[:, None] if (weights != 1.0).any() else rows
+    return np.asarray(scaled.T @ scaled)
 
 
 def _added(parts: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:

@@ -42,6 +42,8 @@ def _alike(models: Sequence[Model]) -> list[list[Model]]:
 
 def _buy_alike(models: Sequence[Model], rng: np.random.Generator) -> float:
     weights = [model.objective.curvature(model.margins) for model in models]
+    if len(models) == 1:
+        return _give(models, weights[0], rng, shares=False)
     mean = np.asarray(sum(weights) / len(models))
     apart = [float(np.abs(own - mean).sum()) / (float(mean.sum()) or 1.0) for own in weights]
     # Who has tried what the others have, and wants something else, gets its own.
@@ -65,4 +67,4 @@ def _give(models: Sequence[Model], weights: np.ndarray, rng: np.random.Generator
     active = max(1, int(np.count_nonzero(weights) / weights.shape[1]))
     for model in models:
         model.use(curvature, active, shares=shares)
-    return min(policy.size, active) / policy.costs.n
+    return sum(hessian.rows_read for hessian in models[0].hessians) / len(each) / policy.costs.n

@@ -25,9 +25,6 @@ from dualnewton.solvers.passes import MemoryPasses
 AFFORDABLE = 50.0
 """Passes that the Hessian may cost: about as many as the folds would take without it."""
 
-PIECE = 512
-"""Dense rows that are multiplied at a time."""
-
 LARGE = 2000
 """Features whose Hessian is factorised for every fold."""
 
@@ -62,21 +59,6 @@ class Neighbours:
 
     def __exit__(self, *_: object) -> None:
         self.passes.close()
-
-    def _hessian(self, rows: np.ndarray, weights: np.ndarray, with_one: bool) -> np.ndarray:
-        """Σ h_i ã_i ã_iᵀ over some rows, with a constant feature 1 appended if there is an intercept."""
-        X = self.passes.X
-        if _linear.is_sparse(X):
-            return self.passes.sketch(rows, weights, intercept=with_one)
-        # Gathered here: the rows of a fold lie scattered, and a sketch would rather multiply those between them too.
-        size = X.shape[1] + with_one
-        H = np.zeros((size, size))
-        for low in range(0, rows.size, PIECE):
-            own, h = rows[low : low + PIECE], np.sqrt(weights[low : low + PIECE])
-            A = _linear.take_rows(X, own) * h[:, None]
-            A = np.column_stack([A, h]) if with_one else A
-            H += A.T @ A
-        return H
 
     @staticmethod
     def pay(X: _linear.Matrix, folds: Folds) -> bool:
@@ -117,7 +99,7 @@ class Neighbours:
         for k, rows in enumerate(self.groups):
             apart[rows, k] = slopes[rows]
         gradients = _linear.transposed_times(first.X, apart)  # (d, groups)
-        hessians = [self._hessian(rows, curvature[rows], with_one) for rows in self.groups]
+        hessians = [self.passes.sketch(rows, curvature[rows], intercept=with_one) for rows in self.groups]
         ridge = np.full(d, first.lam * n)
         found = []
         for counts in self.kinds:
