@@ -22,9 +22,9 @@ class Counted(MemoryPasses):
         super().__init__(X)
         self.sketched = []
 
-    def sketch(self, indices, weights, *, intercept):
+    def sketch(self, indices, weights, **options):
         self.sketched.append(indices.size)
-        return super().sketch(indices, weights, intercept=intercept)
+        return super().sketch(indices, weights, **options)
 
 
 def rows_and_weights(scale=1.0, steps=6, changing=0.1):

@@ -87,6 +87,9 @@ def test_sketch_and_diagonal_are_those_of_the_rows(storage, dtype, compiled, int
     rows = np.column_stack([rows, np.ones(333)]) if intercept else rows
     H = passes.sketch(indices, weights, intercept=intercept)
     np.testing.assert_allclose(H, (rows.T * weights) @ rows, rtol=1e-11, atol=1e-10)
+    rough = passes.sketch(indices, weights, intercept=intercept, single=True)
+    assert rough.dtype == np.float64
+    np.testing.assert_allclose(rough, H, rtol=1e-5, atol=1e-5)
     signed = weights - 0.5
     H = passes.sketch(indices, signed, intercept=intercept)
     np.testing.assert_allclose(H, (rows.T * signed) @ rows, rtol=1e-11, atol=1e-10)
@@ -159,7 +162,7 @@ class Chunks(Passes):
     def take(self, indices):
         return np.concatenate(self.pieces)[indices]
 
-    def sketch(self, indices, weights, *, intercept):
+    def sketch(self, indices, weights, *, intercept, single=False):  # noqa: ARG002 (double will do, too)
         assert not intercept
         rows = self.take(indices)
         return (rows.T * weights) @ rows

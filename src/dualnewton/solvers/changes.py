@@ -32,19 +32,24 @@ class KeptSum:
         The data.
     intercept : bool
         Whether a constant feature is appended to the rows.
+
+    Attributes
+    ----------
+    single : bool
+        Whether products in single precision are good enough.
     """
 
     def __init__(self, passes: Passes, *, intercept: bool) -> None:
         self.passes, self.intercept = passes, intercept
         self.weights = self.largest = np.empty(0)
-        self.H, self.trusted = np.empty((0, 0)), False
+        self.H, self.trusted, self.single = np.empty((0, 0)), False, False
 
     def at(self, weights: np.ndarray) -> tuple[np.ndarray, int]:
         """Return the sum with these weights, for the caller to keep, and the number of rows that had to be read for it."""
         read = self._changed_to(weights) if self.weights.size else 0
         if not self.trusted:
             active = active_rows(weights)
-            self.H = self.passes.sketch(active, weights[active], intercept=self.intercept)
+            self.H = self.passes.sketch(active, weights[active], intercept=self.intercept, single=self.single)
             self.largest, self.trusted = self.H.diagonal().copy(), True
             read += active.size
         self.weights = weights
@@ -58,7 +63,7 @@ class KeptSum:
             return 0
         if changed.size:
             difference = weights[changed] - self.weights[changed]
-            self.H += self.passes.sketch(changed, difference, intercept=self.intercept)
+            self.H += self.passes.sketch(changed, difference, intercept=self.intercept, single=self.single)
         left = self.H.diagonal()
         self.largest = np.maximum(self.largest, left)
         self.trusted = bool((left >= CANCELLED * self.largest).all())

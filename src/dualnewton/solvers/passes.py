@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -93,10 +94,10 @@ class Passes(ABC):
         """Σ_j scale_j a_ij² for each row i."""
 
     @abstractmethod
-    def sketch(self, indices: np.ndarray, weights: np.ndarray, *, intercept: bool) -> np.ndarray:
+    def sketch(self, indices: np.ndarray, weights: np.ndarray, *, intercept: bool, single: bool = False) -> np.ndarray:
         """Σ weights_s ã ãᵀ over the rows with these indices, d×d; with a constant feature 1 appended if ``intercept``.
 
-        Rows with a negative weight are taken away.
+        Rows with a negative weight are taken away. Where ``single``, products in single precision are good enough.
         """
 
     @abstractmethod
@@ -220,9 +221,10 @@ class MemoryPasses(Passes):
     def take(self, indices: np.ndarray | slice) -> Any:
         return _linear.take_rows(self.X, indices)
 
-    def sketch(self, indices: np.ndarray, weights: np.ndarray, *, intercept: bool) -> np.ndarray:
+    def sketch(self, indices: np.ndarray, weights: np.ndarray, *, intercept: bool, single: bool = False) -> np.ndarray:
         one_by_one = self.compiled and sp.issparse(self.X) and self._one_by_one(indices)
-        add = self._add_pairs if one_by_one else self._add_products
+        kind = np.float32 if single else np.float64
+        add = self._add_pairs if one_by_one else partial(self._add_products, kind)
         size = self.d + intercept
 
         def work(part: slice) -> tuple[np.ndarray, np.ndarray]:
@@ -242,7 +244,9 @@ class MemoryPasses(Passes):
         square = H[: self.d, : self.d]
         square += np.tril(square, -1).T
 
-    def _add_products(self, indices: np.ndarray, weights: np.ndarray, H: np.ndarray, border: np.ndarray) -> None:
+    def _add_products(
+        self, kind: type, indices: np.ndarray, weights: np.ndarray, H: np.ndarray, border: np.ndarray
+    ) -> None:
         consecutive = indices.size == indices[-1] - indices[0] + 1 if indices.size else False
         # As many rows as features at least, or H would be read and written more often than the rows.
         for some in _pieces(indices.size, max(self.d, SQUARED_BYTES // (8 * self.d))):
@@ -251,7 +255,7 @@ class MemoryPasses(Passes):
             rows = _linear.to_dense(_linear.take_rows(self.X, own))
             if border.size:
                 border += weights[some] @ rows
-            H[: self.d, : self.d] += _outer_products(rows, weights[some])
+            H[: self.d, : self.d] += _outer_products(rows, weights[some], kind)
 
     def _one_by_one(self, indices: np.ndarray) -> bool:
         """Whether pairs of stored entries are so few that they beat dense products."""
@@ -323,13 +327,16 @@ class _KernelBlock:
         self.kernels.gather(*self.place, R, out)
 
 
-def _outer_products(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _outer_products(rows: np.ndarray, weights: np.ndarray, kind: type) -> np.ndarray:
     """AᵀD(weights)A, as products of a matrix with itself, which take half the multiplications."""
     if (negative := weights < 0.0).any():
         parts = np.flatnonzero(~negative), np.flatnonzero(negative)
-        given, taken = (_outer_products(rows.take(own, axis=0), np.abs(weights[own])) for own in parts)
+        given, taken = (_outer_products(rows.take(own, axis=0), np.abs(weights[own]), kind) for own in parts)
         return given - taken
-    scaled = rows * np.sqrt(weights)[:, None] if (weights != 1.0).any() else rows
+    if (weights != 1.0).any():
+        scaled = np.multiply(rows, np.sqrt(weights)[:, None], out=np.empty(rows.shape, kind), casting="same_kind")
+    else:
+        scaled = rows.astype(kind, copy=False)
     return np.asarray(scaled.T @ scaled)
 
 
