@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses
+from dualnewton.solvers import costs
 from dualnewton.solvers import passes as rooms
 from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.descent import Descent
@@ -178,3 +179,19 @@ def test_whoever_implements_the_interface_serves_the_method():
         descent.turn(rng, np.inf, np.inf)
     assert chunks.read >= 7 * 31
     assert problem.certify(descent.candidate(0).w).relative_gap <= 1e-9
+
+
+@pytest.mark.parametrize(("share", "spread"), [(0.2, False), (0.9, True)])
+@pytest.mark.parametrize("cache", [0, 1 << 24])
+def test_rows_that_are_nearly_full_are_spread_out_if_they_fit_in_the_cache(share, spread, cache, monkeypatch):
+    monkeypatch.setattr(costs, "CACHE", cache)
+    rng = np.random.default_rng(4)
+    X = sp.csr_array(rng.standard_normal((N, D)) * (rng.random((N, D)) < share))
+    passes, planned = MemoryPasses(X, compiled=False), Costs.of(X)
+    dense_now = spread and cache > 0
+    assert sp.issparse(passes.X) is not dense_now
+    assert planned.by_entry is not dense_now
+    assert passes.costs.data_pass == planned.data_pass  # the plan knows
+    assert passes.costs.sketch(100) == planned.sketch(100)
+    W = rng.standard_normal((1, D))
+    np.testing.assert_allclose(passes.evaluate(W, np.zeros(1), Cubes()).margins[:, 0], X @ W[0], rtol=1e-12, atol=1e-12)

@@ -31,6 +31,9 @@ what an iteration costs anyway."""
 DRAWING = 2e-8
 """Seconds for an example, to weigh it and to draw it or not."""
 
+FULL = 1.0 / 3.0
+"""Of the places that are stored: sparse rows which have so many, and fit in the cache as dense ones, are multiplied as such."""
+
 VISIT, VISITED_ENTRY, DRAWN = 3e-8, 1.8e-9, 6.5e9
 """Of a dual round: seconds for an example and for each of its sparse entries; bytes a second of dense rows in random order."""
 
@@ -70,11 +73,16 @@ class Costs:
         return cls(n, d, int(X.nnz), 0.5 * float(lengths @ lengths), True, X.dtype.itemsize)
 
     @property
+    def by_entry(self) -> bool:
+        """Whether a pass goes by stored entries; the rows of small data that are nearly full are spread out once instead."""
+        return self.sparse and (self.stored < FULL * self.n * self.d or self.n * self.d * self.itemsize > CACHE)
+
+    @property
     def data_pass(self) -> float:
         """Margins, losses and gradient at one point."""
-        if self.sparse:
+        if self.by_entry:
             return CALL + self.stored * ENTRY + self.n * MARGIN
-        size = self.stored * self.itemsize
+        size = self.n * self.d * self.itemsize
         return CALL + size / (NEAR if size <= CACHE else MEMORY) + self.n * MARGIN
 
     @property
@@ -86,7 +94,7 @@ class Costs:
         """Curvature from so many rows, and its factor."""
         if rows >= self.d:
             return self.added(rows)
-        per_pair = self.stored / self.n * (2.0 * PAIR if self.sparse else 1.0 / MULTIPLY)
+        per_pair = self.stored / self.n * (2.0 * PAIR if self.by_entry else 1.0 / MULTIPLY)
         return self.drawing + 0.5 * rows**2 * per_pair + rows**3 / 6.0 / FACTOR
 
     def added(self, rows: float) -> float:
@@ -98,14 +106,14 @@ class Costs:
         size = min(rows, self.d)
         read = 8.0 * size**2
         products = (
-            0.0 if rows >= self.d else 2.0 * rows * self.stored / self.n * (ENTRY if self.sparse else 8.0 / MEMORY)
+            0.0 if rows >= self.d else 2.0 * rows * self.stored / self.n * (ENTRY if self.by_entry else 8.0 / MEMORY)
         )
         return read / (NEAR if read <= CACHE else MEMORY) + products
 
     def outer(self, rows: float, pairs: float) -> tuple[float, bool]:
         """Return the cost of Σ a aᵀ over rows with so many pairs of entries, and whether pair by pair is the way to do it."""
         spread_out = rows * self.d * (SPREAD + 0.5 * self.d / MULTIPLY)
-        one_by_one = pairs * PAIR if self.sparse else math.inf
+        one_by_one = pairs * PAIR if self.by_entry else math.inf
         return min(spread_out, one_by_one), one_by_one < spread_out
 
     @property

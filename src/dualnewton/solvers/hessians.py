@@ -54,7 +54,7 @@ DEAREST = 100.0
 SINGLE, WORTH_SINGLE = 1e-7, 1 << 22
 """Of single precision: its error in a sum of products, and the multiplications that make it worth a thought."""
 
-EXACT, ROUGH = 0.2, 2.0
+EXACT, ROUGH = 0.2, 1.0
 """What it may change the curvature by: of all rows, for steps of Newton's method; of a sketch, which errs by more than that."""
 
 

@@ -125,7 +125,11 @@ class MemoryPasses(Passes):
     """
 
     def __init__(self, X: Any, n_threads: int = 1, *, compiled: bool = True) -> None:
-        self.X, (self.n, self.d), self.compiled, self.costs = X, X.shape, compiled, Costs.of(X)
+        self.costs = Costs.of(X)
+        if self.costs.sparse and not self.costs.by_entry:
+            X = X.toarray()
+            self.costs = Costs.of(X)
+        self.X, (self.n, self.d), self.compiled = X, X.shape, compiled
         stored = X.nnz if sp.issparse(X) else X.size
         worth = PART_ENTRIES if sp.issparse(X) else DENSE_PART_ENTRIES
         parts = max(1, min(MOST_PARTS, stored // worth, stored // (4 * self.d), self.n))
