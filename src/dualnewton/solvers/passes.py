@@ -333,14 +333,14 @@ class _KernelBlock:
 
 def _outer_products(rows: np.ndarray, weights: np.ndarray, kind: type) -> np.ndarray:
     """AᵀD(weights)A, as products of a matrix with itself, which take half the multiplications."""
+    if (weights == weights[:1]).all():  # no copy, unless of another kind
+        same = rows.astype(kind, copy=False)
+        return np.asarray(weights[:1].sum() * (same.T @ same))
     if (negative := weights < 0.0).any():
         parts = np.flatnonzero(~negative), np.flatnonzero(negative)
         given, taken = (_outer_products(rows.take(own, axis=0), np.abs(weights[own]), kind) for own in parts)
         return given - taken
-    if (weights != 1.0).any():
-        scaled = np.multiply(rows, np.sqrt(weights)[:, None], out=np.empty(rows.shape, kind), casting="same_kind")
-    else:
-        scaled = rows.astype(kind, copy=False)
+    scaled = np.multiply(rows, np.sqrt(weights)[:, None], out=np.empty(rows.shape, kind), casting="same_kind")
     return np.asarray(scaled.T @ scaled)
 
 
