@@ -51,6 +51,7 @@ ROOMS = frozenset(
         "solvers.heaviest",
         "solvers.hessians",
         "solvers.ihs",
+        "solvers.joint",
         "solvers.objective",
         "solvers.proximal",
         "solvers.proximal_softmax",

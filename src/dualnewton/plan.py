@@ -19,6 +19,7 @@ from dualnewton.losses import NonSmooth
 from dualnewton.multinomial import MultinomialProblem
 from dualnewton.problem import Problem
 from dualnewton.regularizers import L2
+from dualnewton.solvers import joint
 from dualnewton.solvers.by_columns import CHEAPER
 from dualnewton.solvers.costs import CACHE, ENTRY, FACTOR, MULTIPLY, Costs
 from dualnewton.solvers.hessians import PLENTY, is_matrix_free
@@ -69,6 +70,10 @@ INEXACT = 1.5
 
 MISSED = 0.25
 """Passes that gain a factor e, over the root of the curvature that a sketch of few rows leaves out: what was seen."""
+
+JOINT_STEPS, COUPLED_PASSES = 4.0, 15.0
+"""Of softmax: steps of Newton's method, and passes with the curvature of each class by itself. Both grow with the logarithm of
+the conditioning, since the weaker the penalty, the further the classes are driven apart: what was seen."""
 
 TURNS = 8.0
 """Steps of Newton's method over working sets of features, where the losses are quadratic; others take twice as many."""
@@ -218,11 +223,14 @@ def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto", models: i
         return replace(first, reason=f"{type(kinked).__name__} by smooth neighbours; in the first: {first.reason}")
     facts = Facts.of(problem, near=near)
     if isinstance(problem, MultinomialProblem):
-        (own,) = methods_for(problem)
-        if method not in ("auto", own):
+        own = methods_for(problem)
+        if method not in ("auto", *own):
             what = f"a MultinomialProblem with {problem.regularizer!r}"
-            raise ValueError(f'method must be "auto" or "{own}" for {what}, got {method!r}')
-        return PLANS[own](facts, tau)
+            others = ", ".join(f'"{name}"' for name in ("auto", *own[:-1]))
+            raise ValueError(f'method must be {others} or "{own[-1]}" for {what}, got {method!r}')
+        if method == "auto":
+            method = "ihs" if tau != "auto" and "ihs" in own else min(facts.predicted().items(), key=itemgetter(1))[0]
+        return PLANS[method](facts, tau)
     if method == "auto":
         method = "sdna" if tau != "auto" else min(facts.predicted().items(), key=itemgetter(1))[0]
         if method in PRIMAL and facts.may_be_kind(PLANS[method](facts, "auto").cost):
@@ -342,6 +350,8 @@ def _newton(facts: Facts, tau: Tau) -> Plan:
 def _newton_cost(facts: Facts) -> float:
     if not has_hessian(facts.problem):
         return _proximal_cost(facts)
+    if isinstance(facts.problem, MultinomialProblem):
+        return (JOINT_STEPS + math.log(facts.conditioning)) * joint.step_cost(facts.costs, facts.problem.n_classes)
     steps = 1.0 if facts.quadratic else (NEAR_PASSES if facts.near else PASSES) - 1.0
     if facts.matrix_free:
         rows = facts.costs.affordable_sketch()
@@ -412,6 +422,9 @@ def _ihs_cost(facts: Facts, rows: int) -> float:
 
 def expected_ihs_cost(facts: Facts, rows: int) -> float:
     """Predict the cost of a sketch for "auto"; conjugate gradients make more of few rows than single steps do."""
+    if isinstance(facts.problem, MultinomialProblem):
+        passes = JUDGED + COUPLED_PASSES * math.log(facts.conditioning)
+        return passes * joint.pass_cost(facts.costs, facts.problem.n_classes)
     poor = rows < facts.problem.d or is_dear(facts.costs, rows)
     return math.inf if facts.matrix_free and poor else _ihs_cost(facts, rows)
 
@@ -448,7 +461,9 @@ def has_hessian(problem: AnyProblem) -> bool:
 def methods_for(problem: AnyProblem) -> tuple[str, ...]:
     """Return the methods among which "auto" may choose, for this penalty."""
     if isinstance(problem, MultinomialProblem):
-        return ("ihs",) if has_hessian(problem) else ("newton",)
+        if not has_hessian(problem):
+            return ("newton",)
+        return ("newton", "ihs") if joint.has_room(problem.d, problem.n_classes) else ("ihs",)
     g = problem.regularizer
     dual = ("sdna",) if g.strongly_convex else ()
     if has_hessian(problem):

@@ -33,7 +33,8 @@ STALLED_CERTIFICATES = 25
 TINY_RELATIVE_GAP = 1e-9
 
 TURNS_WITHOUT_CERTIFICATE = 10
-"""A certificate costs about as much as an epoch of compiled rounds; unless one is due, so many turns go by without it."""
+"""A certificate costs about as much as an epoch of compiled rounds; unless one is due, so many turns go by without it. Of a
+primal method, whose gradient tells the gap, half as many as there have been go by, if these are more."""
 
 
 def solve(
@@ -203,7 +204,8 @@ def solve_many(
                     else at.course.better(stuck=any(run.stuck and run.expected_relative_gap() > tol for run in moving))
                 )
                 anyhow = runner.certificates_are_cheap or last or better is not None
-                due = [place for place, run in enumerate(moving) if anyhow or run.is_due(at.turn, tol)]
+                primal = at.course.plan.is_primal
+                due = [place for place, run in enumerate(moving) if anyhow or run.is_due(at.turn, tol, primal=primal)]
                 _certify(runner, moving, due, at.turn)
                 for place, run in enumerate(moving):
                     runner.adapt(place, run.expected_gap(), run.surprise)
@@ -307,10 +309,11 @@ class _Run:
         """Return the same, relative to P."""
         return self.expected_gap() / (abs(self.best.certificate.primal) or 1.0)
 
-    def is_due(self, turn: int, tol: float) -> bool:
+    def is_due(self, turn: int, tol: float, *, primal: bool) -> bool:
         """Whether the gap may be small enough by now, or will not become so, or nobody has looked for long."""
         close = self.expected_gap() <= tol * abs(self.best.certificate.primal)
-        return close or self.stuck or turn - self.certified_at >= TURNS_WITHOUT_CERTIFICATE
+        patience = max(TURNS_WITHOUT_CERTIFICATE, self.certified_at // 2 if primal else 0)
+        return close or self.stuck or turn - self.certified_at >= patience
 
     def learn(self, found: CertifiedPair, turn: int) -> None:
         """Take what the judge has found."""

@@ -16,16 +16,17 @@ def classes(n=400, d=6, K=4, seed=0):
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])
-def test_it_finds_what_scikit_learn_finds(fit_intercept, storage):
+@pytest.mark.parametrize("method", ["newton", "ihs"])
+def test_it_finds_what_scikit_learn_finds(fit_intercept, storage, method):
     from sklearn.linear_model import LogisticRegression
 
     X, y = classes()
     problem = dn.MultinomialProblem(storage(X), y, 0.5 / len(y), fit_intercept=fit_intercept)
-    result = dn.solve(problem, tol=1e-13, random_state=0)
+    result = dn.solve(problem, method, tol=1e-13, random_state=0)
     assert result.status is Status.CONVERGED
     assert result.w.shape == (4, 6)
     assert result.alpha.shape == (400, 4)
-    assert result.plan.method == "ihs"
+    assert result.plan.method == method
     theirs = LogisticRegression(C=2.0, fit_intercept=fit_intercept, tol=1e-10, solver="newton-cg", max_iter=1000).fit(
         X, y
     )
@@ -69,7 +70,7 @@ def test_several_of_them_share_passes_and_threads_do_not_matter():
 def test_what_it_cannot_do_is_said():
     X, y = classes(n=50)
     problem = dn.MultinomialProblem(X, y, 0.1)
-    with pytest.raises(ValueError, match='method must be "auto" or "ihs" for a MultinomialProblem'):
+    with pytest.raises(ValueError, match='method must be "auto", "newton" or "ihs" for a MultinomialProblem'):
         dn.solve(problem, "sdna")
     with pytest.raises(ValueError, match="problems must share its kind"):
         dn.solve_many([problem, dn.Problem(problem.X, np.ones(50), dn.losses.Squared())])

@@ -15,6 +15,7 @@ import numpy as np
 
 from dualnewton.judging import AnyProblem
 from dualnewton.solvers.hessians import FromGram, Hessian, Sketches, hessian_of_all_rows
+from dualnewton.solvers.joint import JointHessian
 from dualnewton.solvers.objective import Objective, objective_of
 from dualnewton.solvers.passes import Passes
 from dualnewton.solvers.quasi_newton import Model, Policy
@@ -54,13 +55,13 @@ class Descent(SharedPasses):
         self.passes, self.models = passes, []
         self.hessians: dict[bytes, list[Hessian]] = {}
         for problem, (w, b) in zip(problems, starts, strict=True):
-            objective = objective_of(problem)
+            objective = objective_of(problem, newton=newton)
             policy = Policy(
                 passes.costs,
                 tol,
                 passes.n if newton else sketch,
                 newton,
-                coupled=objective.columns > 1,
+                coupled=objective.columns > 1 and not objective.joint,
                 quadratic=objective.quadratic,
             )
             hessians = self._hessians(objective, newton=newton)
@@ -70,7 +71,9 @@ class Descent(SharedPasses):
     def _hessians(self, objective: Objective, *, newton: bool) -> list[Hessian]:
         """Return where the curvature of each column comes from; models with the same penalties have the same sources."""
         ridge = objective.column_ridge
-        if (key := ridge.tobytes()) not in self.hessians:
+        if (key := ridge.tobytes()) not in self.hessians and objective.joint:
+            self.hessians[key] = [JointHessian(self.passes, ridge, objective.columns)]
+        elif key not in self.hessians:
             self.hessians[key] = [
                 hessian_of_all_rows(
                     self.passes,

@@ -75,6 +75,8 @@ class Hessian(Protocol):
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:
         """Return Aᵀ D(weights) A + D(ridge), from about ``size`` rows; its diagonal from a few if ``size`` is zero.
 
+        Of a model whose columns have one Hessian together, the weights are all its columns of curvature, a row each.
+
         A solve that leaves no more than ``enough`` of n(P − D), where the curvature is the same everywhere, may stop.
         """
 
@@ -119,6 +121,20 @@ def leverages(passes: Passes, weights: np.ndarray) -> np.ndarray | None:
     return 0.5 + 0.5 * scores / scores.mean() if scores.any() else None
 
 
+def bears_noise(passes: Passes, ridge: np.ndarray, weights: np.ndarray, rows: int, most: float) -> bool:
+    """Whether products in single precision, twice as fast, change the curvature of no direction by more than this factor.
+
+    They err by about 1e-7 of the diagonal of H in each place, as a matrix by √d times as much for d features, and no direction
+    has less curvature than the ridge. A few rows tell the diagonal well enough.
+    """
+    d = passes.d
+    if rows * d * d < WORTH_SINGLE:
+        return False
+    some = np.linspace(0, passes.n - 1, min(FEW, passes.n)).astype(int)
+    diagonal = (weights[some] @ _linear.squared(passes.take(some))) * (passes.n / some.size)
+    return bool(SINGLE * math.sqrt(ridge.size) * float((diagonal / ridge[:d]).max()) <= most)
+
+
 class Sketches:
     """The curvature of rows drawn anew each time; of all rows, if so many are asked for.
 
@@ -148,7 +164,7 @@ class Sketches:
             self.rows_read = min(size, active)
             return self.heaviest.at(weights, self.rows_read)
         if self.kept is not None and size >= active:
-            self.kept.single = self._bears_noise(weights, active, EXACT)
+            self.kept.single = bears_noise(passes, self.ridge, weights, active, EXACT)
             H, self.rows_read = self.kept.at(weights)
             return Cholesky(H, diagonal, exact=True)
         if 0 < size < active and not self.scored:
@@ -165,22 +181,9 @@ class Sketches:
         scaled_well = exact or indices.size >= ENOUGH * passes.d
         if not scaled_well:
             scaled = self._shrunk(indices, scaled, diagonal)
-        single = self._bears_noise(weights, indices.size, EXACT if exact else ROUGH)
+        single = bears_noise(passes, self.ridge, weights, indices.size, EXACT if exact else ROUGH)
         H = passes.sketch(indices, scaled, intercept=self.intercept, single=single)
         return Cholesky(H, diagonal, scaled_well=scaled_well, exact=exact)
-
-    def _bears_noise(self, weights: np.ndarray, rows: int, most: float) -> bool:
-        """Whether products in single precision, twice as fast, change the curvature of no direction by more than this factor.
-
-        They err by about 1e-7 of the diagonal of H in each place, as a matrix by √d times as much, and no direction has less
-        curvature than the ridge. A few rows tell the diagonal well enough.
-        """
-        d = self.passes.d
-        if rows * d * d < WORTH_SINGLE:
-            return False
-        some = np.linspace(0, self.passes.n - 1, min(FEW, self.passes.n)).astype(int)
-        diagonal = (weights[some] @ _linear.squared(self.passes.take(some))) * (self.passes.n / some.size)
-        return bool(SINGLE * math.sqrt(d) * float((diagonal / self.ridge[:d]).max()) <= most)
 
     def _shrunk(self, indices: np.ndarray, scaled: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
         """Move part of a sketch of few rows to the diagonal; return the weights that are left.

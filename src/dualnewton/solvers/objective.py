@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton._softmax import chances
 from dualnewton.multinomial import MultinomialProblem
 from dualnewton.problem import Problem
+from dualnewton.solvers.joint import pair_weights
 from dualnewton.solvers.runner import PrimalPoint
 
 
@@ -30,9 +32,11 @@ class Objective(ABC):
         Whether the curvature is the same everywhere.
     in_pieces : bool
         Whether that of a row is some number or none.
+    joint : bool
+        Whether the columns have one Hessian together.
     """
 
-    quadratic = in_pieces = False
+    quadratic = in_pieces = joint = False
 
     def __init__(self, problem: Any, columns: int, weights: np.ndarray | None) -> None:
         self.problem, self.columns = problem, columns
@@ -46,7 +50,7 @@ class Objective(ABC):
 
     @abstractmethod
     def curvature(self, margins: np.ndarray) -> np.ndarray:
-        """c_i ∂²φ_i/∂z_ik² of all rows, of shape (n, K)."""
+        """c_i ∂²φ_i/∂z_ik² of all rows, of shape (n, K); or whatever one Hessian of all columns is made of, a column each."""
 
     def parts(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return W of shape (K, d) and b of shape (K,)."""
@@ -116,6 +120,18 @@ class Softmax(Objective):
         return PrimalPoint(W.copy(), b)
 
 
-def objective_of(problem: Problem | MultinomialProblem) -> Objective:
+class JointSoftmax(Softmax):
+    """A :class:`MultinomialProblem` whose curvature is that of all classes together, by each two of them."""
+
+    joint = True
+
+    def curvature(self, margins: np.ndarray) -> np.ndarray:
+        offset = self.problem.offset
+        return pair_weights(chances(margins if offset is None else margins + offset)[0], self.problem.c)
+
+
+def objective_of(problem: Problem | MultinomialProblem, *, newton: bool = False) -> Objective:
     """Return a problem as a primal method sees it."""
-    return Softmax(problem) if isinstance(problem, MultinomialProblem) else OneColumn(problem)
+    if not isinstance(problem, MultinomialProblem):
+        return OneColumn(problem)
+    return JointSoftmax(problem) if newton else Softmax(problem)

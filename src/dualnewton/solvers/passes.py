@@ -334,7 +334,7 @@ class _KernelBlock:
 def _outer_products(rows: np.ndarray, weights: np.ndarray, kind: type) -> np.ndarray:
     """AᵀD(weights)A, as products of a matrix with itself, which take half the multiplications."""
     if (weights == weights[:1]).all():  # no copy, unless of another kind
-        same = rows.astype(kind, copy=False)
+        same: np.ndarray = rows.astype(kind, copy=False)
         return np.asarray(weights[:1].sum() * (same.T @ same))
     if (negative := weights < 0.0).any():
         parts = np.flatnonzero(~negative), np.flatnonzero(negative)

@@ -140,6 +140,8 @@ class Policy:
 
     def wants_another(self, gap: float, value: float, step_length: float) -> bool:
         """Whether the passes that another sketch should save cost more than it does."""
+        if self.coupled and self.size:
+            return False  # another sketch knows the coupling no better, and the corrections of this one would be lost on it
         if 0 < min(self.size, self.active) < self.costs.d and not self.newton:
             return self._wants_other_rows(gap, value)
         rows = min(self.next_size, self.active)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dualnewton.solvers.curvature import Together
+from dualnewton.solvers.curvature import Curvature, Together
+from dualnewton.solvers.hessians import Hessian
 from dualnewton.solvers.quasi_newton import Model
 
 CLOSE = 0.5
@@ -59,12 +60,23 @@ def _give(models: Sequence[Model], weights: np.ndarray, rng: np.random.Generator
     """Make a curvature of these weights, one of their columns at a time, and hand it to the models."""
     policy = models[0].policy
     enough = min(model.negligible for model in models)
-    each = [
-        hessian.at(np.ascontiguousarray(column), policy.size, rng, enough)
-        for hessian, column in zip(models[0].hessians, weights.T, strict=True)
-    ]
+    each = _each(models[0].hessians, weights, policy.size, rng, enough)
     curvature = each[0] if len(each) == 1 else Together(each)
     active = max(1, int(np.count_nonzero(weights) / weights.shape[1]))
     for model in models:
         model.use(curvature, active, shares=shares)
     return sum(hessian.rows_read for hessian in models[0].hessians) / len(each) / policy.costs.n
+
+
+def _each(
+    hessians: Sequence[Hessian], weights: np.ndarray, size: int, rng: np.random.Generator, enough: float
+) -> list[Curvature]:
+    """Return the curvature of each column; equal columns, as those of softmax are at the start, have the same."""
+    each: list[Curvature] = []
+    columns = np.ascontiguousarray(weights.T).reshape(len(hessians), -1, len(weights))
+    for k, (hessian, own) in enumerate(zip(hessians, columns, strict=True)):
+        if k and size and np.array_equal(own, columns[k - 1]):
+            each.append(each[-1])
+        else:
+            each.append(hessian.at(own[0] if len(own) == 1 else own, size, rng, enough))
+    return each
