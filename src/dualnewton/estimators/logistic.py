@@ -20,6 +20,7 @@ from dualnewton.estimators._warning import warn
 from dualnewton.judging import AnyProblem
 from dualnewton.losses import Logistic
 from dualnewton.multinomial import MultinomialProblem
+from dualnewton.plan import methods_for
 from dualnewton.problem import Problem
 from dualnewton.regularizers import L2, Regularizer, mixed
 from dualnewton.result import Result
@@ -62,8 +63,8 @@ class LogisticRegression(CertifiedClassifier):
     random_state : int, RandomState, Generator or None
         None is a fixed seed: equal fits give equal models.
     solver : str
-        "auto", "sdna", "sdca", "newton" and "ihs" choose; scikit-learn's names mean "auto". Softmax has one method, "ihs", or
-        "newton" where ``l1_ratio`` > 0.
+        "auto", "sdna", "sdca", "newton" and "ihs" choose; scikit-learn's names mean "auto". Softmax has "ihs" where
+        ``l1_ratio`` = 0, and "newton" where that is more or all features of all classes are no more than 4000.
     max_iter : int
         The most epochs (passes over the data).
     multi_class : {"auto", "multinomial", "ovr"}
@@ -176,15 +177,16 @@ class LogisticRegression(CertifiedClassifier):
                 Problem(data.X, y, Logistic(), regularizer, lam, weights, fit_intercept=self.fit_intercept)
                 for y in signs(data.y, K)
             ]
-        own = "ihs" if regularizer.quadratic else "newton"
-        if self.solver in METHODS and self.solver not in ("auto", own):
+        more: dict[str, Any] = {"fit_intercept": self.fit_intercept, "regularizer": regularizer}
+        problem = MultinomialProblem(data.X, data.y, lam, K, sample_weight=weights, **more)
+        own = ("auto", *methods_for(problem))
+        if self.solver in METHODS and self.solver not in own:
             share = "l1_ratio = 0" if regularizer.quadratic else "l1_ratio > 0"
             raise ValueError(
-                f'solver must be "auto" or "{own}" for {K} classes with the softmax loss and {share}, got {self.solver!r}: '
-                'use multi_class="ovr" for the other methods'
+                f"solver must be one of {', '.join(map(repr, own))} for {K} classes of {problem.d} features with the softmax "
+                f'loss and {share}, got {self.solver!r}: use multi_class="ovr" for the other methods'
             )
-        more: dict[str, Any] = {"fit_intercept": self.fit_intercept, "regularizer": regularizer}
-        return [MultinomialProblem(data.X, data.y, lam, K, sample_weight=weights, **more)]
+        return [problem]
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)
