@@ -41,6 +41,7 @@ FLOORS = [
         "smoothing",
         "concomitant",
         "joint_scale",
+        "kinks",
         "_parts",
     },
     {"foreign", "_foreign_models", "data"},

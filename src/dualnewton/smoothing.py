@@ -11,6 +11,8 @@ the centre, so that the width μ need not go to zero, where the smoothed problem
 Augmented Lagrangians and applications of the proximal point algorithm in convex programming, 1976. For a piecewise linear loss
 and a quadratic penalty D is piecewise quadratic, and the centre arrives after a few moves.)
 
+When the stages have found out which examples lie on a kink, :mod:`dualnewton.kinks` has the optimum by linear algebra.
+
 Every stage is judged by the problem of the loss itself; no certificate here is one of a smoothed problem.
 """
 
@@ -28,6 +30,7 @@ import numpy as np
 from dualnewton._snapshot import Anchors
 from dualnewton.certificate import CertifiedPair
 from dualnewton.checkpoint import Keeper, StageKeeper
+from dualnewton.kinks import finish
 from dualnewton.losses import NonSmooth
 from dualnewton.plan import Plan
 from dualnewton.problem import Problem
@@ -54,6 +57,9 @@ NEARLY, IDLE = 1e-8, 10
 PATIENCE, EXACT = 6, 1e-13
 """Stages in a row without a smaller gap after which nothing more is to be hoped for; one, where the relative gap is rounding."""
 
+MARGINS = 1e-15
+"""Rounding of margins, relative to their mean size."""
+
 NATURAL = (Status.CONVERGED, Status.NO_PROGRESS, Status.STOPPED_BY_CALLBACK)
 """How a stage ends that no limit has cut short; the callback is that of the stages themselves."""
 
@@ -75,8 +81,8 @@ def follow(
     """Solve problems that share X and a non-smooth loss, each certified on its own objective.
 
     Each stage 1. puts the smoothed problems around the centres, 2. solves them as well as the gaps deserve, 3. has the
-    problems themselves certify what was found, 4. records it and stops where there is a reason to, 5. chooses the next width,
-    6. keeps its state, if there is a checkpoint.
+    problems themselves certify what was found, and what follows from it by linear algebra, 4. records it and stops where there
+    is a reason to, 5. chooses the next width, 6. keeps its state, if there is a checkpoint.
 
     Parameters
     ----------
@@ -122,8 +128,9 @@ def follow(
             moving = list(at.watch.moving)
             # 1. Smooth, 2. solve.
             inner = StageKeeper(keeper, partial(at.parts, began), lambda: at.statuses, anchors, at.epochs, inside)
+            neighbours = [model.smoothed(at.width) for model in moving]
             results = solve_smooth(
-                [model.smoothed(at.width) for model in moving],
+                neighbours,
                 tol=min(at.watch.tolerances),
                 max_epochs=max(1, math.ceil(max_epochs - at.epochs)),
                 time_limit=None if deadline == math.inf else max(0.0, deadline - now),
@@ -135,8 +142,8 @@ def follow(
             inside = None
             at.epochs, at.plan = at.epochs + max(result.n_epochs for result in results), results[0].plan
             # 3. Certify.
-            for model, result in zip(moving, results, strict=True):
-                model.take_in(result)
+            for model, neighbour, result in zip(moving, neighbours, results, strict=True):
+                model.take_in(result, neighbour, tol)
             at.watch = None
             # 6. Keep the state, unless a limit or the user has cut the stage short.
             whole = whole and all(result.status in NATURAL for result in results)
@@ -244,16 +251,27 @@ class _Model:
         primal = abs(certificate.primal) + 0.5 * width * float(c @ np.square(self.centre)) / self.problem.n
         return max(enough / primal, ROUNDING)
 
-    def take_in(self, stage: Result) -> None:
-        """Have the problem judge what a stage has found."""
+    def take_in(self, stage: Result, neighbour: Problem, tol: float) -> None:
+        """Have the problem judge what a stage has found and, where that falls short, what follows from it by linear algebra."""
         before = self.best.certificate.gap
         self.best = self.problem.certified_pair(stage.w, alpha=stage.alpha).joined_with(self.best)
+        gap, whole = self.best.certificate.relative_gap, stage.status in NATURAL and not self.asked_to_stop
+        if gap > tol and whole and (found := finish(self.problem, neighbour, stage, gap)) is not None:
+            self.best = self.problem.certified_pair(found[0], alpha=found[1]).joined_with(self.best)
         after = self.best.certificate.gap
         self.gained = before / after if after > 0.0 else math.inf
         self.stalled = 0 if self.gained > 1.0 else self.stalled + 1
         if self.gained < 2.0:
             self.fraction *= FINER
         self.last = stage
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the gap is rounding: of P or, where its losses are much smaller than their margins, of these."""
+        if self.best.certificate.relative_gap <= EXACT:
+            return True
+        sizes = np.abs(self.problem.margins(self.best.w, self.best.intercept))
+        return self.best.certificate.gap <= MARGINS * float(self.problem.c @ sizes) / self.problem.n
 
     def record(
         self,
@@ -275,7 +293,7 @@ class _Model:
             (interrupted, Status.INTERRUPTED),
             (out_of_time, Status.TIME_LIMIT),
             (epoch >= max_epochs, Status.EPOCH_LIMIT),
-            (self.stalled >= (1 if self.best.certificate.relative_gap <= EXACT else PATIENCE), Status.NO_PROGRESS),
+            (self.stalled >= PATIENCE or (self.stalled > 0 and self.is_exact), Status.NO_PROGRESS),
         )
         self.status = next((status for holds, status in reasons if holds), None)
 
