@@ -135,7 +135,7 @@ def test_dense_float32_is_widened_piece_by_piece(monkeypatch):
     """No second copy of the data: each piece holds at most the chunk, and together they are the rows in order."""
     monkeypatch.setattr(_linear, "_CHUNK", 4 * D)
     X = dense_data().astype(np.float32)
-    pieces = list(_linear._widened(X))
+    pieces = [(part, rows.copy()) for part, rows in _linear._widened(X)]
     assert all(rows.size <= 4 * D for _, rows in pieces)
     np.testing.assert_array_equal(np.concatenate([rows for _, rows in pieces]), dense_data())
     assert [X[part].shape for part, _ in pieces] == [rows.shape for _, rows in pieces]

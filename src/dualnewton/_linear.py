@@ -93,8 +93,15 @@ def with_constant(X: Matrix, value: float) -> Matrix:
 
 
 def _widened(X: Matrix) -> Iterator[tuple[slice, Matrix]]:
+    """Yield chunks of rows as float64; the next takes the place of the last, for fresh memory costs more than the products."""
     stored = X.nnz if sp.issparse(X) else X.size
     step = max(1, _CHUNK * X.shape[0] // max(1, stored))
+    room = None if sp.issparse(X) or X.dtype == np.float64 else np.empty((min(step, X.shape[0]), X.shape[1]))
     for start in range(0, X.shape[0], step):
         part = slice(start, start + step)
-        yield part, X[part].astype(np.float64, copy=False)
+        if room is None:
+            yield part, X[part].astype(np.float64, copy=False)
+        else:
+            wide = room[: X[part].shape[0]]
+            wide[:] = X[part]
+            yield part, wide

@@ -12,6 +12,7 @@ from dualnewton.plan import (
     PRIMAL,
     Facts,
     Plan,
+    dual_epoch,
     expected_epochs,
     expected_ihs_cost,
     has_hessian,
@@ -98,11 +99,10 @@ class Course:
         return replace(PLANS["sdna"](self.facts, "auto"), reason=reason, before=self.plan)
 
     def _primal(self, epochs_left: float, relative_gap: float) -> Plan | None:
-        costs = self.facts.costs
         others = [PLANS[name](self.facts, "auto") for name in PRIMAL if name in self.methods]
         options = [(self._rest(other, relative_gap), other) for other in others]
         cost, other = min(options, key=lambda option: option[0])
-        dual = epochs_left * costs.epoch
+        dual = epochs_left * dual_epoch(self.facts)
         if CLEARLY * cost >= dual:
             return None
         reason = f"{epochs_left:.3g} more epochs of {self.plan.method} would cost {dual / cost:.2g} times as much"
@@ -132,7 +132,7 @@ class Course:
     def _dual(self, passes_left: float, epochs: float) -> Plan | None:
         costs = self.facts.costs
         spent, expected = epochs * costs.data_pass, self.plan.cost
-        dual = expected_epochs(self.facts.difficulty) * costs.epoch
+        dual = expected_epochs(self.facts.difficulty) * dual_epoch(self.facts)
         if (
             self.plan.before is not None
             or spent < PATIENCE * expected

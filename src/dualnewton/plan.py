@@ -71,9 +71,9 @@ INEXACT = 1.5
 MISSED = 0.25
 """Passes that gain a factor e, over the root of the curvature that a sketch of few rows leaves out: what was seen."""
 
-JOINT_STEPS, COUPLED_PASSES = 4.0, 15.0
+JOINT_STEPS, COUPLED_PASSES, APART = 4.0, 20.0, 120.0
 """Of softmax: steps of Newton's method, and passes with the curvature of each class by itself. Both grow with the logarithm of
-the conditioning, since the weaker the penalty, the further the classes are driven apart: what was seen."""
+the conditioning; the passes by so much, where classes can be told apart since examples are no more than coefficients."""
 
 TURNS = 8.0
 """Steps of Newton's method over working sets of features, where the losses are quadratic; others take twice as many."""
@@ -292,8 +292,17 @@ def _compiled_cost(facts: Facts) -> float:
 def _numpy_cost(facts: Facts, size: int) -> float:
     whole = size >= facts.problem.n
     epochs = 3.0 if whole and has_hessian(facts.problem) else expected_epochs(facts.difficulty / math.sqrt(size))
+    return epochs * _numpy_epoch(facts, size)
+
+
+def _numpy_epoch(facts: Facts, size: int) -> float:
     a_round = NUMPY_ROUND + size**2 * min(size, facts.problem.d) / 6.0 / FACTOR
-    return epochs * (facts.problem.n / size * a_round + 10.0 * facts.costs.data_pass)
+    return facts.problem.n / size * a_round + 10.0 * facts.costs.data_pass
+
+
+def dual_epoch(facts: Facts) -> float:
+    """Predict the cost of an epoch of SDNA as "auto" would run it."""
+    return _numpy_epoch(facts, _numpy_size(facts)[0]) if facts.small else facts.costs.epoch
 
 
 def why_not_compiled(problem: Problem, tau: int = 1) -> str:
@@ -423,8 +432,9 @@ def _ihs_cost(facts: Facts, rows: int) -> float:
 def expected_ihs_cost(facts: Facts, rows: int) -> float:
     """Predict the cost of a sketch for "auto"; conjugate gradients make more of few rows than single steps do."""
     if isinstance(facts.problem, MultinomialProblem):
-        passes = JUDGED + COUPLED_PASSES * math.log(facts.conditioning)
-        return passes * joint.pass_cost(facts.costs, facts.problem.n_classes)
+        K, (n, d) = facts.problem.n_classes, facts.problem.X.shape
+        passes = COUPLED_PASSES + APART * math.log(facts.conditioning) * min(1.0, K * d / n)
+        return (passes + JUDGED) * joint.pass_cost(facts.costs, K)
     poor = rows < facts.problem.d or is_dear(facts.costs, rows)
     return math.inf if facts.matrix_free and poor else _ihs_cost(facts, rows)
 

@@ -15,7 +15,7 @@ RAGGED = (1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16, 0, 17, 33, 64)
 WIDE = gram._TILE // 16  # columns of one tile of a set of sixteen rows
 COLUMNS = (1, 2, 3, 4, 5, 7, 8, 9, 31, 64, 131)
 AT_TILE_BOUNDARIES = (WIDE - 1, WIDE, WIDE + 1, WIDE + 4, 2 * WIDE, 2 * WIDE + 9)
-EPS = np.finfo(np.float64).eps
+EPS, NARROW_EPS = np.finfo(np.float64).eps, np.finfo(np.float32).eps
 
 
 def draw(sizes, d, dtype=np.float64, seed=0):
@@ -26,18 +26,18 @@ def draw(sizes, d, dtype=np.float64, seed=0):
     return A, rng.integers(0, len(A), size=starts[-1]), starts
 
 
-def produce(A, indices, starts, cuts=(), horizon=0, make_rows=room_for_rows):
+def produce(A, indices, starts, cuts=(), horizon=0, limit=0.0, make_rows=room_for_rows):
     """Produce all sets, cut into ranges; what the kernel must leave alone stays NaN."""
     sets, size = len(starts) - 1, int(np.diff(starts).max())
-    rows, grams = make_rows(sets, size, A.shape[1]), np.full((sets, size, size), np.nan)
+    rows, grams = make_rows(sets, size, A.shape[1], A.dtype), np.full((sets, size, size), np.nan)
     rows[:] = np.nan
     bounds = [0, *cuts, sets]
     for first, last in itertools.pairwise(bounds):
-        gather_and_gram(A, indices, starts, first, last, rows[first:last], grams[first:last], horizon)
+        gather_and_gram(A, indices, starts, first, last, rows[first:last], grams[first:last], horizon, limit)
     return rows, grams
 
 
-def assert_is_gram(A, indices, starts, rows, grams):
+def assert_is_gram(A, indices, starts, rows, grams, eps=EPS):
     d = A.shape[1]
     for s in range(len(starts) - 1):
         block = A[indices[starts[s] : starts[s + 1]]].astype(np.float64)
@@ -46,7 +46,7 @@ def assert_is_gram(A, indices, starts, rows, grams):
         np.testing.assert_array_equal(grams[s], grams[s].T)
         # |computed − exact| ≤ d ε |A_S||A_S|ᵀ for any order of summation, and NumPy's own sum errs as much
         error = np.abs(grams[s, :t, :t] - block @ block.T)
-        assert np.all(error <= 2 * d * EPS * (np.abs(block) @ np.abs(block).T))
+        assert np.all(error <= 2 * d * eps * (np.abs(block) @ np.abs(block).T))
         assert np.all(np.isnan(rows[s, t:]))
         assert np.all(np.isnan(rows[s, :t, d:]))
         assert np.all(np.isnan(grams[s, t:]))
@@ -57,6 +57,38 @@ def assert_is_gram(A, indices, starts, rows, grams):
 def test_ragged_sets_agree_with_numpy(d, dtype):
     A, indices, starts = draw(RAGGED, d, dtype)
     assert_is_gram(A, indices, starts, *produce(A, indices, starts))
+
+
+@pytest.mark.parametrize("d", [*COLUMNS, 12, 20, 100, *AT_TILE_BOUNDARIES])
+def test_float32_rows_may_be_summed_in_float32(d):
+    A, indices, starts = draw(RAGGED, d, np.float32)
+    rows, grams = produce(A, indices, starts, limit=np.inf)
+    assert rows.dtype == np.float32
+    assert_is_gram(A, indices, starts, rows, grams, NARROW_EPS)
+    if d >= 31:  # whole vectors of eight: it is float32 that was tested
+        with pytest.raises(AssertionError):
+            assert_is_gram(A, indices, starts, rows, grams)
+
+
+@pytest.mark.parametrize("size", [1e-25, 1e-12, 3e-3, 30.0, 1e15, 1e25])
+def test_sets_too_long_or_too_short_for_float32_are_summed_in_float64(size):
+    """Beyond the limit its errors would show, and squares of its largest and smallest numbers it cannot hold."""
+    A, indices, starts = draw((8, 5, 1), 64, np.float32)
+    A, limit = (size * A).astype(np.float32), 1000.0 * 64
+    rows, grams = produce(A, indices, starts, limit=limit)
+    exact = size not in (3e-3,)
+    assert_is_gram(A, indices, starts, rows, grams, EPS if exact else NARROW_EPS)
+    if not exact:
+        assert not np.array_equal(grams[0], produce(A, indices, starts)[1][0])
+
+
+def test_the_limit_is_of_each_set():
+    A, indices, starts = draw((4, 4), 64, np.float32)
+    A = A.copy()
+    A[indices[5]] *= 1e4
+    exact, mixed = (produce(A, indices, starts, limit=limit)[1] for limit in (0.0, 1e4))
+    assert not np.array_equal(mixed[0], exact[0])
+    np.testing.assert_array_equal(mixed[1], exact[1])
 
 
 @pytest.mark.parametrize("d", AT_TILE_BOUNDARIES)
@@ -82,19 +114,21 @@ def test_the_check_sees_one_wrong_product_and_one_wrong_row():
         assert_is_gram(A, indices, starts, rows, grams)
 
 
+@pytest.mark.parametrize("limit", [0.0, 1e4])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("d", [5, 131, WIDE + 9])
-def test_no_bit_depends_on_the_cuts_the_horizon_or_the_layout(d):
-    A, indices, starts = draw(RAGGED, d)
+def test_no_bit_depends_on_the_cuts_the_horizon_or_the_layout(d, dtype, limit):
+    A, indices, starts = draw(RAGGED, d, dtype)
     sets = len(RAGGED)
-    rows, grams = produce(A, indices, starts)
+    rows, grams = produce(A, indices, starts, limit=limit)
     variants = (
         {"cuts": tuple(range(1, sets))},
         {"cuts": (3, 4, 11)},
         {"cuts": (7,), "horizon": sets},
-        {"make_rows": lambda *shape: np.empty(shape)},
+        {"make_rows": lambda sets, size, d, dtype: np.empty((sets, size, d), dtype)},
     )
     for variant in variants:
-        other_rows, other_grams = produce(A, indices, starts, **variant)
+        other_rows, other_grams = produce(A, indices, starts, limit=limit, **variant)
         np.testing.assert_array_equal(other_rows[:, :, :d], rows[:, :, :d])
         np.testing.assert_array_equal(other_grams, grams)
 
@@ -120,25 +154,28 @@ def test_a_memory_mapped_matrix_is_read_where_it_lies(tmp_path):
 
 
 def test_room_for_rows_is_laid_out_for_the_cache():
-    for d in (1, 8, 50, 500, 512, 4096):
-        rows = room_for_rows(3, 5, d)
+    for d, dtype in itertools.product((1, 8, 50, 500, 512, 4096), (np.float64, np.float32)):
+        rows = room_for_rows(3, 5, d, dtype)
         assert rows.shape[:2] == (3, 5)
-        assert d <= rows.shape[2] < d + 16
+        assert rows.dtype == dtype
+        assert d <= rows.shape[2] < d + 128 // rows.itemsize
         assert rows.ctypes.data % 64 == 0
         assert rows.strides[1] % 128 == 64
         assert not rows.any()
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("K", [1, 2, 3, 4, 5, 10])
 @pytest.mark.parametrize("d", [1, 3, 50, 131, 512, 1029])
-def test_thin_products_agree_with_numpy(d, K):
+def test_thin_products_agree_with_numpy(d, K, dtype):
+    """To the rounding of float64, whatever the rows: α and w must stay true to each other."""
     rng = np.random.default_rng([d, K])
     size = 64
-    rows = room_for_rows(1, size, d)[0]
+    rows = room_for_rows(1, size, d, dtype)[0]
     rows[:, :d] = rng.standard_normal((size, d))
     W, H = rng.standard_normal((K, d)), rng.standard_normal((size, K))
     for t in (1, 2, 3, 4, 5, 8, 13, 64):
-        block = rows[:t, :d]
+        block = rows[:t, :d].astype(np.float64)
         U = np.full((size, K), np.nan)
         block_margins(rows, t, W, U)
         assert np.all(np.abs(U[:t] - block @ W.T) <= 2 * d * EPS * (np.abs(block) @ np.abs(W).T))

@@ -12,7 +12,7 @@ from dualnewton.kernels import newton, separable
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import FASTMATH
 from dualnewton.kernels.gradients import NONE, compiled_gradient
-from dualnewton.kernels.models import Kernel, compiled
+from dualnewton.kernels.models import Kernel, Pointwise, compiled
 from dualnewton.kernels.rows import Rows
 from dualnewton.solvers import block as blocks
 from tables import LOSSES, labels_for, name_of, regularizers_for
@@ -289,7 +289,10 @@ def test_the_root_check_sees_half_a_step():
 @jit
 def _solve_one_block(G, u, alpha, y, c, beta, tolerance, pointwise, slopes):
     work, B = newton.scratch(u.size)
-    return newton.solve_block(G, u, alpha, y, c, beta, tolerance, pointwise, slopes, work, B)
+    room = newton.square(u.size)
+    room[:] = np.nan  # what lies beyond the block must not matter
+    room[: u.size, : u.size] = G
+    return newton.solve_block(room, u, alpha, y, c, beta, u.size, tolerance, pointwise, slopes, work, B)
 
 
 solve_one_block = Kernel(_solve_one_block)
@@ -381,3 +384,22 @@ def test_the_optimality_check_sees_the_curvature_between_examples_left_out():
     block = random_block(loss, 7, seed=0)
     y, u, G, alpha, c = block
     assert optimality(loss, *block, block_solved(loss, y, u, np.diag(np.diag(G)), alpha, c)) > 1e-3
+
+
+@numba.njit(Pointwise.signature)
+def _no_values(z, y):
+    return np.nan, np.nan, np.nan
+
+
+def test_values_of_the_loss_are_asked_for_only_where_whole_steps_do_not_pay():
+    loss, beta = losses.Logistic(), np.full(8, np.nan)
+
+    def solved_without_values(y, u, G, alpha, c):
+        args = (G, u, alpha, y, c, beta, 1e-12, _no_values, compiled(loss).slopes)
+        solve_one_block.prepare(*args)
+        solve_one_block(*args)
+        return beta.copy()
+
+    easy, hard = random_block(loss, 8, seed=0, scale=0.3), random_block(loss, 8, seed=0, scale=30.0)
+    np.testing.assert_array_equal(solved_without_values(*easy), block_solved(loss, *easy))
+    assert not np.array_equal(solved_without_values(*hard), block_solved(loss, *hard))

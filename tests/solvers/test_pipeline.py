@@ -58,7 +58,7 @@ class Watched:
 
 def board_of(args):
     """The shared words, among the arguments of a helper or a leader."""
-    return args[7]
+    return args[8]
 
 
 @pytest.mark.parametrize("storage", STORAGES)

@@ -333,7 +333,9 @@ def test_the_plan_says_what_will_be_done_and_what_cannot():
     assert chosen == dn.plan(problem, "newton") == dn.plan(problem, "newton", 120) == dn.solve(problem).plan
     with pytest.raises(ValueError, match=r'method must be "auto" or "newton" for a MultinomialProblem with L1\('):
         dn.plan(problem, "ihs")
-    with pytest.raises(ValueError, match=r'method must be "auto", "newton" or "ihs" for a MultinomialProblem with L2\('):
+    with pytest.raises(
+        ValueError, match=r'method must be "auto", "newton" or "ihs" for a MultinomialProblem with L2\('
+    ):
         dn.plan(dn.MultinomialProblem(X, y), "sdna")
     with pytest.raises(ValueError, match=r'tau must be "auto" or n = 120 with method="newton", got 7$'):
         dn.plan(problem, tau=7)

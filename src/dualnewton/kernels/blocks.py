@@ -5,12 +5,13 @@ solves, the update. So other threads may do the first half of sets to come while
 did both: a ``helper`` takes pieces of the index block in order while there is room for them, the ``leader`` does the second half
 of each in turn, and helps when it would wait. They find each other on a ``board`` of shared words.
 
-    rounds(*rows, indices, starts, gathered, grams, models, pointwise, slopes)
-    helper(*rows, indices, starts, gathered, grams, board)
-    leader(*rows, indices, starts, gathered, grams, board, models, pointwise, slopes)
+    rounds(*rows, indices, starts, gathered, grams, limit, models, pointwise, slopes)
+    helper(*rows, indices, starts, gathered, grams, limit, board)
+    leader(*rows, indices, starts, gathered, grams, limit, board, models, pointwise, slopes)
 
 ``grams`` (sets, τ, τ) and, for dense data, ``gathered`` (sets, τ, ≥ d) hold what is produced ahead; for CSR data ``gathered`` is
-(1, 1, d) and zero, room to spread a row in. With several threads both have one axis more, for the slots.
+(1, 1, d) and zero, room to spread a row in. With several threads both have one axis more, for the slots. Up to ``limit`` the Gram
+blocks of dense float32 rows are summed in float32 (:mod:`dualnewton.kernels.gram`).
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import jit, overloads
 from dualnewton.kernels.gram import gather_and_gram
 from dualnewton.kernels.models import Kernel
-from dualnewton.kernels.newton import scratch, solve_block
+from dualnewton.kernels.newton import AWAY, scratch, solve_block, square
 from dualnewton.kernels.thin import block_margins, block_update
 
 
-def _grams(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams):
+def _grams(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams, limit):
     """Gather the rows of sets [first, last) where that pays, and compute their Gram blocks; fetch ahead up to ``horizon``."""
     raise NotImplementedError("for compiled code")
 
@@ -42,11 +43,11 @@ def _update(data, columns, row_starts, S, gathered, h, w_bar):
 
 
 @overloads(_grams)
-def _grams_of(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams):
-    def dense(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams):
-        gather_and_gram(data, indices, starts, first, last, gathered, grams, horizon)
+def _grams_of(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams, limit):
+    def dense(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams, limit):
+        gather_and_gram(data, indices, starts, first, last, gathered, grams, horizon, limit)
 
-    def sparse(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams):
+    def sparse(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams, limit):
         spread = gathered[0, 0]  # a dense row, zero between uses
         for s in range(first, last):
             S = indices[starts[s] : starts[s + 1]]
@@ -93,45 +94,48 @@ def _update_of(data, columns, row_starts, S, gathered, h, w_bar):
 def _consume(data, columns, row_starts, indices, starts, first, last, gathered, grams, models, pointwise, slopes):
     size, K = grams.shape[1], models.w.shape[0]
     per_row_c, per_row_o = models.c.shape[1] > 1, models.o.shape[1] > 1
+    # Taken out once: Numba counts who holds an array, for each example if it is taken out in the loops.
+    w, w_bar, alphas, labels, weights, offsets = models.w, models.w_bar, models.alpha, models.y, models.c, models.o
+    b, b_curvature, scales, tolerance = models.b, models.b_curvature, models.scale, models.tolerance
+    surprise, sleepy, awake, limits, gradient = (
+        models.surprise, models.sleepy, models.awake, models.limits, models.gradient,
+    )  # fmt: skip
     work, B = scratch(size)
-    margins, h, G = np.empty((size, K)), np.empty((size, K)), np.empty((size, size))
+    margins, h, G = np.empty((size, K)), np.empty((size, K)), square(size)
     u, alpha, beta, y, c = np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     for s in range(first, last):
-        S = indices[starts[s] : starts[s + 1]]
-        t = S.size
-        block = gathered[min(s - first, gathered.shape[0] - 1)]
-        _margins(data, columns, row_starts, S, block, models.w, margins)
+        begin, t, place = starts[s], starts[s + 1] - starts[s], s - first
+        S = indices[begin : begin + t]
+        block = gathered[min(place, gathered.shape[0] - 1)]
+        _margins(data, columns, row_starts, S, block, w, margins)
         for k in range(K):
-            scale = models.scale[k]
+            scale = scales[k]
             for i in range(t):
-                u[i] = margins[i, k] + models.o[k, S[i] * per_row_o] + models.b[k]
-                alpha[i] = models.alpha[k, S[i]]
-                y[i] = models.y[k, S[i]]
-                c[i] = models.c[k, S[i] * per_row_c]
+                e = indices[begin + i]
+                u[i] = margins[i, k] + offsets[k, e * per_row_o] + b[k]
+                alpha[i], y[i], c[i] = alphas[k, e], labels[k, e], weights[k, e * per_row_c]
                 for j in range(t):
-                    G[i, j] = grams[s - first, i, j] * scale + models.b_curvature[k]
-            models.surprise[k] += solve_block(
-                G[:t, :t], u[:t], alpha[:t], y[:t], c[:t], beta[:t], models.tolerance[k], pointwise, slopes, work, B
-            )
+                    G[i, j] = grams[place, i, j] * scale + b_curvature[k]
+            surprise[k] += solve_block(G, u, alpha, y, c, beta, t, tolerance[k], pointwise, slopes, work, B)
             total = 0.0
             for i in range(t):
-                mass = c[i] * (beta[i] - alpha[i])
-                models.alpha[k, S[i]] = beta[i]
-                models.awake[S[i]] = (work[10, i] > models.sleepy[k]) | (models.awake[S[i]] & (k > 0))
+                e, mass = indices[begin + i], c[i] * (beta[i] - alpha[i])
+                alphas[k, e] = beta[i]
+                awake[e] = (work[AWAY, i] > sleepy[k]) | (awake[e] & (k > 0))
                 h[i, k] = mass * scale
                 total += mass
-            models.b[k] += models.b_curvature[k] * total
-        _update(data, columns, row_starts, S, block, h, models.w_bar)
+            b[k] += b_curvature[k] * total
+        _update(data, columns, row_starts, S, block, h, w_bar)
         for k in range(K):
-            row.follow(data, columns, row_starts, S, 0, t, models.w_bar[k], models.w[k], models.limits, models.gradient)
+            row.follow(data, columns, row_starts, S, 0, t, w_bar[k], w[k], limits, gradient)
 
 
 @jit
-def _rounds(data, columns, row_starts, indices, starts, gathered, grams, models, pointwise, slopes):
+def _rounds(data, columns, row_starts, indices, starts, gathered, grams, limit, models, pointwise, slopes):
     ahead, sets = grams.shape[0], starts.size - 1
     for first in range(0, sets, ahead):
         last = min(sets, first + ahead)
-        _grams(data, columns, row_starts, indices, starts, first, last, sets, gathered, grams)
+        _grams(data, columns, row_starts, indices, starts, first, last, sets, gathered, grams, limit)
         _consume(data, columns, row_starts, indices, starts, first, last, gathered, grams, models, pointwise, slopes)
 
 
@@ -150,29 +154,29 @@ def _claim(board, pieces, slots):
 
 
 @jit
-def _make_ready(data, columns, row_starts, indices, starts, gathered, grams, board, piece):
+def _make_ready(data, columns, row_starts, indices, starts, gathered, grams, limit, board, piece):
     """Do the first half of a piece, and say so."""
     slots, ahead = grams.shape[0], grams.shape[1]
     first, slot = piece * ahead, piece % slots
     last = min(starts.size - 1, first + ahead)
-    _grams(data, columns, row_starts, indices, starts, first, last, 0, gathered[slot], grams[slot])
+    _grams(data, columns, row_starts, indices, starts, first, last, 0, gathered[slot], grams[slot], limit)
     atomic.store(board, READY + piece, 1)
 
 
 @jit
-def _helper(data, columns, row_starts, indices, starts, gathered, grams, board):
+def _helper(data, columns, row_starts, indices, starts, gathered, grams, limit, board):
     slots, ahead, sets = grams.shape[0], grams.shape[1], starts.size - 1
     pieces = -(-sets // ahead)
     while atomic.load(board, TAKEN) < pieces:
         piece = _claim(board, pieces, slots)
         if piece >= 0:
-            _make_ready(data, columns, row_starts, indices, starts, gathered, grams, board, piece)
+            _make_ready(data, columns, row_starts, indices, starts, gathered, grams, limit, board, piece)
         else:
             atomic.give_way()
 
 
 @jit
-def _leader(data, columns, row_starts, indices, starts, gathered, grams, board, models, pointwise, slopes):
+def _leader(data, columns, row_starts, indices, starts, gathered, grams, limit, board, models, pointwise, slopes):
     slots, ahead, sets = grams.shape[0], grams.shape[1], starts.size - 1
     pieces = -(-sets // ahead)
     for piece in range(pieces):
@@ -181,7 +185,7 @@ def _leader(data, columns, row_starts, indices, starts, gathered, grams, board, 
                 return  # the piece will never be ready
             mine = _claim(board, pieces, slots)  # rather than wait
             if mine >= 0:
-                _make_ready(data, columns, row_starts, indices, starts, gathered, grams, board, mine)
+                _make_ready(data, columns, row_starts, indices, starts, gathered, grams, limit, board, mine)
             else:
                 atomic.give_way()
         first, slot = piece * ahead, piece % slots

@@ -6,15 +6,23 @@ and cutting the work differently changes no bit.
 A set is worked off in column tiles that stay in the second-level cache, a tile in blocks of 4×4 rows whose sixteen sums stay in
 registers. Blocks on the diagonal read the data and write the gathered copy on their way, the others, below it, read the copy; the
 rest is mirrored. Meanwhile the lines of the next tile or set are fetched, two with every step of the arithmetic:
-asked for all at once they would hold up the loads that the arithmetic waits for.
+asked for all at once they would hold up the loads that the arithmetic waits for. Rows are told by where they begin, not taken
+out of their matrix: Numba counts who holds a view, which on rows of 100 was seen to cost a tenth of the time.
+
+The products of float32 rows are summed in float32, eight at a time, where that cannot matter: rounds end where the margins
+fit the dual variables, and both are kept in float64; G says only how far to go. With an error δ of G a step is still one of
+ascent while ‖δ‖ is small against the curvature γλn of the conjugates. Sets that are too large for that are summed in float64.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from dualnewton.kernels._jit import jit
-from dualnewton.kernels._lanes import LANES, add, fetch_to_l2, fma, load, store, totals, zeros
+import numpy as np
+from numba import types
+
+from dualnewton.kernels._jit import jit, overloads
+from dualnewton.kernels._lanes import LANES, add, fetch_to_l2, fma, lanes_of, load, narrow_zeros, store, totals, zeros
 
 PANEL = 4
 """Rows of a register block."""
@@ -22,57 +30,63 @@ PANEL = 4
 _TILE = 1 << 15
 """Entries of a column tile of a set: 256 KiB, a part of any second-level cache in use."""
 
-_LINE = 8
-"""Numbers (of 8 bytes) in a cache line."""
+_LINE = 64
+"""Bytes of a cache line."""
+
+TINY = 1e-20
+"""Squares of norms below this are not summed in float32, whose numbers end at 1e-38."""
 
 
-def room_for_rows(sets: int, size: int, d: int) -> np.ndarray:
+def room_for_rows(sets: int, size: int, d: int, dtype: Any = np.float64) -> np.ndarray:
     """Return zeros of shape (sets, size, width ≥ d), laid out for the kernels.
 
     Rows begin on a cache line and are an odd number of lines apart: no load then straddles two lines, and the same column of
     neighbouring rows does not compete for one place in the cache. Other layouts were seen to cost up to
     a quarter more (d = 4096, sets of 64).
     """
-    width = _LINE * (-(-d // _LINE) | 1)
-    room = np.zeros(sets * size * width + _LINE)
-    skipped = -(room.ctypes.data // room.itemsize) % _LINE
+    line = _LINE // np.dtype(dtype).itemsize
+    width = line * (-(-d // line) | 1)
+    room = np.zeros(sets * size * width + line, dtype=dtype)
+    skipped = -(room.ctypes.data // room.itemsize) % line
     return room[skipped : skipped + sets * size * width].reshape(sets, size, width)
 
 
 @jit
 def _add_row(G, i, j, c0, c1, c2, c3):
     """G[i, j:j+4] += the sums over lanes of c0 … c3."""
-    row = G[i]
-    store(row, j, add(load(row, j), totals(c0, c1, c2, c3)))
+    place, sums = i * G.shape[1] + j, totals(c0, c1, c2, c3)
+    store(G, place, add(load(G, place, sums), sums))
 
 
 @jit
-def _diagonal_block(A, S, i, lo, hi, rows, G, ahead, also_ahead, ahead_lo):
+def _diagonal_block(A, indices, begin, t, i, lo, hi, rows, base, G, ahead, also_ahead, ahead_lo, zero):
     """Gather columns [lo, hi) of rows i … i+3 of the set and add their products with each other.
 
     A row past the last is replaced by the last: its sums fall into the padding of G.
     """
-    last = S.size - 1
+    last, d, width = t - 1, A.shape[1], rows.shape[2]
     i1, i2, i3 = min(i + 1, last), min(i + 2, last), min(i + 3, last)
-    a0, a1, a2, a3 = A[S[i]], A[S[i1]], A[S[i2]], A[S[i3]]
-    r0, r1, r2, r3 = rows[i], rows[i1], rows[i2], rows[i3]
-    next0, next1, shift = A[ahead], A[also_ahead], ahead_lo - lo
-    c00, c10, c11, c20, c21 = zeros(), zeros(), zeros(), zeros(), zeros()
-    c22, c30, c31, c32, c33 = zeros(), zeros(), zeros(), zeros(), zeros()
+    a0, a1 = indices[begin + i] * d, indices[begin + i1] * d
+    a2, a3 = indices[begin + i2] * d, indices[begin + i3] * d
+    r0, r1, r2, r3 = base + i * width, base + i1 * width, base + i2 * width, base + i3 * width
+    next0, next1 = ahead * d + ahead_lo - lo, also_ahead * d + ahead_lo - lo
+    c00, c10, c11, c20, c21 = zero, zero, zero, zero, zero
+    c22, c30, c31, c32, c33 = zero, zero, zero, zero, zero
     k = lo
     while k < hi:
-        fetch_to_l2(next0, k + shift)
-        fetch_to_l2(next1, k + shift)
-        x0, x1, x2, x3 = load(a0, k), load(a1, k), load(a2, k), load(a3, k)
-        store(r0, k, x0)
-        store(r1, k, x1)
-        store(r2, k, x2)
-        store(r3, k, x3)
+        fetch_to_l2(A, next0 + k)
+        fetch_to_l2(A, next1 + k)
+        x0, x1 = load(A, a0 + k, zero), load(A, a1 + k, zero)
+        x2, x3 = load(A, a2 + k, zero), load(A, a3 + k, zero)
+        store(rows, r0 + k, x0)
+        store(rows, r1 + k, x1)
+        store(rows, r2 + k, x2)
+        store(rows, r3 + k, x3)
         c00 = fma(x0, x0, c00)
         c10, c11 = fma(x1, x0, c10), fma(x1, x1, c11)
         c20, c21, c22 = fma(x2, x0, c20), fma(x2, x1, c21), fma(x2, x2, c22)
         c30, c31, c32, c33 = fma(x3, x0, c30), fma(x3, x1, c31), fma(x3, x2, c32), fma(x3, x3, c33)
-        k += LANES
+        k += lanes_of(zero)
     _add_row(G, i, i, c00, c10, c20, c30)
     _add_row(G, i + 1, i, c10, c11, c21, c31)
     _add_row(G, i + 2, i, c20, c21, c22, c32)
@@ -80,29 +94,32 @@ def _diagonal_block(A, S, i, lo, hi, rows, G, ahead, also_ahead, ahead_lo):
 
 
 @jit
-def _square_block(A, last, i, j, lo, hi, rows, G, ahead, also_ahead, ahead_lo):
+def _square_block(A, t, i, j, lo, hi, rows, base, G, ahead, also_ahead, ahead_lo, zero):
     """Add the products over columns [lo, hi) of gathered rows i … i+3 with rows j … j+3, j < i."""
-    a0, a1, a2, a3 = rows[i], rows[min(i + 1, last)], rows[min(i + 2, last)], rows[min(i + 3, last)]
-    b0, b1, b2, b3 = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
-    next0, next1, shift = A[ahead], A[also_ahead], ahead_lo - lo
-    c00, c01, c02, c03 = zeros(), zeros(), zeros(), zeros()
-    c10, c11, c12, c13 = zeros(), zeros(), zeros(), zeros()
-    c20, c21, c22, c23 = zeros(), zeros(), zeros(), zeros()
-    c30, c31, c32, c33 = zeros(), zeros(), zeros(), zeros()
+    last, d, width = t - 1, A.shape[1], rows.shape[2]
+    a0, a1 = base + i * width, base + min(i + 1, last) * width
+    a2, a3 = base + min(i + 2, last) * width, base + min(i + 3, last) * width
+    b0, b1, b2, b3 = base + j * width, base + (j + 1) * width, base + (j + 2) * width, base + (j + 3) * width
+    next0, next1 = ahead * d + ahead_lo - lo, also_ahead * d + ahead_lo - lo
+    c00, c01, c02, c03 = zero, zero, zero, zero
+    c10, c11, c12, c13 = zero, zero, zero, zero
+    c20, c21, c22, c23 = zero, zero, zero, zero
+    c30, c31, c32, c33 = zero, zero, zero, zero
     k = lo
     while k < hi:
-        fetch_to_l2(next0, k + shift)
-        fetch_to_l2(next1, k + shift)
-        y0, y1, y2, y3 = load(b0, k), load(b1, k), load(b2, k), load(b3, k)
-        x = load(a0, k)
+        fetch_to_l2(A, next0 + k)
+        fetch_to_l2(A, next1 + k)
+        y0, y1 = load(rows, b0 + k, zero), load(rows, b1 + k, zero)
+        y2, y3 = load(rows, b2 + k, zero), load(rows, b3 + k, zero)
+        x = load(rows, a0 + k, zero)
         c00, c01, c02, c03 = fma(x, y0, c00), fma(x, y1, c01), fma(x, y2, c02), fma(x, y3, c03)
-        x = load(a1, k)
+        x = load(rows, a1 + k, zero)
         c10, c11, c12, c13 = fma(x, y0, c10), fma(x, y1, c11), fma(x, y2, c12), fma(x, y3, c13)
-        x = load(a2, k)
+        x = load(rows, a2 + k, zero)
         c20, c21, c22, c23 = fma(x, y0, c20), fma(x, y1, c21), fma(x, y2, c22), fma(x, y3, c23)
-        x = load(a3, k)
+        x = load(rows, a3 + k, zero)
         c30, c31, c32, c33 = fma(x, y0, c30), fma(x, y1, c31), fma(x, y2, c32), fma(x, y3, c33)
-        k += LANES
+        k += lanes_of(zero)
     _add_row(G, i, j, c00, c01, c02, c03)
     _add_row(G, i + 1, j, c10, c11, c12, c13)
     _add_row(G, i + 2, j, c20, c21, c22, c23)
@@ -110,45 +127,92 @@ def _square_block(A, last, i, j, lo, hi, rows, G, ahead, also_ahead, ahead_lo):
 
 
 @jit
-def _tile(A, S, lo, hi, rows, G, coming, ahead_lo):
-    """Work off columns [lo, hi) of one set, and fetch the columns from ``ahead_lo`` of the rows ``coming``.
+def _tile(A, indices, begin, t, lo, hi, rows, base, G, coming, number, ahead_lo, zero):
+    """Work off columns [lo, hi) of one set in vectors like ``zero``, and fetch columns from ``ahead_lo`` on of ``number`` rows.
 
-    These are shared out over the register blocks. A block fetches two rows while it computes; where more fall to it (sets of
-    fewer than twelve rows: little arithmetic, bound by memory anyway) the others are asked for at once.
+    They are those of the indices from ``coming`` on, shared out over the register blocks. A block fetches two rows while it
+    computes; where more fall to it (sets of fewer than twelve rows: little arithmetic, bound by memory anyway) the others are
+    asked for at once.
     """
-    panels = (S.size + PANEL - 1) // PANEL
+    panels = (t + PANEL - 1) // PANEL
     blocks, block = panels * (panels + 1) // 2, 0
-    for i in range(0, S.size, PANEL):
+    for i in range(0, t, PANEL):
         for j in range(i, -1, -PANEL):
-            begin, end = block * coming.size // blocks, (block + 1) * coming.size // blocks
+            one, end = block * number // blocks, (block + 1) * number // blocks
             block += 1
-            ahead = coming[min(begin, coming.size - 1)]
-            also_ahead = coming[begin + 1] if begin + 1 < end else ahead
-            for more in range(begin + 2, end):
-                row = A[coming[more]]
-                for k in range(ahead_lo, ahead_lo + hi - lo, _LINE):
-                    fetch_to_l2(row, k)
+            ahead = indices[coming + min(one, number - 1)]
+            also_ahead = indices[coming + one + 1] if one + 1 < end else ahead
+            for more in range(one + 2, end):
+                row = indices[coming + more] * A.shape[1]
+                for k in range(ahead_lo, ahead_lo + hi - lo, _LINE // A.itemsize):
+                    fetch_to_l2(A, row + k)
             if i == j:
-                _diagonal_block(A, S, i, lo, hi, rows, G, ahead, also_ahead, ahead_lo)
+                _diagonal_block(A, indices, begin, t, i, lo, hi, rows, base, G, ahead, also_ahead, ahead_lo, zero)
             else:
-                _square_block(A, S.size - 1, i, j, lo, hi, rows, G, ahead, also_ahead, ahead_lo)
+                _square_block(A, t, i, j, lo, hi, rows, base, G, ahead, also_ahead, ahead_lo, zero)
 
 
 @jit
-def _last_columns(A, S, whole, rows, G):
+def _last_columns(A, indices, begin, t, whole, rows, s, G):
     """Gather the fewer than four columns from ``whole`` on, and add their products to the lower triangle."""
-    for i in range(S.size):
+    for i in range(t):
         for k in range(whole, A.shape[1]):
-            x = rows[i, k] = A[S[i], k]
+            x = np.float64(A[indices[begin + i], k])
+            rows[s, i, k] = x
             for j in range(i + 1):
-                G[i, j] += x * rows[j, k]
+                G[i, j] += x * rows[s, j, k]
 
 
 @jit
-def gather_and_gram(A, indices, starts, first, last, rows_out, gram_out, horizon=0):
+def _block(A, indices, begin, t, rows, s, G, coming, number, zero):
+    """Gather the rows of one set and write the lower triangle of their Gram block, in vectors like ``zero``."""
+    d, line = A.shape[1], _LINE // A.itemsize
+    base = s * rows.shape[1] * rows.shape[2]
+    whole = d // lanes_of(zero) * lanes_of(zero)
+    for i in range(G.shape[0]):
+        for j in range(G.shape[1]):
+            G[i, j] = 0.0
+    tiles = (t * whole + _TILE - 1) // _TILE
+    width = line * ((whole + tiles * line - 1) // (tiles * line)) if tiles > 1 else max(whole, 1)
+    for lo in range(0, whole, width):
+        hi = min(whole, lo + width)
+        if hi < whole:  # fetch the next tile of this set …
+            _tile(A, indices, begin, t, lo, hi, rows, base, G, begin, t, hi, zero)
+        else:  # … or the first of the next
+            _tile(A, indices, begin, t, lo, hi, rows, base, G, coming, number, 0, zero)
+    fours = d // LANES * LANES
+    if whole < fours:  # four columns after groups of eight
+        _tile(A, indices, begin, t, whole, fours, rows, base, G, coming, number, whole, zeros())
+    _last_columns(A, indices, begin, t, fours, rows, s, G)
+
+
+def _produce(A, indices, begin, t, rows, s, G, coming, number, limit):
+    """Gather the rows of one set and write the lower triangle of their Gram block, in float32 if that will do."""
+    raise NotImplementedError("for compiled code")
+
+
+@overloads(_produce)
+def _produce_of(A, indices, begin, t, rows, s, G, coming, number, limit):
+    def double(A, indices, begin, t, rows, s, G, coming, number, limit):
+        _block(A, indices, begin, t, rows, s, G, coming, number, zeros())
+
+    def single(A, indices, begin, t, rows, s, G, coming, number, limit):
+        largest = 0.0
+        if limit > 0.0:
+            _block(A, indices, begin, t, rows, s, G, coming, number, narrow_zeros())
+            for i in range(t):
+                largest = max(largest, G[i, i])
+        if not TINY <= largest <= limit / t:
+            _block(A, indices, begin, t, rows, s, G, coming, number, zeros())
+
+    return single if A.dtype == types.float32 else double
+
+
+@jit
+def gather_and_gram(A, indices, starts, first, last, rows_out, gram_out, horizon=0, limit=0.0):
     """Write the rows and the Gram block of the sets first, …, last-1; set s is ``indices[starts[s]:starts[s+1]]``.
 
-    For a set S of t examples, ``rows_out[s-first, :t, :d]`` becomes A_S in float64 and ``gram_out[s-first, :t, :t]`` the whole
+    For a set S of t examples, ``rows_out[s-first, :t, :d]`` becomes A_S and ``gram_out[s-first, :t, :t]`` the whole
     symmetric A_S A_Sᵀ; nothing else is written. Bit for bit the same for every choice of ranges.
 
     Parameters
@@ -158,15 +222,15 @@ def gather_and_gram(A, indices, starts, first, last, rows_out, gram_out, horizon
     indices, starts : int64 arrays
     first, last : int
         The range of sets to produce.
-    rows_out : float64 array of shape (≥ last-first, ≥ t, ≥ d)
+    rows_out : array of the type of A or wider, of shape (≥ last-first, ≥ t, ≥ d)
         Fastest as :func:`room_for_rows` makes it.
     gram_out : float64 array of shape (≥ last-first, ≥ t, ≥ t)
     horizon : int
         Sets from ``last`` to before this one may be fetched ahead: the number of sets where the same thread goes on with them, 0
         where another does.
+    limit : float
+        Products of float32 rows are summed in float32 where t max‖a_i‖² is not larger.
     """
-    d = A.shape[1]
-    whole = d // LANES * LANES
     horizon = max(last, horizon)
     largest = 0
     for s in range(first, last):
@@ -174,23 +238,14 @@ def gather_and_gram(A, indices, starts, first, last, rows_out, gram_out, horizon
     padded = (largest + PANEL - 1) // PANEL * PANEL
     G = np.empty((padded, padded))  # whole register blocks, so that none needs to ask where the set ends
     for s in range(first, last):
-        S = indices[starts[s] : starts[s + 1]]
-        if S.size == 0:
+        begin, t, place = starts[s], starts[s + 1] - starts[s], s - first
+        if t == 0:
             continue
-        rows, out = rows_out[s - first], gram_out[s - first]
-        G[:] = 0.0
-        tiles = (S.size * whole + _TILE - 1) // _TILE
-        width = _LINE * ((whole + tiles * _LINE - 1) // (tiles * _LINE)) if tiles > 1 else max(whole, 1)
-        for lo in range(0, whole, width):
-            hi = min(whole, lo + width)
-            coming, ahead_lo = S, hi  # the next tile of this set …
-            if hi == whole:
-                coming, ahead_lo = S[:1], 0  # … or nothing new …
-                if s + 1 < horizon and starts[s + 2] > starts[s + 1]:
-                    coming = indices[starts[s + 1] : starts[s + 2]]  # … or the first tile of the next
-            _tile(A, S, lo, hi, rows, G, coming, ahead_lo)
-        _last_columns(A, S, whole, rows, G)
-        for i in range(S.size):
+        coming, number = begin, 1  # fetch nothing new, or the first tile of the next set
+        if s + 1 < horizon and starts[s + 2] > starts[s + 1]:
+            coming, number = starts[s + 1], starts[s + 2] - starts[s + 1]
+        _produce(A, indices, begin, t, rows_out, place, G, coming, number, limit)
+        for i in range(t):
             for j in range(i + 1):
-                out[i, j] = G[i, j]
-                out[j, i] = G[i, j]
+                gram_out[place, i, j] = G[i, j]
+                gram_out[place, j, i] = G[i, j]

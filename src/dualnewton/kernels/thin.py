@@ -9,27 +9,33 @@ models on rows of 500 (by up to 1.5) or 50 (up to 1.9).
 from __future__ import annotations
 
 from dualnewton.kernels._jit import jit
-from dualnewton.kernels._lanes import LANES, fma, load, spread, store
+from dualnewton.kernels._lanes import LANES, add, fma, load, numbers, spread, store, totals, zeros
 
 _TILE = 512
 """Columns that an update works off before it moves on: those of four rows and three models stay in the first-level cache."""
 
 
 @jit
-def _margins_of_one(rows, i, t, w, k, U):
-    """U[i+r, k] = ⟨rows[i+r], w⟩ for r = 0 … 3; a row past the last is replaced by the last, and its product dropped."""
-    last = t - 1
-    a0, a1, a2, a3 = rows[i], rows[min(i + 1, last)], rows[min(i + 2, last)], rows[min(i + 3, last)]
-    u0 = u1 = u2 = u3 = 0.0
-    for j in range(w.shape[0]):
-        x = w[j]
-        u0 += a0[j] * x
-        u1 += a1[j] * x
-        u2 += a2[j] * x
-        u3 += a3[j] * x
-    u = (u0, u1, u2, u3)
+def _margins_of_one(rows, i, t, W, k, U):
+    """U[i+r, k] = ⟨rows[i+r], W[k]⟩ for r = 0 … 3; a row past the last is replaced by the last, and its product dropped."""
+    last, width, d = t - 1, rows.shape[1], W.shape[1]
+    a0, a1 = i * width, min(i + 1, last) * width
+    a2, a3, w = min(i + 2, last) * width, min(i + 3, last) * width, k * d
+    u0 = u1 = u2 = u3 = v0 = v1 = v2 = v3 = zeros()  # two sums a row: one would wait for itself
+    j = 0
+    while j + 2 * LANES <= d:
+        x, y, m = load(W, w + j, u0), load(W, w + j + LANES, u0), j + LANES
+        u0, v0 = fma(load(rows, a0 + j, x), x, u0), fma(load(rows, a0 + m, x), y, v0)
+        u1, v1 = fma(load(rows, a1 + j, x), x, u1), fma(load(rows, a1 + m, x), y, v1)
+        u2, v2 = fma(load(rows, a2 + j, x), x, u2), fma(load(rows, a2 + m, x), y, v2)
+        u3, v3 = fma(load(rows, a3 + j, x), x, u3), fma(load(rows, a3 + m, x), y, v3)
+        j += 2 * LANES
+    u = numbers(totals(add(u0, v0), add(u1, v1), add(u2, v2), add(u3, v3)))
     for r in range(min(4, t - i)):
-        U[i + r, k] = u[r]
+        total = u[r]
+        for q in range(j, d):
+            total += rows[i + r, q] * W[k, q]
+        U[i + r, k] = total
 
 
 @jit
@@ -77,7 +83,7 @@ def block_margins(rows, t, W, U):
                 _margins_of_four(rows, i, t, W, k, U)
         else:
             for i in range(0, t, 4):
-                _margins_of_one(rows, i, t, W[k], k, U)
+                _margins_of_one(rows, i, t, W, k, U)
 
 
 @jit
@@ -89,13 +95,19 @@ def _coefficient(H, i, t, k):
 @jit
 def _update_one(rows, i, t, H, k, W, lo, hi):
     """W[k] += Σ_r H[i+r, k] rows[i+r] on columns [lo, hi), r = 0 … 3, so that W is read and written once for four rows."""
-    last = t - 1
-    a0, a1, a2 = rows[i, lo:hi], rows[min(i + 1, last), lo:hi], rows[min(i + 2, last), lo:hi]
-    a3, w = rows[min(i + 3, last), lo:hi], W[k, lo:hi]
+    last, width, w = t - 1, rows.shape[1], k * W.shape[1]
+    i1, i2, i3 = min(i + 1, last), min(i + 2, last), min(i + 3, last)
+    a0, a1, a2, a3 = i * width, i1 * width, i2 * width, i3 * width
     h0, h1 = H[i, k], _coefficient(H, i + 1, t, k)
     h2, h3 = _coefficient(H, i + 2, t, k), _coefficient(H, i + 3, t, k)
-    for j in range(w.shape[0]):
-        w[j] += (h0 * a0[j] + h1 * a1[j]) + (h2 * a2[j] + h3 * a3[j])
+    v0, v1, v2, v3 = spread(h0), spread(h1), spread(h2), spread(h3)
+    j = lo
+    while j + LANES <= hi:
+        moved = fma(load(rows, a1 + j, v1), v1, fma(load(rows, a0 + j, v0), v0, load(W, w + j, v0)))
+        store(W, w + j, fma(load(rows, a3 + j, v3), v3, fma(load(rows, a2 + j, v2), v2, moved)))
+        j += LANES
+    for q in range(j, hi):
+        W[k, q] += (h0 * rows[i, q] + h1 * rows[i1, q]) + (h2 * rows[i2, q] + h3 * rows[i3, q])
 
 
 @jit
@@ -112,12 +124,12 @@ def _update_three(rows, i, t, H, k, W, lo, hi):
     v10, v11, v12 = spread(h10), spread(h11), spread(h12)
     v20, v21, v22 = spread(h20), spread(h21), spread(h22)
     v30, v31, v32 = spread(h30), spread(h31), spread(h32)
-    j, whole = 0, w0.shape[0] // LANES * LANES
+    j, whole, zero = 0, w0.shape[0] // LANES * LANES, zeros()
     while j < whole:
-        x0, x1, x2, x3 = load(a0, j), load(a1, j), load(a2, j), load(a3, j)
-        store(w0, j, fma(x3, v30, fma(x2, v20, fma(x1, v10, fma(x0, v00, load(w0, j))))))
-        store(w1, j, fma(x3, v31, fma(x2, v21, fma(x1, v11, fma(x0, v01, load(w1, j))))))
-        store(w2, j, fma(x3, v32, fma(x2, v22, fma(x1, v12, fma(x0, v02, load(w2, j))))))
+        x0, x1, x2, x3 = load(a0, j, zero), load(a1, j, zero), load(a2, j, zero), load(a3, j, zero)
+        store(w0, j, fma(x3, v30, fma(x2, v20, fma(x1, v10, fma(x0, v00, load(w0, j, zero))))))
+        store(w1, j, fma(x3, v31, fma(x2, v21, fma(x1, v11, fma(x0, v01, load(w1, j, zero))))))
+        store(w2, j, fma(x3, v32, fma(x2, v22, fma(x1, v12, fma(x0, v02, load(w2, j, zero))))))
         j += LANES
     for q in range(whole, w0.shape[0]):
         w0[q] += h00 * a0[q] + h10 * a1[q] + h20 * a2[q] + h30 * a3[q]

@@ -25,6 +25,12 @@ SLEEPY = 0.01
 LOOSEST, TIGHTEST = 0.03, 1e-13
 """Between these lies the tolerance of the margins in the rounds."""
 
+EVEN = 1e4
+"""Gram blocks of float32 rows are summed in float32 where their largest eigenvalue over γλn is at most this.
+
+Their errors, some 1e-7 of it, then stay far below the 1 that γ adds, and steps remain those of ascent.
+"""
+
 
 class CompiledEngine(Engine):
     """K models that share X, the loss, the regulariser and whether there is an intercept.
@@ -59,8 +65,10 @@ class CompiledEngine(Engine):
         self.loss: CompiledLoss = compiled(problems[0].loss)
         # Kept for as long as the kernels have its address.
         self.gradient = None if _is_known(problems[0]) else gradients.compiled_gradient(problems[0].regularizer)
-        self.rho = intercept_weight(problems[0])
+        # It asks for the norms of all rows.
+        self.rho = intercept_weight(problems[0]) if problems[0].fit_intercept else 0.0
         self.models = self._models(alphas)
+        self.limit = self._limit()
         self.one_at_a_time = sampling.max_size == 1
         self.separable_rounds = separable_rounds or self.one_at_a_time
         self.refresh()
@@ -71,7 +79,7 @@ class CompiledEngine(Engine):
             kernel.prepare(*self._separable_arguments(_EMPTY))
         else:
             self._sweep = Pipeline(self.rows, problems[0].d, n_threads)
-            self._sweep.prepare(_EMPTY, self.models, self.loss)
+            self._sweep.prepare(_EMPTY, self.limit, self.models, self.loss)
 
     def _models(self, alphas: Sequence[np.ndarray]) -> Models:
         problems = self.problems
@@ -88,7 +96,7 @@ class CompiledEngine(Engine):
             c=_rows_or_one([problem.sample_weight for problem in problems], 1.0, n),
             o=_rows_or_one([problem.offset for problem in problems], 0.0, n),
             b=np.zeros(K),
-            b_curvature=self.rho * scale * problems[0].fit_intercept,
+            b_curvature=self.rho * scale,
             scale=scale,
             limits=frozen(np.zeros((4, 0)) if limits is None else limits),
             gradient=gradients.NONE if self.gradient is None else self.gradient.address,
@@ -98,11 +106,15 @@ class CompiledEngine(Engine):
             awake=np.ones(n, dtype=np.bool_),
         )
 
+    def _limit(self) -> float:
+        """Return up to which τ max‖a_i‖² float32 will do for a Gram block: the block times c/(γλn) is then at most EVEN."""
+        heaviest = float((self.models.c.max(axis=1) * self.models.scale).max())
+        return EVEN * self.problems[0].loss.gamma / heaviest if heaviest > 0.0 else 0.0
+
     def _curvature(self, problem: Problem, sampling: Sampling) -> np.ndarray:
-        rho = self.rho * problem.fit_intercept
         if self.one_at_a_time:
-            return problem.c * (self.problems[0].norms + rho)
-        X = _linear.with_constant(problem.X, np.sqrt(rho)) if rho else problem.X
+            return problem.c * (self.problems[0].norms + self.rho)
+        X = _linear.with_constant(problem.X, np.sqrt(self.rho)) if self.rho else problem.X
         return eso_from_data(_linear.scale_rows(X, np.sqrt(problem.c)), sampling)
 
     def _separable_arguments(self, block: IndexBlock) -> tuple[Any, ...]:
@@ -116,7 +128,7 @@ class CompiledEngine(Engine):
         if self.separable_rounds:
             self._sweep(*self._separable_arguments(block))
         else:
-            self._sweep.run(block, self.models, self.loss)
+            self._sweep.run(block, self.limit, self.models, self.loss)
 
     def end_epoch(self) -> None:
         # The centre of each intercept's proximal term moves to the intercept (see solvers/base.py).

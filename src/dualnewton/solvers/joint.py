@@ -11,7 +11,7 @@ from itertools import combinations
 import numpy as np
 
 from dualnewton.solvers.changes import active_rows
-from dualnewton.solvers.costs import CALL, FACTOR, MARGIN, Costs
+from dualnewton.solvers.costs import CALL, FACTOR, MARGIN, MULTIPLY, Costs
 from dualnewton.solvers.curvature import Cholesky, Curvature
 from dualnewton.solvers.hessians import EXACT, LARGE, bears_noise
 from dualnewton.solvers.passes import Passes
@@ -81,5 +81,7 @@ def step_cost(costs: Costs, classes: int) -> float:
 
 
 def pass_cost(costs: Costs, classes: int) -> float:
-    """Predict the cost of a pass with so many columns of margins."""
-    return CALL + classes * (costs.data_pass - CALL) + costs.n * classes * MARGIN
+    """Predict the cost of a pass with so many columns of margins: dense rows are read once, sparse ones by each column."""
+    one = costs.data_pass - CALL
+    products = classes * one if costs.by_entry else max(one, 2.0 * classes * costs.n * costs.d / MULTIPLY)
+    return CALL + products + costs.n * classes * MARGIN

@@ -35,38 +35,40 @@ class Pipeline:
         """Allocate buffers for sets of up to ``size`` examples: by what was drawn, since what could be may be far more."""
         dense = self.rows.data.ndim == 2
         self.size = size
-        self.sets = max(1, PIECE // (8 * size * (self.d if dense else size)))
+        entry = self.rows.data.itemsize if dense else 8
+        self.sets = max(1, PIECE // (entry * size * (self.d if dense else size)))
         slots = 1 if self.n_threads == 1 else SLOTS * self.n_threads
-        gathered = room_for_rows(slots * self.sets, size, self.d) if dense else np.zeros((slots, 1, self.d))
+        room = slots * self.sets, size, self.d
+        gathered = room_for_rows(*room, self.rows.data.dtype) if dense else np.zeros((slots, 1, self.d))
         shape = (slots, gathered.shape[0] // slots, *gathered.shape[1:])
         self.gathered, self.grams = gathered.reshape(shape), np.empty((slots, self.sets, size, size))
 
-    def prepare(self, block: IndexBlock, models: Models, loss: CompiledLoss) -> None:
+    def prepare(self, block: IndexBlock, limit: float, models: Models, loss: CompiledLoss) -> None:
         """Compile what runs will need."""
-        blocks.rounds.prepare(*self._alone(block, models, loss))
+        blocks.rounds.prepare(*self._alone(block, limit, models, loss))
         if self.n_threads > 1:
-            shared = self._shared(block)
+            shared = self._shared(block, limit)
             blocks.helper.prepare(*shared)
             blocks.leader.prepare(*shared, models, loss.pointwise, loss.slopes)
 
-    def _alone(self, block: IndexBlock, models: Models, loss: CompiledLoss) -> tuple[Any, ...]:
-        buffers = self.gathered[0], self.grams[0]
+    def _alone(self, block: IndexBlock, limit: float, models: Models, loss: CompiledLoss) -> tuple[Any, ...]:
+        buffers = self.gathered[0], self.grams[0], limit
         return (*self.rows, block.indices, block.starts, *buffers, models, loss.pointwise, loss.slopes)
 
-    def _shared(self, block: IndexBlock) -> tuple[Any, ...]:
+    def _shared(self, block: IndexBlock, limit: float) -> tuple[Any, ...]:
         board = np.zeros(blocks.READY + -(-len(block) // self.sets), dtype=np.int64)
-        return (*self.rows, block.indices, block.starts, self.gathered, self.grams, board)
+        return (*self.rows, block.indices, block.starts, self.gathered, self.grams, limit, board)
 
-    def run(self, block: IndexBlock, models: Models, loss: CompiledLoss) -> None:
-        """Do the rounds of an index block."""
+    def run(self, block: IndexBlock, limit: float, models: Models, loss: CompiledLoss) -> None:
+        """Do the rounds of an index block; Gram blocks of float32 rows are summed in float32 up to τ max‖a_i‖² = ``limit``."""
         if len(block) == 0:
             return
         if (largest := int(block.sizes.max())) > self.size:
             self._make_room(largest)
         if self.n_threads == 1 or len(block) <= 2 * self.sets:
-            blocks.rounds(*self._alone(block, models, loss))
+            blocks.rounds(*self._alone(block, limit, models, loss))
             return
-        shared = self._shared(block)
+        shared = self._shared(block, limit)
         board, errors = shared[-1], []
 
         def help_out() -> None:
