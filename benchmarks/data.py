@@ -149,9 +149,14 @@ def cells(sets: list[Dataset], quick: bool) -> Iterator[Cell]:
 
 @cache
 def warm_up_cells() -> tuple[Cell, ...]:
-    """Return one small problem per storage and loss, yet large enough (n·d > 10⁵) not to take the path that compiles nothing."""
-    X, y = dense(2_000, 64)
-    sparse = Dataset("warm-up, CSR", lambda: (sp.csr_matrix(X * (np.abs(X) > 0.1)), y))
+    """Return one small problem per storage and loss, yet large enough (n·d > 2¹⁷) not to take the path that compiles nothing.
+
+    The sparse one is sparse enough to stay so, and has a feature that is rare.
+    """
+    X, y = dense(2_500, 64)
+    few = np.abs(X) >= np.quantile(np.abs(X), 0.85)
+    few[5:, 0] = False
+    sparse = Dataset("warm-up, CSR", lambda: (sp.csr_matrix(X * few), y))
     sets = (Dataset("warm-up, dense", lambda: (X, y)), sparse)
     return tuple(Cell(data, loss, 1.0) for data in sets for loss in EVERY_LOSS)
 

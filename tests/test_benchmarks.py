@@ -14,6 +14,7 @@ from benchmarks.against_peers import Experience, Limits, Ours, Row
 from benchmarks.report import MISSING, Section, Table, Target, markdown
 
 import dualnewton as dn
+from dualnewton.solvers.costs import Costs
 
 STORAGES, STRENGTHS = ("dense", "CSR"), (1.0, 0.1)
 EVERY_PEER = [pytest.param(loss, peer, id=f"{loss}-{peer.name}") for loss in peers.PEERS for peer in peers.PEERS[loss]]
@@ -161,6 +162,13 @@ def test_memory_that_was_freed_before_does_not_hide_what_is_used(mebibytes):
     assert outcome.ending == timing.Outcome.DONE
     # The kernel keeps its counters per processor and adds them up late, so a few MiB are noise; hidden memory would be all of it.
     assert outcome.last() == pytest.approx(mebibytes * 2**20, abs=mebibytes * 2**19)
+
+
+def test_the_warm_up_compiles():
+    """Problems that NumPy serves, or sparse ones that are spread out, would leave the compiler to the first cell."""
+    for cell in data.warm_up_cells():
+        assert dn.plan(cell.problem(), "newton").compiled
+        assert Costs.of(cell.problem().X).by_entry is not cell.data.is_dense
 
 
 def test_rows_have_norm_one_and_zero_rows_stay():
