@@ -75,6 +75,9 @@ JOINT_STEPS, COUPLED_PASSES, APART = 4.0, 20.0, 120.0
 """Of softmax: steps of Newton's method, and passes with the curvature of each class by itself. Both grow with the logarithm of
 the conditioning; the passes by so much, where classes can be told apart since examples are no more than coefficients."""
 
+WARY = 1.5
+"""Times what is predicted for a sketch of fewer rows than features, which may know little of the others."""
+
 TURNS = 8.0
 """Steps of Newton's method over working sets of features, where the losses are quadratic; others take twice as many."""
 
@@ -435,8 +438,10 @@ def expected_ihs_cost(facts: Facts, rows: int) -> float:
         K, (n, d) = facts.problem.n_classes, facts.problem.X.shape
         passes = COUPLED_PASSES + APART * math.log(facts.conditioning) * min(1.0, K * d / n)
         return (passes + JUDGED) * joint.pass_cost(facts.costs, K)
-    poor = rows < facts.problem.d or is_dear(facts.costs, rows)
-    return math.inf if facts.matrix_free and poor else _ihs_cost(facts, rows)
+    few = rows < facts.problem.d
+    if facts.matrix_free and (few or is_dear(facts.costs, rows)):
+        return math.inf
+    return (WARY if few else 1.0) * _ihs_cost(facts, rows)
 
 
 def sketched_passes(facts: Facts, rows: int) -> float:
