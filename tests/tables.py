@@ -119,3 +119,15 @@ def load(name):
 def name_of(instance):
     """A readable test id."""
     return repr(instance).split("(array")[0].replace("\n", "")[:60]
+
+
+WITH_KINKS = [
+    regularizers.L1(),
+    regularizers.L1(positive=True),
+    regularizers.ElasticNet(0.3),
+    regularizers.ElasticNet(0.1, positive=True),
+    regularizers.NonNegative(),
+    regularizers.Box(-0.05, 0.08),
+    regularizers.Box(0.01, 0.02),
+]
+"""Penalties with kinks or bounds, feature by feature."""

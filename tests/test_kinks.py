@@ -182,7 +182,7 @@ def test_it_costs_no_more_than_the_stage(monkeypatch):
     neighbour, stage, gap = stage_of(problem)
     costs = Costs.of(problem.X)
     size = int(np.count_nonzero(neighbour.loss.second_derivative(neighbour.margins(stage.w), problem.y)))
-    enough = kinks._seconds(costs, size) / costs.data_pass
+    enough = costs.gram(size) / costs.data_pass
     for times, relative_gap, done in ((0.9, gap, False), (1.1, gap, True), (0.2, 1e-9, False), (0.3, 1e-9, True)):
         by_rounds = replace(stage, n_epochs=times * enough, plan=Plan("sdna", 1, "by hand"))
         assert (kinks.finish(problem, neighbour, by_rounds, relative_gap) is not None) == done

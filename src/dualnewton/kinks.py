@@ -23,7 +23,7 @@ from dualnewton import _linear
 from dualnewton.problem import Problem
 from dualnewton.regularizers import L2
 from dualnewton.result import Result
-from dualnewton.solvers.costs import FACTOR, MULTIPLY, PAIR, Costs
+from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.curvature import Cholesky
 
 MOST = 2000
@@ -74,7 +74,7 @@ def finish(problem: Problem, neighbour: Problem, stage: Result, relative_gap: fl
     ripe = relative_gap <= RIPE
     if free.size > (MOST if ripe else min(MOST, problem.d + problem.fit_intercept)):
         return None
-    if _seconds(costs := Costs.of(problem.X), free.size) > (LONGER if ripe else 1.0) * _spent(costs, stage):
+    if (costs := Costs.of(problem.X)).gram(free.size) > (LONGER if ripe else 1.0) * _spent(costs, stage):
         return None
     if np.abs(width * curvature[free] - 1.0).max(initial=0.0) > SLOPE:
         return None
@@ -123,12 +123,6 @@ def _gram(problem: Problem, rows: _linear.Matrix) -> np.ndarray:
     v = problem.regularizer.limits(problem.d)
     scaled = rows if v is None else _linear.scale_columns(rows, np.sqrt(v[1]))
     return _linear.gram(scaled) / (problem.lam * problem.n)
-
-
-def _seconds(costs: Costs, size: int) -> float:
-    """What the matrix of the system and its factor cost."""
-    per_pair = costs.stored / costs.n * (2.0 * PAIR if costs.sparse else 1.0 / MULTIPLY)
-    return 0.5 * size**2 * per_pair + size**3 / 6.0 / FACTOR
 
 
 def _spent(costs: Costs, stage: Result) -> float:

@@ -9,17 +9,8 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.solvers import by_columns, passes, proximal, working_set
 from judged import assert_certificate_is_true
-from tables import LOSSES, labels_for, name_of
+from tables import LOSSES, WITH_KINKS, labels_for, name_of
 
-REGULARIZERS = [
-    regularizers.L1(),
-    regularizers.L1(positive=True),
-    regularizers.ElasticNet(0.3),
-    regularizers.ElasticNet(0.1, positive=True),
-    regularizers.NonNegative(),
-    regularizers.Box(-0.05, 0.08),
-    regularizers.Box(0.01, 0.02),
-]
 SHAPES = [(120, 7, "dense"), (20, 40, "csr")]
 
 
@@ -39,7 +30,7 @@ def problem_of(loss, regularizer, X, lam=0.02, form=(), **extras):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=name_of)
-@pytest.mark.parametrize("regularizer", REGULARIZERS, ids=name_of)
+@pytest.mark.parametrize("regularizer", WITH_KINKS, ids=name_of)
 @pytest.mark.parametrize("form", [(), ("intercept", "weights", "offset")], ids=["plain", "all"])
 def test_every_loss_with_every_penalty_is_solved_to_the_end(loss, regularizer, form):
     for n, d, storage in SHAPES:
@@ -50,7 +41,7 @@ def test_every_loss_with_every_penalty_is_solved_to_the_end(loss, regularizer, f
 
 
 @pytest.mark.parametrize("loss", [losses.Squared(), losses.Logistic()], ids=name_of)
-@pytest.mark.parametrize("regularizer", [g for g in REGULARIZERS if g.strongly_convex], ids=name_of)
+@pytest.mark.parametrize("regularizer", [g for g in WITH_KINKS if g.strongly_convex], ids=name_of)
 def test_it_finds_what_sdna_finds(loss, regularizer):
     for form in ((), ("intercept", "weights")):
         problem = problem_of(loss, regularizer, data(60, 4), lam=1.0, form=form)

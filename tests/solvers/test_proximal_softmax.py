@@ -14,17 +14,8 @@ from dualnewton.solvers.passes import MemoryPasses
 from dualnewton.solvers.proximal_softmax import AllOfThem, Chances, Some
 from dualnewton.solvers.working_set import Gathered
 from judged import assert_certificate_is_true
-from tables import name_of
+from tables import WITH_KINKS, name_of
 
-REGULARIZERS = [
-    regularizers.L1(),
-    regularizers.L1(positive=True),
-    regularizers.ElasticNet(0.3),
-    regularizers.ElasticNet(0.1, positive=True),
-    regularizers.NonNegative(),
-    regularizers.Box(-0.05, 0.08),
-    regularizers.Box(0.01, 0.02),
-]
 STORAGES = {"dense": np.asarray, "csr": sp.csr_array}
 
 
@@ -46,7 +37,7 @@ def problem_of(regularizer, X, y, lam=0.02, form=(), **more):
     return dn.MultinomialProblem(X, y, lam, regularizer=regularizer, fit_intercept="intercept" in form, **more)
 
 
-@pytest.mark.parametrize("regularizer", REGULARIZERS, ids=name_of)
+@pytest.mark.parametrize("regularizer", WITH_KINKS, ids=name_of)
 @pytest.mark.parametrize("form", [(), ("intercept", "weights", "offset")], ids=["plain", "all"])
 @pytest.mark.parametrize(
     ("n", "d", "K", "storage"), [(120, 6, 3, "dense"), (40, 60, 4, "dense"), (40, 60, 3, "csr")], ids=str

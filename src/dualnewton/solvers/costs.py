@@ -94,8 +94,12 @@ class Costs:
         """Curvature from so many rows, and its factor."""
         if rows >= self.d:
             return self.added(rows)
+        return self.drawing + self.gram(rows)
+
+    def gram(self, rows: float) -> float:
+        """Products of each two of so many rows, and the factor of their matrix."""
         per_pair = self.stored / self.n * (2.0 * PAIR if self.by_entry else 1.0 / MULTIPLY)
-        return self.drawing + 0.5 * rows**2 * per_pair + rows**3 / 6.0 / FACTOR
+        return 0.5 * rows**2 * per_pair + rows**3 / 6.0 / FACTOR
 
     def added(self, rows: float) -> float:
         """Add the outer products of so many rows to a matrix of the size of the features, and factorise it."""

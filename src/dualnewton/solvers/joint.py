@@ -31,6 +31,30 @@ def pair_weights(p: np.ndarray, c: np.ndarray) -> np.ndarray:
     return np.asarray(c[:, None] * p[:, pairs[:, 0]] * p[:, pairs[:, 1]])
 
 
+def joined(
+    passes: Passes,
+    weights: np.ndarray,
+    classes: int,
+    *,
+    intercept: bool,
+    single: bool = False,
+    negligible: float = 0.0,
+) -> np.ndarray:
+    """Return the curvature for the weights of each two classes, a row each, as an array of shape (K, m, K, m).
+
+    Rows whose weight is no more than ``negligible`` times the mean of their pair are left out.
+    """
+    m = passes.d + intercept
+    H = np.zeros((classes, m, classes, m))
+    for (k, other), own in zip(combinations(range(classes), 2), weights, strict=True):
+        rows = active_rows(own > negligible * own.mean())
+        S = passes.sketch(rows, own[rows], intercept=intercept, single=single)
+        H[k, :, k] += S
+        H[other, :, other] += S
+        H[k, :, other] = H[other, :, k] = -S
+    return H
+
+
 class JointHessian:
     """The curvature of all rows in all classes, K(d + 1) features square.
 
@@ -55,13 +79,7 @@ class JointHessian:
         K, m, weights = self.classes, self.ridge.size, np.atleast_2d(weights)
         # No class has more curvature than all pairs together.
         single = bears_noise(self.passes, np.tile(self.ridge, K), weights.sum(axis=0), self.passes.n, EXACT)
-        H = np.zeros((K, m, K, m))
-        for (k, other), own in zip(combinations(range(K), 2), weights, strict=True):
-            rows = active_rows(own > NEGLIGIBLE * own.mean())
-            S = self.passes.sketch(rows, own[rows], intercept=self.intercept, single=single)
-            H[k, :, k] += S
-            H[other, :, other] += S
-            H[k, :, other] = H[other, :, k] = -S
+        H = joined(self.passes, weights, K, intercept=self.intercept, single=single, negligible=NEGLIGIBLE)
         if self.intercept:
             # To add a number to all intercepts changes nothing. No gradient goes there, and with this no step does.
             H[:, -1, :, -1] += H[:, -1, :, -1].trace() / K**2 or 1.0

@@ -14,7 +14,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from dualnewton import _linear
 from dualnewton._softmax import chances
 from dualnewton.multinomial import MultinomialProblem
 from dualnewton.solvers import quadratic
+from dualnewton.solvers.joint import joined, pair_weights
 from dualnewton.solvers.passes import Passes
 from dualnewton.solvers.proximal import Model, Proximal
 from dualnewton.solvers.quadratic import Penalty
@@ -83,10 +83,6 @@ class Chances:
     def classes(self) -> int:
         """K."""
         return int(self.p.shape[1])
-
-    def between(self, k: int, other: int) -> np.ndarray:
-        """c_i p_ik p_il: with the opposite sign, what joins two classes."""
-        return self.c * self.p[:, k] * self.p[:, other]
 
     def own(self, k: int) -> np.ndarray:
         """c_i p_ik (1 − p_ik)."""
@@ -158,13 +154,8 @@ class AllOfThem(Coordinates):
         self.passes = passes
 
     def curvature(self, inside: np.ndarray, at: Chances) -> Joint:
-        K, d, rows = at.classes, self.passes.d, np.arange(self.passes.n)
-        H = np.zeros((K, d + 1, K, d + 1))
-        for k, other in combinations(range(K), 2):
-            S = self.passes.sketch(rows, at.between(k, other), intercept=True)
-            H[k, :, k] += S
-            H[other, :, other] += S
-            H[k, :, other] = H[other, :, k] = -S
+        K, d = at.classes, self.passes.d
+        H = joined(self.passes, pair_weights(at.p, at.c).T, K, intercept=True)
         whole = H[:, :d, :, :d].reshape(inside.size, inside.size)
         return Joint(whole, H[:, :d, :, d].reshape(inside.size, K), H[:, d, :, d].copy())
 
