@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.course import Course
-from dualnewton.plan import Facts, expected_epochs
+from dualnewton.plan import Facts, dual_epoch, expected_epochs
 from dualnewton.solvers import quasi_newton
 from dualnewton.solvers.costs import Costs
 from tables import make_problem
@@ -216,3 +216,16 @@ def test_a_loss_with_kinks_is_planned_by_its_neighbour(loss):
     chosen = dn.plan(tall(loss=loss))
     assert "smooth neighbours" in chosen.reason
     assert chosen.cost > 0.0
+
+
+def test_newton_is_not_left_for_rounds_of_numpy_at_the_price_of_compiled_ones():
+    problem = tall(n=380, d=19, lam_n=1.0)
+    facts = Facts.of(problem)
+    assert facts.small
+    assert dual_epoch(facts) > 10.0 * facts.costs.epoch
+    course = Course(problem, dn.plan(problem, "newton"), 1e-6, free=True)
+    # Far beyond the prediction, and as many passes to go as compiled epochs would be well worth.
+    course.relative_gap = 1e-2
+    passes = 2.0 * expected_epochs(facts.difficulty) * facts.costs.epoch / facts.costs.data_pass
+    assert course._dual(passes, 1e9) is None
+    assert course._dual(passes * 1e4, 1e9).method == "sdna"
