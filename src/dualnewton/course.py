@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import cached_property
+from operator import itemgetter
 
 from dualnewton.judging import AnyProblem
 from dualnewton.plan import (
-    PLANS,
-    PRIMAL,
     Facts,
     Plan,
     dual_epoch,
@@ -18,6 +16,7 @@ from dualnewton.plan import (
     has_hessian,
     methods_for,
     newton_by_products,
+    offered,
     speed,
 )
 from dualnewton.solvers.quasi_newton import is_dear
@@ -58,8 +57,8 @@ class Course:
 
     def __init__(self, problem: AnyProblem, plan: Plan, tol: float, *, free: bool) -> None:
         self.plan, self.tol = plan, max(tol, 1e-15)
-        self.problem, self.methods = problem, methods_for(problem)
-        self.free = free and len(self.methods) > 1
+        self.problem = problem
+        self.free = free and len(methods_for(problem)) > 1
         self.history: list[tuple[float, float]] = []
         self.relative_gap = math.nan
 
@@ -82,31 +81,51 @@ class Course:
             return None
         if stuck:
             leave = self.plan.is_primal and self.plan.before is None and self.relative_gap > ROUNDING
-            return self._leave("rounding stopped the steps") if leave else None
-        (before, far), (now, near) = self.history[-1 - TURNS], self.history[-1]
-        if not (self.tol < self.relative_gap < math.inf and near > 0.0):
-            return None
-        pace = max(math.log(far / near) / (now - before), SLOWEST) if far < math.inf else SLOWEST
-        left = math.log(self.relative_gap / self.tol) / pace
+            others = self._others() if leave else []
+            return min(others, key=itemgetter(0))[1].after(self.plan, "rounding stopped the steps") if others else None
+        if not (self.tol < self.relative_gap < math.inf and self.history[-1][1] > 0.0):
+            return None  # nothing is left, or nothing is known of what is: both numbers may be NaN
+        left = math.log(self.relative_gap / self.tol) / self._pace()
+        now = self.history[-1][0]
         return self._dual(left, now) if self.plan.is_primal else self._primal(left, self.relative_gap)
+
+    def _pace(self) -> float:
+        """Return the logarithm of what an epoch has divided the gap by, over the last turns; ``SLOWEST`` at least.
+
+        Where there is no ratio (the gap was zero, infinite or unknown at one of the two ends), it is ``SLOWEST``, too.
+        """
+        (before, far), (now, near) = self.history[-1 - TURNS], self.history[-1]
+        if not (0.0 < far < math.inf and 0.0 < near < math.inf and now > before):
+            return SLOWEST
+        return max((math.log(far) - math.log(near)) / (now - before), SLOWEST)
 
     def change_to(self, plan: Plan) -> None:
         """Begin anew with another plan."""
         self.plan = plan
         self.history.clear()
 
-    def _leave(self, reason: str) -> Plan:
-        return replace(PLANS["sdna"](self.facts, "auto"), reason=reason, before=self.plan)
+    def _others(self) -> list[tuple[float, Plan]]:
+        """Return the plans for which a primal method may be left, each with its predicted cost.
+
+        These are dual methods where the problem has any: the sketches of "ihs" grow until they are Newton's method by
+        themselves. Softmax has none, and there the curvature of each class apart ("ihs") never becomes the joint one.
+        """
+        dual = expected_epochs(self.facts.difficulty) * dual_epoch(self.facts)
+        primal = offered(self.facts, primal=True)
+        return [(dual, other) for other in offered(self.facts, primal=False)] or [
+            (other.cost, other) for other in primal if other.method != self.plan.method
+        ]
 
     def _primal(self, epochs_left: float, relative_gap: float) -> Plan | None:
-        others = [PLANS[name](self.facts, "auto") for name in PRIMAL if name in self.methods]
-        options = [(self._rest(other, relative_gap), other) for other in others]
-        cost, other = min(options, key=lambda option: option[0])
+        options = [(self._rest(other, relative_gap), other) for other in offered(self.facts, primal=True)]
+        if not options:
+            return None
+        cost, other = min(options, key=itemgetter(0))
         dual = epochs_left * dual_epoch(self.facts)
         if CLEARLY * cost >= dual:
             return None
         reason = f"{epochs_left:.3g} more epochs of {self.plan.method} would cost {dual / cost:.2g} times as much"
-        return replace(other, reason=reason, before=self.plan)
+        return other.after(self.plan, reason)
 
     def _rest(self, other: Plan, relative_gap: float) -> float:
         """Guess what a primal method would cost from here."""
@@ -130,14 +149,11 @@ class Course:
         return passes * (costs.data_pass + costs.applied(other.tau)) + sketches * costs.sketch(other.tau)
 
     def _dual(self, passes_left: float, epochs: float) -> Plan | None:
-        costs = self.facts.costs
-        spent, expected = epochs * costs.data_pass, self.plan.cost
-        dual = expected_epochs(self.facts.difficulty) * dual_epoch(self.facts)
-        if (
-            self.plan.before is not None
-            or spent < PATIENCE * expected
-            or CLEARLY * dual >= passes_left * costs.data_pass
-        ):
+        """Return another plan, mostly of a dual method, if the primal one has cost far more than predicted and still would."""
+        a_pass = self.facts.data_pass
+        if self.plan.before is not None or epochs * a_pass < PATIENCE * self.plan.cost:
             return None
-        reason = f"{passes_left:.3g} more passes of {self.plan.method} would cost more than a dual method"
-        return self._leave(reason)
+        cost, other = min(self._others(), key=itemgetter(0), default=(math.inf, None))
+        if other is None or CLEARLY * cost >= passes_left * a_pass:
+            return None
+        return other.after(self.plan, f"{passes_left:.3g} more passes of {self.plan.method} would cost more")

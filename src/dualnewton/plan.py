@@ -126,6 +126,10 @@ class Plan:
         """Whether the method moves w, by passes over the data, or α, by rounds."""
         return self.method in PRIMAL
 
+    def after(self, earlier: Plan, reason: str) -> Plan:
+        """Return this plan as the one that takes over from an earlier one."""
+        return replace(self, reason=reason, before=earlier)
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -181,6 +185,12 @@ class Facts:
         """Whether a row has some curvature or none, so that Newton's method ends once it knows which rows have any."""
         one = isinstance(self.problem, Problem)
         return one and not self.quadratic and self.problem.loss.in_pieces(self.problem.y[:2])
+
+    @property
+    def data_pass(self) -> float:
+        """The cost of a pass: margins, losses and gradients of all columns of the model."""
+        K = getattr(self.problem, "n_classes", 1)
+        return self.costs.data_pass if K == 1 else joint.pass_cost(self.costs, K)
 
     @property
     def matrix_free(self) -> bool:
@@ -409,7 +419,9 @@ def _ihs(facts: Facts, tau: Tau) -> Plan:
 def _ihs_plan(facts: Facts, tau: Tau) -> Plan:
     rows = _ihs_size(facts) if tau == "auto" else tau
     why = "passes over the rows in order, with the curvature of a sketch of them, cost less than visits in random order"
-    return Plan("ihs", rows, why if tau == "auto" else "tau as asked", not facts.small, _ihs_cost(facts, rows))
+    coupled = isinstance(facts.problem, MultinomialProblem)
+    cost = expected_ihs_cost(facts, rows) if coupled else _ihs_cost(facts, rows)
+    return Plan("ihs", rows, why if tau == "auto" else "tau as asked", not facts.small, cost)
 
 
 def _ihs_size(facts: Facts) -> int:
@@ -484,6 +496,11 @@ def methods_for(problem: AnyProblem) -> tuple[str, ...]:
     if has_hessian(problem):
         return (*dual, "newton", "ihs")
     return dual if g.limits(problem.d) is None else (*dual, "newton")
+
+
+def offered(facts: Facts, *, primal: bool) -> list[Plan]:
+    """Return the plans of the primal, or of the dual, methods that "auto" may choose for a problem, as it would run them."""
+    return [PLANS[name](facts, "auto") for name in methods_for(facts.problem) if (name in PRIMAL) == primal]
 
 
 _PREDICTIONS: dict[str, Callable[[Facts], float]] = {

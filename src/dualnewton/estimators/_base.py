@@ -97,7 +97,11 @@ class CertifiedModel(BaseEstimator):
         ``before`` holds the results of an earlier fit or of a neighbour on a path, if there are any.
         """
         problems = self._problems(data)
-        return session.solve(problems, starts(problems, before))
+        return session.solve(problems, self._starts(problems, before))
+
+    def _starts(self, problems: Sequence[AnyProblem], before: Sequence[Result] | None) -> list[Result] | None:
+        """Return where the solver starts for each problem, given earlier results; None for w = 0."""
+        return starts(problems, before)
 
     def _objectives(self, data: Data) -> Sequence[Objective]:
         """Return what the certificates are of: the problems, unless the class has an objective that is none of these."""

@@ -10,9 +10,13 @@ import numpy as np
 from dualnewton.estimators._validation import Data
 from dualnewton.estimators.model_selection._alike import like
 from dualnewton.estimators.model_selection._session import GridSession
-from dualnewton.judging import AnyProblem
+from dualnewton.judging import AnyProblem, judge_models
 from dualnewton.regularizers import Regularizer
 from dualnewton.result import Result
+
+
+HIGHER = 2.0
+"""The dual bound of a fold's own last model must be so many times that of the model of all rows, for the fit to start from it."""
 
 
 class OverFolds:
@@ -22,15 +26,39 @@ class OverFolds:
     ----------
     weightings : sequence of arrays of shape (n,), or None for ones
         c, in the place of the weights of the data.
+    last : results, optional
+        The models of these weightings for the value before this one.
     """
 
     weightings: Sequence[np.ndarray | None] = (None,)
+    last: Sequence[Result] | None = None
+
+    def _starts(self, problems: Sequence[AnyProblem], before: Sequence[Result] | None) -> list[Result] | None:
+        """Return the model of all rows for each problem, or that of the last value where its dual bound is clearly higher.
+
+        With a strong penalty the model of all rows is the nearer one. With a weak penalty it may be a bad start, whatever its
+        objective: if the rows that a fold leaves out are those that keep the classes from being separated, its coefficients
+        are far too large for the fold, and Newton's method comes back from there in many short steps.
+        """
+        own: Any = super()
+        whole, last = own._starts(problems, before), own._starts(problems, self.last)
+        if whole is None or last is None:
+            return whole or last
+        pairs = zip(whole, last, _duals(problems, whole), _duals(problems, last), strict=True)
+        return [mine if dual > HIGHER * other else start for start, mine, other, dual in pairs]
 
     def _problems_with(self, data: Data, lam: float, regularizer: Regularizer) -> Sequence[AnyProblem]:
         first, *others = self.weightings
         pose: Any = super()._problems_with  # type: ignore[misc]
         problems = pose(data._replace(sample_weight=first), lam, regularizer)
         return [*problems, *(like(problem, sample_weight=c) for c in others for problem in problems)]
+
+
+def _duals(problems: Sequence[AnyProblem], starts: Sequence[Result]) -> list[float]:
+    """Return the lower bound of each problem that a start proves."""
+    alphas = [problem.dual_near(start.alpha) for problem, start in zip(problems, starts, strict=True)]
+    pairs = judge_models(problems, [start.w for start in starts], [start.intercept for start in starts], alphas)
+    return [pair.certificate.dual for pair in pairs]
 
 
 def walk_values(
@@ -56,10 +84,12 @@ def walk_values(
         Those of each fold.
     """
     before: list[Result] | None = None
+    found: list[Result] | None = None
     for name, member in members:
         session.begin(f"{name}, all rows")
         member.weightings = [c]
         before = member._results(session, data, before)
         session.begin(f"{name}, {len(of_folds)} folds")
-        member.weightings = of_folds
-        yield before, member._results(session, data, before * len(of_folds))
+        member.weightings, member.last = of_folds, found
+        found = member._results(session, data, before * len(of_folds))
+        yield before, found
