@@ -38,6 +38,10 @@ NUMPY_BLOCK = 256
 NUMPY_ROUND = 1e-4
 """Seconds of interpreter and small LAPACK calls in a NumPy round."""
 
+COMPILING = 0.25
+"""Seconds that kernels take to load from the cache (to compile them takes ten times as long, once). Rounds of a τ that was asked
+for are compiled on small data, too, where NumPy rounds are predicted to cost more than that."""
+
 SAMPLE = 256
 """Rows from which the mean squared norm is estimated: a pass over all would cost more than it tells."""
 
@@ -264,14 +268,14 @@ def expected_epochs(conditioning: float) -> float:
 
 def _sdna(facts: Facts, tau: Tau) -> Plan:
     _needs_strong_convexity("sdna", facts.problem)
-    obstacle = why_not_compiled(facts.problem, 1 if tau == "auto" else tau)
+    obstacle = why_not_compiled(facts, tau)
     size, reason = (tau, "tau as asked") if tau != "auto" else (_numpy_size if obstacle else _size)(facts)
     return _dual_plan("sdna", facts, size, reason, obstacle)
 
 
 def _sdca(facts: Facts, tau: Tau) -> Plan:
     _needs_strong_convexity("sdca", facts.problem)
-    obstacle = why_not_compiled(facts.problem)
+    obstacle = why_not_compiled(facts, tau)
     few = 16 if obstacle else 1
     size, reason = (
         (few, "larger sets would cost minibatch SDCA more epochs") if tau == "auto" else (tau, "tau as asked")
@@ -318,11 +322,16 @@ def dual_epoch(facts: Facts) -> float:
     return _numpy_epoch(facts, _numpy_size(facts)[0]) if facts.small else facts.costs.epoch
 
 
-def why_not_compiled(problem: Problem, tau: int = 1) -> str:
-    """Say why the NumPy rounds are to be used; an empty string if the kernels are."""
-    if problem.n * problem.d <= SMALL:
+def why_not_compiled(facts: Facts, tau: Tau = "auto") -> str:
+    """Say why the NumPy rounds are to be used; an empty string if the kernels are.
+
+    On small data "auto" takes blocks that are large enough for NumPy. With a τ that was asked for, the rounds may be so many
+    that kernels are worth waiting for.
+    """
+    problem = facts.problem
+    if facts.small and (tau == "auto" or _numpy_cost(facts, tau) <= COMPILING + _compiled_cost(facts)):
         return "since the data are too small to wait for a compiler"
-    if tau > problem.d:
+    if tau != "auto" and tau > problem.d:
         return "since blocks of more examples than features are best left to LAPACK"
     from dualnewton.solvers.compiled import why_not  # loads Numba
 

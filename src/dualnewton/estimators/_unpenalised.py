@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -59,6 +60,8 @@ def fit_unpenalised(
 ) -> list[Result]:
     """Fit with a weak penalty, then take steps of Newton's method without any, each result with a certificate of P₀.
 
+    Earlier results take the place of the fit with a weak penalty, which would lead away from a minimum of P₀.
+
     Parameters
     ----------
     session : Session
@@ -76,10 +79,18 @@ def fit_unpenalised(
         )
     scale = float(np.mean(probe.c * _linear.squared_norms(probe.X))) or 1.0
     problems = problems_with(FIRST * scale)
-    begun = session.solve(problems, starts(problems, before), tol=max(session.tol, ROUGHLY))
+    if (given := starts(problems, before)) is None:
+        begun = session.solve(problems, tol=max(session.tol, ROUGHLY))
+    else:
+        begun = [_anew(result) for result in given]
     return [
         _Steps(session, problem, k).run(result) for k, (problem, result) in enumerate(zip(problems, begun, strict=True))
     ]
+
+
+def _anew(result: Result) -> Result:
+    """Return an earlier result as the start of a run that has done nothing yet."""
+    return replace(result, status=Status.EPOCH_LIMIT, n_epochs=0.0, trace=Trace([Progress(0.0, 0.0, result.certificate)]))
 
 
 class Unpenalised:
@@ -123,7 +134,7 @@ class _Steps:
         self.session, self.problem, self.number = session, problem, number
         self.objective = Unpenalised(problem)
         self.view = self.objective.view
-        self.began, self.trace = time.perf_counter(), Trace()
+        self.began, self.trace, self.taken = time.perf_counter(), Trace(), 0
 
     def run(self, start: Result) -> Result:
         """Take steps until the certificate meets ``tol`` or nothing is gained any more; Ctrl-C ends them, too."""
@@ -145,7 +156,6 @@ class _Steps:
         alpha, inverse = self.view.alpha(Z), self.view.inverse(self.view.hessian(Z))
         orthogonal = self.objective.orthogonal(Z, alpha, inverse)
         self.best = self.objective.judged(theta, orthogonal).joined_with(self.best)
-        self.session.spend(PASSES)
         self.trace.rows.append(self._progress(start))
         # One step solves a quadratic problem: it is taken even where the start would do.
         goal = FINEST if self.view.quadratic else self.session.goal(self.problem)
@@ -160,12 +170,16 @@ class _Steps:
             (self.session.epochs_left <= 0, Status.EPOCH_LIMIT),
         )
         status = next((reason for holds, reason in reasons if holds), None)
-        return status, theta if moved is None else moved
+        if status is not None or moved is None:
+            return status, theta
+        self.session.spend(PASSES)
+        self.taken += 1
+        return None, moved
 
     def _progress(self, start: Result) -> Progress:
         """Return what has been done by now, the penalised fit included."""
         seconds = start.trace.rows[-1].seconds + time.perf_counter() - self.began
-        return Progress(start.n_epochs + PASSES * len(self.trace), seconds, self.best.certificate, self.number)
+        return Progress(start.n_epochs + PASSES * self.taken, seconds, self.best.certificate, self.number)
 
     def _moved(
         self, theta: np.ndarray, alpha: np.ndarray, inverse: Callable[[np.ndarray], np.ndarray]

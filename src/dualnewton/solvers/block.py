@@ -17,7 +17,7 @@ does not rise is what makes it safe: without it the iteration diverges on real b
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVarTuple
 
 import numpy as np
 
@@ -29,6 +29,9 @@ TOLERANCE = 1e-14
 """Of |β + φ′(z)| relative to the largest |β|: the reference solves to rounding."""
 
 ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
+
+
+Rest = TypeVarTuple("Rest")
 
 
 class Curvature(Protocol):
@@ -74,15 +77,15 @@ class LowRankCurvature:
 
 def _solve_plus_identity(matrix: np.ndarray, r: np.ndarray) -> np.ndarray:
     """(matrix + I)⁻¹ r for a positive semidefinite matrix, which is overwritten."""
-    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+    from scipy.linalg.lapack import dposv  # the checks of scipy.linalg's own functions cost more than small blocks do
 
-    matrix[np.diag_indices_from(matrix)] += 1.0
-    try:
-        return cho_solve(cho_factor(matrix, lower=True), r)
-    except LinAlgError:
-        # So badly scaled that rounding has made it indefinite: its eigenvalues are at least one all the same.
-        values, vectors = np.linalg.eigh(matrix)
-        return vectors @ ((vectors.T @ r) / np.maximum(values, 1.0))
+    matrix[np.diag_indices(len(matrix))] += 1.0
+    _, x, failed = dposv(matrix, r, lower=True)
+    if not failed:
+        return x
+    # So badly scaled that rounding has made it indefinite: its eigenvalues are at least one all the same.
+    values, vectors = np.linalg.eigh(matrix)
+    return vectors @ ((vectors.T @ r) / np.maximum(values, 1.0))
 
 
 def curvature_of(rows: _linear.Matrix, lam_n: float, intercept_curvature: float) -> FullCurvature | LowRankCurvature:
@@ -107,14 +110,18 @@ class DiagonalCurvature:
         return r / (1.0 + k * k * self.diagonal)
 
 
-def halve_until_descent(now: float, noise: float, value_at: Callable[[float], float]) -> tuple[float, float]:
-    """Return the first t of 1, ½, ¼, … whose value does not rise above ``now + noise``, and that value; t = 0 if none."""
+def halve_until_descent(
+    now: float, noise: float, at: Callable[[float], tuple[float, *Rest]]
+) -> tuple[float, tuple[float, *Rest] | None]:
+    """Return the first t of 1, ½, ¼, … at which the value, the first of what ``at`` returns, does not rise above ``now + noise``,
+    and all that it returns there; (0, None) if there is none.
+    """
     t = 1.0
     while t > 1e-12:
-        if (value := value_at(t)) <= now + noise:
-            return t, value
+        if (found := at(t))[0] <= now + noise:
+            return t, found
         t *= 0.5
-    return 0.0, now
+    return 0.0, None
 
 
 def solve_block(
@@ -135,23 +142,19 @@ def solve_block(
     """
     pull = curvature.times(c * alpha)
 
-    def margins(beta: np.ndarray) -> np.ndarray:
-        return u + curvature.times(c * (beta - alpha))
-
-    def block_primal(beta: np.ndarray) -> tuple[float, float]:
-        """J, and the rounding that its terms may leave in it."""
-        z = margins(beta)
+    def block_primal(beta: np.ndarray) -> tuple[float, float, np.ndarray]:
+        """J, the rounding that its terms may leave in it, and the margins z, anew from β: errors of the steps do not add up."""
+        z = u + curvature.times(c * (beta - alpha))
         losses, quadratic = c * loss.value(z, y), 0.5 * (c * beta) * (z - u + pull)
         noise = ROUNDING * float(np.abs(losses).sum() + np.abs(quadratic).sum())
-        return float(losses.sum() + quadratic.sum()), noise
+        return float(losses.sum() + quadratic.sum()), noise, z
 
     # 1. Start where the block is.
     beta = alpha
-    J, noise = block_primal(beta)
+    J, noise, z = block_primal(beta)
     last = np.inf
     for _ in range(MAX_NEWTON_STEPS):
         # 2. Stop when β = −φ′(z) to rounding, or when neither J nor the residual falls any more.
-        z = margins(beta)  # anew from β: errors of the steps do not add up
         residual = -loss.derivative(z, y) - beta
         size = float(np.abs(residual).max())
         if size <= TOLERANCE * max(1.0, np.abs(beta).max()) or size >= last:
@@ -163,12 +166,12 @@ def solve_block(
         step_z = curvature.times(c * residual - k * q)
         step_beta = residual - slope * step_z
         # 4. Halve it until J does not rise.
-        t, J_new = halve_until_descent(J, noise, lambda t: block_primal(beta + t * step_beta)[0])  # noqa: B023
-        if t == 0.0:
+        t, found = halve_until_descent(J, noise, lambda t: block_primal(beta + t * step_beta))  # noqa: B023
+        if found is None:
             break
-        last = size if J_new >= J - noise else np.inf
+        last = size if found[0] >= J - noise else np.inf
         beta = beta + t * step_beta
-        J, noise = block_primal(beta)
+        J, noise, z = found
 
     # 5. Back to the dual: into its domain, where rounding has left it, and only if the subproblem gains by it.
     low, high = loss.domain(y)

@@ -70,8 +70,9 @@ def _minimise(problem: Problem, rows: np.ndarray, S: np.ndarray, centre: np.ndar
         hessian = (rows.T * (c * loss.second_derivative(z, y))) @ rows
         hessian[np.diag_indices_from(hessian)] += lam_n
         step = cho_solve(cho_factor(hessian), -(push + pull))
-        t, now = halve_until_descent(now, ROUNDING * abs(now), lambda t: value(model + t * step))  # noqa: B023
-        if t == 0.0:
+        t, found = halve_until_descent(now, ROUNDING * abs(now), lambda t: (value(model + t * step),))  # noqa: B023
+        if found is None:
             break
+        (now,) = found
         model = model + t * step
     return model
