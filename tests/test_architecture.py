@@ -33,6 +33,7 @@ FLOORS = [
     {
         "checkpoint",
         "_snapshot",
+        "tuning",
         "plan",
         "course",
         "runners",

@@ -303,7 +303,8 @@ class _Run:
 
     def expected_gap(self) -> float:
         """Guess the gap from what the last turn had to say; only a certificate knows."""
-        return self.best.certificate.gap if math.isnan(self.surprise) else self.ratio * self.surprise
+        expected = self.ratio * self.surprise if self.surprise > 0.0 else 0.0  # the ratio may be infinite
+        return self.best.certificate.gap if math.isnan(self.surprise) else expected
 
     def expected_relative_gap(self) -> float:
         """Return the same, relative to P."""

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegressionCV as Theirs
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import ShuffleSplit
@@ -159,3 +160,13 @@ def test_an_ineffective_share_is_said_to_be_so():
     X, y = data_for(2)
     with pytest.warns(UserWarning, match="has no effect with penalty='l2'"):
         dn.LogisticRegressionCV(Cs=[1.0], cv=2, penalty="l2", l1_ratios=[0.5]).fit(X, y)
+
+
+@pytest.mark.parametrize("Cs", [5, [1.0, 1e4]], ids=str)
+def test_folds_that_can_be_separated_are_not_held_up_by_rows_that_cannot(Cs):
+    # Without some of the rows the classes are separable: from the model of all rows a fold took more than max_iter.
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    model = dn.LogisticRegressionCV(Cs=Cs, cv=3, l1_ratios=[1], solver="saga", use_legacy_attributes=False).fit(X, y)
+    assert max(each.relative_gap for each in model.certificates_.ravel()) <= model.tol
+    assert model.n_iter_.max() < model.max_iter

@@ -1,5 +1,7 @@
 """Without a penalty: the dual points are feasible, and what they prove is true."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -69,3 +71,27 @@ def test_exact_fits_leave_no_gap():
     assert model.coef_ == pytest.approx([1.0, -2.0, 3.0, 0.5])
     assert model.intercept_ == pytest.approx(4.0)
     assert model.certificate_.gap == 0.0
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("C", [1.0, np.inf])
+def test_a_warm_start_goes_on_where_the_last_fit_ended(n_classes, C):
+    X, y = data_for(n_classes, n=120, d=5)
+    model = dn.LogisticRegression(C=C, solver="newton-cholesky", warm_start=True).fit(X, y)
+    cold, coef, certificate = np.max(model.n_iter_), model.coef_, model.certificate_
+    model.fit(X, y)
+    assert np.max(model.n_iter_) == 0 < cold
+    np.testing.assert_array_equal(model.coef_, coef)
+    assert model.certificate_.relative_gap <= max(certificate.relative_gap, 1e-12)
+
+
+def test_steps_of_one_epoch_at_a_time_get_there_too():
+    X, y = data_for(3, n=120, d=5)
+    model = dn.LogisticRegression(C=np.inf, warm_start=True, max_iter=1)
+    values = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(25):
+            values.append(model.fit(X, y).certificate_.primal)
+    assert np.all(np.diff(values) <= 0.0)
+    assert model.certificate_.relative_gap <= model.tol

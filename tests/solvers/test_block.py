@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dualnewton import losses
 from dualnewton.solvers import block as blocks
 from dualnewton.solvers.block import DiagonalCurvature, FullCurvature
 from tables import LOSSES, labels_for, name_of
@@ -118,3 +119,20 @@ def test_the_checks_catch_a_step_that_is_not_exact():
     y, u, curvature, alpha, c = block
     separable = DiagonalCurvature(np.diag(curvature.gram).copy())  # the curvature between examples left out
     assert optimality(loss, *block, solve_block(loss, y, u, separable, alpha, c)) > 1e-3
+
+
+def test_each_trial_point_is_evaluated_once():
+    class Counting(losses.Logistic):
+        def value(self, z, y):
+            calls.append("value")
+            return super().value(z, y)
+
+        def second_derivative(self, z, y):
+            calls.append("step")
+            return super().second_derivative(z, y)
+
+    calls = []
+    y, u, curvature, alpha, c = random_block(losses.Logistic(), 1, 0)
+    blocks.solve_block(Counting(), y, u, curvature, alpha, c)
+    assert calls.count("step") > 1
+    assert calls.count("value") == 1 + calls.count("step")  # full steps: none had to be halved

@@ -90,7 +90,9 @@ def fit_unpenalised(
 
 def _anew(result: Result) -> Result:
     """Return an earlier result as the start of a run that has done nothing yet."""
-    return replace(result, status=Status.EPOCH_LIMIT, n_epochs=0.0, trace=Trace([Progress(0.0, 0.0, result.certificate)]))
+    return replace(
+        result, status=Status.EPOCH_LIMIT, n_epochs=0.0, trace=Trace([Progress(0.0, 0.0, result.certificate)])
+    )
 
 
 class Unpenalised:

@@ -14,7 +14,6 @@ from dualnewton.judging import AnyProblem, judge_models
 from dualnewton.regularizers import Regularizer
 from dualnewton.result import Result
 
-
 HIGHER = 2.0
 """The dual bound of a fold's own last model must be so many times that of the model of all rows, for the fit to start from it."""
 
