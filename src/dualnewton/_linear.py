@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,13 @@ def scale_rows(X: Matrix, factors: np.ndarray) -> Matrix:
 def scale_columns(X: Matrix, factors: np.ndarray) -> Matrix:
     """X D(factors)."""
     return sp.csr_array(X @ sp.diags_array(factors)) if sp.issparse(X) else X * factors
+
+
+def stacked(parts: Sequence[Matrix], *, dense: bool) -> Matrix:
+    """Return the rows of all parts below one another, as a NumPy array or as a CSR array, whatever storage the parts have."""
+    if dense:
+        return np.concatenate([to_dense(part) for part in parts])
+    return sp.vstack([sp.csr_array(part) for part in parts], format="csr")
 
 
 def squared(X: Matrix) -> Matrix:

@@ -10,6 +10,7 @@ import dualnewton as dn
 from dualnewton import regularizers
 from dualnewton.plan import SMALL
 from dualnewton.solvers import passes, proximal, proximal_softmax, working_set
+from dualnewton.solvers.deadline import NEVER
 from dualnewton.solvers.passes import MemoryPasses
 from dualnewton.solvers.proximal_softmax import AllOfThem, Chances, Some
 from dualnewton.solvers.working_set import Gathered
@@ -140,8 +141,8 @@ def hessian(X, p, c):
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("damping", [0.0, 0.01, 1.0])
 def test_the_curvature_is_that_of_the_losses(storage, damping, monkeypatch):
-    monkeypatch.setattr(proximal_softmax, "SHORTEST", 7)
-    monkeypatch.setattr(proximal_softmax, "PIECE", 50)
+    monkeypatch.setattr(working_set, "FEWEST", 7)
+    monkeypatch.setattr(working_set, "DENSE_PIECE", 50)
     monkeypatch.setattr(working_set, "DENSE", 1.0)  # what is sparse stays sparse
     X, _ = classes(40, 5, density=0.5)
     rng = np.random.default_rng(4)
@@ -151,7 +152,7 @@ def test_the_curvature_is_that_of_the_losses(storage, damping, monkeypatch):
     H, features, intercepts = hessian(X, mixed, (1.0 + 0.5 * damping) * c)
     some = np.array([0, 3, 4, 6, 7, 12, 14])
     for source, inside in ((AllOfThem(data), np.arange(15)), (Some(Gathered(data, data.costs)), some)):
-        joint = source.curvature(inside, at)
+        joint = source.curvature(inside, at, NEVER)
         own = features[inside]
         np.testing.assert_allclose(joint.H, H[np.ix_(own, own)], atol=1e-12)
         np.testing.assert_allclose(joint.border, H[np.ix_(own, intercepts)], atol=1e-12)
@@ -172,7 +173,7 @@ def test_intercepts_follow_but_for_what_is_flat():
     Z = rng.standard_normal((50, 4))
     Z[:, 2] = -900.0  # a class that no row expects
     X, at = rng.standard_normal((50, 2)), Chances.at(Z, 10.0 ** rng.uniform(-3, 3, 50), 0.0)
-    joint = AllOfThem(MemoryPasses(X)).curvature(np.arange(8), at)
+    joint = AllOfThem(MemoryPasses(X)).curvature(np.arange(8), at, NEVER)
     inverse, slope = joint.inverse(), np.array([0.5, -0.2, 0.0, -0.3])
     assert np.isfinite(inverse).all()
     np.testing.assert_allclose(joint.corner @ (inverse @ slope), slope, atol=1e-9)

@@ -97,13 +97,16 @@ def test_sweeps_by_columns_do_what_numpy_says_and_what_the_matrix_would(kind, wi
     penalty = penalty_of(kind, 20, 0.5)
     parts = (penalty.ridge, penalty.threshold, penalty.lower, penalty.upper)
     start, found = penalty.nearest(np.zeros(20)), []
-    for rows, sweep in (((A,), by_columns.column_sweeps), (tuple(Rows.of(A)), kernels.column_sweeps)):
-        v, moved = start.copy(), np.zeros(60)
-        arguments = (*rows, q, H.diagonal().copy(), slopes, v, moved, *parts, 7, 1e-3)
-        if sweep is kernels.column_sweeps:
-            sweep.prepare(*arguments)
-        sweep(*arguments)
+    for rows, sweep in (((A,), by_columns.column_sweep), (tuple(Rows.of(A)), kernels.column_sweep)):
+        v, moved, along_q = start.copy(), np.zeros(60), np.zeros(1)
+        arguments = (*rows, q, H.diagonal().copy(), slopes, v, moved, *parts, along_q)
+        if sweep is kernels.column_sweep:
+            sweep.prepare(*arguments, True)
+        for every in (True, False, True, False):
+            largest = sweep(*arguments, every)
+        assert largest > 0.0
         np.testing.assert_allclose(moved, A.T @ (v - start), atol=1e-12)
+        np.testing.assert_allclose(along_q, q @ (v - start), atol=1e-12)
         found.append(v)
     np.testing.assert_allclose(*found, rtol=1e-11, atol=1e-13)
     v, reached = by_columns.minimise(A, q, slopes, start, penalty, 1e-6)

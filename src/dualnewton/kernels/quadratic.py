@@ -1,7 +1,7 @@
 """Coordinate descent on a quadratic model with a separable penalty: ``solvers/quadratic.py`` says what, this does it fast.
 
 sweeps(H, slopes, v, ridge, threshold, lower, upper, most, goal)      v and slopes are moved in place
-column_sweeps(*rows, q, diagonal, slopes, v, moved, …)                the same without H (``solvers/by_columns.py``): v and moved
+column_sweep(*rows, q, diagonal, slopes, v, moved, …)                 one sweep without H (``solvers/by_columns.py``): v, moved, along_q
 """
 
 from __future__ import annotations
@@ -42,29 +42,25 @@ def _sweeps(H, slopes, v, ridge, threshold, lower, upper, most, goal):
                     slopes[k] += change * H[j, k]
                 largest = max(largest, abs(change) * (H[j, j] + ridge[j]))
         if largest <= goal:
-            break
-
-
-@jit
-def _column_sweeps(data, columns, starts, q, diagonal, slopes, v, moved, ridge, threshold, lower, upper, most, goal):
-    along_q, every = 0.0, True
-    for _ in range(most):
-        largest = 0.0
-        for j in range(v.size):
-            if not every and v[j] == 0.0:
-                continue
-            slope = slopes[j] + row.dot(data, columns, starts, j, moved) - q[j] * along_q
-            new = _best(diagonal[j], ridge[j], slope, v[j], threshold[j], lower[j], upper[j])
-            change = new - v[j]
-            if change != 0.0:
-                v[j] = new
-                row.add(data, columns, starts, j, change, moved)
-                along_q += change * q[j]
-                largest = max(largest, abs(change) * (diagonal[j] + ridge[j]))
-        if every and largest <= goal:
             return True
-        every = not every and largest <= goal
     return False
 
 
-sweeps, column_sweeps = Kernel(_sweeps), Kernel(_column_sweeps)
+@jit
+def _column_sweep(data, columns, starts, q, diagonal, slopes, v, moved, ridge, threshold, lower, upper, along_q, every):
+    largest = 0.0
+    for j in range(v.size):
+        if not every and v[j] == 0.0:
+            continue
+        slope = slopes[j] + row.dot(data, columns, starts, j, moved) - q[j] * along_q[0]
+        new = _best(diagonal[j], ridge[j], slope, v[j], threshold[j], lower[j], upper[j])
+        change = new - v[j]
+        if change != 0.0:
+            v[j] = new
+            row.add(data, columns, starts, j, change, moved)
+            along_q[0] += change * q[j]
+            largest = max(largest, abs(change) * (diagonal[j] + ridge[j]))
+    return largest
+
+
+sweeps, column_sweep = Kernel(_sweeps), Kernel(_column_sweep)

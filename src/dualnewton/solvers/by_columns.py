@@ -13,6 +13,7 @@ from dataclasses import fields
 import numpy as np
 
 from dualnewton import _linear
+from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.quadratic import ROUNDING, Penalty
 
 MOST_SWEEPS = 100
@@ -26,7 +27,7 @@ def pays(A: _linear.Matrix) -> bool:
     return bool(_linear.is_sparse(A)) and CHEAPER * A.nnz < A.shape[0] ** 2
 
 
-def column_sweeps(
+def column_sweep(
     A: _linear.Matrix,
     q: np.ndarray,
     diagonal: np.ndarray,
@@ -37,48 +38,63 @@ def column_sweeps(
     threshold: np.ndarray,
     lower: np.ndarray,
     upper: np.ndarray,
-    most: int,
-    goal: float,
-) -> bool:
-    """Minimise over one coordinate after the other, v in place; return whether a sweep over all moved no slope beyond ``goal``.
+    along_q: np.ndarray,
+    every: bool,
+) -> float:
+    """Minimise over one coordinate after the other, v in place; return the most that a move has changed a slope.
 
-    Each sweep over all is followed by sweeps over those that are not zero. ``slopes`` are those at the v that is handed over,
-    ``moved`` becomes Aᵀ of how far it has moved.
+    All coordinates are visited, or those that are not zero. ``slopes`` are those where the first sweep began; ``moved`` is Aᵀ of
+    how far v has moved since then, and ``along_q`` is qᵀ of it, in an array of one number.
     This is what the kernel of the same name does (``kernels/quadratic.py``).
     """
-    along_q, every = 0.0, True
-    for _ in range(most):
-        largest = 0.0
-        for j in range(v.size):
-            if not every and v[j] == 0.0:
-                continue
-            a = _linear.to_dense(A[[j]])[0]
-            curvature = diagonal[j] + ridge[j]
-            u = diagonal[j] * v[j] - (slopes[j] + a @ moved - q[j] * along_q)
-            shrunk = u - min(max(u, -threshold[j]), threshold[j])
-            new = min(max(shrunk / curvature if curvature > 0.0 else 0.0, lower[j]), upper[j])
-            change = new - v[j]
-            if change != 0.0:
-                v[j] = new
-                moved += change * a
-                along_q += change * q[j]
-                largest = max(largest, abs(change) * curvature)
-        if every and largest <= goal:
-            return True
-        every = not every and largest <= goal
-    return False
+    largest = 0.0
+    for j in range(v.size):
+        if not every and v[j] == 0.0:
+            continue
+        a = _linear.to_dense(A[[j]])[0]
+        curvature = diagonal[j] + ridge[j]
+        u = diagonal[j] * v[j] - (slopes[j] + a @ moved - q[j] * along_q[0])
+        shrunk = u - min(max(u, -threshold[j]), threshold[j])
+        new = min(max(shrunk / curvature if curvature > 0.0 else 0.0, lower[j]), upper[j])
+        change = new - v[j]
+        if change != 0.0:
+            v[j] = new
+            moved += change * a
+            along_q += change * q[j]
+            largest = max(largest, abs(change) * curvature)
+    return largest
 
 
 def minimise(
-    A: _linear.Matrix, q: np.ndarray, slopes: np.ndarray, w: np.ndarray, penalty: Penalty, goal: float
+    A: _linear.Matrix,
+    q: np.ndarray,
+    slopes: np.ndarray,
+    w: np.ndarray,
+    penalty: Penalty,
+    goal: float,
+    deadline: Deadline = NEVER,
 ) -> tuple[np.ndarray, bool]:
-    """Return about the minimiser of the model, starting at w, and whether it was reached."""
-    from dualnewton.kernels.quadratic import column_sweeps as compiled  # loads Numba
+    """Return about the minimiser of the model, starting at w, and whether it was reached.
+
+    Each sweep over all coordinates is followed by sweeps over those that are not zero. The minimum is reached when a sweep over
+    all changes no slope by more than the goal.
+    """
+    from dualnewton.kernels.quadratic import column_sweep as compiled  # loads Numba
     from dualnewton.kernels.rows import Rows
 
     v, diagonal = w.copy(), np.maximum(_linear.squared_norms(A) - np.square(q), 0.0)
     goal = max(goal, ROUNDING * float(np.abs(slopes).max(initial=0.0)))
     parts = [getattr(penalty, part.name) for part in fields(penalty)]
-    arguments = (*Rows.of(A), q, diagonal, slopes, v, np.zeros(A.shape[1]), *parts, MOST_SWEEPS, goal)
-    compiled.prepare(*arguments)
-    return v, bool(compiled(*arguments))
+    arguments = (*Rows.of(A), q, diagonal, slopes, v, np.zeros(A.shape[1]), *parts, np.zeros(1))
+    every = True
+    compiled.prepare(*arguments, every)
+    try:
+        for _ in range(MOST_SWEEPS):
+            largest = compiled(*arguments, every)
+            if every and largest <= goal:
+                return v, True
+            every = not every and largest <= goal
+            deadline.check()
+    except OutOfTime:
+        pass
+    return v, False

@@ -21,6 +21,7 @@ import numpy as np
 from dualnewton import _linear
 from dualnewton.problem import Problem, blocks
 from dualnewton.solvers import by_columns, quadratic
+from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.passes import Passes
 from dualnewton.solvers.quadratic import Penalty, Sweep
 from dualnewton.solvers.runner import PrimalPoint, SharedPasses
@@ -116,7 +117,7 @@ class Model(ABC):
         """Return Σ c_i φ_i over a block of rows, and the derivatives by their margins aᵀw + b."""
 
     @abstractmethod
-    def _model_minimum(self, inside: np.ndarray, goal: float) -> tuple[np.ndarray, Any]:
+    def _model_minimum(self, inside: np.ndarray, goal: float, deadline: Deadline) -> tuple[np.ndarray, Any]:
         """Return (w, b) where the model over these coordinates is least, but for violations up to the goal."""
 
     def point(self) -> PrimalPoint:
@@ -174,8 +175,12 @@ class Model(ABC):
 
     # 1. and 2. The next point ------------------------------------------------------------------------------------------
 
-    def propose(self) -> float:
-        """Set the next trial point; return how many epochs of work that took."""
+    def propose(self, deadline: Deadline) -> float:
+        """Set the next trial point; return how many epochs of work that took.
+
+        At the deadline the trial point is where the minimisation of the model has come to. If it has not begun,
+        :class:`OutOfTime` is raised and the model stays as it is.
+        """
         if self.waiting:
             return 0.0  # a shorter step is to be tried
         violations = self.penalty.violations(self.w, self.gradient)
@@ -183,7 +188,7 @@ class Model(ABC):
         inexact = np.full(self.size, True)
         inexact[inside] = not self.quadratic
         goal = max(ENOUGH * float(violations[inexact].max(initial=0.0)), self._negligible())
-        self.trial_w, self.trial_b = self._model_minimum(inside, goal)
+        self.trial_w, self.trial_b = self._model_minimum(inside, goal, deadline)
         step = self.trial_w - self.w
         self.promise = (
             float(self.gradient @ step)
@@ -254,41 +259,64 @@ class OneColumn(Model):
     def row_losses(self, rows: slice, margins: np.ndarray) -> tuple[float, np.ndarray]:
         return self.problem.row_losses(rows, margins)
 
-    def _model_minimum(self, inside: np.ndarray, goal: float) -> tuple[np.ndarray, float]:
+    def _model_minimum(self, inside: np.ndarray, goal: float, deadline: Deadline) -> tuple[np.ndarray, float]:
         problem = self.problem
         least_curvature = self.damping / problem.loss.gamma * problem.c
         weights = np.maximum(problem.row_curvature(self.margins), least_curvature)
         may_form = inside.size <= LARGE and (self.forms_matrices or not self.compiled)
         A = None if may_form else self.features.rows_of(inside)
         if A is not None and by_columns.pays(A):
-            v, border, total = self._by_columns(inside, goal, A, weights)
+            v, border, total = self._by_columns(inside, goal, A, weights, deadline)
         else:
-            v, border, total = self._by_matrix(inside, goal, weights)
+            v, border, total = self._by_matrix(inside, goal, weights, deadline)
         trial = self.w.copy()
         trial[inside] = v
         if not problem.fit_intercept:
             return trial, 0.0
         return trial, float(self.b - (self.slope + float(border @ (v - self.w[inside]))) / total)
 
-    def _by_matrix(self, inside: np.ndarray, goal: float, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        curvature = self.features.curvature(inside, weights)
+    def _by_matrix(
+        self, inside: np.ndarray, goal: float, weights: np.ndarray, deadline: Deadline
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        curvature = self.features.curvature(inside, weights, deadline)
         H, slopes, border, total = curvature.H, self.gradient[inside], curvature.border, curvature.total
         if self.problem.fit_intercept:
             H, slopes = curvature.without_constant(), slopes - border * (self.slope / total)
         part = self.penalty.only(inside)
-        return quadratic.minimise(H, slopes, self.w[inside], part, goal, self.sweep), border, total
+        return quadratic.minimise(H, slopes, self.w[inside], part, goal, self.sweep, deadline), border, total
 
     def _by_columns(
-        self, inside: np.ndarray, goal: float, A: _linear.Matrix, weights: np.ndarray
+        self, inside: np.ndarray, goal: float, A: _linear.Matrix, weights: np.ndarray, deadline: Deadline
     ) -> tuple[np.ndarray, np.ndarray, float]:
         roots, total, slopes = np.sqrt(weights), float(weights.sum()), self.gradient[inside]
         A = A if np.all(weights == 1.0) else _linear.scale_columns(A, roots)
         border = np.asarray(A @ roots)
         q = border / math.sqrt(total) if self.problem.fit_intercept else np.zeros(inside.size)
         slopes = slopes - q * (self.slope / math.sqrt(total))
-        v, reached = by_columns.minimise(A, q, slopes, self.w[inside], self.penalty.only(inside), goal)
+        v, reached = by_columns.minimise(A, q, slopes, self.w[inside], self.penalty.only(inside), goal, deadline)
         self.forms_matrices = not reached
         return v, border, total
+
+
+class Together:
+    """The losses of several models, whose margins stand side by side (see :class:`Target`)."""
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        self.models = models
+
+    def each(self) -> Iterator[tuple[Model, Any]]:
+        """Yield each model with its columns of margins: a number if there is one."""
+        first = 0
+        for model in self.models:
+            yield model, first if model.columns == 1 else slice(first, first + model.columns)
+            first += model.columns
+
+    def losses(self, rows: slice, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Values and derivatives of all models on a block of rows."""
+        values, R = np.empty(len(self.models)), np.empty(Z.shape)
+        for k, (model, own) in enumerate(self.each()):
+            values[k], R[:, own] = model.row_losses(rows, Z[:, own])
+        return values, R
 
 
 class Proximal(SharedPasses):
@@ -331,33 +359,28 @@ class Proximal(SharedPasses):
                 kind = problem.c, own, np.zeros(0) if every else column_norms(passes, costs, problem.c)
                 kinds.append(kind)
             self.models.append(OneColumn(problem, kind[1], *sizes, kind[2], start, tol=tol, compiled=compiled))
-        self._evaluate()
+        self._evaluate(self.models)
 
-    def _each(self) -> Iterator[tuple[Model, Any]]:
-        """Yield each model with its columns of margins: a number if there is one."""
-        first = 0
-        for model in self.models:
-            yield model, first if model.columns == 1 else slice(first, first + model.columns)
-            first += model.columns
-
-    def losses(self, rows: slice, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Values and derivatives of all models on a block of rows (see :class:`Target`)."""
-        values, R = np.empty(len(self.models)), np.empty(Z.shape)
-        for k, (model, own) in enumerate(self._each()):
-            values[k], R[:, own] = model.row_losses(rows, Z[:, own])
-        return values, R
-
-    def _evaluate(self) -> None:
-        W = np.vstack([model.trial_w.reshape(-1, self.passes.d) for model in self.models])
-        found = self.passes.evaluate(W, np.hstack([model.trial_b for model in self.models]), self)
-        for value, (model, own) in zip(found.values, self._each(), strict=True):
+    def _evaluate(self, models: Sequence[Model]) -> None:
+        """Pass over the data once, at the trial points of these models."""
+        together = Together(models)
+        W = np.vstack([model.trial_w.reshape(-1, self.passes.d) for model in models])
+        found = self.passes.evaluate(W, np.hstack([model.trial_b for model in models]), together)
+        for value, (model, own) in zip(found.values, together.each(), strict=True):
             gradient, margins = found.gradients[own].ravel(), np.ascontiguousarray(found.margins[:, own])
             model.receive(float(value), gradient, found.slopes[own], margins)
 
     def turn(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
-        extra = sum(model.propose() for model in self.models) / len(self.models)
-        self._evaluate()
-        return 1.0 + extra
+        limit, moved, extra = Deadline(deadline), [], 0.0
+        try:
+            for model in self.models:
+                extra += model.propose(limit)
+                moved.append(model)
+        except OutOfTime:
+            if not moved:
+                return 0.0
+        self._evaluate(moved)
+        return 1.0 + extra / len(self.models)
 
     def candidate(self, k: int) -> PrimalPoint:
         point: PrimalPoint = self.models[k].point()

@@ -12,7 +12,7 @@ to a feature's coefficients in all classes changes the penalty alone; a tiny lif
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -23,6 +23,7 @@ from dualnewton import _linear
 from dualnewton._softmax import chances
 from dualnewton.multinomial import MultinomialProblem
 from dualnewton.solvers import quadratic
+from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.joint import joined, pair_weights
 from dualnewton.solvers.passes import Passes
 from dualnewton.solvers.proximal import Model, Proximal
@@ -33,6 +34,7 @@ from dualnewton.solvers.working_set import (
     affordable,
     column_norms,
     of_classes,
+    sum_of_grams,
     take_all,
 )
 
@@ -44,9 +46,6 @@ LIFT = 1e-11
 
 FLAT = 1e-12
 """An eigenvalue of the intercepts' curvature below this, where each intercept's own is one, is zero but for rounding."""
-
-PIECE, SHORTEST = 1 << 20, 1 << 10
-"""Numbers of the coordinates' rows that are made at a time, and examples at least: fewer, and their products would wait for H."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +142,7 @@ class Coordinates(ABC):
     """Where the curvature of coordinates comes from."""
 
     @abstractmethod
-    def curvature(self, inside: np.ndarray, at: Chances) -> Joint:
+    def curvature(self, inside: np.ndarray, at: Chances, deadline: Deadline) -> Joint:
         """Return the curvature of these coordinates, k d + j for feature j of class k, in order."""
 
 
@@ -153,7 +152,7 @@ class AllOfThem(Coordinates):
     def __init__(self, passes: Passes) -> None:
         self.passes = passes
 
-    def curvature(self, inside: np.ndarray, at: Chances) -> Joint:
+    def curvature(self, inside: np.ndarray, at: Chances, deadline: Deadline) -> Joint:  # noqa: ARG002 (it costs about a pass)
         K, d = at.classes, self.passes.d
         H = joined(self.passes, pair_weights(at.p, at.c).T, K, intercept=True)
         whole = H[:, :d, :, :d].reshape(inside.size, inside.size)
@@ -166,43 +165,31 @@ class Some(Coordinates):
     def __init__(self, features: Gathered) -> None:
         self.features = features
 
-    def curvature(self, inside: np.ndarray, at: Chances) -> Joint:
+    def curvature(self, inside: np.ndarray, at: Chances, deadline: Deadline) -> Joint:
         K = at.classes
         classes, features = np.divmod(inside, self.features.passes.d)
         places = self.features.places(features)
-        rows, roots = self.features.rows, np.sqrt(at.c)
-        weighted = roots[:, None] * at.p
-        H, border = np.zeros((inside.size, inside.size)), np.zeros((inside.size, K))
+        weighted = np.sqrt(at.c)[:, None] * at.p
+        border = np.zeros((inside.size, K))
+
+        def scaled() -> Iterator[_linear.Matrix]:
+            for part in self.features.pieces(inside.size):
+                M = _scaled(self.features.rows[places, part], weighted[part], classes)
+                border[:] -= np.asarray(M @ weighted[part])
+                yield M
+
         # 1. Between classes, −Σ c p_k p_l a_i a_j = −(√c p_k a_i)·(√c p_l a_j).
-        for part in self._pieces(inside.size, rows):
-            M = _scaled(rows[places, part], weighted[part], classes)
-            H -= _linear.gram(M)
-            border -= np.asarray(M @ weighted[part])
+        H = -sum_of_grams(scaled(), inside.size, deadline)
         # 2. Within a class, by weights of their own, in which 1 − p has all its digits.
         ends = np.searchsorted(classes, np.arange(K + 1))
         for k in range(K):
             own = slice(int(ends[k]), int(ends[k + 1]))
             if own.start < own.stop:
-                H[own, own] = self._within(places[own], at.own(k))
+                H[own, own] = self.features.gram(places[own], at.own(k), deadline)
         mine = (np.arange(inside.size), classes)
         border[mine] = 0.0
         border[mine] = -border.sum(axis=1)
         return Joint(H, border, laplacian(weighted.T @ weighted))
-
-    def _within(self, places: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        rows, roots = self.features.rows, np.sqrt(weights)
-        H = np.zeros((places.size, places.size))
-        for part in self._pieces(places.size, rows):
-            H += _linear.gram(_linear.scale_columns(rows[places, part], roots[part]))
-        return H
-
-    @staticmethod
-    def _pieces(size: int, rows: _linear.Matrix) -> Sequence[slice]:
-        """Cut the examples so that the rows of so many coordinates stay small; sparse ones are small as they are."""
-        if _linear.is_sparse(rows):
-            return [slice(None)]
-        step, n = max(SHORTEST, PIECE // size), rows.shape[1]
-        return [slice(low, low + step) for low in range(0, n, step)]
 
 
 def _scaled(rows: _linear.Matrix, weighted: np.ndarray, classes: np.ndarray) -> _linear.Matrix:
@@ -259,18 +246,18 @@ class Classes(Model):
         offset = self.problem.offset
         return self.problem.row_losses(rows, margins if offset is None else margins + offset[rows])
 
-    def _model_minimum(self, inside: np.ndarray, goal: float) -> tuple[np.ndarray, np.ndarray]:
+    def _model_minimum(self, inside: np.ndarray, goal: float, deadline: Deadline) -> tuple[np.ndarray, np.ndarray]:
         problem, offset = self.problem, self.problem.offset
         margins = self.margins if offset is None else self.margins + offset
-        joint = self.coordinates.curvature(inside, Chances.at(margins, problem.c, self.damping))
+        joint = self.coordinates.curvature(inside, Chances.at(margins, problem.c, self.damping), deadline)
         slopes, before, penalty = self.gradient[inside], self.w[inside], self.penalty.only(inside)
         trial = self.w.copy()
         if not problem.fit_intercept:
-            trial[inside] = quadratic.minimise(joint.lifted(), slopes, before, penalty, goal, self.sweep)
+            trial[inside] = quadratic.minimise(joint.lifted(), slopes, before, penalty, goal, self.sweep, deadline)
             return trial, self.b
         inverse = joint.inverse()
         H, slopes = joint.without_intercepts(inverse), slopes - joint.border @ (inverse @ self.slope)
-        trial[inside] = quadratic.minimise(H, slopes, before, penalty, goal, self.sweep)
+        trial[inside] = quadratic.minimise(H, slopes, before, penalty, goal, self.sweep, deadline)
         return trial, self.b - inverse @ (self.slope + joint.border.T @ (trial[inside] - before))
 
 
@@ -306,4 +293,4 @@ class ProximalSoftmax(Proximal):
                 found = np.zeros(problem.d) if every else column_norms(passes, passes.costs, problem.c)
                 norms.append((problem.c, found))
             self.models.append(Classes(problem, coordinates, *sizes, found, start, tol=tol, compiled=compiled))
-        self._evaluate()
+        self._evaluate(self.models)

@@ -8,17 +8,21 @@ are then known, find their values: sweeps alone would be slow where features are
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from dualnewton.problem import Problem
 from dualnewton.solvers.curvature import Cholesky
+from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 
 SWEEPS, RENT = 8, 36.0
 """Of coordinate descent between two steps on the free features, at least; more where these cost as much as the step, whose
 multiplications are six times as fast."""
+
+AT_ONCE = 1 << 25
+"""Entries of H that sweeps read between two checks of the deadline: some hundredths of a second."""
 
 FEW, MOST = (4, 4), (20, 50)
 """Rounds, and the steps in each that end at a bound or a change of sign (they leave fewer features free): at first, and where the
@@ -79,7 +83,7 @@ class Penalty:
         return np.maximum(np.maximum(wants_right, wants_left), 0.0)
 
 
-Sweep = Callable[..., None]
+Sweep = Callable[..., bool]
 """See :func:`sweeps`."""
 
 
@@ -93,11 +97,11 @@ def sweeps(
     upper: np.ndarray,
     most: int,
     goal: float,
-) -> None:
+) -> bool:
     """Minimise over one coordinate after the other, in place: v, and the slopes H(v − w) + … that belong to it.
 
     Each sweep visits the coordinates that are not zero at its beginning or would move; the last is one in which none moved its
-    slope by more than ``goal``. This is what the kernel of the same name does (``kernels/quadratic.py``).
+    slope by more than ``goal``. Return whether there was such a sweep among the ``most`` that are made at most. This is what the kernel of the same name does (``kernels/quadratic.py``).
     """
     diagonal = H.diagonal()
     curvature = diagonal + ridge
@@ -116,11 +120,18 @@ def sweeps(
                 slopes += change * H[j]
                 largest = max(largest, abs(change) * curvature[j])
         if largest <= goal:
-            break
+            return True
+    return False
 
 
 def minimise(
-    H: np.ndarray, slopes: np.ndarray, w: np.ndarray, penalty: Penalty, goal: float = 0.0, sweep: Sweep = sweeps
+    H: np.ndarray,
+    slopes: np.ndarray,
+    w: np.ndarray,
+    penalty: Penalty,
+    goal: float = 0.0,
+    sweep: Sweep = sweeps,
+    deadline: Deadline = NEVER,
 ) -> np.ndarray:
     """Return the minimiser v of the model, starting at w.
 
@@ -141,29 +152,42 @@ def minimise(
         The violation that is small enough; rounding sets a limit of its own.
     sweep : callable
         :func:`sweeps`, or its compiled twin.
+    deadline : Deadline
+        When it has passed, a point on the way is returned at which the model is no higher than at w.
     """
     roots = np.sqrt(np.maximum(H.diagonal(), 0.0))
     cancelled = CANCELLED * float(roots.max(initial=0.0)) * float(roots @ np.abs(w))
     goal = max(goal, ROUNDING * float(np.abs(slopes).max(initial=0.0)), cancelled)
-    point = _Point(H, slopes.copy(), w.copy(), penalty, sweep)
+    point = _Point(H, slopes.copy(), w.copy(), penalty, sweep, deadline)
     begin = point.violation
-    if not point.descend(goal, *FEW) and point.violation > NEAR * begin:
-        point = _Point(H, slopes.copy(), w.copy(), penalty, sweep)
-        extra = SLOWLY * begin
-        while extra > max(goal, NEAR * begin):
-            point.penalty = replace(penalty, threshold=penalty.threshold + extra)
-            point.descend(ROUGHLY * extra, *MOST)
-            extra *= SLOWLY
-        point.penalty = penalty
-    point.descend(goal, *MOST)
+    try:
+        if not point.descend(goal, *FEW) and point.violation > NEAR * begin:
+            point = _followed(_Point(H, slopes.copy(), w.copy(), penalty, sweep, deadline), goal, begin)
+        point.descend(goal, *MOST)
+    except OutOfTime:
+        pass
     return point.v
+
+
+def _followed(point: _Point, goal: float, begin: float) -> _Point:
+    """Follow the minimum from the start of the point, where the largest violation is ``begin``; return the point at the end."""
+    penalty, extra = point.penalty, SLOWLY * begin
+    while extra > max(goal, NEAR * begin):
+        point.penalty = replace(penalty, threshold=penalty.threshold + extra)
+        point.descend(ROUGHLY * extra, *MOST)
+        extra *= SLOWLY
+    point.penalty = penalty
+    return point
 
 
 class _Point:
     """v on its way to the minimum, and the slopes of the smooth part there."""
 
-    def __init__(self, H: np.ndarray, slopes: np.ndarray, v: np.ndarray, penalty: Penalty, sweep: Sweep) -> None:
+    def __init__(
+        self, H: np.ndarray, slopes: np.ndarray, v: np.ndarray, penalty: Penalty, sweep: Sweep, deadline: Deadline
+    ) -> None:
         self.H, self.slopes, self.v, self.penalty, self.sweep = H, slopes, v, penalty, sweep
+        self.deadline = deadline
 
     @property
     def violation(self) -> float:
@@ -176,7 +200,7 @@ class _Point:
         for _ in range(rounds):
             used = np.count_nonzero(self.v)
             count = max(SWEEPS, int(used * used / (RENT * self.v.size)))
-            self.sweep(self.H, self.slopes, self.v, *parts, count, goal)
+            self._sweeps(count, parts, goal)
             if self.violation <= goal:
                 return True
             ended = any(self._step() for _ in range(steps))
@@ -187,6 +211,15 @@ class _Point:
             if left <= goal or in_vain >= MOST_IN_VAIN:
                 return left <= goal
         return False
+
+    def _sweeps(self, count: int, parts: Sequence[np.ndarray], goal: float) -> None:
+        """Make so many sweeps at most, a few at a time: nothing but v and the slopes passes from one to the next."""
+        at_once = max(1, AT_ONCE // self.v.size**2)
+        for made in range(0, count, at_once):
+            ended = self.sweep(self.H, self.slopes, self.v, *parts, min(at_once, count - made), goal)
+            self.deadline.check()
+            if ended:
+                return
 
     def _step(self) -> bool:
         """Take a step of Newton's method over the coordinates that are free to move, as far as their signs last.
@@ -221,4 +254,5 @@ class _Point:
                 change = H[free].T @ (new - old)
         v[free] = new
         slopes += change
+        self.deadline.check()
         return whole

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from dualnewton import _linear
 from dualnewton.solvers.costs import MULTIPLY, PAIR, Costs
+from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.passes import Passes
 
 LARGE = 4000
@@ -35,6 +36,12 @@ CANCELLED = 2e-15
 
 PIECE = 1 << 17
 """Numbers of the data that are looked at at a time."""
+
+DENSE_PIECE, FEWEST = 1 << 20, 1 << 7
+"""Numbers of dense features that are multiplied at a time, and examples at least: some tenths of a second for ``LARGE`` features."""
+
+PRODUCTS, SPARSE_PRODUCTS = 1 << 30, 1 << 25
+"""Multiplications of dense and of sparse features between two checks of the deadline: about a tenth of a second."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +68,7 @@ class Features(ABC):
     """Where the curvature of features comes from."""
 
     @abstractmethod
-    def curvature(self, features: np.ndarray, weights: np.ndarray) -> Curvature:
+    def curvature(self, features: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Curvature:
         """Return the curvature of these features, with a weight for each row."""
 
     def rows_of(self, features: np.ndarray) -> _linear.Matrix | None:  # noqa: ARG002
@@ -79,7 +86,7 @@ class Everything(Features):
     def __init__(self, passes: Passes) -> None:
         self.passes = passes
 
-    def curvature(self, features: np.ndarray, weights: np.ndarray) -> Curvature:  # noqa: ARG002 (all of them)
+    def curvature(self, features: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Curvature:  # noqa: ARG002 (all, by one pass)
         H = self.passes.sketch(np.arange(self.passes.n), weights, intercept=True)
         return Curvature(H[:-1, :-1].copy(), H[:-1, -1].copy(), float(H[-1, -1]))
 
@@ -91,47 +98,63 @@ class Remembered(Features):
         self.features, self.weights = features, weights
         self.known: Curvature | None = None
 
-    def curvature(self, features: np.ndarray, weights: np.ndarray) -> Curvature:  # noqa: ARG002 (they do not change)
+    def curvature(self, features: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Curvature:  # noqa: ARG002 (they do not change)
         if self.known is None:
-            self.known = self.features.curvature(features, self.weights)
+            self.known = self.features.curvature(features, self.weights, deadline)
         return self.known
 
 
 class Gathered(Features):
-    """Some features, one row each, in the order in which they were first asked for."""
+    """Some features, one row each, in the order in which they were first asked for.
+
+    All rows have one storage, chosen by the share of nonzero entries of all features gathered so far: dense above ``DENSE``, CSR
+    below. More features may change it; then the rows that are there are converted.
+    """
 
     def __init__(self, passes: Passes, costs: Costs) -> None:
         self.passes, self.costs = passes, costs
         self.place = np.full(passes.d, -1)
-        self.count = 0
+        self.count = self.stored = 0
         self.rows: _linear.Matrix = None
 
     def places(self, features: np.ndarray) -> np.ndarray:
         """Return the rows of these features, after gathering those that are missing."""
-        missing = features[self.place[features] < 0]
+        missing = np.unique(features[self.place[features] < 0])
         if missing.size:
             more = self._columns(missing)
-            stack = sp.vstack if _linear.is_sparse(more) else np.concatenate
-            self.rows = more if self.rows is None else stack([self.rows, more])
             self.place[missing] = self.count + np.arange(missing.size)
             self.count += missing.size
+            self.stored += more.nnz if _linear.is_sparse(more) else more.size
+            dense = self.stored > DENSE * self.passes.n * self.count
+            self.rows = _linear.stacked([more] if self.rows is None else [self.rows, more], dense=dense)
         return self.place[features]
 
     def _columns(self, features: np.ndarray) -> _linear.Matrix:
+        """Return these features, one row each, in the storage of the data."""
         pieces = [self.passes.take(part)[:, features].T for part in _pieces(self.costs)]
-        if not _linear.is_sparse(pieces[0]):
-            return np.concatenate(pieces, axis=1)
-        together = sp.csr_array(sp.hstack(pieces, format="csr"))
-        return together.toarray() if together.nnz > DENSE * self.passes.n * features.size else together
+        return sp.hstack(pieces, format="csr") if _linear.is_sparse(pieces[0]) else np.concatenate(pieces, axis=1)
 
     def rows_of(self, features: np.ndarray) -> _linear.Matrix:
         places = self.places(features)
         return self.rows[places]
 
-    def curvature(self, features: np.ndarray, weights: np.ndarray) -> Curvature:
-        A = self.rows_of(features)
-        border = np.asarray(A @ weights)
-        return Curvature(_linear.gram(_linear.scale_columns(A, np.sqrt(weights))), border, float(weights.sum()))
+    def curvature(self, features: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Curvature:
+        places = self.places(features)
+        H = self.gram(places, weights, deadline)
+        return Curvature(H, (self.rows @ weights)[places], float(weights.sum()))
+
+    def gram(self, places: np.ndarray, weights: np.ndarray, deadline: Deadline) -> np.ndarray:
+        """Return A D(weights) Aᵀ for the rows A at these places."""
+        roots = np.sqrt(weights)
+        pieces = (_linear.scale_columns(self.rows[places, part], roots[part]) for part in self.pieces(places.size))
+        return sum_of_grams(pieces, places.size, deadline)
+
+    def pieces(self, size: int) -> list[slice]:
+        """Cut the examples so that copies of so many features stay small; sparse ones are small as they are."""
+        if _linear.is_sparse(self.rows):
+            return [slice(None)]
+        step, n = max(FEWEST, DENSE_PIECE // max(size, 1)), self.passes.n
+        return [slice(low, low + step) for low in range(0, n, step)]
 
     def remembered(self, weights: np.ndarray) -> Features:
         return Growing(self, weights)
@@ -147,19 +170,54 @@ class Growing(Features):
     def rows_of(self, features: np.ndarray) -> _linear.Matrix:
         return self.gathered.rows_of(features)
 
-    def curvature(self, features: np.ndarray, weights: np.ndarray) -> Curvature:  # noqa: ARG002 (they do not change)
+    def curvature(self, features: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Curvature:  # noqa: ARG002 (they do not change)
         places = self.gathered.places(features)
         rows, old = self.gathered.rows, self.known.border.size
         if (size := self.gathered.count) > old:
             new = rows[old:]
             even = np.ptp(self.weights) == 0.0
             weighted = new * self.weights[0] if even else _linear.scale_columns(new, self.weights)
-            H = np.empty((size, size))
+            H = np.zeros((size, size))
             H[:old, :old] = self.known.H
-            H[old:] = _linear.to_dense(weighted @ rows.T)
+            add_products(H[old:], weighted, rows, deadline)
             H[:old, old:] = H[old:, :old].T
             self.known = Curvature(H, np.append(self.known.border, new @ self.weights), self.known.total)
         return self.known.only(places)
+
+
+def add_products(H: np.ndarray, A: _linear.Matrix, B: _linear.Matrix, deadline: Deadline) -> None:
+    """H += A Bᵀ, in pieces of the columns of dense matrices and of the rows of sparse ones; H is stored row by row."""
+    if _linear.is_sparse(A):
+        other, step = sp.csr_array(B.T), max(1, SPARSE_PRODUCTS // max(B.nnz, 1))
+        for low in range(0, A.shape[0], step):
+            H[low : low + step] += _linear.to_dense(A[low : low + step] @ other)
+            deadline.check()
+        return
+    from scipy.linalg.blas import dgemm
+
+    step = max(FEWEST, PRODUCTS // max(H.size, 1))
+    for low in range(0, A.shape[1], step):
+        part = slice(low, low + step)
+        # Fortran's order: Hᵀ += B Aᵀ, in place.
+        dgemm(1.0, B[:, part].T, A[:, part].T, beta=1.0, c=H.T, trans_a=True, overwrite_c=True)
+        deadline.check()
+
+
+def sum_of_grams(pieces: Iterable[_linear.Matrix], size: int, deadline: Deadline) -> np.ndarray:
+    """Σ M Mᵀ over matrices of so many rows."""
+    from scipy.linalg.blas import dsyrk
+
+    H = np.zeros((size, size))
+    for M in pieces:
+        if _linear.is_sparse(M):
+            add_products(H, M, M, deadline)
+        else:
+            # Fortran's order: the upper triangle of Hᵀ is the lower one of H.
+            dsyrk(1.0, M.T, beta=1.0, c=H.T, trans=True, overwrite_c=True)
+        deadline.check()
+    lower = np.tril(H)
+    lower += np.tril(H, -1).T
+    return lower
 
 
 def column_norms(passes: Passes, costs: Costs, c: np.ndarray) -> np.ndarray:
