@@ -1,7 +1,7 @@
 """Gathered features have one storage at a time: runs on sparse data whose columns differ in density find what dense data give.
 
-In "sparse first" the first working sets have columns with few nonzero entries and later ones have columns with up to 40 %, so that
-the gathered features change from CSR to dense. In "dense first" they change from dense to CSR.
+In "sparse first" the first working sets have columns with few nonzero entries, and later ones have columns with up to 40 %: the
+gathered features change from CSR to dense. In "dense first" they change from dense to CSR.
 """
 
 import sys
@@ -15,7 +15,9 @@ from sklearn.base import clone
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.solvers import proximal, proximal_softmax, working_set
-from dualnewton.solvers.working_set import Gathered
+from dualnewton.solvers.deadline import NEVER
+from dualnewton.solvers.passes import MemoryPasses
+from dualnewton.solvers.working_set import Gathered, Growing
 
 ORDERS = {
     "sparse first": ((0.05, 0.07), (0.15, 0.4), ["csr", "dense"]),
@@ -131,7 +133,9 @@ def test_any_storage_gives_what_dense_data_give(kind, penalty, order, storage, d
     assert wide.certify(result.w, result.intercept).relative_gap <= 2e-9
     assert result.certificate.primal == pytest.approx(best.certificate.primal, rel=2e-9)
     assert len(changes([count for _, count in small_sets])) > 1  # it grew
-    assert changes([kind for kind, _ in small_sets])[-2:] == (ORDERS[order][2] if storage.startswith("cs") else ["dense"])
+    assert changes([kind for kind, _ in small_sets])[-2:] == (
+        ORDERS[order][2] if storage.startswith("cs") else ["dense"]
+    )
 
 
 ESTIMATORS = {
@@ -197,3 +201,14 @@ def test_sets_that_shrink_and_grow_again_share_one_storage(small_sets):
         assert wide.certify(result.w, result.intercept).relative_gap <= 2e-10
     near = dn.solve_many(problems[1:2], "newton", tol=1e-10, warm_start=results[:1])[0]  # from many features to few
     assert near.certificate.primal == pytest.approx(results[1].certificate.primal, rel=2e-10)
+
+
+def test_no_matrix_of_more_features_than_a_step_may_have_is_kept(monkeypatch):
+    monkeypatch.setattr(working_set, "LARGE", 6)
+    X, _ = data("dense first")
+    passes = MemoryPasses(sp.csr_array(X))
+    growing = Growing(Gathered(passes, passes.costs), np.ones(N))
+    for inside in (np.arange(5), np.arange(4, 10), np.arange(20, 25)):
+        found = growing.curvature(inside, np.ones(N), NEVER)
+        np.testing.assert_allclose(found.H, X[:, inside].T @ X[:, inside], atol=1e-11)
+        assert growing.known.H.shape == (5, 5)

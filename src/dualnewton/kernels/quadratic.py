@@ -1,7 +1,7 @@
 """Coordinate descent on a quadratic model with a separable penalty: ``solvers/quadratic.py`` says what, this does it fast.
 
 sweeps(H, slopes, v, ridge, threshold, lower, upper, most, goal)      v and slopes are moved in place
-column_sweep(*rows, q, diagonal, slopes, v, moved, …)                 one sweep without H (``solvers/by_columns.py``): v, moved, along_q
+column_sweep(*rows, q, diagonal, slopes, v, moved, …)                 one sweep without H (``solvers/by_columns.py``)
 """
 
 from __future__ import annotations

@@ -9,6 +9,9 @@ import numpy as np
 
 from dualnewton import _linear
 
+BLOCK = 512
+"""Columns of a Cholesky factor between two checks of the deadline: about a tenth of a second for 4000 features."""
+
 
 class Curvature(Protocol):
     """A positive definite matrix B.
@@ -29,9 +32,27 @@ class Curvature(Protocol):
 
 
 class Cholesky:
-    """B = H + D(diagonal), factorised: for up to a few thousand features."""
+    """B = H + D(diagonal), factorised: for up to a few thousand features.
 
-    def __init__(self, H: np.ndarray, diagonal: np.ndarray, *, scaled_well: bool = True, exact: bool = False) -> None:
+    Parameters
+    ----------
+    H : array of shape (m, m)
+        Is changed in place.
+    diagonal : array of shape (m,)
+        D.
+    check : callable, optional
+        Called between blocks of the factor where there are many features; it may raise to end the work.
+    """
+
+    def __init__(
+        self,
+        H: np.ndarray,
+        diagonal: np.ndarray,
+        *,
+        scaled_well: bool = True,
+        exact: bool = False,
+        check: Callable[[], None] | None = None,
+    ) -> None:
         from scipy.linalg.lapack import dpotrf
 
         self.scaled_well, self.exact = scaled_well, exact
@@ -40,7 +61,10 @@ class Cholesky:
         lift = np.finfo(float).eps * float(np.abs(on_diagonal).max()) or 1.0
         while True:
             # LAPACK itself, as in solve: what SciPy puts around it takes longer than a small factor.
-            self.factor, failed = dpotrf(H.T, lower=True, clean=False)
+            if check is None or len(H) <= 2 * BLOCK:
+                self.factor, failed = dpotrf(H.T, lower=True, clean=False)
+            else:
+                self.factor, failed = _by_blocks(H, check)
             if not failed:
                 return
             on_diagonal += lift  # rounding has made it indefinite
@@ -50,6 +74,24 @@ class Cholesky:
         from scipy.linalg.lapack import dpotrs
 
         return np.asarray(dpotrs(self.factor, g, lower=True)[0])
+
+
+def _by_blocks(H: np.ndarray, check: Callable[[], None]) -> tuple[np.ndarray, int]:
+    """Return the lower Cholesky factor, and zero if H is positive definite: LAPACK's dpotrf, with a call of ``check`` per block."""
+    """Return the lower Cholesky factor of H, and zero if H is positive definite; ``check`` is called after each block."""
+    from scipy.linalg.lapack import dpotrf
+
+    L, size = np.array(H, order="F"), len(H)
+    for low in range(0, size, BLOCK):
+        high = min(low + BLOCK, size)
+        L[low:, low:high] -= L[low:, :low] @ L[low:high, :low].T
+        corner, failed = dpotrf(L[low:high, low:high], lower=True)
+        if failed:
+            return L, failed
+        L[low:high, low:high] = corner
+        L[high:, low:high] = dtrsm(1.0, corner, L[high:, low:high], side=True, lower=True, trans_a=True)
+        check()
+    return L, 0
 
 
 class Diagonal:

@@ -101,7 +101,8 @@ def sweeps(
     """Minimise over one coordinate after the other, in place: v, and the slopes H(v − w) + … that belong to it.
 
     Each sweep visits the coordinates that are not zero at its beginning or would move; the last is one in which none moved its
-    slope by more than ``goal``. Return whether there was such a sweep among the ``most`` that are made at most. This is what the kernel of the same name does (``kernels/quadratic.py``).
+    slope by more than ``goal``. Return whether there was such a sweep among the first ``most``.
+    This is what the kernel of the same name does (``kernels/quadratic.py``).
     """
     diagonal = H.diagonal()
     curvature = diagonal + ridge
@@ -236,7 +237,7 @@ class _Point:
         part, old = penalty.only(free), v[free]
         signs = np.sign(old) * kink[free]
         downhill = -(slopes[free] + part.ridge * old + part.threshold * signs)
-        step = Cholesky(H[np.ix_(free, free)], part.ridge).solve(downhill)
+        step = Cholesky(H[np.ix_(free, free)], part.ridge, check=self.deadline.check).solve(downhill)
         low = np.where(signs > 0.0, np.maximum(part.lower, 0.0), part.lower)
         high = np.where(signs < 0.0, np.minimum(part.upper, 0.0), part.upper)
         new = np.clip(old + step, low, high)

@@ -1,0 +1,229 @@
+"""The inner loops of proximal methods stop at the deadline, with a point of use; looking at the clock changes no bit."""
+
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.kernels import quadratic as kernels
+from dualnewton.result import Status
+from dualnewton.solvers import by_columns, curvature, proximal, proximal_softmax, quadratic, working_set
+from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
+from dualnewton.solvers.passes import MemoryPasses
+from dualnewton.solvers.quadratic import Penalty
+from judged import assert_certificate_is_true
+
+
+class Clock:
+    """A clock that goes on by a step at each call of the functions that it is put before."""
+
+    def __init__(self, monkeypatch, step):
+        self.now, self.step, self.patch = 0.0, step, monkeypatch
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+
+    def ticking(self, function):
+        def called(*args, **kwargs):
+            self.now += self.step
+            return function(*args, **kwargs)
+
+        return called
+
+    def before(self, module, name):
+        self.patch.setattr(module, name, self.ticking(getattr(module, name)))
+
+
+def test_a_deadline_raises_after_its_moment_only(monkeypatch):
+    clock = Clock(monkeypatch, 1.0)
+    clock.now = 2.0
+    NEVER.check()
+    Deadline(2.0).check()
+    with pytest.raises(OutOfTime):
+        Deadline(1.9).check()
+
+
+def wide(n=30, d=300, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    return X, X[:, :20] @ rng.standard_normal(20) + 0.1 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("lam", [1e-5, 1e-10])
+@pytest.mark.parametrize(
+    "loss", [losses.SquaredHinge(), losses.Squared(), losses.SquaredEpsilonInsensitive(0.1)], ids=repr
+)
+def test_newton_steps_of_the_model_stop_in_time(loss, lam, monkeypatch):
+    """A turn may take thousands of Newton steps here; of those, at most one is made after the deadline."""
+    X, y = wide()
+    y = np.sign(y) if isinstance(loss, losses.Margin) else y
+    problem = dn.Problem(X, y, loss, regularizers.L1(), lam, fit_intercept=True)
+    clock = Clock(monkeypatch, 0.01)
+    clock.before(quadratic, "Cholesky")
+    result = dn.solve(problem, "newton", tol=1e-12, time_limit=0.095)
+    assert result.status is Status.TIME_LIMIT
+    assert clock.now == pytest.approx(0.1)
+    assert_certificate_is_true(problem, result)
+
+
+def test_a_step_that_was_cut_short_is_used(monkeypatch):
+    X, y = wide()
+    problem = dn.Problem(X, np.sign(y), losses.SquaredHinge(), regularizers.L1(), 1e-8)
+    clock = Clock(monkeypatch, 0.01)
+    clock.before(quadratic, "Cholesky")
+    result = dn.solve(problem, "newton", tol=1e-12, time_limit=0.035)
+    assert result.n_epochs > 0.0
+    assert result.certificate.primal < 0.1 * problem.primal(np.zeros(300))
+
+
+def test_each_of_several_models_keeps_its_certificate(monkeypatch):
+    """The time ends while the second of three models is at work: it and the third stay where they are."""
+    X, y = wide()
+    problems = [dn.Problem(X, y, losses.Squared(), regularizers.L1(), lam) for lam in (0.3, 1e-9, 0.2)]
+    clock = Clock(monkeypatch, 0.01)
+    clock.before(quadratic, "Cholesky")
+    results = dn.solve_many(problems, "newton", tol=1e-12, time_limit=0.05)
+    assert clock.now <= 0.07
+    assert any(result.status is Status.TIME_LIMIT for result in results)
+    for problem, result in zip(problems, results, strict=True):
+        assert_certificate_is_true(problem, result)
+
+
+@pytest.mark.parametrize("m", [1, 9, 10, 11, 35])
+def test_a_factor_made_block_by_block_is_the_factor(m, monkeypatch):
+    monkeypatch.setattr(curvature, "BLOCK", 5)
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((m, 2 * m))
+    g, made = rng.standard_normal(m), []
+    whole = curvature.Cholesky(A @ A.T, np.ones(m)).solve(g)
+    by_blocks = curvature.Cholesky(A @ A.T, np.ones(m), check=lambda: made.append(1)).solve(g)
+    np.testing.assert_allclose(by_blocks, whole, rtol=1e-10)
+    assert len(made) == (-(-m // 5) if m > 10 else 0)
+    flat = np.ones((m, m))  # of rank one: it is lifted until it is positive definite
+    np.testing.assert_allclose(
+        curvature.Cholesky(flat, np.zeros(m), check=lambda: None).solve(np.ones(m)).sum(), 1.0, rtol=1e-6
+    )
+
+
+# Products --------------------------------------------------------------------------------------------------------------
+
+
+def classes(n, d, K, density=1.0):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d)) * (rng.random((n, d)) < density)
+    return X, np.argmax(X[:, :5] @ rng.standard_normal((5, K)) + rng.gumbel(size=(n, K)), axis=1)
+
+
+def pieces_of(monkeypatch, size):
+    """Cut products into pieces of so many numbers, and let working sets be used."""
+    for name in ("DENSE_PIECE", "PRODUCTS", "SPARSE_PRODUCTS", "FEWEST"):
+        monkeypatch.setattr(working_set, name, size)
+    monkeypatch.setattr(working_set, "MOST_AT_ONCE", 4)
+
+
+def test_the_curvature_of_softmax_stops_in_time(monkeypatch):
+    X, y = classes(400, 60, 3)
+    problem = dn.MultinomialProblem(X, y, 1e-4, 3, regularizer=regularizers.L1(), fit_intercept=True)
+    pieces_of(monkeypatch, 10)
+    clock = Clock(monkeypatch, 0.01)
+    clock.before(proximal_softmax, "_scaled")
+    result = dn.solve(problem, "newton", tol=1e-10, time_limit=0.055)  # 40 pieces would take 0.4 s
+    assert result.status is Status.TIME_LIMIT
+    assert clock.now == pytest.approx(0.06)
+    assert_certificate_is_true(problem, result)
+
+
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("weights", ["even", "uneven"])
+def test_pieces_of_products_add_up(storage, weights, monkeypatch):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((7, 50)) * (rng.random((7, 50)) < 0.5)
+    c = np.full(50, 2.0) if weights == "even" else rng.uniform(0.0, 2.0, 50)
+    for size in (3, 1 << 20):
+        pieces_of(monkeypatch, size)
+        monkeypatch.setattr(working_set, "DENSE", 1.0)
+        passes = MemoryPasses(storage(A.T))
+        passes.X = storage(A.T)  # small sparse data that are nearly full would be stored densely
+        gathered = working_set.Gathered(passes, passes.costs)
+        growing = working_set.Growing(gathered, c)
+        for inside in ([1, 4], [0, 1, 5, 6], [2], [3, 6]):
+            for source in (gathered, growing):
+                found = source.curvature(np.array(inside), c, NEVER)
+                np.testing.assert_allclose(found.H, (A[inside] * c) @ A[inside].T, atol=1e-13)
+                np.testing.assert_allclose(found.border, A[inside] @ c, atol=1e-13)
+                if source is gathered:
+                    assert np.array_equal(found.H, found.H.T)
+    with pytest.raises(OutOfTime):
+        working_set.sum_of_grams([storage(A)], 7, Deadline(-1.0))
+    with pytest.raises(OutOfTime):
+        working_set.add_products(np.zeros((7, 7)), storage(A), storage(A), Deadline(-1.0))
+
+
+# Sweeps ----------------------------------------------------------------------------------------------------------------
+
+
+def model_of(n=40, m=60):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((m, n)) * (rng.random((m, n)) < 0.3)
+    penalty = Penalty(*(np.full(m, value) for value in (0.0, 1e-3, -np.inf, np.inf)))
+    return A, A @ A.T, -A @ rng.standard_normal(n), penalty
+
+
+def value(H, slopes, penalty, v):
+    return slopes @ v + 0.5 * v @ H @ v + penalty.value(v)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["NumPy", "kernel"])
+def test_sweeps_have_the_same_bits_however_many_are_made_at_once(compiled, monkeypatch):
+    _, H, slopes, penalty = model_of()
+    found = []
+    for at_once in (1, 5 * 60 * 60, 1 << 40):
+        monkeypatch.setattr(quadratic, "AT_ONCE", at_once)
+        found.append(quadratic.minimise(H, slopes, np.zeros(60), penalty, sweep=proximal.sweep_of(compiled=compiled)))
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("ticks", [1, 2, 5, 11, 40])
+def test_a_model_that_was_cut_short_has_fallen(ticks, monkeypatch):
+    _, H, slopes, penalty = model_of()
+    monkeypatch.setattr(quadratic, "AT_ONCE", 1)
+    clock = Clock(monkeypatch, 1.0)
+    v = quadratic.minimise(
+        H, slopes, np.zeros(60), penalty, 0.0, clock.ticking(quadratic.sweeps), Deadline(ticks - 0.5)
+    )
+    assert clock.now == ticks
+    assert value(H, slopes, penalty, v) < 0.0
+
+
+def test_sweeps_by_columns_stop_in_time(monkeypatch):
+    A, H, slopes, penalty = model_of()
+    clock, kernel = Clock(monkeypatch, 1.0), kernels.column_sweep
+
+    class Ticking:
+        prepare = staticmethod(kernel.prepare)
+        __call__ = staticmethod(clock.ticking(kernel))
+
+    monkeypatch.setattr(kernels, "column_sweep", Ticking())
+    way = (sp.csr_array(A), np.zeros(60), slopes, np.zeros(60), penalty, 0.0)
+    v, reached = by_columns.minimise(*way, Deadline(4.5))
+    assert clock.now == 5.0
+    assert not reached
+    assert value(H, slopes, penalty, v) < 0.0
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])
+def test_looking_at_the_clock_changes_no_bit(outputs, storage):
+    X, y = classes(200, 150, 3, density=0.2)
+    X = storage(X)
+    problem = (
+        dn.Problem(X, np.where(y == 0, 1.0, -1.0), losses.Logistic(), regularizers.L1(), 1e-3, fit_intercept=True)
+        if outputs == 1
+        else dn.MultinomialProblem(X, y, 1e-3, 3, regularizer=regularizers.L1(), fit_intercept=True)
+    )
+    free, limited = (dn.solve(problem, "newton", tol=1e-9, time_limit=limit) for limit in (None, 600.0))
+    assert free.converged
+    assert np.array_equal(free.w, limited.w)
+    assert np.array_equal(free.alpha, limited.alpha)
