@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton._validate import integer, positive
-from dualnewton.concomitant import MOST, ConcomitantProblem, ScaledPair
+from dualnewton.concomitant import MOST, MOST_WIDE, ConcomitantProblem, ScaledPair
 from dualnewton.plan import Plan
 from dualnewton.result import Progress, Result, Status, Trace
 from dualnewton.solve import solve
@@ -118,7 +118,7 @@ class _Run:
 
     def stepped(self) -> ScaledPair | None:
         """1. Take a step from where the last stage ended, 2. and certify it; None if there is no way down, or no matrix."""
-        if self.fits == 0 or self.search.scale == 0.0 or self.here.scale == 0.0 or self.problem.unit.d > MOST:
+        if self.fits == 0 or self.search.scale == 0.0 or self.here.scale == 0.0 or not self._has_matrix():
             return None
         moved = self.problem.stepped(self.here.w, self.here.intercept, self.here.scale)
         if moved is None:
@@ -127,6 +127,11 @@ class _Run:
         self.search.go_on_from(self.here.scale)
         self.epochs += STEP_EPOCHS
         return self.here
+
+    def _has_matrix(self) -> bool:
+        """Whether the features are few enough for steps of Newton's method in all variables."""
+        unit = self.problem.unit
+        return unit.d <= (MOST if unit.d <= unit.n else MOST_WIDE)
 
     def fitted(self, settings: dict[str, Any]) -> ScaledPair:
         """1. Fit at one scale from where the last stage ended, 2. certify, 4. choose the next scale."""

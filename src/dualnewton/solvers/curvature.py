@@ -77,8 +77,8 @@ class Cholesky:
 
 
 def _by_blocks(H: np.ndarray, check: Callable[[], None]) -> tuple[np.ndarray, int]:
-    """Return the lower Cholesky factor, and zero if H is positive definite: LAPACK's dpotrf, with a call of ``check`` per block."""
     """Return the lower Cholesky factor of H, and zero if H is positive definite; ``check`` is called after each block."""
+    from scipy.linalg.blas import dtrsm
     from scipy.linalg.lapack import dpotrf
 
     L, size = np.array(H, order="F"), len(H)
