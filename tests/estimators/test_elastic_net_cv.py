@@ -82,9 +82,10 @@ def test_alpha_may_be_zero(monkeypatch, large):
 
 
 @pytest.mark.parametrize(("settings", "message"), [
-    ({"l1_ratio": 0.0}, "alphas must be a list of values with l1_ratio=0"),
+    ({"l1_ratio": 0.0}, "Automatic alpha grid generation is not supported for l1_ratio=0"),
     ({"l1_ratio": [0.5, 2.0]}, "l1_ratio must be a number between 0 and 1, or a list"),
-    ({"alphas": [1.0, -1.0]}, "alphas must be a number of values or a list of values >= 0"),
+    ({"alphas": [1.0, -1.0]}, r"alphas\[1\] == -1.0, must be >= 0.0"),
+    ({"alphas": [np.inf, 1.0]}, r"alphas\[0\] == inf, must be >= 0.0 and finite"),
     ({"alphas": [0.0], "positive": True}, "alpha must be > 0 with positive=True"),
     ({"eps": 0.0}, "'eps' parameter"),
 ])  # fmt: skip

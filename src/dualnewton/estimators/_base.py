@@ -241,7 +241,8 @@ class CertifiedRegressor(RegressorMixin, SparseCoefMixin, CertifiedModel):
         coef = np.vstack([result.w for result in results]).astype(data.X.dtype)
         intercept = np.hstack([result.intercept for result in results]).astype(data.X.dtype)
         self.coef_ = coef[0] if len(coef) == 1 else coef
-        self.intercept_ = intercept if data.y.ndim == 2 else intercept[0]
+        # Without an intercept it is the number 0.0 for any number of outputs, as in scikit-learn.
+        self.intercept_ = 0.0 if not self.fit_intercept else intercept if data.y.ndim == 2 else intercept[0]
 
     def predict(self, X: Any) -> np.ndarray:
         """Return Xw + b, of shape (n,) or (n, outputs)."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import math
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +25,10 @@ except ImportError:  # up to scikit-learn 1.5 it was a method
         return estimator._validate_data(*args, **kwargs)
 
 
+LARGEST = 1e150
+"""The largest entry of X whose square, added up over a row, is still finite in float64."""
+
+
 class Data(NamedTuple):
     """What a model is fitted on: float rows (C order or CSR), targets or class numbers, and weights c, if any."""
 
@@ -38,9 +44,46 @@ def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data
     )
     if sp.issparse(X):
         X = without_repeats(sp.csr_array(X))  # once here, so that all problems hold the same arrays
+    _require_finite_squares(X.data if sp.issparse(X) else X)
     if sample_weight is not None:
         sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     return Data(X, y, sample_weight)
+
+
+def _require_finite_squares(entries: np.ndarray) -> None:
+    """Refuse entries whose squares overflow: every method needs the norms of rows or of features."""
+    largest = max(float(entries.max(initial=0.0)), -float(entries.min(initial=0.0)))
+    if largest > LARGEST:
+        raise ValueError(
+            f"X must have entries of magnitude at most {LARGEST:g}, whose squares are finite, got {largest:.3g}: "
+            "scale the features"
+        )
+
+
+def strengths(name: str, values: Any, *, or_zero: bool, why: str = "") -> np.ndarray:
+    """Return the strengths of a penalty to choose from as floats; an error names the first that is not allowed.
+
+    Parameters
+    ----------
+    name : str
+        The parameter that holds them.
+    values : number or sequence of numbers
+        In any order, finite.
+    or_zero : bool
+        Whether zero is allowed.
+    why : str
+        The reason for that, if it needs one.
+    """
+    given = np.atleast_1d(np.asarray(values, dtype=object))
+    if given.ndim != 1 or given.size == 0:
+        raise ValueError(f"{name} must be a number or a list of numbers, got {values!r}")
+    for k, each in enumerate(given):
+        if not isinstance(each, Real):
+            raise TypeError(f"{name}[{k}] must be an instance of float, not {type(each).__name__}")
+        value = float(each)
+        if not (value > 0.0 or (value == 0.0 and or_zero)) or math.isinf(value):
+            raise ValueError(f"{name}[{k}] == {each}, must be {'>=' if or_zero else '>'} 0.0 and finite{why}")
+    return given.astype(np.float64)
 
 
 def class_numbers(model: Any, data: Data) -> tuple[np.ndarray, Data]:
@@ -49,7 +92,7 @@ def class_numbers(model: Any, data: Data) -> tuple[np.ndarray, Data]:
     classes, codes = np.unique(data.y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
-            f"y must hold at least two classes for {type(model).__name__}, got only one class: {classes[0]!r}"
+            f"y must hold at least two classes for {type(model).__name__}, got only one class: {classes.tolist()[0]!r}"
         )
     return classes, data._replace(y=codes.reshape(-1))
 

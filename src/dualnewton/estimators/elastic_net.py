@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -73,6 +73,7 @@ class ElasticNet(MultiOutputMixin, CertifiedRegressor):
         "l1_ratio": [Interval(Real, 0, 1, closed="both")],
         "precompute": ["boolean", "array-like"],
         "copy_X": ["boolean"],
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "positive": ["boolean"],
         "selection": [StrOptions({"cyclic", "random"})],
     }

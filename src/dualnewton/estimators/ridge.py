@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +33,9 @@ from dualnewton.result import Result
 SOLVERS = ("svd", "cholesky", "lsqr", "sparse_cg", "sag", "saga", "lbfgs")
 """scikit-learn's names, which all mean "auto"."""
 
+UNCOUNTED = ("auto", "svd", "cholesky", "sparse_cg", "lbfgs")
+"""Names for which scikit-learn's ``n_iter_`` is None."""
+
 
 class RidgeModel(CertifiedModel):
     """What the regressor and the classifier share: the parameters, and least squares for each output or class.
@@ -44,6 +47,7 @@ class RidgeModel(CertifiedModel):
         **CertifiedModel._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
         "copy_X": ["boolean"],
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "positive": ["boolean"],
         "solver": solver_names(*SOLVERS),
     }
@@ -57,8 +61,8 @@ class RidgeModel(CertifiedModel):
         alphas = np.ravel(np.asarray(self.alpha, dtype=np.float64))
         if alphas.size not in (1, count):
             raise ValueError(
-                f"alpha must be a number or have one for each of the {count} targets, got {alphas.size}: "
-                "the number of targets and the number of penalties do not correspond"
+                f"Number of targets and number of penalties do not correspond: {alphas.size} != {count}. "
+                "alpha must be a number or hold one for each target"
             )
         if not np.all((alphas >= 0.0) & (alphas < np.inf)):
             raise ValueError(f"alpha must be finite and >= 0, got {self.alpha!r}")
@@ -109,6 +113,8 @@ class RidgeModel(CertifiedModel):
         super()._fit(data, before)
         # The name that was asked for, if one was; plan_ says what was done.
         self.solver_ = self.plan_.method if self.solver == "auto" else self.solver
+        if self.solver in UNCOUNTED:
+            self.n_iter_ = None  # type: ignore[assignment]
         return self
 
     def _solved(self, session: Session, problems: list[Problem], before: Sequence[Result] | None) -> list[Result]:
@@ -156,6 +162,12 @@ class Ridge(MultiOutputMixin, CertifiedRegressor, RidgeModel):
         Start from the model and the dual point of the last fit.
     n_jobs : int, optional
         Threads; the model does not depend on their number.
+
+    Attributes
+    ----------
+    n_iter_ : None or array of shape (outputs,)
+        The epochs of each output where ``solver`` is a method of this library or one of scikit-learn's that counts iterations
+        ("lsqr", "sag", "saga"), and else None, as there. ``trace_`` always has them.
     """
 
     _multi_output: ClassVar[bool] = True
@@ -258,6 +270,11 @@ class RidgeClassifier(CertifiedClassifier, RidgeModel):
             of_row = compute_sample_weight(self.class_weight, data.y)
             weights = of_row if weights is None else of_row * weights
         return targets(self.binarizer_.transform(data.y).astype(np.float64)), weights
+
+    def _take(self, data: Data, results: Sequence[Result]) -> None:
+        super()._take(data, results)
+        if not self.fit_intercept:
+            self.intercept_: Any = 0.0  # one number for all classes, as in scikit-learn
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the class of each row; a row of zeros and ones if it may have several labels."""

@@ -157,6 +157,8 @@ class LinearSVC(CertifiedClassifier):
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)
+        if not self.fit_intercept:
+            self.intercept_: Any = 0.0  # one number for all classes, as in scikit-learn
         self.n_iter_ = _one_number(results, self.max_iter)
 
 
@@ -229,7 +231,8 @@ class LinearSVR(CertifiedRegressor):
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)
-        self.intercept_ = np.atleast_1d(self.intercept_)  # of shape (1,), as in scikit-learn
+        if self.fit_intercept:
+            self.intercept_ = np.atleast_1d(self.intercept_)  # of shape (1,), as in scikit-learn
         self.n_iter_ = _one_number(results, self.max_iter)
 
 

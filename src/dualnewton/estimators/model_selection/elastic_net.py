@@ -18,7 +18,7 @@ from dualnewton._parts import Objective
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
 from dualnewton.estimators._path import Path
 from dualnewton.estimators._session import Session
-from dualnewton.estimators._validation import Data
+from dualnewton.estimators._validation import Data, strengths
 from dualnewton.estimators.elastic_net import ElasticNet
 from dualnewton.estimators.model_selection import _routing
 from dualnewton.estimators.model_selection._folds import Folds
@@ -173,13 +173,11 @@ class ElasticNetCV(CertifiedRegressor):
     def _grid(self, data: Data, ratio: float) -> np.ndarray:
         """Return the values of alpha for a share, from the largest to the smallest."""
         if not isinstance(self.alphas, Integral):
-            alphas = np.asarray(self.alphas)
-            if alphas.ndim != 1 or alphas.size == 0 or alphas.dtype.kind not in "fiu" or not (alphas >= 0.0).all():
-                raise ValueError(f"alphas must be a number of values or a list of values >= 0, got {self.alphas!r}")
-            return np.sort(alphas.astype(float))[::-1]
+            return np.sort(strengths("alphas", self.alphas, or_zero=True))[::-1]
         if ratio == 0.0:
             raise ValueError(
-                f"alphas must be a list of values with l1_ratio=0, where no alpha leaves all features out, got {self.alphas!r}"
+                "Automatic alpha grid generation is not supported for l1_ratio=0. Please supply a grid by providing your "
+                f"estimator with the appropriate `alphas=` argument. No alpha leaves all features out there: got {self.alphas!r}"
             )
         c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
         centred = data.y - (c @ data.y / c.sum() if self.fit_intercept else 0.0)

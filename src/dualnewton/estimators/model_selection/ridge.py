@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from numbers import Real
 from typing import Any, ClassVar
@@ -19,7 +18,7 @@ from dualnewton._parts import Objective
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor, targets
 from dualnewton.estimators._path import Path
 from dualnewton.estimators._session import Session
-from dualnewton.estimators._validation import Data
+from dualnewton.estimators._validation import Data, strengths
 from dualnewton.estimators.model_selection import _routing
 from dualnewton.estimators.model_selection._alike import like
 from dualnewton.estimators.model_selection._folds import Folds
@@ -78,6 +77,7 @@ class RidgeCV(MultiOutputMixin, CertifiedRegressor):
             for name, allowed in Ridge._parameter_constraints.items()
             if name not in ("alpha", "copy_X", "positive", "warm_start")
         },
+        "max_iter": CertifiedModel._parameter_constraints["max_iter"],
         "alphas": ["array-like", Interval(Real, 0, None, closed="left")],
         "scoring": [StrOptions(set(get_scorer_names())), callable, None],
         "cv": ["cv_object"],
@@ -157,21 +157,13 @@ class RidgeCV(MultiOutputMixin, CertifiedRegressor):
 
     def _values(self) -> np.ndarray:
         """Return the values of alpha."""
-        values = np.atleast_1d(np.asarray(self.alphas, dtype=object))
-        if values.ndim != 1 or values.size == 0:
-            raise ValueError(f"alphas must be a number or a list of numbers, got {self.alphas!r}")
         lone = self.cv is None
-        for k, alpha in enumerate(values):
-            if not isinstance(alpha, Real):
-                raise TypeError(f"alphas[{k}] must be an instance of float, not {type(alpha).__name__}")
-            value = float(alpha)
-            if not (value > 0.0 or (value == 0.0 and not lone)) or math.isinf(value):
-                why = ", since one row at a time is left out (cv=None)" if lone else ""
-                raise ValueError(f"alphas[{k}] == {alpha}, must be {'>' if lone else '>='} 0.0 and finite{why}")
+        why = ", since one row at a time is left out (cv=None)" if lone else ""
+        values = strengths("alphas", self.alphas, or_zero=not lone, why=why)
         for name in ("store_cv_results", "alpha_per_target"):
             if getattr(self, name) and not lone:
                 raise ValueError(f"cv!=None and {name}=True are incompatible: there are folds then, got cv={self.cv!r}")
-        return values.astype(np.float64)
+        return values
 
     def _posed(self, data: Data, alpha: float, weightings: Sequence[np.ndarray | None]) -> list[Problem]:
         """Return the problems of one value, for each weighting of the rows and each output."""
