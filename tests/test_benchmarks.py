@@ -168,7 +168,7 @@ def test_the_warm_up_compiles():
     """Problems that NumPy serves, or sparse ones that are spread out, would leave the compiler to the first cell."""
     for cell in data.warm_up_cells():
         assert dn.plan(cell.problem(), "newton").compiled
-        assert Costs.of(cell.problem().X).by_entry is not cell.data.is_dense
+        assert Costs.of(cell.problem().data.profile).by_entry is not cell.data.is_dense
 
 
 def test_rows_have_norm_one_and_zero_rows_stay():

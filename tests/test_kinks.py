@@ -180,7 +180,7 @@ def test_other_penalties_and_losses_are_left_to_the_stages():
 def test_it_costs_no_more_than_the_stage(monkeypatch):
     problem = problem_for(losses.Hinge(), lam=0.02)
     neighbour, stage, gap = stage_of(problem)
-    costs = Costs.of(problem.X)
+    costs = Costs.of(problem.data.profile)
     size = int(np.count_nonzero(neighbour.loss.second_derivative(neighbour.margins(stage.w), problem.y)))
     enough = costs.gram(size) / costs.data_pass
     for times, relative_gap, done in ((0.9, gap, False), (1.1, gap, True), (0.2, 1e-9, False), (0.3, 1e-9, True)):

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.course import Course
+from dualnewton.matrix import MemoryData
 from dualnewton.plan import Facts, dual_epoch, expected_epochs
 from dualnewton.solvers import quasi_newton
 from dualnewton.solvers.costs import Costs
@@ -67,14 +68,18 @@ def test_each_regime_gets_its_method():
     assert dn.plan(tall(regularizer=regularizers.GroupElasticNet(np.arange(20) // 2))).method == "sdna"
 
 
+def costs_of(X):
+    return Costs.of(MemoryData(X).profile)
+
+
 def test_costs_grow_with_what_they_count():
     X = np.ones((1000, 30))
-    costs, longer = Costs.of(X), Costs.of(np.ones((4000, 30)))
+    costs, longer = costs_of(X), costs_of(np.ones((4000, 30)))
     assert costs.data_pass < longer.data_pass
     assert costs.epoch < longer.epoch
     assert costs.sketch(100) < costs.sketch(200) < costs.sketch(1000)
-    assert Costs.of(sp.csr_array(X)).pairs == costs.pairs
-    for each in (costs, longer, Costs.of(np.ones((50_000, 300)))):
+    assert costs_of(sp.csr_array(X)).pairs == costs.pairs
+    for each in (costs, longer, costs_of(np.ones((50_000, 300)))):
         rows, budget = each.affordable_sketch(), each.drawing + each.data_pass
         assert rows == 1 or each.sketch(rows) <= budget
         assert rows == each.n or each.sketch(rows + 1) > budget

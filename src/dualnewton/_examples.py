@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton._validate import frozen, positive, vector
+from dualnewton.matrix import Data, as_data
 
 
 class Examples:
@@ -26,6 +27,7 @@ class Examples:
         if weights is not None and not weights.any():
             raise ValueError("sample_weight must have a positive entry, got zeros only")
         checked |= {
+            "X": getattr(self.data, "X", self.data),  # the matrix itself where it lies in memory
             "lam": 1.0 / n if self.lam is None else positive("lam", self.lam),
             "sample_weight": weights,
             "fit_intercept": bool(self.fit_intercept),
@@ -40,15 +42,25 @@ class Examples:
             f"{''.join(f', {name}=...' for name in extras)}{', fit_intercept=True' if self.fit_intercept else ''})"
         )
 
+    @cached_property
+    def data(self) -> Data:
+        """X behind the protocol by which everything else asks for it."""
+        return as_data(self.X)
+
+    @cached_property
+    def norms(self) -> np.ndarray:
+        """‖a_i‖² of each row."""
+        return frozen(self.data.row_scores(np.ones(self.d)))
+
     @property
     def n(self) -> int:
         """The number of examples."""
-        return int(self.X.shape[0])
+        return self.data.n
 
     @property
     def d(self) -> int:
         """The number of features."""
-        return int(self.X.shape[1])
+        return self.data.d
 
     @cached_property
     def c(self) -> np.ndarray:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from dualnewton import _linear
 from dualnewton._parts import AtScale, Certifiable, Part, coefficients, parts_of
 from dualnewton.concomitant import ConcomitantProblem
 from dualnewton.losses import (
@@ -27,6 +26,7 @@ from dualnewton.losses import (
     SquaredEpsilonInsensitive,
     SquaredHinge,
 )
+from dualnewton.matrix import linear
 from dualnewton.multinomial import MultinomialProblem
 from dualnewton.problem import Problem
 from dualnewton.regularizers import L2, NonNegative, mixed
@@ -35,7 +35,7 @@ from dualnewton.regularizers import L2, NonNegative, mixed
 class Data(NamedTuple):
     """What a model was fitted on."""
 
-    X: _linear.Matrix
+    X: linear.Matrix
     y: np.ndarray
     sample_weight: np.ndarray | None
 
@@ -301,7 +301,7 @@ def _by_dual_coef(
     (w,), (b,) = coefficients(model, data.X, 1)
     alpha = np.zeros(n)
     if model.support_.max(initial=-1) < n:
-        dual_coef = model.dual_coef_.toarray() if _linear.is_sparse(model.dual_coef_) else model.dual_coef_
+        dual_coef = model.dual_coef_.toarray() if linear.is_sparse(model.dual_coef_) else model.dual_coef_
         alpha[model.support_] = np.ravel(dual_coef) / (model.C * problem.c[model.support_])
     yield Part(problem, w, b, problem.dual_near(alpha))
 
@@ -353,13 +353,13 @@ def _weighted(sample_weight: np.ndarray | None, of_row: np.ndarray) -> np.ndarra
 
 
 def _with_penalised_intercept(
-    model: Any, X: _linear.Matrix, w: np.ndarray, b: np.ndarray
-) -> tuple[_linear.Matrix, np.ndarray]:
+    model: Any, X: linear.Matrix, w: np.ndarray, b: np.ndarray
+) -> tuple[linear.Matrix, np.ndarray]:
     """Write b as liblinear does: b = s v, where v is the weight of a constant column s, penalised like any other."""
     if not model.fit_intercept:
         return X, w
     s = float(model.intercept_scaling)
-    return _linear.with_constant(X, s), np.concatenate([w, np.asarray(b / s)[..., None]], axis=-1)
+    return linear.with_constant(X, s), np.concatenate([w, np.asarray(b / s)[..., None]], axis=-1)
 
 
 def _chosen(model: Any, name: str) -> Any:

@@ -9,11 +9,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton import _linear
 from dualnewton.certificate import Certificate
 from dualnewton.concomitant import ConcomitantProblem
 from dualnewton.joint_scale import solve_concomitant
 from dualnewton.losses import NonSmooth
+from dualnewton.matrix import linear
 from dualnewton.problem import Problem
 from dualnewton.result import Progress, Result
 from dualnewton.solve import solve
@@ -74,7 +74,7 @@ class AtScale:
         return _sharpened(certificate, lambda **stop: solve_concomitant(self.problem, **stop))
 
 
-def parts_of(model: Any, X: _linear.Matrix, problems: Sequence[Objective]) -> Iterator[Part]:
+def parts_of(model: Any, X: linear.Matrix, problems: Sequence[Objective]) -> Iterator[Part]:
     """Give each problem its row of ``coef_`` and ``intercept_``, or all rows of them if it is one of several classes.
 
     ``dual_coef_`` of this library goes with them where it is of as many examples.
@@ -90,7 +90,7 @@ def parts_of(model: Any, X: _linear.Matrix, problems: Sequence[Objective]) -> It
         first += count
 
 
-def coefficients(model: Any, X: _linear.Matrix, count: int) -> tuple[np.ndarray, np.ndarray]:
+def coefficients(model: Any, X: linear.Matrix, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return ``coef_`` and ``intercept_`` with one row and one number per fit, of which there must be ``count``."""
     coef = model.coef_.toarray() if sp.issparse(model.coef_) else model.coef_
     coef = np.atleast_2d(np.asarray(coef, dtype=np.float64))

@@ -97,9 +97,7 @@ class Anchors:
     @classmethod
     def of(cls, problems: Sequence[Any], name: str = "problem") -> Anchors:
         """Name problems that share X, and the arrays they are made of."""
-        X = problems[0].X
-        parts = {part: getattr(X, part) for part in ("data", "indices", "indptr")} if sp.issparse(X) else {"": X}
-        memory = {f"X {part}".strip(): array for part, array in parts.items()}
+        memory = {f"X {part}".strip(): array for part, array in problems[0].data.arrays().items()}
         for k, problem in enumerate(problems):
             arrays = {part: getattr(problem, part) for part in ("y", "sample_weight", "offset")}
             memory |= {f"{name} {k} {part}": array for part, array in arrays.items() if array is not None}

@@ -234,7 +234,7 @@ def keeper_of(checkpoint: AnyCheckpoint, identity: Callable[[], Mapping[str, str
 # What makes a run the one it is -----------------------------------------------------------------------------------------
 
 
-SHARED = ("X", "loss", "regularizer", "fit_intercept")
+SHARED = ("loss", "regularizer", "fit_intercept")
 """What problems that are solved together have in common."""
 
 
@@ -264,9 +264,10 @@ def identity_of(
     found["problems"] = f"{len(problems)} {type(first).__name__}"
     names = [part.name for part in dataclasses.fields(first)]
     found |= {name: described(getattr(first, name)) for name in names if name in SHARED}
+    found["X"] = first.data.fingerprint()
     for k, problem in enumerate(problems):
         of = f" of problem {k}" if len(problems) > 1 else ""
-        found |= {f"{name}{of}": described(getattr(problem, name)) for name in names if name not in SHARED}
+        found |= {f"{name}{of}": described(getattr(problem, name)) for name in names if name not in ("X", *SHARED)}
         start = starts[k] if k < len(starts) else None
         points = (start.w, start.intercept, start.alpha) if isinstance(start, Result) else start
         found[f"warm_start{of}"] = described(points)

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton import _linear
 from dualnewton._validate import positive, vector
 from dualnewton.certificate import Certificate, CertifiedPair
 from dualnewton.losses import EpsilonInsensitive, Huber
@@ -120,10 +119,10 @@ class ConcomitantProblem:
         if float(unit.c @ np.square(alpha)) > (1.0 + ROUNDING) * unit.c.sum() or unit.dual(alpha) == -math.inf:
             return -math.inf
         mass = unit.weighted(alpha)
-        climb, along = float(mass @ unit.y) / unit.n, _linear.transposed_times(unit.X, mass)
+        climb, along = float(mass @ unit.y) / unit.n, unit.data.transposed_times(mass)
         if self.lam > 0.0:
             return climb - 0.5 * float(along @ along) / (self.lam * unit.n**2)
-        allowed = ORTHOGONAL * _linear.transposed_times(abs(unit.X), np.abs(mass))
+        allowed = ORTHOGONAL * unit.data.absolute_sums(np.abs(mass))
         return climb if np.all(np.abs(along) <= allowed) else -math.inf
 
     def feasible(self, alpha: np.ndarray) -> np.ndarray:
@@ -230,17 +229,12 @@ class ConcomitantProblem:
 
     def _along(self, mass: np.ndarray) -> np.ndarray:
         """Σ mass_i ã_i, where ã_i is a_i, and a one beside it for an intercept."""
-        along = _linear.transposed_times(self.unit.X, mass)
+        along = self.unit.data.transposed_times(mass)
         return np.append(along, mass.sum()) if self.fit_intercept else along
 
     def _moments(self, weights: np.ndarray) -> np.ndarray:
         """Σ weights_i ã_i ã_iᵀ."""
-        X = self.unit.X.astype(np.float64, copy=False)
-        inner = _linear.to_dense(X.T @ _linear.scale_rows(X, weights))
-        if not self.fit_intercept:
-            return inner
-        edge = _linear.transposed_times(X, weights)
-        return np.block([[inner, edge[:, None]], [edge[None, :], np.array([[weights.sum()]])]])
+        return self.unit.data.weighted_gram(weights, intercept=self.fit_intercept)
 
     def _orthogonal(self, alpha: np.ndarray) -> np.ndarray:
         """Return an orthogonal point near α that differs from it on inliers alone, where Newton's step would move it."""
@@ -248,7 +242,7 @@ class ConcomitantProblem:
         H = self._moments(unit.c * inside)
         for _ in range(3):  # once more each time, for what rounding has left
             u = _solved(H, self._along(unit.c * alpha))
-            alpha = alpha - inside * (_linear.times(unit.X, u[: unit.d]) + u[unit.d :].sum())
+            alpha = alpha - inside * (unit.data.times(u[: unit.d]) + u[unit.d :].sum())
         return alpha
 
 

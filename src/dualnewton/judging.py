@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton import _linear
 from dualnewton._validate import vector
 from dualnewton.certificate import Certificate, CertifiedPair
 from dualnewton.multinomial import MultinomialProblem
@@ -76,18 +75,18 @@ def _pairs(
 
 def _margins(problems: Sequence[Problem], models: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the margins of each model, in one pass over X."""
-    X = problems[0].X
-    products = _linear.times(X, _columns(models)).reshape(X.shape[0], -1)
+    data = problems[0].data
+    products = data.times(_columns(models)).reshape(data.n, -1)
     both = zip(problems, products.T, strict=True)
     return [product if problem.offset is None else product + problem.offset for problem, product in both]
 
 
 def _bars(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> np.ndarray:
     """Return ᾱ of each problem, in one pass over X."""
-    X = problems[0].X
+    data = problems[0].data
     masses = [problem.weighted(alpha) for problem, alpha in zip(problems, alphas, strict=True)]
     scales = np.array([problem.lam * problem.n for problem in problems])
-    return np.ascontiguousarray((_linear.transposed_times(X, _columns(masses)).reshape(X.shape[1], -1) / scales).T)
+    return np.ascontiguousarray((data.transposed_times(_columns(masses)).reshape(data.d, -1) / scales).T)
 
 
 def _columns(vectors: Sequence[np.ndarray]) -> np.ndarray:

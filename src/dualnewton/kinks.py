@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dualnewton import _linear
+from dualnewton.matrix import linear
 from dualnewton.problem import Problem
 from dualnewton.regularizers import L2
 from dualnewton.result import Result
@@ -74,7 +74,7 @@ def finish(problem: Problem, neighbour: Problem, stage: Result, relative_gap: fl
     ripe = relative_gap <= RIPE
     if free.size > (MOST if ripe else min(MOST, problem.d + problem.fit_intercept)):
         return None
-    if (costs := Costs.of(problem.X)).gram(free.size) > (LONGER if ripe else 1.0) * _spent(costs, stage):
+    if (costs := Costs.of(problem.data.profile)).gram(free.size) > (LONGER if ripe else 1.0) * _spent(costs, stage):
         return None
     if np.abs(width * curvature[free] - 1.0).max(initial=0.0) > SLOPE:
         return None
@@ -99,30 +99,30 @@ def _solved(problem: Problem, free: np.ndarray, kinks: np.ndarray, w: np.ndarray
 
         K h + βq = r,        qᵀh = t,        K = D(q) A V⁻¹ Aᵀ D(q) / λn.
     """
-    c, rows = problem.c[free], _linear.take_rows(problem.X, free)
+    c, rows = problem.c[free], problem.data.rows(free)
     q, at, b = np.sqrt(c), alpha[free], 0.0
-    K = _gram(problem, _linear.scale_rows(rows, q))
+    K = _gram(problem, linear.scale_rows(rows, q))
     scale = float(np.einsum("ii->i", K).mean()) or 1.0
     missing = -float(problem.c @ alpha) if problem.fit_intercept else 0.0
     factor = Cholesky(K, np.full(free.size, LIFT * scale))
     along = factor.solve(q)
     for _ in range(REFINED):
-        h = factor.solve(q * (kinks - problem.o[free] - _linear.times(rows, w) - b))
+        h = factor.solve(q * (kinks - problem.o[free] - linear.times(rows, w) - b))
         if problem.fit_intercept:
             beta = float(q @ h - missing) / float(q @ along)
             h, b = h - beta * along, b + beta
         step = h / q
         at, missing = at + step, missing - float(c @ step)
-        moved = _linear.transposed_times(rows, c * step) / (problem.lam * problem.n)
+        moved = linear.transposed_times(rows, c * step) / (problem.lam * problem.n)
         w = w + problem.regularizer.grad_conjugate(moved)
     return w, at
 
 
-def _gram(problem: Problem, rows: _linear.Matrix) -> np.ndarray:
+def _gram(problem: Problem, rows: linear.Matrix) -> np.ndarray:
     """A V⁻¹ Aᵀ / λn."""
     v = problem.regularizer.limits(problem.d)
-    scaled = rows if v is None else _linear.scale_columns(rows, np.sqrt(v[1]))
-    return _linear.gram(scaled) / (problem.lam * problem.n)
+    scaled = rows if v is None else linear.scale_columns(rows, np.sqrt(v[1]))
+    return linear.gram(scaled) / (problem.lam * problem.n)
 
 
 def _spent(costs: Costs, stage: Result) -> float:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton import _linear
 from dualnewton._examples import Examples, best_factor
 from dualnewton._softmax import BELOW_ONE, FEASIBLE, balancing_intercept, entropy, losses_of, parts, softmax
 from dualnewton._validate import data_matrix, frozen, integer, vector
 from dualnewton.certificate import Certificate, CertifiedPair
+from dualnewton.matrix import linear
 from dualnewton.regularizers import L2, Regularizer
 
 _FAR = 1e-2
@@ -97,13 +97,12 @@ class MultinomialProblem(Examples):
     regularizer: Regularizer = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        X = data_matrix("X", self.X)
-        n = X.shape[0]
+        n, d = self.n, self.d
         K = None if self.n_classes is None else integer("n_classes", self.n_classes, 2)
         y = _class_numbers(self.y, n, K)
         K = max(2, int(y.max()) + 1) if K is None else K
         offset = None if self.offset is None else _matrix("offset", self.offset, (n, K))
-        self._settle(n, X=X, y=y, n_classes=K, offset=offset, regularizer=_separable(self.regularizer, X.shape[1]))
+        self._settle(n, y=y, n_classes=K, offset=offset, regularizer=_separable(self.regularizer, d))
 
     def __repr__(self) -> str:
         penalty = "" if self.regularizer.quadratic else f", regularizer={self.regularizer!r}"
@@ -125,7 +124,7 @@ class MultinomialProblem(Examples):
 
     def margins(self, W: np.ndarray, intercept: np.ndarray | None = None) -> np.ndarray:
         """z_i = W a_i + b + o_i as the rows of an n × K array; b is zero unless given."""
-        Z = _linear.times(self.X, self._model(W).T)
+        Z = self.data.times(self._model(W).T)
         if self.offset is not None:
             Z += self.offset
         if intercept is not None:
@@ -158,7 +157,7 @@ class MultinomialProblem(Examples):
     def alpha_bar(self, alpha: np.ndarray) -> np.ndarray:
         """Ā = (1/λn) Σ c_i α_i a_iᵀ."""
         mass = alpha if self.sample_weight is None else self.c[:, None] * alpha
-        return np.ascontiguousarray(_linear.transposed_times(self.X, mass).T) / (self.lam * self.n)
+        return np.ascontiguousarray(self.data.transposed_times(mass).T) / (self.lam * self.n)
 
     # Row block by row block, for solvers -----------------------------------------------------------------------------
 
@@ -368,7 +367,7 @@ def _matrix(name: str, value: Any, shape: tuple[int, int]) -> np.ndarray:
     """Return ``value`` as a read-only, finite float64 matrix of the given shape."""
     if np.shape(value) != shape:
         raise ValueError(f"{name} must have shape {shape}, got {np.shape(value)}")
-    return frozen(_linear.to_dense(data_matrix(name, value)).astype(np.float64, copy=False))
+    return frozen(linear.to_dense(data_matrix(name, value)).astype(np.float64, copy=False))
 
 
 def _separable(regularizer: Any, d: int) -> Regularizer:

@@ -12,10 +12,10 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any, Literal
 
-from dualnewton import _linear
 from dualnewton._validate import integer
 from dualnewton.judging import AnyProblem
 from dualnewton.losses import NonSmooth
+from dualnewton.matrix import linear
 from dualnewton.multinomial import MultinomialProblem
 from dualnewton.problem import Problem
 from dualnewton.regularizers import L2
@@ -128,12 +128,11 @@ class Facts:
         """Measure the problem, cheaply."""
         gamma = SOFTMAX_GAMMA if isinstance(problem, MultinomialProblem) else problem.loss.gamma
         some = slice(None, None, max(1, problem.n // SAMPLE))
-        mean = float((problem.c[some] * _linear.squared_norms(problem.X[some])).mean())
+        mean = float((problem.c[some] * linear.squared_norms(problem.data.rows(some))).mean())
         scale = gamma * problem.lam * problem.n
-        conditioning = (
-            1.0 + mean / scale if mean < WORST * scale else WORST
-        )  # so it is where squares overflow to inf or NaN
-        return cls(problem, Costs.of(problem.X), conditioning, near)
+        # Squares may overflow to infinity or NaN.
+        conditioning = 1.0 + mean / scale if mean < WORST * scale else WORST
+        return cls(problem, Costs.of(problem.data.profile), conditioning, near)
 
     @property
     def difficulty(self) -> float:
@@ -178,7 +177,13 @@ class Facts:
         The curvature of quadratic losses is had once and for all; without compiled rounds an epoch is dear, and dense rows are
         multiplied faster in order than one by one.
         """
-        able = has_hessian(self.problem) and self.costs.sparse and not self.quadratic and not self.small
+        able = (
+            "sdna" in methods_for(self.problem)
+            and has_hessian(self.problem)
+            and self.costs.sparse
+            and not self.quadratic
+            and not self.small
+        )
         return able and not self.near and TRIAL * self.costs.epoch <= LITTLE * cost
 
     def predicted(self) -> dict[str, float]:
@@ -226,7 +231,10 @@ def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto", models: i
         if models > 1 and method == "newton" and has_hessian(problem) and not facts.quadratic:
             why = "the curvature of all rows is affordable, and shared by models that are close together"
             return replace(_ihs_plan(facts, problem.n), reason=why)
-    return PLANS[method](facts, tau)
+    chosen = PLANS[method](facts, tau)
+    if not (able := problem.data.capabilities).random_rows:
+        chosen = replace(chosen, reason=f"{chosen.reason}; dual methods are left out, since {able.reason}")
+    return chosen
 
 
 # The dual methods ----------------------------------------------------------------------------------------------------
@@ -238,14 +246,14 @@ def expected_epochs(conditioning: float) -> float:
 
 
 def _sdna(facts: Facts, tau: Tau) -> Plan:
-    _needs_strong_convexity("sdna", facts.problem)
+    _needs_a_dual_method("sdna", facts.problem)
     obstacle = why_not_compiled(facts, tau)
     size, reason = (tau, "tau as asked") if tau != "auto" else (_numpy_size if obstacle else _size)(facts)
     return _dual_plan("sdna", facts, size, reason, obstacle)
 
 
 def _sdca(facts: Facts, tau: Tau) -> Plan:
-    _needs_strong_convexity("sdca", facts.problem)
+    _needs_a_dual_method("sdca", facts.problem)
     obstacle = why_not_compiled(facts, tau)
     few = 16 if obstacle else 1
     size, reason = (
@@ -261,7 +269,11 @@ def _dual_plan(method: str, facts: Facts, size: int, reason: str, obstacle: str)
     return Plan(method, size, reason, True, _compiled_cost(facts))
 
 
-def _needs_strong_convexity(method: str, problem: Problem) -> None:
+def _needs_a_dual_method(method: str, problem: Problem) -> None:
+    if not problem.data.capabilities.random_rows:
+        raise ValueError(
+            f'method={method!r} visits rows in random order, but {problem.data.capabilities.reason}: use method="ihs"'
+        )
     if not problem.regularizer.strongly_convex:
         raise ValueError(
             f"method={method!r} needs a strongly convex regularizer, got {problem.regularizer!r}: "
@@ -427,7 +439,7 @@ def _ihs_cost(facts: Facts, rows: int) -> float:
 def expected_ihs_cost(facts: Facts, rows: int) -> float:
     """Predict the cost of a sketch for "auto"; conjugate gradients make more of few rows than single steps do."""
     if isinstance(facts.problem, MultinomialProblem):
-        K, (n, d) = facts.problem.n_classes, facts.problem.X.shape
+        K, n, d = facts.problem.n_classes, facts.problem.n, facts.problem.d
         passes = COUPLED_PASSES + APART * math.log(facts.conditioning) * min(1.0, K * d / n)
         return (passes + JUDGED) * joint.pass_cost(facts.costs, K)
     few = rows < facts.problem.d
@@ -472,7 +484,7 @@ def methods_for(problem: AnyProblem) -> tuple[str, ...]:
             return ("newton",)
         return ("newton", "ihs") if joint.has_room(problem.d, problem.n_classes) else ("ihs",)
     g = problem.regularizer
-    dual = ("sdna",) if g.strongly_convex else ()
+    dual = ("sdna",) if g.strongly_convex and problem.data.capabilities.random_rows else ()
     if has_hessian(problem):
         return (*dual, "newton", "ihs")
     return dual if g.limits(problem.d) is None else (*dual, "newton")

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton import _linear
 from dualnewton._examples import Examples, best_factor
 from dualnewton._root import zero_of
-from dualnewton._validate import data_matrix, finite, frozen, vector
+from dualnewton._validate import finite, frozen, vector
 from dualnewton.certificate import Certificate, CertifiedPair
 from dualnewton.losses import Loss
 from dualnewton.regularizers import L2, Regularizer
@@ -79,8 +78,7 @@ class Problem(Examples):
             raise ValueError(
                 f"regularizer must be a regularizers.Regularizer, such as regularizers.L2(), got {self.regularizer!r}"
             )
-        X = data_matrix("X", self.X)
-        n, d = X.shape
+        n, d = self.n, self.d
         y = vector("y", self.y, n)
         if not (valid := self.loss.valid_labels(y)).all():
             at = int(np.argmin(valid))
@@ -90,7 +88,7 @@ class Problem(Examples):
         if self.regularizer.size not in (None, d):
             raise ValueError(f"regularizer is made for {self.regularizer.size} features, X has {d}")
         offset = None if self.offset is None else vector("offset", self.offset, n)
-        self._settle(n, X=X, y=y, offset=offset)
+        self._settle(n, y=y, offset=offset)
 
     def __repr__(self) -> str:
         return self._described(f"loss={self.loss!r}, regularizer={self.regularizer!r}")
@@ -102,16 +100,11 @@ class Problem(Examples):
         """The offsets as a vector, zeros by default."""
         return frozen(np.zeros(self.n)) if self.offset is None else self.offset
 
-    @cached_property
-    def norms(self) -> np.ndarray:
-        """‖a_i‖² of each row."""
-        return frozen(_linear.squared_norms(self.X))
-
     # The two objectives ----------------------------------------------------------------------------------------------
 
     def margins(self, w: np.ndarray, intercept: float = 0.0) -> np.ndarray:
         """z_i = a_iᵀw + b + o_i."""
-        return _linear.times(self.X, w) + (self.o + intercept)
+        return self.data.times(w) + (self.o + intercept)
 
     def primal(self, w: np.ndarray, intercept: float = 0.0) -> float:
         """P(w, b)."""
@@ -144,7 +137,7 @@ class Problem(Examples):
 
     def alpha_bar(self, alpha: np.ndarray) -> np.ndarray:
         """ᾱ = (1/λn) Σ c_i α_i a_i."""
-        return _linear.transposed_times(self.X, self.weighted(alpha)) / (self.lam * self.n)
+        return self.data.transposed_times(self.weighted(alpha)) / (self.lam * self.n)
 
     # Block by block, for methods that pass over the data -----------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from dualnewton.multinomial import MultinomialProblem
 from dualnewton.plan import Plan, has_hessian
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
+from dualnewton.solvers.costs import prepared
 from dualnewton.solvers.engine import Engine
 from dualnewton.solvers.runner import Runner
 from dualnewton.solvers.sweeps import Sweeps
@@ -41,16 +42,15 @@ def make_runner(
     problems: list[Any] = [problem for problem, _ in starts]
     if plan.is_primal and sampling is None:
         from dualnewton.solvers.descent import Descent
-        from dualnewton.solvers.passes import MemoryPasses
         from dualnewton.solvers.proximal import Proximal
         from dualnewton.solvers.proximal_softmax import ProximalSoftmax
 
         points = [(pair.w, pair.intercept) for _, pair in starts]
-        passes = MemoryPasses(problems[0].X, n_threads, compiled=plan.compiled)
+        data = prepared(problems[0].data, n_threads, compiled=plan.compiled)
         if not has_hessian(problems[0]):
             kind = ProximalSoftmax if isinstance(problems[0], MultinomialProblem) else Proximal
-            return kind(problems, passes, points, tol=tol, compiled=plan.compiled)
-        return Descent(problems, passes, points, tol=tol, sketch=plan.tau, newton=plan.method == "newton")
+            return kind(problems, data, points, tol=tol, compiled=plan.compiled)
+        return Descent(problems, data, points, tol=tol, sketch=plan.tau, newton=plan.method == "newton")
     # Sets of the examples that are awake have another law than the one minibatch SDCA has its v from.
     focus = sampling is None and (plan.method == "sdna" or plan.tau == 1)
     law = Shuffled(problems[0].n, plan.tau) if sampling is None else sampling

@@ -419,24 +419,9 @@ def _starting_pairs(
     return [pairs[k] for k in range(len(problems))]
 
 
-def _same_data(X: Any, other: Any) -> bool:
-    """Whether two matrices are views of the same memory, read the same way."""
-    return X is other or (
-        X.shape == other.shape and [_place(part) for part in _parts(X)] == [_place(part) for part in _parts(other)]
-    )
-
-
 def _same(name: str, problem: AnyProblem, other: AnyProblem) -> bool:
     mine, its = getattr(problem, name, None), getattr(other, name, None)
     return mine is its or mine == its
-
-
-def _parts(X: Any) -> tuple[np.ndarray, ...]:
-    return (X.data, X.indices, X.indptr) if hasattr(X, "indptr") else (X,)
-
-
-def _place(part: np.ndarray) -> tuple[Any, ...]:
-    return part.__array_interface__["data"][0], part.shape, part.strides, part.dtype
 
 
 def _alike(problems: Sequence[AnyProblem]) -> list[AnyProblem]:
@@ -446,7 +431,7 @@ def _alike(problems: Sequence[AnyProblem]) -> list[AnyProblem]:
     first = problems[0]
     for k, problem in enumerate(problems):
         for name, same in (
-            ("X", _same_data(problem.X, first.X)),
+            ("X", problem.data.same_as(first.data)),
             ("its kind", type(problem) is type(first)),
             ("loss", _same("loss", problem, first)),
             ("regularizer", _same("regularizer", problem, first)),

@@ -8,23 +8,23 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses
+from dualnewton.matrix import MemoryData
 from dualnewton.solvers.changes import FEW, KeptSum, active_rows
-from dualnewton.solvers.passes import MemoryPasses
 
 N, D = 300, 7
 STORAGES = pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])
 
 
-class Counted(MemoryPasses):
-    """Passes that remember how many rows each sketch has had."""
+class Counted(MemoryData):
+    """Data that remember how many rows each sketch has had."""
 
     def __init__(self, X):
         super().__init__(X)
         self.sketched = []
 
-    def sketch(self, indices, weights, **options):
+    def weighted_gram(self, weights, indices=None, **options):
         self.sketched.append(indices.size)
-        return super().sketch(indices, weights, **options)
+        return super().weighted_gram(weights, indices, **options)
 
 
 def rows_and_weights(scale=1.0, steps=6, changing=0.1):
@@ -48,37 +48,37 @@ def with_one(X, intercept):
 @pytest.mark.parametrize("scale", [1.0, 0.3, np.linspace(0.5, 2.0, N)], ids=["one", "less", "weighted"])
 def test_the_kept_sum_is_the_sum(storage, intercept, scale):
     X, steps = rows_and_weights(scale)
-    passes = Counted(storage(X))
-    kept = KeptSum(passes, intercept=intercept)
+    data = Counted(storage(X))
+    kept = KeptSum(data, intercept=intercept)
     rows = with_one(X, intercept)
     for weights in steps:
         found, read = kept.at(weights)
-        assert read == passes.sketched[-1]
+        assert read == data.sketched[-1]
         np.testing.assert_allclose(found, (rows.T * weights) @ rows, rtol=1e-12, atol=1e-12)
         found[:] = np.nan  # what was given away is the caller's
     changes = [np.count_nonzero(one != other) for one, other in itertools.pairwise(steps)]
-    assert passes.sketched == [np.count_nonzero(steps[0]), *changes]
+    assert data.sketched == [np.count_nonzero(steps[0]), *changes]
 
 
 def test_nothing_is_touched_where_nothing_has_changed():
     X, steps = rows_and_weights()
-    passes = Counted(X)
-    kept = KeptSum(passes, intercept=False)
+    data = Counted(X)
+    kept = KeptSum(data, intercept=False)
     (first, _), (again, read) = kept.at(steps[0]), kept.at(steps[0].copy())
     assert np.array_equal(first, again)
     assert read == 0
-    assert len(passes.sketched) == 1
+    assert len(data.sketched) == 1
 
 
 def test_all_rows_are_added_anew_where_many_have_changed():
     X, (weights, *_) = rows_and_weights()
-    passes = Counted(X)
-    kept = KeptSum(passes, intercept=False)
+    data = Counted(X)
+    kept = KeptSum(data, intercept=False)
     kept.at(weights)
     other = weights.copy()
     other[: int(2 * FEW * N)] *= 0.5
     np.testing.assert_allclose(kept.at(other)[0], (X.T * other) @ X, rtol=1e-12, atol=1e-12)
-    assert passes.sketched == [np.count_nonzero(weights)] * 2
+    assert data.sketched == [np.count_nonzero(weights)] * 2
 
 
 def test_what_is_left_of_a_large_sum_is_not_its_rounding():
@@ -87,14 +87,14 @@ def test_what_is_left_of_a_large_sum_is_not_its_rounding():
     weights[3] = 1.0
     without = weights.copy()
     without[3] = 0.0
-    kept = KeptSum(MemoryPasses(X), intercept=False)
+    kept = KeptSum(MemoryData(X), intercept=False)
     kept.at(weights)
     np.testing.assert_allclose(kept.at(without)[0], (X.T * without) @ X, rtol=1e-12, atol=1e-12)
 
 
 def test_no_row_may_have_a_weight():
     X, (weights, *_) = rows_and_weights()
-    kept = KeptSum(MemoryPasses(X), intercept=True)
+    kept = KeptSum(MemoryData(X), intercept=True)
     kept.at(weights)
     assert not kept.at(np.zeros(N))[0].any()
     assert active_rows(np.zeros(N)).tolist() == [0]

@@ -6,9 +6,10 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dualnewton.matrix import MemoryData
+from dualnewton.matrix.protocol import Work
 from dualnewton.solvers.curvature import Cholesky, ConjugateGradients, Together, Woodbury
 from dualnewton.solvers.hessians import FromGram, MatrixFree, Sketches, draw_rows, leverages
-from dualnewton.solvers.passes import MemoryPasses
 
 RNG = np.random.default_rng(5)
 ROWS = RNG.standard_normal((40, 12)) * (RNG.random((40, 12)) < 0.7)
@@ -38,10 +39,10 @@ def test_a_singular_matrix_is_lifted_by_no_more_than_rounding():
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("kind", ["square", "gram", "free"])
 def test_all_rows_give_the_hessian(storage, intercept, kind):
-    passes = MemoryPasses(storage(ROWS))
+    data = MemoryData(storage(ROWS))
     ridge = np.append(RIDGE, 0.0) if intercept else RIDGE
     make = {"square": Sketches, "gram": FromGram, "free": lambda p, r: MatrixFree(p, r, sketch=20, fraction=0.05)}[kind]
-    curvature = make(passes, ridge).at(WEIGHTS, 40, np.random.default_rng(0))
+    curvature = make(data, ridge).at(WEIGHTS, 40, np.random.default_rng(0))
     if kind == "free":
         curvature.fraction = 1e-12
     rows = np.column_stack([ROWS, np.ones(40)]) if intercept else ROWS
@@ -78,7 +79,9 @@ def test_a_feature_that_the_sketch_misses_takes_its_curvature_from_all_rows(stor
     X[:, 3] = 0.0
     X[::500, 3] = 10.0
     weights, ridge = np.full(2000, 0.25), np.full(4, 1e-3)
-    curvature = Sketches(MemoryPasses(storage(X), compiled=compiled), ridge).at(weights, 50, np.random.default_rng(1))
+    curvature = Sketches(MemoryData(storage(X), Work(compiled=compiled)), ridge).at(
+        weights, 50, np.random.default_rng(1)
+    )
     step = curvature.solve(np.array([0.0, 0.0, 0.0, 1.0]))[3]
     exact = 1.0 / (0.25 * 4 * 100.0)
     assert 0.2 * exact <= step <= 1.5 * exact
@@ -92,7 +95,7 @@ def test_rows_with_rare_features_are_drawn_for_certain(storage):
     rare = np.array([17, 404, 2222])
     X[rare, 3] = 5.0
     weights = np.full(3000, 0.25)
-    scores = leverages(MemoryPasses(storage(X)), weights)
+    scores = leverages(MemoryData(storage(X)), weights)
     assert scores is not None
     for seed in range(5):
         indices, _ = draw_rows(np.random.default_rng(seed), weights, 200, scores)
@@ -101,7 +104,7 @@ def test_rows_with_rare_features_are_drawn_for_certain(storage):
 
 def test_rows_that_matter_alike_need_no_scores():
     X = np.random.default_rng(0).standard_normal((3000, 20))
-    assert leverages(MemoryPasses(X), np.ones(3000)) is None
+    assert leverages(MemoryData(X), np.ones(3000)) is None
 
 
 @pytest.mark.parametrize(("correlated", "low", "high"), [(False, 0.9, 1.0), (True, 0.0, 0.15)])
@@ -114,7 +117,7 @@ def test_a_sketch_of_few_rows_leaves_uncorrelated_features_to_the_diagonal(corre
         if correlated
         else X
     )
-    sketches = Sketches(MemoryPasses(X), np.full(60, 1e-3))
+    sketches = Sketches(MemoryData(X), np.full(60, 1e-3))
     indices, scaled = draw_rows(rng, np.ones(4000), 80)
     diagonal = np.full(60, 1e-3)
     left = sketches._shrunk(indices, scaled, diagonal)

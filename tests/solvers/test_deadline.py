@@ -9,10 +9,10 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.kernels import quadratic as kernels
+from dualnewton.matrix import MemoryData
 from dualnewton.result import Status
 from dualnewton.solvers import by_columns, curvature, proximal, proximal_softmax, quadratic, working_set
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
-from dualnewton.solvers.passes import MemoryPasses
 from dualnewton.solvers.quadratic import Penalty
 from judged import assert_certificate_is_true
 
@@ -143,9 +143,7 @@ def test_pieces_of_products_add_up(storage, weights, monkeypatch):
     for size in (3, 1 << 20):
         pieces_of(monkeypatch, size)
         monkeypatch.setattr(working_set, "DENSE", 1.0)
-        passes = MemoryPasses(storage(A.T))
-        passes.X = storage(A.T)  # small sparse data that are nearly full would be stored densely
-        gathered = working_set.Gathered(passes, passes.costs)
+        gathered = working_set.Gathered(MemoryData(storage(A.T)))
         growing = working_set.Growing(gathered, c)
         for inside in ([1, 4], [0, 1, 5, 6], [2], [3, 6]):
             for source in (gathered, growing):

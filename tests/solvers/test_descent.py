@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.result import Status
-from dualnewton.solvers import hessians, passes
+from dualnewton.solvers import costs, hessians
 from tables import LOSSES, labels_for, name_of
 
 PRIMAL = ("newton", "ihs")
@@ -68,7 +68,7 @@ def test_float32_data_are_read_as_they_are(method, storage):
 
 @pytest.mark.parametrize(("method", "storage"), list(product(PRIMAL, ["dense", "csr"])))
 def test_any_number_of_threads_gives_the_same_bits(method, storage, monkeypatch):
-    monkeypatch.setattr(passes, "WORTH_THREADS", 0.0)
+    monkeypatch.setattr(costs, "WORTH_THREADS", 0.0)
     problem = problem_of(losses.SquaredHinge(), data(30_000, 30, storage=storage))
     one, three = (dn.solve(problem, method, n_threads=threads, random_state=0) for threads in (1, 3))
     assert np.array_equal(one.w, three.w)

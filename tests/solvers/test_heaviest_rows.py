@@ -5,13 +5,13 @@ import pytest
 import scipy.sparse as sp
 
 from dualnewton import losses
+from dualnewton.matrix import MemoryData
 from dualnewton.plan import Facts, plan
 from dualnewton.problem import Problem
 from dualnewton.solvers import hessians as module
 from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.curvature import ConjugateGradients, Diagonal
 from dualnewton.solvers.hessians import MatrixFree, Sketches
-from dualnewton.solvers.passes import MemoryPasses
 from dualnewton.solvers.quasi_newton import Policy
 
 RNG = np.random.default_rng(3)
@@ -32,7 +32,7 @@ def hessian(rows, weights, ridge):
 def test_the_matrix_is_that_of_the_heaviest_rows_on_a_multiple_of_the_ridge(storage, intercept):
     dense, size = SPARSE.toarray(), 50
     ridge = np.append(RIDGE, 0.0) if intercept else RIDGE
-    found = Sketches(MemoryPasses(storage(dense)), ridge).at(WEIGHTS, size, np.random.default_rng(0))
+    found = Sketches(MemoryData(storage(dense)), ridge).at(WEIGHTS, size, np.random.default_rng(0))
     heaviest = np.sort(np.argsort(-WEIGHTS * np.square(dense).sum(axis=1))[:size])
     lift = found.diagonal / RIDGE
     assert np.ptp(lift) == 0.0
@@ -47,17 +47,17 @@ def test_the_matrix_is_that_of_the_heaviest_rows_on_a_multiple_of_the_ridge(stor
 def test_rows_that_span_all_the_others_leave_the_ridge_as_it_is():
     few = RNG.standard_normal((5, D))
     rows = np.concatenate([10.0 * few, RNG.standard_normal((N, 5)) @ few / 5.0])
-    found = Sketches(MemoryPasses(rows), RIDGE).at(np.ones(N + 5), 5, np.random.default_rng(0))
+    found = Sketches(MemoryData(rows), RIDGE).at(np.ones(N + 5), 5, np.random.default_rng(0))
     np.testing.assert_allclose(found.diagonal, RIDGE, rtol=1e-3)
 
 
 def test_rows_of_no_weight_take_no_part():
     weights = np.where(np.arange(N) < 30, WEIGHTS, 0.0)
-    found = Sketches(MemoryPasses(SPARSE), RIDGE).at(weights, 50, np.random.default_rng(0))
+    found = Sketches(MemoryData(SPARSE), RIDGE).at(weights, 50, np.random.default_rng(0))
     assert found.exact
     expected = hessian(SPARSE.toarray(), weights, RIDGE)
     np.testing.assert_allclose(found.solve(G), np.linalg.solve(expected, G), rtol=1e-9)
-    nothing = Sketches(MemoryPasses(SPARSE), RIDGE).at(np.zeros(N), 50, np.random.default_rng(0))
+    nothing = Sketches(MemoryData(SPARSE), RIDGE).at(np.zeros(N), 50, np.random.default_rng(0))
     np.testing.assert_allclose(nothing.solve(G), G / RIDGE, rtol=1e-12)
 
 
@@ -71,7 +71,7 @@ def products(near):
 
 
 def test_the_more_of_the_heaviest_rows_the_fewer_products():
-    sketches = Sketches(MemoryPasses(SPARSE), RIDGE)
+    sketches = Sketches(MemoryData(SPARSE), RIDGE)
     counts = [products(sketches.at(WEIGHTS, size, np.random.default_rng(0))) for size in (20, 80, 320)]
     assert products(Diagonal(RIDGE)) > counts[0] > counts[1] > counts[2]
     assert products(Diagonal(MATRIX.diagonal().copy())) > counts[0]
@@ -79,7 +79,7 @@ def test_the_more_of_the_heaviest_rows_the_fewer_products():
 
 
 def test_a_preconditioner_is_kept_while_the_weights_are_and_grows_where_products_are_many(monkeypatch):
-    free = MatrixFree(MemoryPasses(SPARSE), RIDGE, sketch=8, fraction=1e-6)
+    free = MatrixFree(MemoryData(SPARSE), RIDGE, sketch=8, fraction=1e-6)
     monkeypatch.setattr(module, "DEAREST", 1e6)  # on data this small no sketch costs less than the call for it
     first = free.at(WEIGHTS, N, np.random.default_rng(0))
     first.products = 1

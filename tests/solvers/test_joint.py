@@ -6,9 +6,9 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton._softmax import chances
+from dualnewton.matrix import MemoryData
 from dualnewton.solvers import joint
 from dualnewton.solvers.joint import JointHessian, pair_weights
-from dualnewton.solvers.passes import MemoryPasses
 
 N, D, K = 120, 4, 3
 RNG = np.random.default_rng(8)
@@ -28,14 +28,14 @@ def whole_hessian(X, p, c, ridge):
 @STORAGES
 def test_the_matrix_is_the_hessian(storage):
     p, c, ridge = chances(RNG.standard_normal((N, K)))[0], RNG.uniform(0.5, 2.0, N), np.full(D, 0.3)
-    found = JointHessian(MemoryPasses(storage(X)), ridge, K).at(pair_weights(p, c).T, N, np.random.default_rng(0))
+    found = JointHessian(MemoryData(storage(X)), ridge, K).at(pair_weights(p, c).T, N, np.random.default_rng(0))
     g = RNG.standard_normal(K * D)
     np.testing.assert_allclose(found.solve(g), np.linalg.solve(whole_hessian(X, p, c, ridge), g), rtol=1e-9)
 
 
 def test_intercepts_are_moved_apart_but_never_together():
     p, ridge = chances(RNG.standard_normal((N, K)))[0], np.append(np.full(D, 0.3), 0.0)
-    found = JointHessian(MemoryPasses(X), ridge, K).at(pair_weights(p, np.ones(N)).T, N, np.random.default_rng(0))
+    found = JointHessian(MemoryData(X), ridge, K).at(pair_weights(p, np.ones(N)).T, N, np.random.default_rng(0))
     g = RNG.standard_normal((K, D + 1))
     g[:, -1] -= g[:, -1].mean()  # as that of softmax is
     step = found.solve(g.ravel())
@@ -45,17 +45,17 @@ def test_intercepts_are_moved_apart_but_never_together():
 
 
 def test_rows_far_from_both_classes_of_a_pair_are_left_out():
-    class Counted(MemoryPasses):
-        rows = 0
+    class Counted(MemoryData):
+        read = 0
 
-        def sketch(self, indices, weights, **options):
-            self.rows += indices.size
-            return super().sketch(indices, weights, **options)
+        def weighted_gram(self, weights, indices=None, **options):
+            self.read += indices.size
+            return super().weighted_gram(weights, indices, **options)
 
     margins = 12.0 * np.eye(K)[Y] + RNG.standard_normal((N, K))
-    weights, passes = pair_weights(chances(margins)[0], np.ones(N)).T, Counted(X)
-    JointHessian(passes, np.full(D, 0.3), K).at(weights, N, np.random.default_rng(0))
-    assert passes.rows <= 2.1 * N  # of 3N: each pair needs the rows of its two classes
+    weights, data = pair_weights(chances(margins)[0], np.ones(N)).T, Counted(X)
+    JointHessian(data, np.full(D, 0.3), K).at(weights, N, np.random.default_rng(0))
+    assert data.read <= 2.1 * N  # of 3N: each pair needs the rows of its two classes
     left = [own[own <= joint.NEGLIGIBLE * own.mean()].sum() / own.sum() for own in weights]
     assert max(left) <= joint.NEGLIGIBLE
 

@@ -7,7 +7,7 @@ from sklearn.linear_model import ElasticNet, LogisticRegression
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.solvers import by_columns, passes, proximal, working_set
+from dualnewton.solvers import by_columns, costs, proximal, working_set
 from judged import assert_certificate_is_true
 from tables import LOSSES, WITH_KINKS, labels_for, name_of
 
@@ -203,7 +203,7 @@ def test_models_share_passes_and_each_finds_its_own():
 
 @pytest.mark.parametrize("storage", ["dense", "csr"])
 def test_any_number_of_threads_gives_the_same_bits(storage, monkeypatch):
-    monkeypatch.setattr(passes, "WORTH_THREADS", 0.0)
+    monkeypatch.setattr(costs, "WORTH_THREADS", 0.0)
     problem = problem_of(losses.SquaredHinge(), regularizers.L1(), data(20_000, 30, storage))
     one, three = (dn.solve(problem, "newton", n_threads=threads) for threads in (1, 3))
     assert np.array_equal(one.w, three.w)

@@ -8,10 +8,10 @@ from sklearn.linear_model import LogisticRegression
 
 import dualnewton as dn
 from dualnewton import regularizers
+from dualnewton.matrix import MemoryData
 from dualnewton.plan import SMALL
-from dualnewton.solvers import passes, proximal, proximal_softmax, working_set
+from dualnewton.solvers import costs, proximal, proximal_softmax, working_set
 from dualnewton.solvers.deadline import NEVER
-from dualnewton.solvers.passes import MemoryPasses
 from dualnewton.solvers.proximal_softmax import AllOfThem, Chances, Some
 from dualnewton.solvers.working_set import Gathered
 from judged import assert_certificate_is_true
@@ -146,12 +146,12 @@ def test_the_curvature_is_that_of_the_losses(storage, damping, monkeypatch):
     monkeypatch.setattr(working_set, "DENSE", 1.0)  # what is sparse stays sparse
     X, _ = classes(40, 5, density=0.5)
     rng = np.random.default_rng(4)
-    Z, c, data = 3.0 * rng.standard_normal((40, 3)), rng.uniform(0.0, 2.0, 40), MemoryPasses(STORAGES[storage](X))
+    Z, c, data = 3.0 * rng.standard_normal((40, 3)), rng.uniform(0.0, 2.0, 40), MemoryData(STORAGES[storage](X))
     at, p = Chances.at(Z, c, damping), softmax(Z, axis=1)
     mixed = (1.0 - damping) * p + damping / 3.0
     H, features, intercepts = hessian(X, mixed, (1.0 + 0.5 * damping) * c)
     some = np.array([0, 3, 4, 6, 7, 12, 14])
-    for source, inside in ((AllOfThem(data), np.arange(15)), (Some(Gathered(data, data.costs)), some)):
+    for source, inside in ((AllOfThem(data), np.arange(15)), (Some(Gathered(data)), some)):
         joint = source.curvature(inside, at, NEVER)
         own = features[inside]
         np.testing.assert_allclose(joint.H, H[np.ix_(own, own)], atol=1e-12)
@@ -173,7 +173,7 @@ def test_intercepts_follow_but_for_what_is_flat():
     Z = rng.standard_normal((50, 4))
     Z[:, 2] = -900.0  # a class that no row expects
     X, at = rng.standard_normal((50, 2)), Chances.at(Z, 10.0 ** rng.uniform(-3, 3, 50), 0.0)
-    joint = AllOfThem(MemoryPasses(X)).curvature(np.arange(8), at, NEVER)
+    joint = AllOfThem(MemoryData(X)).curvature(np.arange(8), at, NEVER)
     inverse, slope = joint.inverse(), np.array([0.5, -0.2, 0.0, -0.3])
     assert np.isfinite(inverse).all()
     np.testing.assert_allclose(joint.corner @ (inverse @ slope), slope, atol=1e-9)
@@ -230,7 +230,7 @@ def test_models_share_passes_and_each_finds_its_own():
 
 @pytest.mark.parametrize("storage", STORAGES)
 def test_any_number_of_threads_gives_the_same_bits(storage, monkeypatch):
-    monkeypatch.setattr(passes, "WORTH_THREADS", 0.0)
+    monkeypatch.setattr(costs, "WORTH_THREADS", 0.0)
     X, y = classes(20_000, 30)
     one, three = (
         dn.solve(problem_of(regularizers.L1(), STORAGES[storage](X), y), n_threads=threads) for threads in (1, 3)
@@ -335,10 +335,10 @@ def test_the_plan_says_what_will_be_done_and_what_cannot():
 
 def test_more_classes_are_more_coordinates_and_cost_more():
     X, _ = classes(500, 60)
-    costs = []
+    predicted = []
     for K in (2, 4, 8, 16):
         problem = dn.MultinomialProblem(X, np.arange(500) % K, regularizer=regularizers.L1())
         plan = dn.plan(problem)
-        costs.append(plan.cost)
+        predicted.append(plan.cost)
         assert plan.compiled == (500 * 60 * K > SMALL)
-    assert costs == sorted(costs)
+    assert predicted == sorted(predicted)

@@ -6,9 +6,9 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses
+from dualnewton.matrix import MemoryData
 from dualnewton.solvers import hessians
 from dualnewton.solvers.hessians import Sketches
-from dualnewton.solvers.passes import MemoryPasses
 
 N, D = 1500, 60
 RNG = np.random.default_rng(11)
@@ -16,23 +16,23 @@ X = RNG.standard_normal((N, D))
 Y = np.sign(X @ RNG.standard_normal(D) + 3.0 * RNG.standard_normal(N))
 
 
-class Told(MemoryPasses):
-    """Passes that remember which precision was asked of each sketch."""
+class Told(MemoryData):
+    """Data that remember which precision was asked of each sketch."""
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
         self.singles = []
 
-    def sketch(self, indices, weights, *, single=False, **options):
+    def weighted_gram(self, weights, indices=None, *, single=False, **options):
         self.singles.append(single)
-        return super().sketch(indices, weights, single=single, **options)
+        return super().weighted_gram(weights, indices, single=single, **options)
 
 
 def precision(X, ridge, size, weights=None):
-    passes = Told(X)
+    data = Told(X)
     weights = np.ones(len(X)) if weights is None else weights
-    Sketches(passes, np.full(X.shape[1], ridge)).at(weights, size, np.random.default_rng(0))
-    return passes.singles
+    Sketches(data, np.full(X.shape[1], ridge)).at(weights, size, np.random.default_rng(0))
+    return data.singles
 
 
 def test_it_is_used_where_the_ridge_outweighs_its_noise(monkeypatch):

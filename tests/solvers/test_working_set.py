@@ -14,9 +14,9 @@ from sklearn.base import clone
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
+from dualnewton.matrix import MemoryData
 from dualnewton.solvers import proximal, proximal_softmax, working_set
 from dualnewton.solvers.deadline import NEVER
-from dualnewton.solvers.passes import MemoryPasses
 from dualnewton.solvers.working_set import Gathered, Growing
 
 ORDERS = {
@@ -107,7 +107,7 @@ def small_sets(monkeypatch):
     def watched(self, features):
         found = places(self, features)
         assert type(self.rows) in (np.ndarray, sp.csr_array)
-        assert self.rows.shape == (self.count, self.passes.n)
+        assert self.rows.shape == (self.count, self.data.n)
         seen.append(("csr" if sp.issparse(self.rows) else "dense", self.count))
         return found
 
@@ -206,8 +206,7 @@ def test_sets_that_shrink_and_grow_again_share_one_storage(small_sets):
 def test_no_matrix_of_more_features_than_a_step_may_have_is_kept(monkeypatch):
     monkeypatch.setattr(working_set, "LARGE", 6)
     X, _ = data("dense first")
-    passes = MemoryPasses(sp.csr_array(X))
-    growing = Growing(Gathered(passes, passes.costs), np.ones(N))
+    growing = Growing(Gathered(MemoryData(sp.csr_array(X))), np.ones(N))
     for inside in (np.arange(5), np.arange(4, 10), np.arange(20, 25)):
         found = growing.curvature(inside, np.ones(N), NEVER)
         np.testing.assert_allclose(found.H, X[:, inside].T @ X[:, inside], atol=1e-11)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dualnewton import _linear
+from dualnewton.matrix import linear
 from dualnewton.problem import Problem
 
 EFFORT = 1e9
@@ -16,7 +16,7 @@ WIDTH = 4096
 """Columns that are widened at a time."""
 
 
-def is_cheap(X: _linear.Matrix) -> bool:
+def is_cheap(X: linear.Matrix) -> bool:
     """Whether a matrix of the size of the examples or of the features, whichever are fewer, is soon computed."""
     n, d = X.shape
     return n * d * min(n, d) <= EFFORT
@@ -48,9 +48,9 @@ def exact_duals(problems: Sequence[Problem]) -> list[np.ndarray]:
     return list(np.ascontiguousarray(alphas.T))
 
 
-def _gram(X: _linear.Matrix) -> np.ndarray:
+def _gram(X: linear.Matrix) -> np.ndarray:
     """X Xᵀ in double precision, without a second copy of dense data that are wide and single."""
-    if _linear.is_sparse(X) or X.dtype == np.float64:
-        return _linear.gram(_linear.take_rows(X, slice(None)))
+    if linear.is_sparse(X) or X.dtype == np.float64:
+        return linear.gram(linear.take_rows(X, slice(None)))
     columns = range(0, X.shape[1], WIDTH)
-    return sum((_linear.gram(X[:, j : j + WIDTH].astype(np.float64)) for j in columns), start=np.zeros(2 * X.shape[:1]))
+    return sum((linear.gram(X[:, j : j + WIDTH].astype(np.float64)) for j in columns), start=np.zeros(2 * X.shape[:1]))

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton import _linear
 from dualnewton._softmax import losses_of, softmax
 from dualnewton.certificate import Certificate, CertifiedPair
 from dualnewton.estimators._session import FINEST, Session, starts
@@ -77,7 +76,7 @@ def fit_unpenalised(
         raise ValueError(
             f"without a penalty at most {MOST} coefficients can be fitted, got {size}: use a large finite C or a small alpha > 0"
         )
-    scale = float(np.mean(probe.c * _linear.squared_norms(probe.X))) or 1.0
+    scale = float(np.mean(probe.c * probe.norms)) or 1.0
     problems = problems_with(FIRST * scale)
     if (given := starts(problems, before)) is None:
         begun = session.solve(problems, tol=max(session.tol, ROUGHLY))
@@ -118,7 +117,7 @@ class Unpenalised:
     def dual(self, alpha: np.ndarray) -> float:
         """D₀(α), −∞ where α is not orthogonal to the features."""
         mass = self.view.weighted(alpha)
-        along = np.abs(_linear.transposed_times(self.problem.X, mass))
+        along = np.abs(self.problem.data.transposed_times(mass))
         allowed = ORTHOGONAL * np.multiply.outer(self.view.norms, np.sqrt(np.square(mass).sum(axis=0)))
         return -math.inf if np.any(along > allowed) else self.view.dual(alpha)
 
@@ -214,13 +213,13 @@ class _Margins:
     def times(self, theta: np.ndarray) -> np.ndarray:
         """θ x̃_i, for each row."""
         d = self.problem.d
-        products = _linear.times(self.problem.X, np.ascontiguousarray(theta[:, :d].T))
+        products = self.problem.data.times(np.ascontiguousarray(theta[:, :d].T))
         return products + theta[:, d] if self.with_one else products
 
     def gradient(self, alpha: np.ndarray) -> np.ndarray:
         """Σ c_i α_i x̃_i, in the shape of θ."""
         mass = self.weighted(alpha).reshape(len(alpha), -1)
-        along = _linear.transposed_times(self.problem.X, mass).T
+        along = self.problem.data.transposed_times(mass).T
         return np.column_stack([along, mass.sum(axis=0)]) if self.with_one else along
 
     def weighted(self, alpha: np.ndarray) -> np.ndarray:
@@ -228,17 +227,8 @@ class _Margins:
         return (alpha.T * self.problem.c).T
 
     def moments(self, weights: np.ndarray) -> np.ndarray:
-        """Σ v_i x̃_i x̃_iᵀ, some rows at a time."""
-        X = self.problem.X
-        inner, step = np.zeros((self.problem.d, self.problem.d)), max(1, WIDENED // self.problem.d)
-        for first in range(0, self.problem.n, step):
-            part = slice(first, first + step)
-            rows = _linear.take_rows(X, part)
-            inner += _linear.to_dense(rows.T @ _linear.scale_rows(rows, weights[part]))
-        if not self.with_one:
-            return inner
-        edge = _linear.transposed_times(X, weights)
-        return np.block([[inner, edge[:, None]], [edge[None, :], np.array([[weights.sum()]])]])
+        """Σ v_i x̃_i x̃_iᵀ."""
+        return self.problem.data.weighted_gram(weights, intercept=self.with_one)
 
     @cached_property
     def norms(self) -> np.ndarray:

@@ -13,8 +13,8 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
-from dualnewton import _linear
 from dualnewton._validate import without_repeats
+from dualnewton.matrix import linear
 
 try:
     from sklearn.utils.validation import validate_data
@@ -32,7 +32,7 @@ LARGEST = 1e150
 class Data(NamedTuple):
     """What a model is fitted on: float rows (C order or CSR), targets or class numbers, and weights c, if any."""
 
-    X: _linear.Matrix
+    X: linear.Matrix
     y: np.ndarray
     sample_weight: np.ndarray | None
 

@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from dualnewton import _linear
 from dualnewton._parts import AtScale, Objective
 from dualnewton.concomitant import ConcomitantProblem
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
 from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data
 from dualnewton.joint_scale import ScaledResult, solve_concomitant
+from dualnewton.matrix import linear
 from dualnewton.result import Result
 
 
@@ -133,7 +133,7 @@ class HuberRegressor(CertifiedRegressor):
         epochs = math.ceil(result.n_epochs)
         self.n_iter_: Any = epochs if self.max_iter is None else min(epochs, self.max_iter)
         self.scale_ = result.scale
-        residuals = np.abs(_linear.times(data.X, result.w) + result.intercept - data.y)
+        residuals = np.abs(linear.times(data.X, result.w) + result.intercept - data.y)
         self.outliers_ = residuals > self.epsilon * result.scale
 
 

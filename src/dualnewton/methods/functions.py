@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from dualnewton import _linear
 from dualnewton._validate import Array, frozen, integer, positive, vector
 from dualnewton.losses import Loss
+from dualnewton.matrix import linear
 from dualnewton.regularizers import Box
 
 if TYPE_CHECKING:
@@ -391,8 +391,8 @@ def dual_of(problem: Problem) -> Composite:
             "such a row has no dual variable, leave it out"
         )
     n, c = problem.n, problem.c
-    rows = _linear.take_rows(problem.X, np.arange(n))
-    M = c[:, None] * _linear.gram(rows) * c / (problem.lam * n**2)
+    rows = problem.data.rows(np.arange(n))
+    M = c[:, None] * linear.gram(rows) * c / (problem.lam * n**2)
 
     def value(alpha: np.ndarray) -> float:
         conjugate = problem.regularizer.conjugate(problem.alpha_bar(alpha))

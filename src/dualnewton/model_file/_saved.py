@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton import _archive, _linear
+from dualnewton import _archive
 from dualnewton._archive import BadFileError
 from dualnewton._validate import data_matrix, frozen
 from dualnewton.certificate import Certificate
+from dualnewton.matrix import linear
 from dualnewton.model_file import _fields
 from dualnewton.model_file._labels import codes_of
 from dualnewton.model_file._objective import Objective
@@ -160,7 +161,7 @@ class SavedModel:
         X = data_matrix("X", X)
         if X.shape[1] != self.d:
             raise ValueError(f"X must have the {self.d} features that the model was fitted on, got {X.shape[1]}")
-        margins = _linear.times(X, np.ascontiguousarray(self.coef.T)) + self.intercept
+        margins = linear.times(X, np.ascontiguousarray(self.coef.T)) + self.intercept
         return margins[:, 0] if len(self.coef) == 1 else margins
 
     def predict(self, X: Any) -> np.ndarray:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dualnewton import _linear
 from dualnewton.losses import require_smooth
+from dualnewton.matrix import linear
 from dualnewton.problem import Problem
 from dualnewton.samplings import Sampling
 
@@ -68,7 +68,7 @@ class Solver:
         """w = ∇g*(ᾱ)."""
         return self.problem.regularizer.grad_conjugate(self.alpha_bar)
 
-    def move(self, S: np.ndarray, rows: _linear.Matrix, beta: np.ndarray) -> None:
+    def move(self, S: np.ndarray, rows: linear.Matrix, beta: np.ndarray) -> None:
         """α_S = β; ᾱ and b follow by what c∘(β − α_S) adds to them."""
         mass = self.problem.c[S] * (beta - self.alpha[S])
         self.alpha[S] = beta

@@ -21,8 +21,8 @@ from typing import Protocol, TypeVarTuple
 
 import numpy as np
 
-from dualnewton import _linear
 from dualnewton.losses import Loss
+from dualnewton.matrix import linear
 
 MAX_NEWTON_STEPS = 100
 TOLERANCE = 1e-14
@@ -88,12 +88,12 @@ def _solve_plus_identity(matrix: np.ndarray, r: np.ndarray) -> np.ndarray:
     return vectors @ ((vectors.T @ r) / np.maximum(values, 1.0))
 
 
-def curvature_of(rows: _linear.Matrix, lam_n: float, intercept_curvature: float) -> FullCurvature | LowRankCurvature:
+def curvature_of(rows: linear.Matrix, lam_n: float, intercept_curvature: float) -> FullCurvature | LowRankCurvature:
     """G = rows rowsᵀ/(λn) + ρ/(λn), in the smaller of its two forms."""
     size, d = rows.shape
     if size <= d:
-        return FullCurvature(_linear.gram(rows) / lam_n + intercept_curvature)
-    factor = _linear.to_dense(rows) / np.sqrt(lam_n)
+        return FullCurvature(linear.gram(rows) / lam_n + intercept_curvature)
+    factor = linear.to_dense(rows) / np.sqrt(lam_n)
     return LowRankCurvature(np.hstack([factor, np.full((size, 1), np.sqrt(intercept_curvature))]))
 
 

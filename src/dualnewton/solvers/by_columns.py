@@ -12,7 +12,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from dualnewton import _linear
+from dualnewton.matrix import linear
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.quadratic import ROUNDING, Penalty
 
@@ -22,13 +22,13 @@ CHEAPER = 2
 """Times the entries of the features: if H has more, it is not formed."""
 
 
-def pays(A: _linear.Matrix) -> bool:
+def pays(A: linear.Matrix) -> bool:
     """Whether these features are better moved by their entries than by their matrix."""
-    return bool(_linear.is_sparse(A)) and CHEAPER * A.nnz < A.shape[0] ** 2
+    return bool(linear.is_sparse(A)) and CHEAPER * A.nnz < A.shape[0] ** 2
 
 
 def column_sweep(
-    A: _linear.Matrix,
+    A: linear.Matrix,
     q: np.ndarray,
     diagonal: np.ndarray,
     slopes: np.ndarray,
@@ -51,7 +51,7 @@ def column_sweep(
     for j in range(v.size):
         if not every and v[j] == 0.0:
             continue
-        a = _linear.to_dense(A[[j]])[0]
+        a = linear.to_dense(A[[j]])[0]
         curvature = diagonal[j] + ridge[j]
         u = diagonal[j] * v[j] - (slopes[j] + a @ moved - q[j] * along_q[0])
         shrunk = u - min(max(u, -threshold[j]), threshold[j])
@@ -66,7 +66,7 @@ def column_sweep(
 
 
 def minimise(
-    A: _linear.Matrix,
+    A: linear.Matrix,
     q: np.ndarray,
     slopes: np.ndarray,
     w: np.ndarray,
@@ -82,7 +82,7 @@ def minimise(
     from dualnewton.kernels.quadratic import column_sweep as compiled  # loads Numba
     from dualnewton.kernels.rows import Rows
 
-    v, diagonal = w.copy(), np.maximum(_linear.squared_norms(A) - np.square(q), 0.0)
+    v, diagonal = w.copy(), np.maximum(linear.squared_norms(A) - np.square(q), 0.0)
     goal = max(goal, ROUNDING * float(np.abs(slopes).max(initial=0.0)))
     parts = [getattr(penalty, part.name) for part in fields(penalty)]
     arguments = (*Rows.of(A), q, diagonal, slopes, v, np.zeros(A.shape[1]), *parts, np.zeros(1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dualnewton.solvers.passes import Passes
+from dualnewton.matrix import Data
 
 FEW = 0.5
 """Of the rows with a weight: if no more have another than before, these are added and taken away; else all are added anew."""
@@ -28,7 +28,7 @@ class KeptSum:
 
     Parameters
     ----------
-    passes : Passes
+    data : Data
         The data.
     intercept : bool
         Whether a constant feature is appended to the rows.
@@ -39,8 +39,8 @@ class KeptSum:
         Whether products in single precision are good enough.
     """
 
-    def __init__(self, passes: Passes, *, intercept: bool) -> None:
-        self.passes, self.intercept = passes, intercept
+    def __init__(self, data: Data, *, intercept: bool) -> None:
+        self.data, self.intercept = data, intercept
         self.weights = self.largest = np.empty(0)
         self.H, self.trusted, self.single = np.empty((0, 0)), False, False
 
@@ -49,7 +49,7 @@ class KeptSum:
         read = self._changed_to(weights) if self.weights.size else 0
         if not self.trusted:
             active = active_rows(weights)
-            self.H = self.passes.sketch(active, weights[active], intercept=self.intercept, single=self.single)
+            self.H = self.data.weighted_gram(weights[active], active, intercept=self.intercept, single=self.single)
             self.largest, self.trusted = self.H.diagonal().copy(), True
             read += active.size
         self.weights = weights
@@ -63,7 +63,7 @@ class KeptSum:
             return 0
         if changed.size:
             difference = weights[changed] - self.weights[changed]
-            self.H += self.passes.sketch(changed, difference, intercept=self.intercept, single=self.single)
+            self.H += self.data.weighted_gram(difference, changed, intercept=self.intercept, single=self.single)
         left = self.H.diagonal()
         self.largest = np.maximum(self.largest, left)
         self.trusted = bool((left >= CANCELLED * self.largest).all())

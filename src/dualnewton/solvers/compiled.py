@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton import _linear
 from dualnewton._validate import frozen
 from dualnewton.kernels import gradients, separable
 from dualnewton.kernels.models import CompiledLoss, Models, compiled
 from dualnewton.kernels.rows import Rows
+from dualnewton.matrix import linear
 from dualnewton.problem import Problem
 from dualnewton.samplings import IndexBlock, Sampling
 from dualnewton.solvers.base import intercept_weight
@@ -61,7 +61,7 @@ class CompiledEngine(Engine):
         n_threads: int = 1,
     ) -> None:
         self.problems = list(problems)
-        self.rows = Rows.of(problems[0].X)
+        self.rows = Rows.of(problems[0].data.stored)
         self.loss: CompiledLoss = compiled(problems[0].loss)
         # Kept for as long as the kernels have its address.
         self.gradient = None if _is_known(problems[0]) else gradients.compiled_gradient(problems[0].regularizer)
@@ -83,7 +83,7 @@ class CompiledEngine(Engine):
 
     def _models(self, alphas: Sequence[np.ndarray]) -> Models:
         problems = self.problems
-        K, (n, d) = len(problems), problems[0].X.shape
+        K, n, d = len(problems), problems[0].n, problems[0].d
         scale = np.array([1.0 / (problem.lam * n) for problem in problems])
         regularizer = problems[0].regularizer
         limits = None if regularizer.quadratic else regularizer.limits(d)
@@ -114,8 +114,9 @@ class CompiledEngine(Engine):
     def _curvature(self, problem: Problem, sampling: Sampling) -> np.ndarray:
         if self.one_at_a_time:
             return problem.c * (self.problems[0].norms + self.rho)
-        X = _linear.with_constant(problem.X, np.sqrt(self.rho)) if self.rho else problem.X
-        return eso_from_data(_linear.scale_rows(X, np.sqrt(problem.c)), sampling)
+        rows = problem.data.rows(slice(None))
+        rows = linear.with_constant(rows, np.sqrt(self.rho)) if self.rho else rows
+        return eso_from_data(linear.scale_rows(rows, np.sqrt(problem.c)), sampling)
 
     def _separable_arguments(self, block: IndexBlock) -> tuple[Any, ...]:
         starts = () if self.one_at_a_time else (block.starts,)

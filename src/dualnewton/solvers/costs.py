@@ -9,11 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
-import numpy as np
-
-from dualnewton import _linear
+from dualnewton.matrix.protocol import Data, Profile, Work
 
 CACHE = 1 << 24
 """Bytes of data that stay in the cache from pass to pass."""
@@ -28,6 +25,9 @@ ENTRY, PAIR, SPREAD, MARGIN, CALL = 1.6e-9, 0.6e-9, 1e-9, 9e-9, 1.5e-4
 """Seconds for a sparse entry in a pass, a pair of them in a sketch, an entry gathered into a dense row, a margin's loss, and
 what an iteration costs anyway."""
 
+WORTH_THREADS = 2.5e-3
+"""Nominal seconds of a pass below which threads would wait for the interpreter's lock longer than they work."""
+
 DRAWING = 2e-8
 """Seconds for an example, to weigh it and to draw it or not."""
 
@@ -39,38 +39,13 @@ VISIT, VISITED_ENTRY, DRAWN = 3e-8, 1.8e-9, 6.5e9
 
 
 @dataclass(frozen=True)
-class Costs:
-    """The costs of one model's work on some data, in seconds of the nominal core.
-
-    Attributes
-    ----------
-    n, d : int
-        Examples and features.
-    stored : int
-        Entries that are stored.
-    pairs : float
-        Pairs of entries within a row, over all rows.
-    sparse : bool
-        Whether the data are.
-    itemsize : int
-        Bytes of an entry.
-    """
-
-    n: int
-    d: int
-    stored: int
-    pairs: float
-    sparse: bool
-    itemsize: int
+class Costs(Profile):
+    """The costs of one model's work on data of this size and sparsity, in seconds of the nominal core."""
 
     @classmethod
-    def of(cls, X: Any) -> Costs:
-        """Measure the data."""
-        n, d = X.shape
-        if not _linear.is_sparse(X):
-            return cls(n, d, n * d, 0.5 * n * d * d, False, X.dtype.itemsize)
-        lengths = np.diff(X.indptr).astype(float)
-        return cls(n, d, int(X.nnz), 0.5 * float(lengths @ lengths), True, X.dtype.itemsize)
+    def of(cls, profile: Profile) -> Costs:
+        """Take the size and sparsity of some data."""
+        return cls(profile.n, profile.d, profile.stored, profile.pairs, profile.sparse, profile.itemsize)
 
     @property
     def by_entry(self) -> bool:
@@ -114,6 +89,10 @@ class Costs:
         )
         return read / (NEAR if read <= CACHE else MEMORY) + products
 
+    def by_pairs(self, rows: float, pairs: float) -> bool:
+        """Whether Σ a aᵀ over sparse rows with so many pairs of entries is cheapest pair by pair."""
+        return self.outer(rows, pairs)[1]
+
     def outer(self, rows: float, pairs: float) -> tuple[float, bool]:
         """Return the cost of Σ a aᵀ over rows with so many pairs of entries, and whether pair by pair is the way to do it."""
         spread_out = rows * self.d * (SPREAD + 0.5 * self.d / MULTIPLY)
@@ -136,3 +115,11 @@ class Costs:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.sketch(middle) <= seconds else (low, middle - 1)
         return low
+
+
+def prepared(data: Data, n_threads: int, *, compiled: bool) -> Data:
+    """Return data set up for the passes of a run: expanded where that is cheaper, with threads where they pay."""
+    costs = Costs.of(data.profile)
+    threads = n_threads if costs.data_pass > WORTH_THREADS else 1
+    dense = costs.sparse and not costs.by_entry
+    return data.using(Work(threads, compiled, dense, None if dense else costs.by_pairs))

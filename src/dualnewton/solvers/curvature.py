@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dualnewton import _linear
+from dualnewton.matrix import linear
 
 BLOCK = 512
 """Columns of a Cholesky factor between two checks of the deadline: about a tenth of a second for 4000 features."""
@@ -176,8 +176,8 @@ class Together:
 def gram_of(rows: Any, diagonal: np.ndarray) -> np.ndarray:
     """Return A D⁻¹ Aᵀ."""
     if np.ptp(diagonal) == 0.0:
-        return _linear.gram(rows) / diagonal[0]
-    return _linear.gram(_linear.scale_columns(rows, 1.0 / np.sqrt(diagonal)))
+        return linear.gram(rows) / diagonal[0]
+    return linear.gram(linear.scale_columns(rows, 1.0 / np.sqrt(diagonal)))
 
 
 class ConjugateGradients:

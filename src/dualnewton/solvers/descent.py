@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from dualnewton.judging import AnyProblem
+from dualnewton.matrix import Data
+from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.hessians import FromGram, Hessian, Sketches, hessian_of_all_rows
 from dualnewton.solvers.joint import JointHessian
 from dualnewton.solvers.objective import Objective, objective_of
-from dualnewton.solvers.passes import Passes
 from dualnewton.solvers.quasi_newton import Model, Policy
 from dualnewton.solvers.runner import PrimalPoint, SharedPasses
 from dualnewton.solvers.sharing import buy
@@ -30,7 +31,7 @@ class Descent(SharedPasses):
     ----------
     problems : sequence of problems
         They share X.
-    passes : Passes
+    data : Data
         The data.
     starts : sequence of (w, intercept)
         Where the models start.
@@ -45,21 +46,22 @@ class Descent(SharedPasses):
     def __init__(
         self,
         problems: Sequence[AnyProblem],
-        passes: Passes,
+        data: Data,
         starts: Sequence[tuple[np.ndarray, Any]],
         *,
         tol: float,
         sketch: int,
         newton: bool,
     ) -> None:
-        self.passes, self.models = passes, []
+        self.data, self.models = data, []
+        self.costs = Costs.of(data.profile)
         self.hessians: dict[bytes, list[Hessian]] = {}
         for problem, (w, b) in zip(problems, starts, strict=True):
             objective = objective_of(problem, newton=newton)
             policy = Policy(
-                passes.costs,
+                self.costs,
                 tol,
-                passes.n if newton else sketch,
+                data.n if newton else sketch,
                 newton,
                 coupled=objective.columns > 1 and not objective.joint,
                 quadratic=objective.quadratic,
@@ -72,18 +74,18 @@ class Descent(SharedPasses):
         """Return where the curvature of each column comes from; models with the same penalties have the same sources."""
         ridge = objective.column_ridge
         if (key := ridge.tobytes()) not in self.hessians and objective.joint:
-            self.hessians[key] = [JointHessian(self.passes, ridge, objective.columns)]
+            self.hessians[key] = [JointHessian(self.data, ridge, objective.columns)]
         elif key not in self.hessians:
             self.hessians[key] = [
                 hessian_of_all_rows(
-                    self.passes,
+                    self.data,
                     ridge,
-                    self.passes.costs.affordable_sketch(),
+                    self.costs.affordable_sketch(),
                     quadratic=objective.quadratic,
                     in_pieces=objective.in_pieces,
                 )
                 if newton
-                else Sketches(self.passes, ridge, in_pieces=objective.in_pieces)
+                else Sketches(self.data, ridge, in_pieces=objective.in_pieces)
                 for _ in range(objective.columns)
             ]
         return self.hessians[key]
@@ -100,7 +102,7 @@ class Descent(SharedPasses):
     def _evaluate(self) -> None:
         parts = [model.objective.parts(model.trial) for model in self.models]
         W, b = np.concatenate([W for W, _ in parts]), np.concatenate([b for _, b in parts])
-        found, column = self.passes.evaluate(W, b, self), 0
+        found, column = self.data.evaluate(W, b, self), 0
         for model, value in zip(self.models, found.values, strict=True):
             own = slice(column, column + model.objective.columns)
             gradient = model.objective.vector(found.gradients[own], found.slopes[own])

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton import _linear
+from dualnewton.matrix import Data, linear
 from dualnewton.solvers.curvature import Cholesky, Curvature, Woodbury, gram_of
-from dualnewton.solvers.passes import Passes
 
 GAIN = 0.4
 """With fewer rows than features, the speed of conjugate steps grows by about this power of the rows; so it was seen."""
@@ -31,45 +30,43 @@ class HeaviestRows:
 
     Parameters
     ----------
-    passes : Passes
+    data : Data
         The data.
     ridge : array of shape (d,) or (d + 1,)
         The penalties; with one more where there is an intercept.
     """
 
-    def __init__(self, passes: Passes, ridge: np.ndarray) -> None:
-        self.passes, self.ridge, self.intercept = passes, ridge, ridge.size > passes.d
+    def __init__(self, data: Data, ridge: np.ndarray) -> None:
+        self.data, self.ridge, self.intercept = data, ridge, ridge.size > data.d
         self.norms: np.ndarray | None = None
 
     def at(self, weights: np.ndarray, size: int) -> Curvature:
         """Return Aᵀ D(weights) A + D(ridge), near enough, from so many rows; exactly, if no more have any weight."""
-        passes, ridge = self.passes, self.ridge[: self.passes.d]
+        data, ridge = self.data, self.ridge[: self.data.d]
         (active,) = np.nonzero(weights)
         if active.size <= size:  # all there are
             chosen = active if active.size else np.zeros(1, dtype=np.intp)  # a row of no weight stands for none
-            return Woodbury(passes.take(chosen), weights[chosen], ridge, intercept=self.intercept, exact=True)
+            return Woodbury(data.rows(chosen), weights[chosen], ridge, intercept=self.intercept, exact=True)
         # Fewer rows than features span few directions. Else their curvature is spread over all, by the scale of the features.
-        wide = passes.n < passes.d
-        features = np.arange(passes.d)
+        wide = data.n < data.d
+        features = np.arange(data.d)
         if self.norms is None:
-            scale = ridge if wide else ridge + passes.diagonal(np.ones(passes.n), features)
-            self.norms = passes.row_scores(1.0 / scale)
+            scale = ridge if wide else ridge + data.column_norms(np.ones(data.n), features)
+            self.norms = data.row_scores(1.0 / scale)
         order = active[np.argsort(-weights[active] * self.norms[active], kind="stable")]
         chosen, others = np.sort(order[:size]), order[size:]
-        rows, own = passes.take(chosen), weights[chosen]
+        rows, own = data.rows(chosen), weights[chosen]
         if wide:
             gram = gram_of(rows, ridge)
             lift = 1.0 + self._missed(rows, gram, others, weights)
             return Woodbury(rows, own, ridge * lift, gram / lift, intercept=self.intercept, scaled_well=False)
-        left = passes.diagonal(weights, features) - np.asarray(own @ _linear.squared(rows))
+        left = data.column_norms(weights, features) - np.asarray(own @ linear.squared(rows))
         return Woodbury(rows, own, ridge + np.maximum(left, 0.0), intercept=self.intercept, scaled_well=False)
 
     def _missed(self, rows: Any, gram: np.ndarray, others: np.ndarray, weights: np.ndarray) -> float:
         """Return the mean curvature of other rows in the directions which these do not span, as a multiple of the ridge."""
         some = others[np.linspace(0, others.size - 1, min(FEW, others.size)).astype(int)]
-        across = _linear.to_dense(
-            rows @ _linear.scale_columns(self.passes.take(some), 1.0 / self.ridge[: self.passes.d]).T
-        )
+        across = linear.to_dense(rows @ linear.scale_columns(self.data.rows(some), 1.0 / self.ridge[: self.data.d]).T)
         inside = Cholesky(gram.copy(), np.full(len(gram), SPANNED * float(gram.diagonal().mean())))
         outside = self.norms[some] - (across * inside.solve(across)).sum(axis=0)  # type: ignore[index]
-        return float((weights[some] * np.maximum(outside, 0.0)).mean()) * others.size / (self.passes.d - len(gram))
+        return float((weights[some] * np.maximum(outside, 0.0)).mean()) * others.size / (self.data.d - len(gram))

@@ -13,11 +13,11 @@ from typing import Protocol
 
 import numpy as np
 
-from dualnewton import _linear
+from dualnewton.matrix import Data, linear
 from dualnewton.solvers.changes import KeptSum, active_rows
+from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.curvature import Cholesky, ConjugateGradients, Curvature, Diagonal, Woodbury, gram_of
 from dualnewton.solvers.heaviest import GAIN, HeaviestRows
-from dualnewton.solvers.passes import Passes
 
 RARE = 16
 """A feature with fewer nonzero entries in a sketch takes its curvature from all rows instead."""
@@ -48,7 +48,7 @@ RESIDUAL, FINE, MOST_PRODUCTS = 0.05, 1e-3, 300
 everywhere it would only begin them anew."""
 
 DEAREST = 100.0
-"""Passes that a preconditioner may cost."""
+"""Data that a preconditioner may cost."""
 
 
 SINGLE, WORTH_SINGLE = 1e-7, 1 << 22
@@ -64,7 +64,7 @@ class Hessian(Protocol):
     Attributes
     ----------
     passes_made : int
-        Passes that products have taken, ever.
+        Data that products have taken, ever.
     rows_read : int
         Rows whose outer products the last curvature has taken.
     """
@@ -102,36 +102,36 @@ def draw_rows(
     return drawn, times * stratum if scores is None else times * stratum / scores[drawn]
 
 
-def leverages(passes: Passes, weights: np.ndarray) -> np.ndarray | None:
+def leverages(data: Data, weights: np.ndarray) -> np.ndarray | None:
     """Return how much each row matters where features are on one scale, mixed with one; None if all matter about as much.
 
     ℓ_i = Σ_j a_ij²/D_j with D_j = Σ_i weights_i a_ij² bounds the leverage of row i from below. A row with a feature that few
     others have has a large one: a sketch without it would know nothing of that feature.
     """
-    some = np.linspace(0, passes.n - 1, min(4 * FEW, passes.n)).astype(int)
-    squares = _linear.squared(passes.take(some))
+    some = np.linspace(0, data.n - 1, min(4 * FEW, data.n)).astype(int)
+    squares = linear.squared(data.rows(some))
     scale = np.asarray(weights[some] @ squares)
-    if (rare := np.flatnonzero(_linear.nonzeros(squares) < RARE)).size:
-        scale[rare] = passes.diagonal(weights, rare) * (some.size / passes.n)
+    if (rare := np.flatnonzero(linear.nonzeros(squares) < RARE)).size:
+        scale[rare] = data.column_norms(weights, rare) * (some.size / data.n)
     inverse = 1.0 / np.where(scale > TINY * scale.max(), scale, np.inf)
     sample = squares @ inverse
     if rare.size == 0 and sample.max() <= EVEN * sample.mean():
         return None
-    scores = passes.row_scores(inverse)
+    scores = data.row_scores(inverse)
     return 0.5 + 0.5 * scores / scores.mean() if scores.any() else None
 
 
-def bears_noise(passes: Passes, ridge: np.ndarray, weights: np.ndarray, rows: int, most: float) -> bool:
+def bears_noise(data: Data, ridge: np.ndarray, weights: np.ndarray, rows: int, most: float) -> bool:
     """Whether products in single precision, twice as fast, change the curvature of no direction by more than this factor.
 
     They err by about 1e-7 of the diagonal of H in each place, as a matrix by √d times as much for d features, and no direction
     has less curvature than the ridge. A few rows tell the diagonal well enough.
     """
-    d = passes.d
+    d = data.d
     if rows * d * d < WORTH_SINGLE:
         return False
-    some = np.linspace(0, passes.n - 1, min(FEW, passes.n)).astype(int)
-    diagonal = (weights[some] @ _linear.squared(passes.take(some))) * (passes.n / some.size)
+    some = np.linspace(0, data.n - 1, min(FEW, data.n)).astype(int)
+    diagonal = (weights[some] @ linear.squared(data.rows(some))) * (data.n / some.size)
     return bool(SINGLE * math.sqrt(ridge.size) * float((diagonal / ridge[:d]).max()) <= most)
 
 
@@ -140,7 +140,7 @@ class Sketches:
 
     Parameters
     ----------
-    passes : Passes
+    data : Data
         The data.
     ridge : array of shape (d,) or (d + 1,)
         The penalties; with one more where a constant feature, the intercept, is appended to the rows.
@@ -150,39 +150,39 @@ class Sketches:
 
     passes_made = rows_read = 0
 
-    def __init__(self, passes: Passes, ridge: np.ndarray, *, in_pieces: bool = False) -> None:
-        self.passes, self.ridge, self.intercept = passes, ridge, ridge.size > passes.d
-        self.kept = KeptSum(passes, intercept=self.intercept) if in_pieces else None
+    def __init__(self, data: Data, ridge: np.ndarray, *, in_pieces: bool = False) -> None:
+        self.data, self.ridge, self.intercept = data, ridge, ridge.size > data.d
+        self.kept = KeptSum(data, intercept=self.intercept) if in_pieces else None
         self.scores: np.ndarray | None = None
-        self.heaviest = HeaviestRows(passes, ridge)
+        self.heaviest = HeaviestRows(data, ridge)
         self.scored = False
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
-        passes, diagonal = self.passes, self.ridge.copy()
+        data, diagonal = self.data, self.ridge.copy()
         active = max(1, int(np.count_nonzero(weights)))
         if 0 < min(size, active) < diagonal.size and diagonal.size > ALWAYS_SQUARE:
             self.rows_read = min(size, active)
             return self.heaviest.at(weights, self.rows_read)
         if self.kept is not None and size >= active:
-            self.kept.single = bears_noise(passes, self.ridge, weights, active, EXACT)
+            self.kept.single = bears_noise(data, self.ridge, weights, active, EXACT)
             H, self.rows_read = self.kept.at(weights)
             return Cholesky(H, diagonal, exact=True)
         if 0 < size < active and not self.scored:
-            self.scores, self.scored = leverages(passes, weights), True
+            self.scores, self.scored = leverages(data, weights), True
         indices, scaled = draw_rows(rng, weights, size or FEW, self.scores)
         exact, self.rows_read = indices.size == np.count_nonzero(weights), indices.size
         # Where rows are drawn by their leverage, those of rare features are there.
         if not exact and self.scores is None and (rare := self._rare(indices)).size:
-            diagonal[rare] += passes.diagonal(weights, rare)
+            diagonal[rare] += data.column_norms(weights, rare)
         if size == 0:
-            diagonal[: passes.d] += np.asarray(scaled @ _linear.squared(passes.take(indices)))
-            diagonal[passes.d :] += scaled.sum()
+            diagonal[: data.d] += np.asarray(scaled @ linear.squared(data.rows(indices)))
+            diagonal[data.d :] += scaled.sum()
             return Diagonal(np.where(diagonal > 0.0, diagonal, 1.0))
-        scaled_well = exact or indices.size >= ENOUGH * passes.d
+        scaled_well = exact or indices.size >= ENOUGH * data.d
         if not scaled_well:
             scaled = self._shrunk(indices, scaled, diagonal)
-        single = bears_noise(passes, self.ridge, weights, indices.size, EXACT if exact else ROUGH)
-        H = passes.sketch(indices, scaled, intercept=self.intercept, single=single)
+        single = bears_noise(data, self.ridge, weights, indices.size, EXACT if exact else ROUGH)
+        H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=single)
         return Cholesky(H, diagonal, scaled_well=scaled_well, exact=exact)
 
     def _shrunk(self, indices: np.ndarray, scaled: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
@@ -193,14 +193,14 @@ class Sketches:
         ρ = β²/(β² + ‖H‖² − d), β² = (E‖u‖⁴ − ‖H‖²)/m, in the Frobenius norm (Ledoit and Wolf, 2004); ‖H‖² is the mean of
         (u_iᵀu_j)² over pairs of rows, and a few hundred rows tell it.
         """
-        d, m = self.passes.d, indices.size
+        d, m = self.data.d, indices.size
         on_diagonal = np.zeros(d)
         for part in np.array_split(np.arange(m), max(1, m * d // WIDE)):
-            on_diagonal += np.asarray(scaled[part] @ _linear.squared(self.passes.take(indices[part])))
+            on_diagonal += np.asarray(scaled[part] @ linear.squared(self.data.rows(indices[part])))
         some = np.linspace(0, m - 1, min(FEW, m)).astype(int)
         inverse = 1.0 / np.sqrt(np.where(on_diagonal > 0.0, on_diagonal, np.inf))
-        rows = _linear.scale_columns(self.passes.take(indices[some]), inverse)
-        gram = _linear.gram(rows) * np.sqrt(np.outer(scaled[some], scaled[some])) * m
+        rows = linear.scale_columns(self.data.rows(indices[some]), inverse)
+        gram = linear.gram(rows) * np.sqrt(np.outer(scaled[some], scaled[some])) * m
         norms, pairs = np.square(gram.diagonal()).mean(), np.square(gram).sum()
         square = (pairs - norms * some.size) / max(1, some.size * (some.size - 1))
         noise = max(norms - square, 0.0) / m
@@ -211,8 +211,8 @@ class Sketches:
 
     def _rare(self, indices: np.ndarray) -> np.ndarray:
         """Return the features that have few nonzero entries in these rows."""
-        few = np.flatnonzero(_linear.nonzeros(self.passes.take(indices[: 4 * RARE])) < RARE)
-        return few[_linear.nonzeros(self.passes.take(indices))[few] < RARE] if few.size else few
+        few = np.flatnonzero(linear.nonzeros(self.data.rows(indices[: 4 * RARE])) < RARE)
+        return few[linear.nonzeros(self.data.rows(indices))[few] < RARE] if few.size else few
 
 
 class FromGram:
@@ -220,9 +220,9 @@ class FromGram:
 
     passes_made = 0
 
-    def __init__(self, passes: Passes, ridge: np.ndarray) -> None:
-        self.rows, self.diagonal, self.rows_read = passes.take(slice(None)), ridge[: passes.d], passes.n
-        self.intercept = ridge.size > passes.d
+    def __init__(self, data: Data, ridge: np.ndarray) -> None:
+        self.rows, self.diagonal, self.rows_read = data.rows(slice(None)), ridge[: data.d], data.n
+        self.intercept = ridge.size > data.d
         self.gram = gram_of(self.rows, self.diagonal)
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
@@ -234,7 +234,7 @@ class MatrixFree:
 
     Parameters
     ----------
-    passes : Passes
+    data : Data
         The data.
     ridge : array
         As for :class:`Sketches`.
@@ -244,9 +244,10 @@ class MatrixFree:
         Of the gradient: what a solve may leave.
     """
 
-    def __init__(self, passes: Passes, ridge: np.ndarray, sketch: int, fraction: float) -> None:
-        self.passes, self.ridge, self.sketch, self.fraction = passes, ridge, sketch, fraction
-        self.sketches = Sketches(passes, ridge)
+    def __init__(self, data: Data, ridge: np.ndarray, sketch: int, fraction: float) -> None:
+        self.costs = Costs.of(data.profile)
+        self.data, self.ridge, self.sketch, self.fraction = data, ridge, sketch, fraction
+        self.sketches = Sketches(data, ridge)
         self.passes_made = self.rows_read = 0
         self.last: ConjugateGradients | None = None
         self.weights = np.empty(0)
@@ -260,14 +261,14 @@ class MatrixFree:
             self.rows_read = self.sketches.rows_read
         self.sketch, self.weights = rows, weights
         # For α = −φ′ the gap is Σ r_j²/(2 ridge_j), where the residual r is the gradient at the point that is reached.
-        d = self.passes.d
+        d = self.data.d
         units = np.append(0.5 / self.ridge[:d], np.zeros(self.ridge.size - d)) / enough if enough > 0.0 else None
         self.last = ConjugateGradients(Product(self, weights), near, self.fraction, MOST_PRODUCTS, units)
         return self.last
 
     def _worthwhile(self, products: float) -> int:
         """Return the rows of a preconditioner whose cost is less than it saves, after so many products with this one."""
-        costs, rows = self.passes.costs, self.sketch
+        costs, rows = self.costs, self.sketch
         most = min(costs.n, LARGE, costs.affordable_sketch(DEAREST))
         while 2 * rows <= most and costs.sketch(2 * rows) < (1.0 - 2.0**-GAIN) * products * costs.data_pass:
             rows, products = 2 * rows, products * 2.0**-GAIN
@@ -276,9 +277,9 @@ class MatrixFree:
     def times(self, weights: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return the matrix with these weights times v."""
         self.passes_made += 1
-        d = self.passes.d
+        d = self.data.d
         constant = v[d:] if v.size > d else np.zeros(1)
-        (result,), sums = self.passes.weighted_products(v[None, :d], constant, weights[:, None])
+        (result,), sums = self.data.weighted_products(v[None, :d], constant, weights[:, None])
         return (np.append(result, sums) if v.size > d else result) + self.ridge * v
 
 
@@ -298,9 +299,13 @@ def is_matrix_free(n: int, d: int) -> bool:
 
 
 def hessian_of_all_rows(
-    passes: Passes, ridge: np.ndarray, sketch: int, *, quadratic: bool, in_pieces: bool = False
+    data: Data, ridge: np.ndarray, sketch: int, *, quadratic: bool, in_pieces: bool = False
 ) -> Hessian:
     """Choose by the sizes how Newton's method solves with the Hessian: d×d, n×n, or by its products."""
-    if is_matrix_free(passes.n, ridge.size):
-        return MatrixFree(passes, ridge, sketch, FINE if quadratic else RESIDUAL)
-    return FromGram(passes, ridge) if passes.n < ridge.size else Sketches(passes, ridge, in_pieces=in_pieces)
+    if is_matrix_free(data.n, ridge.size):
+        return MatrixFree(data, ridge, sketch, FINE if quadratic else RESIDUAL)
+    return (
+        FromGram(data, ridge)
+        if data.n < ridge.size and data.capabilities.whole
+        else Sketches(data, ridge, in_pieces=in_pieces)
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dualnewton import _linear
+from dualnewton.matrix import linear
 from dualnewton.problem import Problem
 from dualnewton.samplings import Sampling
 from dualnewton.solvers.base import Solver
@@ -34,10 +34,10 @@ class IterativeHessianSketch(Solver):
         lam_n = problem.lam * problem.n
         # The intercept is a coordinate of the model whose feature is the constant √ρ.
         feature = np.sqrt(self.intercept_curvature * lam_n)
-        rows = _linear.to_dense(_linear.take_rows(problem.X, S))
+        rows = linear.to_dense(problem.data.rows(S))
         model = self.w
         if problem.fit_intercept:
-            rows = _linear.with_constant(rows, feature)
+            rows = linear.with_constant(rows, feature)
             model = np.append(model, self.intercept / feature)
         centre = model - rows.T @ (c * self.alpha[S]) / lam_n
 

@@ -10,11 +10,11 @@ from itertools import combinations
 
 import numpy as np
 
+from dualnewton.matrix import Data
 from dualnewton.solvers.changes import active_rows
 from dualnewton.solvers.costs import CALL, FACTOR, MARGIN, MULTIPLY, Costs
 from dualnewton.solvers.curvature import Cholesky, Curvature
 from dualnewton.solvers.hessians import EXACT, LARGE, bears_noise
-from dualnewton.solvers.passes import Passes
 
 NEGLIGIBLE = 1e-3
 """Of the mean weight of a pair: rows below it have no more than this part of the pair's curvature together. Far from both
@@ -32,7 +32,7 @@ def pair_weights(p: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def joined(
-    passes: Passes,
+    data: Data,
     weights: np.ndarray,
     classes: int,
     *,
@@ -44,11 +44,11 @@ def joined(
 
     Rows whose weight is no more than ``negligible`` times the mean of their pair are left out.
     """
-    m = passes.d + intercept
+    m = data.d + intercept
     H = np.zeros((classes, m, classes, m))
     for (k, other), own in zip(combinations(range(classes), 2), weights, strict=True):
         rows = active_rows(own > negligible * own.mean())
-        S = passes.sketch(rows, own[rows], intercept=intercept, single=single)
+        S = data.weighted_gram(own[rows], rows, intercept=intercept, single=single)
         H[k, :, k] += S
         H[other, :, other] += S
         H[k, :, other] = H[other, :, k] = -S
@@ -60,7 +60,7 @@ class JointHessian:
 
     Parameters
     ----------
-    passes : Passes
+    data : Data
         The data.
     ridge : array of shape (d,) or (d + 1,)
         The penalties of a class; with one more where it has an intercept.
@@ -70,16 +70,16 @@ class JointHessian:
 
     passes_made = 0
 
-    def __init__(self, passes: Passes, ridge: np.ndarray, classes: int) -> None:
-        self.passes, self.ridge, self.classes = passes, ridge, classes
-        self.intercept, self.rows_read = ridge.size > passes.d, passes.n
+    def __init__(self, data: Data, ridge: np.ndarray, classes: int) -> None:
+        self.data, self.ridge, self.classes = data, ridge, classes
+        self.intercept, self.rows_read = ridge.size > data.d, data.n
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
         """Return the curvature for the weights of each two classes, of shape (K(K − 1)/2, n)."""
         K, m, weights = self.classes, self.ridge.size, np.atleast_2d(weights)
         # No class has more curvature than all pairs together.
-        single = bears_noise(self.passes, np.tile(self.ridge, K), weights.sum(axis=0), self.passes.n, EXACT)
-        H = joined(self.passes, weights, K, intercept=self.intercept, single=single, negligible=NEGLIGIBLE)
+        single = bears_noise(self.data, np.tile(self.ridge, K), weights.sum(axis=0), self.data.n, EXACT)
+        H = joined(self.data, weights, K, intercept=self.intercept, single=single, negligible=NEGLIGIBLE)
         if self.intercept:
             # To add a number to all intercepts changes nothing. No gradient goes there, and with this no step does.
             H[:, -1, :, -1] += H[:, -1, :, -1].trace() / K**2 or 1.0

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton import _linear
+from dualnewton.matrix import Data, linear
 from dualnewton.problem import Problem, blocks
 from dualnewton.solvers import by_columns, quadratic
+from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.deadline import Deadline, OutOfTime
-from dualnewton.solvers.passes import Passes
 from dualnewton.solvers.quadratic import Penalty, Sweep
 from dualnewton.solvers.runner import PrimalPoint, SharedPasses
 from dualnewton.solvers.working_set import (
@@ -32,7 +32,6 @@ from dualnewton.solvers.working_set import (
     Gathered,
     affordable,
     chosen,
-    column_norms,
     is_thin,
     take_all,
 )
@@ -286,10 +285,10 @@ class OneColumn(Model):
         return quadratic.minimise(H, slopes, self.w[inside], part, goal, self.sweep, deadline), border, total
 
     def _by_columns(
-        self, inside: np.ndarray, goal: float, A: _linear.Matrix, weights: np.ndarray, deadline: Deadline
+        self, inside: np.ndarray, goal: float, A: linear.Matrix, weights: np.ndarray, deadline: Deadline
     ) -> tuple[np.ndarray, np.ndarray, float]:
         roots, total, slopes = np.sqrt(weights), float(weights.sum()), self.gradient[inside]
-        A = A if np.all(weights == 1.0) else _linear.scale_columns(A, roots)
+        A = A if np.all(weights == 1.0) else linear.scale_columns(A, roots)
         border = np.asarray(A @ roots)
         q = border / math.sqrt(total) if self.problem.fit_intercept else np.zeros(inside.size)
         slopes = slopes - q * (self.slope / math.sqrt(total))
@@ -326,7 +325,7 @@ class Proximal(SharedPasses):
     ----------
     problems : sequence of Problem
         They share X, loss and regulariser; the latter is separable.
-    passes : Passes
+    data : Data
         The data.
     starts : sequence of (w, intercept)
         Where the models start.
@@ -339,24 +338,24 @@ class Proximal(SharedPasses):
     def __init__(
         self,
         problems: Sequence[Problem],
-        passes: Passes,
+        data: Data,
         starts: Sequence[tuple[np.ndarray, Any]],
         *,
         tol: float,
         compiled: bool,
     ) -> None:
-        self.passes = passes
-        costs, once = passes.costs, problems[0].loss.quadratic
+        self.data = data
+        costs, once = Costs.of(data.profile), problems[0].loss.quadratic
         every = take_all(costs, once=once)
         sizes = (0, 0) if every else (affordable(costs), costs.d if is_thin(costs) and compiled else LARGE)
-        features = Everything(passes) if every else Gathered(passes, costs)
+        features = Everything(data) if every else Gathered(data)
         kinds: list[tuple[np.ndarray, Features, np.ndarray]] = []  # one for each vector of weights
         self.models = []
         for problem, start in zip(problems, starts, strict=True):
             kind = next((kind for kind in kinds if np.array_equal(kind[0], problem.c)), None)
             if kind is None:
                 own = features.remembered(problem.c) if once else features
-                kind = problem.c, own, np.zeros(0) if every else column_norms(passes, costs, problem.c)
+                kind = problem.c, own, np.zeros(0) if every else data.column_norms(problem.c)
                 kinds.append(kind)
             self.models.append(OneColumn(problem, kind[1], *sizes, kind[2], start, tol=tol, compiled=compiled))
         self._evaluate(self.models)
@@ -364,8 +363,8 @@ class Proximal(SharedPasses):
     def _evaluate(self, models: Sequence[Model]) -> None:
         """Pass over the data once, at the trial points of these models."""
         together = Together(models)
-        W = np.vstack([model.trial_w.reshape(-1, self.passes.d) for model in models])
-        found = self.passes.evaluate(W, np.hstack([model.trial_b for model in models]), together)
+        W = np.vstack([model.trial_w.reshape(-1, self.data.d) for model in models])
+        found = self.data.evaluate(W, np.hstack([model.trial_b for model in models]), together)
         for value, (model, own) in zip(found.values, together.each(), strict=True):
             gradient, margins = found.gradients[own].ravel(), np.ascontiguousarray(found.margins[:, own])
             model.receive(float(value), gradient, found.slopes[own], margins)

@@ -19,20 +19,19 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton import _linear
 from dualnewton._softmax import chances
+from dualnewton.matrix import Data, linear
 from dualnewton.multinomial import MultinomialProblem
 from dualnewton.solvers import quadratic
+from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.joint import joined, pair_weights
-from dualnewton.solvers.passes import Passes
 from dualnewton.solvers.proximal import Model, Proximal
 from dualnewton.solvers.quadratic import Penalty
 from dualnewton.solvers.working_set import (
     LARGE,
     Gathered,
     affordable,
-    column_norms,
     of_classes,
     sum_of_grams,
     take_all,
@@ -149,12 +148,12 @@ class Coordinates(ABC):
 class AllOfThem(Coordinates):
     """All coordinates, by a pass over the data for each two classes."""
 
-    def __init__(self, passes: Passes) -> None:
-        self.passes = passes
+    def __init__(self, data: Data) -> None:
+        self.data = data
 
     def curvature(self, inside: np.ndarray, at: Chances, deadline: Deadline) -> Joint:  # noqa: ARG002 (it costs about a pass)
-        K, d = at.classes, self.passes.d
-        H = joined(self.passes, pair_weights(at.p, at.c).T, K, intercept=True)
+        K, d = at.classes, self.data.d
+        H = joined(self.data, pair_weights(at.p, at.c).T, K, intercept=True)
         whole = H[:, :d, :, :d].reshape(inside.size, inside.size)
         return Joint(whole, H[:, :d, :, d].reshape(inside.size, K), H[:, d, :, d].copy())
 
@@ -167,12 +166,12 @@ class Some(Coordinates):
 
     def curvature(self, inside: np.ndarray, at: Chances, deadline: Deadline) -> Joint:
         K = at.classes
-        classes, features = np.divmod(inside, self.features.passes.d)
+        classes, features = np.divmod(inside, self.features.data.d)
         places = self.features.places(features)
         weighted = np.sqrt(at.c)[:, None] * at.p
         border = np.zeros((inside.size, K))
 
-        def scaled() -> Iterator[_linear.Matrix]:
+        def scaled() -> Iterator[linear.Matrix]:
             for part in self.features.pieces(inside.size):
                 M = _scaled(self.features.rows[places, part], weighted[part], classes)
                 border[:] -= np.asarray(M @ weighted[part])
@@ -192,9 +191,9 @@ class Some(Coordinates):
         return Joint(H, border, laplacian(weighted.T @ weighted))
 
 
-def _scaled(rows: _linear.Matrix, weighted: np.ndarray, classes: np.ndarray) -> _linear.Matrix:
+def _scaled(rows: linear.Matrix, weighted: np.ndarray, classes: np.ndarray) -> linear.Matrix:
     """Multiply the row of each coordinate by the column of its class."""
-    if not _linear.is_sparse(rows):
+    if not linear.is_sparse(rows):
         return rows * weighted.T[classes]
     of_entry = np.repeat(classes, np.diff(rows.indptr))
     data = rows.data * weighted[rows.indices, of_entry]
@@ -268,29 +267,29 @@ class ProximalSoftmax(Proximal):
     ----------
     problems : sequence of MultinomialProblem
         They share X and the regulariser, which is separable.
-    passes, starts, tol, compiled
+    data, starts, tol, compiled
         Those of :class:`Proximal`.
     """
 
     def __init__(
         self,
         problems: Sequence[MultinomialProblem],
-        passes: Passes,
+        data: Data,
         starts: Sequence[tuple[np.ndarray, Any]],
         *,
         tol: float,
         compiled: bool,
     ) -> None:
-        self.passes, self.models = passes, []
-        costs = of_classes(passes.costs, max(problem.n_classes for problem in problems))
+        self.data, self.models = data, []
+        costs = of_classes(Costs.of(data.profile), max(problem.n_classes for problem in problems))
         every = take_all(costs, once=False)
         sizes = (0, 0) if every else (affordable(costs), LARGE)
-        coordinates = AllOfThem(passes) if every else Some(Gathered(passes, passes.costs))
+        coordinates = AllOfThem(data) if every else Some(Gathered(data))
         norms: list[tuple[np.ndarray, np.ndarray]] = []  # one for each vector of weights
         for problem, start in zip(problems, starts, strict=True):
             found = next((own for c, own in norms if np.array_equal(c, problem.c)), None)
             if found is None:
-                found = np.zeros(problem.d) if every else column_norms(passes, passes.costs, problem.c)
+                found = np.zeros(problem.d) if every else data.column_norms(problem.c)
                 norms.append((problem.c, found))
             self.models.append(Classes(problem, coordinates, *sizes, found, start, tol=tol, compiled=compiled))
         self._evaluate(self.models)

@@ -33,7 +33,7 @@ CHEAP = 0.5
 """A sketch that costs less than this fraction of a pass is made anew at every step."""
 
 DEAR = 4.0
-"""Passes: a sketch that costs more is dear."""
+"""Data: a sketch that costs more is dear."""
 
 WINDOW, SLOW_START = 4, 8
 """Steps over which the speed is judged, and the most that go by before it is: the dearer the next sketch, the more, since a
@@ -46,14 +46,14 @@ PATIENCE = 8
 """Trials in vain after which a model is stuck; as much curvature as can be had is tried before."""
 
 LIGHT = 2.0
-"""Passes that the first sketch may cost where it has fewer rows than features and a larger one is dear."""
+"""Data that the first sketch may cost where it has fewer rows than features and a larger one is dear."""
 
 REFRESHED, CLEARLY = 1.5, 1.2
 """With fewer rows than features: those with the present weights make the steps so much faster, as long as no other factor is
 known; and another sketch must be expected to save so much."""
 
 LAST_RESORT = 100.0
-"""Passes that the largest sketch may cost."""
+"""Data that the largest sketch may cost."""
 
 
 def is_dear(costs: Costs, rows: int) -> bool:

@@ -91,17 +91,17 @@ class SharedPasses(Runner):
 
     Attributes
     ----------
-    passes : Passes
+    data : Data
         The data.
     models : list
         In the order of the problems.
     """
 
-    passes: Any
+    data: Any
     models: list[Any]
 
     def surprise(self, k: int) -> float:
-        return float(self.models[k].gap) / int(self.passes.n)
+        return float(self.models[k].gap) / int(self.data.n)
 
     def is_stuck(self, k: int) -> bool:
         return bool(self.models[k].stuck)
@@ -110,7 +110,7 @@ class SharedPasses(Runner):
         self.models = [self.models[k] for k in wanted]
 
     def anchors(self) -> dict[str, Any]:
-        return {"passes": self.passes}
+        return {"data": self.data}
 
     def close(self) -> None:
-        self.passes.close()
+        self.data.close()

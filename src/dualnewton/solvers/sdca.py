@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dualnewton import _linear
 from dualnewton._validate import vector
+from dualnewton.matrix import linear
 from dualnewton.problem import Problem
 from dualnewton.samplings import Sampling
 from dualnewton.solvers.base import Solver
@@ -30,15 +30,15 @@ class SDCA(Solver):
     def __init__(self, problem: Problem, sampling: Sampling, v: np.ndarray | None = None) -> None:
         super().__init__(problem, sampling)
         if v is None:
-            rows = problem.X
+            rows = problem.data.rows(slice(None))
             if problem.fit_intercept:
-                rows = _linear.with_constant(rows, np.sqrt(self.intercept_curvature * problem.lam * problem.n))
-            v = eso_from_data(_linear.scale_rows(rows, np.sqrt(problem.c)), sampling)
+                rows = linear.with_constant(rows, np.sqrt(self.intercept_curvature * problem.lam * problem.n))
+            v = eso_from_data(linear.scale_rows(rows, np.sqrt(problem.c)), sampling)
         self.v = vector("v", v, problem.n, low=0.0)
 
     def round(self, S: np.ndarray) -> None:
         problem = self.problem
-        rows = _linear.take_rows(problem.X, S)
+        rows = problem.data.rows(S)
         u = rows @ self.w + (problem.o[S] + self.intercept)
         # v belongs to the variables √c_i α_i, in which every example has weight one.
         curvature = DiagonalCurvature(self.v[S] / (problem.lam * problem.n))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from dualnewton import _linear
 from dualnewton.solvers.base import Solver
 from dualnewton.solvers.block import curvature_of, solve_block
 
@@ -20,7 +19,7 @@ class SDNA(Solver):
 
     def round(self, S: np.ndarray) -> None:
         problem = self.problem
-        rows = _linear.take_rows(problem.X, S)
+        rows = problem.data.rows(S)
         u = rows @ self.w + (problem.o[S] + self.intercept)
         curvature = curvature_of(rows, problem.lam * problem.n, self.intercept_curvature)
         beta = solve_block(problem.loss, problem.y[S], u, curvature, self.alpha[S], problem.c[S])

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton import _linear
+from dualnewton.matrix import Data, linear
 from dualnewton.solvers.costs import MULTIPLY, PAIR, Costs
 from dualnewton.solvers.deadline import Deadline
-from dualnewton.solvers.passes import Passes
 
 LARGE = 4000
 """The most features of a step: their matrix is factorised."""
@@ -33,9 +32,6 @@ DENSE = 0.05
 
 CANCELLED = 2e-15
 """Of the curvature of a feature is left to it where the intercept takes all of it away."""
-
-PIECE = 1 << 17
-"""Numbers of the data that are looked at at a time."""
 
 DENSE_PIECE, FEWEST = 1 << 20, 1 << 7
 """Numbers of dense features that are multiplied at a time, and examples at least: with ``LARGE`` features, in 0.2 s."""
@@ -72,7 +68,7 @@ class Features(ABC):
     def curvature(self, features: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Curvature:
         """Return the curvature of these features, with a weight for each row."""
 
-    def rows_of(self, features: np.ndarray) -> _linear.Matrix | None:  # noqa: ARG002
+    def rows_of(self, features: np.ndarray) -> linear.Matrix | None:  # noqa: ARG002
         """Return these features, one row each, where they are gathered."""
         return None
 
@@ -84,11 +80,11 @@ class Features(ABC):
 class Everything(Features):
     """All features, by a pass over the data."""
 
-    def __init__(self, passes: Passes) -> None:
-        self.passes = passes
+    def __init__(self, data: Data) -> None:
+        self.data = data
 
     def curvature(self, features: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Curvature:  # noqa: ARG002 (all, by one pass)
-        H = self.passes.sketch(np.arange(self.passes.n), weights, intercept=True)
+        H = self.data.weighted_gram(weights, intercept=True)
         return Curvature(H[:-1, :-1].copy(), H[:-1, -1].copy(), float(H[-1, -1]))
 
 
@@ -112,30 +108,25 @@ class Gathered(Features):
     below. More features may change it; then the rows that are there are converted.
     """
 
-    def __init__(self, passes: Passes, costs: Costs) -> None:
-        self.passes, self.costs = passes, costs
-        self.place = np.full(passes.d, -1)
+    def __init__(self, data: Data) -> None:
+        self.data = data
+        self.place = np.full(data.d, -1)
         self.count = self.stored = 0
-        self.rows: _linear.Matrix = None
+        self.rows: linear.Matrix = None
 
     def places(self, features: np.ndarray) -> np.ndarray:
         """Return the rows of these features, after gathering those that are missing."""
         missing = np.unique(features[self.place[features] < 0])
         if missing.size:
-            more = self._columns(missing)
+            more = self.data.columns(missing)
             self.place[missing] = self.count + np.arange(missing.size)
             self.count += missing.size
-            self.stored += more.nnz if _linear.is_sparse(more) else more.size
-            dense = self.stored > DENSE * self.passes.n * self.count
-            self.rows = _linear.stacked([more] if self.rows is None else [self.rows, more], dense=dense)
+            self.stored += more.nnz if linear.is_sparse(more) else more.size
+            dense = self.stored > DENSE * self.data.n * self.count
+            self.rows = linear.stacked([more] if self.rows is None else [self.rows, more], dense=dense)
         return self.place[features]
 
-    def _columns(self, features: np.ndarray) -> _linear.Matrix:
-        """Return these features, one row each, in the storage of the data."""
-        pieces = [self.passes.take(part)[:, features].T for part in _pieces(self.costs)]
-        return sp.hstack(pieces, format="csr") if _linear.is_sparse(pieces[0]) else np.concatenate(pieces, axis=1)
-
-    def rows_of(self, features: np.ndarray) -> _linear.Matrix:
+    def rows_of(self, features: np.ndarray) -> linear.Matrix:
         places = self.places(features)
         return self.rows[places]
 
@@ -147,14 +138,14 @@ class Gathered(Features):
     def gram(self, places: np.ndarray, weights: np.ndarray, deadline: Deadline) -> np.ndarray:
         """Return A D(weights) Aᵀ for the rows A at these places."""
         roots = np.sqrt(weights)
-        pieces = (_linear.scale_columns(self.rows[places, part], roots[part]) for part in self.pieces(places.size))
+        pieces = (linear.scale_columns(self.rows[places, part], roots[part]) for part in self.pieces(places.size))
         return sum_of_grams(pieces, places.size, deadline)
 
     def pieces(self, size: int) -> list[slice]:
         """Cut the examples so that copies of so many features stay small; sparse ones are small as they are."""
-        if _linear.is_sparse(self.rows):
+        if linear.is_sparse(self.rows):
             return [slice(None)]
-        step, n = max(FEWEST, DENSE_PIECE // max(size, 1)), self.passes.n
+        step, n = max(FEWEST, DENSE_PIECE // max(size, 1)), self.data.n
         return [slice(low, low + step) for low in range(0, n, step)]
 
     def remembered(self, weights: np.ndarray) -> Features:
@@ -171,7 +162,7 @@ class Growing(Features):
         self.gathered, self.weights = gathered, weights
         self.known = Curvature(np.zeros((0, 0)), np.zeros(0), float(weights.sum()))
 
-    def rows_of(self, features: np.ndarray) -> _linear.Matrix:
+    def rows_of(self, features: np.ndarray) -> linear.Matrix:
         return self.gathered.rows_of(features)
 
     def curvature(self, features: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Curvature:  # noqa: ARG002 (they do not change)
@@ -182,7 +173,7 @@ class Growing(Features):
         if (size := self.gathered.count) > old:
             new = rows[old:]
             even = np.ptp(self.weights) == 0.0
-            weighted = new * self.weights[0] if even else _linear.scale_columns(new, self.weights)
+            weighted = new * self.weights[0] if even else linear.scale_columns(new, self.weights)
             H = np.zeros((size, size))
             H[:old, :old] = self.known.H
             add_products(H[old:], weighted, rows, deadline)
@@ -191,12 +182,12 @@ class Growing(Features):
         return self.known.only(places)
 
 
-def add_products(H: np.ndarray, A: _linear.Matrix, B: _linear.Matrix, deadline: Deadline) -> None:
+def add_products(H: np.ndarray, A: linear.Matrix, B: linear.Matrix, deadline: Deadline) -> None:
     """H += A Bᵀ, in pieces of the columns of dense matrices and of the rows of sparse ones; H is stored row by row."""
-    if _linear.is_sparse(A):
+    if linear.is_sparse(A):
         other, step = sp.csr_array(B.T), max(1, SPARSE_PRODUCTS // max(B.nnz, 1))
         for low in range(0, A.shape[0], step):
-            H[low : low + step] += _linear.to_dense(A[low : low + step] @ other)
+            H[low : low + step] += linear.to_dense(A[low : low + step] @ other)
             deadline.check()
         return
     from scipy.linalg.blas import dgemm
@@ -209,13 +200,13 @@ def add_products(H: np.ndarray, A: _linear.Matrix, B: _linear.Matrix, deadline: 
         deadline.check()
 
 
-def sum_of_grams(pieces: Iterable[_linear.Matrix], size: int, deadline: Deadline) -> np.ndarray:
+def sum_of_grams(pieces: Iterable[linear.Matrix], size: int, deadline: Deadline) -> np.ndarray:
     """Σ M Mᵀ over matrices of so many rows."""
     from scipy.linalg.blas import dsyrk
 
     H = np.zeros((size, size))
     for M in pieces:
-        if _linear.is_sparse(M):
+        if linear.is_sparse(M):
             add_products(H, M, M, deadline)
         else:
             # Fortran's order: the upper triangle of Hᵀ is the lower one of H.
@@ -224,21 +215,6 @@ def sum_of_grams(pieces: Iterable[_linear.Matrix], size: int, deadline: Deadline
     lower = np.tril(H)
     lower += np.tril(H, -1).T
     return lower
-
-
-def column_norms(passes: Passes, costs: Costs, c: np.ndarray) -> np.ndarray:
-    """Σ c_i a_ij² of each feature."""
-    norms = np.zeros(passes.d)
-    for part in _pieces(costs):
-        norms += np.asarray(c[part] @ _linear.squared(passes.take(part)))
-    return norms
-
-
-def _pieces(costs: Costs) -> Iterator[slice]:
-    """Cut the rows into pieces that stay in the cache."""
-    step = max(1, PIECE * costs.n // max(costs.stored, 1))
-    for low in range(0, costs.n, step):
-        yield slice(low, low + step)
 
 
 def of_classes(costs: Costs, columns: int) -> Costs:

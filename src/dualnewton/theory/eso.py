@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton import _linear
 from dualnewton._validate import data_matrix, vector
+from dualnewton.matrix import linear
 from dualnewton.samplings import PairStructure, Sampling
 from dualnewton.theory.expectations import expected_submatrix, symmetric
 from dualnewton.theory.spectra import ExpectedGram, Rows, columns_of, inverse_root, overlapping, top
@@ -113,7 +113,7 @@ def eso_cheap(A: Any, sampling: Sampling) -> np.ndarray:
     coupling = pairs.factors.power(2) @ pairs.weights  # P_ii = δ_i + c u_i²
     # All rows are counted, which is never less than the support of the rank-one term asks for.
     counts = np.asarray((rows.A != 0).sum(axis=0)).ravel()
-    weighted = _linear.squared_norms(rows.A @ sp.diags_array(np.sqrt(counts)))  # Σ_j ω_j A_ij²
+    weighted = linear.squared_norms(rows.A @ sp.diags_array(np.sqrt(counts)))  # Σ_j ω_j A_ij²
     return (pairs.diagonal * rows.diagonal + coupling * weighted) / sampling.p
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton import _linear
 from dualnewton._validate import integer, positive, vector
 from dualnewton.losses import require_smooth
+from dualnewton.matrix import linear
 from dualnewton.problem import Problem
 from dualnewton.samplings import SUPPORT_LIMIT, Sampling
 from dualnewton.theory.eso import eso_from_data, rows_for
@@ -230,7 +230,7 @@ class Forecast:
     rates: Rates
 
 
-def dual_rows(problem: Problem) -> _linear.Matrix:
+def dual_rows(problem: Problem) -> linear.Matrix:
     """Return the rows √c_i a_i, whose Gram matrix is that of the dual.
 
     With weights c, put α̂ = √c α: the loss c_i φ(a_iᵀw) is φ̂_i(â_iᵀw) for â_i = √c_i a_i and φ̂_i(z) = c_i φ(z/√c_i), which
@@ -248,7 +248,8 @@ def dual_rows(problem: Problem) -> _linear.Matrix:
             "all coordinates together, and Section 4 of the paper does not cover it"
         )
     require_smooth(problem.loss, "the rates of Section 4, which are made of its gamma")
-    return problem.X if problem.sample_weight is None else _linear.scale_rows(problem.X, np.sqrt(problem.c))
+    rows = problem.data.rows(slice(None))
+    return rows if problem.sample_weight is None else linear.scale_rows(rows, np.sqrt(problem.c))
 
 
 def theta(problem: Problem, sampling: Sampling, v: Any = None) -> float:
@@ -279,7 +280,7 @@ def importance(problem: Problem) -> np.ndarray:
     problem : Problem
         The problem, without an intercept.
     """
-    mass = _linear.squared_norms(dual_rows(problem)) + _strength(problem)
+    mass = linear.squared_norms(dual_rows(problem)) + _strength(problem)
     return mass / mass.sum()
 
 
@@ -316,7 +317,7 @@ def rates(problem: Problem, sampling: Sampling) -> Rates:
     if reason := _no_theorem_7(problem, sampling):
         missing["sigma1"] = reason
     else:
-        hessian = _linear.gram(A.astype(np.float64, copy=False)) / (problem.lam * problem.n)
+        hessian = linear.gram(A.astype(np.float64, copy=False)) / (problem.lam * problem.n)
         hessian[np.diag_indices(problem.n)] += problem.loss.gamma
         sigma_quadratic = min(1.0, float(sigma1(hessian, hessian, sampling)))
     return Rates(_theta_of(problem, sampling.p, v), sigma_prox, sigma_quadratic, missing)

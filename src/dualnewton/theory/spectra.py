@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton import _linear
+from dualnewton.matrix import linear
 from dualnewton.samplings import PairStructure
 
 SMALL = 300
@@ -89,12 +89,12 @@ def lanczos_top(times: Callable[[np.ndarray], np.ndarray], size: int, at_most: f
 class Rows:
     """The Gram matrix M = AAᵀ of the rows of A, dense or CSR."""
 
-    A: _linear.Matrix
+    A: linear.Matrix
 
     @cached_property
     def diagonal(self) -> np.ndarray:
         """M_ii = ‖a_i‖²."""
-        return _linear.squared_norms(self.A)
+        return linear.squared_norms(self.A)
 
     def tops(self, columns: sp.csc_array) -> np.ndarray:
         """λmax(D(u) M D(u)) for each column u of a sparse matrix.
@@ -108,7 +108,7 @@ class Rows:
             if last == first + 1:
                 found[first] = self._top(members, u)
                 continue
-            gram = _linear.gram(_linear.take_rows(self.A, members)) * np.outer(u, u)
+            gram = linear.gram(linear.take_rows(self.A, members)) * np.outer(u, u)
             cuts = columns.indptr[first : last + 1] - columns.indptr[first]
             for k, (a, b) in enumerate(itertools.pairwise(cuts), start=first):
                 found[k] = top(gram[a:b, a:b]) if b > a else 0.0
@@ -120,21 +120,21 @@ class Rows:
         if n <= min(d, SMALL):
             return top(_gram(rows) * np.outer(u, u))
         if d <= SMALL:  # D(u)A and its transpose have the same singular values: take the smaller product
-            return top(sum((_linear.gram(part.T) for part in _scaled_chunks(rows, u)), start=np.zeros((d, d))))
+            return top(sum((linear.gram(part.T) for part in _scaled_chunks(rows, u)), start=np.zeros((d, d))))
 
         def across(x: np.ndarray) -> np.ndarray:
-            return u * _linear.times(rows, _linear.transposed_times(rows, u * x))
+            return u * linear.times(rows, linear.transposed_times(rows, u * x))
 
         def down(x: np.ndarray) -> np.ndarray:
-            return _linear.transposed_times(rows, u * u * _linear.times(rows, x))
+            return linear.transposed_times(rows, u * u * linear.times(rows, x))
 
         trace = float(u * u @ self.diagonal[members])
         return lanczos_top(down if d < n else across, min(n, d), at_most=trace)
 
-    def take(self, members: np.ndarray) -> _linear.Matrix:
+    def take(self, members: np.ndarray) -> linear.Matrix:
         """Return the given rows; all of them, in order, without a copy."""
         everyone = members.size == self.A.shape[0] and bool((np.diff(members) == 1).all())
-        return self.A if everyone else _linear.take_rows(self.A, members)
+        return self.A if everyone else linear.take_rows(self.A, members)
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class ExpectedGram:
         y = self.pairs.diagonal * self.rows.diagonal * x + self._narrow @ x
         for weight, members, u in self._wide:
             rows = self.rows.take(members)
-            y[members] += weight * u * _linear.times(rows, _linear.transposed_times(rows, u * x[members]))
+            y[members] += weight * u * linear.times(rows, linear.transposed_times(rows, u * x[members]))
         return y
 
     @cached_property
@@ -181,7 +181,7 @@ class ExpectedGram:
         entries, places = [np.empty(0)], [np.empty((2, 0), dtype=np.int64)]
         for weight, members, u in self._factors:
             if members.size <= _GROUP // 4:
-                gram = _linear.gram(_linear.take_rows(self.rows.A, members))
+                gram = linear.gram(linear.take_rows(self.rows.A, members))
                 entries.append((weight * np.outer(u, u) * gram).ravel())
                 places.append(np.stack(np.meshgrid(members, members, indexing="ij")).reshape(2, -1))
         return sp.coo_array((np.concatenate(entries), tuple(np.concatenate(places, axis=1))), shape=(n, n)).tocsr()
@@ -215,11 +215,11 @@ def _groups(starts: np.ndarray) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _gram(rows: _linear.Matrix) -> np.ndarray:
-    return _linear.gram(rows.astype(np.float64, copy=False))
+def _gram(rows: linear.Matrix) -> np.ndarray:
+    return linear.gram(rows.astype(np.float64, copy=False))
 
 
-def _scaled_chunks(rows: _linear.Matrix, u: np.ndarray) -> Iterator[np.ndarray]:
+def _scaled_chunks(rows: linear.Matrix, u: np.ndarray) -> Iterator[np.ndarray]:
     """Yield D(u) rows in float64, some rows at a time."""
     step = max(1, _CHUNK // rows.shape[1])
     for start in range(0, rows.shape[0], step):

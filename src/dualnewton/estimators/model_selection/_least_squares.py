@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualnewton import _linear
 from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.matrix import linear
 
 PIECE = 1 << 18
 """Numbers of the data that are looked at at a time."""
@@ -55,16 +55,16 @@ class Moments:
     origin: np.ndarray
 
     @classmethod
-    def of(cls, X: _linear.Matrix, Y: np.ndarray, c: np.ndarray, origin: np.ndarray) -> Moments:
+    def of(cls, X: linear.Matrix, Y: np.ndarray, c: np.ndarray, origin: np.ndarray) -> Moments:
         """Sum over the rows of X; where these are sparse, the origin must be zero."""
         d = X.shape[1]
         first, second, cross = np.zeros(d), np.zeros((d, d)), np.zeros((d, Y.shape[1]))
         for part in pieces(X):
-            rows = _linear.take_rows(X, part)
+            rows = linear.take_rows(X, part)
             rows = rows - origin if origin.any() else rows
-            weighted = rows if np.all(c[part] == 1.0) else _linear.scale_rows(rows, c[part])
+            weighted = rows if np.all(c[part] == 1.0) else linear.scale_rows(rows, c[part])
             first += weighted.T @ np.ones(rows.shape[0])
-            second += _linear.to_dense(weighted.T @ rows)
+            second += linear.to_dense(weighted.T @ rows)
             cross += weighted.T @ Y[part]
         return cls(float(c.sum()), first, c @ Y, second, cross, origin)
 
@@ -95,11 +95,11 @@ class Moments:
         )
 
 
-def moments_of_folds(X: _linear.Matrix, Y: np.ndarray, c: np.ndarray, folds: Folds, *, shift: bool) -> list[Moments]:
+def moments_of_folds(X: linear.Matrix, Y: np.ndarray, c: np.ndarray, folds: Folds, *, shift: bool) -> list[Moments]:
     """Return the moments of each fold; rows that all folds treat alike are summed once."""
     origin = np.zeros(X.shape[1])
-    if shift and not _linear.is_sparse(X):
-        origin = _linear.transposed_times(X, c) / c.sum()
+    if shift and not linear.is_sparse(X):
+        origin = linear.transposed_times(X, c) / c.sum()
     kinds, group = folds.patterns
     if kinds.shape[1] > len(folds) + 1:  # the folds overlap in so many ways that each is better summed on its own
         each = (Moments.of(*_chosen(X, Y, c * counts), origin) for counts in folds.counts)
@@ -109,7 +109,7 @@ def moments_of_folds(X: _linear.Matrix, Y: np.ndarray, c: np.ndarray, folds: Fol
     return [reduce(add, own) for own in parts]
 
 
-def _chosen(X: _linear.Matrix, Y: np.ndarray, c: np.ndarray) -> tuple[_linear.Matrix, np.ndarray, np.ndarray]:
+def _chosen(X: linear.Matrix, Y: np.ndarray, c: np.ndarray) -> tuple[linear.Matrix, np.ndarray, np.ndarray]:
     """Return the rows that have a weight."""
     rows = np.flatnonzero(c > 0.0)
     if rows.size == c.size:
@@ -175,20 +175,20 @@ class ByExamples:
         """Return v, of shape (n, K)."""
         return self.vectors @ (self.along / (self.values + alpha)[:, None])
 
-    def models(self, X: _linear.Matrix, Y: np.ndarray, alphas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def models(self, X: linear.Matrix, Y: np.ndarray, alphas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return W of shape (alphas, K, d) and b of shape (alphas, K), for the rows X of which the products were given."""
         V = np.stack([self.s[:, None] * self.duals(alpha) for alpha in alphas])  # (alphas, n, K)
         flat = V.transpose(1, 0, 2).reshape(len(self.s), -1)
-        W = _linear.transposed_times(X, flat).T.reshape(len(alphas), Y.shape[1], -1)
+        W = linear.transposed_times(X, flat).T.reshape(len(alphas), Y.shape[1], -1)
         if not self.unit.any():
             return W, np.zeros(W.shape[:2])
         c = np.square(self.s) / np.square(self.s).sum()
-        return W, c @ Y - W @ _linear.transposed_times(X, c)
+        return W, c @ Y - W @ linear.transposed_times(X, c)
 
 
-def pieces(X: _linear.Matrix) -> Iterator[slice]:
+def pieces(X: linear.Matrix) -> Iterator[slice]:
     """Cut the rows into pieces that stay in the cache, if they are dense."""
     n, d = X.shape
-    step = n if _linear.is_sparse(X) else max(64, PIECE // max(1, d))
+    step = n if linear.is_sparse(X) else max(64, PIECE // max(1, d))
     for low in range(0, n, max(1, step)):
         yield slice(low, min(low + step, n))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualnewton import _linear
 from dualnewton.estimators.model_selection._least_squares import ByExamples, ByFeatures, Moments, pieces
+from dualnewton.matrix import linear
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class LeaveOneOut:
 
 
 def leave_one_out(
-    X: _linear.Matrix, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, *, fit_intercept: bool
+    X: linear.Matrix, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, *, fit_intercept: bool
 ) -> LeaveOneOut:
     """Compute them, from the moments of the features or the products of the examples, whichever are fewer.
 
@@ -54,17 +54,17 @@ def leave_one_out(
 
 
 def _by_features(
-    X: _linear.Matrix, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, fit_intercept: bool
+    X: linear.Matrix, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, fit_intercept: bool
 ) -> LeaveOneOut:
-    dense = fit_intercept and not _linear.is_sparse(X)
-    origin = _linear.transposed_times(X, c) / c.sum() if dense else np.zeros(X.shape[1])
+    dense = fit_intercept and not linear.is_sparse(X)
+    origin = linear.transposed_times(X, c) / c.sum() if dense else np.zeros(X.shape[1])
     found = ByFeatures(Moments.of(X, Y, c, origin), fit_intercept=fit_intercept)
     inverse = 1.0 / (found.values[:, None] + alphas)  # (d, alphas)
     share = c / c.sum() if fit_intercept else np.zeros(len(c))
     errors = np.empty((len(alphas), *Y.shape))
     for part in pieces(X):
         # In the coordinates of the eigenvectors predictions and leverages are sums of a factor for each.
-        A = _linear.take_rows(X, part) @ found.vectors - found.mean @ found.vectors
+        A = linear.take_rows(X, part) @ found.vectors - found.mean @ found.vectors
         missing = 1.0 - share[part, None] - c[part, None] * (np.square(A) @ inverse)
         for k in range(len(alphas)):
             residuals = Y[part] - found.target_mean - A @ (found.along * inverse[:, k, None])
@@ -73,11 +73,11 @@ def _by_features(
 
 
 def _by_examples(
-    X: _linear.Matrix, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, fit_intercept: bool
+    X: linear.Matrix, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, fit_intercept: bool
 ) -> LeaveOneOut:
     inside = np.flatnonzero(c > 0.0)
-    rows, own = _linear.take_rows(X, inside), Y[inside]
-    found = ByExamples(_linear.gram(rows), own, c[inside], fit_intercept=fit_intercept)
+    rows, own = linear.take_rows(X, inside), Y[inside]
+    found = ByExamples(linear.gram(rows), own, c[inside], fit_intercept=fit_intercept)
     W, b = found.models(rows, own, alphas)
     errors = np.empty((len(alphas), *Y.shape))
     for k, alpha in enumerate(alphas):
@@ -86,5 +86,5 @@ def _by_examples(
         errors[k, inside] = found.duals(alpha) / (found.s * diagonal)[:, None]
         if inside.size < len(c):
             outside = np.flatnonzero(c == 0.0)
-            errors[k, outside] = Y[outside] - (_linear.take_rows(X, outside) @ W[k].T + b[k])
+            errors[k, outside] = Y[outside] - (linear.take_rows(X, outside) @ W[k].T + b[k])
     return LeaveOneOut(errors, W, b)

@@ -11,19 +11,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dualnewton import _linear
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._judged import judged
 from dualnewton.estimators.model_selection._session import GridSession
+from dualnewton.matrix import Data
 from dualnewton.plan import SMALL
 from dualnewton.problem import Problem
 from dualnewton.result import Result
-from dualnewton.solvers.costs import Costs
+from dualnewton.solvers.costs import Costs, prepared
 from dualnewton.solvers.curvature import Cholesky
-from dualnewton.solvers.passes import MemoryPasses
 
 AFFORDABLE = 50.0
-"""Passes that the Hessian may cost: about as many as the folds would take without it."""
+"""Data that the Hessian may cost: about as many as the folds would take without it."""
 
 LARGE = 2000
 """Features whose Hessian is factorised for every fold."""
@@ -37,7 +36,7 @@ class Neighbours:
 
     Parameters
     ----------
-    X : array or CSR array of shape (n, d)
+    data : Data
         All rows.
     folds : Folds
         Which of them a fold fits on.
@@ -47,23 +46,22 @@ class Neighbours:
         How many threads may work.
     """
 
-    def __init__(self, X: _linear.Matrix, folds: Folds, c: np.ndarray | None, n_threads: int) -> None:
+    def __init__(self, data: Data, folds: Folds, c: np.ndarray | None, n_threads: int) -> None:
         self.c, self.useful = 1.0 if c is None else c, True
         self.kinds, group = folds.patterns
         self.groups = [np.flatnonzero(group == k) for k in range(self.kinds.shape[1])]
-        small = X.shape[0] * X.shape[1] <= SMALL
-        self.passes = MemoryPasses(X, n_threads, compiled=not small)
+        self.data = prepared(data, n_threads, compiled=data.n * data.d > SMALL)
 
     def __enter__(self) -> Neighbours:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.passes.close()
+        self.data.close()
 
     @staticmethod
-    def pay(X: _linear.Matrix, folds: Folds) -> bool:
+    def pay(data: Data, folds: Folds) -> bool:
         """Whether the sums are worth their price, and are about as many as the folds."""
-        costs = Costs.of(X)
+        costs = Costs.of(data.profile)
         few = folds.patterns[0].shape[1] <= len(folds) + 1
         return few and costs.d <= LARGE and costs.sketch(costs.n) <= AFFORDABLE * costs.data_pass
 
@@ -92,14 +90,14 @@ class Neighbours:
     def _steps(self, first: Problem, whole: Result) -> list[tuple[np.ndarray, float]]:
         """Return w and b of each fold, given the problem of the first, of which the weights are not used."""
         n, d, with_one = first.n, first.d, first.fit_intercept
-        z = _linear.times(first.X, whole.w) + whole.intercept
+        z = first.data.times(whole.w) + whole.intercept
         slopes = self.c * first.loss.derivative(z, first.y)
         curvature = self.c * first.loss.second_derivative(z, first.y)
         apart = np.zeros((n, len(self.groups)))
         for k, rows in enumerate(self.groups):
             apart[rows, k] = slopes[rows]
-        gradients = _linear.transposed_times(first.X, apart)  # (d, groups)
-        hessians = [self.passes.sketch(rows, curvature[rows], intercept=with_one) for rows in self.groups]
+        gradients = first.data.transposed_times(apart)  # (d, groups)
+        hessians = [self.data.weighted_gram(curvature[rows], rows, intercept=with_one) for rows in self.groups]
         ridge = np.full(d, first.lam * n)
         found = []
         for counts in self.kinds:

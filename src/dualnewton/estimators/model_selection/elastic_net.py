@@ -13,7 +13,6 @@ from sklearn.base import _fit_context
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from dualnewton import _linear
 from dualnewton._parts import Objective
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
 from dualnewton.estimators._path import Path
@@ -25,6 +24,7 @@ from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
 from dualnewton.estimators.model_selection._quadratic_paths import LARGE, Found, QuadraticPaths
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, certificates
+from dualnewton.matrix import linear
 from dualnewton.result import Result
 
 RESOLUTION = 1e-15
@@ -181,7 +181,7 @@ class ElasticNetCV(CertifiedRegressor):
             )
         c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
         centred = data.y - (c @ data.y / c.sum() if self.fit_intercept else 0.0)
-        slopes = _linear.transposed_times(data.X, c * centred)
+        slopes = linear.transposed_times(data.X, c * centred)
         highest = max(float((slopes if self.positive else np.abs(slopes)).max()), 0.0) / (c.sum() * ratio)
         if highest <= RESOLUTION:
             return np.full(int(self.alphas), RESOLUTION)
@@ -281,7 +281,7 @@ class _Search:
         for fold, rows in enumerate(self.folds.tests):
             results = [of_folds[fold] for of_folds, _ in found]
             W = np.stack([result.w for result in results], axis=1)
-            missed = _linear.times(self.data.X[rows], W) + [result.intercept for result in results]
+            missed = linear.times(self.data.X[rows], W) + [result.intercept for result in results]
             missed -= self.data.y[rows, None]
             weights = None if self.data.sample_weight is None else self.data.sample_weight[rows]
             self.errors[ratio, own, fold] = np.average(np.square(missed), axis=0, weights=weights)

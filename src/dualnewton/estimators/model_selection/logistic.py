@@ -28,6 +28,7 @@ from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
 from dualnewton.estimators.model_selection._judged import judged
 from dualnewton.estimators.model_selection._neighbours import Neighbours
 from dualnewton.estimators.model_selection._session import GridSession, Outcome
+from dualnewton.matrix import as_data
 from dualnewton.result import Result
 
 POWERS = (-4.0, 4.0)
@@ -209,8 +210,10 @@ class LogisticRegressionCV(LogisticRegression):
         c, order = self._row_weights(data), [int(k) for k in np.argsort(Cs, kind="stable")]
         grid, of_folds = _Grid(Cs, ratios), folds.weights(c)
         with GridSession(self) as session, contextlib.ExitStack() as stack:
-            near = session.method in ("auto", "newton") and not self._is_softmax and Neighbours.pay(data.X, folds)
-            neighbours = stack.enter_context(Neighbours(data.X, folds, c, session.threads)) if near else None
+            near = (
+                session.method in ("auto", "newton") and not self._is_softmax and Neighbours.pay(as_data(data.X), folds)
+            )
+            neighbours = stack.enter_context(Neighbours(as_data(data.X), folds, c, session.threads)) if near else None
             for r, ratio in enumerate(ratios):
                 members = [self._member(float(Cs[k]), ratio, _OverFolds) for k in order]
                 for member in members:

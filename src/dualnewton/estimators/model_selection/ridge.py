@@ -13,7 +13,6 @@ from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_method_params
 
-from dualnewton import _linear
 from dualnewton._parts import Objective
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor, targets
 from dualnewton.estimators._path import Path
@@ -28,6 +27,7 @@ from dualnewton.estimators.model_selection._leave_one_out import LeaveOneOut, le
 from dualnewton.estimators.model_selection._session import GridSession, Outcome
 from dualnewton.estimators.ridge import Ridge
 from dualnewton.losses import Squared
+from dualnewton.matrix import linear
 from dualnewton.problem import Problem
 from dualnewton.result import Result
 
@@ -292,7 +292,7 @@ class _Exact:
 
     def _by_examples(self, Y: np.ndarray, weightings: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         X = self.data.X
-        K = _linear.gram(_linear.take_rows(X, slice(None)))
+        K = linear.gram(linear.take_rows(X, slice(None)))
         for c in weightings:
             inside = np.flatnonzero(c > 0.0)
             own = K[np.ix_(inside, inside)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dualnewton import _linear
+from dualnewton.matrix import linear
 
 N, D = 23, 7
 
@@ -51,7 +51,7 @@ def stored(request):
 
 @pytest.fixture(params=[1 << 20, 3 * D, 1], ids=["one piece", "three rows at a time", "row by row"])
 def _chunk(request, monkeypatch):
-    monkeypatch.setattr(_linear, "_CHUNK", request.param)
+    monkeypatch.setattr(linear, "_CHUNK", request.param)
 
 
 def assert_same(computed, exact):
@@ -64,63 +64,63 @@ def assert_same(computed, exact):
 @pytest.mark.usefixtures("_chunk")
 def test_times(stored):
     w = np.random.default_rng(1).standard_normal(D)
-    assert_same(_linear.times(stored, w), dense_data() @ w)
+    assert_same(linear.times(stored, w), dense_data() @ w)
 
 
 @pytest.mark.usefixtures("_chunk")
 def test_transposed_times(stored):
     a = np.random.default_rng(2).standard_normal(N)
-    assert_same(_linear.transposed_times(stored, a), dense_data().T @ a)
+    assert_same(linear.transposed_times(stored, a), dense_data().T @ a)
 
 
 @pytest.mark.usefixtures("_chunk")
 def test_squared_norms(stored):
-    assert_same(_linear.squared_norms(stored), (dense_data() ** 2).sum(axis=1))
+    assert_same(linear.squared_norms(stored), (dense_data() ** 2).sum(axis=1))
 
 
 @pytest.mark.parametrize("indices", [[3], [5, 0, 22], [4], [], [2, 2]], ids=str)
 def test_take_rows(stored, indices):
     indices = np.array(indices, dtype=np.int64)
-    rows = _linear.take_rows(stored, indices)
+    rows = linear.take_rows(stored, indices)
     assert sp.issparse(rows) == sp.issparse(stored)
     assert rows.dtype == np.float64
-    np.testing.assert_array_equal(_linear.to_dense(rows), dense_data()[indices])
+    np.testing.assert_array_equal(linear.to_dense(rows), dense_data()[indices])
 
 
 def test_gram(stored):
-    rows = _linear.take_rows(stored, np.arange(6))
-    assert_same(_linear.gram(rows), dense_data()[:6] @ dense_data()[:6].T)
+    rows = linear.take_rows(stored, np.arange(6))
+    assert_same(linear.gram(rows), dense_data()[:6] @ dense_data()[:6].T)
 
 
 def test_to_dense(stored):
-    dense = _linear.to_dense(stored)
+    dense = linear.to_dense(stored)
     assert isinstance(dense, np.ndarray)
     np.testing.assert_array_equal(dense, dense_data())
 
 
 def test_scale_rows(stored):
     factors = np.random.default_rng(3).standard_normal(N)
-    scaled = _linear.scale_rows(stored, factors)
+    scaled = linear.scale_rows(stored, factors)
     assert sp.issparse(scaled) == sp.issparse(stored)
-    assert_same(_linear.to_dense(scaled), factors[:, None] * dense_data())
+    assert_same(linear.to_dense(scaled), factors[:, None] * dense_data())
 
 
 def test_with_constant(stored):
-    widened = _linear.with_constant(stored, 2.5)
+    widened = linear.with_constant(stored, 2.5)
     assert sp.issparse(widened) == sp.issparse(stored)
     assert widened.shape == (N, D + 1)
-    np.testing.assert_array_equal(_linear.to_dense(widened), np.c_[dense_data(), np.full(N, 2.5)])
+    np.testing.assert_array_equal(linear.to_dense(widened), np.c_[dense_data(), np.full(N, 2.5)])
 
 
 def test_inputs_are_left_alone(stored):
     kind, w, a = type(stored), np.ones(D), np.ones(N)
-    _linear.times(stored, w)
-    _linear.transposed_times(stored, a)
-    _linear.squared_norms(stored)
-    _linear.scale_rows(stored, a)
-    _linear.with_constant(stored, 1.0)
+    linear.times(stored, w)
+    linear.transposed_times(stored, a)
+    linear.squared_norms(stored)
+    linear.scale_rows(stored, a)
+    linear.with_constant(stored, 1.0)
     assert type(stored) is kind
-    np.testing.assert_array_equal(_linear.to_dense(stored), dense_data())
+    np.testing.assert_array_equal(linear.to_dense(stored), dense_data())
     assert w.tolist() == [1.0] * D
     assert a.tolist() == [1.0] * N
 
@@ -133,9 +133,9 @@ def test_a_product_summed_in_float32_would_be_noticed():
 
 def test_dense_float32_is_widened_piece_by_piece(monkeypatch):
     """No second copy of the data: each piece holds at most the chunk, and together they are the rows in order."""
-    monkeypatch.setattr(_linear, "_CHUNK", 4 * D)
+    monkeypatch.setattr(linear, "_CHUNK", 4 * D)
     X = dense_data().astype(np.float32)
-    pieces = [(part, rows.copy()) for part, rows in _linear._widened(X)]
+    pieces = [(part, rows.copy()) for part, rows in linear._widened(X)]
     assert all(rows.size <= 4 * D for _, rows in pieces)
     np.testing.assert_array_equal(np.concatenate([rows for _, rows in pieces]), dense_data())
     assert [X[part].shape for part, _ in pieces] == [rows.shape for _, rows in pieces]
@@ -144,4 +144,4 @@ def test_dense_float32_is_widened_piece_by_piece(monkeypatch):
 def test_sparse_rows_are_widened_by_what_they_store_not_by_their_width():
     """Text data are a million columns wide: counted by width, every piece would be a single row."""
     X = sp.csr_array((np.ones(500, np.float32), np.arange(500), np.arange(501)), shape=(500, 2_000_000))
-    assert len(list(_linear._widened(X))) == 1
+    assert len(list(linear._widened(X))) == 1

@@ -67,11 +67,11 @@ def scale_columns(X: Matrix, factors: np.ndarray) -> Matrix:
     return sp.csr_array(X @ sp.diags_array(factors)) if sp.issparse(X) else X * factors
 
 
-def stacked(parts: Sequence[Matrix], *, dense: bool) -> Matrix:
-    """Return the rows of all parts below one another, as a NumPy array or as a CSR array, whatever storage the parts have."""
+def stacked(parts: Sequence[Matrix], *, dense: bool, axis: int = 0) -> Matrix:
+    """Join matrices of any storage below one another, or (axis 1) side by side, as a NumPy array or as a CSR array."""
     if dense:
-        return np.concatenate([to_dense(part) for part in parts])
-    return sp.vstack([sp.csr_array(part) for part in parts], format="csr")
+        return np.concatenate([to_dense(part) for part in parts], axis=axis)
+    return (sp.hstack if axis else sp.vstack)([sp.csr_array(part) for part in parts], format="csr")
 
 
 def squared(X: Matrix) -> Matrix:

@@ -1,0 +1,89 @@
+"""Blocks of consecutive rows in memory, and the two products of a pass with one of them."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+
+class Block(Protocol):
+    """Some consecutive rows A of the data."""
+
+    rows: slice
+
+    def products(self, W: np.ndarray, out: np.ndarray) -> None:
+        """out = A Wᵀ."""
+
+    def gather(self, R: np.ndarray, out: np.ndarray) -> None:
+        """out += Rᵀ A."""
+
+
+class LibraryBlock:
+    """Products by BLAS, or by SciPy on a view of the rows."""
+
+    def __init__(self, X: Any, rows: slice) -> None:
+        self.rows = rows
+        if sp.issparse(X):
+            start, stop = X.indptr[rows.start], X.indptr[rows.stop]
+            parts = X.data[start:stop], X.indices[start:stop], X.indptr[rows.start : rows.stop + 1] - start
+            shape = rows.stop - rows.start, X.shape[1]
+            self.A: Any = _view(sp.csr_array, parts, shape)
+            self.transposed: Any = _view(sp.csc_array, parts, shape[::-1])
+        else:
+            self.A = X[rows]
+            self.transposed = self.A.T
+
+    def products(self, W: np.ndarray, out: np.ndarray) -> None:
+        if not W.any():  # where most runs begin
+            out[:] = 0.0
+        elif len(W) == 1:
+            out[:, 0] = self.A @ W[0]
+        else:
+            out[:] = self.A @ W.T
+
+    def gather(self, R: np.ndarray, out: np.ndarray) -> None:
+        if len(out) == 1:
+            out[0] += self.transposed @ R[:, 0]
+        else:
+            out += (self.transposed @ R).T
+
+
+def _view(kind: Any, parts: tuple[np.ndarray, ...], shape: tuple[int, int]) -> Any:
+    """Return a sparse matrix of these arrays; SciPy's constructor would copy those that view a small part of another."""
+    matrix = kind(shape, dtype=parts[0].dtype)
+    matrix.data, matrix.indices, matrix.indptr = parts
+    return matrix
+
+
+class KernelBlock:
+    """Products by kernels that read the rows in the type in which they are stored."""
+
+    def __init__(self, X: Any, rows: slice) -> None:
+        from dualnewton.kernels import passes
+        from dualnewton.kernels.rows import Rows
+
+        self.rows, self.place, self.kernels = rows, (*Rows.of(X), rows.start, rows.stop), passes
+        nothing = np.empty((0, 1)), np.empty((1, X.shape[1]))
+        passes.products.prepare(*self.place, nothing[1], nothing[0])
+        passes.gather.prepare(*self.place, *nothing)
+
+    def products(self, W: np.ndarray, out: np.ndarray) -> None:
+        self.kernels.products(*self.place, W, out)
+
+    def gather(self, R: np.ndarray, out: np.ndarray) -> None:
+        self.kernels.gather(*self.place, R, out)
+
+
+def outer_products(rows: np.ndarray, weights: np.ndarray, kind: type) -> np.ndarray:
+    """AᵀD(weights)A, as products of a matrix with itself, which take half the multiplications."""
+    if (weights == weights[:1]).all():  # no copy, unless of another type
+        same: np.ndarray = rows.astype(kind, copy=False)
+        return np.asarray(weights[:1].sum() * (same.T @ same))
+    if (negative := weights < 0.0).any():
+        parts = np.flatnonzero(~negative), np.flatnonzero(negative)
+        added, subtracted = (outer_products(rows.take(own, axis=0), np.abs(weights[own]), kind) for own in parts)
+        return added - subtracted
+    scaled = np.multiply(rows, np.sqrt(weights)[:, None], out=np.empty(rows.shape, kind), casting="same_kind")
+    return np.asarray(scaled.T @ scaled)

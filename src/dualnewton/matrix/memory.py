@@ -1,0 +1,283 @@
+"""Data in memory, or memory-mapped: a NumPy array in C order or a CSR array, passed over by blocks that stay in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualnewton._validate import data_matrix
+from dualnewton.matrix import linear
+from dualnewton.matrix.blocks import Block, KernelBlock, LibraryBlock, outer_products
+from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, Target, Work
+from dualnewton.matrix.workers import Workers, added
+
+BLOCK_BYTES = 1 << 22
+"""Bytes of a block of dense rows: the second of its two products should still find it in the cache."""
+
+SQUARED_BYTES = 1 << 21
+"""Bytes of a block of rows whose outer products are added: it should stay in the cache together with its weighted copy."""
+
+BLOCK_MARGINS = 1 << 13
+"""Margins in a block of sparse rows: the allocator reuses mapped memory for temporaries of up to 128 KiB."""
+
+PART_ENTRIES, DENSE_PART_ENTRIES = 1 << 17, 1 << 19
+"""Stored entries of the smallest part of the data that a thread takes; sparse ones take longer each."""
+
+MOST_PARTS = 16
+"""Parts at most, each with a gradient of its own."""
+
+GRAM_PARTS, LARGE_GRAM = 4, 1 << 25
+"""Parts of a weighted Gram matrix, each d×d, and the multiplications from which on it is cut into parts."""
+
+PIECE = 1 << 17
+"""Stored entries that are squared or gathered at a time."""
+
+HASHED = 1 << 24
+"""Bytes that are hashed at a time, so that a memory-mapped array is never in memory as a whole."""
+
+
+class MemoryData(Data):
+    """Rows in memory (or memory-mapped).
+
+    The rows are cut into parts by their number and size alone. Threads take parts, and the sums of the parts are added in
+    order: the result has the same bits for any number of threads.
+
+    Parameters
+    ----------
+    X : array in C order or CSR array of shape (n, d)
+        The rows, of float32 or float64.
+    work : Work
+        How passes are carried out.
+    workers : Workers, optional
+        Threads that are shared with other data; by default this object starts and ends its own.
+    """
+
+    def __init__(self, X: Any, work: Work = Work(), workers: Workers | None = None) -> None:  # noqa: B008 (frozen)
+        self.X, self.work, self._shared = X, work, workers
+
+    @cached_property
+    def profile(self) -> Profile:  # type: ignore[override]
+        """Size and sparsity; counted when first asked for."""
+        return profile_of(self.X)
+
+    # Identity ----------------------------------------------------------------------------------------------------
+
+    def fingerprint(self) -> str:
+        digest = hashlib.blake2b(digest_size=16)
+        for array in self.arrays().values():
+            # A read-only view of one contiguous piece at a time; a strided array is copied piece by piece.
+            for low in range(0, len(array), step := max(1, HASHED // max(1, array[:1].nbytes))):
+                digest.update(np.ascontiguousarray(array[low : low + step]).data)
+        kind = self.X.format if sp.issparse(self.X) else "dense"
+        types = " ".join(str(array.dtype) for array in self.arrays().values())
+        return f"{'×'.join(map(str, self.X.shape))} {types} {kind} {digest.hexdigest()}"
+
+    def same_as(self, other: Data) -> bool:
+        if self is other or self.X is getattr(other, "X", None):
+            return True
+        mine, theirs = (list(map(_place, data.arrays().values())) for data in (self, other))
+        return self.profile == other.profile and bool(mine) and mine == theirs
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        if sp.issparse(self.X):
+            return {name: getattr(self.X, name) for name in ("data", "indices", "indptr")}
+        return {"": self.X}
+
+    @property
+    def stored(self) -> Any:
+        """The matrix as it is stored, for kernels that visit its rows in random order."""
+        return self.X
+
+    # Work --------------------------------------------------------------------------------------------------------
+
+    def using(self, work: Work, workers: Workers | None = None) -> MemoryData:
+        X = self.X.toarray() if work.dense and sp.issparse(self.X) else self.X
+        return MemoryData(X, work, workers)
+
+    @cached_property
+    def parts(self) -> list[slice]:
+        """The rows of each part."""
+        smallest = PART_ENTRIES if self.profile.sparse else DENSE_PART_ENTRIES
+        stored = self.profile.stored
+        parts = max(1, min(MOST_PARTS, stored // smallest, stored // (4 * self.d), self.n))
+        ends = np.linspace(0, self.n, parts + 1).astype(int)
+        return [slice(int(low), int(high)) for low, high in itertools.pairwise(ends)]
+
+    @cached_property
+    def blocks(self) -> list[list[Block]]:
+        """The blocks of each part."""
+        return [self._blocks_of(part) for part in self.parts]
+
+    def _blocks_of(self, part: slice) -> list[Block]:
+        step = BLOCK_MARGINS if self.profile.sparse else max(16, BLOCK_BYTES // (8 * self.d))
+        kind = KernelBlock if self.X.dtype != np.float64 and self.work.compiled else LibraryBlock
+        return [kind(self.X, slice(low, min(low + step, part.stop))) for low in range(part.start, part.stop, step)]
+
+    @cached_property
+    def workers(self) -> Workers:
+        """The threads."""
+        return self._shared or Workers(min(self.work.n_threads, len(self.parts)) - 1)
+
+    def close(self) -> None:
+        if self._shared is None and "workers" in self.__dict__:
+            self.workers.close()
+
+    # Products ----------------------------------------------------------------------------------------------------
+
+    def times(self, w: np.ndarray) -> np.ndarray:
+        return linear.times(self.X, w)
+
+    def transposed_times(self, v: np.ndarray) -> np.ndarray:
+        return linear.transposed_times(self.X, v)
+
+    def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target) -> Evaluation:
+        margins = np.empty((self.n, len(W)))
+
+        def work(blocks: Sequence[Block]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            values: Any = 0.0
+            slopes, gradients = np.zeros(len(W)), np.zeros(W.shape)
+            for block in blocks:
+                Z = margins[block.rows]
+                block.products(W, Z)
+                Z += b
+                sums, R = target.losses(block.rows, Z)
+                values = values + sums
+                slopes += R.sum(axis=0)
+                block.gather(R, gradients)
+            return values, gradients, slopes
+
+        values, gradients, slopes = added(self.workers.each(self.blocks, work))
+        return Evaluation(values, gradients, slopes, margins)
+
+    def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def work(blocks: Sequence[Block]) -> tuple[np.ndarray, np.ndarray]:
+            sums, result = np.zeros(len(V)), np.zeros(V.shape)
+            for block in blocks:
+                Z = np.empty((block.rows.stop - block.rows.start, len(V)))
+                block.products(V, Z)
+                Z += v
+                Z *= weights[block.rows]
+                sums += Z.sum(axis=0)
+                block.gather(Z, result)
+            return result, sums
+
+        result, sums = added(self.workers.each(self.blocks, work))
+        return result, sums
+
+    def weighted_gram(
+        self, weights: np.ndarray, indices: np.ndarray | None = None, *, intercept: bool = False, single: bool = False
+    ) -> np.ndarray:
+        indices = np.arange(self.n) if indices is None else indices
+        by_pairs = self._by_pairs(indices)
+        add = self._add_pairs if by_pairs else partial(self._add_products, np.float32 if single else np.float64)
+        size = self.d + intercept
+
+        def work(part: slice) -> tuple[np.ndarray, np.ndarray]:
+            H, border = np.zeros((size, size)), np.zeros(self.d if intercept or by_pairs else 0)
+            add(indices[part], weights[part], H, border)
+            return H, border
+
+        parts = GRAM_PARTS if indices.size * self.d**2 >= LARGE_GRAM else 1
+        H, border = added(self.workers.each(list(_pieces(indices.size, -(-indices.size // parts))), work))
+        if intercept:
+            H[self.d, : self.d] = H[: self.d, self.d] = border
+            H[self.d, self.d] = weights.sum()
+        return H
+
+    def _by_pairs(self, indices: np.ndarray) -> bool:
+        choice = self.work.by_pairs
+        if choice is None or not (self.profile.sparse and self.work.compiled):
+            return False
+        lengths = (self.X.indptr[indices + 1] - self.X.indptr[indices]).astype(float)
+        return choice(indices.size, 0.5 * float(lengths @ lengths))
+
+    def _add_pairs(self, indices: np.ndarray, weights: np.ndarray, H: np.ndarray, border: np.ndarray) -> None:
+        self._run("curvature", indices, weights, H, border)
+        square = H[: self.d, : self.d]
+        square += np.tril(square, -1).T
+
+    def _add_products(
+        self, kind: type, indices: np.ndarray, weights: np.ndarray, H: np.ndarray, border: np.ndarray
+    ) -> None:
+        consecutive = indices.size == indices[-1] - indices[0] + 1 if indices.size else False
+        # As many rows as features at least, or H would be read and written more often than the rows.
+        for some in _pieces(indices.size, max(self.d, SQUARED_BYTES // (8 * self.d))):
+            # A view where possible: copies take as long as the product.
+            own = slice(indices[some.start], indices[some.stop - 1] + 1) if consecutive else indices[some]
+            rows = linear.to_dense(self.rows(own))
+            if border.size:
+                border += weights[some] @ rows
+            H[: self.d, : self.d] += outer_products(rows, weights[some], kind)
+
+    def column_norms(self, weights: np.ndarray, features: np.ndarray | None = None) -> np.ndarray:
+        if self.work.compiled:
+            norms = np.zeros(self.d)
+            self._run("diagonal", weights, norms)
+            return norms if features is None else norms[features]
+        norms = np.zeros(self.d if features is None else features.size)
+        for part in self._slices():
+            rows = self.rows(part)
+            norms += weights[part] @ linear.squared(rows if features is None else rows[:, features])
+        return norms
+
+    def absolute_sums(self, weights: np.ndarray) -> np.ndarray:
+        parts = (abs(self.rows(part)).T @ weights[part] for part in self._slices())
+        return np.asarray(sum(parts, start=np.zeros((self.d, *weights.shape[1:]))))
+
+    def row_scores(self, scale: np.ndarray) -> np.ndarray:
+        scores = np.empty(self.n)
+        if self.work.compiled:
+            self._run("row_scores", scale, scores)
+            return scores
+        for part in self._slices():
+            scores[part] = linear.squared(self.rows(part)) @ scale
+        return scores
+
+    def _run(self, kernel: str, *arguments: Any) -> None:
+        from dualnewton.kernels import passes
+        from dualnewton.kernels.rows import Rows
+
+        getattr(passes, kernel).prepare(*Rows.of(self.X), *arguments)
+        getattr(passes, kernel)(*Rows.of(self.X), *arguments)
+
+    # Parts -------------------------------------------------------------------------------------------------------
+
+    def rows(self, indices: Rows) -> Any:
+        return linear.take_rows(self.X, indices)
+
+    def columns(self, features: np.ndarray) -> Any:
+        pieces = [self.rows(part)[:, features].T for part in self._slices()]
+        return linear.stacked(pieces, dense=not self.profile.sparse, axis=1)
+
+    def _slices(self) -> Iterator[slice]:
+        """Cut the rows into slices that stay in the cache."""
+        return _pieces(self.n, max(1, PIECE * self.n // max(self.profile.stored, 1)))
+
+
+def as_data(X: Any) -> Data:
+    """Return data as they are, and a matrix in memory, once it is validated, as data."""
+    return X if isinstance(X, Data) else MemoryData(data_matrix("X", X))
+
+
+def profile_of(X: Any) -> Profile:
+    """Count rows, columns, stored entries and their pairs."""
+    n, d = X.shape
+    if not sp.issparse(X):
+        return Profile(n, d, n * d, 0.5 * n * d * d, False, X.dtype.itemsize)
+    lengths = np.diff(X.indptr).astype(float)
+    return Profile(n, d, int(X.nnz), 0.5 * float(lengths @ lengths), True, X.dtype.itemsize)
+
+
+def _pieces(size: int, step: int) -> Iterator[slice]:
+    for low in range(0, size, step):
+        yield slice(low, min(low + step, size))
+
+
+def _place(array: np.ndarray) -> tuple[Any, ...]:
+    return array.__array_interface__["data"][0], array.shape, array.strides, array.dtype

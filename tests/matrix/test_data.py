@@ -1,0 +1,225 @@
+"""Every kind of data answers with the sums that the protocol states, for any storage, number of columns and of threads."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dualnewton.matrix import ChunkedData, MemoryData, blocks, linear, memory
+from dualnewton.matrix.protocol import Work
+from dualnewton.solvers import costs
+from dualnewton.solvers.costs import Costs, prepared
+
+N, D = 700, 9
+CUTS = [150, 151, 420]
+PROTOCOL = (
+    "times transposed_times evaluate weighted_products weighted_gram column_norms absolute_sums row_scores rows columns"
+)
+
+
+class Cubes:
+    """A target whose losses are easy to write down: φ(z) = z³ + z, for each column."""
+
+    def losses(self, rows, Z):
+        assert Z.shape[0] == rows.stop - rows.start
+        return (Z**3 + Z).sum(axis=0), 3.0 * Z**2 + 1.0
+
+
+def matrix(storage, dtype=np.float64, n=N, d=D):
+    rng = np.random.default_rng(3)
+    X = (rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.5)).astype(dtype)
+    return sp.csr_array(X) if storage == "csr" else X
+
+
+def dense(X):
+    return (X.toarray() if sp.issparse(X) else X).astype(np.float64)
+
+
+def chunked(X):
+    return ChunkedData([X[low:high] for low, high in zip([0, *CUTS], [*CUTS, N], strict=True)])
+
+
+KINDS = {"memory": MemoryData, "chunked": chunked}
+BY_PAIRS = {"products": None, "pairs": lambda *_: True}
+
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
+STORAGES = pytest.mark.parametrize("storage", ["dense", "csr"])
+DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+COMPILED = pytest.mark.parametrize("compiled", [False, True])
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch):
+    """Blocks and parts so small that there are many of each."""
+    monkeypatch.setattr(memory, "BLOCK_BYTES", 8 * D * 50)
+    monkeypatch.setattr(memory, "BLOCK_MARGINS", 50)
+    monkeypatch.setattr(memory, "PART_ENTRIES", D * 50)
+    monkeypatch.setattr(memory, "DENSE_PART_ENTRIES", D * 100)
+    monkeypatch.setattr(memory, "LARGE_GRAM", 1)
+    monkeypatch.setattr(memory, "PIECE", 200)
+    monkeypatch.setattr(costs, "WORTH_THREADS", 0.0)
+
+
+def test_the_protocol_is_what_is_tested_here():
+    from dualnewton.matrix.protocol import Data
+
+    abstract = Data.__abstractmethods__ - {"fingerprint", "same_as", "using"}
+    assert abstract == set(PROTOCOL.split())
+
+
+@EVERY_KIND
+@STORAGES
+@DTYPES
+@COMPILED
+@pytest.mark.parametrize("K", [1, 3])
+def test_evaluate_returns_margins_values_and_gradients(kind, storage, dtype, compiled, K):
+    X, rng = matrix(storage, dtype), np.random.default_rng(0)
+    W, b = rng.standard_normal((K, D)), rng.standard_normal(K)
+    found = KINDS[kind](X).using(Work(compiled=compiled)).evaluate(W, b, Cubes())
+    Z = dense(X) @ W.T + b
+    np.testing.assert_allclose(found.margins, Z, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found.values, (Z**3 + Z).sum(axis=0), rtol=1e-11)
+    np.testing.assert_allclose(found.gradients, (3.0 * Z**2 + 1.0).T @ dense(X), rtol=1e-11, atol=1e-9)
+    np.testing.assert_allclose(found.slopes, (3.0 * Z**2 + 1.0).sum(axis=0), rtol=1e-11)
+
+
+@EVERY_KIND
+@STORAGES
+@DTYPES
+@COMPILED
+def test_products(kind, storage, dtype, compiled):
+    X, rng = matrix(storage, dtype), np.random.default_rng(0)
+    data, A = KINDS[kind](X).using(Work(compiled=compiled)), dense(X)
+    for w, v in ((rng.standard_normal(D), rng.standard_normal(N)), (rng.random((D, 2)), rng.random((N, 2)))):
+        np.testing.assert_allclose(data.times(w), A @ w, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(data.transposed_times(v), A.T @ v, rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(data.absolute_sums(np.abs(v)), np.abs(A).T @ np.abs(v), rtol=1e-11)
+    V, v, weights = rng.standard_normal((2, D)), rng.standard_normal(2), rng.random((N, 2))
+    result, sums = data.weighted_products(V, v, weights)
+    inside = weights * (A @ V.T + v)
+    np.testing.assert_allclose(result, inside.T @ A, rtol=1e-11, atol=1e-9)
+    np.testing.assert_allclose(sums, inside.sum(axis=0), rtol=1e-11)
+
+
+@EVERY_KIND
+@STORAGES
+@DTYPES
+@COMPILED
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("by_pairs", BY_PAIRS)
+def test_weighted_gram_matrices_and_norms(kind, storage, dtype, compiled, intercept, by_pairs):
+    X, rng = matrix(storage, dtype), np.random.default_rng(0)
+    indices = np.sort(rng.choice(N, 333, replace=False))
+    weights, all_weights = rng.random(333), rng.random(N)
+    data, A = KINDS[kind](X).using(Work(compiled=compiled, by_pairs=BY_PAIRS[by_pairs])), dense(X)
+    bordered = np.column_stack([A, np.ones(N)]) if intercept else A
+    for own, rows in ((weights, indices), (weights - 0.5, indices), (np.ones(333), indices), (all_weights, None)):
+        some = bordered if rows is None else bordered[rows]
+        H = data.weighted_gram(own, rows, intercept=intercept)
+        np.testing.assert_allclose(H, (some.T * own) @ some, rtol=1e-11, atol=1e-10)
+        rough = data.weighted_gram(own, rows, intercept=intercept, single=True)
+        assert rough.dtype == np.float64
+        np.testing.assert_allclose(rough, H, rtol=1e-5, atol=1e-4)
+    features, scale = np.array([1, 4, 8]), rng.random(D)
+    np.testing.assert_allclose(
+        data.column_norms(all_weights, features), all_weights @ np.square(A[:, features]), rtol=1e-11
+    )
+    np.testing.assert_allclose(data.column_norms(all_weights), all_weights @ np.square(A), rtol=1e-11)
+    np.testing.assert_allclose(data.row_scores(scale), np.square(A) @ scale, rtol=1e-11)
+
+
+@EVERY_KIND
+@STORAGES
+@DTYPES
+def test_rows_and_columns_are_gathered_as_float64_in_the_storage_of_the_data(kind, storage, dtype):
+    X, rng = matrix(storage, dtype), np.random.default_rng(0)
+    data, A = KINDS[kind](X), dense(X)
+    for rows in (np.sort(rng.choice(N, 50, replace=False)), slice(140, 430), slice(None), slice(None, None, 7)):
+        found = data.rows(rows)
+        assert sp.issparse(found) == (storage == "csr")
+        assert found.dtype == np.float64
+        assert np.array_equal(linear.to_dense(found), A[rows])
+    found = data.columns(np.array([2, 5, 3]))
+    assert isinstance(found, sp.csr_array if storage == "csr" else np.ndarray)
+    assert np.array_equal(linear.to_dense(found), A[:, [2, 5, 3]].T)
+
+
+@EVERY_KIND
+@STORAGES
+@DTYPES
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_threads_do_not_change_a_bit(kind, storage, dtype, threads):
+    X, rng = matrix(storage, dtype), np.random.default_rng(0)
+    W, b, weights = rng.standard_normal((2, D)), rng.standard_normal(2), rng.random(N)
+    alone, together = (prepared(KINDS[kind](X), count, compiled=False) for count in (1, threads))
+    assert together.workers.helpers >= 1
+    try:
+        one, many = (data.evaluate(W, b, Cubes()) for data in (alone, together))
+        assert np.array_equal(*(data.weighted_gram(weights, intercept=True) for data in (alone, together)))
+    finally:
+        together.close()
+    for name in ("values", "gradients", "slopes", "margins"):
+        assert np.array_equal(getattr(one, name), getattr(many, name)), name
+
+
+def test_an_error_in_a_thread_is_raised_by_the_caller():
+    class Broken:
+        def losses(self, rows, Z):  # noqa: ARG002
+            raise RuntimeError(f"rows {rows.start}")
+
+    data = MemoryData(matrix("dense"), Work(n_threads=2))
+    with pytest.raises(RuntimeError, match="rows"):
+        data.evaluate(np.zeros((1, D)), np.zeros(1), Broken())
+    data.close()
+
+
+@EVERY_KIND
+@STORAGES
+def test_fingerprints_tell_content_and_identity_tells_memory(kind, storage):
+    X = matrix(storage)
+    one, copy, other = KINDS[kind](X), KINDS[kind](X.copy()), X.copy()
+    if storage == "csr":
+        other.data[5] += 1e-9
+    else:
+        other[3, 3] += 1e-9
+    assert one.fingerprint() == copy.fingerprint() != KINDS[kind](other).fingerprint()
+    assert one.fingerprint() != KINDS[kind](X.astype(np.float32)).fingerprint()
+    assert one.same_as(one)
+    assert not one.same_as(copy)
+    view = sp.csr_array((X.data, X.indices, X.indptr), shape=X.shape) if storage == "csr" else X[:]
+    assert MemoryData(X).same_as(MemoryData(view))
+
+
+def test_pieces_that_do_not_fit_together_are_refused():
+    X = matrix("dense")
+    for pieces, words in (
+        ([], "at least one"),
+        ([X, X[:, 1:]], r"pieces\[0\] has 9, pieces\[1\] has 8"),
+        ([X, sp.csr_array(X)], "all be sparse or all be dense"),
+        ([X, np.where(X > 1, np.nan, X)], r"pieces\[1\] must be finite"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            ChunkedData(pieces)
+
+
+@pytest.mark.parametrize(("share", "expanded"), [(0.2, False), (0.9, True)])
+@pytest.mark.parametrize("cache", [0, 1 << 24])
+def test_nearly_full_sparse_rows_are_expanded_if_they_fit_in_the_cache(share, expanded, cache, monkeypatch):
+    monkeypatch.setattr(costs, "CACHE", cache)
+    rng = np.random.default_rng(4)
+    X = sp.csr_array(rng.standard_normal((N, D)) * (rng.random((N, D)) < share))
+    data, planned = prepared(MemoryData(X), 1, compiled=False), Costs.of(MemoryData(X).profile)
+    dense_now = expanded and cache > 0
+    assert data.profile.sparse is not dense_now
+    assert planned.by_entry is not dense_now
+    assert Costs.of(data.profile).data_pass == planned.data_pass  # the plan predicts the passes that are made
+    assert Costs.of(data.profile).sketch(100) == planned.sketch(100)
+    W = rng.standard_normal((1, D))
+    np.testing.assert_allclose(data.evaluate(W, np.zeros(1), Cubes()).margins[:, 0], X @ W[0], rtol=1e-12, atol=1e-12)
+
+
+def test_blocks_are_views_of_the_data():
+    for storage in ("dense", "csr"):
+        X = matrix(storage)
+        block = blocks.LibraryBlock(X, slice(100, 200))
+        mine, whole = (block.A.data, X.data) if storage == "csr" else (block.A, X)
+        assert np.shares_memory(mine, whole)
