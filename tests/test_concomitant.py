@@ -164,6 +164,17 @@ def test_wide_data_do_without_the_joint_step_sooner(monkeypatch):
     assert result.certificate.relative_gap <= 1e-6
 
 
+def test_a_scale_that_is_the_rounding_of_the_targets_is_zero():
+    """Most targets are one number, and the intercept equals it but for rounding: the start has a scale of 2e-16."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((200, 5))
+    y = np.where(X[:, 0] > 1.0, 1.0, -1.0)
+    problem = ConcomitantProblem(X, (y - y.mean()) / y.std(), 1.35, 0.01, fit_intercept=True)
+    assert 0.0 < problem.certified_pair(np.zeros(5), float(problem.unit.y.min())).scale < 1e-15
+    result = solve_concomitant(problem, tol=1e-6)
+    assert result.certificate.relative_gap <= 1e-6
+
+
 @given(st.integers(0, 10**6), st.floats(-4.0, 4.0), st.booleans())
 def test_the_best_scale_is_found_from_any_other(seed, start, fit_intercept):
     problem = make(25, 2, seed=seed, fit_intercept=fit_intercept)

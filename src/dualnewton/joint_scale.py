@@ -22,6 +22,9 @@ FRACTION, FINER, FINEST = 1e-3, 1e-2, 1e-15
 TINY = 1e-6
 """A scale that should fall to this fraction of the first is likely to be zero, which is tried once."""
 
+ROUNDING = 1e-14
+"""A scale below this fraction of the largest target is zero but for rounding."""
+
 STEP_EPOCHS = 1.0
 """What a step of Newton's method counts for."""
 
@@ -92,8 +95,10 @@ class _Run:
         self.began = time.perf_counter()
         self.deadline = self.began + time_limit
         self.best = self.here = start
-        # For ε = 1 no dual point is beyond the ball: the scale is zero, or as good as zero.
-        self.search = _Search(start.scale if problem.epsilon > 1.0 else 0.0)
+        # For ε = 1 no dual point is beyond the ball: the scale is zero, or as good as zero. So it is where the residuals of most
+        # examples are the rounding of their targets.
+        rounding = ROUNDING * float(np.abs(problem.unit.y).max(initial=0.0))
+        self.search = _Search(start.scale if problem.epsilon > 1.0 and start.scale > rounding else 0.0)
         self.trace, self.plan = Trace(), Plan("none", 0, "the start was good enough")
         self.status: Status | None = None
         self.last = Status.CONVERGED
