@@ -72,7 +72,7 @@ def own_time(row: Row, method: str, threads: int, cap: float) -> float | str:
     found, ending = our_time(row.cell, row.optimum, threads, limit, method=method)
     if found:
         return found.seconds if found.reached else f"> {seconds(min(limit, found.seconds))}"
-    refused = ending.startswith("failed: ValueError")
+    refused = ending.startswith("failed: DualnewtonError")
     return MISSING if refused else ending.split(":")[0]
 
 

@@ -161,7 +161,7 @@ def warm_up() -> float:
     start = time.perf_counter()
     for cell in data.warm_up_cells():
         for settings, threads in itertools.product(WARM_UP, (1, 2)):
-            with contextlib.suppress(ValueError):  # a method that such a problem is not for
+            with contextlib.suppress(dn.DualnewtonError):  # a method that such a problem is not for
                 dn.solve(cell.problem(), n_threads=threads, max_epochs=2, tol=0.0, random_state=0, **settings)
     return time.perf_counter() - start
 

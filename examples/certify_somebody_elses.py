@@ -40,5 +40,5 @@ print(f"  {problem.certify(sgd.coef_[0], sgd.intercept_[0])}")
 print("\nWhat cannot be proved is refused, with a way out:")
 try:
     dn.certify(sgd, X, y)
-except ValueError as refusal:
+except dn.DualnewtonError as refusal:
     print(f"  {refusal}")

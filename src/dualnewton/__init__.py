@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from dualnewton import estimators, losses, methods, regularizers, samplings, theory
 from dualnewton.certificate import Certificate
 from dualnewton.checkpoint import Checkpoint
+from dualnewton.errors import DualnewtonError
 from dualnewton.foreign import certify
 from dualnewton.multinomial import MultinomialProblem
 from dualnewton.plan import Plan, plan
@@ -35,6 +36,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Certificate",
     "Checkpoint",
+    "DualnewtonError",
     "ERMClassifier",
     "ERMRegressor",
     "ElasticNet",

@@ -23,6 +23,7 @@ import numpy as np
 
 from dualnewton._files import replacing
 from dualnewton._npy import FAULTS, header
+from dualnewton.errors import DualnewtonError
 
 HEADER = "header.json"
 
@@ -33,7 +34,7 @@ NPY = (1, 0)
 """The version of NumPy's format that plain arrays are written in."""
 
 
-class BadFileError(ValueError):
+class BadFileError(DualnewtonError):
     """A file is not what it should be; the message says in one line why."""
 
 
@@ -122,10 +123,10 @@ def _content(file: Any, path: Any, kind: str, version: int) -> tuple[dict[str, A
 def _bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     """Read a member, whose checksum is compared; nothing may be larger than it says, as compressed things are."""
     if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
-        raise ValueError(f"{member.filename} is compressed")
+        raise DualnewtonError(f"{member.filename} is compressed")
     raw = archive.read(member)
     if len(raw) != member.file_size:
-        raise ValueError(f"{member.filename} is cut short")
+        raise DualnewtonError(f"{member.filename} is cut short")
     return raw
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton._validate import Array
+from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Loss
 from dualnewton.regularizers import Regularizer
 
@@ -32,9 +33,9 @@ _OFFSETS = np.concatenate([np.outer([-2.7, -1.0, 1.0, 2.7], 10.0 ** np.arange(-8
 
 
 def check_loss(loss: Loss) -> None:
-    """Raise a ``ValueError`` that names each identity which ``loss`` breaks; see :func:`dualnewton.losses.check`."""
+    """Raise a ``DualnewtonError`` that names each identity which ``loss`` breaks; see :func:`dualnewton.losses.check`."""
     if not isinstance(loss, Loss):
-        raise ValueError(f"loss must be an instance such as losses.Logistic(), got {loss!r}")
+        raise DualnewtonError(f"loss must be an instance such as losses.Logistic(), got {loss!r}")
     # The identities compare numbers: first there must be some, and before them labels to ask for.
     _report(loss, _listen(_labels, loss))
     _report(loss, (words for usable in (_gamma, _loss_methods) for words in _listen(usable, loss)))
@@ -44,11 +45,11 @@ def check_loss(loss: Loss) -> None:
 
 
 def check_regularizer(regularizer: Regularizer, size: int) -> None:
-    """Raise a ``ValueError`` that names each identity broken; see :func:`dualnewton.regularizers.check`."""
+    """Raise a ``DualnewtonError`` that names each identity broken; see :func:`dualnewton.regularizers.check`."""
     if not isinstance(regularizer, Regularizer):
-        raise ValueError(f"regularizer must be an instance such as regularizers.L2(), got {regularizer!r}")
+        raise DualnewtonError(f"regularizer must be an instance such as regularizers.L2(), got {regularizer!r}")
     if regularizer.size not in (None, size):
-        raise ValueError(f"size must be {regularizer.size}, for which the regularizer is made, got {size}")
+        raise DualnewtonError(f"size must be {regularizer.size}, for which the regularizer is made, got {size}")
     points = _vectors(size)
     _report(regularizer, _listen(lambda r: _regularizer_methods(r, points), regularizer))
     tried = _RegularizerPoints(regularizer, points)
@@ -87,7 +88,7 @@ def _listen(identity: Callable[[Any], Iterator[str]], subject: Any) -> Iterator[
 
 def _report(subject: Any, complaints: Iterable[str]) -> None:
     if lines := [f"{type(subject).__name__} {words}" for words in dict.fromkeys(complaints)]:
-        raise ValueError("\n".join(lines))
+        raise DualnewtonError("\n".join(lines))
 
 
 def _broken(defect: Array, allowed: Array, size: Array) -> Iterator[tuple[Any, ...]]:

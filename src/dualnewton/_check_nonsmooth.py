@@ -23,7 +23,7 @@ _IDENTITIES = (
 
 
 def check_nonsmooth(loss: NonSmooth) -> None:
-    """Raise a ``ValueError`` that names each identity which ``loss`` breaks; see :func:`dualnewton.losses.check`."""
+    """Raise a ``DualnewtonError`` that names each identity which ``loss`` breaks; see :func:`dualnewton.losses.check`."""
     _check._report(loss, _check._listen(_check._labels, loss))
     _check._report(loss, _check._listen(_check._loss_methods, loss))
     tried = _check._LossPoints(loss)

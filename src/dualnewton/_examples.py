@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton._validate import frozen, positive, vector
+from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import Data, as_data
 
 
@@ -25,7 +26,7 @@ class Examples:
         """Check λ, the weights and the flag, and put them and what is given in the place of what the user gave."""
         weights = None if self.sample_weight is None else vector("sample_weight", self.sample_weight, n, low=0.0)
         if weights is not None and not weights.any():
-            raise ValueError("sample_weight must have a positive entry, got zeros only")
+            raise DualnewtonError("sample_weight must have a positive entry, got zeros only")
         checked |= {
             "X": getattr(self.data, "X", self.data),  # the matrix itself where it lies in memory
             "lam": 1.0 / n if self.lam is None else positive("lam", self.lam),

@@ -17,6 +17,7 @@ import numpy as np
 
 from dualnewton._parts import AtScale, Certifiable, Part, coefficients, parts_of
 from dualnewton.concomitant import ConcomitantProblem
+from dualnewton.errors import DualnewtonError
 from dualnewton.losses import (
     EpsilonInsensitive,
     Hinge,
@@ -80,12 +81,12 @@ def translation_of(model: Any) -> Translation:
     for base in type(model).__mro__:
         entry = _TABLE.get(base.__name__) if base.__module__.partition(".")[0] == "sklearn" else None
         if isinstance(entry, str):
-            raise ValueError(f"model cannot be certified: {type(model).__name__} {entry}")
+            raise DualnewtonError(f"model cannot be certified: {type(model).__name__} {entry}")
         if entry is not None:
             return entry
     known = ", ".join(name for name, entry in _TABLE.items() if not isinstance(entry, str))
     got = f"the class {model.__name__} itself" if isinstance(model, type) else type(model).__name__
-    raise ValueError(
+    raise DualnewtonError(
         f"model must be a fitted estimator of dualnewton or a scikit-learn model, one of {known}; got {got}. {_ELSEWHERE}"
     )
 
@@ -316,14 +317,14 @@ def _class_codes(model: Any, y: np.ndarray) -> np.ndarray:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
-        raise ValueError(
+        raise DualnewtonError(
             f"y must hold one label per row, got shape {y.shape}; with several labels per row, certify a model per column"
         )
     position = {label: code for code, label in enumerate(model.classes_.tolist())}
     codes = np.array([position.get(label, -1) for label in y.tolist()], dtype=np.intp)
     if (codes < 0).any():
         at = int(np.argmin(codes))
-        raise ValueError(
+        raise DualnewtonError(
             f"y must hold labels that {type(model).__name__} was fitted on, {model.classes_.tolist()}, "
             f"got {y.tolist()[at]!r} at index {at}"
         )
@@ -389,4 +390,4 @@ def _unpenalised(model: Any, setting: str) -> NoReturn:
 
 
 def _refuse(model: Any, setting: str, reason: str) -> NoReturn:
-    raise ValueError(f"model cannot be certified: {type(model).__name__} with {setting}: {reason}")
+    raise DualnewtonError(f"model cannot be certified: {type(model).__name__} with {setting}: {reason}")

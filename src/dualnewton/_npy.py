@@ -15,6 +15,8 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
+from dualnewton.errors import DualnewtonError
+
 MAGIC = b"\x93NUMPY"
 LENGTHS = {b"\x01\x00": struct.Struct("<H"), b"\x02\x00": struct.Struct("<I")}
 """How the versions of the npy format say how long the header is."""
@@ -57,22 +59,22 @@ class Header(NamedTuple):
 
 
 def header(file: IO[bytes], length: int) -> Header:
-    """Read the header of an array that has so many bytes with it; raise ``ValueError`` where they do not agree."""
+    """Read the header of an array that has so many bytes with it; raise ``DualnewtonError`` where they do not agree."""
     magic, version = file.read(len(MAGIC)), file.read(2)
     if magic != MAGIC or version not in LENGTHS:
-        raise ValueError("does not begin as an npy array does")
+        raise DualnewtonError("does not begin as an npy array does")
     (size,) = LENGTHS[version].unpack(file.read(LENGTHS[version].size))
     if size > LONGEST:
-        raise ValueError(f"the header has {size} bytes")
+        raise DualnewtonError(f"the header has {size} bytes")
     found = TOLD.fullmatch(file.read(size))
     if found is None:
-        raise ValueError("the header is not that of an npy array of numbers or text")
+        raise DualnewtonError("the header is not that of an npy array of numbers or text")
     kind, shape = found[1].decode("ascii", "replace"), tuple(int(each) for each in found[3].split(b",") if each.strip())
     if not TYPES.fullmatch(kind):
-        raise ValueError(f"holds {kind!r:.40}, expected numbers or text; Python objects are never loaded")
+        raise DualnewtonError(f"holds {kind!r:.40}, expected numbers or text; Python objects are never loaded")
     dtype, start = np.dtype(kind), len(MAGIC) + 2 + LENGTHS[version].size + size
     if start + bytes_of(shape, dtype) != length:
-        raise ValueError(f"the shape {shape!r:.40} of {dtype} does not agree with its length")
+        raise DualnewtonError(f"the shape {shape!r:.40} of {dtype} does not agree with its length")
     return Header(shape, found[2] == b"True", dtype, start)
 
 

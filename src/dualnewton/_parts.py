@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from dualnewton.certificate import Certificate
 from dualnewton.concomitant import ConcomitantProblem
+from dualnewton.errors import DualnewtonError
 from dualnewton.joint_scale import solve_concomitant
 from dualnewton.losses import NonSmooth
 from dualnewton.matrix import linear
@@ -66,7 +67,7 @@ class AtScale:
     def certify(self, w: np.ndarray, intercept: float = 0.0, alpha: np.ndarray | None = None) -> Certificate:
         """Prove how good (w, b, σ) is, against all others with any scale."""
         if intercept != 0.0 and not self.problem.fit_intercept:
-            raise ValueError(f"intercept must be 0 in a problem with fit_intercept=False, got {intercept!r}")
+            raise DualnewtonError(f"intercept must be 0 in a problem with fit_intercept=False, got {intercept!r}")
         # The judge looks for the best b and σ near these, whose dual point bounds these as well. Its bound is the error of
         # the slopes squared over λ, and here λ is often tiny.
         dual = self.problem.certified_pair(w, intercept, self.scale, alpha).certificate.dual
@@ -95,11 +96,11 @@ def coefficients(model: Any, X: linear.Matrix, count: int) -> tuple[np.ndarray, 
     coef = model.coef_.toarray() if sp.issparse(model.coef_) else model.coef_
     coef = np.atleast_2d(np.asarray(coef, dtype=np.float64))
     if coef.shape[1] != X.shape[1]:
-        raise ValueError(
+        raise DualnewtonError(
             f"X must have the {coef.shape[1]} features that {type(model).__name__} was fitted on, got {X.shape[1]}"
         )
     if coef.shape[0] != count:
-        raise ValueError(
+        raise DualnewtonError(
             f"y must be what {type(model).__name__} was fitted on, with {coef.shape[0]} output(s), got {count}"
         )
     return coef, np.broadcast_to(np.ravel(model.intercept_).astype(np.float64), count)

@@ -29,6 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualnewton._archive import BadFileError
+from dualnewton.errors import DualnewtonError
 
 ROOMS = frozenset(
     {
@@ -295,10 +296,10 @@ class Thawed:
             return told
         (place,) = told
         if type(place) is not int or not 0 <= place < len(self._nodes):
-            raise ValueError(f"there is no node {place!r}")
+            raise DualnewtonError(f"there is no node {place!r}")
         if place not in self._made:
             if place in self._making:
-                raise ValueError(f"node {place} is made of itself")
+                raise DualnewtonError(f"node {place} is made of itself")
             self._making.add(place)
             kind, *rest = self._nodes[place]
             if kind in _HOLDERS:
@@ -326,7 +327,7 @@ class Thawed:
         room, names = self._layouts[_index(layout)]
         kind = _class(room)
         if issubclass(kind, tuple | enum.Enum) or not all(isinstance(name, str) for name in names):
-            raise ValueError(f"{room} is not made of attributes")
+            raise DualnewtonError(f"{room} is not made of attributes")
         made = object.__new__(kind)
         yield made
         vars(made).update({name: self._value(value) for name, value in zip(names, values, strict=True)})
@@ -342,7 +343,7 @@ class Thawed:
     def _named(self, room: str, *values: Any) -> Any:
         kind = _class(room)
         if not issubclass(kind, tuple) or len(values) != len(kind._fields):  # type: ignore[attr-defined]
-            raise ValueError(f"{room} is not a tuple of {len(values)}")
+            raise DualnewtonError(f"{room} is not a tuple of {len(values)}")
         return tuple.__new__(kind, map(self._value, values))
 
     def _bytes(self, octets: Any) -> bytes:
@@ -354,12 +355,12 @@ class Thawed:
     def _member(self, room: str, name: str) -> Any:
         kind = _class(room)
         if not issubclass(kind, enum.Enum):
-            raise ValueError(f"{room} has no members")
+            raise DualnewtonError(f"{room} has no members")
         return kind[name]
 
     def _scalar(self, dtype: str, value: Any) -> Any:
         if type(value) not in PLAIN:
-            raise ValueError(f"{value!r} is not a number")
+            raise DualnewtonError(f"{value!r} is not a number")
         return _dtype(dtype).type(value)
 
     def _sparse(self, kind: str, shape: Any, data: Any, indices: Any, indptr: Any, flags: dict[str, Any]) -> Any:
@@ -377,12 +378,12 @@ class Thawed:
         shape, strides, kind = _whole_numbers(shape), _whole_numbers(strides, low=None), _dtype(dtype)
         if block is None:
             if 0 not in shape:
-                raise ValueError(f"an array of shape {shape} has no memory")
+                raise DualnewtonError(f"an array of shape {shape} has no memory")
             made = np.empty(shape, kind)
         else:
             memory = self.anchors.memory[block] if isinstance(block, str) else self._blocks[_index(block)]
             if math.prod(shape) * kind.itemsize > memory.nbytes:
-                raise ValueError(f"an array of shape {shape} is larger than its memory")
+                raise DualnewtonError(f"an array of shape {shape} is larger than its memory")
             made = np.ndarray(shape, kind, memory, _index(offset), strides)
         made.flags.writeable = bool(writeable) and made.flags.writeable
         return made
@@ -390,7 +391,7 @@ class Thawed:
     def _checked(self, told: Any, kind: type) -> Any:
         value = self._value(told)
         if not isinstance(value, kind):
-            raise ValueError(f"a {kind.__name__} was expected, and there is a {type(value).__name__}")
+            raise DualnewtonError(f"a {kind.__name__} was expected, and there is a {type(value).__name__}")
         return value
 
 
@@ -424,16 +425,16 @@ def _room(kind: type) -> str | None:
 def _class(room: str) -> type:
     module, _, name = room.partition(":")
     if module not in ROOMS:
-        raise ValueError(f"{room!r} is no class of a run")
+        raise DualnewtonError(f"{room!r} is no class of a run")
     kind = vars(importlib.import_module(f"{PACKAGE}.{module}"))[name]
     if not (isinstance(kind, type) and _room(kind) == room):
-        raise ValueError(f"{room!r} is no class of a run")
+        raise DualnewtonError(f"{room!r} is no class of a run")
     return kind
 
 
 def _dtype(name: str) -> np.dtype[Any]:
     if not isinstance(name, str) or re.fullmatch(rf"[<>|][{NUMBERS}]\d{{1,2}}", name) is None:
-        raise ValueError(f"{name!r} is no kind of numbers")
+        raise DualnewtonError(f"{name!r} is no kind of numbers")
     return np.dtype(name)
 
 
@@ -445,7 +446,7 @@ def _index(value: Any) -> int:
 def _whole_numbers(values: Any, low: int | None = 0) -> tuple[int, ...]:
     numbers = tuple(values)
     if not all(type(number) is int and (low is None or number >= low) for number in numbers):
-        raise ValueError(f"{values!r} are not whole numbers")
+        raise DualnewtonError(f"{values!r} are not whole numbers")
     return numbers
 
 

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dualnewton.errors import DualnewtonError
+
 Array = Any
 """A float or an array of floats: the mathematics is written once for both."""
 
@@ -20,10 +22,10 @@ def positive(name: str, value: float, *, or_zero: bool = False) -> float:
     """Return ``value`` as a float if it is finite and positive (or zero, where allowed)."""
     try:
         number = finite(name, value)
-    except ValueError:
+    except DualnewtonError:
         number = -1.0
     if number < 0.0 or (number == 0.0 and not or_zero):
-        raise ValueError(f"{name} must be a finite number {'>= 0' if or_zero else '> 0'}, got {value!r}")
+        raise DualnewtonError(f"{name} must be a finite number {'>= 0' if or_zero else '> 0'}, got {value!r}")
     return number
 
 
@@ -34,7 +36,7 @@ def finite(name: str, value: float) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{name} must be a finite number, got {value!r}")
+        raise DualnewtonError(f"{name} must be a finite number, got {value!r}")
     return number
 
 
@@ -44,9 +46,9 @@ def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise ValueError(f"{name} must be {allowed}, got {value!r}") from None
+        raise DualnewtonError(f"{name} must be {allowed}, got {value!r}") from None
     if isinstance(value, bool) or number < low or (high is not None and number > high):
-        raise ValueError(f"{name} must be {allowed}, got {value!r}")
+        raise DualnewtonError(f"{name} must be {allowed}, got {value!r}")
     return number
 
 
@@ -54,11 +56,11 @@ def vector(name: str, value: Any, length: int, *, low: float = -math.inf) -> np.
     """Return ``value`` as a read-only float64 vector of the given length, finite and at least ``low`` throughout."""
     array = _floats(name, value, np.float64)
     if array.shape != (length,):
-        raise ValueError(f"{name} must have shape ({length},), got {array.shape}")
+        raise DualnewtonError(f"{name} must have shape ({length},), got {array.shape}")
     _all_finite(name, array)
     if length and array.min() < low:
         where = int(np.argmin(array))
-        raise ValueError(f"{name} must be >= {low:g} everywhere, got {float(array[where])!r} at index {where}")
+        raise DualnewtonError(f"{name} must be >= {low:g} everywhere, got {float(array[where])!r} at index {where}")
     return frozen(array)
 
 
@@ -67,7 +69,7 @@ def probabilities(name: str, value: Any, length: int) -> np.ndarray:
     array = vector(name, value, length, low=0.0)
     total = math.fsum(array)
     if abs(total - 1.0) > 1e-9:
-        raise ValueError(f"{name} must sum to 1, got a sum of {total!r}")
+        raise DualnewtonError(f"{name} must sum to 1, got a sum of {total!r}")
     return frozen(array / total)
 
 
@@ -83,9 +85,9 @@ def data_matrix(name: str, value: Any) -> np.ndarray | sp.csr_array:
         matrix = np.ascontiguousarray(_floats(name, value))
         entries = matrix
     if matrix.ndim != 2:
-        raise ValueError(f"{name} must be a matrix with one row per example, got {matrix.ndim} dimension(s)")
+        raise DualnewtonError(f"{name} must be a matrix with one row per example, got {matrix.ndim} dimension(s)")
     if 0 in matrix.shape:
-        raise ValueError(f"{name} must have at least one row and one column, got shape {matrix.shape}")
+        raise DualnewtonError(f"{name} must have at least one row and one column, got shape {matrix.shape}")
     _all_finite(name, entries)
     return matrix
 
@@ -114,7 +116,7 @@ def _floats(name: str, value: Any, dtype: type | None = None) -> np.ndarray:
             dtype = array.dtype.type if array.dtype in (np.float32, np.float64) else np.float64
         return array.astype(dtype, copy=False)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must hold real numbers, got {type(value).__name__} of {_kind(value)}") from None
+        raise DualnewtonError(f"{name} must hold real numbers, got {type(value).__name__} of {_kind(value)}") from None
 
 
 def _kind(value: Any) -> str:
@@ -128,4 +130,4 @@ def _all_finite(name: str, array: np.ndarray) -> None:
     if suspicious and not (finite := np.isfinite(array)).all():
         at = tuple(int(i) for i in np.argwhere(~finite)[0])
         where = at[0] if len(at) == 1 else at
-        raise ValueError(f"{name} must be finite, got {float(array[at])!r} at index {where}")
+        raise DualnewtonError(f"{name} must be finite, got {float(array[at])!r} at index {where}")

@@ -24,6 +24,7 @@ from dualnewton import _archive
 from dualnewton._archive import BadFileError
 from dualnewton._snapshot import Anchors, Thawed, freeze
 from dualnewton._validate import positive
+from dualnewton.errors import DualnewtonError
 from dualnewton.result import Result, Status
 
 KIND, VERSION = "checkpoint", 1
@@ -64,14 +65,16 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | os.PathLike) or not os.fspath(self.path):
-            raise ValueError(f"checkpoint must be None, the path of a file or a Checkpoint, got {self.path!r}")
+            raise DualnewtonError(f"checkpoint must be None, the path of a file or a Checkpoint, got {self.path!r}")
         positive("seconds", self.seconds, or_zero=True)
         positive("spacing", self.spacing, or_zero=True)
         folder = Path(self.path).parent
         if not folder.is_dir():
-            raise ValueError(f"checkpoint must be a file in a folder that exists, got {os.fspath(self.path)!r}")
+            raise DualnewtonError(f"checkpoint must be a file in a folder that exists, got {os.fspath(self.path)!r}")
         if not os.access(folder, os.W_OK):
-            raise ValueError(f"checkpoint must be a file in a folder that may be written, got {os.fspath(self.path)!r}")
+            raise DualnewtonError(
+                f"checkpoint must be a file in a folder that may be written, got {os.fspath(self.path)!r}"
+            )
 
 
 class Keeper:
@@ -119,7 +122,7 @@ class FileKeeper(Keeper):
             theirs, digest = dict(content["run"]), content["digest"]
             tree = arrays.pop("state")
             if digest != _digest_of_state(theirs, tree, arrays):
-                raise ValueError("its digest is not that of its content")
+                raise DualnewtonError("its digest is not that of its content")
             thawed = Thawed(
                 json.loads(tree.tobytes()), [arrays[str(k)] for k in range(len(arrays))], Anchors(), str(path)
             )
@@ -143,7 +146,7 @@ class FileKeeper(Keeper):
         theirs_told, ours_told = (
             ", ".join(f"{name}={run.get(name, 'nothing')}" for name in differ[:3]) for run in (theirs, self.identity)
         )
-        raise ValueError(
+        raise DualnewtonError(
             f"checkpoint {os.fspath(self.checkpoint.path)!r} was written with {theirs_told}, this run has {ours_told}: "
             "give it the same to go on from there, or another path to begin anew"
         )

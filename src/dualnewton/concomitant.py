@@ -25,6 +25,7 @@ import numpy as np
 
 from dualnewton._validate import positive, vector
 from dualnewton.certificate import Certificate, CertifiedPair
+from dualnewton.errors import DualnewtonError
 from dualnewton.losses import EpsilonInsensitive, Huber
 from dualnewton.problem import Problem
 
@@ -83,7 +84,7 @@ class ConcomitantProblem:
 
     def __post_init__(self) -> None:
         if positive("epsilon", self.epsilon) < 1.0:
-            raise ValueError(f"epsilon must be >= 1, got {self.epsilon!r}")
+            raise DualnewtonError(f"epsilon must be >= 1, got {self.epsilon!r}")
         lam = 1.0 / self.unit.n if self.lam is None else positive("lam", self.lam, or_zero=True)
         object.__setattr__(self, "lam", lam)
 

@@ -9,6 +9,7 @@ import numpy as np
 from dualnewton._foreign_models import Data, require_fitted, translation_of
 from dualnewton._validate import data_matrix, vector
 from dualnewton.certificate import Certificate
+from dualnewton.errors import DualnewtonError
 
 __all__ = ["certify"]
 
@@ -68,7 +69,7 @@ def certify(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Certificat
     X, y = data_matrix("X", X), np.asarray(y)
     n = X.shape[0]
     if y.ndim == 0 or len(y) != n:
-        raise ValueError(f"y must have {n} rows, as X has, got shape {y.shape}")
+        raise DualnewtonError(f"y must have {n} rows, as X has, got shape {y.shape}")
     if sample_weight is not None:
         weights = np.full(n, sample_weight) if np.ndim(sample_weight) == 0 else sample_weight
         sample_weight = vector("sample_weight", weights, n, low=0.0)

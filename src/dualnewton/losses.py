@@ -19,6 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from dualnewton._validate import Array, positive
+from dualnewton.errors import DualnewtonError
 
 __all__ = [
     "EpsilonInsensitive",
@@ -116,7 +117,7 @@ class NonSmooth(Loss):
 def require_smooth(loss: Loss, purpose: str) -> None:
     """Refuse a loss without curvature of its dual where that is what something is made of."""
     if not loss.gamma > 0.0:
-        raise ValueError(
+        raise DualnewtonError(
             f"loss must be smooth for {purpose}, got {loss!r} with gamma={loss.gamma:g}: use a neighbour such as "
             f"loss.smoothed(0.1), or dualnewton.solve, which follows such neighbours to the loss itself"
         )
@@ -394,7 +395,7 @@ class SmoothEpsilonInsensitive(Loss):
 
 
 def check(loss: Loss) -> None:
-    """Test the identities that every part of the library relies on; raise a ``ValueError`` that names each broken one.
+    """Test the identities that every part of the library relies on; raise a ``DualnewtonError`` that names each broken one.
 
     Convexity and 1/γ-smoothness of φ, φ′ and φ″ against differences, the Fenchel–Young inequality and its equality
     at u = φ′(z), strong convexity of φ*, and its domain. Of a :class:`NonSmooth` loss those that do not need γ, and all

@@ -13,6 +13,7 @@ from dualnewton._examples import Examples, best_factor
 from dualnewton._softmax import BELOW_ONE, FEASIBLE, balancing_intercept, entropy, losses_of, parts, softmax
 from dualnewton._validate import data_matrix, frozen, integer, vector
 from dualnewton.certificate import Certificate, CertifiedPair
+from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import linear
 from dualnewton.regularizers import L2, Regularizer
 
@@ -356,7 +357,7 @@ class MultinomialProblem(Examples):
     def _intercept(self, intercept: Any) -> np.ndarray:
         b = vector("intercept", intercept, self.n_classes)
         if b.any() and not self.fit_intercept:
-            raise ValueError(f"intercept must be 0 in a problem with fit_intercept=False, got {b.tolist()!r}")
+            raise DualnewtonError(f"intercept must be 0 in a problem with fit_intercept=False, got {b.tolist()!r}")
         return b
 
 
@@ -366,7 +367,7 @@ class MultinomialProblem(Examples):
 def _matrix(name: str, value: Any, shape: tuple[int, int]) -> np.ndarray:
     """Return ``value`` as a read-only, finite float64 matrix of the given shape."""
     if np.shape(value) != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {np.shape(value)}")
+        raise DualnewtonError(f"{name} must have shape {shape}, got {np.shape(value)}")
     return frozen(linear.to_dense(data_matrix(name, value)).astype(np.float64, copy=False))
 
 
@@ -375,13 +376,13 @@ def _separable(regularizer: Any, d: int) -> Regularizer:
     if regularizer is None:
         return L2()
     if not isinstance(regularizer, Regularizer):
-        raise ValueError(
+        raise DualnewtonError(
             f"regularizer must be a regularizers.Regularizer, such as regularizers.L1(), got {regularizer!r}"
         )
     if regularizer.size not in (None, d):
-        raise ValueError(f"regularizer is made for {regularizer.size} features, X has {d}")
+        raise DualnewtonError(f"regularizer is made for {regularizer.size} features, X has {d}")
     if not regularizer.quadratic and regularizer.limits(d) is None:
-        raise ValueError(
+        raise DualnewtonError(
             "regularizer must be a sum over features for several classes, one of L2(), ElasticNet(), L1(), NonNegative() "
             f"and Box(), got {regularizer!r}"
         )
@@ -393,10 +394,10 @@ def _class_numbers(y: Any, n: int, K: int | None) -> np.ndarray:
     allowed = f"whole class numbers {'0, 1, 2, ...' if K is None else f'in 0, ..., {K - 1}'}"
     remedy = "np.unique(y, return_inverse=True) numbers any labels"
     if (dtype := np.asarray(y).dtype).kind not in "fiub":
-        raise ValueError(f"y must hold {allowed}, got labels of type {dtype}; {remedy}")
+        raise DualnewtonError(f"y must hold {allowed}, got labels of type {dtype}; {remedy}")
     numbers = vector("y", y, n)
     valid = (numbers >= 0.0) & (numbers == np.floor(numbers)) & (numbers < (2.0**31 if K is None else K))
     if not valid.all():
         at = int(np.argmin(valid))
-        raise ValueError(f"y must hold {allowed}, got {numbers[at]:g} at index {at}; {remedy}")
+        raise DualnewtonError(f"y must hold {allowed}, got {numbers[at]:g} at index {at}; {remedy}")
     return frozen(numbers.astype(np.intp))

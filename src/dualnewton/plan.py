@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from dualnewton._validate import integer
+from dualnewton.errors import DualnewtonError
 from dualnewton.judging import AnyProblem
 from dualnewton.losses import NonSmooth
 from dualnewton.matrix import linear
@@ -209,7 +210,7 @@ def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto", models: i
     """
     if method not in ("auto", *PLANS):
         allowed = ", ".join(map(repr, ("auto", *PLANS)))
-        raise ValueError(f"method must be one of {allowed}, got {method!r}")
+        raise DualnewtonError(f"method must be one of {allowed}, got {method!r}")
     tau = tau if tau == "auto" else integer("tau", tau, 1, problem.n)
     if isinstance(problem, Problem) and isinstance(kinked := problem.loss, NonSmooth):
         first = plan(replace(problem, loss=kinked.smoothed(1.0)), method, tau, models, near=near)
@@ -220,7 +221,7 @@ def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto", models: i
         if method not in ("auto", *own):
             what = f"a MultinomialProblem with {problem.regularizer!r}"
             others = ", ".join(f'"{name}"' for name in ("auto", *own[:-1]))
-            raise ValueError(f'method must be {others} or "{own[-1]}" for {what}, got {method!r}')
+            raise DualnewtonError(f'method must be {others} or "{own[-1]}" for {what}, got {method!r}')
         if method == "auto":
             method = "ihs" if tau != "auto" and "ihs" in own else min(facts.predicted().items(), key=itemgetter(1))[0]
         return PLANS[method](facts, tau)
@@ -271,11 +272,11 @@ def _dual_plan(method: str, facts: Facts, size: int, reason: str, obstacle: str)
 
 def _needs_a_dual_method(method: str, problem: Problem) -> None:
     if not problem.data.capabilities.random_rows:
-        raise ValueError(
+        raise DualnewtonError(
             f'method={method!r} visits rows in random order, but {problem.data.capabilities.reason}: use method="ihs"'
         )
     if not problem.regularizer.strongly_convex:
-        raise ValueError(
+        raise DualnewtonError(
             f"method={method!r} needs a strongly convex regularizer, got {problem.regularizer!r}: "
             'use method="newton", or regularizers.mixed with l1_ratio < 1'
         )
@@ -345,13 +346,13 @@ def _size(facts: Facts) -> tuple[int, str]:
 
 def _newton(facts: Facts, tau: Tau) -> Plan:
     if "newton" not in methods_for(facts.problem):
-        raise ValueError(
+        raise DualnewtonError(
             f"method='newton' needs a regularizer that is a sum over features, got {facts.problem.regularizer!r}: "
             'use method="sdna"'
         )
     if tau not in ("auto", facts.problem.n):
         other = ': use method="ihs"' if has_hessian(facts.problem) else ""
-        raise ValueError(f'tau must be "auto" or n = {facts.problem.n} with method="newton", got {tau}{other}')
+        raise DualnewtonError(f'tau must be "auto" or n = {facts.problem.n} with method="newton", got {tau}{other}')
     if not has_hessian(facts.problem):
         reason = "steps over the features in use, with the curvature of all rows"
     elif facts.matrix_free:
@@ -404,7 +405,9 @@ def _proximal_cost(facts: Facts) -> float:
 
 def _ihs(facts: Facts, tau: Tau) -> Plan:
     if not has_hessian(facts.problem):
-        raise ValueError(f"method='ihs' needs regularizer L2(), got {facts.problem.regularizer!r}: use another method")
+        raise DualnewtonError(
+            f"method='ihs' needs regularizer L2(), got {facts.problem.regularizer!r}: use another method"
+        )
     return _ihs_plan(facts, tau)
 
 

@@ -14,6 +14,7 @@ from dualnewton._examples import Examples, best_factor
 from dualnewton._root import zero_of
 from dualnewton._validate import finite, frozen, vector
 from dualnewton.certificate import Certificate, CertifiedPair
+from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Loss
 from dualnewton.regularizers import L2, Regularizer
 
@@ -73,20 +74,22 @@ class Problem(Examples):
 
     def __post_init__(self) -> None:
         if not isinstance(self.loss, Loss):
-            raise ValueError(f"loss must be an instance of losses.Loss, such as losses.Logistic(), got {self.loss!r}")
+            raise DualnewtonError(
+                f"loss must be an instance of losses.Loss, such as losses.Logistic(), got {self.loss!r}"
+            )
         if not isinstance(self.regularizer, Regularizer):
-            raise ValueError(
+            raise DualnewtonError(
                 f"regularizer must be a regularizers.Regularizer, such as regularizers.L2(), got {self.regularizer!r}"
             )
         n, d = self.n, self.d
         y = vector("y", self.y, n)
         if not (valid := self.loss.valid_labels(y)).all():
             at = int(np.argmin(valid))
-            raise ValueError(
+            raise DualnewtonError(
                 f"y must hold {self.loss.label_domain} for {type(self.loss).__name__}, got {y[at]:g} at index {at}"
             )
         if self.regularizer.size not in (None, d):
-            raise ValueError(f"regularizer is made for {self.regularizer.size} features, X has {d}")
+            raise DualnewtonError(f"regularizer is made for {self.regularizer.size} features, X has {d}")
         offset = None if self.offset is None else vector("offset", self.offset, n)
         self._settle(n, y=y, offset=offset)
 
@@ -236,7 +239,7 @@ class Problem(Examples):
         best = self.best_intercept_at(margins, near)
         b = best if intercept is None else near
         if b != 0.0 and not self.fit_intercept:
-            raise ValueError(f"intercept must be 0 in a problem with fit_intercept=False, got {b!r}")
+            raise DualnewtonError(f"intercept must be 0 in a problem with fit_intercept=False, got {b!r}")
         candidates = [self.alpha_at(margins + best)]
         if alpha is not None:
             candidates.append(self.within_reach(self.balanced(vector("alpha", alpha, self.n))))

@@ -17,6 +17,7 @@ import numpy as np
 
 from dualnewton._validate import Array, finite, frozen, vector
 from dualnewton._validate import positive as positive_number
+from dualnewton.errors import DualnewtonError
 
 __all__ = ["L1", "L2", "Box", "ElasticNet", "GroupElasticNet", "NonNegative", "Regularizer", "check", "mixed"]
 
@@ -84,7 +85,7 @@ class L2(Regularizer):
             return
         weights = vector("weights", self.weights, np.size(self.weights))
         if weights.size and (least := float(weights.min())) < 1.0:
-            raise ValueError(
+            raise DualnewtonError(
                 f"weights must be >= 1 everywhere, got {least!r} at index {int(weights.argmin())}: g has to be 1-strongly "
                 "convex, so divide the weights by the least of them (it must be positive) and multiply lam by it"
             )
@@ -214,7 +215,7 @@ def _bound(name: str, value: Any) -> np.ndarray:
     except (TypeError, ValueError):
         bound = np.array(np.nan)
     if bound.ndim > 1 or np.isnan(bound).any():
-        raise ValueError(f"{name} must be a number or a vector of numbers, got {value!r}")
+        raise DualnewtonError(f"{name} must be a number or a vector of numbers, got {value!r}")
     return bound
 
 
@@ -228,9 +229,9 @@ class Box(Regularizer):
     def __post_init__(self) -> None:
         lower, upper = _bound("lower", self.lower), _bound("upper", self.upper)
         if lower.ndim and upper.ndim and lower.shape != upper.shape:
-            raise ValueError(f"lower and upper must have one length, got {lower.size} and {upper.size}")
+            raise DualnewtonError(f"lower and upper must have one length, got {lower.size} and {upper.size}")
         if np.any(lower > upper) or np.any(lower == np.inf) or np.any(upper == -np.inf):
-            raise ValueError("lower must be <= upper everywhere, with a finite point between them")
+            raise DualnewtonError("lower must be <= upper everywhere, with a finite point between them")
         object.__setattr__(self, "lower", frozen(lower))
         object.__setattr__(self, "upper", frozen(upper))
 
@@ -273,7 +274,7 @@ class GroupElasticNet(Regularizer):
         positive_number("strength", self.strength, or_zero=True)
         groups = np.asarray(self.groups)
         if groups.ndim != 1 or groups.size == 0:
-            raise ValueError(f"groups must name the group of each feature, got shape {groups.shape}")
+            raise DualnewtonError(f"groups must name the group of each feature, got shape {groups.shape}")
         groups = np.unique(groups, return_inverse=True)[1]
         object.__setattr__(self, "groups", frozen(groups))
         object.__setattr__(self, "thresholds", frozen(self.strength * np.sqrt(np.bincount(groups))))
@@ -313,7 +314,7 @@ def mixed(strength: float, l1_ratio: float, *, positive: bool = False) -> tuple[
     """
     strength, r = positive_number("strength", strength), finite("l1_ratio", l1_ratio)
     if not 0.0 <= r <= 1.0:
-        raise ValueError(f"l1_ratio must be a number in [0, 1], got {l1_ratio!r}")
+        raise DualnewtonError(f"l1_ratio must be a number in [0, 1], got {l1_ratio!r}")
     if r == 1.0:
         return strength, L1(positive)
     lam = strength * (1.0 - r)
@@ -323,7 +324,7 @@ def mixed(strength: float, l1_ratio: float, *, positive: bool = False) -> tuple[
 
 
 def check(regularizer: Regularizer, size: int | None = None) -> None:
-    """Test the identities that every part of the library relies on; raise a ``ValueError`` that names each broken one.
+    """Test the identities that every part of the library relies on; raise a ``DualnewtonError`` that names each broken one.
 
     1-strong convexity of g, the Fenchel–Young inequality and its equality at w = ∇g*(s), ∇g* against differences of g*,
     and its 1-Lipschitz continuity, at random points of the given dimension (by default the regulariser's own, or 5).

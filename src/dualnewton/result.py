@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.certificate import Certificate, CertifiedPair
+from dualnewton.errors import DualnewtonError
 from dualnewton.plan import Plan
 
 
@@ -87,7 +88,7 @@ class Trace:
     def plot(self, ax: Any = None, x: str = "epoch", label: str | None = None) -> Any:
         """Draw the gap against ``"epoch"`` or ``"seconds"`` on a logarithmic scale; return the matplotlib axes."""
         if x not in ("epoch", "seconds"):
-            raise ValueError(f'x must be "epoch" or "seconds", got {x!r}')
+            raise DualnewtonError(f'x must be "epoch" or "seconds", got {x!r}')
         if ax is None:
             import matplotlib.pyplot as plt
 

@@ -26,6 +26,7 @@ import scipy.sparse as sp
 
 from dualnewton._draws import Categorical, heads, subsets_one_by_one, subsets_together
 from dualnewton._validate import frozen, integer, probabilities, vector
+from dualnewton.errors import DualnewtonError
 
 __all__ = [
     "Explicit",
@@ -124,11 +125,11 @@ class Sampling:
     @property
     def support_size(self) -> int:
         """How many sets have a positive probability."""
-        raise ValueError(f"{type(self).__name__} cannot be enumerated: it does not state its law")
+        raise DualnewtonError(f"{type(self).__name__} cannot be enumerated: it does not state its law")
 
     def laws(self) -> Iterator[tuple[np.ndarray, float]]:
         """Yield each set of the support with its probability."""
-        raise ValueError(f"{type(self).__name__} cannot be enumerated: it does not state its law")
+        raise DualnewtonError(f"{type(self).__name__} cannot be enumerated: it does not state its law")
 
     # What follows ----------------------------------------------------------------------------------------------------
 
@@ -159,7 +160,7 @@ class Sampling:
     def support(self, limit: int = SUPPORT_LIMIT) -> list[tuple[np.ndarray, float]]:
         """List every set with its probability; refuse when there are more than ``limit``."""
         if self.support_size > limit:
-            raise ValueError(
+            raise DualnewtonError(
                 f"this {type(self).__name__} over {self.n} examples has more than limit={limit} sets: "
                 "too many to enumerate; draw from it instead"
             )
@@ -250,10 +251,10 @@ class Independent(Sampling):
     def __init__(self, p: Any) -> None:
         size = np.size(p)
         if size == 0:
-            raise ValueError("p must have at least one probability, got none")
+            raise DualnewtonError("p must have at least one probability, got none")
         coins = _proper("p", vector("p", p, size, low=0.0))
         if coins.max() > 1.0:
-            raise ValueError(f"p must be <= 1 everywhere, got {coins.max()!r} at index {int(np.argmax(coins))}")
+            raise DualnewtonError(f"p must be <= 1 everywhere, got {coins.max()!r} at index {int(np.argmax(coins))}")
         object.__setattr__(self, "coins", coins)
 
     @property
@@ -423,9 +424,7 @@ class Explicit(Sampling):
         weights = probabilities("probabilities", self.probabilities, len(sets))
         for k, (s, weight) in enumerate(zip(sets, weights, strict=True)):
             if s.size == 0 and weight > 0.0:
-                raise ValueError(
-                    f"sets must not be empty (the sampling would be vacuous), got an empty set at index {k}"
-                )
+                raise DualnewtonError(f"sets must not be empty (the sampling would be vacuous), got [] at index {k}")
         possible = np.flatnonzero(weights > 0.0)
         object.__setattr__(self, "sets", tuple(sets[k] for k in possible))
         object.__setattr__(self, "probabilities", frozen(weights[possible]))
@@ -475,7 +474,7 @@ def _exchangeable(n: int, single: float, both: float) -> PairStructure:
 
 def _proper(name: str, p: np.ndarray, allowed: str = "every example must have a positive probability") -> np.ndarray:
     if (p <= 0.0).any():
-        raise ValueError(f"{name} is not proper: {allowed}, got 0 for example {int(np.argmin(p))}")
+        raise DualnewtonError(f"{name} is not proper: {allowed}, got 0 for example {int(np.argmin(p))}")
     return p
 
 
@@ -484,11 +483,11 @@ def _index_set(n: int, k: int, members: Sequence[int]) -> np.ndarray:
     if found.size == 0:
         return np.empty(0, dtype=np.int64)
     if found.ndim != 1 or not np.issubdtype(found.dtype, np.integer):
-        raise ValueError(f"sets[{k}] must be a flat sequence of integers, got {members!r}")
+        raise DualnewtonError(f"sets[{k}] must be a flat sequence of integers, got {members!r}")
     if found.min() < 0 or found.max() >= n:
-        raise ValueError(f"sets[{k}] must have indices in [0, {n - 1}], got {members!r}")
+        raise DualnewtonError(f"sets[{k}] must have indices in [0, {n - 1}], got {members!r}")
     if np.unique(found).size != found.size:
-        raise ValueError(f"sets[{k}] must not name an example twice, got {members!r}")
+        raise DualnewtonError(f"sets[{k}] must not name an example twice, got {members!r}")
     return np.sort(found).astype(np.int64)
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from dualnewton._blas import one_blas_thread
 from dualnewton._snapshot import Anchors, Thawed
 from dualnewton._validate import integer, positive
 from dualnewton.certificate import CertifiedPair
 from dualnewton.checkpoint import AnyCheckpoint, identity_of, keeper_of
 from dualnewton.course import Course
+from dualnewton.errors import DualnewtonError
 from dualnewton.judging import AnyProblem, judge_duals, judge_models
 from dualnewton.losses import NonSmooth
 from dualnewton.multinomial import MultinomialProblem
@@ -375,14 +375,20 @@ def _plan_with(
     if sampling is None:
         return plan(problem, method, tau, models, near=near)
     if not isinstance(sampling, Sampling):
-        raise ValueError(f"sampling must be a samplings.Sampling, such as samplings.Nice(n, 8), got {sampling!r}")
+        raise DualnewtonError(f"sampling must be a samplings.Sampling, such as samplings.Nice(n, 8), got {sampling!r}")
     if sampling.n != problem.n:
-        raise ValueError(f"sampling must be over the {problem.n} examples of the problem, got one over {sampling.n}")
+        raise DualnewtonError(
+            f"sampling must be over the {problem.n} examples of the problem, got one over {sampling.n}"
+        )
     if tau != "auto":
-        raise ValueError(f"tau must be left to the sampling when one is given, got tau={tau!r} beside {sampling!r}")
+        raise DualnewtonError(
+            f"tau must be left to the sampling when one is given, got tau={tau!r} beside {sampling!r}"
+        )
     if method == "newton" or isinstance(problem, MultinomialProblem):
         what = f'method="{method}"' if method == "newton" else "a MultinomialProblem"
-        raise ValueError(f"sampling must be None with {what}, for which sets of rows have no rounds, got {sampling!r}")
+        raise DualnewtonError(
+            f"sampling must be None with {what}, for which sets of rows have no rounds, got {sampling!r}"
+        )
     chosen = plan(problem, method, max(1, round(sampling.expected_size)))
     return replace(chosen, reason=chosen.reason.replace("tau as asked", "sampling as asked"))
 
@@ -397,7 +403,9 @@ def _starting_pairs(
     if warm_start is None:
         return judge_duals(problems, [problem.no_dual() for problem in problems])
     if len(warm_start) != len(problems):
-        raise ValueError(f"warm_start must have one entry for each of {len(problems)} problems, got {len(warm_start)}")
+        raise DualnewtonError(
+            f"warm_start must have one entry for each of {len(problems)} problems, got {len(warm_start)}"
+        )
     results = [(k, start) for k, start in enumerate(warm_start) if isinstance(start, Result)]
     pairs: dict[int, CertifiedPair] = {}
     if results:
@@ -427,7 +435,7 @@ def _same(name: str, problem: AnyProblem, other: AnyProblem) -> bool:
 def _alike(problems: Sequence[AnyProblem]) -> list[AnyProblem]:
     problems = list(problems)
     if not problems:
-        raise ValueError("problems must hold at least one problem, got none")
+        raise DualnewtonError("problems must hold at least one problem, got none")
     first = problems[0]
     for k, problem in enumerate(problems):
         for name, same in (
@@ -438,7 +446,7 @@ def _alike(problems: Sequence[AnyProblem]) -> list[AnyProblem]:
             ("fit_intercept", problem.fit_intercept == first.fit_intercept),
         ):
             if not same:
-                raise ValueError(f"problems must share {name}: problem {k} has another than problem 0")
+                raise DualnewtonError(f"problems must share {name}: problem {k} has another than problem 0")
     return problems
 
 
@@ -446,40 +454,6 @@ def _generator(random_state: int | np.random.Generator | None) -> np.random.Gene
     try:
         return np.random.default_rng(random_state)
     except (TypeError, ValueError):
-        raise ValueError(
+        raise DualnewtonError(
             f"random_state must be None, a nonnegative integer or a numpy.random.Generator, got {random_state!r}"
         ) from None
-
-
-class _OneBlasThread:
-    """Keep the linear algebra of the judge to one thread, on whose number its last bits would depend.
-
-    The limit is the process's, so it is set by the first of several solves that run side by side and lifted by the last.
-    """
-
-    def __init__(self) -> None:
-        self.lock, self.inside = threading.Lock(), 0
-        self.limit: Any = None
-
-    def __enter__(self) -> None:
-        with self.lock:
-            if self.inside == 0:
-                self.limit = _blas_controller().limit(limits=1, user_api="blas")
-            self.inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.inside -= 1
-            if self.inside == 0:
-                self.limit.restore_original_limits()
-
-
-one_blas_thread = _OneBlasThread()
-
-
-@lru_cache(maxsize=1)
-def _blas_controller() -> Any:
-    import scipy.linalg  # noqa: F401  (so that its library is among those found)
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()

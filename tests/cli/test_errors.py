@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cli.running import process, refused
+from dualnewton.cli import main
 
 GOOD = "x,z,y\n1,2,0\n2,1,1\n3,5,0\n4,4,1\n"
 
@@ -152,6 +153,19 @@ def test_a_checkpoint_is_no_model(command, files):
 
 def test_a_command_that_is_none(command):
     assert "fitt" in refused(command("fitt", "iris"))
+
+
+@pytest.mark.parametrize("words", [["fit", "good.csv"], ["predict", "m.model", "good.csv"]], ids=["fit", "predict"])
+@pytest.mark.parametrize("fault", [ValueError, ImportError])
+def test_a_fault_of_the_library_keeps_its_traceback(command, files, monkeypatch, words, fault):
+    command("fit", "good.csv", "--out", "m.model")
+
+    def broken(*_, **__):
+        raise fault("operands could not be broadcast together")
+
+    monkeypatch.setattr("dualnewton.data.find", broken)
+    with pytest.raises(fault, match="could not be broadcast"):
+        main(words)
 
 
 # As users run it ---------------------------------------------------------------------------------------------------------

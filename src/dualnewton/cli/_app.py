@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from dualnewton.errors import DualnewtonError, MissingPackageError
+
 COMMANDS = (
     "fit",
     "predict",
@@ -27,8 +29,9 @@ COMMANDS = (
 INTERRUPTED, WRONG = 130, 2
 """Exit codes: the keyboard asked to stop; the user has to change something."""
 
-USERS_FAULT = (ValueError, OSError, MemoryError, ImportError)
-"""Errors whose message is for the user. All others are faults of the library, and keep their traceback."""
+USERS_FAULT = (DualnewtonError, MissingPackageError, OSError, MemoryError)
+"""Errors whose message is for the user: about the input, optional packages, files, and data too large for the memory. All
+others, a ``ValueError`` of NumPy among them, are faults of the library and keep their traceback."""
 
 
 def application() -> typer.Typer:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dualnewton.errors import DualnewtonError
+
 if TYPE_CHECKING:
     from dualnewton.cli._problems import Task
     from dualnewton.data import Dataset
@@ -57,11 +59,11 @@ class Coefficients:
             what = (
                 f"a column for each of the classes {', '.join(classes)}" if wanted > 1 else "one column of coefficients"
             )
-            raise ValueError(f"{self.path} must have {what}, got {len(self.coef)} column(s)")
+            raise DualnewtonError(f"{self.path} must have {what}, got {len(self.coef)} column(s)")
         if wanted == 1 or self.columns is None:
             return list(range(wanted))
         if sorted(self.columns) != sorted(classes):
-            raise ValueError(
+            raise DualnewtonError(
                 f"{self.path} must have the classes {', '.join(classes)} as columns, got {', '.join(self.columns)}"
             )
         return [self.columns.index(name) for name in classes]
@@ -70,7 +72,7 @@ class Coefficients:
         """Find the coefficient of each feature: by name where both have names, else by position."""
         d, own = dataset.X.shape[1], self.coef.shape[1]
         if own != d:
-            raise ValueError(
+            raise DualnewtonError(
                 f"{self.path} must have {d} coefficients, one for each feature of {dataset.name}, got {own}"
             )
         if self.features is None or dataset.feature_names is None:
@@ -78,7 +80,7 @@ class Coefficients:
         place = {name: k for k, name in enumerate(self.features)}
         absent = [name for name in dataset.feature_names if name not in place]
         if absent:
-            raise ValueError(f"{self.path} has no coefficient for the feature {absent[0]!r} of {dataset.name}")
+            raise DualnewtonError(f"{self.path} has no coefficient for the feature {absent[0]!r} of {dataset.name}")
         return [place[name] for name in dataset.feature_names]
 
 
@@ -94,18 +96,18 @@ def read_coefficients(path: str) -> Coefficients:
         try:
             lines = file.read().splitlines()
         except UnicodeDecodeError:
-            raise ValueError(f"{path} is not text") from None
+            raise DualnewtonError(f"{path} is not text") from None
     rows = [[cell.strip() for cell in row] for row in _split(path, lines) if any(cell.strip() for cell in row)]
     if not rows:
-        raise ValueError(f"{path} is empty: it should hold coefficients")
+        raise DualnewtonError(f"{path} is empty: it should hold coefficients")
     header = None if any(_is_number(cell) for cell in rows[0]) else rows.pop(0)
     if any(not _is_number(row[0]) for row in rows) or (header is not None and len(header) > 1):
         return _table(path, header, rows)
     if len(rows) > 1 and any(len(row) > 1 for row in rows):
-        raise ValueError(f"{path} must be a line or a column of numbers, or have the columns feature,coefficient")
+        raise DualnewtonError(f"{path} must be a line or a column of numbers, or have the columns feature,coefficient")
     numbers = np.array([[_number(path, cell) for row in rows for cell in row]], dtype=float)
     if not numbers.size:
-        raise ValueError(f"{path} has a header and no coefficients")
+        raise DualnewtonError(f"{path} has a header and no coefficients")
     return Coefficients(path, numbers)
 
 
@@ -115,7 +117,7 @@ def _split(path: str, lines: list[str]) -> list[list[str]]:
     try:
         return list(csv.reader(lines, delimiter="\t" if path.lower().endswith(".tsv") else ","))
     except csv.Error as error:
-        raise ValueError(f"{path} is not a table: {error}") from None
+        raise DualnewtonError(f"{path} is not a table: {error}") from None
 
 
 def _table(path: str, header: list[str] | None, rows: list[list[str]]) -> Coefficients:
@@ -124,17 +126,17 @@ def _table(path: str, header: list[str] | None, rows: list[list[str]]) -> Coeffi
     wrong = next((row for row in rows if len(row) != width), None)
     if wrong is not None or width < 2 or not rows:
         seen = f"a row of {len(wrong)}: {','.join(wrong)[:40]}" if wrong is not None else "fewer"
-        raise ValueError(
+        raise DualnewtonError(
             f"{path} must have {max(width, 2)} cells in each row, a feature and its coefficients, got {seen}"
         )
     names = [row[0] for row in rows]
     repeated = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
     if repeated is not None:
-        raise ValueError(f"{path} must name each feature once, got {repeated!r} more than once")
+        raise DualnewtonError(f"{path} must name each feature once, got {repeated!r} more than once")
     numbers = np.array([[_number(path, cell) for cell in row[1:]] for row in rows], dtype=float).T
     features = [k for k, name in enumerate(names) if name != INTERCEPT]
     if not features:
-        raise ValueError(f"{path} has an intercept and no coefficients")
+        raise DualnewtonError(f"{path} has an intercept and no coefficients")
     return Coefficients(
         path,
         numbers[:, features],
@@ -154,5 +156,5 @@ def _is_number(cell: str) -> bool:
 
 def _number(path: str, cell: str) -> float:
     if not _is_number(cell) or not math.isfinite(float(cell)):
-        raise ValueError(f"{path} must hold finite numbers, got {cell[:40]!r}")
+        raise DualnewtonError(f"{path} must hold finite numbers, got {cell[:40]!r}")
     return float(cell)

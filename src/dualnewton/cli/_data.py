@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from dualnewton.errors import DualnewtonError
+
 if TYPE_CHECKING:
     from dualnewton.data import Dataset
 
 
-class OtherColumnsError(ValueError):
+class OtherColumnsError(DualnewtonError):
     """The data do not have the features of the model."""
 
 
@@ -51,12 +53,12 @@ class Columns:
             targets.append(False)
         # A table may have columns that the model does not know; a sparse file may end before the last feature.
         widths = [self.d, None] if self.names is None else [None, self.d]
-        errors: list[ValueError] = []
+        errors: list[DualnewtonError] = []
         for place in targets:
             for n_features in widths:
                 try:
                     return self.of(loaded(source, target=place, weights=weights, n_features=n_features))
-                except ValueError as error:
+                except DualnewtonError as error:
                     errors.append(error)
         # That the columns are others tells more than what came of reading them in some way.
         raise next((error for error in errors if isinstance(error, OtherColumnsError)), errors[0])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dualnewton._validate import positive
+from dualnewton.errors import DualnewtonError
 from dualnewton.judging import AnyProblem
 from dualnewton.model_file import LOSSES, Objective
 from dualnewton.model_file._labels import are_classes, codes_of, tidy
@@ -96,14 +97,14 @@ def problems_of(objective: Objective, dataset: Dataset, classes: np.ndarray | No
 def labels_of(dataset: Dataset) -> np.ndarray:
     """Return the target of a data set, which must have one."""
     if dataset.y is None:
-        raise ValueError(f"{dataset.name} has no target: name its column by --target")
+        raise DualnewtonError(f"{dataset.name} has no target: name its column by --target")
     return tidy(dataset.y)
 
 
 def numbers(labels: np.ndarray, loss: str) -> np.ndarray:
     """Return targets as numbers, which they must be."""
     if labels.dtype.kind not in "if":
-        raise ValueError(f"the target must hold numbers for the loss {loss}, got text such as {str(labels[0])!r}")
+        raise DualnewtonError(f"the target must hold numbers for the loss {loss}, got text such as {str(labels[0])!r}")
     return labels.astype(np.float64)
 
 
@@ -111,13 +112,15 @@ def refuse_constant(labels: np.ndarray, classes: np.ndarray | None) -> None:
     """Refuse a target from which nothing can be learned."""
     if np.all(labels == labels[0]):
         what = "holds a single class" if classes is not None else "is constant"
-        raise ValueError(f"the target {what}, {labels[0]} on all {len(labels)} rows: there is nothing to fit")
+        raise DualnewtonError(f"the target {what}, {labels[0]} on all {len(labels)} rows: there is nothing to fit")
 
 
 def strength(C: float | None, lam: float | None, n: int) -> float:
     """Return λ."""
     if C is not None and lam is not None:
-        raise ValueError(f"-C and --lam say the same, lambda = 1/(C n): give one of them, got C={C:g} and lam={lam:g}")
+        raise DualnewtonError(
+            f"-C and --lam say the same, lambda = 1/(C n): give one of them, got C={C:g} and lam={lam:g}"
+        )
     return positive("lam", lam) if lam is not None else 1.0 / (positive("C", 1.0 if C is None else C) * n)
 
 

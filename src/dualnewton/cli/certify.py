@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dualnewton.cli import _options as options
+from dualnewton.errors import DualnewtonError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,7 +95,7 @@ def of_model(model: str, data: str, target: str | None, weights: str | None, obj
 
     asked = [name for name, value in objective.items() if value != UNASKED.get(name)]
     if asked:
-        raise ValueError(
+        raise DualnewtonError(
             f"a saved model has its own objective, so {asked[0]} must be left out; it is for coefficients (.csv)"
         )
     fitted = SavedModel.load(model)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from dualnewton.cli import _options as options
+from dualnewton.errors import DualnewtonError
 
 Out = Annotated[str, typer.Option("--out", metavar="DIR", help="The folder for the report; made if it is not there.")]
 Methods = Annotated[
@@ -68,7 +69,7 @@ def compare(
 
     report.require()
     if penalty != "l2":
-        raise ValueError(
+        raise DualnewtonError(
             f"--penalty must be l2 in a comparison, the one penalty that all solvers share, got {penalty!r}"
         )
     folder = report.folder(out)

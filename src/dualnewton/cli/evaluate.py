@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from dualnewton.cli import _options as options
+from dualnewton.errors import DualnewtonError
 
 if TYPE_CHECKING:
     from dualnewton.data import Dataset
@@ -78,7 +79,10 @@ def of_classes(model: SavedModel, dataset: Dataset) -> dict[str, float]:
     if len(model.classes) == 2:
         both = len(np.unique(codes)) == 2
         margins = model.decision_function(dataset.X)
-        scores["auc"] = float(metrics.roc_auc_score(codes, margins, sample_weight=c)) if both else math.nan
+        try:
+            scores["auc"] = float(metrics.roc_auc_score(codes, margins, sample_weight=c)) if both else math.nan
+        except ValueError as error:  # scikit-learn's validation, such as of margins that overflow
+            raise DualnewtonError(f"{dataset.name}: the AUC cannot be computed: {error}") from error
     return scores
 
 

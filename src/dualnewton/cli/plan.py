@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dualnewton.cli import _options as options
+from dualnewton.errors import DualnewtonError
 
 if TYPE_CHECKING:
     from dualnewton.cli._problems import Task
@@ -102,7 +103,7 @@ def alternatives(task: Task) -> list[dict[str, Any]]:
     for method in METHODS:
         try:
             rows.append(chosen_of(task, method))
-        except ValueError as error:
+        except DualnewtonError as error:
             why = {"tau": None, "compiled": None, "cost": None, "reason": f"not here: {str(error).split(': ')[0]}"}
             rows.append({"method": method, **why})
     return rows

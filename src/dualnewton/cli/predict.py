@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from dualnewton.cli import _options as options
+from dualnewton.errors import DualnewtonError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +48,7 @@ def predict(
     from dualnewton.model_file import SavedModel
 
     if proba and decision:
-        raise ValueError("--proba and --decision ask for two things: give one of them")
+        raise DualnewtonError("--proba and --decision ask for two things: give one of them")
     write = writer(out)
     _output.ready(out)
     fitted = SavedModel.load(model)
@@ -75,7 +76,7 @@ def writer(out: str | None) -> Callable[[str, list[str], np.ndarray], None]:
     """Return what writes a file with this ending."""
     ending = ".csv" if out is None else Path(out).suffix.lower()
     if ending not in WRITERS:
-        raise ValueError(f"--out must end in {' or '.join(WRITERS)}, got {out!r}")
+        raise DualnewtonError(f"--out must end in {' or '.join(WRITERS)}, got {out!r}")
     return WRITERS[ending]
 
 

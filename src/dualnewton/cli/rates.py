@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dualnewton.cli import _options as options
+from dualnewton.errors import DualnewtonError
 
 if TYPE_CHECKING:
     from dualnewton.cli._problems import Task
@@ -83,7 +84,7 @@ def rates(
 def only(task: Task, command: str) -> Problem:
     """Return the one problem of a task; more than two classes are refused."""
     if task.classes is not None and len(task.classes) > 2:
-        raise ValueError(
+        raise DualnewtonError(
             f"{command} takes numbers or two classes, got a target of {len(task.classes)} classes: --loss squared "
             "takes them as numbers"
         )

@@ -19,6 +19,7 @@ import numpy as np
 
 from dualnewton._npy import FAULTS, MAGIC, Header, bytes_of, header
 from dualnewton.data.dataset import DataError
+from dualnewton.errors import DualnewtonError
 
 RATIO = 1100
 """More than deflate can shrink anything: a member that says otherwise lies."""
@@ -101,7 +102,7 @@ class Members(Mapping[str, np.ndarray]):
             magic, *_, name, extra = LOCAL.unpack(file.read(LOCAL.size))
             start = info.header_offset + LOCAL.size + name + extra
             if magic != b"PK\x03\x04" or info.file_size != info.compress_size or start + info.file_size > self._size:
-                raise ValueError(f"{info.filename} is cut short")
+                raise DualnewtonError(f"{info.filename} is cut short")
             file.seek(start)
             found = header(file, info.file_size)
         if (start + found.start) % found.dtype.alignment:
@@ -111,7 +112,7 @@ class Members(Mapping[str, np.ndarray]):
     def _read(self, info: zipfile.ZipInfo) -> np.ndarray:
         """Read a member into memory, if it fits there; its checksum is compared."""
         if info.file_size > RATIO * (info.compress_size + 1):
-            raise ValueError(f"{info.filename} cannot have the size it claims")
+            raise DualnewtonError(f"{info.filename} cannot have the size it claims")
         with open(self.path, "rb") as file, zipfile.ZipFile(file) as archive, archive.open(info) as member:
             found = header(member, info.file_size)
             if info.file_size > memory():
@@ -121,7 +122,7 @@ class Members(Mapping[str, np.ndarray]):
                 )
             raw = member.read()
         if found.start + len(raw) != info.file_size:
-            raise ValueError(f"{info.filename} is cut short")
+            raise DualnewtonError(f"{info.filename} is cut short")
         count = bytes_of(found.shape, found.dtype) // max(1, found.dtype.itemsize)
         flat = np.frombuffer(raw, found.dtype, count) if raw else np.empty(count, found.dtype)
         return np.require(flat, requirements="A").reshape(found.shape, order="F" if found.in_columns else "C")

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.errors import DualnewtonError
 
-class DataError(ValueError):
+
+class DataError(DualnewtonError):
     """A file or a name is not what it should be: one line with the place, what was seen and what is allowed."""
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from dualnewton.data.columns import Columns, assign, infinite, missing, not_numbers
 from dualnewton.data.dataset import DataError
 from dualnewton.data.source import Rows, Source, Wanted, only_for_svmlight
+from dualnewton.errors import MissingPackageError
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +97,9 @@ def pyarrow_for(path: Path) -> Any:
     try:
         import pyarrow.parquet
     except ImportError as error:
-        raise ImportError(f"{path}: Parquet files need pyarrow: pip install 'dualnewton[parquet]' ({error})") from None
+        raise MissingPackageError(
+            f"{path}: Parquet files need pyarrow: pip install 'dualnewton[parquet]' ({error})"
+        ) from None
     return pyarrow
 
 

@@ -25,6 +25,7 @@ import numpy as np
 from dualnewton.data.dataset import DataError
 from dualnewton.data.source import NO_INDEX, Rows, Source, SparseRows, Wanted, weights_beside
 from dualnewton.data.streams import reading
+from dualnewton.errors import DualnewtonError
 
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 INDEX = re.compile(rb"\d{1,18}")
@@ -129,13 +130,16 @@ def _texts(stream: BinaryIO, size: int, path: Path) -> Iterator[bytes]:
 
 
 def parse_line(line: bytes, lowest: int) -> tuple[float, list[tuple[int, float]]] | None:
-    """Return the label and the entries of a line by ascending index; None where it is blank. Raise ``ValueError`` otherwise."""
+    """Return the label and the entries of a line by ascending index, None where it is blank.
+
+    Raise ``DualnewtonError`` where it is neither.
+    """
     words = line.split(b"#", 1)[0].split()
     if not words:
         return None
     label, *pairs = words
     if b"," in label:
-        raise ValueError(f"several labels ({_shown(label)}): a line must have one")
+        raise DualnewtonError(f"several labels ({_shown(label)}): a line must have one")
     number = _number(label, "label")
     if pairs and pairs[0].startswith(b"qid:"):
         _number(pairs.pop(0)[4:], "qid")
@@ -143,12 +147,12 @@ def parse_line(line: bytes, lowest: int) -> tuple[float, list[tuple[int, float]]
     for pair in pairs:
         text, colon, value = pair.partition(b":")
         if not colon or not INDEX.fullmatch(text):
-            raise ValueError(f"expected index:value, found {_shown(pair)}")
+            raise DualnewtonError(f"expected index:value, found {_shown(pair)}")
         index = int(text)
         if index < lowest:
-            raise ValueError(f"the index {index} in a file that counts features from {lowest} (zero_based=False)")
+            raise DualnewtonError(f"the index {index} in a file that counts features from {lowest} (zero_based=False)")
         if index in entries:
-            raise ValueError(f"the index {index} stands there twice")
+            raise DualnewtonError(f"the index {index} stands there twice")
         entries[index] = _number(value, f"value of the feature {index}")
     return number, sorted(entries.items())
 
@@ -156,7 +160,7 @@ def parse_line(line: bytes, lowest: int) -> tuple[float, list[tuple[int, float]]
 def _number(text: bytes, what: str) -> float:
     found = float(text) if NUMBER.fullmatch(text) else math.nan
     if not math.isfinite(found):
-        raise ValueError(f"the {what} must be a finite number, found {_shown(text)}")
+        raise DualnewtonError(f"the {what} must be a finite number, found {_shown(text)}")
     return found
 
 

@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from dualnewton._parts import Objective, Part, parts_of
+from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._path import Path, walk
 from dualnewton.estimators._session import METHODS, Session, starts
 from dualnewton.estimators._validation import Data, checked, class_numbers, validate_data, weights_of_classes
@@ -196,7 +197,7 @@ class CertifiedModel(BaseEstimator):
                 setattr(twin, name, chosen[0] if np.all(chosen == chosen[0]) else chosen)
         data = twin._checked(X, y, sample_weight)
         if hasattr(self, "classes_") and not np.array_equal(twin.classes_, self.classes_):
-            raise ValueError(
+            raise DualnewtonError(
                 f"y must hold the labels that {type(self).__name__} was fitted on, {self.classes_.tolist()}, "
                 f"got {twin.classes_.tolist()}"
             )

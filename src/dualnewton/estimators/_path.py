@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from dualnewton._validate import vector
 from dualnewton.certificate import Certificate
+from dualnewton.errors import DualnewtonError
 from dualnewton.result import Result, Status
 
 
@@ -43,7 +44,7 @@ def walk(model: Any, X: Any, y: Any, values: Any, sample_weight: Any) -> Path:
     """Fit copies of ``model``, from the strongest penalty to the weakest; the data are checked once."""
     values = vector("values", values, np.size(values))
     if values.size == 0:
-        raise ValueError(f"values must hold at least one value of {model._strength}, got none")
+        raise DualnewtonError(f"values must hold at least one value of {model._strength}, got none")
     fitted: dict[int, Any] = {}
     before: Sequence[Result] | None = None
     first = clone(model)

@@ -22,6 +22,7 @@ import numpy as np
 
 from dualnewton._softmax import losses_of, softmax
 from dualnewton.certificate import Certificate, CertifiedPair
+from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._session import FINEST, Session, starts
 from dualnewton.judging import AnyProblem
 from dualnewton.losses import Squared
@@ -73,7 +74,7 @@ def fit_unpenalised(
     probe = problems_with(1.0)[0]
     size = getattr(probe, "n_classes", 1) * (probe.d + 1)
     if size > MOST:
-        raise ValueError(
+        raise DualnewtonError(
             f"without a penalty at most {MOST} coefficients can be fitted, got {size}: use a large finite C or a small alpha > 0"
         )
     scale = float(np.mean(probe.c * probe.norms)) or 1.0

@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
 from dualnewton._validate import without_repeats
+from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import linear
 
 try:
@@ -54,7 +55,7 @@ def _require_finite_squares(entries: np.ndarray) -> None:
     """Refuse entries whose squares overflow: every method needs the norms of rows or of features."""
     largest = max(float(entries.max(initial=0.0)), -float(entries.min(initial=0.0)))
     if largest > LARGEST:
-        raise ValueError(
+        raise DualnewtonError(
             f"X must have entries of magnitude at most {LARGEST:g}, whose squares are finite, got {largest:.3g}: "
             "scale the features"
         )
@@ -76,13 +77,13 @@ def strengths(name: str, values: Any, *, or_zero: bool, why: str = "") -> np.nda
     """
     given = np.atleast_1d(np.asarray(values, dtype=object))
     if given.ndim != 1 or given.size == 0:
-        raise ValueError(f"{name} must be a number or a list of numbers, got {values!r}")
+        raise DualnewtonError(f"{name} must be a number or a list of numbers, got {values!r}")
     for k, each in enumerate(given):
         if not isinstance(each, Real):
             raise TypeError(f"{name}[{k}] must be an instance of float, not {type(each).__name__}")
         value = float(each)
         if not (value > 0.0 or (value == 0.0 and or_zero)) or math.isinf(value):
-            raise ValueError(f"{name}[{k}] == {each}, must be {'>=' if or_zero else '>'} 0.0 and finite{why}")
+            raise DualnewtonError(f"{name}[{k}] == {each}, must be {'>=' if or_zero else '>'} 0.0 and finite{why}")
     return given.astype(np.float64)
 
 
@@ -91,7 +92,7 @@ def class_numbers(model: Any, data: Data) -> tuple[np.ndarray, Data]:
     check_classification_targets(data.y)
     classes, codes = np.unique(data.y, return_inverse=True)
     if len(classes) < 2:
-        raise ValueError(
+        raise DualnewtonError(
             f"y must hold at least two classes for {type(model).__name__}, got only one class: {classes.tolist()[0]!r}"
         )
     return classes, data._replace(y=codes.reshape(-1))

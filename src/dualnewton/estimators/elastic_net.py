@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import UNUSED
 
 from dualnewton._parts import Objective
+from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor, targets
 from dualnewton.estimators._session import Session
 from dualnewton.estimators._unpenalised import Unpenalised, fit_unpenalised
@@ -159,7 +160,7 @@ class ElasticNet(MultiOutputMixin, CertifiedRegressor):
         if self.alpha > 0.0:
             return super()._results(session, data, before)
         if self.positive:
-            raise ValueError(
+            raise DualnewtonError(
                 f"alpha must be > 0 with positive=True, got {self.alpha!r}: without a penalty the dual proves nothing there"
             )
         return fit_unpenalised(session, lambda lam: self._problems_with(data, lam, L2()), before)

@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 
 from dualnewton import losses, regularizers
+from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor, targets
 from dualnewton.estimators._validation import Data, signs
 from dualnewton.losses import Logistic, Loss
@@ -41,7 +42,7 @@ def made(name: str, value: Any, known: dict[str, type], base: type) -> Any:
         return value
     if isinstance(value, str) and value in known:
         return known[value]()
-    raise ValueError(f"{name} must be a {base.__name__} or one of {', '.join(map(repr, known))}, got {value!r}")
+    raise DualnewtonError(f"{name} must be a {base.__name__} or one of {', '.join(map(repr, known))}, got {value!r}")
 
 
 class ERMModel(CertifiedModel):

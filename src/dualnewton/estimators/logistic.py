@@ -12,6 +12,7 @@ from scipy.special import log_expit, log_softmax, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from dualnewton._parts import Objective
+from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, solver_names
 from dualnewton.estimators._session import METHODS, Session
 from dualnewton.estimators._unpenalised import Unpenalised, fit_unpenalised
@@ -156,7 +157,7 @@ class LogisticRegression(CertifiedClassifier):
     def _l1_ratio(self) -> float:
         """Return r, and say what of ``penalty`` and ``l1_ratio`` contradicts the other."""
         if self.penalty == "elasticnet" and self.l1_ratio is None:
-            raise ValueError('l1_ratio must be a number in [0, 1] with penalty="elasticnet", got None')
+            raise DualnewtonError('l1_ratio must be a number in [0, 1] with penalty="elasticnet", got None')
         if self.penalty in NAMED and self.l1_ratio not in (None, 0, NAMED[self.penalty]):
             warn(f"l1_ratio={self.l1_ratio:g} has no effect with penalty={self.penalty!r}")
         return self._share
@@ -182,7 +183,7 @@ class LogisticRegression(CertifiedClassifier):
         own = ("auto", *methods_for(problem))
         if self.solver in METHODS and self.solver not in own:
             share = "l1_ratio = 0" if regularizer.quadratic else "l1_ratio > 0"
-            raise ValueError(
+            raise DualnewtonError(
                 f"solver must be one of {', '.join(map(repr, own))} for {K} classes of {problem.d} features with the softmax "
                 f'loss and {share}, got {self.solver!r}: use multi_class="ovr" for the other methods'
             )

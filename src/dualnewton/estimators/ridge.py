@@ -14,6 +14,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import column_or_1d
 
 from dualnewton._parts import Objective
+from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import (
     CertifiedClassifier,
     CertifiedModel,
@@ -60,12 +61,12 @@ class RidgeModel(CertifiedModel):
         """Return alpha for each of so many outputs."""
         alphas = np.ravel(np.asarray(self.alpha, dtype=np.float64))
         if alphas.size not in (1, count):
-            raise ValueError(
+            raise DualnewtonError(
                 f"Number of targets and number of penalties do not correspond: {alphas.size} != {count}. "
                 "alpha must be a number or hold one for each target"
             )
         if not np.all((alphas >= 0.0) & (alphas < np.inf)):
-            raise ValueError(f"alpha must be finite and >= 0, got {self.alpha!r}")
+            raise DualnewtonError(f"alpha must be finite and >= 0, got {self.alpha!r}")
         return np.broadcast_to(alphas, count)
 
     def _problems_with(self, data: Data, lams: np.ndarray) -> list[Problem]:
@@ -91,7 +92,7 @@ class RidgeModel(CertifiedModel):
         if alphas.all():
             return self._solved(session, self._problems(data), before)
         if self.positive:
-            raise ValueError(f"alpha must be > 0 with positive=True, got {self.alpha!r}")
+            raise DualnewtonError(f"alpha must be > 0 with positive=True, got {self.alpha!r}")
         # Outputs without a penalty have a dual of their own; the others share passes.
         free = alphas == 0.0
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor
 from dualnewton.estimators._validation import Data, signs, weights_of_classes
 from dualnewton.judging import AnyProblem
@@ -135,7 +136,7 @@ class LinearSVC(CertifiedClassifier):
 
     def _problems(self, data: Data) -> Sequence[AnyProblem]:
         if self.multi_class == "crammer_singer":
-            raise ValueError(
+            raise DualnewtonError(
                 'multi_class must be "ovr", got "crammer_singer": its loss couples the classes and has no certificate here; '
                 "use the softmax loss of LogisticRegression for classes that are fitted jointly"
             )

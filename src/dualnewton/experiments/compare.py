@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dualnewton.errors import DualnewtonError
 from dualnewton.experiments._numbers import MISSING, gap, seconds
 from dualnewton.experiments.child import CUT, DONE, values_of
 from dualnewton.experiments.contenders import ALL_PEERS, METHODS, SHOWN, Attempt, Match, Ours, Theirs
@@ -73,7 +74,7 @@ def chosen(what: str, asked: str, known: Sequence[str]) -> list[str]:
     names = {"all": list(known), "none": []}.get(asked, [name.strip() for name in asked.split(",")])
     for name in names:
         if name not in known:
-            raise ValueError(f"{what} must be all, none or some of {', '.join(known) or 'nothing'}, got {name!r}")
+            raise DualnewtonError(f"{what} must be all, none or some of {', '.join(known) or 'nothing'}, got {name!r}")
     return names
 
 
@@ -109,13 +110,13 @@ def compare(
         What repeats the report.
     """
     if not isinstance(problem.regularizer, L2) or problem.fit_intercept:
-        raise ValueError(
+        raise DualnewtonError(
             f"the penalty must be l2, without an intercept, which is what all solvers share; got {problem.regularizer!r}"
         )
     table = ALL_PEERS.get(loss, ())
     ours, others = chosen("--methods", methods, METHODS), chosen("--peers", peers, [peer.name for peer in table])
     if not ours and not others:
-        raise ValueError("nobody takes part: --methods and --peers are both none")
+        raise DualnewtonError("nobody takes part: --methods and --peers are both none")
     known = {peer.name: peer for peer in table}
     with Steps(len(ours) + len(others) + 1.0) as steps:
         tell = steps.begin("the optimum, to judge by", REFERENCE)

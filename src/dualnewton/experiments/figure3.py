@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dualnewton._blas import one_blas_thread
 from dualnewton.experiments import claims
 from dualnewton.experiments._numbers import count, seconds
 from dualnewton.experiments.figures import COLUMNS, ORDERS, REPEATS, Grid, automatic, curves, panel, records, runs_of
@@ -15,7 +16,6 @@ from dualnewton.experiments.report import Chart, Section, Table
 from dualnewton.experiments.sets import Posed
 from dualnewton.experiments.watched import DEFAULT, NICE, Limits, Watched, watch
 from dualnewton.samplings import Nice
-from dualnewton.solve import one_blas_thread
 from dualnewton.solvers import SDNA
 
 FULL = Grid(("sdna",), (1, 4, 16, 32, 64), Limits(1e-9, 300.0, 6.0))

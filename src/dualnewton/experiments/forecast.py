@@ -11,6 +11,7 @@ from typing import Any
 from dualnewton import theory
 from dualnewton._files import replacing
 from dualnewton._validate import integer
+from dualnewton.errors import DualnewtonError
 from dualnewton.experiments._numbers import MISSING, count
 from dualnewton.experiments.progress import Steps
 from dualnewton.experiments.report import Table
@@ -58,7 +59,7 @@ def taus_of(text: str, n: int) -> list[int]:
     try:
         found = [int(part) for part in text.split(",")]
     except ValueError:
-        raise ValueError(
+        raise DualnewtonError(
             f"--tau must be whole numbers with commas between them, such as 1,8,32, got {text!r}"
         ) from None
     return [integer("--tau", tau, 1, n) for tau in dict.fromkeys(found)]

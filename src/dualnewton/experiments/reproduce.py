@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from dualnewton.errors import DualnewtonError
 from dualnewton.experiments import example, figure1, figure2, figure3
 from dualnewton.experiments.figures import Grid
 from dualnewton.experiments.progress import Steps
@@ -23,7 +24,7 @@ PARTS = ("example", *FIGURES)
 def chosen_parts(part: str) -> Sequence[str]:
     """Return the parts that a word stands for."""
     if part not in (*PARTS, "all"):
-        raise ValueError(f"the part to reproduce must be one of {', '.join((*PARTS, 'all'))}, got {part!r}")
+        raise DualnewtonError(f"the part to reproduce must be one of {', '.join((*PARTS, 'all'))}, got {part!r}")
     return PARTS if part == "all" else (part,)
 
 

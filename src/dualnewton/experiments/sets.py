@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from dualnewton.data import Dataset, load
+from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Logistic, Loss, Squared
 from dualnewton.problem import Problem
 
@@ -73,12 +74,12 @@ def posed(loss: str = "squared", *, quick: bool = False) -> tuple[list[Posed], l
         Whether smaller sets will do.
     """
     if loss not in LOSSES:
-        raise ValueError(f"loss must be one of {', '.join(LOSSES)} here, got {loss!r}")
+        raise DualnewtonError(f"loss must be one of {', '.join(LOSSES)} here, got {loss!r}")
     found, missing = [], []
     for name, makers in SETS.items():
         try:
             dataset = makers[quick]()
-        except (ValueError, OSError) as error:
+        except (DualnewtonError, OSError) as error:
             missing.append(f"{name} is missing, and with it half of every figure: {' '.join(str(error).split())}")
             continue
         found.append(Posed(name, Problem(dataset.X, dataset.y, LOSSES[loss], lam=1.0 / dataset.X.shape[0])))

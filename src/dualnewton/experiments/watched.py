@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dualnewton._blas import one_blas_thread
 from dualnewton.judging import judge_duals
 from dualnewton.plan import Plan, plan
 from dualnewton.problem import Problem
 from dualnewton.runners import make_runner
 from dualnewton.samplings import Nice
-from dualnewton.solve import one_blas_thread
 
 NICE, DEFAULT = "i.i.d. τ-nice", "library default"
 """How sets of examples come about: drawn anew for every round, as in the paper, or by the order that ``solve`` has by

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualnewton._validate import data_matrix
+from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import linear
 from dualnewton.matrix.memory import MemoryData
 from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Profile, Rows, Target, Work
@@ -37,13 +38,15 @@ class ChunkedData(Data):
     def __init__(self, pieces: Sequence[Any]) -> None:
         matrices = [data_matrix(f"pieces[{k}]", piece) for k, piece in enumerate(pieces)]
         if not matrices:
-            raise ValueError("pieces must hold at least one matrix, got none")
+            raise DualnewtonError("pieces must hold at least one matrix, got none")
         for k, matrix in enumerate(matrices):
             if matrix.shape[1] != matrices[0].shape[1]:
                 wanted, seen = matrices[0].shape[1], matrix.shape[1]
-                raise ValueError(f"pieces must have the same columns: pieces[0] has {wanted}, pieces[{k}] has {seen}")
+                raise DualnewtonError(
+                    f"pieces must have the same columns: pieces[0] has {wanted}, pieces[{k}] has {seen}"
+                )
             if sp.issparse(matrix) != sp.issparse(matrices[0]):
-                raise ValueError(f"pieces must all be sparse or all be dense: pieces[0] and pieces[{k}] differ")
+                raise DualnewtonError(f"pieces must all be sparse or all be dense: pieces[0] and pieces[{k}] differ")
         self._set(list(map(MemoryData, matrices)), Workers())
 
     def _set(self, pieces: list[MemoryData], workers: Workers) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.errors import DualnewtonError
 from dualnewton.methods.functions import Composite, Separable
 from dualnewton.methods.smooth import eso_vector, starting_point, trajectory
 from dualnewton.samplings import Sampling
@@ -168,10 +169,10 @@ def minimise_block(u: np.ndarray, Q: np.ndarray, x: np.ndarray, psi: Separable, 
 
 def _starting_point(F: Composite, sampling: Sampling, x0: Any) -> np.ndarray:
     if not isinstance(F, Composite):
-        raise ValueError(f"F must be a methods.Composite, such as Composite(f, Zero()), got {F!r}")
+        raise DualnewtonError(f"F must be a methods.Composite, such as Composite(f, Zero()), got {F!r}")
     x0 = starting_point(F.f, sampling, x0)
     if not sampling.is_uniform:
-        raise ValueError(
+        raise DualnewtonError(
             "sampling must be uniform (the same probability for every coordinate), as Section 3 of the paper assumes, "
             f"got probabilities from {sampling.p.min():.3g} to {sampling.p.max():.3g}"
         )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from dualnewton._validate import Array, frozen, integer, positive, vector
+from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Loss
 from dualnewton.matrix import linear
 from dualnewton.regularizers import Box
@@ -68,10 +69,10 @@ class Smooth:
     def __post_init__(self) -> None:
         for name in ("value", "gradient"):
             if not callable(getattr(self, name)):
-                raise ValueError(f"{name} must be a function of x, got {getattr(self, name)!r}")
+                raise DualnewtonError(f"{name} must be a function of x, got {getattr(self, name)!r}")
         M, G = symmetric("M", self.M), symmetric("G", self.G)
         if M.shape != G.shape:
-            raise ValueError(f"M and G must have one shape, got {M.shape} and {G.shape}")
+            raise DualnewtonError(f"M and G must have one shape, got {M.shape} and {G.shape}")
         _nonnegative_definite("G", G, scale=M)
         # Follows from the two assumptions, so a pair that breaks it belongs to no function.
         _nonnegative_definite("M - G", M - G, scale=M)
@@ -268,12 +269,12 @@ class ConjugateLoss(Separable):
         y = vector("y", self.y, np.size(self.y))
         if not (valid := self.loss.valid_labels(y)).all():
             at = int(np.argmin(valid))
-            raise ValueError(
+            raise DualnewtonError(
                 f"y must hold {self.loss.label_domain} for {type(self.loss).__name__}, got {y[at]:g} at index {at}"
             )
         weight = vector("weight", np.full(y.size, self.weight) if np.ndim(self.weight) == 0 else self.weight, y.size)
         if weight.min() <= 0.0:
-            raise ValueError(
+            raise DualnewtonError(
                 f"weight must be > 0 everywhere, got {weight.min()!r} at index {int(np.argmin(weight))}: "
                 "a row of weight zero has no term, leave it out"
             )
@@ -353,11 +354,13 @@ class Composite:
 
     def __post_init__(self) -> None:
         if not isinstance(self.f, SmoothFunction):
-            raise ValueError(f"f must have value, gradient, M and G, as methods.Smooth does, got {self.f!r}")
+            raise DualnewtonError(f"f must have value, gradient, M and G, as methods.Smooth does, got {self.f!r}")
         if not isinstance(self.psi, Separable):
-            raise ValueError(f"psi must be an instance of methods.Separable, such as methods.Zero(), got {self.psi!r}")
+            raise DualnewtonError(
+                f"psi must be an instance of methods.Separable, such as methods.Zero(), got {self.psi!r}"
+            )
         if self.psi.size not in (None, len(self.f.M)):
-            raise ValueError(f"psi is made for {self.psi.size} coordinates, f has {len(self.f.M)}")
+            raise DualnewtonError(f"psi is made for {self.psi.size} coordinates, f has {len(self.f.M)}")
 
     @cached_property
     def gamma(self) -> np.ndarray:
@@ -382,11 +385,11 @@ def dual_of(problem: Problem) -> Composite:
         Without intercept, and with positive weights.
     """
     if problem.fit_intercept:
-        raise ValueError(
+        raise DualnewtonError(
             "problem must have fit_intercept=False: an intercept adds Σ c_i α_i = 0 to the dual, which is not separable"
         )
     if problem.c.min() <= 0.0:
-        raise ValueError(
+        raise DualnewtonError(
             f"problem must have positive weights, got sample_weight 0 at index {int(np.argmin(problem.c))}: "
             "such a row has no dual variable, leave it out"
         )
@@ -413,13 +416,13 @@ def symmetric(name: str, value: Any) -> np.ndarray:
     try:
         matrix = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a matrix of numbers, got {type(value).__name__}") from None
+        raise DualnewtonError(f"{name} must be a matrix of numbers, got {type(value).__name__}") from None
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
-        raise ValueError(f"{name} must be a square matrix, got shape {matrix.shape}")
+        raise DualnewtonError(f"{name} must be a square matrix, got shape {matrix.shape}")
     if not np.isfinite(matrix).all():
-        raise ValueError(f"{name} must be finite, got an entry that is not")
+        raise DualnewtonError(f"{name} must be finite, got an entry that is not")
     if (asymmetry := float(np.abs(matrix - matrix.T).max())) > 1e-12 * np.abs(matrix).max():
-        raise ValueError(
+        raise DualnewtonError(
             f"{name} must be symmetric, got entries that differ from their mirror image by {asymmetry:.2e}"
         )
     return frozen(0.5 * (matrix + matrix.T))
@@ -429,7 +432,7 @@ def positive_definite(name: str, matrix: np.ndarray, purpose: str) -> np.ndarray
     """Return ``matrix`` if its inverse exists beyond rounding; ``purpose`` ends the sentence of the refusal."""
     eigenvalues = np.linalg.eigvalsh(matrix)
     if eigenvalues[0] <= len(matrix) * _EPS * eigenvalues[-1]:
-        raise ValueError(
+        raise DualnewtonError(
             f"{name} must be positive definite for {purpose}, got a smallest eigenvalue of {eigenvalues[0]:.2e}"
         )
     return matrix
@@ -438,7 +441,7 @@ def positive_definite(name: str, matrix: np.ndarray, purpose: str) -> np.ndarray
 def _nonnegative_definite(name: str, matrix: np.ndarray, scale: np.ndarray) -> None:
     smallest = float(np.linalg.eigvalsh(matrix)[0])
     if smallest < -1e-12 * np.abs(scale).sum(axis=1).max():
-        raise ValueError(f"{name} must be positive semidefinite, got a smallest eigenvalue of {smallest:.2e}")
+        raise DualnewtonError(f"{name} must be positive semidefinite, got a smallest eigenvalue of {smallest:.2e}")
 
 
 def _parameter(name: str, value: Any) -> np.ndarray:

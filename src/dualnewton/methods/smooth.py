@@ -17,6 +17,7 @@ import numpy as np
 
 from dualnewton import theory
 from dualnewton._validate import integer, vector
+from dualnewton.errors import DualnewtonError
 from dualnewton.methods.functions import SmoothFunction, positive_definite
 from dualnewton.samplings import Sampling
 
@@ -111,36 +112,36 @@ def trajectory(move: Move, sampling: Sampling, x0: np.ndarray, iterations: int, 
 def starting_point(f: SmoothFunction, sampling: Sampling, x0: Any) -> np.ndarray:
     """Return x0 as a vector, once f, the sampling and it are known to fit together."""
     if not isinstance(f, SmoothFunction):
-        raise ValueError(
+        raise DualnewtonError(
             f"f must have value, gradient, M and G, as methods.Smooth does, got {f!r} "
             "(a methods.Composite goes to prox_method1 or pcdm)"
         )
     n = len(f.M)
     if not isinstance(sampling, Sampling):
-        raise ValueError(f"sampling must be an instance of samplings.Sampling, got {sampling!r}")
+        raise DualnewtonError(f"sampling must be an instance of samplings.Sampling, got {sampling!r}")
     if sampling.n != n:
-        raise ValueError(f"sampling must choose among the {n} coordinates of f, got one for n={sampling.n}")
+        raise DualnewtonError(f"sampling must choose among the {n} coordinates of f, got one for n={sampling.n}")
     if sampling.p.min() <= 0.0:
-        raise ValueError(
+        raise DualnewtonError(
             f"sampling must be proper (Assumption 3), got probability 0 for coordinate {int(np.argmin(sampling.p))}"
         )
     x0 = vector("x0", x0, n)
     if np.shape(f.gradient(x0)) != (n,):
-        raise ValueError(f"f.gradient(x) must have shape ({n},), got {np.shape(f.gradient(x0))}")
+        raise DualnewtonError(f"f.gradient(x) must have shape ({n},), got {np.shape(f.gradient(x0))}")
     return x0
 
 
 def eso_vector(M: np.ndarray, sampling: Sampling, v: Any) -> np.ndarray:
     """Return a positive v with E[M_Ŝ] ≼ D(p)D(v), the given one if it is that."""
     if np.diag(M).min() <= 0.0:
-        raise ValueError(
+        raise DualnewtonError(
             f"M must have a positive diagonal for steps of length 1/v, got 0 at index {np.argmin(np.diag(M))}"
         )
     if v is None:
         return theory.eso(M, sampling)
     v = vector("v", v, len(M))
     if not theory.is_eso(M, sampling, v):
-        raise ValueError(
+        raise DualnewtonError(
             f"v must satisfy E[M_S] <= D(p)D(v) for this sampling, as theory.eso(M, sampling) does, got {v!r}, "
             "with which the steps may diverge"
         )

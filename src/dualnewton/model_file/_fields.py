@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.certificate import Certificate
+from dualnewton.errors import DualnewtonError
 from dualnewton.model_file._objective import Objective
 from dualnewton.result import Status
 
@@ -17,13 +18,13 @@ OBJECTIVE = ("loss", "lam", "penalty", "l1_ratio", "fit_intercept", "parameters"
 
 
 def checked(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a header as what they stand for; raise a ``ValueError`` that names the first that is wrong."""
+    """Return the fields of a header as what they stand for; raise a ``DualnewtonError`` that names the first that is wrong."""
     absent = [name for name in FIELDS if name not in content]
     if absent:
-        raise ValueError(f"it has no field {absent[0]!r}")
+        raise DualnewtonError(f"it has no field {absent[0]!r}")
     unknown = [name for name in content if name not in FIELDS]
     if unknown:
-        raise ValueError(f"it has a field {unknown[0]!r} that this version does not know")
+        raise DualnewtonError(f"it has a field {unknown[0]!r} that this version does not know")
     return {name: check(name, content[name]) for name, check in FIELDS.items()}
 
 
@@ -36,17 +37,19 @@ def parameters(coef: Any, intercept: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return coefficients and intercepts if they are finite float64 and belong together."""
     for name, array, axes in (("coef", coef, 2), ("intercept", intercept, 1)):
         if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.ndim != axes or array.size == 0:
-            raise ValueError(f"{name} must be an array of float64 with {axes} axis(es) and at least one entry")
+            raise DualnewtonError(f"{name} must be an array of float64 with {axes} axis(es) and at least one entry")
         if not np.isfinite(array).all():
-            raise ValueError(f"{name} must be finite everywhere")
+            raise DualnewtonError(f"{name} must be finite everywhere")
     if len(coef) != len(intercept):
-        raise ValueError(f"intercept must have one entry for each of {len(coef)} rows of coef, got {len(intercept)}")
+        raise DualnewtonError(
+            f"intercept must have one entry for each of {len(coef)} rows of coef, got {len(intercept)}"
+        )
     return np.ascontiguousarray(coef).astype(float), intercept.astype(float)
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{name} must be text, got {value!r:.40}")
+        raise DualnewtonError(f"{name} must be text, got {value!r:.40}")
     return value
 
 
@@ -56,7 +59,7 @@ def _text_or_none(name: str, value: Any) -> str | None:
 
 def _count(name: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be a whole number >= 1, got {value!r:.40}")
+        raise DualnewtonError(f"{name} must be a whole number >= 1, got {value!r:.40}")
     return value
 
 
@@ -66,25 +69,25 @@ def _number(name: str, value: Any) -> float:
             return float(value)
     except OverflowError:
         pass
-    raise ValueError(f"{name} must be a finite number, got {value!r:.40}")
+    raise DualnewtonError(f"{name} must be a finite number, got {value!r:.40}")
 
 
 def _list(name: str, value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError(f"{name} must be a list, got {value!r:.40}")
+        raise DualnewtonError(f"{name} must be a list, got {value!r:.40}")
     return value
 
 
 def _table(name: str, value: Any, keys: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(value, dict) or set(value) != set(keys):
-        raise ValueError(f"{name} must have exactly the fields {', '.join(keys)}")
+        raise DualnewtonError(f"{name} must have exactly the fields {', '.join(keys)}")
     return value
 
 
 def _objective(name: str, value: Any) -> Objective:
     words = dict(_table(name, value, OBJECTIVE))
     if not isinstance(words["parameters"], dict):
-        raise ValueError(f"parameters must be a table, got {words['parameters']!r:.40}")
+        raise DualnewtonError(f"parameters must be a table, got {words['parameters']!r:.40}")
     words["parameters"] = {key: _number(key, each) for key, each in words["parameters"].items()}
     for key in ("lam", "l1_ratio"):
         words[key] = _number(key, words[key])
@@ -97,18 +100,18 @@ def _classes(name: str, value: Any) -> np.ndarray | None:
         return None
     labels = _list(name, value)
     if len(labels) < 2:
-        raise ValueError(f"{name} must hold two labels at least, got {len(labels)}")
+        raise DualnewtonError(f"{name} must hold two labels at least, got {len(labels)}")
     kinds = {type(label) for label in labels}
     if len(kinds) > 1 or not kinds <= {int, float, str}:
-        raise ValueError(f"{name} must hold labels of one kind, integers, numbers or text")
+        raise DualnewtonError(f"{name} must hold labels of one kind, integers, numbers or text")
     if kinds != {str}:
         labels = [label if isinstance(label, int) else _number(name, label) for label in labels]
     if labels != sorted(set(labels)):
-        raise ValueError(f"{name} must be in order, each label once")
+        raise DualnewtonError(f"{name} must be in order, each label once")
     try:
         return np.array(labels, dtype=np.int64 if kinds == {int} else None)
     except OverflowError:
-        raise ValueError(f"{name} must be integers of 64 bits") from None
+        raise DualnewtonError(f"{name} must be integers of 64 bits") from None
 
 
 def _certificates(name: str, value: Any) -> tuple[Certificate, ...]:
@@ -120,7 +123,7 @@ def _status(name: str, value: Any) -> tuple[str, ...]:
     words = [_text(name, each) for each in _list(name, value)]
     for word in words:
         if word not in Status.__members__:
-            raise ValueError(f"{name} must be one of {', '.join(Status.__members__)}, got {word!r:.40}")
+            raise DualnewtonError(f"{name} must be one of {', '.join(Status.__members__)}, got {word!r:.40}")
     return tuple(words)
 
 
@@ -129,7 +132,7 @@ def _names(name: str, value: Any) -> tuple[str, ...] | None:
         return None
     names = tuple(_text(name, each) for each in _list(name, value))
     if len(set(names)) != len(names):
-        raise ValueError(f"{name} must be different from each other")
+        raise DualnewtonError(f"{name} must be different from each other")
     return names
 
 
@@ -138,7 +141,7 @@ def _moment(name: str, value: Any) -> str:
     try:
         datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{name} must be a date and time (ISO 8601), got {text!r:.40}") from None
+        raise DualnewtonError(f"{name} must be a date and time (ISO 8601), got {text!r:.40}") from None
     return text
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.errors import DualnewtonError
+
 FEW = 20
 """Up to so many distinct labels, whole numbers count as classes."""
 
@@ -41,7 +43,7 @@ def codes_of(y: Any, classes: np.ndarray) -> np.ndarray:
     number = {str(label): k for k, label in enumerate(classes.tolist())}
     unknown = [str(value) for value in values.tolist() if str(value) not in number]
     if unknown:
-        raise ValueError(
+        raise DualnewtonError(
             f"the target must hold the classes of the model, {listed(number)}, got {listed(unknown)} as well"
         )
     return np.array([number[str(value)] for value in values.tolist()], dtype=np.int64)[positions.reshape(-1)]

@@ -11,6 +11,7 @@ import numpy as np
 
 from dualnewton import losses
 from dualnewton._validate import finite, positive
+from dualnewton.errors import DualnewtonError
 from dualnewton.judging import AnyProblem
 from dualnewton.losses import Loss, Margin
 from dualnewton.multinomial import MultinomialProblem
@@ -89,7 +90,7 @@ class Objective:
         among("loss", self.loss, LOSSES)
         positive("lam", self.lam)
         if not isinstance(self.fit_intercept, bool):
-            raise ValueError(f"fit_intercept must be true or false, got {self.fit_intercept!r}")
+            raise DualnewtonError(f"fit_intercept must be true or false, got {self.fit_intercept!r}")
         object.__setattr__(self, "l1_ratio", self._settled_ratio())
         object.__setattr__(self, "parameters", self._settled_parameters())
         self._check_multiclass()
@@ -98,10 +99,10 @@ class Objective:
         penalty = PENALTIES[among("penalty", self.penalty, PENALTIES)]
         ratio = penalty.l1_ratio if self.l1_ratio is None else finite("l1_ratio", self.l1_ratio)
         if not 0.0 <= ratio <= 1.0:
-            raise ValueError(f"l1_ratio must be a number in [0, 1], got {self.l1_ratio!r}")
+            raise DualnewtonError(f"l1_ratio must be a number in [0, 1], got {self.l1_ratio!r}")
         if ratio != penalty.l1_ratio and not penalty.free:
             free = " or ".join(name for name, other in PENALTIES.items() if other.free)
-            raise ValueError(f"l1_ratio belongs to the penalty {free}, got {ratio:g} beside {self.penalty}")
+            raise DualnewtonError(f"l1_ratio belongs to the penalty {free}, got {ratio:g} beside {self.penalty}")
         return ratio
 
     def _settled_parameters(self) -> dict[str, float]:
@@ -110,7 +111,7 @@ class Objective:
         for name in self.parameters:
             if name not in own:
                 takers = ", ".join(word for word in LOSSES if name in _parameters(word)) or "no loss"
-                raise ValueError(f"{name} is a parameter of {takers}, not of {self.loss}")
+                raise DualnewtonError(f"{name} is a parameter of {takers}, not of {self.loss}")
         made = LOSSES[self.loss](**self.parameters)
         return {name: float(getattr(made, name)) for name in own}
 
@@ -119,9 +120,9 @@ class Objective:
             return
         among("multiclass", self.multiclass, (SOFTMAX, REST))
         if not self.classifies:
-            raise ValueError(f"multiclass is for losses of classification, got loss={self.loss!r}")
+            raise DualnewtonError(f"multiclass is for losses of classification, got loss={self.loss!r}")
         if self.multiclass == SOFTMAX and not self.has_softmax:
-            raise ValueError(f"multiclass=softmax needs the logistic loss, got {self.loss}: use ovr")
+            raise DualnewtonError(f"multiclass=softmax needs the logistic loss, got {self.loss}: use ovr")
 
     def __str__(self) -> str:
         parameters = "".join(f", {name} = {value:g}" for name, value in self.parameters.items())
@@ -200,7 +201,7 @@ def among(name: str, value: Any, known: Any) -> Any:
         return value
     close = difflib.get_close_matches(str(value), list(known), 1, 0.5)
     meant = f": did you mean {close[0]}?" if close else ""
-    raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}{meant}")
+    raise DualnewtonError(f"{name} must be one of {', '.join(known)}, got {value!r}{meant}")
 
 
 def _parameters(loss: str) -> list[str]:

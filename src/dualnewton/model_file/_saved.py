@@ -13,6 +13,7 @@ from dualnewton import _archive
 from dualnewton._archive import BadFileError
 from dualnewton._validate import data_matrix, frozen
 from dualnewton.certificate import Certificate
+from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import linear
 from dualnewton.model_file import _fields
 from dualnewton.model_file._labels import codes_of
@@ -76,7 +77,9 @@ class SavedModel:
         """Refuse parts that do not belong together."""
         K, d = self.coef.shape
         if self.objective.classifies != (self.classes is not None):
-            raise ValueError(f"classes must be there exactly for a loss of classification, got {self.objective.loss}")
+            raise DualnewtonError(
+                f"classes must be there exactly for a loss of classification, got {self.objective.loss}"
+            )
         several = self.n_classes > 2
         problems = 1 if self.objective.is_softmax else K
         for what, seen, wanted in (
@@ -86,9 +89,9 @@ class SavedModel:
             ("feature names", d if self.feature_names is None else len(self.feature_names), d),
         ):
             if seen != wanted:
-                raise ValueError(f"the model must have {wanted} {what}, got {seen}")
+                raise DualnewtonError(f"the model must have {wanted} {what}, got {seen}")
         if several != (self.objective.multiclass is not None):
-            raise ValueError(f"multiclass is for more than two classes, got {self.objective.multiclass!r}")
+            raise DualnewtonError(f"multiclass is for more than two classes, got {self.objective.multiclass!r}")
 
     @property
     def d(self) -> int:
@@ -133,7 +136,7 @@ class SavedModel:
         Raises
         ------
         BadFileError
-            A ``ValueError`` that says in one line what is wrong: the file is damaged, something else, or of a newer version.
+            A ``DualnewtonError`` that says in one line what is wrong: the file is damaged, something else, or of a newer version.
         OSError
             If it cannot be opened.
         """
@@ -146,12 +149,14 @@ class SavedModel:
     @classmethod
     def _made(cls, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> SavedModel:
         if sorted(arrays) != sorted(ARRAYS):
-            raise ValueError(f"the arrays must be {' and '.join(ARRAYS)}, got {', '.join(sorted(arrays)) or 'none'}")
+            raise DualnewtonError(
+                f"the arrays must be {' and '.join(ARRAYS)}, got {', '.join(sorted(arrays)) or 'none'}"
+            )
         fields = _fields.checked(content)
         d = fields.pop("d")
         model = cls(coef=arrays["coef"], intercept=arrays["intercept"], **fields)
         if model.d != d:
-            raise ValueError(f"d must be the number of columns of coef, {model.d}, got {d}")
+            raise DualnewtonError(f"d must be the number of columns of coef, {model.d}, got {d}")
         return model
 
     # Its use ---------------------------------------------------------------------------------------------------------
@@ -160,7 +165,7 @@ class SavedModel:
         """Return the margins Xw + b, of shape (n,), or (n, K) for more than two classes."""
         X = data_matrix("X", X)
         if X.shape[1] != self.d:
-            raise ValueError(f"X must have the {self.d} features that the model was fitted on, got {X.shape[1]}")
+            raise DualnewtonError(f"X must have the {self.d} features that the model was fitted on, got {X.shape[1]}")
         margins = linear.times(X, np.ascontiguousarray(self.coef.T)) + self.intercept
         return margins[:, 0] if len(self.coef) == 1 else margins
 
@@ -174,7 +179,9 @@ class SavedModel:
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class: the logistic function, softmax, or one against the rest, normalised."""
         if not self.objective.has_probabilities:
-            raise ValueError(f"probabilities belong to the logistic loss, and this model has {self.objective.loss}")
+            raise DualnewtonError(
+                f"probabilities belong to the logistic loss, and this model has {self.objective.loss}"
+            )
         from scipy.special import expit, softmax  # not needed by whoever only looks at a model
 
         margins = self.decision_function(X)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import linear
 from dualnewton.problem import Problem
 from dualnewton.samplings import Sampling
@@ -23,7 +24,7 @@ class IterativeHessianSketch(Solver):
 
     def __init__(self, problem: Problem, sampling: Sampling) -> None:
         if not problem.regularizer.quadratic:
-            raise ValueError(
+            raise DualnewtonError(
                 f'method="ihs" needs regularizer L2(), got {problem.regularizer!r}: Theorem 10 takes g = ½‖w‖²; '
                 'use method="sdna"'
             )

@@ -26,6 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualnewton._validate import data_matrix, vector
+from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import linear
 from dualnewton.samplings import PairStructure, Sampling
 from dualnewton.theory.expectations import expected_submatrix, symmetric
@@ -48,7 +49,7 @@ def eso(M: Any, sampling: Sampling) -> np.ndarray:
     M = symmetric("M", M, sampling)
     m = M.diagonal()
     if m.min() < 0.0:
-        raise ValueError(f"M must be positive semidefinite, got M[{np.argmin(m)}, {np.argmin(m)}] = {m.min()!r}")
+        raise DualnewtonError(f"M must be positive semidefinite, got M[{np.argmin(m)}, {np.argmin(m)}] = {m.min()!r}")
     unit = M * np.outer(inverse_root(m), inverse_root(m))
 
     def proportional() -> np.ndarray:
@@ -106,7 +107,7 @@ def eso_cheap(A: Any, sampling: Sampling) -> np.ndarray:
     rows = rows_for(A, sampling)
     pairs = sampling.pair_structure()
     if pairs.weights.size > 1:
-        raise ValueError(
+        raise DualnewtonError(
             f"sampling must have pair probabilities of the form diagonal + rank one, got {type(sampling).__name__} "
             f"with {pairs.weights.size} sets; eso_from_data is cheap for small sets"
         )
@@ -159,7 +160,7 @@ def rows_for(A: Any, sampling: Sampling) -> Rows:
     """Return the examples, one for each that the sampling knows of."""
     A = data_matrix("A", A)
     if A.shape[0] != sampling.n:
-        raise ValueError(f"A must have {sampling.n} rows, one for each example of the sampling, got {A.shape[0]}")
+        raise DualnewtonError(f"A must have {sampling.n} rows, one for each example of the sampling, got {A.shape[0]}")
     return Rows(A)
 
 

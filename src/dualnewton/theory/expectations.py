@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton._validate import integer
+from dualnewton.errors import DualnewtonError
 from dualnewton.samplings import SUPPORT_LIMIT, Sampling
 
 DRAWS = 10_000
@@ -90,7 +91,7 @@ def enumerable(sampling: Sampling, limit: int) -> bool:
     """Whether the sampling states its law and has at most ``limit`` sets."""
     try:
         return bool(sampling.support_size <= limit)
-    except ValueError:  # a sampling that can only be drawn from
+    except DualnewtonError:  # a sampling that can only be drawn from
         return False
 
 
@@ -162,14 +163,16 @@ def symmetric(name: str, value: Any, sampling: Sampling) -> np.ndarray:
             raise TypeError
         matrix = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be an array of real numbers, got {type(value).__name__}") from None
+        raise DualnewtonError(f"{name} must be an array of real numbers, got {type(value).__name__}") from None
     if matrix.shape != (n, n):
-        raise ValueError(f"{name} must have shape ({n}, {n}), the size of the sampling, got {matrix.shape}")
+        raise DualnewtonError(f"{name} must have shape ({n}, {n}), the size of the sampling, got {matrix.shape}")
     if not np.isfinite(matrix).all():
-        raise ValueError(f"{name} must be finite, got {matrix[~np.isfinite(matrix)][0]!r}")
+        raise DualnewtonError(f"{name} must be finite, got {matrix[~np.isfinite(matrix)][0]!r}")
     skew = np.abs(matrix - matrix.T).max()
     if skew > 1e-10 * np.abs(matrix).max():
-        raise ValueError(f"{name} must be symmetric, got entries that differ from their mirror image by {skew:.3g}")
+        raise DualnewtonError(
+            f"{name} must be symmetric, got entries that differ from their mirror image by {skew:.3g}"
+        )
     return 0.5 * (matrix + matrix.T)
 
 
@@ -197,9 +200,9 @@ def _inverse_root(blocks: np.ndarray) -> np.ndarray:
     try:
         root = np.linalg.cholesky(blocks)
     except np.linalg.LinAlgError:
-        raise ValueError(singular) from None
+        raise DualnewtonError(singular) from None
     # L_jj²/M_jj is what is left of column j after the ones before it; rounding alone leaves size · eps.
     left = np.diagonal(root, axis1=1, axis2=2) ** 2 / np.diagonal(blocks, axis1=1, axis2=2)
     if (left <= size * np.finfo(float).eps).any():
-        raise ValueError(singular)
+        raise DualnewtonError(singular)
     return np.linalg.inv(root)

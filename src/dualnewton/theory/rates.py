@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton._validate import integer, positive, vector
+from dualnewton.errors import DualnewtonError
 from dualnewton.losses import require_smooth
 from dualnewton.matrix import linear
 from dualnewton.problem import Problem
@@ -74,14 +75,14 @@ def sigma1(
     """
     M, G = symmetric("M", M, sampling), _semidefinite("G", G, sampling)
     if draws is None and not enumerable(sampling, limit):
-        raise ValueError(
+        raise DualnewtonError(
             f"sampling: this {type(sampling).__name__} cannot be enumerated within limit={limit} sets, so E[(M_S)^-1] has "
             f"no exact value; pass draws={DRAWS} for an estimate with a standard error, or a larger limit"
         )
     law = law_of(sampling, DRAWS if draws is None else draws, rng, limit)
     mean = np.asarray(inverse_mean(M, law))
     if not mean.diagonal().all():
-        raise ValueError(f"draws={draws} are too few: example {int(np.argmin(mean.diagonal()))} was never drawn")
+        raise DualnewtonError(f"draws={draws} are too few: example {int(np.argmin(mean.diagonal()))} was never drawn")
     # G E x = σ x, with xᵀ E x = 1. A change dE moves σ by σ xᵀ dE x, which is what the standard error is made of.
     sigma, x = _lowest(G, mean, kind=2)
     return Estimate(sigma, sigma * law.error_of_mean(inverse_forms(M, law, x)))
@@ -243,7 +244,7 @@ def dual_rows(problem: Problem) -> linear.Matrix:
         The problem, without an intercept.
     """
     if problem.fit_intercept:
-        raise ValueError(
+        raise DualnewtonError(
             "fit_intercept must be False: an unpenalised intercept adds the constraint Σ c_i α_i = 0 to the dual, which ties "
             "all coordinates together, and Section 4 of the paper does not cover it"
         )
@@ -385,7 +386,7 @@ def _lowest(a: np.ndarray, b: np.ndarray, *, kind: int = 1, name: str = "M") -> 
     try:
         values, vectors = eigh(a, b, type=kind, subset_by_index=(0, 0))
     except np.linalg.LinAlgError:
-        raise ValueError(f"{name} must be positive definite, got a matrix that is not, to rounding") from None
+        raise DualnewtonError(f"{name} must be positive definite, got a matrix that is not, to rounding") from None
     return max(float(values[0]), 0.0), vectors[:, 0]
 
 
@@ -393,14 +394,14 @@ def _semidefinite(name: str, value: Any, sampling: Sampling) -> np.ndarray:
     matrix = symmetric(name, value, sampling)
     values = np.linalg.eigvalsh(matrix)
     if values[0] < -1e-10 * max(abs(values[0]), values[-1]):
-        raise ValueError(f"{name} must be positive semidefinite, got an eigenvalue of {values[0]:.3g}")
+        raise DualnewtonError(f"{name} must be positive semidefinite, got an eigenvalue of {values[0]:.3g}")
     return matrix
 
 
 def _positive_vector(name: str, value: Any, length: int) -> np.ndarray:
     array = vector(name, value, length)
     if array.min() <= 0.0:
-        raise ValueError(f"{name} must be > 0 everywhere, got {array.min()!r} at index {int(np.argmin(array))}")
+        raise DualnewtonError(f"{name} must be > 0 everywhere, got {array.min()!r} at index {int(np.argmin(array))}")
     return array
 
 
@@ -420,13 +421,13 @@ def _not_uniform(p: np.ndarray) -> str:
 
 def _uniform(p: np.ndarray) -> float:
     if reason := _not_uniform(p):
-        raise ValueError(f"sampling must be uniform: Section 3 is proved for equal marginals, {reason}")
+        raise DualnewtonError(f"sampling must be uniform: Section 3 is proved for equal marginals, {reason}")
     return float(p.mean())
 
 
 def _same_size(problem: Problem, sampling: Sampling) -> None:
     if sampling.n != problem.n:
-        raise ValueError(f"sampling must be over the problem's {problem.n} examples, got one over {sampling.n}")
+        raise DualnewtonError(f"sampling must be over the problem's {problem.n} examples, got one over {sampling.n}")
 
 
 def _strength(problem: Problem) -> float:
@@ -458,11 +459,11 @@ def _relative_start(problem: Problem, optimum: float | None) -> float:
     start = problem.dual(np.zeros(problem.n))
     if optimum is None:
         if start < 0.0:
-            raise ValueError(
+            raise DualnewtonError(
                 f"optimum must be given: D(0) = {start:g} is negative for this loss and regulariser, so the first dual gap "
                 "is not bounded by P*; pass the optimal value P* as optimum="
             )
         return 1.0
     if not math.isfinite(optimum) or optimum == 0.0 or optimum < start:
-        raise ValueError(f"optimum must be finite, not zero and at least D(0) = {start:g}, got {optimum!r}")
+        raise DualnewtonError(f"optimum must be finite, not zero and at least D(0) = {start:g}, got {optimum!r}")
     return (optimum - start) / abs(optimum)

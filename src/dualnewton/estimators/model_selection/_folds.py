@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.errors import DualnewtonError
+
 
 @dataclass(frozen=True, eq=False)
 class Folds:
@@ -31,10 +33,10 @@ class Folds:
         rows = np.arange(n)
         pairs = [(_taken(rows, train), _taken(rows, test)) for train, test in splits]
         if not pairs:
-            raise ValueError("cv must yield at least one split (train, test), got none")
+            raise DualnewtonError("cv must yield at least one split (train, test), got none")
         for k, (train, test) in enumerate(pairs):
             if not (train.size and test.size):
-                raise ValueError(
+                raise DualnewtonError(
                     f"cv must leave rows to fit on and rows to judge by, got {train.size} and {test.size} in split {k}"
                 )
         return cls(

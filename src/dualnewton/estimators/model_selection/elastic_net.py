@@ -14,6 +14,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from dualnewton._parts import Objective
+from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
 from dualnewton.estimators._path import Path
 from dualnewton.estimators._session import Session
@@ -167,7 +168,9 @@ class ElasticNetCV(CertifiedRegressor):
     def _ratios(self) -> list[float]:
         ratios = np.atleast_1d(np.asarray(self.l1_ratio))
         if ratios.ndim != 1 or ratios.size == 0 or not np.all((ratios >= 0.0) & (ratios <= 1.0)):
-            raise ValueError(f"l1_ratio must be a number between 0 and 1, or a list of such, got {self.l1_ratio!r}")
+            raise DualnewtonError(
+                f"l1_ratio must be a number between 0 and 1, or a list of such, got {self.l1_ratio!r}"
+            )
         return ratios.astype(float).tolist()
 
     def _grid(self, data: Data, ratio: float) -> np.ndarray:
@@ -175,7 +178,7 @@ class ElasticNetCV(CertifiedRegressor):
         if not isinstance(self.alphas, Integral):
             return np.sort(strengths("alphas", self.alphas, or_zero=True))[::-1]
         if ratio == 0.0:
-            raise ValueError(
+            raise DualnewtonError(
                 "Automatic alpha grid generation is not supported for l1_ratio=0. Please supply a grid by providing your "
                 f"estimator with the appropriate `alphas=` argument. No alpha leaves all features out there: got {self.alphas!r}"
             )

@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import _check_method_params
 
+from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._path import Path
 from dualnewton.estimators._session import Session
@@ -184,7 +185,7 @@ class LogisticRegressionCV(LogisticRegression):
         else:
             Cs = np.asarray(self.Cs, dtype=np.float64)
             if Cs.ndim != 1 or Cs.size == 0 or not (Cs > 0.0).all():
-                raise ValueError(f"Cs must be a number of values or a list of values > 0, got {self.Cs!r}")
+                raise DualnewtonError(f"Cs must be a number of values or a list of values > 0, got {self.Cs!r}")
         named = NAMED.get(str(self.penalty))
         if named is not None and self._has_ratios:
             warn(f"l1_ratios={self.l1_ratios!r} has no effect with penalty={self.penalty!r}")
@@ -192,7 +193,7 @@ class LogisticRegressionCV(LogisticRegression):
             return Cs, [named or 0.0]
         ratios = np.asarray(self.l1_ratios if self._has_ratios else [])
         if ratios.ndim != 1 or ratios.size == 0 or ratios.dtype.kind not in "fiu" or not _are_shares(ratios):
-            raise ValueError(f"l1_ratios must be a list of numbers between 0 and 1, got {self.l1_ratios!r}")
+            raise DualnewtonError(f"l1_ratios must be a list of numbers between 0 and 1, got {self.l1_ratios!r}")
         return Cs, ratios.astype(float).tolist()
 
     @property

@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_method_params
 
 from dualnewton._parts import Objective
+from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor, targets
 from dualnewton.estimators._path import Path
 from dualnewton.estimators._session import Session
@@ -162,7 +163,9 @@ class RidgeCV(MultiOutputMixin, CertifiedRegressor):
         values = strengths("alphas", self.alphas, or_zero=not lone, why=why)
         for name in ("store_cv_results", "alpha_per_target"):
             if getattr(self, name) and not lone:
-                raise ValueError(f"cv!=None and {name}=True are incompatible: there are folds then, got cv={self.cv!r}")
+                raise DualnewtonError(
+                    f"cv!=None and {name}=True are incompatible: there are folds then, got cv={self.cv!r}"
+                )
         return values
 
     def _posed(self, data: Data, alpha: float, weightings: Sequence[np.ndarray | None]) -> list[Problem]:

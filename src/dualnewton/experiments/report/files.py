@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dualnewton._files import replacing
+from dualnewton.errors import MissingPackageError
 from dualnewton.experiments.report.content import Report
 from dualnewton.experiments.report.page import page
 from dualnewton.experiments.report.picture import draw
@@ -19,10 +20,10 @@ NEEDED = ("matplotlib", "plotly")
 
 
 def require() -> None:
-    """Raise an ``ImportError`` that says what to install, before any work is done, where a report could not be drawn."""
+    """Raise an error that says what to install, before any work is done, where a report could not be drawn."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise ImportError(
+        raise MissingPackageError(
             f"a report needs {' and '.join(missing)}, not installed here: pip install 'dualnewton[report]'"
         )
 

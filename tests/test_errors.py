@@ -1,0 +1,66 @@
+"""Errors about the user's input have a class of their own, which the command line can tell from faults of the library."""
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dualnewton as dn
+from dualnewton import samplings
+from dualnewton._archive import BadFileError
+from dualnewton.data import DataError, find
+
+SOURCE = Path(__file__).parents[1] / "src" / "dualnewton"
+
+
+def plain_value_errors(source):
+    """Lines that raise a plain ``ValueError`` or derive a class from it."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Raise):
+            raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+            if isinstance(raised, ast.Name) and raised.id == "ValueError":
+                yield node.lineno
+        elif isinstance(node, ast.ClassDef) and node.name != "DualnewtonError":
+            yield from (base.lineno for base in node.bases if isinstance(base, ast.Name) and base.id == "ValueError")
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_plain_value_error_is_raised(path):
+    assert list(plain_value_errors(path.read_text(encoding="utf-8"))) == []
+
+
+def test_a_plain_value_error_would_be_seen():
+    assert list(plain_value_errors("raise ValueError('x')\nraise ValueError\nclass E(ValueError): pass")) == [1, 2, 3]
+    assert list(plain_value_errors("raise DualnewtonError('x')\ntry:\n    f()\nexcept ValueError:\n    raise")) == []
+
+
+def small():
+    rng = np.random.default_rng(0)
+    return dn.Problem(rng.standard_normal((6, 2)), rng.standard_normal(6), loss=dn.losses.Squared(), lam=0.1)
+
+
+WRONG = {
+    "lam": lambda: dn.Problem(np.eye(2), [1.0, 2.0], loss=dn.losses.Squared(), lam=-1.0),
+    "not finite": lambda: dn.Problem([[np.nan]], [1.0], loss=dn.losses.Squared(), lam=1.0),
+    "method": lambda: dn.solve(small(), method="sdnaa"),
+    "seed": lambda: dn.solve(small(), random_state=-1),
+    "sampling": lambda: dn.solve(small(), sampling=samplings.Nice(5, 2)),
+    "sampling's size": lambda: samplings.Nice(5, 6),
+    "theory": lambda: dn.theory.eso(-np.eye(2), samplings.Nice(2, 1)),
+    "model": lambda: dn.certify(object(), np.eye(2), [0, 1]),
+    "estimator": lambda: dn.ERMRegressor(loss="absolute").fit(np.eye(2), [0.0, 1.0]),
+    "data": lambda: find("no_such_set"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_input_is_refused_by_it(case):
+    with pytest.raises(dn.DualnewtonError):
+        WRONG[case]()
+
+
+def test_whoever_catches_value_errors_catches_it():
+    assert issubclass(dn.DualnewtonError, ValueError)
+    assert issubclass(DataError, dn.DualnewtonError)
+    assert issubclass(BadFileError, dn.DualnewtonError)
