@@ -1,5 +1,5 @@
 """The other solvers: those that the command ``compare`` asks, too."""
 
-from dualnewton.experiments.peers import PEERS, WIDEST_HESSIAN, Peer, preload
+from dualnewton.lab.peers import PEERS, WIDEST_HESSIAN, Peer, preload
 
 __all__ = ["PEERS", "WIDEST_HESSIAN", "Peer", "preload"]

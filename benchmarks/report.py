@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from dualnewton.experiments.report.environment import memory, processor, version
+from dualnewton.lab.report.environment import memory, processor, version
 
 PACKAGES = ("dualnewton", "numpy", "scipy", "numba", "scikit-learn", "cyanure", "snapml", "glum")
 

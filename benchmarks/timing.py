@@ -15,7 +15,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from dualnewton.experiments.child import silence
+from dualnewton.lab.child import silence
 
 REPEATS = 10
 

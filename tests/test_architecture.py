@@ -49,7 +49,7 @@ FLOORS = [
     {"foreign", "_foreign_models", "data"},
     {"estimators", "model_file"},
     {"__init__"},
-    {"experiments"},
+    {"lab"},
     {"cli"},
     {"__main__"},
 ]
@@ -98,6 +98,19 @@ def test_files_stay_small(path):
 def test_importing_loads_nothing_heavy():
     heavy = ("numba", "matplotlib", "dask", "torch", "sklearn", "pandas", "scipy.linalg", "scipy.optimize")
     code = f"import sys, dualnewton; print([name for name in {heavy} if name in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_the_lab_is_loaded_by_no_import_of_the_library():
+    code = """if True:
+        import sys, dualnewton, dualnewton.cli, dualnewton.data, dualnewton.model_file
+        from dualnewton import estimators
+        from dualnewton.cli._app import application
+        [getattr(dualnewton, name) for name in dualnewton.__all__]
+        application()
+        print([name for name in sys.modules if name.startswith("dualnewton.lab")])
+    """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
 

@@ -3,12 +3,12 @@
 import pytest
 
 from dualnewton.data import DataError, load
-from dualnewton.experiments import compare, sets
-from dualnewton.experiments.report import write
-from dualnewton.experiments.reproduce import reproduce
+from dualnewton.lab import compare, sets
+from dualnewton.lab.report import write
+from dualnewton.lab.reproduce import reproduce
 from dualnewton.losses import Logistic
 from dualnewton.problem import Problem
-from experiments.browser import Browser, find
+from lab.browser import Browser, find
 
 PROGRAM = find()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no chromium is installed")

@@ -33,6 +33,6 @@ def test_what_is_refused(command, tmp_path, monkeypatch):
     assert "got a target of 3 classes" in refused(command("compare", "iris", "--out", "d"))
     (tmp_path / "file").write_text("")
     assert "Not a directory" in refused(command("compare", "diabetes", "--out", "file"))
-    monkeypatch.setattr("dualnewton.experiments.report.files.NEEDED", ("no_such_package",))
+    monkeypatch.setattr("dualnewton.lab.report.files.NEEDED", ("no_such_package",))
     assert "pip install 'dualnewton[report]'" in refused(command("compare", "diabetes", "--out", "other"))
     assert not (tmp_path / "other").exists()

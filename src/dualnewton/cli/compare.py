@@ -64,8 +64,8 @@ def compare(
     from dualnewton.cli._data import loaded
     from dualnewton.cli._problems import problems_from
     from dualnewton.cli.rates import only
-    from dualnewton.experiments import compare as comparison
-    from dualnewton.experiments import report
+    from dualnewton.lab import compare as comparison
+    from dualnewton.lab import report
 
     report.require()
     if penalty != "l2":

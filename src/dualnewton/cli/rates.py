@@ -56,8 +56,8 @@ def rates(
     from dualnewton.cli import _output
     from dualnewton.cli._data import loaded
     from dualnewton.cli._problems import problems_from
-    from dualnewton.experiments import forecast
-    from dualnewton.experiments.watched import Limits
+    from dualnewton.lab import forecast
+    from dualnewton.lab.watched import Limits
 
     _output.ready(out)
     dataset = loaded(data, target=target, weights=weights)

@@ -38,9 +38,9 @@ def reproduce(
         dualnewton reproduce example --quick --out paper
     """
     from dualnewton.cli import _output
-    from dualnewton.experiments import report
-    from dualnewton.experiments.reproduce import chosen_parts
-    from dualnewton.experiments.reproduce import reproduce as run
+    from dualnewton.lab import report
+    from dualnewton.lab.reproduce import chosen_parts
+    from dualnewton.lab.reproduce import reproduce as run
 
     report.require()
     chosen_parts(part)

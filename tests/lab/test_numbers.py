@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dualnewton.experiments._numbers import count, gap, seconds
+from dualnewton.lab._numbers import count, gap, seconds
 
 
 @pytest.mark.parametrize(

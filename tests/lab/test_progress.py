@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from dualnewton.experiments import progress
-from dualnewton.experiments.progress import Steps
+from dualnewton.lab import progress
+from dualnewton.lab.progress import Steps
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import numpy as np
 
 from dualnewton import methods, theory
 from dualnewton.data import load
-from dualnewton.experiments._numbers import count
-from dualnewton.experiments.progress import Steps
-from dualnewton.experiments.report import Chart, Claim, Curve, Panel, Section, Table
+from dualnewton.lab._numbers import count
+from dualnewton.lab.progress import Steps
+from dualnewton.lab.report import Chart, Claim, Curve, Panel, Section, Table
 from dualnewton.losses import Squared
 from dualnewton.problem import Problem
 from dualnewton.samplings import Nice

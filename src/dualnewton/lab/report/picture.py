@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import IO, Any
 
-from dualnewton.experiments.report.content import Chart, Panel
-from dualnewton.experiments.report.palette import LINES, colour, dash, has_markers
+from dualnewton.lab.report.content import Chart, Panel
+from dualnewton.lab.report.palette import LINES, colour, dash, has_markers
 
 WIDTH, HEIGHT = 5.8, 4.3
 """Inches of a panel."""

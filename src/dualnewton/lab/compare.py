@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.experiments._numbers import MISSING, gap, seconds
-from dualnewton.experiments.child import CUT, DONE, values_of
-from dualnewton.experiments.contenders import ALL_PEERS, METHODS, SHOWN, Attempt, Match, Ours, Theirs
-from dualnewton.experiments.progress import Steps
-from dualnewton.experiments.report import Chart, Curve, Panel, Report, Section, Table
-from dualnewton.experiments.report.environment import environment, version
+from dualnewton.lab._numbers import MISSING, gap, seconds
+from dualnewton.lab.child import CUT, DONE, values_of
+from dualnewton.lab.contenders import ALL_PEERS, METHODS, SHOWN, Attempt, Match, Ours, Theirs
+from dualnewton.lab.progress import Steps
+from dualnewton.lab.report import Chart, Curve, Panel, Report, Section, Table
+from dualnewton.lab.report.environment import environment, version
 from dualnewton.problem import Problem
 from dualnewton.regularizers import L2
 from dualnewton.solve import solve

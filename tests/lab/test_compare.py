@@ -10,10 +10,10 @@ import pytest
 
 from dualnewton import Problem, losses, regularizers, solve
 from dualnewton.data import load
-from dualnewton.experiments import child, compare, contenders
-from dualnewton.experiments.compare import Row
-from dualnewton.experiments.contenders import Attempt, Match, Ours, Theirs, climbed
-from dualnewton.experiments.peers import Peer
+from dualnewton.lab import child, compare, contenders
+from dualnewton.lab.compare import Row
+from dualnewton.lab.contenders import Attempt, Match, Ours, Theirs, climbed
+from dualnewton.lab.peers import Peer
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton.experiments.peers import PEERS, Peer, Task
+from dualnewton.lab.peers import PEERS, Peer, Task
 from dualnewton.problem import Problem
 from dualnewton.solve import solve
 

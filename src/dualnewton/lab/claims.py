@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from dualnewton.experiments._numbers import chain, count, seconds
-from dualnewton.experiments.report import Claim
-from dualnewton.experiments.sets import Posed
-from dualnewton.experiments.watched import Watched
+from dualnewton.lab._numbers import chain, count, seconds
+from dualnewton.lab.report import Claim
+from dualnewton.lab.sets import Posed
+from dualnewton.lab.watched import Watched
 from dualnewton.samplings import Nice
 from dualnewton.solvers import METHODS
 

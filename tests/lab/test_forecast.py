@@ -6,8 +6,8 @@ import pytest
 
 from dualnewton import Problem, losses, samplings, theory
 from dualnewton.data import load
-from dualnewton.experiments import forecast
-from dualnewton.experiments.watched import Limits
+from dualnewton.lab import forecast
+from dualnewton.lab.watched import Limits
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from dualnewton.experiments import report
-from dualnewton.experiments.report import Chart, Claim, Curve, Panel, Report, Section, Table, page
+from dualnewton.lab import report
+from dualnewton.lab.report import Chart, Claim, Curve, Panel, Report, Section, Table, page
 
 NASTY = "</script><b>&"
 
@@ -75,7 +75,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
     def full(_report):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dualnewton.experiments.report.files.page", full)
+    monkeypatch.setattr("dualnewton.lab.report.files.page", full)
     with pytest.raises(OSError, match="No space left"):
         report.write(small(), tmp_path, "page")
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]

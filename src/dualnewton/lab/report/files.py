@@ -12,9 +12,9 @@ from typing import Any
 
 from dualnewton._files import replacing
 from dualnewton.errors import MissingPackageError
-from dualnewton.experiments.report.content import Report
-from dualnewton.experiments.report.page import page
-from dualnewton.experiments.report.picture import draw
+from dualnewton.lab.report.content import Report
+from dualnewton.lab.report.page import page
+from dualnewton.lab.report.picture import draw
 
 NEEDED = ("matplotlib", "plotly")
 

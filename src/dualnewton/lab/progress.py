@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from dualnewton.experiments.watched import Tell
+from dualnewton.lab.watched import Tell
 
 
 class Steps:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.experiments.progress import Steps
-from dualnewton.experiments.report import Curve, Panel
-from dualnewton.experiments.sets import Posed
-from dualnewton.experiments.watched import DEFAULT, NICE, Limits, Watched, watch_again
+from dualnewton.lab.progress import Steps
+from dualnewton.lab.report import Curve, Panel
+from dualnewton.lab.sets import Posed
+from dualnewton.lab.watched import DEFAULT, NICE, Limits, Watched, watch_again
 from dualnewton.solve import solve
 
 ORDERS = {NICE: "sets drawn anew for every round, as in the paper", DEFAULT: "the order that solve has by default"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dualnewton.experiments.report.content import Curve
+from dualnewton.lab.report.content import Curve
 
 COLOURS = (
     "#0072b2",

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.experiments import example, figure1, figure2, figure3
-from dualnewton.experiments.figures import Grid
-from dualnewton.experiments.progress import Steps
-from dualnewton.experiments.report import Report, Section
-from dualnewton.experiments.report.environment import environment
-from dualnewton.experiments.sets import Posed, posed
-from dualnewton.experiments.watched import DEFAULT, NICE, Limits, watch
+from dualnewton.lab import example, figure1, figure2, figure3
+from dualnewton.lab.figures import Grid
+from dualnewton.lab.progress import Steps
+from dualnewton.lab.report import Report, Section
+from dualnewton.lab.report.environment import environment
+from dualnewton.lab.sets import Posed, posed
+from dualnewton.lab.watched import DEFAULT, NICE, Limits, watch
 
 FIGURES = {"figure1": figure1, "figure2": figure2, "figure3": figure3}
 

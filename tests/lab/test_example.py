@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dualnewton import theory
-from dualnewton.experiments import example
-from dualnewton.experiments.progress import Steps
+from dualnewton.lab import example
+from dualnewton.lab.progress import Steps
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from dualnewton.data import DataError
-from dualnewton.experiments import claims, figure1, sets
-from dualnewton.experiments import reproduce as whole
-from dualnewton.experiments.figures import ORDERS, of, runs_of
-from dualnewton.experiments.progress import Steps
-from dualnewton.experiments.sets import SYNTHETIC, posed
-from dualnewton.experiments.watched import NICE, Watched
+from dualnewton.lab import claims, figure1, sets
+from dualnewton.lab import reproduce as whole
+from dualnewton.lab.figures import ORDERS, of, runs_of
+from dualnewton.lab.progress import Steps
+from dualnewton.lab.sets import SYNTHETIC, posed
+from dualnewton.lab.watched import NICE, Watched
 
 
 @pytest.fixture(autouse=True)

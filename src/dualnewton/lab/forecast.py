@@ -12,10 +12,10 @@ from dualnewton import theory
 from dualnewton._files import replacing
 from dualnewton._validate import integer
 from dualnewton.errors import DualnewtonError
-from dualnewton.experiments._numbers import MISSING, count
-from dualnewton.experiments.progress import Steps
-from dualnewton.experiments.report import Table
-from dualnewton.experiments.watched import NICE, Limits, watch
+from dualnewton.lab._numbers import MISSING, count
+from dualnewton.lab.progress import Steps
+from dualnewton.lab.report import Table
+from dualnewton.lab.watched import NICE, Limits, watch
 from dualnewton.problem import Problem
 from dualnewton.samplings import Nice
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dualnewton import theory
-from dualnewton.experiments import claims
-from dualnewton.experiments._numbers import count
-from dualnewton.experiments.figures import COLUMNS, ORDERS, Grid, automatic, curves, of, panel, records, runs_of
-from dualnewton.experiments.progress import Steps
-from dualnewton.experiments.report import Chart, Section, Table
-from dualnewton.experiments.sets import Posed
-from dualnewton.experiments.watched import DEFAULT, NICE, Limits, Watched
+from dualnewton.lab import claims
+from dualnewton.lab._numbers import count
+from dualnewton.lab.figures import COLUMNS, ORDERS, Grid, automatic, curves, of, panel, records, runs_of
+from dualnewton.lab.progress import Steps
+from dualnewton.lab.report import Chart, Section, Table
+from dualnewton.lab.sets import Posed
+from dualnewton.lab.watched import DEFAULT, NICE, Limits, Watched
 from dualnewton.samplings import Nice
 
 FULL = Grid(("sdna", "sdca"), (1, 32, 256), Limits(1e-9, 250.0, 15.0))

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.experiments.report.content import Chart, Claim, Curve, Panel, Report, Section, Table
-from dualnewton.experiments.report.palette import colour, dash, has_markers
+from dualnewton.lab.report.content import Chart, Claim, Curve, Panel, Report, Section, Table
+from dualnewton.lab.report.palette import colour, dash, has_markers
 
 TICKS = 8
 """About so many powers of ten are written on an axis."""

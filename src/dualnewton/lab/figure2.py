@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dualnewton.experiments import claims
-from dualnewton.experiments._numbers import seconds
-from dualnewton.experiments.figures import ORDERS, REPEATS, Grid, of, panel, runs_of
-from dualnewton.experiments.progress import Steps
-from dualnewton.experiments.report import Chart, Curve, Section, Table
-from dualnewton.experiments.sets import Posed
-from dualnewton.experiments.watched import NICE, Limits, Watched
+from dualnewton.lab import claims
+from dualnewton.lab._numbers import seconds
+from dualnewton.lab.figures import ORDERS, REPEATS, Grid, of, panel, runs_of
+from dualnewton.lab.progress import Steps
+from dualnewton.lab.report import Chart, Curve, Section, Table
+from dualnewton.lab.sets import Posed
+from dualnewton.lab.watched import NICE, Limits, Watched
 
 FULL = Grid(("sdna", "sdca"), (1, 2, 4, 8, 16, 32, 64, 128, 256), Limits(0.0, 12.0, 4.0))
 QUICK = Grid(("sdna", "sdca"), (1, 4, 16, 64), Limits(0.0, 6.0, 1.0))

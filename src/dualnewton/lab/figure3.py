@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from dualnewton._blas import one_blas_thread
-from dualnewton.experiments import claims
-from dualnewton.experiments._numbers import count, seconds
-from dualnewton.experiments.figures import COLUMNS, ORDERS, REPEATS, Grid, automatic, curves, panel, records, runs_of
-from dualnewton.experiments.progress import Steps
-from dualnewton.experiments.report import Chart, Section, Table
-from dualnewton.experiments.sets import Posed
-from dualnewton.experiments.watched import DEFAULT, NICE, Limits, Watched, watch
+from dualnewton.lab import claims
+from dualnewton.lab._numbers import count, seconds
+from dualnewton.lab.figures import COLUMNS, ORDERS, REPEATS, Grid, automatic, curves, panel, records, runs_of
+from dualnewton.lab.progress import Steps
+from dualnewton.lab.report import Chart, Section, Table
+from dualnewton.lab.sets import Posed
+from dualnewton.lab.watched import DEFAULT, NICE, Limits, Watched, watch
 from dualnewton.samplings import Nice
 from dualnewton.solvers import SDNA
 

@@ -7,7 +7,7 @@ import pytest
 
 from dualnewton import Problem, losses, samplings, solve
 from dualnewton.data import load
-from dualnewton.experiments.watched import DEFAULT, NICE, Limits, Watched, watch, watch_again
+from dualnewton.lab.watched import DEFAULT, NICE, Limits, Watched, watch, watch_again
 
 
 def problem_of(name="dense:400x300", loss=None):
