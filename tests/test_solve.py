@@ -115,6 +115,24 @@ def test_a_callback_sees_every_certificate_and_may_stop():
     assert seen[-1].certificate.gap == result.certificate.gap
 
 
+def test_a_certificate_after_every_turn_and_that_of_the_iterate_beside_the_best():
+    problem = make_problem(
+        losses.Squared(), n=700, d=300, lam=1e-3
+    )  # compiled rounds, whose certificates are not cheap
+    settings = {"method": "sdca", "tau": 8, "tol": 0.0, "max_epochs": 9, "random_state": 0}
+    seldom, often = (dn.solve(problem, **settings, certify_every=every).trace for every in (None, 1))
+    assert len(seldom) < len(often) == 10
+    np.testing.assert_allclose(often.epoch, np.arange(10.0))
+    # The best so far is the lowest P and the highest D of the iterates so far.
+    latest = [row.latest for row in often.rows]
+    np.testing.assert_array_equal(often.primal, np.minimum.accumulate([each.primal for each in latest]))
+    np.testing.assert_array_equal(often.dual, np.maximum.accumulate([each.dual for each in latest]))
+    worked = np.array([row.work_seconds for row in often.rows])
+    assert worked[0] == 0.0
+    assert (np.diff(worked) > 0.0).all()
+    assert (worked <= often.seconds).all()
+
+
 def test_a_time_limit_is_kept_inside_an_epoch_and_the_model_is_usable(monkeypatch):
     problem = make_problem(losses.Logistic(), n=4000, d=5, lam=1e-6)
     original, clock = SDNA.round, [0.0]
@@ -213,6 +231,7 @@ def test_any_scale_ends_with_a_true_certificate_and_no_exception(lam, scale, los
         ({"tau": 0}, r"tau must be an integer in \[1, 6\], got 0"),
         ({"tau": 7}, r"tau must be an integer in \[1, 6\], got 7"),
         ({"tau": 2.5}, r"tau must be an integer in \[1, 6\], got 2.5"),
+        ({"certify_every": 0}, "certify_every must be an integer >= 1"),
         ({"tol": -1.0}, "tol must be a finite number >= 0, got -1.0"),
         ({"tol": np.nan}, "tol must be a finite number >= 0, got nan"),
         ({"max_epochs": -1}, "max_epochs must be an integer >= 0, got -1"),

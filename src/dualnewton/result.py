@@ -31,12 +31,28 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True)
 class Progress:
-    """One row of the trace, and what a callback is given."""
+    """One row of the trace, and what a callback is given.
+
+    Attributes
+    ----------
+    epoch, seconds : float
+        How many epochs had been done, and how long the run had taken, its certificates included.
+    certificate : Certificate
+        Of the best model and the best dual point so far.
+    model : int
+        Which of the problems of :func:`solve_many`.
+    latest : Certificate, optional
+        Of the current iterate itself, which may be worse than the best; None where the row sums up several solves.
+    work_seconds : float, optional
+        Seconds of the draws and rounds (or passes) alone, without certificates; None where the row sums up several solves.
+    """
 
     epoch: float
     seconds: float
     certificate: Certificate
     model: int = 0
+    latest: Certificate | None = None
+    work_seconds: float | None = None
 
 
 @dataclass(frozen=True)

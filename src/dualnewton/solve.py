@@ -13,7 +13,7 @@ import numpy as np
 from dualnewton._blas import one_blas_thread
 from dualnewton._snapshot import Anchors, Thawed
 from dualnewton._validate import integer, positive
-from dualnewton.certificate import CertifiedPair
+from dualnewton.certificate import Certificate, CertifiedPair
 from dualnewton.checkpoint import AnyCheckpoint, identity_of, keeper_of
 from dualnewton.course import Course
 from dualnewton.errors import DualnewtonError
@@ -50,6 +50,7 @@ def solve(
     warm_start: Result | np.ndarray | None = None,
     callback: Callable[[Progress], Any] | None = None,
     checkpoint: AnyCheckpoint = None,
+    certify_every: int | None = None,
 ) -> Result:
     """Fit the model and prove how good it is.
 
@@ -85,6 +86,9 @@ def solve(
         A file in which the state of the run is kept as it goes. Where it is there already, of this problem and these settings,
         the run goes on from it and ends, bit for bit, as if it had never stopped. Limits, threads and the callback may be
         others. The file stays when the run has ended.
+    certify_every : int, optional
+        The most turns (about an epoch each) between two certificates; 1 for a curve of every epoch. By default a certificate is
+        computed when it may change what happens next, since each costs about an epoch.
 
     Returns
     -------
@@ -104,6 +108,7 @@ def solve(
         None if warm_start is None else [warm_start],
         callback,
         checkpoint,
+        certify_every,
     )[0]
 
 
@@ -120,6 +125,7 @@ def solve_many(
     warm_start: Sequence[Result | np.ndarray] | None = None,
     callback: Callable[[Progress], Any] | None = None,
     checkpoint: AnyCheckpoint = None,
+    certify_every: int | None = None,
 ) -> list[Result]:
     """Fit several models over the same data in shared passes: classes, outputs, values of λ, weights.
 
@@ -135,7 +141,8 @@ def solve_many(
         math.inf if time_limit is None else time.perf_counter() + positive("time_limit", time_limit, or_zero=True)
     )
     rng = _generator(random_state)
-    settings = {"method": method, "tau": tau, "sampling": sampling}
+    every = None if certify_every is None else integer("certify_every", certify_every, 1)
+    settings = {"method": method, "tau": tau, "sampling": sampling, "certify_every": every}
     seeded = None if random_state is None else rng
     keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, tol=tol, **settings), rng)
     # Planning included: threads that a product has woken go on to wait for another for a while, and keep a core busy with it.
@@ -167,7 +174,7 @@ def solve_many(
             chosen = _plan_with(problems[0], method, tau, sampling, len(problems), near=near)
             began = time.perf_counter()
             first = _starting_pairs(problems, warm_start, primal=chosen.is_primal)
-            runs = [_Run(problem, k, pair) for k, (problem, pair) in enumerate(zip(problems, first, strict=True))]
+            runs = [_Run(problems[k], k, pair, pair.certificate) for k, pair in enumerate(first)]
             free = method == "auto" and tau == "auto" and sampling is None
             at = _State(runs, Course(problems[0], chosen, tol, free=free), runs)
         whole = found is None or bool(_open(at.runs))  # whether this is the way of a run without limits, and is news
@@ -177,7 +184,7 @@ def solve_many(
                 now = time.perf_counter()
                 for run in _open(at.runs):
                     if run.certified_at == at.turn:
-                        run.record(at.epochs, now - began, tol, max_epochs, now > deadline, callback)
+                        run.record(at, now - began, tol, max_epochs, now > deadline, callback)
                 if not _open(at.runs):
                     break
                 if at.runner is None:
@@ -188,7 +195,9 @@ def solve_many(
                 at.moving = moving
                 # 1. Draw, 2. move.
                 most = max_epochs - at.epochs
+                moved = time.perf_counter()
                 spent = runner.turn(rng, deadline, most)
+                at.work_seconds += time.perf_counter() - moved
                 at.epochs += spent
                 at.turn += 1
                 # 3. Certify, from scratch, where a certificate is due.
@@ -205,7 +214,7 @@ def solve_many(
                 )
                 anyhow = runner.certificates_are_cheap or last or better is not None
                 primal = at.course.plan.is_primal
-                due = [place for place, run in enumerate(moving) if anyhow or run.is_due(at.turn, tol, primal=primal)]
+                due = [k for k, run in enumerate(moving) if anyhow or run.is_due(at.turn, tol, every, primal=primal)]
                 _certify(runner, moving, due, at.turn)
                 for place, run in enumerate(moving):
                     runner.adapt(place, run.expected_gap(), run.surprise)
@@ -243,6 +252,8 @@ class _State:
         None where another method is to begin.
     turn, epochs, seconds : int, float, float
         How far it is; the seconds are those of earlier processes.
+    work_seconds : float
+        Of the turns alone, those of earlier processes included.
     """
 
     runs: list[_Run]
@@ -252,6 +263,7 @@ class _State:
     turn: int = 0
     epochs: float = 0.0
     seconds: float = 0.0
+    work_seconds: float = 0.0
 
     @property
     def statuses(self) -> list[Status | None]:
@@ -287,6 +299,7 @@ class _Run:
     problem: AnyProblem
     number: int
     best: CertifiedPair
+    latest: Certificate
     certified_at: int = 0
     stalled: int = 0
     stuck: bool = False
@@ -310,10 +323,10 @@ class _Run:
         """Return the same, relative to P."""
         return self.expected_gap() / (abs(self.best.certificate.primal) or 1.0)
 
-    def is_due(self, turn: int, tol: float, *, primal: bool) -> bool:
+    def is_due(self, turn: int, tol: float, every: int | None, *, primal: bool) -> bool:
         """Whether the gap may be small enough by now, or will not become so, or nobody has looked for long."""
         close = self.expected_gap() <= tol * abs(self.best.certificate.primal)
-        patience = max(TURNS_WITHOUT_CERTIFICATE, self.certified_at // 2 if primal else 0)
+        patience = every or max(TURNS_WITHOUT_CERTIFICATE, self.certified_at // 2 if primal else 0)
         return close or self.stuck or turn - self.certified_at >= patience
 
     def learn(self, found: CertifiedPair, turn: int) -> None:
@@ -322,11 +335,11 @@ class _Run:
             self.ratio = found.certificate.gap / self.surprise
         joined = found.joined_with(self.best)
         self.stalled = 0 if joined.certificate.gap < self.best.certificate.gap else self.stalled + 1
-        self.best, self.certified_at = joined, turn
+        self.best, self.latest, self.certified_at = joined, found.certificate, turn
 
     def record(
         self,
-        epoch: float,
+        at: _State,
         seconds: float,
         tol: float,
         max_epochs: int,
@@ -335,7 +348,7 @@ class _Run:
     ) -> None:
         """Add a row to the trace, tell the callback, and stop where there is a reason to."""
         certificate = self.best.certificate
-        progress = Progress(epoch, seconds, certificate, self.number)
+        progress = Progress(at.epochs, seconds, certificate, self.number, self.latest, at.work_seconds)
         self.trace.rows.append(progress)
         stop_asked = callback is not None and bool(callback(progress))
         stalled = self.stalled >= STALLED_CERTIFICATES and certificate.relative_gap <= TINY_RELATIVE_GAP
@@ -344,7 +357,7 @@ class _Run:
             (stop_asked, Status.STOPPED_BY_CALLBACK),
             (out_of_time, Status.TIME_LIMIT),
             (stalled or self.stuck, Status.NO_PROGRESS),
-            (epoch >= max_epochs, Status.EPOCH_LIMIT),
+            (at.epochs >= max_epochs, Status.EPOCH_LIMIT),
         )
         self.status = next((status for holds, status in reasons if holds), None)
 

@@ -14,8 +14,8 @@ from dualnewton.lab.sets import Posed
 from dualnewton.lab.watched import DEFAULT, NICE, Limits, Watched
 from dualnewton.samplings import Nice
 
-FULL = Grid(("sdna", "sdca"), (1, 32, 256), Limits(1e-9, 250.0, 15.0))
-QUICK = Grid(("sdna", "sdca"), (1, 8, 32), Limits(1e-6, 200.0, 2.0))
+FULL = Grid(("sdna", "sdca"), (1, 32, 256), Limits(1e-9, 250, 15.0))
+QUICK = Grid(("sdna", "sdca"), (1, 8, 32), Limits(1e-6, 200, 2.0))
 
 LEVEL = 1e-5
 """The relative gap whose epochs decide: τ = 1 reaches it on both sets."""

@@ -12,8 +12,8 @@ from dualnewton.lab.report import Chart, Curve, Section, Table
 from dualnewton.lab.sets import Posed
 from dualnewton.lab.watched import NICE, Limits, Watched
 
-FULL = Grid(("sdna", "sdca"), (1, 2, 4, 8, 16, 32, 64, 128, 256), Limits(0.0, 12.0, 4.0))
-QUICK = Grid(("sdna", "sdca"), (1, 4, 16, 64), Limits(0.0, 6.0, 1.0))
+FULL = Grid(("sdna", "sdca"), (1, 2, 4, 8, 16, 32, 64, 128, 256), Limits(0.0, 12, 4.0))
+QUICK = Grid(("sdna", "sdca"), (1, 4, 16, 64), Limits(0.0, 6, 1.0))
 
 
 def grid(quick: bool) -> Grid:

@@ -18,8 +18,8 @@ from dualnewton.lab.watched import DEFAULT, NICE, Limits, Watched, watch
 from dualnewton.samplings import Nice
 from dualnewton.solvers import SDNA
 
-FULL = Grid(("sdna",), (1, 4, 16, 32, 64), Limits(1e-9, 300.0, 6.0))
-QUICK = Grid(("sdna",), (1, 4, 16, 32), Limits(1e-4, 150.0, 1.0))
+FULL = Grid(("sdna",), (1, 4, 16, 32, 64), Limits(1e-9, 300, 6.0))
+QUICK = Grid(("sdna",), (1, 4, 16, 32), Limits(1e-4, 150, 1.0))
 
 LARGEST = 256
 """A larger τ for the NumPy rounds, whose best one lies beyond the paper's grid."""

@@ -82,4 +82,4 @@ def warm_up(sets: Sequence[Posed], grids: Iterable[Grid]) -> None:
     """Let each kernel that will be timed run an epoch before: every method, one example at a time and in sets."""
     methods = dict.fromkeys(method for grid in grids for method in grid.methods)
     for one, method, order, tau in itertools.product(sets, methods, (NICE, DEFAULT), (1, 4)):
-        watch(one.problem, method, tau, order, Limits(0.0, 1.0))
+        watch(one.problem, method, tau, order, Limits(0.0, 1))

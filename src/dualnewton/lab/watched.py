@@ -1,7 +1,7 @@
-"""A run looked at after every turn, with a clock that stops while the judge works.
+"""Runs of ``solve`` with a certificate of every iterate, and a clock that counts draws and rounds only.
 
-``solve`` asks for a certificate when one is due, since each costs about an epoch. A curve wants one after every epoch, and must
-not pay for it: here the runner of ``solve`` is driven turn by turn, and only its turns (the draws and the rounds) are timed.
+``solve`` computes a certificate when one is due, since each costs about an epoch. A curve needs one after every epoch, and its
+time must not include them: ``certify_every=1``, and the ``work_seconds`` of the trace.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from dualnewton._blas import one_blas_thread
-from dualnewton.judging import judge_duals
-from dualnewton.plan import Plan, plan
+from dualnewton.plan import Plan
 from dualnewton.problem import Problem
-from dualnewton.runners import make_runner
+from dualnewton.result import Progress, Status
 from dualnewton.samplings import Nice
+from dualnewton.solve import solve
 
 NICE, DEFAULT = "i.i.d. τ-nice", "library default"
 """How sets of examples come about: drawn anew for every round, as in the paper, or by the order that ``solve`` has by
@@ -36,14 +36,14 @@ class Limits:
     ----------
     goal : float
         The certified relative gap.
-    epochs : float
+    epochs : int
         The most epochs.
     seconds : float
         The most seconds, certificates included.
     """
 
     goal: float
-    epochs: float = math.inf
+    epochs: int = 1_000_000
     seconds: float = math.inf
 
 
@@ -58,7 +58,7 @@ class Watched:
     tau : int
         τ.
     plan : Plan
-        What ``solve`` would have done.
+        What ``solve`` did.
     epoch, seconds, gap, relative_gap : arrays
         The curve, which begins at α = 0. The gap is that of the iterate itself, not of the best one so far.
     """
@@ -117,29 +117,32 @@ def watch(
     tell : callable
         Hears the epoch and the relative gap after every turn.
     """
-    sampling = Nice(problem.n, tau) if order == NICE else None
-    rng = np.random.default_rng(seed)
-    rows = [(0.0, 0.0, *_start(problem))]
+    drawn = {"sampling": Nice(problem.n, tau)} if order == NICE else {"tau": tau}
     end = time.perf_counter() + limits.seconds
-    with one_blas_thread:
-        chosen = plan(problem, method, tau)
-        pair = judge_duals([problem], [problem.no_dual()])[0]
-        runner = make_runner(chosen, [(problem, pair)], sampling, limits.goal, 1)
-        try:
-            while rows[-1][3] > limits.goal and rows[-1][0] < limits.epochs and time.perf_counter() < end:
-                began = time.perf_counter()
-                epochs = runner.turn(rng, math.inf, math.inf)
-                took = time.perf_counter() - began
-                point = runner.candidate(0)
-                found = judge_duals([problem], [point.alpha])[0]  # type: ignore[union-attr]
-                runner.learn(0, found)
-                runner.adapt(0, found.certificate.gap, runner.surprise(0))
-                row = rows[-1][0] + epochs, rows[-1][1] + took, found.certificate.gap, found.certificate.relative_gap
-                rows.append(row)
-                tell(row[0], row[3])
-        finally:
-            runner.close()
-    return Watched(method, order, tau, chosen, *(np.array(column) for column in zip(*rows, strict=True)))
+    rows: list[tuple[Any, ...]] = []
+
+    def over(progress: Progress) -> bool:
+        """Stop by the gap of the iterate, and between two turns only: repeated runs then have the same iterates."""
+        iterate = progress.latest
+        assert iterate is not None
+        rows.append((progress.epoch, progress.work_seconds, iterate.gap, iterate.relative_gap))
+        if progress.epoch > 0.0:
+            tell(progress.epoch, iterate.relative_gap)
+        return iterate.relative_gap <= limits.goal or time.perf_counter() >= end
+
+    result = solve(
+        problem,
+        method=method,
+        **drawn,
+        tol=0.0,
+        max_epochs=limits.epochs,
+        random_state=seed,
+        callback=over,
+        certify_every=1,
+    )
+    if result.status is Status.INTERRUPTED:  # the whole experiment is meant, not this run of many
+        raise KeyboardInterrupt
+    return Watched(method, order, tau, result.plan, *(np.array(column) for column in zip(*rows, strict=True)))
 
 
 def watch_again(
@@ -161,8 +164,3 @@ def watch_again(
     shortest = np.min([np.diff(run.seconds[:turns]) for run in runs], axis=0)
     kept = {name: getattr(runs[0], name)[:turns] for name in ("epoch", "gap", "relative_gap")}
     return replace(runs[0], seconds=np.append(0.0, np.cumsum(shortest)), **kept)
-
-
-def _start(problem: Problem) -> tuple[float, float]:
-    certificate = judge_duals([problem], [problem.no_dual()])[0].certificate
-    return certificate.gap, certificate.relative_gap
