@@ -30,7 +30,7 @@ def main() -> None:
     for tau in (1, 8, 64):
         law = samplings.Nice(n, tau)
         for method in ("sdna", "sdca"):
-            runs[f"{method}, tau={tau}"] = dn.solve(unit, method, sampling=law, max_epochs=100, random_state=0)
+            runs[f"{method}, tau={tau}"] = dn.solve(unit, method=method, sampling=law, max_epochs=100, random_state=0)
         epochs = [runs[f"{method}, tau={tau}"] for method in ("sdna", "sdca")]
         rates = theory.rates(unit, law)
         shown = [f"{'' if run.converged else '>'}{run.n_epochs:.3g}" for run in epochs]

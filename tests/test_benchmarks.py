@@ -167,7 +167,7 @@ def test_memory_that_was_freed_before_does_not_hide_what_is_used(mebibytes):
 def test_the_warm_up_compiles():
     """Problems that NumPy serves, or sparse ones that are spread out, would leave the compiler to the first cell."""
     for cell in data.warm_up_cells():
-        assert dn.plan(cell.problem(), "newton").compiled
+        assert dn.plan(cell.problem(), method="newton").compiled
         assert Costs.of(cell.problem().data.profile).by_entry is not cell.data.is_dense
 
 

@@ -86,7 +86,7 @@ def test_the_cases_reach_what_they_are_named_for(monkeypatch):
 
 def test_warm_starts_and_generators_of_every_kind_go_on(path, deadly):
     problems = one(logistic)
-    near = dn.solve(problems[0], "sdna", tau=5, max_epochs=2, random_state=0)
+    near = dn.solve(problems[0], method="sdna", tau=5, max_epochs=2, random_state=0)
     for start in (near, near.alpha):
         for kind in (np.random.PCG64, np.random.MT19937, np.random.Philox, np.random.SFC64):
             used, again = (np.random.Generator(kind(8)) for _ in range(2))
@@ -144,7 +144,10 @@ def test_a_deadline_that_is_far_away_changes_no_bit(tau):
     start = [(problem, judge_duals([problem], [problem.no_dual()])[0])]
     told = []
     for deadline in (np.inf, 1e18):
-        runner, rng = make_runner(dn.plan(problem, "sdna", tau), start, None, 1e-6, 1), np.random.default_rng(0)
+        runner, rng = (
+            make_runner(dn.plan(problem, method="sdna", tau=tau), start, None, 1e-6, 1),
+            np.random.default_rng(0),
+        )
         told.append([(runner.turn(rng, deadline, np.inf), runner.surprise(0).hex()) for _ in range(4)])
     assert told[0] == told[1]
 

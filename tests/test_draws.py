@@ -249,7 +249,7 @@ def test_draws_have_the_law(sampling):
 @pytest.mark.parametrize(
     "sampling",
     [
-        Partition(7, 3, [0.2, 0.3, 0.5]),
+        Partition(7, 3, q=[0.2, 0.3, 0.5]),
         Shuffled(7, 3),
         Shuffled(4, 4),
         Independent([1.0, 0.2, 0.5]),

@@ -43,8 +43,11 @@ def model_for(classes, objective, d=3, **more):
 MODELS = {
     "two classes": model_for([-1, 1], Objective("logistic", 0.1)),
     "text": model_for(["no", "yes", "ünsicher"], Objective("logistic", 0.1, multiclass="softmax")),
-    "against the rest": model_for([0.5, 1.5, 2.5], Objective("hinge", 0.1, "l1", multiclass="ovr")),
-    "numbers": model_for(None, Objective("huber", 1e-9, "elasticnet", 0.25, False, {"delta": 2.5})),
+    "against the rest": model_for([0.5, 1.5, 2.5], Objective("hinge", 0.1, penalty="l1", multiclass="ovr")),
+    "numbers": model_for(
+        None,
+        Objective("huber", 1e-9, penalty="elasticnet", l1_ratio=0.25, fit_intercept=False, parameters={"delta": 2.5}),
+    ),
     "named": model_for([0, 1], Objective("smooth_hinge", 2.0), feature_names=("a", "b", "ä"), target="y"),
 }
 
@@ -72,7 +75,7 @@ def test_a_model_comes_back_as_it_was(name, tmp_path):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_every_objective_can_be_saved(loss, penalty, tmp_path):
-    objective = Objective(loss, 0.3, penalty)
+    objective = Objective(loss, 0.3, penalty=penalty)
     classes = [0, 1] if objective.classifies else None
     model_for(classes, objective).save(tmp_path / "m")
     assert SavedModel.load(tmp_path / "m").objective == objective
@@ -192,12 +195,14 @@ def test_an_objective_makes_its_problems():
     assert all(problem.X is three[0].X for problem in three)
     assert three[0].loss == losses.SmoothHinge(0.3)
     assert three[0].c.tolist() == [1, 2, 3, 4, 5, 6]
-    (softmax,) = Objective("logistic", 0.5, multiclass="softmax").problems(X, y, 3)
+    (softmax,) = Objective("logistic", 0.5, multiclass="softmax").problems(X, y, n_classes=3)
     assert isinstance(softmax, dn.MultinomialProblem)
-    (sparse,) = Objective("logistic", 0.5, "elasticnet", 0.25, multiclass="softmax").problems(X, y, 3)
+    (sparse,) = Objective("logistic", 0.5, penalty="elasticnet", l1_ratio=0.25, multiclass="softmax").problems(
+        X, y, n_classes=3
+    )
     W = np.array([[1.0, -2.0], [0.0, 0.0], [3.0, 0.0]])
     assert sparse.lam * sparse.g.value(W) == pytest.approx(0.5 * (0.25 * 6 + 0.75 * 7))
-    (positive,) = Objective("squared", 0.5, "nonnegative", 0.25).problems(X, y.astype(float))
+    (positive,) = Objective("squared", 0.5, penalty="nonnegative", l1_ratio=0.25).problems(X, y.astype(float))
     w = np.array([1.0, 2.0])
     assert positive.lam * positive.regularizer.value(w) == pytest.approx(0.5 * (0.25 * 3 + 0.75 * 2.5))
     assert positive.regularizer.value(-w) == np.inf

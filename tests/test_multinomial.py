@@ -31,7 +31,7 @@ def make(*, n=12, d=3, K=4, seed=0, lam=0.3, weights=False, offset=False, dtype=
         kwargs["sample_weight"] = rng.uniform(0.2, 2.0, n)
     if offset:
         kwargs["offset"] = rng.standard_normal((n, K))
-    return MultinomialProblem(X.astype(dtype), y, lam, n_classes=K, **kwargs)
+    return MultinomialProblem(X.astype(dtype), y, lam=lam, n_classes=K, **kwargs)
 
 
 def one_hot(problem):
@@ -82,7 +82,7 @@ def test_two_classes_are_logistic_regression(fit_intercept, weights):
     c = rng.uniform(0.1, 3.0, 30) if weights else None
     two = Problem(X, 2.0 * y - 1.0, losses.Logistic(), lam=0.05, sample_weight=c, offset=o, fit_intercept=fit_intercept)
     many = MultinomialProblem(
-        X, y, 0.1, sample_weight=c, offset=np.stack([-o / 2, o / 2], axis=1), fit_intercept=fit_intercept
+        X, y, lam=0.1, sample_weight=c, offset=np.stack([-o / 2, o / 2], axis=1), fit_intercept=fit_intercept
     )
     for w in rng.standard_normal((5, 4)):
         W, b = np.stack([-w / 2, w / 2]), two.best_intercept(w)
@@ -132,7 +132,7 @@ def test_scikit_learn_reaches_the_optimum_that_the_certificate_proves(name, solv
     model = LogisticRegression(
         C=1.0 / (0.01 * len(y)), tol=1e-12, max_iter=100_000, solver=solver, fit_intercept=fit_intercept
     ).fit(X, y)
-    problem = MultinomialProblem(X, y, 0.01, fit_intercept=fit_intercept)
+    problem = MultinomialProblem(X, y, lam=0.01, fit_intercept=fit_intercept)
     pair = problem.certified_pair(model.coef_, model.intercept_)
     assert pair.certificate.relative_gap <= 1e-10
     assert pair.certificate.dual == problem.dual(pair.alpha)
@@ -245,7 +245,7 @@ def test_balancing_moves_by_no_more_than_the_imbalance_asks_for(seed, K, tilt, l
 def test_balancing_serves_a_class_that_is_well_apart_as_well_as_the_others():
     """What rounding leaves in classes 1 and 2, which are confused, is large beside all there is in class 0."""
     y = np.where(np.arange(400) < 360, 0, 1 + np.arange(400) % 2)
-    problem = MultinomialProblem(np.ones((400, 1)), y, 0.1, fit_intercept=True)
+    problem = MultinomialProblem(np.ones((400, 1)), y, lam=0.1, fit_intercept=True)
     rng = np.random.default_rng(0)
     for _ in range(20):
         p = np.where(y[:, None] == 0, [1.0, 1e-9, 1e-9], [1e-8, 0.5, 0.5]) * rng.uniform(
@@ -277,7 +277,7 @@ def test_the_best_intercept_is_best(seed, K, scale, weights, offset):
 def test_rare_classes_and_features_far_from_zero_are_no_trouble_for_the_intercept():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((3000, 3)) * 2.0 - np.array([0.0, 50.0, -80.0]), np.r_[[0] * 2990, [1] * 8, 2, 3]
-    problem = MultinomialProblem(X, y, 0.1, fit_intercept=True)
+    problem = MultinomialProblem(X, y, lam=0.1, fit_intercept=True)
     W, _ = random_model(problem, rng)
     R = problem.row_losses(slice(None), problem.margins(W, problem.best_intercept(W)))[1]
     assert np.abs(R.sum(axis=0)).sum() <= 1e-12 * np.abs(R).sum()
@@ -288,8 +288,8 @@ def test_a_class_without_examples_is_a_class_less_where_there_is_an_intercept(sc
     """Its intercept would be −∞; the judge puts it where its probability underflows, which is as good."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((20, 3)), np.array([0, 2, 3])[np.arange(20) % 3]
-    some = MultinomialProblem(X, y, 0.1, n_classes=6, fit_intercept=True)
-    none = MultinomialProblem(X, np.searchsorted([0, 2, 3], y), 0.1, fit_intercept=True)
+    some = MultinomialProblem(X, y, lam=0.1, n_classes=6, fit_intercept=True)
+    none = MultinomialProblem(X, np.searchsorted([0, 2, 3], y), lam=0.1, fit_intercept=True)
     W, present = np.zeros((6, 3)), [0, 2, 3]
     W[present] = scale * rng.standard_normal((3, 3))
     b = some.best_intercept(W)
@@ -307,7 +307,9 @@ def test_a_class_without_examples_is_a_class_less_where_there_is_an_intercept(sc
 
 
 def test_one_class_with_an_intercept_is_fitted_by_the_intercept_alone():
-    problem = MultinomialProblem(np.random.default_rng(0).standard_normal((5, 2)), np.zeros(5), 0.1, fit_intercept=True)
+    problem = MultinomialProblem(
+        np.random.default_rng(0).standard_normal((5, 2)), np.zeros(5), lam=0.1, fit_intercept=True
+    )
     certificate = problem.certify(np.zeros((2, 2)))
     assert certificate.primal == 0.0
     assert certificate.relative_gap == 0.0
@@ -323,9 +325,9 @@ def test_weights_are_repetitions_and_zero_weights_are_absences(fit_intercept):
     times = np.array([1, 3, 1, 2, 0, 1, 1, 0])  # class 3 is absent but for a row of weight zero
     common = {"n_classes": 4, "fit_intercept": fit_intercept}
     repeated = MultinomialProblem(
-        np.repeat(X, times, axis=0), np.repeat(y, times), 0.3 * 8 / 9, offset=np.repeat(o, times, axis=0), **common
+        np.repeat(X, times, axis=0), np.repeat(y, times), lam=0.3 * 8 / 9, offset=np.repeat(o, times, axis=0), **common
     )
-    weighted = MultinomialProblem(X, y, 0.3, sample_weight=times, offset=o, **common)
+    weighted = MultinomialProblem(X, y, lam=0.3, sample_weight=times, offset=o, **common)
     W = rng.standard_normal((4, 3))
     ours, theirs = weighted.certify(W), repeated.certify(W)
     assert (8 * ours.primal, 8 * ours.dual) == pytest.approx((9 * theirs.primal, 9 * theirs.dual), rel=1e-11)
@@ -336,7 +338,7 @@ def test_offsets_are_a_model_that_is_already_there_and_a_shift_of_a_whole_row_is
     rng = np.random.default_rng(4)
     plain = make(lam=0.3)
     W, V = rng.standard_normal((2, 4, 3))
-    shifted = MultinomialProblem(plain.X, plain.y, 0.3, offset=plain.X @ V.T + 5.0 * rng.standard_normal((12, 1)))
+    shifted = MultinomialProblem(plain.X, plain.y, lam=0.3, offset=plain.X @ V.T + 5.0 * rng.standard_normal((12, 1)))
     penalty = 0.15 * ((W**2).sum() - ((W + V) ** 2).sum())
     assert shifted.primal(W) - plain.primal(W + V) == pytest.approx(penalty, rel=1e-12)
     alpha = plain.alpha_of(W + V)
@@ -350,9 +352,9 @@ def test_storage_and_precision_do_not_matter_to_the_judge(fit_intercept):
     rng = np.random.default_rng(5)
     X = (rng.standard_normal((40, 6)) * (rng.random((40, 6)) < 0.5)).astype(np.float32)
     y, W = np.arange(40) % 3, rng.standard_normal((3, 6))
-    expected = MultinomialProblem(X.astype(float), y, 0.1, fit_intercept=fit_intercept).certify(W)
+    expected = MultinomialProblem(X.astype(float), y, lam=0.1, fit_intercept=fit_intercept).certify(W)
     for storage in (X, np.asfortranarray(X), sp.csr_array(X), sp.csc_array(X), sp.csr_matrix(X.astype(float))):
-        found = MultinomialProblem(storage, y, 0.1, fit_intercept=fit_intercept).certify(W)
+        found = MultinomialProblem(storage, y, lam=0.1, fit_intercept=fit_intercept).certify(W)
         assert (found.primal, found.dual) == pytest.approx((expected.primal, expected.dual), rel=1e-12)
 
 
@@ -406,7 +408,7 @@ def test_the_curvature_is_the_derivative_of_the_gradient():
 
 def test_small_numbers_keep_their_digits():
     """Of a row that is fitted well, the loss, α and the curvature are tiny, and right to the last digits."""
-    problem = MultinomialProblem(np.ones((2, 1)), [0, 2], 1.0, n_classes=3)
+    problem = MultinomialProblem(np.ones((2, 1)), [0, 2], lam=1.0, n_classes=3)
     Z = np.array([[40.0, 0.0, -1.0], [-100.0, 3.0, 60.0]])
     value, R = problem.row_losses(slice(0, 2), Z)
     curvature = problem.row_curvature(np.arange(2), Z)
@@ -444,7 +446,7 @@ def test_extreme_margins_stay_finite(form, size):
 @pytest.mark.parametrize("X", [[[1.0]], [[0.0]] * 5, [[1.0, 1.0]] * 6, [[1e8], [1e-8], [0.0], [1.0]]], ids=str)
 def test_degenerate_data_have_honest_certificates(X, fit_intercept):
     for y in (np.zeros(len(X)), np.arange(len(X)) % 3):
-        problem = MultinomialProblem(X, y, 0.1, n_classes=3, fit_intercept=fit_intercept)
+        problem = MultinomialProblem(X, y, lam=0.1, n_classes=3, fit_intercept=fit_intercept)
         certificate = problem.certify(np.zeros((3, problem.d)))
         assert np.isfinite((certificate.primal, certificate.dual)).all()
         assert certificate.dual <= certificate.primal * (1 + 1e-14)

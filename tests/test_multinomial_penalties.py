@@ -38,7 +38,9 @@ def make(regularizer, *, n=12, K=4, seed=0, lam=0.1, weights=False, offset=False
         more["sample_weight"] = rng.uniform(0.2, 2.0, n)
     if offset:
         more["offset"] = rng.standard_normal((n, K))
-    return MultinomialProblem(X, rng.permutation(np.arange(n) % K), lam, K, regularizer=regularizer, **more)
+    return MultinomialProblem(
+        X, rng.permutation(np.arange(n) % K), lam=lam, n_classes=K, regularizer=regularizer, **more
+    )
 
 
 def random_model(problem, rng, scale=1.0):
@@ -129,8 +131,10 @@ TWINS = [
 def test_two_classes_are_logistic_regression_with_another_penalty(twin, fit_intercept):
     rng = np.random.default_rng(3)
     X, y = rng.standard_normal((30, D)), rng.integers(0, 2, 30)
-    two = MultinomialProblem(X, y, 0.1, fit_intercept=fit_intercept, regularizer=twin.g)
-    one = Problem(X, 2.0 * y - 1.0, losses.Logistic(), twin.other, 0.1 * twin.times, fit_intercept=fit_intercept)
+    two = MultinomialProblem(X, y, lam=0.1, fit_intercept=fit_intercept, regularizer=twin.g)
+    one = Problem(
+        X, 2.0 * y - 1.0, losses.Logistic(), regularizer=twin.other, lam=0.1 * twin.times, fit_intercept=fit_intercept
+    )
     for u in np.clip(0.5 * rng.standard_normal((5, D)), -0.4, 0.4):
         W = np.stack([-u / 2, u / 2] if twin.halves else [np.maximum(-u, 0.0), np.maximum(u, 0.0)])
         b = one.best_intercept(u)

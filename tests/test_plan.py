@@ -35,21 +35,21 @@ def wide_and_sparse(n=3000, d=20_000, seed=0, **extras):
 def test_the_plan_is_reported_and_can_be_overridden():
     small, large = make_problem(losses.Squared(), n=40), make_problem(losses.Squared(), n=2000, d=100)
     assert not dn.plan(small).compiled
-    assert dn.plan(small, "sdna").tau == 40
-    assert "Newton" in dn.plan(small, "sdna").reason
-    assert "too small to wait for a compiler" in dn.plan(small, "sdna").reason
-    assert dn.plan(large, "sdna").compiled
-    assert dn.plan(large, "sdna").tau < 2000
-    chosen = dn.plan(large, "sdca", 3)
+    assert dn.plan(small, method="sdna").tau == 40
+    assert "Newton" in dn.plan(small, method="sdna").reason
+    assert "too small to wait for a compiler" in dn.plan(small, method="sdna").reason
+    assert dn.plan(large, method="sdna").compiled
+    assert dn.plan(large, method="sdna").tau < 2000
+    chosen = dn.plan(large, method="sdca", tau=3)
     assert (chosen.method, chosen.tau, chosen.reason, chosen.compiled) == ("sdca", 3, "tau as asked", True)
-    assert not dn.plan(large, "sdna", tau=101).compiled  # more examples than features: the d×d form
+    assert not dn.plan(large, method="sdna", tau=101).compiled  # more examples than features: the d×d form
     assert dn.plan(large, tau=8).method == "sdna"
     assert dn.solve(large, max_epochs=0).plan == dn.plan(large)
-    assert str(dn.plan(small, "sdna")).startswith("sdna, tau = 40: ")
-    assert "compiled" in str(dn.plan(large, "sdna"))
+    assert str(dn.plan(small, method="sdna")).startswith("sdna, tau = 40: ")
+    assert "compiled" in str(dn.plan(large, method="sdna"))
     for method in ("sdna", "sdca", "newton", "ihs"):
-        assert dn.plan(large, method).method == method
-        assert dn.plan(large, method).cost > 0.0
+        assert dn.plan(large, method=method).method == method
+        assert dn.plan(large, method=method).cost > 0.0
 
 
 def test_each_regime_gets_its_method():
@@ -93,7 +93,7 @@ def test_conditioning_is_what_the_theorem_divides_by():
 
 
 def course(problem, method, tol=1e-6):
-    return Course(problem, dn.plan(problem, method), tol, free=True)
+    return Course(problem, dn.plan(problem, method=method), tol, free=True)
 
 
 def test_a_dual_method_that_crawls_is_left_for_a_primal_one():
@@ -132,7 +132,7 @@ def test_a_primal_method_far_beyond_its_prediction_is_left_for_a_dual_one():
 
 def test_what_was_asked_for_is_not_changed():
     problem = tall(lam_n=0.01)
-    asked = Course(problem, dn.plan(problem, "sdna"), 1e-6, free=False)
+    asked = Course(problem, dn.plan(problem, method="sdna"), 1e-6, free=False)
     for epoch in range(6):
         asked.note(float(epoch), 0.1 * 0.99**epoch, 0.99**epoch)
     assert asked.better() is None
@@ -171,7 +171,7 @@ def test_penalties_of_each_feature_need_no_l2_of_the_plain_kind():
 )
 def test_a_method_says_which_penalties_it_is_for(method, regularizer, words):
     with pytest.raises(ValueError, match=words):
-        dn.plan(tall(n=500, regularizer=regularizer), method)
+        dn.plan(tall(n=500, regularizer=regularizer), method=method)
 
 
 def test_a_kink_makes_a_dual_method_dearer_and_lets_the_run_change():
@@ -204,16 +204,16 @@ def test_a_primal_method_that_cannot_go_on_hands_over_to_sdna(monkeypatch):
     assert result.plan.method == "sdna"
     assert result.plan.before is not None
     assert "rounding stopped the steps" in str(result.plan)
-    asked = dn.solve(problem, "newton", random_state=0)
+    asked = dn.solve(problem, method="newton", random_state=0)
     assert asked.status is dn.Status.NO_PROGRESS
     assert asked.plan.before is None
 
 
 def test_newton_takes_all_rows_or_says_so():
     problem = make_problem(losses.Logistic(), n=40)
-    assert dn.plan(problem, "newton", 40) == dn.plan(problem, "newton")
+    assert dn.plan(problem, method="newton", tau=40) == dn.plan(problem, method="newton")
     with pytest.raises(ValueError, match='tau must be "auto" or n = 40 with method="newton", got 5'):
-        dn.solve(problem, "newton", tau=5)
+        dn.solve(problem, method="newton", tau=5)
 
 
 @pytest.mark.parametrize("loss", [losses.Hinge(), losses.EpsilonInsensitive(0.1)])
@@ -228,7 +228,7 @@ def test_newton_is_not_left_for_rounds_of_numpy_at_the_price_of_compiled_ones():
     facts = Facts.of(problem)
     assert facts.small
     assert dual_epoch(facts) > 10.0 * facts.costs.epoch
-    course = Course(problem, dn.plan(problem, "newton"), 1e-6, free=True)
+    course = Course(problem, dn.plan(problem, method="newton"), 1e-6, free=True)
     # Far beyond the prediction, and as many passes to go as compiled epochs would be well worth.
     course.relative_gap = 1e-2
     passes = 2.0 * expected_epochs(facts.difficulty) * facts.costs.epoch / facts.costs.data_pass

@@ -50,7 +50,7 @@ def test_marginals_pairs_and_size_are_those_of_the_law(n):
 @pytest.mark.parametrize(
     "sampling",
     [
-        Partition(7, 3, [0.2, 0.3, 0.5]),
+        Partition(7, 3, q=[0.2, 0.3, 0.5]),
         Shuffled(7, 3),
         Shuffled(6, 3),
         Independent([1.0, 0.2, 0.5]),
@@ -333,9 +333,9 @@ REFUSED = [
     (lambda: Independent(0.5), r"p must have shape"),
     (lambda: Partition(5, 0), r"tau must be an integer in \[1, 5\], got 0"),
     (lambda: Partition(5, 6), r"tau must be an integer in \[1, 5\], got 6"),
-    (lambda: Partition(5, 2, [0.5, 0.5]), r"q must have shape \(3,\), got \(2,\)"),
-    (lambda: Partition(5, 2, [0.5, 0.5, 0.0]), r"q is not proper"),
-    (lambda: Partition(5, 2, [0.5, 0.2, 0.2]), r"q must sum to 1"),
+    (lambda: Partition(5, 2, q=[0.5, 0.5]), r"q must have shape \(3,\), got \(2,\)"),
+    (lambda: Partition(5, 2, q=[0.5, 0.5, 0.0]), r"q is not proper"),
+    (lambda: Partition(5, 2, q=[0.5, 0.2, 0.2]), r"q must sum to 1"),
     (lambda: Shuffled(5, 0), r"tau must be an integer in \[1, 5\], got 0"),
     (lambda: Shuffled(5, 6), r"tau must be an integer in \[1, 5\], got 6"),
     (lambda: Explicit(2, [[0], [2]], [0.5, 0.5]), r"sets\[1\] must have indices in \[0, 1\], got \[2\]"),

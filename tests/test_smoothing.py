@@ -238,7 +238,7 @@ def test_any_method_may_do_the_stages(method):
 
 def test_a_sampling_may_draw_the_sets():
     problem = problem_for(losses.Hinge(), lam=0.1)
-    assert dn.solve(problem, "sdna", sampling=samplings.Nice(80, 20), tol=1e-4, random_state=0).converged
+    assert dn.solve(problem, method="sdna", sampling=samplings.Nice(80, 20), tol=1e-4, random_state=0).converged
 
 
 @pytest.mark.parametrize("regularizer", [regularizers.ElasticNet(0.3), regularizers.NonNegative()], ids=name_of)

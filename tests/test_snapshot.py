@@ -114,7 +114,7 @@ def test_objects_of_a_run_come_back_as_they_were_frozen_ones_too():
     rng = np.random.default_rng(0)
     step = rng.standard_normal(4)
     corrections.add(step, 2.0 * step, step)
-    rows = [Progress(1.0, 0.5, Certificate(2.0, 1.5), 3)]
+    rows = [Progress(1.0, 0.5, Certificate(2.0, 1.5), model=3)]
     back_corrections, back = there_and_back([corrections, Trace(rows)])
     assert_same(corrections, back_corrections)
     assert back == Trace(rows)

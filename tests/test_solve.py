@@ -23,7 +23,7 @@ FORMS = [
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_every_method_reaches_the_same_certified_optimum(loss, form):
     problem = make_problem(loss, n=30, d=4, lam=0.1, **form)
-    results = [dn.solve(problem, method, tol=1e-9, tau=5, random_state=0) for method in ("sdna", "sdca", "ihs")]
+    results = [dn.solve(problem, method=method, tol=1e-9, tau=5, random_state=0) for method in ("sdna", "sdca", "ihs")]
     results.append(dn.solve(problem, tol=1e-9, random_state=0))
     for result in results:
         assert result.status is Status.CONVERGED
@@ -50,7 +50,7 @@ def test_every_regulariser_converges(loss, fit_intercept):
 def test_every_sampling_drives_every_method(method):
     problem = make_problem(losses.Logistic(), n=8, d=3, lam=0.2)
     for sampling in samplings_for(8):
-        result = dn.solve(problem, method, sampling=sampling, tol=1e-7, max_epochs=2000, random_state=1)
+        result = dn.solve(problem, method=method, sampling=sampling, tol=1e-7, max_epochs=2000, random_state=1)
         assert result.status is Status.CONVERGED
         assert result.plan.reason.startswith("sampling as asked")
 
@@ -296,8 +296,8 @@ def test_a_warm_start_keeps_what_was_proved(first, then, fit_intercept):
     X = rng.standard_normal((200, 5))
     y = np.where(X[:, 0] + rng.standard_normal(200) > 0.0, 1.0, -1.0)
     problem = dn.Problem(X, y, losses.SquaredHinge(), lam=0.01, fit_intercept=fit_intercept)
-    earlier = dn.solve(problem, first, tol=1e-7, random_state=0)
-    later = dn.solve(problem, then, tol=1e-7, random_state=0, warm_start=earlier)
+    earlier = dn.solve(problem, method=first, tol=1e-7, random_state=0)
+    later = dn.solve(problem, method=then, tol=1e-7, random_state=0, warm_start=earlier)
     assert later.n_epochs == 0.0
     assert later.certificate.gap <= earlier.certificate.gap * (1.0 + 1e-9)
 

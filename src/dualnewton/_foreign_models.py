@@ -146,7 +146,9 @@ def _linear_svr(model: Any, data: Data) -> Iterator[Part]:
     X, w = _with_penalised_intercept(model, data.X, w, b)
     kind, times = _REGRESSION[model.loss]
     lam = 1.0 / (times * _strength(model, "C", model.C) * X.shape[0])
-    yield Part(Problem(X, targets[0], kind(model.epsilon), L2(), lam, sample_weight=data.sample_weight), w)
+    yield Part(
+        Problem(X, targets[0], kind(model.epsilon), regularizer=L2(), lam=lam, sample_weight=data.sample_weight), w
+    )
 
 
 @_translates("SVR")
@@ -190,7 +192,9 @@ def _logistic_regression(model: Any, data: Data) -> Iterator[Part]:
         if model.solver == "liblinear" or multi_class == "ovr" or K == 2:
             what = f"{K} classes and multi_class={multi_class!r}, solver={model.solver!r}"
             _refuse(model, what, "fit OneVsRestClassifier(LogisticRegression(...)) and certify that.")
-        softmax = MultinomialProblem(data.X, codes, lam, K, sample_weight=weights, regularizer=regularizer, **intercept)
+        softmax = MultinomialProblem(
+            data.X, codes, lam=lam, n_classes=K, sample_weight=weights, regularizer=regularizer, **intercept
+        )
         yield from parts_of(model, data.X, [softmax])
         return
     (y,) = _signs(model, codes)
@@ -203,9 +207,9 @@ def _logistic_regression(model: Any, data: Data) -> Iterator[Part]:
             )
         (w,), (b,) = coefficients(model, data.X, 1)
         X, w = _with_penalised_intercept(model, data.X, w, b)
-        yield Part(Problem(X, y, Logistic(), regularizer, lam, sample_weight=weights), w)
+        yield Part(Problem(X, y, Logistic(), regularizer=regularizer, lam=lam, sample_weight=weights), w)
     else:
-        problem = Problem(data.X, y, Logistic(), regularizer, lam, sample_weight=weights, **intercept)
+        problem = Problem(data.X, y, Logistic(), regularizer=regularizer, lam=lam, sample_weight=weights, **intercept)
         yield from parts_of(model, data.X, [problem])
 
 
@@ -233,7 +237,7 @@ def _linear_svc(model: Any, data: Data) -> Iterator[Part]:
         # With more than two classes liblinear weighs the class k alone; the rest of it has weight 1, whatever its classes.
         of_row = by_class[codes] if len(signs) == 1 else np.where(codes == k, by_class[k], 1.0)
         weights = _weighted(data.sample_weight, of_row)
-        yield Part(Problem(X, y, loss, regularizer, lam, sample_weight=weights), w)
+        yield Part(Problem(X, y, loss, regularizer=regularizer, lam=lam, sample_weight=weights), w)
 
 
 @_translates("SVC")
@@ -271,7 +275,7 @@ def _least_squares(model: Any, data: Data, targets: list[np.ndarray]) -> Iterato
             data.X,
             target,
             Squared(),
-            regularizer,
+            regularizer=regularizer,
             lam=_strength(model, "alpha", alpha) / n,
             sample_weight=data.sample_weight,
             fit_intercept=model.fit_intercept,
@@ -285,7 +289,15 @@ def _mixed(model: Any, data: Data, l1_ratio: float) -> Iterator[Part]:
     # The weights count only relative to each other: scikit-learn divides by their sum, P by n.
     weights = None if data.sample_weight is None else data.sample_weight / data.sample_weight.mean()
     problems = [
-        Problem(data.X, target, Squared(), regularizer, lam, weights, fit_intercept=model.fit_intercept)
+        Problem(
+            data.X,
+            target,
+            Squared(),
+            regularizer=regularizer,
+            lam=lam,
+            sample_weight=weights,
+            fit_intercept=model.fit_intercept,
+        )
         for target in _outputs(data.y)
     ]
     return parts_of(model, data.X, problems)
@@ -298,7 +310,9 @@ def _by_dual_coef(
     if model.kernel != "linear":
         _refuse(model, f"kernel={model.kernel!r}", "it is not a linear model in X: use kernel='linear'.")
     n = data.X.shape[0]
-    problem = Problem(data.X, y, loss, L2(), 1.0 / (model.C * n), sample_weight, fit_intercept=True)
+    problem = Problem(
+        data.X, y, loss, regularizer=L2(), lam=1.0 / (model.C * n), sample_weight=sample_weight, fit_intercept=True
+    )
     (w,), (b,) = coefficients(model, data.X, 1)
     alpha = np.zeros(n)
     if model.support_.max(initial=-1) < n:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,13 @@ class Certificate:
 
     primal: float
     dual: float
+    _: KW_ONLY
     parts: tuple[Certificate, ...] = ()
 
     @classmethod
     def of_parts(cls, parts: tuple[Certificate, ...]) -> Certificate:
         """Join the certificates of independent fits: the sums of their values certify the sum of their objectives."""
-        return cls(sum(part.primal for part in parts), sum(part.dual for part in parts), parts)
+        return cls(sum(part.primal for part in parts), sum(part.dual for part in parts), parts=parts)
 
     @property
     def gap(self) -> float:

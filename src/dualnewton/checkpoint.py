@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,7 @@ class Checkpoint:
     """
 
     path: str | os.PathLike[str]
+    _: KW_ONLY
     seconds: float = SECONDS
     spacing: float = SPACING
 

@@ -14,7 +14,7 @@ from dualnewton.errors import DualnewtonError
 __all__ = ["certify"]
 
 
-def certify(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Certificate:
+def certify(model: Any, X: Any, y: Any, *, sample_weight: Any = None) -> Certificate:
     """Prove how close a fitted model, of this library or of scikit-learn, is to the minimum of its own objective.
 
     That objective is written, divided by a positive factor, as P(w, b) of a :class:`Problem` (Section 4 of the paper) and

@@ -154,7 +154,7 @@ class _Run:
             tol=enough if scale > 0.0 else 0.5 * self.tol,  # in the limit the gap is the joint one already
             max_epochs=max(1, math.ceil(self.max_epochs - self.epochs)),
             time_limit=None if self.deadline == math.inf else max(0.0, self.deadline - time.perf_counter()),
-            warm_start=Result.of(start, self.last, self.trace, self.plan),
+            warm_start=Result.of(start, self.last, trace=self.trace, plan=self.plan),
             callback=None if self.callback is None else self._retold,
             **settings,
         )
@@ -188,7 +188,9 @@ class _Run:
         if self.fits:
             done = f"a joint scale by {self.fits} fits and {len(self.trace) - 1 - self.fits} steps of Newton's method"
             self.plan = replace(self.plan, reason=f"{done}; in the last fit: {self.plan.reason}")
-        return ScaledResult(**vars(Result.of(self.best, self.status, self.trace, self.plan)), scale=self.best.scale)
+        return ScaledResult(
+            **vars(Result.of(self.best, self.status, trace=self.trace, plan=self.plan)), scale=self.best.scale
+        )
 
 
 class _Search:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from operator import itemgetter
 from typing import Any
@@ -90,6 +90,7 @@ class MultinomialProblem(Examples):
 
     X: Any
     y: Any
+    _: KW_ONLY
     lam: float = None  # type: ignore[assignment]
     n_classes: int = None  # type: ignore[assignment]
     sample_weight: Any = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, Literal
@@ -85,6 +85,7 @@ class Plan:
     method: str
     tau: int
     reason: str
+    _: KW_ONLY
     compiled: bool = False
     cost: float = math.nan
     before: Plan | None = None
@@ -192,7 +193,7 @@ class Facts:
         return {name: _PREDICTIONS[name](self) for name in methods_for(self.problem)}
 
 
-def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto", models: int = 1, *, near: bool = False) -> Plan:
+def plan(problem: AnyProblem, *, method: str = "auto", tau: Tau = "auto", models: int = 1, near: bool = False) -> Plan:
     """Choose what is left to choose; a method or a τ that is given is kept.
 
     Parameters
@@ -213,7 +214,7 @@ def plan(problem: AnyProblem, method: str = "auto", tau: Tau = "auto", models: i
         raise DualnewtonError(f"method must be one of {allowed}, got {method!r}")
     tau = tau if tau == "auto" else integer("tau", tau, 1, problem.n)
     if isinstance(problem, Problem) and isinstance(kinked := problem.loss, NonSmooth):
-        first = plan(replace(problem, loss=kinked.smoothed(1.0)), method, tau, models, near=near)
+        first = plan(replace(problem, loss=kinked.smoothed(1.0)), method=method, tau=tau, models=models, near=near)
         return replace(first, reason=f"{type(kinked).__name__} by smooth neighbours; in the first: {first.reason}")
     facts = Facts.of(problem, near=near)
     if isinstance(problem, MultinomialProblem):
@@ -266,8 +267,8 @@ def _sdca(facts: Facts, tau: Tau) -> Plan:
 def _dual_plan(method: str, facts: Facts, size: int, reason: str, obstacle: str) -> Plan:
     size = min(size, facts.problem.n)
     if obstacle:
-        return Plan(method, size, f"{reason}; NumPy rounds, {obstacle}", False, _numpy_cost(facts, size))
-    return Plan(method, size, reason, True, _compiled_cost(facts))
+        return Plan(method, size, f"{reason}; NumPy rounds, {obstacle}", compiled=False, cost=_numpy_cost(facts, size))
+    return Plan(method, size, reason, compiled=True, cost=_compiled_cost(facts))
 
 
 def _needs_a_dual_method(method: str, problem: Problem) -> None:
@@ -359,7 +360,7 @@ def _newton(facts: Facts, tau: Tau) -> Plan:
         reason = "conjugate gradients, near the curvature of the heaviest rows, need no matrix of the features"
     else:
         reason = "the curvature of all rows, at every step, is affordable"
-    return Plan("newton", facts.problem.n, reason, not facts.small, _newton_cost(facts))
+    return Plan("newton", facts.problem.n, reason, compiled=not facts.small, cost=_newton_cost(facts))
 
 
 def _newton_cost(facts: Facts) -> float:
@@ -416,7 +417,7 @@ def _ihs_plan(facts: Facts, tau: Tau) -> Plan:
     why = "passes over the rows in order, with the curvature of a sketch of them, cost less than visits in random order"
     coupled = isinstance(facts.problem, MultinomialProblem)
     cost = expected_ihs_cost(facts, rows) if coupled else _ihs_cost(facts, rows)
-    return Plan("ihs", rows, why if tau == "auto" else "tau as asked", not facts.small, cost)
+    return Plan("ihs", rows, why if tau == "auto" else "tau as asked", compiled=not facts.small, cost=cost)
 
 
 def _ihs_size(facts: Facts) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from operator import itemgetter
 from typing import Any
@@ -66,6 +66,7 @@ class Problem(Examples):
     X: Any
     y: Any
     loss: Loss
+    _: KW_ONLY
     regularizer: Regularizer = L2()  # noqa: RUF009 (frozen, so sharing it is safe)
     lam: float = None  # type: ignore[assignment]
     sample_weight: Any = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,7 @@ class Progress:
     epoch: float
     seconds: float
     certificate: Certificate
+    _: KW_ONLY
     model: int = 0
     latest: Certificate | None = None
     work_seconds: float | None = None
@@ -101,7 +102,7 @@ class Trace:
 
         return pd.DataFrame(self.to_dict())
 
-    def plot(self, ax: Any = None, x: str = "epoch", label: str | None = None) -> Any:
+    def plot(self, ax: Any = None, *, x: str = "epoch", label: str | None = None) -> Any:
         """Draw the gap against ``"epoch"`` or ``"seconds"`` on a logarithmic scale; return the matplotlib axes."""
         if x not in ("epoch", "seconds"):
             raise DualnewtonError(f'x must be "epoch" or "seconds", got {x!r}')
@@ -143,6 +144,7 @@ class Result:
     w: np.ndarray
     intercept: float
     alpha: np.ndarray
+    _: KW_ONLY
     certificate: Certificate
     status: Status
     n_epochs: float
@@ -150,9 +152,18 @@ class Result:
     plan: Plan
 
     @classmethod
-    def of(cls, pair: CertifiedPair, status: Status, trace: Trace, plan: Plan) -> Result:
+    def of(cls, pair: CertifiedPair, status: Status, *, trace: Trace, plan: Plan) -> Result:
         """Put together what a run has found."""
-        return cls(pair.w, pair.intercept, pair.alpha, pair.certificate, status, trace.rows[-1].epoch, trace, plan)
+        return cls(
+            pair.w,
+            pair.intercept,
+            pair.alpha,
+            certificate=pair.certificate,
+            status=status,
+            n_epochs=trace.rows[-1].epoch,
+            trace=trace,
+            plan=plan,
+        )
 
     @property
     def converged(self) -> bool:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -320,7 +320,7 @@ class Partition(Sampling):
 
     n: int
     tau: int
-    q: Any = None
+    q: Any = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         integer("n", self.n, 1)

@@ -155,7 +155,7 @@ def follow(
         for model in _open(at.models):
             model.status = Status.INTERRUPTED
             if not len(model.trace):  # the first callback was interrupted before its turn
-                model.trace.rows.append(Progress(at.epochs, 0.0, model.best.certificate, model.number))
+                model.trace.rows.append(Progress(at.epochs, 0.0, model.best.certificate, model=model.number))
     return [model.result(_told(at.plan, problems[0].loss, at.widths)) for model in at.models]
 
 
@@ -283,7 +283,7 @@ class _Model:
         callback: Callback,
     ) -> None:
         """Add a row to the trace, tell the callback, and stop where there is a reason to."""
-        progress = Progress(epoch, seconds, self.best.certificate, self.number)
+        progress = Progress(epoch, seconds, self.best.certificate, model=self.number)
         self.trace.rows.append(progress)
         self.asked_to_stop |= bool(callback(progress))
         interrupted = self.last is not None and self.last.status is Status.INTERRUPTED
@@ -300,7 +300,7 @@ class _Model:
     def result(self, plan: Plan) -> Result:
         """Put together what was found."""
         assert self.status is not None
-        return Result.of(self.best, self.status, self.trace, plan)
+        return Result.of(self.best, self.status, trace=self.trace, plan=plan)
 
 
 def _open(models: Sequence[_Model]) -> list[_Model]:
@@ -342,7 +342,7 @@ class _Watch:
         model = self.moving[progress.model]
         if progress.epoch > 0.0:
             at = (self.epochs + progress.epoch, self.seconds + progress.seconds)
-            model.asked_to_stop |= bool(self.callback(Progress(*at, model.best.certificate, model.number)))
+            model.asked_to_stop |= bool(self.callback(Progress(*at, model.best.certificate, model=model.number)))
         return model.asked_to_stop or self._is_over(progress)
 
     def _is_over(self, progress: Progress) -> bool:

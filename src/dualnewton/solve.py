@@ -39,6 +39,7 @@ primal method, whose gradient tells the gap, half as many as there have been go 
 
 def solve(
     problem: AnyProblem,
+    *,
     method: str = "auto",
     tau: Tau = "auto",
     sampling: Sampling | None = None,
@@ -97,23 +98,24 @@ def solve(
     """
     return solve_many(
         [problem],
-        method,
-        tau,
-        sampling,
-        tol,
-        max_epochs,
-        time_limit,
-        n_threads,
-        random_state,
-        None if warm_start is None else [warm_start],
-        callback,
-        checkpoint,
-        certify_every,
+        method=method,
+        tau=tau,
+        sampling=sampling,
+        tol=tol,
+        max_epochs=max_epochs,
+        time_limit=time_limit,
+        n_threads=n_threads,
+        random_state=random_state,
+        warm_start=None if warm_start is None else [warm_start],
+        callback=callback,
+        checkpoint=checkpoint,
+        certify_every=certify_every,
     )[0]
 
 
 def solve_many(
     problems: Sequence[AnyProblem],
+    *,
     method: str = "auto",
     tau: Tau = "auto",
     sampling: Sampling | None = None,
@@ -348,7 +350,9 @@ class _Run:
     ) -> None:
         """Add a row to the trace, tell the callback, and stop where there is a reason to."""
         certificate = self.best.certificate
-        progress = Progress(at.epochs, seconds, certificate, self.number, self.latest, at.work_seconds)
+        progress = Progress(
+            at.epochs, seconds, certificate, model=self.number, latest=self.latest, work_seconds=at.work_seconds
+        )
         self.trace.rows.append(progress)
         stop_asked = callback is not None and bool(callback(progress))
         stalled = self.stalled >= STALLED_CERTIFICATES and certificate.relative_gap <= TINY_RELATIVE_GAP
@@ -364,7 +368,7 @@ class _Run:
     def result(self, chosen: Plan) -> Result:
         """Put together what was found."""
         assert self.status is not None
-        return Result.of(self.best, self.status, self.trace, chosen)
+        return Result.of(self.best, self.status, trace=self.trace, plan=chosen)
 
 
 def _certify(runner: Runner, moving: Sequence[_Run], due: Sequence[int], turn: int) -> None:
@@ -386,7 +390,7 @@ def _plan_with(
     problem: AnyProblem, method: str, tau: Tau, sampling: Sampling | None, models: int, *, near: bool
 ) -> Plan:
     if sampling is None:
-        return plan(problem, method, tau, models, near=near)
+        return plan(problem, method=method, tau=tau, models=models, near=near)
     if not isinstance(sampling, Sampling):
         raise DualnewtonError(f"sampling must be a samplings.Sampling, such as samplings.Nice(n, 8), got {sampling!r}")
     if sampling.n != problem.n:
@@ -402,7 +406,7 @@ def _plan_with(
         raise DualnewtonError(
             f"sampling must be None with {what}, for which sets of rows have no rounds, got {sampling!r}"
         )
-    chosen = plan(problem, method, max(1, round(sampling.expected_size)))
+    chosen = plan(problem, method=method, tau=max(1, round(sampling.expected_size)))
     return replace(chosen, reason=chosen.reason.replace("tau as asked", "sampling as asked"))
 
 

@@ -13,7 +13,7 @@ def sparse_set(n=40, d=17, seed=0, weights=False):
     X[3] = 0.0
     X[0, -1] = 1.5  # so that the last feature occurs
     y = rng.choice([-1.0, 1.0, 2.5], n)
-    return Dataset(sp.csr_array(X), y, rng.uniform(0.5, 2.0, n) if weights else None)
+    return Dataset(sp.csr_array(X), y, sample_weight=rng.uniform(0.5, 2.0, n) if weights else None)
 
 
 def dense_set(n=30, d=5, seed=0, weights=False, text=False):
@@ -21,7 +21,9 @@ def dense_set(n=30, d=5, seed=0, weights=False, text=False):
     rng = np.random.default_rng(seed)
     y = rng.choice(["red", "green", "deep blue"], n) if text else rng.standard_normal(n)
     names = tuple(f"feature {j}" for j in range(d))
-    return Dataset(rng.standard_normal((n, d)), y, rng.uniform(0.5, 2.0, n) if weights else None, names)
+    return Dataset(
+        rng.standard_normal((n, d)), y, sample_weight=rng.uniform(0.5, 2.0, n) if weights else None, feature_names=names
+    )
 
 
 def svmlight_text(data, first=1):

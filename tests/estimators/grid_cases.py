@@ -60,7 +60,14 @@ def fold_models(model, X, y, train, fold):
             lam, regularizer = regularizers.mixed(alpha, ratio)
             yield (
                 certificates[r, k, fold],
-                dn.Problem(X[train], y[train], losses.Squared(), regularizer, lam, fit_intercept=model.fit_intercept),
+                dn.Problem(
+                    X[train],
+                    y[train],
+                    losses.Squared(),
+                    regularizer=regularizer,
+                    lam=lam,
+                    fit_intercept=model.fit_intercept,
+                ),
             )
 
 
@@ -68,9 +75,11 @@ def _logistic(model, X, y, C, ratio):
     lam, regularizer = regularizers.mixed(1.0 / (C * len(y)), ratio)
     K = len(model.classes_)
     if K > 2 and model.multi_class != "ovr":
-        return [dn.MultinomialProblem(X, y, lam, K, fit_intercept=True, regularizer=regularizer)]
+        return [dn.MultinomialProblem(X, y, lam=lam, n_classes=K, fit_intercept=True, regularizer=regularizer)]
     return [
-        dn.Problem(X, np.where(y == k, 1.0, -1.0), losses.Logistic(), regularizer, lam, fit_intercept=True)
+        dn.Problem(
+            X, np.where(y == k, 1.0, -1.0), losses.Logistic(), regularizer=regularizer, lam=lam, fit_intercept=True
+        )
         for k in ([1] if K == 2 else range(K))
     ]
 

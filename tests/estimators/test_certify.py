@@ -39,7 +39,7 @@ def test_the_certificate_of_a_fit_is_found_again(case, weights):
     before = copy.deepcopy(vars(model))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = dn.certify(model, X, y, weights)
+        found = dn.certify(model, X, y, sample_weight=weights)
     parts = found.parts or (found,)
     for part, of_fit in zip(parts, certificates(model), strict=True):
         # Softmax is centred after the fit, which lowers P a little.
@@ -102,10 +102,10 @@ def test_parameters_are_read_as_they_are_now(model, settings):
 def test_a_cross_validated_model_is_judged_at_the_values_it_chose(model, n_classes, weights):
     X, y = data_for(n_classes)
     fitted = clone(model).fit(X, y, sample_weight=weights)
-    assert dn.certify(fitted, X, y, weights).relative_gap <= 1e-4
+    assert dn.certify(fitted, X, y, sample_weight=weights).relative_gap <= 1e-4
     chosen = "C_" if hasattr(fitted, "C_") else "alpha_"
     setattr(fitted, chosen, 3.0 * np.asarray(getattr(fitted, chosen)))
-    assert dn.certify(fitted, X, y, weights).relative_gap > 1e-6
+    assert dn.certify(fitted, X, y, sample_weight=weights).relative_gap > 1e-6
 
 
 @pytest.mark.parametrize("model", [dn.LinearSVC(loss="hinge", C=0.3), dn.LinearSVR(epsilon=0.2, C=0.3)], ids=str)
@@ -132,7 +132,7 @@ def test_libsvm_is_judged_on_the_objective_that_we_fit(theirs, ours, labelled, w
     X, y = data_for(2 if labelled else 0)
     if labelled:
         theirs, ours = (clone(model).set_params(class_weight={0: 1.0, 1: 2.0}) for model in (theirs, ours))
-    found = dn.certify(clone(theirs).fit(X, y, weights), X, y, weights)
+    found = dn.certify(clone(theirs).fit(X, y, weights), X, y, sample_weight=weights)
     optimum = clone(ours).fit(X, y, weights).certificate_.primal
     suboptimality = found.primal - optimum
     assert found.relative_gap <= 1e-6

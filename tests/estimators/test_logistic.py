@@ -188,7 +188,7 @@ def test_the_certificate_is_that_of_the_problem(n_classes):
         problem = dn.Problem(X, 2.0 * y - 1.0, dn.losses.Logistic(), lam=1.0 / (0.4 * n), fit_intercept=True)
         judged = problem.certify(model.coef_[0], model.intercept_[0], model.dual_coef_)
     else:
-        problem = dn.MultinomialProblem(X, y, 1.0 / (0.4 * n), fit_intercept=True)
+        problem = dn.MultinomialProblem(X, y, lam=1.0 / (0.4 * n), fit_intercept=True)
         judged = problem.certify(model.coef_, model.intercept_, model.dual_coef_)
     assert judged.primal <= model.certificate_.primal * (
         1.0 + 1e-14

@@ -204,6 +204,6 @@ def test_ridge_cv_fits_columns_of_very_different_size():
 
 def test_a_regularizer_without_strong_convexity_is_never_left_for_sdna():
     X, y = table()
-    problem = dn.Problem(X, 2.0 * y - 1.0, losses.Logistic(), regularizers.L1())
+    problem = dn.Problem(X, 2.0 * y - 1.0, losses.Logistic(), regularizer=regularizers.L1())
     assert not plan.offered(Facts.of(problem), primal=False)
     assert [each.method for each in plan.offered(Facts.of(problem), primal=True)] == ["newton"]

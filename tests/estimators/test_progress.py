@@ -44,8 +44,8 @@ def test_elsewhere_than_on_a_terminal_a_long_run_leaves_a_few_lines():
 def test_the_slowest_of_several_models_is_shown():
     file = io.StringIO()
     line = ProgressLine("Ridge", 1e-9, file)
-    line(Progress(0.0, 0.0, Certificate(1.0, 0.5), 0))
-    line(Progress(3.0, 9.0, Certificate(1.0, 0.9), 1))
+    line(Progress(0.0, 0.0, Certificate(1.0, 0.5), model=0))
+    line(Progress(3.0, 9.0, Certificate(1.0, 0.9), model=1))
     assert "5.00e-01" in file.getvalue().splitlines()[-1]
 
 

@@ -71,14 +71,14 @@ def problems_of(case, seed=0):
     rng = np.random.default_rng([seed, *case])
     X = rng.standard_normal((N, D)) * rng.uniform(0.3, 1.5, (N, 1)) * (rng.random((N, D)) < 0.7)
     X[rng.integers(N)] = 0.0
-    first = Problem(STORAGES[storage](X), labels_for(loss, N, rng), loss, regularizer)
+    first = Problem(STORAGES[storage](X), labels_for(loss, N, rng), loss, regularizer=regularizer)
     made = []
     for k in range(K):
         own = {"lam": 0.1 / (1 + k), "fit_intercept": form == "intercept"}
         if form == "weights and offset" and k != 1:  # the model in the middle has none
             weights = rng.uniform(0.2, 2.0, N) * (rng.random(N) < 0.9)  # some weights are zero
             own |= {"sample_weight": weights, "offset": 0.3 * rng.standard_normal(N)}
-        made.append(Problem(first.X, labels_for(loss, N, rng), loss, regularizer, **own))
+        made.append(Problem(first.X, labels_for(loss, N, rng), loss, regularizer=regularizer, **own))
     return made
 
 
@@ -191,7 +191,7 @@ def test_producing_ahead_is_the_same_round_bit_for_bit(regularizer, storage, n_t
 def test_the_comparison_sees_a_penalty_that_is_off_by_a_percent(method, tau):
     problems = problems_of((1, 0, 0, 0, 0, 0))
     (right,) = problems
-    wrong = Problem(right.X, right.y, right.loss, right.regularizer, lam=1.01 * right.lam)
+    wrong = Problem(right.X, right.y, right.loss, regularizer=right.regularizer, lam=1.01 * right.lam)
     sampling = samplings.Nice(N, tau)
     assert_same_rounds(method, problems, problems, sampling)
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
@@ -209,7 +209,9 @@ OFF_BY_A_PERCENT = [
 @pytest.mark.parametrize("tau", [1, 7])
 def test_the_comparison_sees_a_regularizer_that_is_off_by_a_percent(right, wrong, tau):
     (base,) = problems_of((1, 0, 0, 0, 0, 0))
-    problem, other = (Problem(base.X, base.y, base.loss, regularizer, lam=base.lam) for regularizer in (right, wrong))
+    problem, other = (
+        Problem(base.X, base.y, base.loss, regularizer=regularizer, lam=base.lam) for regularizer in (right, wrong)
+    )
     sampling = samplings.Nice(N, tau)
     assert_same_rounds(SDNA, [problem], [problem], sampling)
     with pytest.raises(AssertionError, match="Not equal to tolerance"):

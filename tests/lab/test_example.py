@@ -57,7 +57,7 @@ def test_an_order_that_is_broken_is_noticed():
     small = example.small_rates()
     assert example.order_claim(small).holds
     tau, rates = small[1]
-    wrong = theory.Rates(2.0 * rates.sigma1_prox, rates.sigma1_prox, rates.sigma1, {})
+    wrong = theory.Rates(theta=2.0 * rates.sigma1_prox, sigma1_prox=rates.sigma1_prox, sigma1=rates.sigma1, missing={})
     assert example.order_claim([(tau, wrong)]).holds is False
 
 

@@ -20,7 +20,9 @@ def problem_of(name="dense:400x300", loss=None):
 def test_it_is_the_run_that_solve_makes(name, method):
     problem = problem_of(name)
     seen = watch(problem, method, 8, NICE, Limits(0.0, 10), seed=3)
-    result = solve(problem, method, sampling=samplings.Nice(problem.n, 8), tol=0.0, max_epochs=10, random_state=3)
+    result = solve(
+        problem, method=method, sampling=samplings.Nice(problem.n, 8), tol=0.0, max_epochs=10, random_state=3
+    )
     assert seen.epoch[-1] == pytest.approx(result.n_epochs)
     # solve keeps the best point so far, the curve has the last one; certificates tell compiled rounds how exactly to solve.
     assert result.certificate.gap <= seen.gap.min() * 1.5

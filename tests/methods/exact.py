@@ -74,7 +74,10 @@ def separables(n):
         Square(0.8),
         Square(np.linspace(0.0, 3.0, n)),
         ElasticNet(),
-        *[ConjugateLoss(loss, tables.labels_for(loss, n, rng), n, rng.uniform(0.5, 2.0, n)) for loss in tables.LOSSES],
+        *[
+            ConjugateLoss(loss, tables.labels_for(loss, n, rng), n, weight=rng.uniform(0.5, 2.0, n))
+            for loss in tables.LOSSES
+        ],
     ]
 
 

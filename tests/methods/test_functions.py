@@ -143,9 +143,9 @@ def test_bad_input_to_separable_terms():
     with pytest.raises(ValueError, match=r"y must hold -1 or \+1 for Logistic, got 2 at index 1"):
         ConjugateLoss(losses.Logistic(), [1.0, 2.0], 2)
     with pytest.raises(ValueError, match=r"weight must be > 0 everywhere, got .*0.0.* at index 1: .* leave it out"):
-        ConjugateLoss(losses.Squared(), [1.0, 2.0], 2, [1.0, 0.0])
+        ConjugateLoss(losses.Squared(), [1.0, 2.0], 2, weight=[1.0, 0.0])
     with pytest.raises(ValueError, match=r"weight must have shape \(2,\), got \(3,\)"):
-        ConjugateLoss(losses.Squared(), [1.0, 2.0], 2, np.ones(3))
+        ConjugateLoss(losses.Squared(), [1.0, 2.0], 2, weight=np.ones(3))
     with pytest.raises(ValueError, match="n must be an integer >= 1, got 0"):
         ConjugateLoss(losses.Squared(), [1.0, 2.0], 0)
     with pytest.raises(NotImplementedError, match=r"Separable has no prox\(x, step, index\)"):
@@ -212,7 +212,7 @@ def test_the_prox_of_a_conjugate_is_a_fixed_point_on_the_primal_side(loss):
         rng.uniform(20.0, 200.0, n),
         rng.uniform(0.5, 2, n),
     )
-    beta = ConjugateLoss(loss, y, n, weight).prox(x, step, np.arange(n))
+    beta = ConjugateLoss(loss, y, n, weight=weight).prox(x, step, np.arange(n))
     z = (beta - x) / (weight * step / n)
     np.testing.assert_allclose(beta, -loss.derivative(z, y), atol=1e-13)
 

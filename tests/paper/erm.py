@@ -26,7 +26,7 @@ def expected_dual_after_a_round(solver_class, problem, sampling, alpha, **kwargs
 
 def optimum(problem):
     """D(α*) = P(w*), from above by at most the certified gap."""
-    result = dn.solve(problem, "sdna", tau=problem.n, tol=1e-14, random_state=0)
+    result = dn.solve(problem, method="sdna", tau=problem.n, tol=1e-14, random_state=0)
     return result.certificate.primal
 
 

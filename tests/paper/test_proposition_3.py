@@ -22,16 +22,18 @@ def test_sigma2_follows_from_sigma3(n, tau, seed):
     np.testing.assert_allclose(v, beta * M.diagonal(), rtol=1e-12)
     assert 1.0 - 1e-12 <= beta <= tau * (1.0 + 1e-12)
     s3 = theory.sigma3(M, M, sampling, v)
-    assert theory.sigma2_from_sigma3(s3, beta, n, tau) == pytest.approx(theory.sigma2(M, M, sampling), rel=1e-9)
+    assert theory.sigma2_from_sigma3(s3, beta=beta, n=n, tau=tau) == pytest.approx(
+        theory.sigma2(M, M, sampling), rel=1e-9
+    )
 
 
 def test_it_holds_for_the_conservative_vector_too():
     M, sampling = definite(6, 0), samplings.Nice(6, 3)
     s3 = theory.sigma3(M, M, sampling, 3.0 * M.diagonal())
-    assert theory.sigma2_from_sigma3(s3, 3.0, 6, 3) == pytest.approx(theory.sigma2(M, M, sampling), rel=1e-9)
+    assert theory.sigma2_from_sigma3(s3, beta=3.0, n=6, tau=3) == pytest.approx(theory.sigma2(M, M, sampling), rel=1e-9)
 
 
 def test_another_tau_would_be_noticed():
     M, sampling = definite(6, 0), samplings.Nice(6, 3)
     s3 = theory.sigma3(M, M, sampling, 3.0 * M.diagonal())
-    assert theory.sigma2_from_sigma3(s3, 3.0, 6, 4) != pytest.approx(theory.sigma2(M, M, sampling), rel=1e-3)
+    assert theory.sigma2_from_sigma3(s3, beta=3.0, n=6, tau=4) != pytest.approx(theory.sigma2(M, M, sampling), rel=1e-3)

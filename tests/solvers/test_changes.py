@@ -126,9 +126,9 @@ def test_newton_takes_the_same_way_with_and_without_a_memory(storage, intercept,
     y = np.sign(X @ rng.standard_normal(6) + rng.standard_normal(400))
     weight = rng.uniform(0.2, 3.0, 400) if weighted else None
     problem = dn.Problem(storage(X), y, loss, lam=1e-3, fit_intercept=intercept, sample_weight=weight)
-    kept = dn.solve(problem, "newton", tol=1e-10, random_state=0)
+    kept = dn.solve(problem, method="newton", tol=1e-10, random_state=0)
     monkeypatch.setattr(losses.Loss, "in_pieces", lambda *_: False)
-    anew = dn.solve(problem, "newton", tol=1e-10, random_state=0)
+    anew = dn.solve(problem, method="newton", tol=1e-10, random_state=0)
     assert kept.status is anew.status is dn.Status.CONVERGED
     assert kept.n_epochs < anew.n_epochs  # fewer rows are read
     np.testing.assert_allclose(kept.w, anew.w, rtol=1e-8, atol=1e-10)

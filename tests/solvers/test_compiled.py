@@ -55,7 +55,7 @@ def test_every_loss_converges_to_a_true_certificate(loss, form, fit_intercept):
 def test_every_regularizer_converges_to_a_true_certificate(k, form):
     problem = make(regularizer=regularizers_for(D)[k], **form)
     for tau in (1, 16):
-        result = dn.solve(problem, "sdna", tau, tol=1e-7, random_state=0)
+        result = dn.solve(problem, method="sdna", tau=tau, tol=1e-7, random_state=0)
         assert result.plan.compiled
         assert result.status is Status.CONVERGED
         assert_certificate_is_true(problem, result)
@@ -68,7 +68,7 @@ def test_weights_of_features_are_a_change_of_their_units(sparse):
     v = np.geomspace(1.0, 50.0, D)
     weighted = make(sparse=sparse, regularizer=regularizers.L2(v))
     scaled = dn.Problem(weighted.X @ sp.diags_array(v**-0.5), weighted.y, weighted.loss, lam=weighted.lam)
-    one, other = (dn.solve(problem, "sdna", tol=1e-12, random_state=0) for problem in (weighted, scaled))
+    one, other = (dn.solve(problem, method="sdna", tol=1e-12, random_state=0) for problem in (weighted, scaled))
     assert one.plan.compiled
     np.testing.assert_allclose(np.sqrt(v) * one.w, other.w, atol=1e-5)
     assert one.certificate.primal == pytest.approx(other.certificate.primal, rel=1e-11)
@@ -77,7 +77,7 @@ def test_weights_of_features_are_a_change_of_their_units(sparse):
 
 def test_groups_of_one_are_the_elastic_net():
     net, groups = regularizers.ElasticNet(l1=0.3), regularizers.GroupElasticNet(range(D), strength=0.3)
-    one, other = (dn.solve(make(regularizer=g), "sdna", 8, tol=1e-12, random_state=0) for g in (net, groups))
+    one, other = (dn.solve(make(regularizer=g), method="sdna", tau=8, tol=1e-12, random_state=0) for g in (net, groups))
     assert one.plan.compiled
     assert other.plan.compiled
     np.testing.assert_allclose(one.w, other.w, atol=1e-6)
@@ -88,7 +88,7 @@ def test_groups_of_one_are_the_elastic_net():
 @pytest.mark.parametrize("tau", [1, 7, 32])
 def test_every_block_size_reaches_the_optimum_of_the_reference(method, tau):
     problem = make(weights=True, fit_intercept=True)
-    result = dn.solve(problem, method, tau, tol=1e-7, random_state=0)
+    result = dn.solve(problem, method=method, tau=tau, tol=1e-7, random_state=0)
     assert result.status is Status.CONVERGED
     with mock.patch.object(sys.modules["dualnewton.plan"], "SMALL", 10 * N * D):
         reference = dn.solve(problem, tol=1e-9, random_state=0)
@@ -115,7 +115,7 @@ def test_float32_rows_are_solved_as_tightly_as_float64(loss, lam):
     narrow = make(loss, lam=lam, dtype=np.float32, fit_intercept=True)
     wide = dn.Problem(narrow.X.astype(np.float64), narrow.y, loss, lam=lam, fit_intercept=True)
     settings = {"tau": 8, "tol": 1e-12, "random_state": 0}
-    one, other = (dn.solve(problem, "sdna", **settings) for problem in (narrow, wide))
+    one, other = (dn.solve(problem, method="sdna", **settings) for problem in (narrow, wide))
     assert one.plan.compiled
     assert one.status is Status.CONVERGED
     assert_certificate_is_true(narrow, one)
@@ -160,7 +160,7 @@ def test_the_number_of_threads_changes_no_bit(name, sparse):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_the_defaults_repeat_themselves_bit_for_bit(method, dtype):
     problem = make(losses.SquaredHinge(), dtype=dtype)
-    assert_same_bits(*(dn.solve(problem, method, random_state=1, n_threads=t) for t in (1, 2)))
+    assert_same_bits(*(dn.solve(problem, method=method, random_state=1, n_threads=t) for t in (1, 2)))
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -189,7 +189,11 @@ def family(K, loss=losses.Logistic(), sparse=False, **kwargs):  # noqa: B008 (fr
     for k in range(1, K):
         own = {"sample_weight": rng.uniform(0.2, 2.0, N)} if k % 2 else {"offset": 0.3 * rng.standard_normal(N)}
         y = labels_for(loss, N, rng)
-        made.append(dn.Problem(X, y, loss, first.regularizer, 0.02 * 3.0**k, fit_intercept=first.fit_intercept, **own))
+        made.append(
+            dn.Problem(
+                X, y, loss, regularizer=first.regularizer, lam=0.02 * 3.0**k, fit_intercept=first.fit_intercept, **own
+            )
+        )
     return made
 
 
@@ -198,13 +202,13 @@ def family(K, loss=losses.Logistic(), sparse=False, **kwargs):  # noqa: B008 (fr
 @pytest.mark.parametrize("form", [{}, {"sparse": True}, {"fit_intercept": True}], ids=str)
 def test_several_models_are_the_single_ones(method, tau, form):
     problems = family(4, **form)
-    together = dn.solve_many(problems, method, tau, tol=1e-7, random_state=0)
+    together = dn.solve_many(problems, method=method, tau=tau, tol=1e-7, random_state=0)
     epochs = {result.n_epochs for result in together}
     assert len(epochs) > 1  # some left early
     for problem, result in zip(problems, together, strict=True):
         assert result.status is Status.CONVERGED
         assert_certificate_is_true(problem, result)
-        alone = dn.solve(problem, method, tau, tol=1e-7, random_state=0)
+        alone = dn.solve(problem, method=method, tau=tau, tol=1e-7, random_state=0)
         # both optima lie between the two certificates' values
         assert result.certificate.dual <= alone.certificate.primal
         assert alone.certificate.dual <= result.certificate.primal

@@ -104,7 +104,7 @@ def test_a_certificate_is_confirmed_by_newtons_method_in_fifty_digits(
     X = storage((scale * rng.standard_normal((n, d))).astype(dtype))
     problem = dn.Problem(X, labels_for(loss, n, rng), loss, lam=lam, fit_intercept=fit_intercept)
     with always_compiled():
-        result = dn.solve(problem, method, min(tau, d), tol=1e-9, max_epochs=300, random_state=seed)
+        result = dn.solve(problem, method=method, tau=min(tau, d), tol=1e-9, max_epochs=300, random_state=seed)
     assert result.plan.compiled
     assert result.converged == (result.certificate.relative_gap <= 1e-9)
     confirm(problem, result.certificate)
@@ -174,7 +174,7 @@ def test_examples_that_sleep_do_not_break_the_method(method, tau):
     X = np.vstack([rng.standard_normal((1107, 90)) * 1e-3, np.ones((100, 90)) + 0.1 * rng.standard_normal((100, 90))])
     y = np.r_[labels_for(losses.Logistic(), 1107, rng), np.where(rng.random(100) < 0.5, 1.0, -1.0)]
     problem = dn.Problem(X, y, losses.Logistic(), lam=1e-3)
-    result = dn.solve(problem, method, tau, tol=1e-6, max_epochs=3000, random_state=0)
+    result = dn.solve(problem, method=method, tau=tau, tol=1e-6, max_epochs=3000, random_state=0)
     assert result.status is Status.CONVERGED
     assert_certificate_is_true(problem, result)
 

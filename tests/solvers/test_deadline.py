@@ -61,7 +61,7 @@ def test_newton_steps_of_the_model_stop_in_time(loss, lam, monkeypatch):
     problem = dn.Problem(X, y, loss, regularizers.L1(), lam, fit_intercept=True)
     clock = Clock(monkeypatch, 0.01)
     clock.before(quadratic, "Cholesky")
-    result = dn.solve(problem, "newton", tol=1e-12, time_limit=0.095)
+    result = dn.solve(problem, method="newton", tol=1e-12, time_limit=0.095)
     assert result.status is Status.TIME_LIMIT
     assert clock.now == pytest.approx(0.1)
     assert_certificate_is_true(problem, result)
@@ -69,10 +69,10 @@ def test_newton_steps_of_the_model_stop_in_time(loss, lam, monkeypatch):
 
 def test_a_step_that_was_cut_short_is_used(monkeypatch):
     X, y = wide()
-    problem = dn.Problem(X, np.sign(y), losses.SquaredHinge(), regularizers.L1(), 1e-8)
+    problem = dn.Problem(X, np.sign(y), losses.SquaredHinge(), regularizer=regularizers.L1(), lam=1e-8)
     clock = Clock(monkeypatch, 0.01)
     clock.before(quadratic, "Cholesky")
-    result = dn.solve(problem, "newton", tol=1e-12, time_limit=0.035)
+    result = dn.solve(problem, method="newton", tol=1e-12, time_limit=0.035)
     assert result.n_epochs > 0.0
     assert result.certificate.primal < 0.1 * problem.primal(np.zeros(300))
 
@@ -80,7 +80,7 @@ def test_a_step_that_was_cut_short_is_used(monkeypatch):
 def test_each_of_several_models_keeps_its_certificate(monkeypatch):
     """The time ends while the second of three models is at work: it and the third stay where they are."""
     X, y = wide()
-    problems = [dn.Problem(X, y, losses.Squared(), regularizers.L1(), lam) for lam in (0.3, 1e-9, 0.2)]
+    problems = [dn.Problem(X, y, losses.Squared(), regularizer=regularizers.L1(), lam=lam) for lam in (0.3, 1e-9, 0.2)]
     clock = Clock(monkeypatch, 0.01)
     clock.before(quadratic, "Cholesky")
     results = dn.solve_many(problems, "newton", tol=1e-12, time_limit=0.05)
@@ -128,7 +128,7 @@ def test_the_curvature_of_softmax_stops_in_time(monkeypatch):
     pieces_of(monkeypatch, 10)
     clock = Clock(monkeypatch, 0.01)
     clock.before(proximal_softmax, "_scaled")
-    result = dn.solve(problem, "newton", tol=1e-10, time_limit=0.055)  # 40 pieces would take 0.4 s
+    result = dn.solve(problem, method="newton", tol=1e-10, time_limit=0.055)  # 40 pieces would take 0.4 s
     assert result.status is Status.TIME_LIMIT
     assert clock.now == pytest.approx(0.06)
     assert_certificate_is_true(problem, result)
@@ -221,7 +221,7 @@ def test_looking_at_the_clock_changes_no_bit(outputs, storage):
         if outputs == 1
         else dn.MultinomialProblem(X, y, 1e-3, 3, regularizer=regularizers.L1(), fit_intercept=True)
     )
-    free, limited = (dn.solve(problem, "newton", tol=1e-9, time_limit=limit) for limit in (None, 600.0))
+    free, limited = (dn.solve(problem, method="newton", tol=1e-9, time_limit=limit) for limit in (None, 600.0))
     assert free.converged
     assert np.array_equal(free.w, limited.w)
     assert np.array_equal(free.alpha, limited.alpha)

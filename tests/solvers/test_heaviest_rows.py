@@ -101,7 +101,7 @@ def test_where_no_matrix_is_formed_auto_takes_conjugate_gradients_and_not_steps_
     predicted = facts.predicted()
     assert predicted["ihs"] == np.inf
     assert 0.0 < predicted["newton"] < np.inf
-    assert "conjugate gradients" in plan(problem, "newton").reason
+    assert "conjugate gradients" in plan(problem, method="newton").reason
 
 
 def policy_of(*, quadratic):

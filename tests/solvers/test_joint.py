@@ -67,9 +67,11 @@ def test_rows_far_from_both_classes_of_a_pair_are_left_out():
 def test_newton_and_the_sketch_agree(storage, intercept, weighted, lam):
     weight = RNG.uniform(0.2, 3.0, N) if weighted else None
     offset = 0.3 * RNG.standard_normal((N, K)) if weighted else None
-    problem = dn.MultinomialProblem(storage(X), Y, lam, fit_intercept=intercept, sample_weight=weight, offset=offset)
+    problem = dn.MultinomialProblem(
+        storage(X), Y, lam=lam, fit_intercept=intercept, sample_weight=weight, offset=offset
+    )
     newton, sketch = (
-        dn.solve(problem, method, tol=1e-11, max_epochs=3000, random_state=0) for method in ("newton", "ihs")
+        dn.solve(problem, method=method, tol=1e-11, max_epochs=3000, random_state=0) for method in ("newton", "ihs")
     )
     assert newton.status is dn.Status.CONVERGED
     assert newton.plan.method == "newton"
@@ -86,36 +88,38 @@ def test_newton_and_the_sketch_agree(storage, intercept, weighted, lam):
 def test_classes_that_can_be_told_apart_take_few_steps(C, scaled):
     centres = 6.0 * np.eye(K, D)
     separable = (centres[Y] + 0.3 * X) * scaled
-    problem = dn.MultinomialProblem(separable, Y, 1.0 / (C * N * scaled**-2), fit_intercept=True)
-    result = dn.solve(problem, "newton", tol=1e-6, random_state=0)
+    problem = dn.MultinomialProblem(separable, Y, lam=1.0 / (C * N * scaled**-2), fit_intercept=True)
+    result = dn.solve(problem, method="newton", tol=1e-6, random_state=0)
     assert result.status is dn.Status.CONVERGED
     assert result.n_epochs < 80
 
 
 def test_two_classes_and_a_class_that_never_occurs():
-    two = dn.solve(dn.MultinomialProblem(X, (Y > 0).astype(int), 0.01, fit_intercept=True), "newton", tol=1e-11)
+    two = dn.solve(
+        dn.MultinomialProblem(X, (Y > 0).astype(int), lam=0.01, fit_intercept=True), method="newton", tol=1e-11
+    )
     assert two.status is dn.Status.CONVERGED
-    absent = dn.MultinomialProblem(X, Y, 0.01, n_classes=K + 1, fit_intercept=False)
-    found = dn.solve(absent, "newton", tol=1e-10, random_state=0)
+    absent = dn.MultinomialProblem(X, Y, lam=0.01, n_classes=K + 1, fit_intercept=False)
+    found = dn.solve(absent, method="newton", tol=1e-10, random_state=0)
     assert found.status is dn.Status.CONVERGED
     assert found.w.shape == (K + 1, D)
     c = (Y > 0) * 1.0  # a class whose examples weigh nothing
-    weightless = dn.MultinomialProblem(X, Y, 0.01, fit_intercept=True, sample_weight=c)
-    assert dn.solve(weightless, "newton", tol=1e-6, random_state=0).certificate.relative_gap <= 1e-6
+    weightless = dn.MultinomialProblem(X, Y, lam=0.01, fit_intercept=True, sample_weight=c)
+    assert dn.solve(weightless, method="newton", tol=1e-6, random_state=0).certificate.relative_gap <= 1e-6
 
 
 def test_several_models_have_a_matrix_each():
-    problems = [dn.MultinomialProblem(X, (Y + shift) % K, lam) for shift, lam in ((0, 0.1), (1, 0.01))]
-    together = dn.solve_many(problems, "newton", tol=1e-11, random_state=0)
+    problems = [dn.MultinomialProblem(X, (Y + shift) % K, lam=lam) for shift, lam in ((0, 0.1), (1, 0.01))]
+    together = dn.solve_many(problems, method="newton", tol=1e-11, random_state=0)
     for problem, one in zip(problems, together, strict=True):
-        alone = dn.solve(problem, "newton", tol=1e-11, random_state=0)
+        alone = dn.solve(problem, method="newton", tol=1e-11, random_state=0)
         np.testing.assert_allclose(one.w, alone.w, rtol=1e-6, atol=1e-9)
 
 
 def test_auto_forms_the_matrix_where_it_is_small_and_only_there():
-    assert dn.plan(dn.MultinomialProblem(X, Y, 1e-2)).method == "newton"
+    assert dn.plan(dn.MultinomialProblem(X, Y, lam=1e-2)).method == "newton"
     wide = RNG.standard_normal((60, 2500))
-    assert dn.plan(dn.MultinomialProblem(wide, Y[:60], 1e-2)).method == "ihs"
+    assert dn.plan(dn.MultinomialProblem(wide, Y[:60], lam=1e-2)).method == "ihs"
     with pytest.raises(ValueError, match='method must be "auto" or "ihs" for a MultinomialProblem'):
-        dn.solve(dn.MultinomialProblem(wide, Y[:60], 1e-2), "newton")
-    assert dn.plan(dn.MultinomialProblem(X, Y, 1e-2), tau=30).method == "ihs"
+        dn.solve(dn.MultinomialProblem(wide, Y[:60], lam=1e-2), method="newton")
+    assert dn.plan(dn.MultinomialProblem(X, Y, lam=1e-2), tau=30).method == "ihs"

@@ -35,7 +35,7 @@ def problem_of(regularizer, X, y, lam=0.02, form=(), **more):
         more["sample_weight"] = rng.integers(0, 3, n).astype(float) + (np.arange(n) < K)
     if "offset" in form:
         more["offset"] = 0.3 * rng.standard_normal((n, K))
-    return dn.MultinomialProblem(X, y, lam, regularizer=regularizer, fit_intercept="intercept" in form, **more)
+    return dn.MultinomialProblem(X, y, lam=lam, regularizer=regularizer, fit_intercept="intercept" in form, **more)
 
 
 @pytest.mark.parametrize("regularizer", WITH_KINKS, ids=name_of)
@@ -66,7 +66,7 @@ def test_it_finds_what_scikit_learn_finds(storage, l1_ratio, fit_intercept, weig
     theirs = LogisticRegression(**settings, solver="saga", tol=1e-11, max_iter=100_000, random_state=0).fit(X, y, c)
     lam, regularizer = regularizers.mixed(1.0 / (0.5 * 100), l1_ratio)
     more = {"sample_weight": c, "fit_intercept": fit_intercept, "regularizer": regularizer}
-    problem = dn.MultinomialProblem(STORAGES[storage](X), y, lam, **more)
+    problem = dn.MultinomialProblem(STORAGES[storage](X), y, lam=lam, **more)
     result = dn.solve(problem, tol=1e-13)
     assert result.converged
     np.testing.assert_allclose(result.w, theirs.coef_, atol=1e-6)
@@ -80,7 +80,9 @@ def test_it_finds_what_scikit_learn_finds(storage, l1_ratio, fit_intercept, weig
 def test_where_the_kinks_vanish_it_finds_what_the_sketch_finds(near, fit_intercept):
     X, y = classes(K=4)
     one, other = (
-        dn.solve(dn.MultinomialProblem(X, y, 0.01, fit_intercept=fit_intercept, regularizer=g), method, tol=1e-13)
+        dn.solve(
+            dn.MultinomialProblem(X, y, lam=0.01, fit_intercept=fit_intercept, regularizer=g), method=method, tol=1e-13
+        )
         for g, method in ((near, "newton"), (None, "ihs"))
     )
     assert (one.plan.method, other.plan.method) == ("newton", "ihs")
@@ -95,11 +97,16 @@ def test_where_the_kinks_vanish_it_finds_what_the_sketch_finds(near, fit_interce
 def test_two_classes_are_logistic_regression_with_half_the_ridge(l1, of_one, fit_intercept):
     """½w₀² + ½w₁² + l1(|w₀| + |w₁|) at w₁ = −w₀ = u/2, the best for w₁ − w₀ = u, is ½(½u² + 2 l1|u|)."""
     X, y = classes(K=2)
-    two = dn.MultinomialProblem(X, y, 0.02, regularizer=regularizers.ElasticNet(l1), fit_intercept=fit_intercept)
+    two = dn.MultinomialProblem(X, y, lam=0.02, regularizer=regularizers.ElasticNet(l1), fit_intercept=fit_intercept)
     one = dn.Problem(
-        X, 2.0 * y - 1.0, dn.losses.Logistic(), regularizers.ElasticNet(of_one), 0.01, fit_intercept=fit_intercept
+        X,
+        2.0 * y - 1.0,
+        dn.losses.Logistic(),
+        regularizer=regularizers.ElasticNet(of_one),
+        lam=0.01,
+        fit_intercept=fit_intercept,
     )
-    ours, theirs = dn.solve(two, tol=1e-13), dn.solve(one, "newton", tol=1e-13)
+    ours, theirs = dn.solve(two, tol=1e-13), dn.solve(one, method="newton", tol=1e-13)
     np.testing.assert_allclose(ours.w[1] - ours.w[0], theirs.w, atol=1e-7)
     np.testing.assert_allclose(ours.w[0], -ours.w[1], atol=1e-7)
     assert ours.certificate.primal == pytest.approx(theirs.certificate.primal, rel=1e-12)
@@ -108,8 +115,8 @@ def test_two_classes_are_logistic_regression_with_half_the_ridge(l1, of_one, fit
 def test_a_penalty_for_each_feature():
     X, y = classes()
     v = np.array([1.0, 2.0, 4.0, 1.0, 2.0, 4.0])
-    weighted = dn.solve(dn.MultinomialProblem(X, y, 0.01, regularizer=regularizers.L2(v)), tol=1e-13)
-    scaled = dn.solve(dn.MultinomialProblem(X / np.sqrt(v), y, 0.01), tol=1e-13)
+    weighted = dn.solve(dn.MultinomialProblem(X, y, lam=0.01, regularizer=regularizers.L2(v)), tol=1e-13)
+    scaled = dn.solve(dn.MultinomialProblem(X / np.sqrt(v), y, lam=0.01), tol=1e-13)
     assert weighted.converged
     np.testing.assert_allclose(weighted.w * np.sqrt(v), scaled.w, atol=1e-6)
 
@@ -118,11 +125,11 @@ def test_the_names_of_classes_do_not_matter_and_weights_are_repetitions():
     X, y = classes()
     g, times = regularizers.ElasticNet(0.5), np.random.default_rng(3).integers(1, 4, 120)
     more = {"fit_intercept": True, "regularizer": g}
-    first = dn.solve(dn.MultinomialProblem(X, y, 0.02, sample_weight=times, **more), tol=1e-13)
-    turned = dn.solve(dn.MultinomialProblem(X, (y + 1) % 3, 0.02, sample_weight=times, **more), tol=1e-13)
+    first = dn.solve(dn.MultinomialProblem(X, y, lam=0.02, sample_weight=times, **more), tol=1e-13)
+    turned = dn.solve(dn.MultinomialProblem(X, (y + 1) % 3, lam=0.02, sample_weight=times, **more), tol=1e-13)
     np.testing.assert_allclose(np.roll(first.w, 1, axis=0), turned.w, atol=1e-8)
     rows = np.repeat(np.arange(120), times)
-    repeated = dn.solve(dn.MultinomialProblem(X[rows], y[rows], 0.02 * 120 / len(rows), **more), tol=1e-13)
+    repeated = dn.solve(dn.MultinomialProblem(X[rows], y[rows], lam=0.02 * 120 / len(rows), **more), tol=1e-13)
     np.testing.assert_allclose(first.w, repeated.w, atol=1e-8)
 
 
@@ -219,7 +226,9 @@ def test_models_share_passes_and_each_finds_its_own():
     X, y = classes(90, 40)
     ways = [(y, 0.1, None), (y, 0.01, None), ((y + 1) % 3, 0.03, np.linspace(0.0, 2.0, 90))]
     problems = [
-        dn.MultinomialProblem(X, t, lam, 3, sample_weight=c, fit_intercept=True, regularizer=regularizers.L1())
+        dn.MultinomialProblem(
+            X, t, lam=lam, n_classes=3, sample_weight=c, fit_intercept=True, regularizer=regularizers.L1()
+        )
         for t, lam, c in ways
     ]
     for problem, result in zip(problems, dn.solve_many(problems, tol=1e-12), strict=True):
@@ -259,7 +268,7 @@ def test_it_starts_where_it_is_told_to():
     assert warm.trace.gap[0] < cold.trace.gap[0]
     assert dn.solve(weak, tol=1e-10, warm_start=first.alpha).converged
     # From a model in which every coefficient is used: one of each feature's three has to become zero.
-    everything = dn.solve(dn.MultinomialProblem(X, y, 0.02, fit_intercept=True), tol=1e-6)
+    everything = dn.solve(dn.MultinomialProblem(X, y, lam=0.02, fit_intercept=True), tol=1e-6)
     result = dn.solve(weak, tol=1e-10, warm_start=everything)
     assert result.converged
     assert np.count_nonzero(everything.w) == 90
@@ -301,7 +310,7 @@ def hard_data(name):
 @pytest.mark.parametrize("regularizer", [regularizers.L1(), regularizers.ElasticNet(0.1)], ids=name_of)
 def test_hard_problems_end_with_a_true_certificate(name, regularizer):
     X, y, lam = hard_data(name)
-    problem = dn.MultinomialProblem(X, y, lam, 4, fit_intercept=True, regularizer=regularizer)
+    problem = dn.MultinomialProblem(X, y, lam=lam, n_classes=4, fit_intercept=True, regularizer=regularizer)
     result = dn.solve(problem, tol=1e-8, max_epochs=500)
     assert result.converged, str(result)
     assert_certificate_is_true(problem, result)
@@ -322,13 +331,18 @@ def test_the_plan_says_what_will_be_done_and_what_cannot():
     problem = problem_of(regularizers.L1(), X, y)
     chosen = dn.plan(problem)
     assert (chosen.method, chosen.tau, chosen.compiled) == ("newton", 120, False)
-    assert chosen == dn.plan(problem, "newton") == dn.plan(problem, "newton", 120) == dn.solve(problem).plan
+    assert (
+        chosen
+        == dn.plan(problem, method="newton")
+        == dn.plan(problem, method="newton", tau=120)
+        == dn.solve(problem).plan
+    )
     with pytest.raises(ValueError, match=r'method must be "auto" or "newton" for a MultinomialProblem with L1\('):
-        dn.plan(problem, "ihs")
+        dn.plan(problem, method="ihs")
     with pytest.raises(
         ValueError, match=r'method must be "auto", "newton" or "ihs" for a MultinomialProblem with L2\('
     ):
-        dn.plan(dn.MultinomialProblem(X, y), "sdna")
+        dn.plan(dn.MultinomialProblem(X, y), method="sdna")
     with pytest.raises(ValueError, match=r'tau must be "auto" or n = 120 with method="newton", got 7$'):
         dn.plan(problem, tau=7)
 

@@ -38,7 +38,7 @@ def agree_with_their_own_fits(problems, results, atol=1e-5):
 def test_outputs_of_least_squares_have_one_hessian(bought):
     rng, X, _ = data()
     problems = [dn.Problem(X, rng.standard_normal(N), losses.Squared(), lam=1.0 / N) for _ in range(6)]
-    results = dn.solve_many(problems, "newton", tol=1e-12)
+    results = dn.solve_many(problems, method="newton", tol=1e-12)
     assert len(bought) == 1
     agree_with_their_own_fits(problems, results)
 
@@ -47,7 +47,7 @@ def test_other_penalties_have_their_own(bought):
     rng, X, _ = data()
     y = rng.standard_normal(N)
     problems = [dn.Problem(X, y, losses.Squared(), lam=lam / N) for lam in (0.1, 1.0, 1.0, 10.0)]
-    results = dn.solve_many(problems, "newton", tol=1e-12)
+    results = dn.solve_many(problems, method="newton", tol=1e-12)
     assert len(bought) == 3
     agree_with_their_own_fits(problems, results)
 
@@ -56,19 +56,19 @@ def test_other_penalties_have_their_own(bought):
 def test_folds_share_sketches(loss, bought):
     _, X, y = data()
     problems = list(folds(X, y, loss))
-    results = dn.solve_many(problems, "ihs", tau=N, tol=1e-11)
+    results = dn.solve_many(problems, method="ihs", tau=N, tol=1e-11)
     together = len(bought)
     agree_with_their_own_fits(problems, results)
     bought.clear()
     for problem in problems:
-        dn.solve(problem, "ihs", tau=N, tol=1e-11)
+        dn.solve(problem, method="ihs", tau=N, tol=1e-11)
     assert together < 0.8 * len(bought)
 
 
 def test_newton_does_not_mix_folds(bought):
     _, X, y = data()
     problems = list(folds(X, y, losses.Logistic()))
-    dn.solve_many(problems, "newton", tol=1e-9)
+    dn.solve_many(problems, method="newton", tol=1e-9)
     assert all(np.count_nonzero(weights) == N - N // 5 for weights in bought)
 
 
@@ -76,7 +76,7 @@ def test_classes_part_as_their_curvatures_do(bought):
     rng, X, _ = data()
     kinds = np.argmax(X[:, :3] * [3.0, 1.0, 0.3] + rng.standard_normal((N, 3)), axis=1)
     problems = [dn.Problem(X, np.where(kinds == k, 1.0, -1.0), losses.Logistic(), lam=0.01 / N) for k in range(3)]
-    results = dn.solve_many(problems, "newton", tol=1e-11)
+    results = dn.solve_many(problems, method="newton", tol=1e-11)
     agree_with_their_own_fits(problems, results)
     # At w = 0 all have the same curvature, and later each its own.
     assert np.ptp(bought[0]) == 0.0

@@ -59,9 +59,9 @@ def test_it_is_not_used_where_a_feature_is_large_or_the_work_small():
 @pytest.mark.parametrize("intercept", [False, True])
 def test_the_model_is_that_of_double_precision(method, storage, loss, intercept, monkeypatch):
     problem = dn.Problem(storage(X), Y, loss, lam=3.0 / N, fit_intercept=intercept)
-    single = dn.solve(problem, method, tol=1e-12, random_state=0)
+    single = dn.solve(problem, method=method, tol=1e-12, random_state=0)
     monkeypatch.setattr(hessians, "WORTH_SINGLE", 1 << 60)
-    double = dn.solve(problem, method, tol=1e-12, random_state=0)
+    double = dn.solve(problem, method=method, tol=1e-12, random_state=0)
     assert single.status is double.status is dn.Status.CONVERGED
     np.testing.assert_allclose(single.w, double.w, rtol=1e-6, atol=1e-7)
     assert single.n_epochs <= double.n_epochs + 3.0
@@ -73,8 +73,8 @@ def test_collinear_features_are_no_harder(lam, loss, monkeypatch):
     """Where features depend on each other, some directions have no curvature but the ridge: where noise would be seen first."""
     twice = np.hstack([X, X[:, ::-1] + 1e-9 * RNG.standard_normal(X.shape), np.ones((N, 1))])
     problem = dn.Problem(twice, Y, loss, lam=lam / N)
-    single = dn.solve(problem, "newton", tol=1e-10, random_state=0)
+    single = dn.solve(problem, method="newton", tol=1e-10, random_state=0)
     monkeypatch.setattr(hessians, "WORTH_SINGLE", 1 << 60)
-    double = dn.solve(problem, "newton", tol=1e-10, random_state=0)
+    double = dn.solve(problem, method="newton", tol=1e-10, random_state=0)
     assert single.status is double.status is dn.Status.CONVERGED
     assert single.n_epochs <= double.n_epochs + 4.0

@@ -21,8 +21,8 @@ def test_it_finds_what_scikit_learn_finds(fit_intercept, storage, method):
     from sklearn.linear_model import LogisticRegression
 
     X, y = classes()
-    problem = dn.MultinomialProblem(storage(X), y, 0.5 / len(y), fit_intercept=fit_intercept)
-    result = dn.solve(problem, method, tol=1e-13, random_state=0)
+    problem = dn.MultinomialProblem(storage(X), y, lam=0.5 / len(y), fit_intercept=fit_intercept)
+    result = dn.solve(problem, method=method, tol=1e-13, random_state=0)
     assert result.status is Status.CONVERGED
     assert result.w.shape == (4, 6)
     assert result.alpha.shape == (400, 4)
@@ -40,7 +40,7 @@ def test_it_finds_what_scikit_learn_finds(fit_intercept, storage, method):
 
 def test_two_classes_are_the_logistic_loss():
     X, y = classes(K=2)
-    two = dn.solve(dn.MultinomialProblem(X, y, 0.02), tol=1e-11, random_state=0)
+    two = dn.solve(dn.MultinomialProblem(X, y, lam=0.02), tol=1e-11, random_state=0)
     # softmax(z₀, z₁) is the logistic function of z₁ − z₀; at the optimum w₁ = −w₀, and ‖W‖² = ½‖w₁ − w₀‖².
     one = dn.solve(dn.Problem(X, 2.0 * y - 1.0, dn.losses.Logistic(), lam=0.01), tol=1e-11, random_state=0)
     np.testing.assert_allclose(two.w[1] - two.w[0], one.w, atol=1e-5)
@@ -49,7 +49,7 @@ def test_two_classes_are_the_logistic_loss():
 
 def test_a_later_run_goes_on_from_an_earlier_one():
     X, y = classes()
-    problem = dn.MultinomialProblem(X, y, 0.01, fit_intercept=True)
+    problem = dn.MultinomialProblem(X, y, lam=0.01, fit_intercept=True)
     first = dn.solve(problem, tol=1e-3, random_state=0)
     second = dn.solve(problem, tol=1e-9, warm_start=first, random_state=0)
     assert second.converged
@@ -60,7 +60,7 @@ def test_a_later_run_goes_on_from_an_earlier_one():
 
 def test_several_of_them_share_passes_and_threads_do_not_matter():
     X, y = classes(n=3000)
-    problems = [dn.MultinomialProblem(X, (y + shift) % 4, lam) for shift, lam in ((0, 0.1), (1, 0.001))]
+    problems = [dn.MultinomialProblem(X, (y + shift) % 4, lam=lam) for shift, lam in ((0, 0.1), (1, 0.001))]
     one, three = (dn.solve_many(problems, tol=1e-8, n_threads=threads, random_state=0) for threads in (1, 3))
     for mine, its in zip(one, three, strict=True):
         assert mine.converged
@@ -69,9 +69,9 @@ def test_several_of_them_share_passes_and_threads_do_not_matter():
 
 def test_what_it_cannot_do_is_said():
     X, y = classes(n=50)
-    problem = dn.MultinomialProblem(X, y, 0.1)
+    problem = dn.MultinomialProblem(X, y, lam=0.1)
     with pytest.raises(ValueError, match='method must be "auto", "newton" or "ihs" for a MultinomialProblem'):
-        dn.solve(problem, "sdna")
+        dn.solve(problem, method="sdna")
     with pytest.raises(ValueError, match="problems must share its kind"):
         dn.solve_many([problem, dn.Problem(problem.X, np.ones(50), dn.losses.Squared())])
     with pytest.raises(ValueError, match="sampling must be None"):

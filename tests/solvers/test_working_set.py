@@ -73,10 +73,10 @@ def problem_of(kind, penalty, X, margins):
     rng, g = np.random.default_rng(1), PENALTIES[penalty]
     if kind == "squared":
         y = margins + rng.standard_normal(N)
-        return dn.Problem(X, y, losses.Squared(), g, 0.1, fit_intercept=True)
+        return dn.Problem(X, y, losses.Squared(), regularizer=g, lam=0.1, fit_intercept=True)
     y = margins + rng.logistic(size=N)
     if kind == "logistic":
-        return dn.Problem(X, np.sign(y), losses.Logistic(), g, 0.004, fit_intercept=True)
+        return dn.Problem(X, np.sign(y), losses.Logistic(), regularizer=g, lam=0.004, fit_intercept=True)
     classes = np.searchsorted(np.quantile(y, [1 / 3, 2 / 3]), y)
     return dn.MultinomialProblem(X, classes, 0.004, 3, regularizer=g, fit_intercept=True)
 
@@ -89,7 +89,7 @@ def reference(kind, penalty, order):
     with pytest.MonkeyPatch.context() as patch:
         for module in (proximal, proximal_softmax):
             patch.setattr(module, "take_all", lambda *_, **__: True)
-        result = dn.solve(problem, "newton", tol=1e-11)
+        result = dn.solve(problem, method="newton", tol=1e-11)
     assert result.converged
     return problem, result
 
@@ -128,7 +128,7 @@ def test_any_storage_gives_what_dense_data_give(kind, penalty, order, storage, d
     wide, best = reference(kind, penalty, order)
     X, margins = data(order)
     problem = problem_of(kind, penalty, STORAGES[storage](X, dtype, tmp_path), margins)
-    result = dn.solve(problem, "newton", tol=1e-9, max_epochs=300)
+    result = dn.solve(problem, method="newton", tol=1e-9, max_epochs=300)
     assert result.converged
     assert wide.certify(result.w, result.intercept).relative_gap <= 2e-9
     assert result.certificate.primal == pytest.approx(best.certificate.primal, rel=2e-9)
@@ -192,12 +192,12 @@ def test_sets_that_shrink_and_grow_again_share_one_storage(small_sets):
     problem = problem_of("squared", "lasso", sp.csr_array(X), margins)
     ways = [0.02, 1.0, 0.1, 0.5, 0.02]
     problems = [
-        dn.Problem(problem.X, problem.y, losses.Squared(), regularizers.L1(), lam, fit_intercept=True) for lam in ways
+        dn.Problem(problem.X, problem.y, losses.Squared(), regularizer=regularizers.L1(), lam=lam, fit_intercept=True) for lam in ways
     ]
     results = dn.solve_many(problems, "newton", tol=1e-10)
     assert {kind for kind, _ in small_sets} == {"csr", "dense"}
     for lam, result in zip(ways, results, strict=True):
-        wide = dn.Problem(X, problem.y, losses.Squared(), regularizers.L1(), lam, fit_intercept=True)
+        wide = dn.Problem(X, problem.y, losses.Squared(), regularizer=regularizers.L1(), lam=lam, fit_intercept=True)
         assert wide.certify(result.w, result.intercept).relative_gap <= 2e-10
     near = dn.solve_many(problems[1:2], "newton", tol=1e-10, warm_start=results[:1])[0]  # from many features to few
     assert near.certificate.primal == pytest.approx(results[1].certificate.primal, rel=2e-10)

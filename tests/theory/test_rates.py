@@ -279,8 +279,8 @@ SERIAL = samplings.Serial(N)
         (lambda: theory.sigma1_prox(EYE, EYE, -1.0, SERIAL), "gamma must be >= 0 everywhere"),
         (lambda: theory.sigma1_prox(EYE, EYE, np.ones(2), SERIAL), "gamma must have shape"),
         (lambda: theory.sigma1_prox(0 * EYE, EYE, 0.0, SERIAL), r"M \+ D\(gamma\) must be positive definite"),
-        (lambda: theory.sigma2_from_sigma3(0.1, 1.0, 3, 4), r"tau must be an integer in \[1, 3\], got 4"),
-        (lambda: theory.sigma2_from_sigma3(0.1, 0.0, 3, 2), "beta must be a finite number > 0, got 0.0"),
+        (lambda: theory.sigma2_from_sigma3(0.1, beta=1.0, n=3, tau=4), r"tau must be an integer in \[1, 3\], got 4"),
+        (lambda: theory.sigma2_from_sigma3(0.1, beta=0.0, n=3, tau=2), "beta must be a finite number > 0, got 0.0"),
         (
             lambda: theory.theta(make_problem(LOSSES[0]), samplings.Serial(5)),
             "sampling must be over the problem's 6 examples, got one over 5",

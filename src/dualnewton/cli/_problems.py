@@ -77,11 +77,11 @@ def problems_from(
     objective = Objective(
         chosen,
         strength(C, lam, dataset.X.shape[0]),
-        penalty,
-        l1_ratio,
-        intercept,
-        {name: value for name, value in parameters.items() if value is not None},
-        multiclass_of(multiclass, chosen) if several else None,
+        penalty=penalty,
+        l1_ratio=l1_ratio,
+        fit_intercept=intercept,
+        parameters={name: value for name, value in parameters.items() if value is not None},
+        multiclass=multiclass_of(multiclass, chosen) if several else None,
     )
     return Task(problems_of(objective, dataset, classes), objective, classes, why(loss, chosen, labels))
 
@@ -90,8 +90,8 @@ def problems_of(objective: Objective, dataset: Dataset, classes: np.ndarray | No
     """Return what an objective means on a data set, whose labels must be of these classes, or numbers if there are none."""
     X, weights, labels = dataset.X, dataset.sample_weight, labels_of(dataset)
     if classes is not None:
-        return objective.problems(X, codes_of(labels, classes), len(classes), weights)
-    return objective.problems(X, numbers(labels, objective.loss), 0, weights)
+        return objective.problems(X, codes_of(labels, classes), n_classes=len(classes), sample_weight=weights)
+    return objective.problems(X, numbers(labels, objective.loss), sample_weight=weights)
 
 
 def labels_of(dataset: Dataset) -> np.ndarray:

@@ -87,7 +87,7 @@ def chosen_of(task: Task, method: str) -> dict[str, Any]:
     """Return the plan of a fit, by name of its fields."""
     from dualnewton.plan import plan as planned
 
-    made = planned(task.problems[0], method, models=len(task.problems))
+    made = planned(task.problems[0], method=method, models=len(task.problems))
     return {
         "method": made.method,
         "tau": made.tau,

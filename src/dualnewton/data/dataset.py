@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ class Dataset:
 
     X: Any
     y: np.ndarray | None = None
+    _: KW_ONLY
     sample_weight: np.ndarray | None = None
     feature_names: tuple[str, ...] | None = None
     name: str = ""

@@ -63,10 +63,10 @@ class Gathered:
         return Dataset(
             self._matrix(),
             None if self.y is None else self.y.joined(),
-            None if self.sample_weight is None else self.sample_weight.joined(),
-            self.feature_names,
-            self.name,
-            self.target,
+            sample_weight=None if self.sample_weight is None else self.sample_weight.joined(),
+            feature_names=self.feature_names,
+            name=self.name,
+            target=self.target,
         )
 
     def _matrix(self) -> Any:

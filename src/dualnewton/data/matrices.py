@@ -78,7 +78,14 @@ def _dense(path: Path, X: np.ndarray, entries: Any, wanted: Wanted) -> Dataset:
         entries[NAMES] = entries[NAMES][rest]
     without = Wanted(None, wanted.weights)
     found = _finished(path, np.ascontiguousarray(X[:, rest]), entries, without)
-    return Dataset(found.X, found.y, found.sample_weight, found.feature_names, found.name, f"the column {column}")
+    return Dataset(
+        found.X,
+        found.y,
+        sample_weight=found.sample_weight,
+        feature_names=found.feature_names,
+        name=found.name,
+        target=f"the column {column}",
+    )
 
 
 def _column(target: str | int | bool | None, d: int, entries: Any) -> int | None:
@@ -120,7 +127,7 @@ def _finished(path: Path, X: Any, entries: Any, wanted: Wanted) -> Dataset:
         if found.dtype.kind != "U" or len(found) > d:
             raise DataError(f"{path}: {NAMES} must be text, one name for each of {d} features, got {found.shape}")
         names = tuple(found.tolist()) if len(found) == d else None
-    return Dataset(X, y, weights, names, path.stem, said)
+    return Dataset(X, y, sample_weight=weights, feature_names=names, name=path.stem, target=said)
 
 
 def _shape(path: Path, members: Any) -> tuple[int, int]:

@@ -78,4 +78,11 @@ def read(path: Path) -> Dataset:
     X = sp.csr_array(
         (np.ones(len(columns)), np.array(columns, dtype=np.int32), starts), shape=(len(labels), len(COLUMNS))
     )
-    return Dataset(X, np.array(labels), None, COLUMNS, "mushrooms", "the first letter of each line")
+    return Dataset(
+        X,
+        np.array(labels),
+        sample_weight=None,
+        feature_names=COLUMNS,
+        name="mushrooms",
+        target="the first letter of each line",
+    )

@@ -165,7 +165,7 @@ class CertifiedModel(BaseEstimator):
             ConvergenceWarning,
         )
 
-    def path(self, X: Any, y: Any, values: Any, sample_weight: Any = None) -> Path:
+    def path(self, X: Any, y: Any, values: Any, *, sample_weight: Any = None) -> Path:
         """Fit the model for each value of its strength of regularisation, each from the one before, each certified.
 
         The estimator itself stays as it is.

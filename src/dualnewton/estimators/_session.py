@@ -79,7 +79,7 @@ class Session:
         """Solve problems over the same X in shared passes, to the estimator's ``tol`` and by its method, or by what is given."""
         results = solve_many(
             problems,
-            self.method if method is None else method,
+            method=self.method if method is None else method,
             tol=self.goal(problems[0]) if tol is None else tol,
             max_epochs=max(0, math.ceil(self.epochs_left)),
             time_limit=None if math.isinf(self.deadline) else max(0.0, self.deadline - time.perf_counter()),

@@ -150,7 +150,7 @@ class _Steps:
                 status, theta = self._step(start, theta)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
-        return self.session.content(Result.of(self.best, status, self.trace, start.plan))
+        return self.session.content(Result.of(self.best, status, trace=self.trace, plan=start.plan))
 
     def _step(self, start: Result, theta: np.ndarray) -> tuple[Status | None, np.ndarray]:
         """Judge a point and, unless there is a reason to stop, return a better one."""
@@ -181,7 +181,7 @@ class _Steps:
     def _progress(self, start: Result) -> Progress:
         """Return what has been done by now, the penalised fit included."""
         seconds = start.trace.rows[-1].seconds + time.perf_counter() - self.began
-        return Progress(start.n_epochs + PASSES * self.taken, seconds, self.best.certificate, self.number)
+        return Progress(start.n_epochs + PASSES * self.taken, seconds, self.best.certificate, model=self.number)
 
     def _moved(
         self, theta: np.ndarray, alpha: np.ndarray, inverse: Callable[[np.ndarray], np.ndarray]

@@ -118,7 +118,7 @@ class ElasticNet(MultiOutputMixin, CertifiedRegressor):
         self.verbose = verbose
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, check_input: bool = True) -> ElasticNet:  # noqa: ARG002
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, check_input: bool = True) -> ElasticNet:  # noqa: ARG002
         """Fit the model, and prove how good the fit is.
 
         Parameters
@@ -147,7 +147,15 @@ class ElasticNet(MultiOutputMixin, CertifiedRegressor):
         if weights is not None and weights.any():
             weights = weights / weights.mean()
         return [
-            Problem(data.X, y, Squared(), regularizer, lam, weights, fit_intercept=self.fit_intercept)
+            Problem(
+                data.X,
+                y,
+                Squared(),
+                regularizer=regularizer,
+                lam=lam,
+                sample_weight=weights,
+                fit_intercept=self.fit_intercept,
+            )
             for y in targets(data.y)
         ]
 

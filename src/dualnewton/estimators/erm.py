@@ -72,7 +72,15 @@ class ERMModel(CertifiedModel):
         lam = self.lam if self.lam is not None else 1.0 / (total or 1.0)
         relative = None if weights is None else weights * (n / (total or 1.0))
         return [
-            Problem(data.X, y, self._loss, regularizer, lam, relative, fit_intercept=self.fit_intercept)
+            Problem(
+                data.X,
+                y,
+                self._loss,
+                regularizer=regularizer,
+                lam=lam,
+                sample_weight=relative,
+                fit_intercept=self.fit_intercept,
+            )
             for y in outputs
         ]
 

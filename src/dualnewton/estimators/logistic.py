@@ -175,11 +175,19 @@ class LogisticRegression(CertifiedClassifier):
         weights, K = self._row_weights(data), len(self.classes_)
         if not self._is_softmax:
             return [
-                Problem(data.X, y, Logistic(), regularizer, lam, weights, fit_intercept=self.fit_intercept)
+                Problem(
+                    data.X,
+                    y,
+                    Logistic(),
+                    regularizer=regularizer,
+                    lam=lam,
+                    sample_weight=weights,
+                    fit_intercept=self.fit_intercept,
+                )
                 for y in signs(data.y, K)
             ]
         more: dict[str, Any] = {"fit_intercept": self.fit_intercept, "regularizer": regularizer}
-        problem = MultinomialProblem(data.X, data.y, lam, K, sample_weight=weights, **more)
+        problem = MultinomialProblem(data.X, data.y, lam=lam, n_classes=K, sample_weight=weights, **more)
         own = ("auto", *methods_for(problem))
         if self.solver in METHODS and self.solver not in own:
             share = "l1_ratio = 0" if regularizer.quadratic else "l1_ratio > 0"

@@ -74,7 +74,15 @@ class RidgeModel(CertifiedModel):
         outputs, weights = self._outputs(data)
         regularizer = NonNegative() if self.positive else L2()
         return [
-            Problem(data.X, y, Squared(), regularizer, lam, weights, fit_intercept=self.fit_intercept)
+            Problem(
+                data.X,
+                y,
+                Squared(),
+                regularizer=regularizer,
+                lam=lam,
+                sample_weight=weights,
+                fit_intercept=self.fit_intercept,
+            )
             for y, lam in zip(outputs, lams, strict=True)
             if not np.isnan(lam)
         ]

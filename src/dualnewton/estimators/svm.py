@@ -144,7 +144,15 @@ class LinearSVC(CertifiedClassifier):
         strength = 1.0 / (times * self.C * data.X.shape[0])
         lam, regularizer = mixed(strength, {"l1": 1.0, "l2": 0.0}[self.penalty])
         return [
-            Problem(data.X, y, loss, regularizer, lam, weights, fit_intercept=self.fit_intercept)
+            Problem(
+                data.X,
+                y,
+                loss,
+                regularizer=regularizer,
+                lam=lam,
+                sample_weight=weights,
+                fit_intercept=self.fit_intercept,
+            )
             for y, weights in zip(signs(data.y, len(self.classes_)), self._weights_by_class(data), strict=True)
         ]
 
@@ -228,7 +236,17 @@ class LinearSVR(CertifiedRegressor):
         kind, times = REGRESSION[self.loss]
         lam = 1.0 / (times * self.C * data.X.shape[0])
         loss = kind(self.epsilon)
-        return [Problem(data.X, data.y, loss, L2(), lam, data.sample_weight, fit_intercept=self.fit_intercept)]
+        return [
+            Problem(
+                data.X,
+                data.y,
+                loss,
+                regularizer=L2(),
+                lam=lam,
+                sample_weight=data.sample_weight,
+                fit_intercept=self.fit_intercept,
+            )
+        ]
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)

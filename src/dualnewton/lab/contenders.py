@@ -106,7 +106,7 @@ class Match:
     def again(self) -> Problem:
         """Build the problem anew, as each fit does: checking the data is part of what is timed."""
         old = self.problem
-        return Problem(old.X, old.y, old.loss, old.regularizer, old.lam)
+        return Problem(old.X, old.y, old.loss, regularizer=old.regularizer, lam=old.lam)
 
     def few(self) -> Match:
         """Return a few of its rows, of all labels, for a warm-up."""
@@ -132,7 +132,7 @@ class Ours:
         """Compile what it will need."""
         solve(
             self.match.problem,
-            self.method,
+            method=self.method,
             max_epochs=2,
             tol=1e-12,
             n_threads=self.match.threads,
@@ -143,7 +143,12 @@ class Ours:
         """Return a model, and the epochs it took."""
         match = self.match
         result = solve(
-            match.again(), self.method, tol=tol, n_threads=match.threads, random_state=match.seed, max_epochs=100_000
+            match.again(),
+            method=self.method,
+            tol=tol,
+            n_threads=match.threads,
+            random_state=match.seed,
+            max_epochs=100_000,
         )
         return result.w, result.n_epochs
 

@@ -65,7 +65,7 @@ def prox_method1(F: Composite, sampling: Sampling, x0: Any, iterations: int, rng
     return trajectory(move, sampling, x0, iterations, rng)
 
 
-def pcdm(F: Composite, sampling: Sampling, x0: Any, iterations: int, rng: Any, v: Any = None) -> np.ndarray:
+def pcdm(F: Composite, sampling: Sampling, x0: Any, iterations: int, rng: Any, *, v: Any = None) -> np.ndarray:
     """Minimise F by separate steps on the coordinates of a set (Section 3, the Parallel Coordinate Descent Method).
 
         h_i^k = argmin_h ∇_i f(x^k) h + (v_i/2) h² + ψ_i(x_i^k + h)    for i ∈ S_k,    x^{k+1} = x^k + h^k

@@ -7,7 +7,7 @@ four attributes; a separable term of your own is a subclass of :class:`Separable
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -263,6 +263,7 @@ class ConjugateLoss(Separable):
     loss: Loss
     y: Any
     n: int
+    _: KW_ONLY
     weight: Any = 1.0
 
     def __post_init__(self) -> None:
@@ -405,7 +406,7 @@ def dual_of(problem: Problem) -> Composite:
         return c * problem.margins(problem.w_of(alpha)) / n
 
     f = Smooth(value, gradient, 0.5 * (M + M.T), np.zeros((n, n)))
-    return Composite(f, ConjugateLoss(problem.loss, problem.y, n, c))
+    return Composite(f, ConjugateLoss(problem.loss, problem.y, n, weight=c))
 
 
 # Shared checks -------------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def method2(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng
     return trajectory(move, sampling, x0, iterations, rng)
 
 
-def nsync(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng: Any, v: Any = None) -> np.ndarray:
+def nsync(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng: Any, *, v: Any = None) -> np.ndarray:
     """Minimise f by separate steps on the coordinates of a set: h^k = −I_{S_k} D(v)⁻¹ ∇f(x^k)  (Method 3, NSync).
 
     Parameters

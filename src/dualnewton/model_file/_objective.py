@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,7 @@ class Objective:
 
     loss: str
     lam: float
+    _: KW_ONLY
     penalty: str = "l2"
     l1_ratio: float | None = None
     fit_intercept: bool = True
@@ -160,7 +161,7 @@ class Objective:
         assert self.l1_ratio is not None
         return mixed(self.lam, self.l1_ratio, positive=PENALTIES[self.penalty].positive)
 
-    def problems(self, X: Any, y: np.ndarray, n_classes: int = 0, sample_weight: Any = None) -> list[AnyProblem]:
+    def problems(self, X: Any, y: np.ndarray, *, n_classes: int = 0, sample_weight: Any = None) -> list[AnyProblem]:
         """Return what is to be solved, all over one X.
 
         Parameters
@@ -177,11 +178,13 @@ class Objective:
         lam, regularizer = self.regularizer()
         more: dict[str, Any] = {"sample_weight": sample_weight, "fit_intercept": self.fit_intercept}
         if self.is_softmax:
-            return [MultinomialProblem(X, y, lam, n_classes, regularizer=regularizer, **more)]
+            return [MultinomialProblem(X, y, lam=lam, n_classes=n_classes, regularizer=regularizer, **more)]
         loss = LOSSES[self.loss](**self.parameters)
-        first = Problem(X, outputs(y, n_classes)[0], loss, regularizer, lam, **more)
+        first = Problem(X, outputs(y, n_classes)[0], loss, regularizer=regularizer, lam=lam, **more)
         # Of the same X, which the first has looked at.
-        rest = (Problem(first.X, each, loss, regularizer, lam, **more) for each in outputs(y, n_classes)[1:])
+        rest = (
+            Problem(first.X, each, loss, regularizer=regularizer, lam=lam, **more) for each in outputs(y, n_classes)[1:]
+        )
         return [first, *rest]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,7 @@ class SavedModel:
     coef: np.ndarray
     intercept: np.ndarray
     objective: Objective
+    _: KW_ONLY
     classes: np.ndarray | None
     certificates: tuple[Certificate, ...]
     status: tuple[str, ...]

@@ -120,7 +120,7 @@ def sigma3(M: Any, G: Any, sampling: Sampling, v: Any) -> float:
     return _lowest(G, np.diag(v / _marginals(sampling)))[0]
 
 
-def sigma2_from_sigma3(sigma3: float, beta: float, n: int, tau: int) -> float:
+def sigma2_from_sigma3(sigma3: float, *, beta: float, n: int, tau: int) -> float:
     """σ₂ = βσ₃ / ((1 − r) + (n/τ) r βσ₃) with r = (τ−1)/(n−1): τ-nice sampling, G = M and v = β diag M (Proposition 3).
 
     Parameters
@@ -182,7 +182,7 @@ def sigma3_prox(M: Any, G: Any, gamma: Any, sampling: Sampling, v: Any) -> float
 # Section 4: the dual of a problem ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rates:
     """The rates of SDNA and SDCA on one problem with one sampling; what does not apply is None, and ``missing`` says why.
 
@@ -204,7 +204,7 @@ class Rates:
     missing: Mapping[str, str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Forecast:
     """How long the theorems say it takes, at most and in expectation, until the gap is below a fraction of the optimum.
 
@@ -321,7 +321,9 @@ def rates(problem: Problem, sampling: Sampling) -> Rates:
         hessian = linear.gram(A.astype(np.float64, copy=False)) / (problem.lam * problem.n)
         hessian[np.diag_indices(problem.n)] += problem.loss.gamma
         sigma_quadratic = min(1.0, float(sigma1(hessian, hessian, sampling)))
-    return Rates(_theta_of(problem, sampling.p, v), sigma_prox, sigma_quadratic, missing)
+    return Rates(
+        theta=_theta_of(problem, sampling.p, v), sigma1_prox=sigma_prox, sigma1=sigma_quadratic, missing=missing
+    )
 
 
 def epochs_to(problem: Problem, sampling: Sampling, relative_gap: float, *, optimum: float | None = None) -> Forecast:

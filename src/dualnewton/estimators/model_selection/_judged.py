@@ -41,9 +41,9 @@ def judged(
     results = []
     for k, pair in enumerate(judge_models(problems, models, intercepts)):
         met = pair.certificate.relative_gap <= tol
-        trace = Trace([Progress(1.0, 0.0, pair.certificate, k)])  # a pass, at least, brought the model
+        trace = Trace([Progress(1.0, 0.0, pair.certificate, model=k)])  # a pass, at least, brought the model
         status = Status.CONVERGED if met else Status.NO_PROGRESS
-        results.append(Result.of(pair, status, trace, Plan(method, problems[k].n, reason)))
+        results.append(Result.of(pair, status, trace=trace, plan=Plan(method, problems[k].n, reason)))
     return results
 
 

@@ -79,7 +79,7 @@ class GridSession(Session):
     def hear(self, results: Sequence[Result]) -> None:
         """Show models that were found otherwise than by :meth:`solve` to whoever wants to see them."""
         for k, result in enumerate(results):
-            self.stopped |= self.tell(Progress(result.n_epochs, self.seconds, result.certificate, k))
+            self.stopped |= self.tell(Progress(result.n_epochs, self.seconds, result.certificate, model=k))
 
     def solve(
         self,

@@ -235,9 +235,9 @@ class ElasticNetCV(CertifiedRegressor):
     def _warn_of_misses(self, results: Sequence[Any]) -> None:
         """Say nothing of the final model alone: ``fit`` warns once, of all."""
 
-    def path(self, X: Any, y: Any, values: Any, sample_weight: Any = None) -> Path:
+    def path(self, X: Any, y: Any, values: Any, *, sample_weight: Any = None) -> Path:
         """Do what :meth:`ElasticNet.path` does, for the first of ``l1_ratio``."""
-        return self._member(1.0, self._ratios()[0]).path(X, y, values, sample_weight)
+        return self._member(1.0, self._ratios()[0]).path(X, y, values, sample_weight=sample_weight)
 
     def get_metadata_routing(self) -> Any:
         """Return who takes which metadata: the splitter of ``fit``."""

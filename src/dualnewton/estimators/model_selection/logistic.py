@@ -335,9 +335,9 @@ class LogisticRegressionCV(LogisticRegression):
     def _scorer(self) -> Any:
         return get_scorer("accuracy" if self.scoring in (None, "warn") else self.scoring)
 
-    def path(self, X: Any, y: Any, values: Any, sample_weight: Any = None) -> Path:
+    def path(self, X: Any, y: Any, values: Any, *, sample_weight: Any = None) -> Path:
         """Do what :meth:`LogisticRegression.path` does, for the first of ``l1_ratios``."""
-        return self._member(1.0, self._values()[1][0]).path(X, y, values, sample_weight)
+        return self._member(1.0, self._values()[1][0]).path(X, y, values, sample_weight=sample_weight)
 
     def get_metadata_routing(self) -> Any:
         """Return who takes which metadata: the splitter of ``fit``, and the scorer of ``fit`` and ``score``."""

@@ -264,11 +264,11 @@ class RidgeCV(MultiOutputMixin, CertifiedRegressor):
             return get_scorer("r2").set_score_request(sample_weight=True)
         return check_scoring(self, scoring=self.scoring, allow_none=True)
 
-    def path(self, X: Any, y: Any, values: Any, sample_weight: Any = None) -> Path:
+    def path(self, X: Any, y: Any, values: Any, *, sample_weight: Any = None) -> Path:
         """Do what :meth:`Ridge.path` does."""
         own = self.get_params(deep=False)
         member = Ridge(**{name: own[name] for name in Ridge().get_params() if name in own})
-        return member.path(X, y, values, sample_weight)
+        return member.path(X, y, values, sample_weight=sample_weight)
 
     def get_metadata_routing(self) -> Any:
         """Return who takes which metadata: the splitter and the scorer of ``fit``."""
