@@ -198,7 +198,21 @@ class FinitePastTheEnd(losses.Huber):
 
 
 class MarkedQuadratic(losses.SquaredHinge):
-    quadratic = True
+    curvature = losses.Curvature.CONSTANT
+
+
+class MarkedPiecewise(losses.Logistic):
+    curvature = losses.Curvature.PIECEWISE
+
+
+class KinkElsewhere(losses.Hinge):
+    def kinks(self, y):
+        return (losses.Kink(0.5 * y, *self.domain(y)),)
+
+
+class KinkOfASmoothLoss(losses.SmoothHinge):
+    def kinks(self, y):
+        return (losses.Kink(y, *self.domain(y)),)
 
 
 class MissingMethods(losses.Loss):
@@ -279,9 +293,12 @@ WRONG_LOSSES = {
     Overflows: "is not finite: value at .* is inf",
     InfiniteAtTheEnd: "is not finite: conjugate_inside at .* is nan",
     FinitePastTheEnd: r"a conjugate that is .* just past the end u=.* must be \+inf",
-    MarkedQuadratic: "is marked quadratic, but second_derivative is not constant: it runs from 0 to 1",
+    MarkedQuadratic: "declares CONSTANT curvature, but second_derivative is not constant: it runs from 0 to 1",
+    MarkedPiecewise: "declares PIECEWISE curvature, but second_derivative is neither 0 nor 0.25: at z=",
+    KinkElsewhere: "declares a kink that is not there: just right of kink 0, at z=.* derivative is .* but the kink says",
+    KinkOfASmoothLoss: "declares kinks, but is not a NonSmooth loss",
     MissingMethods: r"has no second_derivative\(z, y\)(.|\n)*has no conjugate_inside\(u, y\)",
-    MissingGamma: r"has gamma=None(.|\n)*has no value\(z, y\)",
+    MissingGamma: r"has no value\(z, y\)",
     NegativeGamma: r"has gamma=-1.0: give the largest finite gamma > 0",
     InfiniteGamma: r"has gamma=inf",
     ScalarsOnly: "cannot be used: value raised ValueError: The truth value of an array",
@@ -352,14 +369,20 @@ class NotConvexInside(regularizers.L2):
 
 
 class WrongGradient(regularizers.L2):
-    quadratic = False
-
     def grad_conjugate(self, s):
         return 0.999 * s
 
 
 class MarkedQuadraticG(regularizers.ElasticNet):
-    quadratic = True
+    form = regularizers.Form.quadratic()
+
+
+class BoundsLeftOut(regularizers.Box):
+    form = regularizers.Form.separable(lower=0.0)
+
+
+class WrongWeights(regularizers.L2):
+    form = regularizers.Form.quadratic(np.full(5, 2.0))
 
 
 class InfiniteConjugate(regularizers.L2):
@@ -404,7 +427,9 @@ WRONG_REGULARIZERS = {
     WeaklyConvex: r"grad_conjugate moves by .* more than \|\|s - t\|\|(.|\n)*value that is not 1-strongly convex",
     NotConvexInside: "value that is not 1-strongly convex: halfway between",
     WrongGradient: "grad_conjugate that is not the gradient of conjugate: around s=.* climbs by",
-    MarkedQuadraticG: "is marked quadratic, but grad_conjugate is no identity: .* goes to",
+    MarkedQuadraticG: "declares a form of kind QUADRATIC that is not its grad_conjugate: .* goes to .* by the form to",
+    BoundsLeftOut: "declares a form of kind SEPARABLE that is not its grad_conjugate(.|\n)*that is not its value: .* inf, by the",
+    WrongWeights: "declares a form of kind QUADRATIC that is not its value: at w=",
     InfiniteConjugate: "a conjugate that is not a finite number: at s=.* it is inf",
     ShortGradient: "grad_conjugate that is no finite vector",
     ArrayInsteadOfNumber: "a value that is not a finite number",

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dualnewton import _draws
 from dualnewton.samplings import Explicit, Independent, IndexBlock, Nice, Partition, Serial, Shuffled
+from dualnewton.samplings import draws as _draws
 from tables import name_of, samplings_for
 
 LAWS = {

@@ -41,6 +41,9 @@ class Bent(losses.NonSmooth):
     def conjugate_inside(self, u, y):
         return u * y + 0.5 * np.maximum(np.abs(u) - 1.0, 0.0) ** 2
 
+    def kinks(self, y):
+        return (losses.Kink(y, 0.0 * y - 1.0, 0.0 * y + 1.0),)
+
     def smoothed(self, width):
         return SmoothBent(width)
 

@@ -170,7 +170,7 @@ def test_squared_epsilon_insensitive_is_zero_in_its_tube():
 
 
 def test_only_squared_is_quadratic():
-    assert [type(loss).__name__ for loss in LOSSES if loss.quadratic] == ["Squared"]
+    assert [type(loss).__name__ for loss in LOSSES if loss.curvature is losses.Curvature.CONSTANT] == ["Squared"]
 
 
 # Values --------------------------------------------------------------------------------------------------------------

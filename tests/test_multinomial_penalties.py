@@ -10,9 +10,10 @@ from scipy.optimize import minimize
 from scipy.special import entr, logsumexp
 
 from dualnewton import losses, regularizers
-from dualnewton._softmax import chances
-from dualnewton.multinomial import MultinomialProblem, OverClasses
+from dualnewton.losses.softmax import chances
+from dualnewton.multinomial import MultinomialProblem
 from dualnewton.problem import Problem
+from dualnewton.regularizers.rows import OverRows
 from tables import AgainstDirection, name_of
 
 D = 3
@@ -46,17 +47,17 @@ def make(regularizer, *, n=12, K=4, seed=0, lam=0.1, weights=False, offset=False
 def random_model(problem, rng, scale=1.0):
     """A point that the penalty allows, and an intercept where there is one."""
     _, _, lower, upper = limits(problem)
-    W = np.clip(scale * rng.standard_normal((problem.n_classes, D)), lower, upper)
-    return W, scale * rng.standard_normal(problem.n_classes) * problem.fit_intercept
+    W = np.clip(scale * rng.standard_normal((problem.columns, D)), lower, upper)
+    return W, scale * rng.standard_normal(problem.columns) * problem.fit_intercept
 
 
 def limits(problem):
-    return problem.regularizer.limits(D)
+    return problem.regularizer.form.limits(D)
 
 
 def random_dual_point(problem, rng):
-    p = rng.dirichlet(np.full(problem.n_classes, rng.choice([0.05, 1.0, 20.0])), problem.n)
-    alpha = (np.eye(problem.n_classes)[problem.y] - p) * rng.uniform(0.0, 1.0, (problem.n, 1))
+    p = rng.dirichlet(np.full(problem.columns, rng.choice([0.05, 1.0, 20.0])), problem.n)
+    alpha = (np.eye(problem.columns)[problem.y] - p) * rng.uniform(0.0, 1.0, (problem.n, 1))
     return problem.within_reach(problem.balanced(alpha))
 
 
@@ -87,13 +88,14 @@ def test_both_objectives_are_what_they_say(regularizer, form):
 def test_half_the_squared_norm_is_the_default_and_its_neighbours_agree_with_it():
     rng = np.random.default_rng(2)
     default, named = make(None), make(regularizers.L2())
-    assert repr(default) == repr(named) == "MultinomialProblem(n=12, d=3, n_classes=4, lam=0.1)"
+    shown = "Problem(n=12, d=3, loss=Softmax(n_classes=4), regularizer=L2(weights=None), lam=0.1)"
+    assert repr(default) == repr(named) == shown
     W = rng.standard_normal((4, D))
     assert default.certify(W) == named.certify(W)
     for near in (regularizers.ElasticNet(0.0), regularizers.Box(-np.inf, np.inf), regularizers.L2(np.ones(D))):
         found, expected = make(near).certify(W), default.certify(W)
         assert (found.primal, found.dual) == pytest.approx((expected.primal, expected.dual), rel=1e-6)
-    assert repr(make(regularizers.L1())).endswith("n_classes=4, regularizer=L1(positive=False), lam=0.1)")
+    assert repr(make(regularizers.L1())).endswith("n_classes=4), regularizer=L1(positive=False), lam=0.1)")
 
 
 # Two classes are one column --------------------------------------------------------------------------------------------
@@ -180,9 +182,9 @@ def test_the_gap_without_an_intercept_is_what_the_penalty_misses_of_fenchels_equ
 @given(SEEDS, st.sampled_from(REGULARIZERS))
 def test_the_penalty_of_all_rows_and_its_conjugate_belong_together(seed, regularizer):
     rng = np.random.default_rng(seed)
-    g, S = OverClasses(regularizer), rng.standard_normal((4, D))
+    g, S = OverRows(regularizer), rng.standard_normal((4, D))
     S *= g.reach(S)
-    W = np.clip(rng.standard_normal((4, D)), *regularizer.limits(D)[2:])
+    W = np.clip(rng.standard_normal((4, D)), *regularizer.form.limits(D)[2:])
     assert g.value(W) + g.conjugate(S) >= (W * S).sum() - 1e-12
     at = g.grad_conjugate(S)
     assert g.value(at) + g.conjugate(S) == pytest.approx((at * S).sum(), abs=1e-12)
@@ -190,7 +192,7 @@ def test_the_penalty_of_all_rows_and_its_conjugate_belong_together(seed, regular
 
 def someone_elses_minimum(problem):
     """W = U − V with U, V ≥ 0, by L-BFGS-B with bounds: absolute values become sums."""
-    K, (threshold, factor, lower, upper) = problem.n_classes, limits(problem)
+    K, (threshold, factor, lower, upper) = problem.columns, limits(problem)
     ridge = 1.0 / factor
 
     def split(x):
@@ -199,7 +201,7 @@ def someone_elses_minimum(problem):
 
     def objective(x):
         U, V, b = split(x)
-        value, R = problem.row_losses(slice(None), problem.margins(U - V, b))
+        value, R = problem.row_losses(slice(None), problem.margins(U - V, b) - problem.o)
         penalty = (0.5 * ridge * (U - V) ** 2 + threshold * (U + V)).sum()
         G, own = R.T @ problem.X / problem.n, problem.lam * ridge * (U - V)
         parts = G + own + problem.lam * threshold, problem.lam * threshold - G - own
@@ -253,7 +255,7 @@ def test_where_the_penalty_leaves_nothing_the_intercepts_are_the_optimum():
     problem = make(regularizers.L1(), lam=100.0, n=13, fit_intercept=True)
     pair = problem.certified_pair(np.zeros((4, D)))
     assert pair.certificate.relative_gap <= 1e-14
-    assert np.exp(pair.intercept) / np.exp(pair.intercept).sum() == pytest.approx(problem.class_weights / 13)
+    assert np.exp(pair.intercept) / np.exp(pair.intercept).sum() == pytest.approx(np.bincount(problem.y) / 13)
 
 
 def test_what_a_chance_lacks_of_one_keeps_its_digits():

@@ -239,11 +239,11 @@ def test_newton_is_not_left_for_rounds_of_numpy_at_the_price_of_compiled_ones():
 def test_many_rounds_of_a_given_tau_are_compiled_on_small_data_too():
     few, many = (make_problem(losses.Logistic(), n=60, lam=lam_n / 60.0) for lam_n in (10.0, 0.01))
     for method in ("sdna", "sdca"):
-        assert not dn.plan(few, method, tau=1).compiled
-        assert dn.plan(many, method, tau=1).compiled
-        assert not dn.plan(many, method).compiled  # with blocks as large as NumPy likes them
-    assert not dn.plan(many, "sdna", tau=60).compiled  # one round an epoch
-    result = dn.solve(many, "sdna", tau=1, tol=1e-9, random_state=0)
+        assert not dn.plan(few, method=method, tau=1).compiled
+        assert dn.plan(many, method=method, tau=1).compiled
+        assert not dn.plan(many, method=method).compiled  # with blocks as large as NumPy likes them
+    assert not dn.plan(many, method="sdna", tau=60).compiled  # one round an epoch
+    result = dn.solve(many, method="sdna", tau=1, tol=1e-9, random_state=0)
     assert result.plan.compiled
-    newton = dn.solve(many, "newton", tol=1e-14)
+    newton = dn.solve(many, method="newton", tol=1e-14)
     assert result.certificate.dual <= newton.certificate.primal <= result.certificate.primal * (1.0 + 1e-12)

@@ -139,14 +139,14 @@ def by_limits(limits, s):
 
 @by_regularizer(D)
 @given(s=vectors)
-def test_the_limits_of_a_regularizer_say_what_its_gradient_is(regularizer, s):
-    limits = regularizer.limits(D)
-    if limits is None:
+def test_the_form_of_a_regularizer_says_what_its_gradient_is(regularizer, s):
+    if regularizer.form.is_general:
         separable = (
             regularizer.grad_conjugate(np.ones(D))[0] == regularizer.grad_conjugate(np.r_[1.0, np.zeros(D - 1)])[0]
         )
-        assert regularizer.quadratic or not separable
+        assert not separable
     else:
+        limits = regularizer.form.limits(D)
         assert limits.shape == (4, D)
         np.testing.assert_allclose(by_limits(limits, s), regularizer.grad_conjugate(s), rtol=1e-15)
 
@@ -266,8 +266,9 @@ def test_an_elastic_net_penalty_in_the_words_of_others():
 
 
 def test_only_l2_is_quadratic():
-    assert [g for g in regularizers_for(D) if g.quadratic] == [regularizers.L2()]
-    assert not regularizers.L2(np.ones(D)).quadratic  # it says so by having weights, whatever they are
+    assert [g for g in regularizers_for(D) if g.form.is_plain] == [regularizers.L2()]
+    assert [type(g) for g in regularizers_for(D) if g.form.is_quadratic] == [regularizers.L2] * 2
+    assert not regularizers.L2(np.ones(D)).form.is_plain  # it says so by having weights, whatever they are
 
 
 def test_sizes():

@@ -13,7 +13,6 @@ from dualnewton.certificate import Certificate
 from dualnewton.concomitant import ConcomitantProblem
 from dualnewton.errors import DualnewtonError
 from dualnewton.joint_scale import solve_concomitant
-from dualnewton.losses import NonSmooth
 from dualnewton.matrix import linear
 from dualnewton.problem import Problem
 from dualnewton.result import Progress, Result
@@ -25,6 +24,10 @@ SHARE, FINEST = 0.1, 1e-12
 
 class Objective(Protocol):
     """What a certificate is of: a :class:`Problem`, or whatever else has a dual."""
+
+    @property
+    def columns(self) -> int:
+        """K, the rows of ``coef_`` that belong to it."""
 
     def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
         """Prove how good (w, b) is; α is a dual point to try beside the judge's own."""
@@ -50,7 +53,7 @@ class Part:
     def certificate(self) -> Certificate:
         """Judge (w, b), from scratch."""
         problem, certificate = self.problem, self.problem.certify(self.w, self.intercept, self.alpha)
-        if isinstance(problem, Problem) and isinstance(problem.loss, NonSmooth):
+        if isinstance(problem, Problem) and problem.loss.kinked:
             # At a kink φ′ is any of many numbers, and w does not tell which.
             start = problem.alpha_of(self.w)
             return _sharpened(certificate, lambda **stop: solve(problem, warm_start=start, **stop))
@@ -63,6 +66,7 @@ class AtScale:
 
     problem: ConcomitantProblem
     scale: float
+    columns: int = 1
 
     def certify(self, w: np.ndarray, intercept: float = 0.0, alpha: np.ndarray | None = None) -> Certificate:
         """Prove how good (w, b, σ) is, against all others with any scale."""
@@ -80,7 +84,7 @@ def parts_of(model: Any, X: linear.Matrix, problems: Sequence[Objective]) -> Ite
 
     ``dual_coef_`` of this library goes with them where it is of as many examples.
     """
-    counts = [getattr(problem, "n_classes", 1) for problem in problems]
+    counts = [problem.columns for problem in problems]
     coef, intercept = coefficients(model, X, sum(counts))
     alpha = getattr(model, "dual_coef_", None)
     alpha = None if alpha is None or len(alpha) != X.shape[0] else alpha.reshape(X.shape[0], -1)

@@ -8,20 +8,22 @@ lies inside a piece on which φ* is linear. Then example i is *free*, and its ma
 for g = ½ wᵀVw. This is linear in the free α_i and b, and the right set gives the optimum but for rounding. A proximal step knows
 the margins only up to the root of what rounding leaves of its own gap.
 
-The smooth neighbour φ_μ = (φ* + μu²/2)* knows the set and the kinks. At the margin s, u = φ_μ′(s) lies inside a piece where
-φ_μ″(s) = 1/μ, and s − μu is the slope of that piece; u is a vertex where φ_μ″(s) = 0. So a loss of the user's own has to say
-nothing more. A φ_μ″ between the two belongs to a loss that is not piecewise linear: it is left to the proximal steps.
+The loss declares its kinks, and a stage of the proximal point method tells which examples lie on one: at its margin s the smooth
+neighbour φ_μ = (φ* + μu²/2)* has the slope u = (s − k)/μ if that lies strictly between the slopes of φ at the kink k, and a
+vertex otherwise. A loss whose kinks do not account for all its slopes is not piecewise linear: it is left to the proximal steps.
 
 What is found here is a guess. The problem itself judges it, like everything else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from dualnewton.losses import Kink
 from dualnewton.matrix import linear
 from dualnewton.problem import Problem
-from dualnewton.regularizers import L2
 from dualnewton.result import Result
 from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.curvature import Cholesky
@@ -42,9 +44,6 @@ REFINED = 3
 OUTSIDE = 0.1
 """Of the length of its domain is how far −α_i may end outside. Further away the set was wrong, and a judge would be a waste."""
 
-SLOPE = 1e-6
-"""The relative difference up to which φ_μ″ is 1/μ."""
-
 Pair = tuple[np.ndarray, np.ndarray]
 """w and α."""
 
@@ -52,7 +51,8 @@ Pair = tuple[np.ndarray, np.ndarray]
 def finish(problem: Problem, neighbour: Problem, stage: Result, relative_gap: float) -> Pair | None:
     """Guess from a solution of a smoothed problem who is free, and return the w and α that follow; None where that is no use.
 
-    1. Ask the neighbour for the set. 2. Take every α_i from it. 3. Solve for the free ones. 4. See whether they are feasible.
+    1. Find the set by the kinks of the loss. 2. Take every α_i from the neighbour. 3. Solve for the free ones. 4. See whether
+    they are feasible.
 
     Parameters
     ----------
@@ -65,31 +65,38 @@ def finish(problem: Problem, neighbour: Problem, stage: Result, relative_gap: fl
     relative_gap : float
         What is known of the problem so far.
     """
-    if type(problem.regularizer) is not L2:
+    kinks, (low, high) = problem.loss.kinks(problem.y), problem.loss.domain(problem.y)
+    if not (problem.regularizer.form.is_quadratic and is_piecewise_linear(kinks, low, high)):
         return None
     # 1. Who is free
-    s, width = neighbour.margins(stage.w, stage.intercept), neighbour.loss.gamma
-    u, curvature = neighbour.loss.derivatives(s, problem.y)
-    free = np.flatnonzero((curvature > 0.0) & (problem.c > 0.0))
+    s = neighbour.margins(stage.w, stage.intercept)
+    u, at = neighbour.loss.derivative(s, problem.y), np.full(problem.n, np.nan)
+    for kink in kinks:
+        np.copyto(at, kink.position, where=(kink.left < u) & (u < kink.right))
+    free = np.flatnonzero(~np.isnan(at) & (problem.c > 0.0))
     ripe = relative_gap <= RIPE
     if free.size > (MOST if ripe else min(MOST, problem.d + problem.fit_intercept)):
         return None
     if (costs := Costs.of(problem.data.profile)).gram(free.size) > (LONGER if ripe else 1.0) * _spent(costs, stage):
         return None
-    if np.abs(width * curvature[free] - 1.0).max(initial=0.0) > SLOPE:
-        return None
     # 2. The vertices, and where the free ones start
     alpha = -u
     w = problem.w_of(alpha)
-    low, high = problem.loss.domain(problem.y)
     with np.errstate(over="ignore", invalid="ignore"):  # a wrong set may lead anywhere
         # 3. The free ones
         if free.size:
-            w, alpha[free] = _solved(problem, free, s[free] - width * u[free], w, alpha)
+            w, alpha[free] = _solved(problem, free, at[free], w, alpha)
         # 4. Feasible?
         inside = np.clip(-alpha, low, high)
         near = np.abs(inside + alpha) <= OUTSIDE * (high - low)
     return (w, -inside) if near.all() and np.isfinite(w).all() else None
+
+
+def is_piecewise_linear(kinks: Sequence[Kink], low: np.ndarray, high: np.ndarray) -> bool:
+    """Whether the slopes at the kinks, from left to right, fill the domain of φ* without a gap: then φ is linear between them."""
+    ends = [low, *(kink.right for kink in kinks)]
+    starts = [*(kink.left for kink in kinks), high]
+    return bool(kinks) and all(np.all(end == start) for end, start in zip(ends, starts, strict=True))
 
 
 def _solved(problem: Problem, free: np.ndarray, kinks: np.ndarray, w: np.ndarray, alpha: np.ndarray) -> Pair:
@@ -120,8 +127,8 @@ def _solved(problem: Problem, free: np.ndarray, kinks: np.ndarray, w: np.ndarray
 
 def _gram(problem: Problem, rows: linear.Matrix) -> np.ndarray:
     """A V⁻¹ Aᵀ / λn."""
-    v = problem.regularizer.limits(problem.d)
-    scaled = rows if v is None else linear.scale_columns(rows, np.sqrt(v[1]))
+    v = problem.regularizer.form.weights
+    scaled = rows if v is None else linear.scale_columns(rows, np.sqrt(1.0 / v))
     return linear.gram(scaled) / (problem.lam * problem.n)
 
 

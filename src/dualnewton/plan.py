@@ -8,18 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
 from operator import itemgetter
 from typing import Any, Literal
 
 from dualnewton._validate import integer
 from dualnewton.errors import DualnewtonError
 from dualnewton.judging import AnyProblem
-from dualnewton.losses import NonSmooth
+from dualnewton.losses import Curvature
 from dualnewton.matrix import linear
-from dualnewton.multinomial import MultinomialProblem
 from dualnewton.problem import Problem
-from dualnewton.regularizers import L2
 from dualnewton.solvers import joint
 from dualnewton.solvers.by_columns import CHEAPER
 from dualnewton.solvers.costs import CACHE, ENTRY, FACTOR, MULTIPLY, Costs
@@ -49,7 +46,6 @@ from dualnewton.tuning import (
     ROUNDS,
     SAMPLE,
     SKETCHES,
-    SOFTMAX_GAMMA,
     TRIAL,
     TURNS,
     UNAIDED,
@@ -116,6 +112,7 @@ class Facts:
         Of its data.
     conditioning : float
         1 + R/(γλn), where R is the mean of c_i‖a_i‖²: the epochs in which a dual method gains a factor e (Theorem 5, τ = 1).
+        Of a loss without γ, R is the mean of c_i φ″_i‖a_i‖² at w = 0, and γ is left out.
     near : bool
         Whether the run starts from a model that was fitted to a problem like this.
     """
@@ -128,10 +125,12 @@ class Facts:
     @classmethod
     def of(cls, problem: AnyProblem, *, near: bool = False) -> Facts:
         """Measure the problem, cheaply."""
-        gamma = SOFTMAX_GAMMA if isinstance(problem, MultinomialProblem) else problem.loss.gamma
         some = slice(None, None, max(1, problem.n // SAMPLE))
-        mean = float((problem.c[some] * linear.squared_norms(problem.data.rows(some))).mean())
-        scale = gamma * problem.lam * problem.n
+        sizes, gamma = problem.c[some] * linear.squared_norms(problem.data.rows(some)), problem.loss.gamma
+        if gamma is None:
+            curvature = problem.loss.second_derivative(problem.o[some], problem.y[some])
+            sizes, gamma = sizes * curvature.reshape(sizes.size, -1).max(axis=1), 1.0
+        mean, scale = float(sizes.mean()), gamma * problem.lam * problem.n
         # Squares may overflow to infinity or NaN.
         conditioning = 1.0 + mean / scale if mean < WORST * scale else WORST
         return cls(problem, Costs.of(problem.data.profile), conditioning, near)
@@ -144,7 +143,7 @@ class Facts:
     @property
     def columns(self) -> int:
         """The classes whose features are coordinates of one model with kinks or bounds; one for all other problems."""
-        return 1 if has_hessian(self.problem) else getattr(self.problem, "n_classes", 1)
+        return 1 if has_hessian(self.problem) else self.problem.columns
 
     @property
     def small(self) -> bool:
@@ -154,18 +153,17 @@ class Facts:
     @property
     def quadratic(self) -> bool:
         """Whether the curvature is the same everywhere."""
-        return isinstance(self.problem, Problem) and self.problem.loss.quadratic
+        return self.problem.loss.curvature is Curvature.CONSTANT
 
-    @cached_property
+    @property
     def in_pieces(self) -> bool:
         """Whether a row has some curvature or none, so that Newton's method ends once it knows which rows have any."""
-        one = isinstance(self.problem, Problem)
-        return one and not self.quadratic and self.problem.loss.in_pieces(self.problem.y[:2])
+        return self.problem.loss.curvature is Curvature.PIECEWISE
 
     @property
     def data_pass(self) -> float:
         """The cost of a pass: margins, losses and gradients of all columns of the model."""
-        K = getattr(self.problem, "n_classes", 1)
+        K = self.problem.columns
         return self.costs.data_pass if K == 1 else joint.pass_cost(self.costs, K)
 
     @property
@@ -198,7 +196,7 @@ def plan(problem: AnyProblem, *, method: str = "auto", tau: Tau = "auto", models
 
     Parameters
     ----------
-    problem : Problem or MultinomialProblem
+    problem : Problem
         What is to be solved.
     method : {"auto", "sdna", "sdca", "newton", "ihs"}
         The method.
@@ -213,15 +211,18 @@ def plan(problem: AnyProblem, *, method: str = "auto", tau: Tau = "auto", models
         allowed = ", ".join(map(repr, ("auto", *PLANS)))
         raise DualnewtonError(f"method must be one of {allowed}, got {method!r}")
     tau = tau if tau == "auto" else integer("tau", tau, 1, problem.n)
-    if isinstance(problem, Problem) and isinstance(kinked := problem.loss, NonSmooth):
-        first = plan(replace(problem, loss=kinked.smoothed(1.0)), method=method, tau=tau, models=models, near=near)
-        return replace(first, reason=f"{type(kinked).__name__} by smooth neighbours; in the first: {first.reason}")
+    if problem.loss.kinked:
+        first = plan(
+            replace(problem, loss=problem.loss.smoothed(1.0)), method=method, tau=tau, models=models, near=near
+        )
+        name = type(problem.loss).__name__
+        return replace(first, reason=f"{name} by smooth neighbours; in the first: {first.reason}")
     facts = Facts.of(problem, near=near)
-    if isinstance(problem, MultinomialProblem):
-        own = methods_for(problem)
+    if not problem.loss.has_dual_rounds:
+        own = _primal_methods(problem)
         if method not in ("auto", *own):
-            what = f"a MultinomialProblem with {problem.regularizer!r}"
             others = ", ".join(f'"{name}"' for name in ("auto", *own[:-1]))
+            what = f"{problem.loss!r} with {problem.regularizer!r}"
             raise DualnewtonError(f'method must be {others} or "{own[-1]}" for {what}, got {method!r}')
         if method == "auto":
             method = "ihs" if tau != "auto" and "ihs" in own else min(facts.predicted().items(), key=itemgetter(1))[0]
@@ -331,7 +332,7 @@ def _numpy_size(facts: Facts) -> tuple[int, str]:
 
 def _size(facts: Facts) -> tuple[int, str]:
     regularizer = facts.problem.regularizer
-    if not regularizer.quadratic and regularizer.limits(facts.problem.d) is None:
+    if regularizer.form.is_general:
         # For each example ∇g* costs about d/τ and its part of the Gram block τ/2 entries of a row.
         size = max(8, round(math.sqrt(2.0 * facts.problem.d * facts.problem.n / max(1, facts.costs.stored))))
         return min(size, facts.problem.d), "the gradient of the conjugate regulariser, of all features, once a round"
@@ -366,8 +367,8 @@ def _newton(facts: Facts, tau: Tau) -> Plan:
 def _newton_cost(facts: Facts) -> float:
     if not has_hessian(facts.problem):
         return _proximal_cost(facts)
-    if isinstance(facts.problem, MultinomialProblem):
-        return (JOINT_STEPS + math.log(facts.conditioning)) * joint.step_cost(facts.costs, facts.problem.n_classes)
+    if (K := facts.problem.columns) > 1:
+        return (JOINT_STEPS + math.log(facts.conditioning)) * joint.step_cost(facts.costs, K)
     steps = 1.0 if facts.quadratic else (NEAR_PASSES if facts.near else PASSES) - 1.0
     if facts.matrix_free:
         rows = facts.costs.affordable_sketch()
@@ -415,8 +416,7 @@ def _ihs(facts: Facts, tau: Tau) -> Plan:
 def _ihs_plan(facts: Facts, tau: Tau) -> Plan:
     rows = _ihs_size(facts) if tau == "auto" else tau
     why = "passes over the rows in order, with the curvature of a sketch of them, cost less than visits in random order"
-    coupled = isinstance(facts.problem, MultinomialProblem)
-    cost = expected_ihs_cost(facts, rows) if coupled else _ihs_cost(facts, rows)
+    cost = expected_ihs_cost(facts, rows) if facts.problem.columns > 1 else _ihs_cost(facts, rows)
     return Plan("ihs", rows, why if tau == "auto" else "tau as asked", compiled=not facts.small, cost=cost)
 
 
@@ -442,8 +442,8 @@ def _ihs_cost(facts: Facts, rows: int) -> float:
 
 def expected_ihs_cost(facts: Facts, rows: int) -> float:
     """Predict the cost of a sketch for "auto"; conjugate gradients make more of few rows than single steps do."""
-    if isinstance(facts.problem, MultinomialProblem):
-        K, n, d = facts.problem.n_classes, facts.problem.n, facts.problem.d
+    if (K := facts.problem.columns) > 1:
+        n, d = facts.problem.n, facts.problem.d
         passes = COUPLED_PASSES + APART * math.log(facts.conditioning) * min(1.0, K * d / n)
         return (passes + JUDGED) * joint.pass_cost(facts.costs, K)
     few = rows < facts.problem.d
@@ -476,22 +476,28 @@ def speed(facts: Facts, rows: int) -> float:
 
 
 def has_hessian(problem: AnyProblem) -> bool:
-    """Whether the penalty is (λ/2) Σ v_j w_j², so that there is a Hessian to take or to sketch; for softmax with v = 1."""
-    plain = problem.regularizer.quadratic if isinstance(problem, MultinomialProblem) else True
-    return type(problem.regularizer) is L2 and plain
+    """Whether the penalty is (λ/2) Σ v_j w_j², so that there is a Hessian to take or to sketch; of several columns with v = 1."""
+    form = problem.regularizer.form
+    return form.is_quadratic if problem.columns == 1 else form.is_plain
 
 
 def methods_for(problem: AnyProblem) -> tuple[str, ...]:
-    """Return the methods among which "auto" may choose, for this penalty."""
-    if isinstance(problem, MultinomialProblem):
-        if not has_hessian(problem):
-            return ("newton",)
-        return ("newton", "ihs") if joint.has_room(problem.d, problem.n_classes) else ("ihs",)
-    g = problem.regularizer
-    dual = ("sdna",) if g.strongly_convex and problem.data.capabilities.random_rows else ()
+    """Return the methods among which "auto" may choose, for this loss and this penalty."""
+    able = problem.loss.has_dual_rounds and problem.data.capabilities.random_rows
+    dual = ("sdna",) if able and problem.regularizer.strongly_convex else ()
     if has_hessian(problem):
-        return (*dual, "newton", "ihs")
-    return dual if g.limits(problem.d) is None else (*dual, "newton")
+        room = problem.columns == 1 or joint.has_room(problem.d, problem.columns)
+        return (*dual, "newton", "ihs") if room else (*dual, "ihs")
+    return dual if problem.regularizer.form.is_general else (*dual, "newton")
+
+
+def _primal_methods(problem: AnyProblem) -> tuple[str, ...]:
+    if not (own := methods_for(problem)):
+        raise DualnewtonError(
+            f"loss {problem.loss!r} has no gamma, so that no dual method can serve it, and the primal methods need a "
+            f"regularizer that is a sum over features, got {problem.regularizer!r}"
+        )
+    return own
 
 
 def offered(facts: Facts, *, primal: bool) -> list[Plan]:

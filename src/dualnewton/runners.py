@@ -7,7 +7,6 @@ from typing import Any
 
 from dualnewton.certificate import CertifiedPair
 from dualnewton.judging import AnyProblem
-from dualnewton.multinomial import MultinomialProblem
 from dualnewton.plan import Plan, has_hessian
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
@@ -48,7 +47,7 @@ def make_runner(
         points = [(pair.w, pair.intercept) for _, pair in starts]
         data = prepared(problems[0].data, n_threads, compiled=plan.compiled)
         if not has_hessian(problems[0]):
-            kind = ProximalSoftmax if isinstance(problems[0], MultinomialProblem) else Proximal
+            kind = Proximal if problems[0].columns == 1 else ProximalSoftmax
             return kind(problems, data, points, tol=tol, compiled=plan.compiled)
         return Descent(problems, data, points, tol=tol, sketch=plan.tau, newton=plan.method == "newton")
     # Sets of the examples that are awake have another law than the one minibatch SDCA has its v from.

@@ -31,7 +31,6 @@ from dualnewton._snapshot import Anchors
 from dualnewton.certificate import CertifiedPair
 from dualnewton.checkpoint import Keeper, StageKeeper
 from dualnewton.kinks import finish
-from dualnewton.losses import NonSmooth
 from dualnewton.plan import Plan
 from dualnewton.problem import Problem
 from dualnewton.result import Progress, Result, Status, Trace
@@ -235,9 +234,8 @@ class _Model:
 
     def smoothed(self, width: float) -> Problem:
         """Return the problem of a proximal step of the given width."""
-        loss = self.problem.loss
-        assert isinstance(loss, NonSmooth)
-        return replace(self.problem, loss=loss.smoothed(width), offset=self.problem.o - width * self.centre)
+        loss = self.problem.loss.smoothed(width)
+        return replace(self.problem, loss=loss, offset=self.problem.o - width * self.centre)
 
     def tolerance(self, width: float) -> float:
         """Return the relative gap that the next stage deserves.

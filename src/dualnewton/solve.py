@@ -18,8 +18,6 @@ from dualnewton.checkpoint import AnyCheckpoint, identity_of, keeper_of
 from dualnewton.course import Course
 from dualnewton.errors import DualnewtonError
 from dualnewton.judging import AnyProblem, judge_duals, judge_models
-from dualnewton.losses import NonSmooth
-from dualnewton.multinomial import MultinomialProblem
 from dualnewton.plan import Plan, Tau, plan
 from dualnewton.result import Progress, Result, Status, Trace
 from dualnewton.runners import make_runner
@@ -60,8 +58,8 @@ def solve(
 
     Parameters
     ----------
-    problem : Problem or MultinomialProblem
-        What is to be solved. (Of a multinomial one, w is K×d, the intercept a vector and alpha n×K.)
+    problem : Problem
+        What is to be solved. (Of a loss of K > 1 columns, w is K×d, the intercept a vector and alpha n×K.)
     method : {"auto", "sdna", "sdca", "newton", "ihs"}
         How; "auto" chooses by what each is expected to cost, and again while running, when the gap tells otherwise.
     tau : int or "auto"
@@ -149,10 +147,10 @@ def solve_many(
     keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, tol=tol, **settings), rng)
     # Planning included: threads that a product has woken go on to wait for another for a while, and keep a core busy with it.
     with one_blas_thread:
-        if isinstance(getattr(problems[0], "loss", None), NonSmooth):
+        if problems[0].loss.kinked:
             return follow(
                 solve_many,
-                problems,  # type: ignore[arg-type]
+                problems,
                 lambda: _starting_pairs(problems, warm_start),
                 tol=tol,
                 max_epochs=max_epochs,
@@ -401,8 +399,8 @@ def _plan_with(
         raise DualnewtonError(
             f"tau must be left to the sampling when one is given, got tau={tau!r} beside {sampling!r}"
         )
-    if method == "newton" or isinstance(problem, MultinomialProblem):
-        what = f'method="{method}"' if method == "newton" else "a MultinomialProblem"
+    if method == "newton" or not (problem.loss.kinked or problem.loss.has_dual_rounds):
+        what = f'method="{method}"' if method == "newton" else repr(problem.loss)
         raise DualnewtonError(
             f"sampling must be None with {what}, for which sets of rows have no rounds, got {sampling!r}"
         )
@@ -445,7 +443,7 @@ def _starting_pairs(
 
 
 def _same(name: str, problem: AnyProblem, other: AnyProblem) -> bool:
-    mine, its = getattr(problem, name, None), getattr(other, name, None)
+    mine, its = getattr(problem, name), getattr(other, name)
     return mine is its or mine == its
 
 
@@ -457,7 +455,6 @@ def _alike(problems: Sequence[AnyProblem]) -> list[AnyProblem]:
     for k, problem in enumerate(problems):
         for name, same in (
             ("X", problem.data.same_as(first.data)),
-            ("its kind", type(problem) is type(first)),
             ("loss", _same("loss", problem, first)),
             ("regularizer", _same("regularizer", problem, first)),
             ("fit_intercept", problem.fit_intercept == first.fit_intercept),

@@ -34,9 +34,6 @@ data are far kinder than any bound, and what the epochs have found is a better s
 JUDGED = 3.0
 """Passes of the judge, and those before the first step."""
 
-SOFTMAX_GAMMA = 2.0
-"""log Σ exp is ½-smooth: the eigenvalues of diag(p) − ppᵀ are at most ½."""
-
 PASSES, SKETCHES, NEAR_PASSES = 8.0, 5.0, 4.0
 """Passes of Newton's method from nothing to a relative gap of 1e-6, sketches of the method that saves on them, and passes from
 a model that was fitted to a problem like this."""

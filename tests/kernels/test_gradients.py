@@ -12,7 +12,7 @@ from dualnewton.solvers.compiled import CompiledEngine
 from tables import AgainstDirection, make_problem, name_of, regularizers_for
 
 D = 6
-WHOLE = [r for r in regularizers_for(D) if r.limits(D) is None and not r.quadratic]
+WHOLE = [r for r in regularizers_for(D) if r.form.is_general]
 
 
 class Mixture(regularizers.Regularizer):
@@ -113,8 +113,8 @@ def engine_of(regularizer, tau, separable_rounds=False):
 def test_only_what_needs_a_call_has_an_address(regularizer):
     models = engine_of(regularizer, 1)[0].models
     assert (models.gradient is NONE) == (type(regularizer) not in map(type, WHOLE))
-    assert (models.limits.shape[1] > 0) == (regularizer.limits(D) is not None)
-    assert (models.w is models.w_bar) == regularizer.quadratic
+    assert (models.limits.shape[1] > 0) == (not regularizer.form.is_plain and not regularizer.form.is_general)
+    assert (models.w is models.w_bar) == regularizer.form.is_plain
 
 
 def test_no_kernel_is_compiled_for_a_regularizer():

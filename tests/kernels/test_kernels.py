@@ -159,8 +159,9 @@ def test_rows_are_read_and_written_as_numpy_does():
     X = X.astype(np.float32).astype(np.float64)  # so that both precisions hold the same numbers
     w = rng.standard_normal(d)
     for regularizer in regularizers_for(d):
-        whole = regularizer.limits(d) is None and not regularizer.quadratic
-        limits = np.zeros((4, 0)) if regularizer.limits(d) is None else regularizer.limits(d)
+        form = regularizer.form
+        whole = form.is_general
+        limits = np.zeros((4, 0)) if form.is_general or form.is_plain else form.limits(d)
         gradient = compiled_gradient(regularizer).address if whole else NONE
         for stored in storages(X):
             rows = Rows.of(stored)
@@ -173,7 +174,7 @@ def test_rows_are_read_and_written_as_numpy_does():
             np.testing.assert_array_equal(spreads, 2.0 * X)
             # Only the features that a row has may have changed if g is separable; a dense row has them all.
             touched = X != 0.0 if sp.issparse(stored) and not whole else np.ones((n, d), dtype=bool)
-            expected = np.where(touched & (not regularizer.quadratic), regularizer.grad_conjugate(w), np.nan)
+            expected = np.where(touched & (not form.is_plain), regularizer.grad_conjugate(w), np.nan)
             np.testing.assert_allclose(followed, expected, rtol=1e-14)
     assert dots[2] == dots[-1] == 0.0
 

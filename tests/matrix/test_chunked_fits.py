@@ -67,7 +67,7 @@ def test_primal_methods_take_the_same_steps_on_pieces(name, fit_intercept, stora
 @pytest.mark.parametrize("method", ["newton", "ihs"])
 @pytest.mark.parametrize("regularizer", [regularizers.L2(), regularizers.ElasticNet(0.3)], ids=["l2", "elastic net"])
 def test_softmax_takes_the_same_steps_on_pieces(storage, method, regularizer):
-    if method == "ihs" and not regularizer.quadratic:
+    if method == "ihs" and not regularizer.form.is_quadratic:
         method = "auto"
     matrix, y = STORAGES[storage](X), SCORES.argmax(axis=1)
     options = {"lam": 0.02, "fit_intercept": True, "regularizer": regularizer}

@@ -63,7 +63,7 @@ def test_sdna_with_all_examples_solves_the_dual_in_one_round(loss):
     solver.round(np.arange(N))
     certificate = problem.certify(solver.w, alpha=solver.alpha)
     assert certificate.relative_gap <= 1e-12
-    if loss.quadratic:  # one Newton step, and Newton's method is exact here
+    if loss.curvature is losses.Curvature.CONSTANT:  # one Newton step, and Newton's method is exact here
         hessian = (problem.X.T * problem.c) @ problem.X / N + problem.lam * np.eye(D)
         w = np.linalg.solve(hessian, problem.X.T @ (problem.c * (problem.y - problem.o)) / N)
         np.testing.assert_allclose(solver.w, w, atol=1e-10)

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses
+from dualnewton.losses import Curvature
 from dualnewton.matrix import MemoryData
 from dualnewton.solvers.changes import FEW, KeptSum, active_rows
 
@@ -103,17 +104,19 @@ def test_no_row_may_have_a_weight():
 @pytest.mark.parametrize(
     ("loss", "expected"),
     [
-        (losses.SquaredHinge(), True),
-        (losses.SmoothHinge(0.5), True),
-        (losses.Squared(), True),
-        (losses.Huber(0.3), True),
-        (losses.SquaredEpsilonInsensitive(), True),
-        (losses.Logistic(), False),
+        (losses.SquaredHinge(), Curvature.PIECEWISE),
+        (losses.SmoothHinge(0.5), Curvature.PIECEWISE),
+        (losses.SmoothEpsilonInsensitive(0.5), Curvature.PIECEWISE),
+        (losses.Squared(), Curvature.CONSTANT),
+        (losses.Huber(0.3), Curvature.PIECEWISE),
+        (losses.SquaredEpsilonInsensitive(), Curvature.PIECEWISE),
+        (losses.Logistic(), Curvature.VARYING),
+        (losses.Softmax(3), Curvature.VARYING),
     ],
     ids=repr,
 )
-def test_a_loss_knows_whether_its_curvature_comes_in_pieces(loss, expected):
-    assert loss.in_pieces(np.array([-1.0, 1.0])) is expected
+def test_a_loss_declares_whether_its_curvature_comes_in_pieces(loss, expected):
+    assert loss.curvature is expected
 
 
 @STORAGES
@@ -127,7 +130,7 @@ def test_newton_takes_the_same_way_with_and_without_a_memory(storage, intercept,
     weight = rng.uniform(0.2, 3.0, 400) if weighted else None
     problem = dn.Problem(storage(X), y, loss, lam=1e-3, fit_intercept=intercept, sample_weight=weight)
     kept = dn.solve(problem, method="newton", tol=1e-10, random_state=0)
-    monkeypatch.setattr(losses.Loss, "in_pieces", lambda *_: False)
+    monkeypatch.setattr(type(loss), "curvature", Curvature.VARYING)
     anew = dn.solve(problem, method="newton", tol=1e-10, random_state=0)
     assert kept.status is anew.status is dn.Status.CONVERGED
     assert kept.n_epochs < anew.n_epochs  # fewer rows are read

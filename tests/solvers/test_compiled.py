@@ -451,7 +451,7 @@ class SpecialLogistic(losses.Logistic):
 class SpecialRidge(regularizers.L2):
     """½‖w‖² whose author likes SciPy, too, and says nothing of its form."""
 
-    quadratic = False
+    form = regularizers.Regularizer.form  # not the one of L2: it is known by its functions only
 
     def grad_conjugate(self, s):
         from scipy.special import xlog1py
@@ -462,7 +462,7 @@ class SpecialRidge(regularizers.L2):
 class Helped(regularizers.L2):
     """½‖w‖² whose author likes small methods."""
 
-    quadratic = False
+    form = regularizers.Regularizer.form  # not the one of L2: it is known by its functions only
 
     def same(self, s):
         return s

@@ -58,7 +58,7 @@ def test_newton_steps_of_the_model_stop_in_time(loss, lam, monkeypatch):
     """A turn may take thousands of Newton steps here; of those, at most one is made after the deadline."""
     X, y = wide()
     y = np.sign(y) if isinstance(loss, losses.Margin) else y
-    problem = dn.Problem(X, y, loss, regularizers.L1(), lam, fit_intercept=True)
+    problem = dn.Problem(X, y, loss, regularizer=regularizers.L1(), lam=lam, fit_intercept=True)
     clock = Clock(monkeypatch, 0.01)
     clock.before(quadratic, "Cholesky")
     result = dn.solve(problem, method="newton", tol=1e-12, time_limit=0.095)
@@ -83,7 +83,7 @@ def test_each_of_several_models_keeps_its_certificate(monkeypatch):
     problems = [dn.Problem(X, y, losses.Squared(), regularizer=regularizers.L1(), lam=lam) for lam in (0.3, 1e-9, 0.2)]
     clock = Clock(monkeypatch, 0.01)
     clock.before(quadratic, "Cholesky")
-    results = dn.solve_many(problems, "newton", tol=1e-12, time_limit=0.05)
+    results = dn.solve_many(problems, method="newton", tol=1e-12, time_limit=0.05)
     assert clock.now <= 0.07
     assert any(result.status is Status.TIME_LIMIT for result in results)
     for problem, result in zip(problems, results, strict=True):
@@ -124,7 +124,7 @@ def pieces_of(monkeypatch, size):
 
 def test_the_curvature_of_softmax_stops_in_time(monkeypatch):
     X, y = classes(400, 60, 3)
-    problem = dn.MultinomialProblem(X, y, 1e-4, 3, regularizer=regularizers.L1(), fit_intercept=True)
+    problem = dn.MultinomialProblem(X, y, lam=1e-4, n_classes=3, regularizer=regularizers.L1(), fit_intercept=True)
     pieces_of(monkeypatch, 10)
     clock = Clock(monkeypatch, 0.01)
     clock.before(proximal_softmax, "_scaled")
@@ -217,9 +217,16 @@ def test_looking_at_the_clock_changes_no_bit(outputs, storage):
     X, y = classes(200, 150, 3, density=0.2)
     X = storage(X)
     problem = (
-        dn.Problem(X, np.where(y == 0, 1.0, -1.0), losses.Logistic(), regularizers.L1(), 1e-3, fit_intercept=True)
+        dn.Problem(
+            X,
+            np.where(y == 0, 1.0, -1.0),
+            losses.Logistic(),
+            regularizer=regularizers.L1(),
+            lam=1e-3,
+            fit_intercept=True,
+        )
         if outputs == 1
-        else dn.MultinomialProblem(X, y, 1e-3, 3, regularizer=regularizers.L1(), fit_intercept=True)
+        else dn.MultinomialProblem(X, y, lam=1e-3, n_classes=3, regularizer=regularizers.L1(), fit_intercept=True)
     )
     free, limited = (dn.solve(problem, method="newton", tol=1e-9, time_limit=limit) for limit in (None, 600.0))
     assert free.converged

@@ -5,10 +5,10 @@ import pytest
 import scipy.sparse as sp
 
 import dualnewton as dn
-from dualnewton._softmax import chances
+from dualnewton.losses.softmax import chances, pair_products
 from dualnewton.matrix import MemoryData
 from dualnewton.solvers import joint
-from dualnewton.solvers.joint import JointHessian, pair_weights
+from dualnewton.solvers.joint import JointHessian
 
 N, D, K = 120, 4, 3
 RNG = np.random.default_rng(8)
@@ -28,14 +28,16 @@ def whole_hessian(X, p, c, ridge):
 @STORAGES
 def test_the_matrix_is_the_hessian(storage):
     p, c, ridge = chances(RNG.standard_normal((N, K)))[0], RNG.uniform(0.5, 2.0, N), np.full(D, 0.3)
-    found = JointHessian(MemoryData(storage(X)), ridge, K).at(pair_weights(p, c).T, N, np.random.default_rng(0))
+    found = JointHessian(MemoryData(storage(X)), ridge, K).at(
+        (c[:, None] * pair_products(p)).T, N, np.random.default_rng(0)
+    )
     g = RNG.standard_normal(K * D)
     np.testing.assert_allclose(found.solve(g), np.linalg.solve(whole_hessian(X, p, c, ridge), g), rtol=1e-9)
 
 
 def test_intercepts_are_moved_apart_but_never_together():
     p, ridge = chances(RNG.standard_normal((N, K)))[0], np.append(np.full(D, 0.3), 0.0)
-    found = JointHessian(MemoryData(X), ridge, K).at(pair_weights(p, np.ones(N)).T, N, np.random.default_rng(0))
+    found = JointHessian(MemoryData(X), ridge, K).at(pair_products(p).T, N, np.random.default_rng(0))
     g = RNG.standard_normal((K, D + 1))
     g[:, -1] -= g[:, -1].mean()  # as that of softmax is
     step = found.solve(g.ravel())
@@ -53,9 +55,9 @@ def test_rows_far_from_both_classes_of_a_pair_are_left_out():
             return super().weighted_gram(weights, indices, **options)
 
     margins = 12.0 * np.eye(K)[Y] + RNG.standard_normal((N, K))
-    weights, data = pair_weights(chances(margins)[0], np.ones(N)).T, Counted(X)
-    JointHessian(data, np.full(D, 0.3), K).at(weights, N, np.random.default_rng(0))
-    assert data.read <= 2.1 * N  # of 3N: each pair needs the rows of its two classes
+    weights, passes = pair_products(chances(margins)[0]).T, Counted(X)
+    JointHessian(passes, np.full(D, 0.3), K).at(weights, N, np.random.default_rng(0))
+    assert passes.rows <= 2.1 * N  # of 3N: each pair needs the rows of its two classes
     left = [own[own <= joint.NEGLIGIBLE * own.mean()].sum() / own.sum() for own in weights]
     assert max(left) <= joint.NEGLIGIBLE
 
@@ -120,6 +122,6 @@ def test_auto_forms_the_matrix_where_it_is_small_and_only_there():
     assert dn.plan(dn.MultinomialProblem(X, Y, lam=1e-2)).method == "newton"
     wide = RNG.standard_normal((60, 2500))
     assert dn.plan(dn.MultinomialProblem(wide, Y[:60], lam=1e-2)).method == "ihs"
-    with pytest.raises(ValueError, match='method must be "auto" or "ihs" for a MultinomialProblem'):
+    with pytest.raises(ValueError, match='method must be "auto" or "ihs" for Softmax'):
         dn.solve(dn.MultinomialProblem(wide, Y[:60], lam=1e-2), method="newton")
     assert dn.plan(dn.MultinomialProblem(X, Y, lam=1e-2), tau=30).method == "ihs"

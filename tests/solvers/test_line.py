@@ -6,7 +6,7 @@ from scipy.optimize import minimize_scalar
 
 import dualnewton as dn
 from dualnewton.solvers.line import line_minimum
-from dualnewton.solvers.objective import objective_of
+from dualnewton.solvers.objective import Objective
 from tables import LOSSES, labels_for, name_of
 
 
@@ -17,7 +17,7 @@ def test_the_minimum_is_found(loss, scale, fit_intercept):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 4))
     problem = dn.Problem(X, labels_for(loss, 60, rng), loss, lam=0.1, fit_intercept=fit_intercept)
-    objective = objective_of(problem)
+    objective = Objective(problem)
     x = 0.3 * rng.standard_normal(4 + fit_intercept)
 
     def value(point):
@@ -42,7 +42,7 @@ def test_the_minimum_is_found(loss, scale, fit_intercept):
 
 def test_margins_that_overflow_are_not_followed():
     problem = dn.Problem(np.ones((3, 1)), np.array([1.0, -1.0, 1.0]), dn.losses.Squared(), lam=1.0)
-    objective = objective_of(problem)
+    objective = Objective(problem)
     x, end = np.zeros(1), np.full(1, 1e200)
     with np.errstate(over="ignore", invalid="ignore"):
         t = line_minimum(objective, x, end, np.zeros((3, 1)), np.full((3, 1), 1e200))

@@ -337,10 +337,10 @@ def test_the_plan_says_what_will_be_done_and_what_cannot():
         == dn.plan(problem, method="newton", tau=120)
         == dn.solve(problem).plan
     )
-    with pytest.raises(ValueError, match=r'method must be "auto" or "newton" for a MultinomialProblem with L1\('):
+    with pytest.raises(ValueError, match=r'method must be "auto" or "newton" for Softmax\(n_classes=\d\) with L1\('):
         dn.plan(problem, method="ihs")
     with pytest.raises(
-        ValueError, match=r'method must be "auto", "newton" or "ihs" for a MultinomialProblem with L2\('
+        ValueError, match=r'method must be "auto", "newton" or "ihs" for Softmax\(n_classes=\d\) with L2\('
     ):
         dn.plan(dn.MultinomialProblem(X, y), method="sdna")
     with pytest.raises(ValueError, match=r'tau must be "auto" or n = 120 with method="newton", got 7$'):

@@ -70,9 +70,9 @@ def test_several_of_them_share_passes_and_threads_do_not_matter():
 def test_what_it_cannot_do_is_said():
     X, y = classes(n=50)
     problem = dn.MultinomialProblem(X, y, lam=0.1)
-    with pytest.raises(ValueError, match='method must be "auto", "newton" or "ihs" for a MultinomialProblem'):
+    with pytest.raises(ValueError, match='method must be "auto", "newton" or "ihs" for Softmax'):
         dn.solve(problem, method="sdna")
-    with pytest.raises(ValueError, match="problems must share its kind"):
+    with pytest.raises(ValueError, match="problems must share loss"):
         dn.solve_many([problem, dn.Problem(problem.X, np.ones(50), dn.losses.Squared())])
     with pytest.raises(ValueError, match="sampling must be None"):
         dn.solve(problem, sampling=dn.samplings.Nice(50, 3))

@@ -78,7 +78,7 @@ def problem_of(kind, penalty, X, margins):
     if kind == "logistic":
         return dn.Problem(X, np.sign(y), losses.Logistic(), regularizer=g, lam=0.004, fit_intercept=True)
     classes = np.searchsorted(np.quantile(y, [1 / 3, 2 / 3]), y)
-    return dn.MultinomialProblem(X, classes, 0.004, 3, regularizer=g, fit_intercept=True)
+    return dn.MultinomialProblem(X, classes, lam=0.004, n_classes=3, regularizer=g, fit_intercept=True)
 
 
 @lru_cache
@@ -192,9 +192,10 @@ def test_sets_that_shrink_and_grow_again_share_one_storage(small_sets):
     problem = problem_of("squared", "lasso", sp.csr_array(X), margins)
     ways = [0.02, 1.0, 0.1, 0.5, 0.02]
     problems = [
-        dn.Problem(problem.X, problem.y, losses.Squared(), regularizer=regularizers.L1(), lam=lam, fit_intercept=True) for lam in ways
+        dn.Problem(problem.X, problem.y, losses.Squared(), regularizer=regularizers.L1(), lam=lam, fit_intercept=True)
+        for lam in ways
     ]
-    results = dn.solve_many(problems, "newton", tol=1e-10)
+    results = dn.solve_many(problems, method="newton", tol=1e-10)
     assert {kind for kind, _ in small_sets} == {"csr", "dense"}
     for lam, result in zip(ways, results, strict=True):
         wide = dn.Problem(X, problem.y, losses.Squared(), regularizer=regularizers.L1(), lam=lam, fit_intercept=True)

@@ -24,7 +24,7 @@ class Task:
 
     Attributes
     ----------
-    problems : list of Problem, or of one MultinomialProblem
+    problems : list of Problem
         For ``solve_many``, all over one X.
     objective : Objective
         The same in words.

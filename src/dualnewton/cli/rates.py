@@ -88,4 +88,4 @@ def only(task: Task, command: str) -> Problem:
             f"{command} takes numbers or two classes, got a target of {len(task.classes)} classes: --loss squared "
             "takes them as numbers"
         )
-    return task.problems[0]  # type: ignore[return-value]
+    return task.problems[0]

@@ -99,7 +99,7 @@ class Session:
         brought to tol², which brings them to about ``tol``; and whoever asks for a tiny gap wants coefficients that are as
         good, for which a hundredth of it is a pass or two away. Rounding sets the limit.
         """
-        small = problem.n * problem.d * getattr(problem, "n_classes", 1) <= SMALL
+        small = problem.n * problem.d * problem.columns <= SMALL
         less = self.tol**2 if small else self.tol / 100.0 if self.tol < TINY else self.tol
         return min(self.tol, max(less, FINEST))
 

@@ -20,14 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton._softmax import losses_of, softmax
 from dualnewton.certificate import Certificate, CertifiedPair
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._session import FINEST, Session, starts
 from dualnewton.judging import AnyProblem
-from dualnewton.losses import Squared
-from dualnewton.multinomial import MultinomialProblem
-from dualnewton.problem import Problem
+from dualnewton.losses import Curvature
 from dualnewton.result import Progress, Result, Status, Trace
 
 FIRST, ROUGHLY = 1e-6, 1e-3
@@ -72,7 +69,7 @@ def fit_unpenalised(
         To start from.
     """
     probe = problems_with(1.0)[0]
-    size = getattr(probe, "n_classes", 1) * (probe.d + 1)
+    size = probe.columns * (probe.d + 1)
     if size > MOST:
         raise DualnewtonError(
             f"without a penalty at most {MOST} coefficients can be fitted, got {size}: use a large finite C or a small alpha > 0"
@@ -99,8 +96,7 @@ class Unpenalised:
     """P₀ and D₀ of a problem whose penalty is left out, and the certificate that connects them."""
 
     def __init__(self, problem: AnyProblem) -> None:
-        self.problem, self.n_classes = problem, getattr(problem, "n_classes", 1)
-        self.view: Any = (_Softmax if isinstance(problem, MultinomialProblem) else _Margins)(problem)
+        self.problem, self.columns, self.view = problem, problem.columns, _View(problem)
 
     def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
         """Prove how good (w, b) is, with the orthogonal point near α_i = −φ′(z_i), or with α if that is better."""
@@ -195,12 +191,12 @@ class _Steps:
         return None
 
 
-class _Margins:
-    """One model of a :class:`Problem`: θ = (w, b), or w alone, as a row."""
+class _View:
+    """The models of a problem as matrices: θ = (w, b), or w alone, with one row for each column of margins."""
 
-    def __init__(self, problem: Any) -> None:
-        self.problem, self.with_one = problem, problem.fit_intercept
-        self.quadratic = isinstance(problem, Problem) and problem.loss.quadratic
+    def __init__(self, problem: AnyProblem) -> None:
+        self.problem, self.columns, self.with_one = problem, problem.columns, problem.fit_intercept
+        self.quadratic = problem.loss.curvature is Curvature.CONSTANT
 
     def joined(self, w: np.ndarray, intercept: Any) -> np.ndarray:
         """θ."""
@@ -208,8 +204,9 @@ class _Margins:
         return np.column_stack([w, np.ravel(intercept)]) if self.with_one else w
 
     def parted(self, theta: np.ndarray) -> tuple[np.ndarray, Any]:
-        """Return w and b."""
-        return (theta[0, :-1], float(theta[0, -1])) if self.with_one else (theta[0], 0.0)
+        """Return w and b as the problem has them."""
+        W, b = theta[:, : self.problem.d], theta[:, -1] if self.with_one else np.zeros(self.columns)
+        return (W[0].copy(), float(b[0])) if self.columns == 1 else (W.copy(), b.copy())
 
     def times(self, theta: np.ndarray) -> np.ndarray:
         """θ x̃_i, for each row."""
@@ -238,24 +235,32 @@ class _Margins:
 
     def margins(self, theta: np.ndarray) -> np.ndarray:
         """z_i."""
-        return self.times(theta)[:, 0]
+        return self._own(self.times(theta))
 
     def alpha(self, z: np.ndarray) -> np.ndarray:
         """−φ′(z_i)."""
-        return -self.problem.loss.derivative(z, self.problem.y)
+        return self.problem.slopes_at(z)
 
     def curved(self, z: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """φ″_i t_i."""
-        return self.problem.loss.second_derivative(z, self.problem.y) * t[:, 0]
+        """φ″_i t_i, for t of shape (n, K)."""
+        return self.problem.loss.curvature_times(z, self.problem.y, self._own(t))
 
     def hessian(self, z: np.ndarray) -> np.ndarray:
-        """Σ c_i φ″_i x̃_i x̃_iᵀ."""
-        return self.moments(self.problem.row_curvature(z))
+        """Σ c_i φ″_i ⊗ x̃_i x̃_iᵀ: a block for each two columns."""
+        c, units = self.problem.c, np.eye(self.columns)
+        # φ″_i is symmetric: its column l is the product with the unit vector of l.
+        of = [self.curved(z, np.tile(unit, (self.problem.n, 1))).reshape(-1, self.columns) for unit in units]
+        return np.block([[self.moments(c * column[:, k]) for column in of] for k in range(self.columns)])
+
+    def _own(self, columns: np.ndarray) -> np.ndarray:
+        """Return n × K numbers as the loss takes them: a vector for K = 1."""
+        return columns[:, 0] if self.columns == 1 else columns
 
     def inverse(self, H: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """Return the product with H⁻¹; where H is singular, the one that leaves w as short as it can be."""
         V, reciprocal, scale = _decomposed(H, scaled=True)
-        if V.shape[0] == V.shape[1]:
+        # Of several columns H is always singular: nothing changes where the same is added to all of them.
+        if V.shape[0] == V.shape[1] or self.columns > 1:
             return lambda g: (scale * (V @ (reciprocal * (V.T @ (scale * g.ravel()))))).reshape(g.shape)
         d = self.problem.d
         # Without any curvature (all rows far on the right side) there is nothing to divide by, and no step.
@@ -271,47 +276,12 @@ class _Margins:
 
     def primal(self, theta: np.ndarray) -> float:
         """P₀."""
-        value = self.problem.primal_at(self.margins(theta), np.zeros(self.problem.d))
-        squared = isinstance(self.problem.loss, Squared)
-        return 0.0 if squared and value <= NOTHING * float(np.square(self.problem.y).max()) else value
+        value = self.problem.primal_at(self.margins(theta), self.parted(0.0 * theta)[0])
+        return 0.0 if self.quadratic and value <= NOTHING * float(np.square(self.problem.y).max()) else value
 
     def dual(self, alpha: np.ndarray) -> float:
         """D₀ of an orthogonal point."""
-        return self.problem.dual_at(alpha, np.zeros(self.problem.d))
-
-
-class _Softmax(_Margins):
-    """The model of a :class:`MultinomialProblem`: θ = (W, b), one row for each class."""
-
-    def parted(self, theta: np.ndarray) -> tuple[np.ndarray, Any]:
-        none = np.zeros(self.problem.n_classes)
-        return (theta[:, :-1].copy(), theta[:, -1].copy()) if self.with_one else (theta, none)
-
-    def margins(self, theta: np.ndarray) -> np.ndarray:
-        return self.times(theta)
-
-    def alpha(self, Z: np.ndarray) -> np.ndarray:
-        return losses_of(Z, self.problem.y)[1]
-
-    def curved(self, Z: np.ndarray, t: np.ndarray) -> np.ndarray:
-        p = softmax(Z)[0]
-        return p * (t - np.einsum("ik,ik->i", p, t)[:, None])
-
-    def hessian(self, Z: np.ndarray) -> np.ndarray:
-        p, K = softmax(Z)[0], self.problem.n_classes
-        rows = [[self.moments(self.problem.c * p[:, k] * ((k == j) - p[:, j])) for j in range(K)] for k in range(K)]
-        return np.block(rows)
-
-    def inverse(self, H: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        # It is always singular: nothing changes where the same is added to all classes.
-        V, reciprocal, scale = _decomposed(H, scaled=True)
-        return lambda g: (scale * (V @ (reciprocal * (V.T @ (scale * g.ravel()))))).reshape(g.shape)
-
-    def primal(self, theta: np.ndarray) -> float:
-        return float(self.problem.c @ losses_of(self.margins(theta), self.problem.y)[0]) / self.problem.n
-
-    def dual(self, alpha: np.ndarray) -> float:
-        return self.problem.dual(alpha) + 0.5 * self.problem.lam * float(np.square(self.problem.alpha_bar(alpha)).sum())
+        return self.problem.dual_at(alpha, self.problem.w_of(self.problem.no_dual()))
 
 
 def _decomposed(H: np.ndarray, *, scaled: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

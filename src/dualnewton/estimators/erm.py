@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import MISSING, fields, is_dataclass
 from numbers import Real
 from types import ModuleType
 from typing import Any, ClassVar
@@ -29,8 +30,13 @@ def names_in(module: ModuleType, base: type) -> dict[str, type]:
     return {
         re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower(): kind
         for kind in public
-        if isinstance(kind, type) and issubclass(kind, base) and hasattr(kind, "__dataclass_fields__")
+        if isinstance(kind, type) and issubclass(kind, base) and _has_defaults(kind)
     }
+
+
+def _has_defaults(kind: type) -> bool:
+    """Whether a class can be made from its name alone: each of its parameters has a default value."""
+    return is_dataclass(kind) and all(each.default is not MISSING for each in fields(kind) if each.init)
 
 
 LOSSES, REGULARIZERS = names_in(losses, Loss), names_in(regularizers, Regularizer)

@@ -190,7 +190,7 @@ class LogisticRegression(CertifiedClassifier):
         problem = MultinomialProblem(data.X, data.y, lam=lam, n_classes=K, sample_weight=weights, **more)
         own = ("auto", *methods_for(problem))
         if self.solver in METHODS and self.solver not in own:
-            share = "l1_ratio = 0" if regularizer.quadratic else "l1_ratio > 0"
+            share = "l1_ratio = 0" if regularizer.form.is_quadratic else "l1_ratio > 0"
             raise DualnewtonError(
                 f"solver must be one of {', '.join(map(repr, own))} for {K} classes of {problem.d} features with the softmax "
                 f'loss and {share}, got {self.solver!r}: use multi_class="ovr" for the other methods'

@@ -267,12 +267,7 @@ class ConjugateLoss(Separable):
     weight: Any = 1.0
 
     def __post_init__(self) -> None:
-        y = vector("y", self.y, np.size(self.y))
-        if not (valid := self.loss.valid_labels(y)).all():
-            at = int(np.argmin(valid))
-            raise DualnewtonError(
-                f"y must hold {self.loss.label_domain} for {type(self.loss).__name__}, got {y[at]:g} at index {at}"
-            )
+        y = self.loss.labels(self.y, np.size(self.y))
         weight = vector("weight", np.full(y.size, self.weight) if np.ndim(self.weight) == 0 else self.weight, y.size)
         if weight.min() <= 0.0:
             raise DualnewtonError(
@@ -285,7 +280,7 @@ class ConjugateLoss(Separable):
 
     @property
     def gamma(self) -> np.ndarray:
-        return self.loss.gamma * self.weight / self.n
+        return (self.loss.gamma or 0.0) * self.weight / self.n
 
     @property
     def size(self) -> int | None:  # type: ignore[override]

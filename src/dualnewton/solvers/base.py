@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dualnewton.losses import require_smooth
+from dualnewton.losses.base import require_smooth
 from dualnewton.matrix import linear
 from dualnewton.problem import Problem
 from dualnewton.samplings import Sampling

@@ -11,6 +11,7 @@ from dualnewton._validate import frozen
 from dualnewton.kernels import gradients, separable
 from dualnewton.kernels.models import CompiledLoss, Models, compiled
 from dualnewton.kernels.rows import Rows
+from dualnewton.losses.base import require_smooth
 from dualnewton.matrix import linear
 from dualnewton.problem import Problem
 from dualnewton.samplings import IndexBlock, Sampling
@@ -64,7 +65,8 @@ class CompiledEngine(Engine):
         self.rows = Rows.of(problems[0].data.stored)
         self.loss: CompiledLoss = compiled(problems[0].loss)
         # Kept for as long as the kernels have its address.
-        self.gradient = None if _is_known(problems[0]) else gradients.compiled_gradient(problems[0].regularizer)
+        g = problems[0].regularizer
+        self.gradient = gradients.compiled_gradient(g) if g.form.is_general else None
         # It asks for the norms of all rows.
         self.rho = intercept_weight(problems[0]) if problems[0].fit_intercept else 0.0
         self.models = self._models(alphas)
@@ -85,12 +87,12 @@ class CompiledEngine(Engine):
         problems = self.problems
         K, n, d = len(problems), problems[0].n, problems[0].d
         scale = np.array([1.0 / (problem.lam * n) for problem in problems])
-        regularizer = problems[0].regularizer
-        limits = None if regularizer.quadratic else regularizer.limits(d)
+        form = problems[0].regularizer.form
+        limits = np.zeros((4, 0)) if form.is_plain or form.is_general else form.limits(d)
         w = np.empty((K, d))
         return Models(
             w=w,
-            w_bar=w if regularizer.quadratic else np.empty((K, d)),
+            w_bar=w if form.is_plain else np.empty((K, d)),
             alpha=np.stack(alphas),
             y=frozen(np.stack([problem.y for problem in problems])),
             c=_rows_or_one([problem.sample_weight for problem in problems], 1.0, n),
@@ -98,7 +100,7 @@ class CompiledEngine(Engine):
             b=np.zeros(K),
             b_curvature=self.rho * scale,
             scale=scale,
-            limits=frozen(np.zeros((4, 0)) if limits is None else limits),
+            limits=frozen(limits),
             gradient=gradients.NONE if self.gradient is None else self.gradient.address,
             tolerance=np.full(K, LOOSEST),
             surprise=np.zeros(K),
@@ -109,7 +111,8 @@ class CompiledEngine(Engine):
     def _limit(self) -> float:
         """Return up to which τ max‖a_i‖² float32 will do for a Gram block: the block times c/(γλn) is then at most EVEN."""
         heaviest = float((self.models.c.max(axis=1) * self.models.scale).max())
-        return EVEN * self.problems[0].loss.gamma / heaviest if heaviest > 0.0 else 0.0
+        gamma = require_smooth(self.problems[0].loss, "compiled rounds, whose precision depends on it")
+        return EVEN * gamma / heaviest if heaviest > 0.0 else 0.0
 
     def _curvature(self, problem: Problem, sampling: Sampling) -> np.ndarray:
         if self.one_at_a_time:
@@ -203,15 +206,10 @@ def _rows_or_one(vectors: Sequence[np.ndarray | None], default: float, n: int) -
     return frozen(np.stack([np.full(n, default) if vector is None else vector for vector in vectors]))
 
 
-def _is_known(problem: Problem) -> bool:
-    """Say whether the kernels know ∇g* by heart: the identity, or what its limits say."""
-    return problem.regularizer.quadratic or problem.regularizer.limits(problem.d) is not None
-
-
 def why_not(problem: Problem) -> str:
     """Say why the kernels cannot serve a problem; an empty string if they can."""
     pieces: list[tuple[Any, Callable[[Any], Any]]] = [(problem.loss, compiled)]
-    if not _is_known(problem):
+    if problem.regularizer.form.is_general:
         pieces.append((problem.regularizer, gradients.compiled_gradient))
     for piece, compile_it in pieces:
         try:

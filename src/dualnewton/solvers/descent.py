@@ -18,7 +18,7 @@ from dualnewton.matrix import Data
 from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.hessians import FromGram, Hessian, Sketches, hessian_of_all_rows
 from dualnewton.solvers.joint import JointHessian
-from dualnewton.solvers.objective import Objective, objective_of
+from dualnewton.solvers.objective import Objective
 from dualnewton.solvers.quasi_newton import Model, Policy
 from dualnewton.solvers.runner import PrimalPoint, SharedPasses
 from dualnewton.solvers.sharing import buy
@@ -57,7 +57,7 @@ class Descent(SharedPasses):
         self.costs = Costs.of(data.profile)
         self.hessians: dict[bytes, list[Hessian]] = {}
         for problem, (w, b) in zip(problems, starts, strict=True):
-            objective = objective_of(problem, newton=newton)
+            objective = Objective(problem, newton=newton)
             policy = Policy(
                 self.costs,
                 tol,

@@ -23,7 +23,7 @@ class IterativeHessianSketch(Solver):
     """
 
     def __init__(self, problem: Problem, sampling: Sampling) -> None:
-        if not problem.regularizer.quadratic:
+        if not problem.regularizer.form.is_plain:
             raise DualnewtonError(
                 f'method="ihs" needs regularizer L2(), got {problem.regularizer!r}: Theorem 10 takes g = ½‖w‖²; '
                 'use method="sdna"'

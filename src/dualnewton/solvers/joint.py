@@ -25,12 +25,6 @@ IN_USE = 0.4
 """The part of its rows that a pair has, over all steps."""
 
 
-def pair_weights(p: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """c_i p_ik p_il for each two classes k < l, a column each."""
-    pairs = np.array(list(combinations(range(p.shape[1]), 2)))
-    return np.asarray(c[:, None] * p[:, pairs[:, 0]] * p[:, pairs[:, 1]])
-
-
 def joined(
     data: Data,
     weights: np.ndarray,

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dualnewton.problem import blocks
+from dualnewton.losses.base import blocks
 from dualnewton.solvers.objective import Objective
 
 CLOSE = 0.05

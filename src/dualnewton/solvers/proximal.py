@@ -18,8 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.losses import Curvature
+from dualnewton.losses.base import blocks
 from dualnewton.matrix import Data, linear
-from dualnewton.problem import Problem, blocks
+from dualnewton.problem import Problem
 from dualnewton.solvers import by_columns, quadratic
 from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.deadline import Deadline, OutOfTime
@@ -62,7 +64,7 @@ class Model(ABC):
 
     Parameters
     ----------
-    problem : Problem or MultinomialProblem
+    problem : Problem
         With a separable regulariser.
     penalty : Penalty
         n λ g, of the coefficients in a row.
@@ -108,8 +110,8 @@ class Model(ABC):
 
     @property
     def g(self) -> Any:
-        """The regulariser, as a function of all coefficients."""
-        return self.problem.regularizer
+        """The penalty, as a function of all coefficients."""
+        return self.problem.g
 
     @abstractmethod
     def row_losses(self, rows: slice, margins: np.ndarray) -> tuple[float, np.ndarray]:
@@ -247,11 +249,11 @@ class OneColumn(Model):
             Penalty.of(problem),
             least,
             most,
-            norms / problem.loss.gamma,
+            norms / (problem.loss.gamma or 1.0),
             (start[0], float(start[1])),
             tol=tol,
             compiled=compiled,
-            quadratic=problem.loss.quadratic,
+            quadratic=problem.loss.curvature is Curvature.CONSTANT,
         )
         self.features, self.forms_matrices = features, False
 
@@ -260,8 +262,10 @@ class OneColumn(Model):
 
     def _model_minimum(self, inside: np.ndarray, goal: float, deadline: Deadline) -> tuple[np.ndarray, float]:
         problem = self.problem
-        least_curvature = self.damping / problem.loss.gamma * problem.c
-        weights = np.maximum(problem.row_curvature(self.margins), least_curvature)
+        curvature, gamma = problem.row_curvature(self.margins), problem.loss.gamma
+        # Without γ no number bounds the curvature of a row: the largest there is here stands in for it.
+        largest = problem.c / gamma if gamma is not None else float(curvature.max())
+        weights = np.maximum(curvature, self.damping * largest)
         may_form = inside.size <= LARGE and (self.forms_matrices or not self.compiled)
         A = None if may_form else self.features.rows_of(inside)
         if A is not None and by_columns.pays(A):
@@ -345,7 +349,7 @@ class Proximal(SharedPasses):
         compiled: bool,
     ) -> None:
         self.data = data
-        costs, once = Costs.of(data.profile), problems[0].loss.quadratic
+        costs, once = Costs.of(data.profile), problems[0].loss.curvature is Curvature.CONSTANT
         every = take_all(costs, once=once)
         sizes = (0, 0) if every else (affordable(costs), costs.d if is_thin(costs) and compiled else LARGE)
         features = Everything(data) if every else Gathered(data)

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton._softmax import chances
+from dualnewton.losses.softmax import chances, pair_products
 from dualnewton.matrix import Data, linear
-from dualnewton.multinomial import MultinomialProblem
+from dualnewton.problem import Problem
 from dualnewton.solvers import quadratic
 from dualnewton.solvers.costs import Costs
 from dualnewton.solvers.deadline import Deadline
-from dualnewton.solvers.joint import joined, pair_weights
+from dualnewton.solvers.joint import joined
 from dualnewton.solvers.proximal import Model, Proximal
 from dualnewton.solvers.quadratic import Penalty
 from dualnewton.solvers.working_set import (
@@ -153,7 +153,7 @@ class AllOfThem(Coordinates):
 
     def curvature(self, inside: np.ndarray, at: Chances, deadline: Deadline) -> Joint:  # noqa: ARG002 (it costs about a pass)
         K, d = at.classes, self.data.d
-        H = joined(self.data, pair_weights(at.p, at.c).T, K, intercept=True)
+        H = joined(self.data, (at.c[:, None] * pair_products(at.p)).T, K, intercept=True)
         whole = H[:, :d, :, :d].reshape(inside.size, inside.size)
         return Joint(whole, H[:, :d, :, d].reshape(inside.size, K), H[:, d, :, d].copy())
 
@@ -201,7 +201,7 @@ def _scaled(rows: linear.Matrix, weighted: np.ndarray, classes: np.ndarray) -> l
 
 
 class Classes(Model):
-    """A :class:`MultinomialProblem`.
+    """A problem with the loss ``Softmax``.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ class Classes(Model):
 
     def __init__(
         self,
-        problem: MultinomialProblem,
+        problem: Problem,
         coordinates: Coordinates,
         least: int,
         most: int,
@@ -223,7 +223,7 @@ class Classes(Model):
         tol: float,
         compiled: bool,
     ) -> None:
-        K, one = problem.n_classes, Penalty.of(problem)  # type: ignore[arg-type]  # it reads λ, n, d, g
+        K, one = problem.columns, Penalty.of(problem)
         super().__init__(
             problem,
             Penalty(*(np.tile(getattr(one, part.name), K) for part in fields(one))),
@@ -237,13 +237,8 @@ class Classes(Model):
         )
         self.coordinates = coordinates
 
-    @property
-    def g(self) -> Any:
-        return self.problem.g
-
     def row_losses(self, rows: slice, margins: np.ndarray) -> tuple[float, np.ndarray]:
-        offset = self.problem.offset
-        return self.problem.row_losses(rows, margins if offset is None else margins + offset[rows])
+        return self.problem.row_losses(rows, margins)
 
     def _model_minimum(self, inside: np.ndarray, goal: float, deadline: Deadline) -> tuple[np.ndarray, np.ndarray]:
         problem, offset = self.problem, self.problem.offset
@@ -265,7 +260,7 @@ class ProximalSoftmax(Proximal):
 
     Parameters
     ----------
-    problems : sequence of MultinomialProblem
+    problems : sequence of Problem
         They share X and the regulariser, which is separable.
     data, starts, tol, compiled
         Those of :class:`Proximal`.
@@ -273,7 +268,7 @@ class ProximalSoftmax(Proximal):
 
     def __init__(
         self,
-        problems: Sequence[MultinomialProblem],
+        problems: Sequence[Problem],
         data: Data,
         starts: Sequence[tuple[np.ndarray, Any]],
         *,
@@ -281,7 +276,7 @@ class ProximalSoftmax(Proximal):
         compiled: bool,
     ) -> None:
         self.data, self.models = data, []
-        costs = of_classes(Costs.of(data.profile), max(problem.n_classes for problem in problems))
+        costs = of_classes(Costs.of(data.profile), max(problem.columns for problem in problems))
         every = take_all(costs, once=False)
         sizes = (0, 0) if every else (affordable(costs), LARGE)
         coordinates = AllOfThem(data) if every else Some(Gathered(data))

@@ -55,10 +55,9 @@ class Penalty:
 
     @classmethod
     def of(cls, problem: Problem) -> Penalty:
-        """Return n λ g of a problem, from the limits of its regulariser."""
-        limits, scale = problem.regularizer.limits(problem.d), problem.lam * problem.n
-        assert limits is not None
-        threshold, factor, lower, upper = limits
+        """Return n λ g of a problem, from the form of its regulariser."""
+        scale = problem.lam * problem.n
+        threshold, factor, lower, upper = problem.regularizer.form.limits(problem.d)
         return cls(scale / factor, scale * threshold, lower.copy(), upper.copy())
 
     def only(self, features: np.ndarray) -> Penalty:

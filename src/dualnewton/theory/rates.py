@@ -15,10 +15,11 @@ import numpy as np
 
 from dualnewton._validate import integer, positive, vector
 from dualnewton.errors import DualnewtonError
-from dualnewton.losses import require_smooth
+from dualnewton.losses import Curvature
+from dualnewton.losses.base import require_smooth
 from dualnewton.matrix import linear
 from dualnewton.problem import Problem
-from dualnewton.samplings import SUPPORT_LIMIT, Sampling
+from dualnewton.samplings.base import SUPPORT_LIMIT, Sampling
 from dualnewton.theory.eso import eso_from_data, rows_for
 from dualnewton.theory.expectations import (
     DRAWS,
@@ -248,7 +249,11 @@ def dual_rows(problem: Problem) -> linear.Matrix:
             "fit_intercept must be False: an unpenalised intercept adds the constraint Σ c_i α_i = 0 to the dual, which ties "
             "all coordinates together, and Section 4 of the paper does not cover it"
         )
-    require_smooth(problem.loss, "the rates of Section 4, which are made of its gamma")
+    _gamma_of(problem)
+    if problem.columns > 1:
+        raise DualnewtonError(
+            f"loss must have one margin per example, as in Section 4 of the paper, got {problem.loss!r} with {problem.columns}"
+        )
     rows = problem.data.rows(slice(None))
     return rows if problem.sample_weight is None else linear.scale_rows(rows, np.sqrt(problem.c))
 
@@ -313,13 +318,13 @@ def rates(problem: Problem, sampling: Sampling) -> Rates:
         expected = ExpectedGram(rows_for(A, sampling), sampling.pair_structure())
         largest = expected.top(np.ones(problem.n), at_most=float((sampling.p * v).max()))
         tau = sampling.expected_size
-        s1 = 1.0 / (1.0 + largest / (tau * problem.loss.gamma * problem.lam))
+        s1 = 1.0 / (1.0 + largest / (tau * _gamma_of(problem) * problem.lam))
         sigma_prox = tau / problem.n * s1  # s₁ ≤ 1 always, so the min(1, s₁) of Theorem 6 is s₁
     if reason := _no_theorem_7(problem, sampling):
         missing["sigma1"] = reason
     else:
         hessian = linear.gram(A.astype(np.float64, copy=False)) / (problem.lam * problem.n)
-        hessian[np.diag_indices(problem.n)] += problem.loss.gamma
+        hessian[np.diag_indices(problem.n)] += _gamma_of(problem)
         sigma_quadratic = min(1.0, float(sigma1(hessian, hessian, sampling)))
     return Rates(
         theta=_theta_of(problem, sampling.p, v), sigma1_prox=sigma_prox, sigma1=sigma_quadratic, missing=missing
@@ -434,7 +439,11 @@ def _same_size(problem: Problem, sampling: Sampling) -> None:
 
 def _strength(problem: Problem) -> float:
     """λγn."""
-    return problem.lam * problem.loss.gamma * problem.n
+    return problem.lam * _gamma_of(problem) * problem.n
+
+
+def _gamma_of(problem: Problem) -> float:
+    return require_smooth(problem.loss, "the rates of Section 4, which are made of its gamma")
 
 
 def _theta_of(problem: Problem, p: np.ndarray, v: np.ndarray) -> float:
@@ -443,9 +452,9 @@ def _theta_of(problem: Problem, p: np.ndarray, v: np.ndarray) -> float:
 
 def _no_theorem_7(problem: Problem, sampling: Sampling) -> str:
     """Say why σ₁ of Theorem 7 is not computed; an empty string if it is."""
-    if not problem.loss.quadratic:
+    if problem.loss.curvature is not Curvature.CONSTANT:
         return f"Theorem 7 is for a quadratic loss, and {type(problem.loss).__name__} is not"
-    if not problem.regularizer.quadratic:
+    if not problem.regularizer.form.is_plain:
         return f"Theorem 7 is for the regulariser L2, and this is {type(problem.regularizer).__name__}"
     if problem.n > _DENSE:
         return f"an eigenvalue problem of n = {problem.n} is too large; the limit is {_DENSE} examples"

@@ -92,7 +92,7 @@ class QuadraticPaths:
 
     def _minimum(self, k: int, problem: Problem, w: np.ndarray) -> np.ndarray:
         """Return the minimum of fold k, from w."""
-        penalty = _penalty(problem)
+        penalty = Penalty.of(problem)
         H, along = self.centred[k].second, self.centred[k].cross[:, 0]
         goal = WELL_BELOW * self.session.goal(problem) * float(penalty.threshold.max())
         return quadratic.minimise(H, H @ w - along, w, penalty, goal, self.sweep)
@@ -115,14 +115,6 @@ class QuadraticPaths:
             (own, partial(finished, self.session, step.problems[last], step.models[last], step.intercepts[last]))
             for own, step in zip(each, steps, strict=True)
         ]
-
-
-def _penalty(problem: Problem) -> Penalty:
-    """Return n λ g, also of ½‖w‖², which has neither kinks nor bounds."""
-    if problem.regularizer.limits(problem.d) is not None:
-        return Penalty.of(problem)
-    ones, far = np.ones(problem.d), np.full(problem.d, np.inf)
-    return Penalty(problem.lam * problem.n * ones, 0.0 * ones, -far, far)
 
 
 class _Step(NamedTuple):

@@ -254,7 +254,7 @@ class ElasticNetCV(CertifiedRegressor):
         return sp.csr_array(np.atleast_2d(self.coef_))
 
 
-class _OverFolds(OverFolds, ElasticNet):  # type: ignore[misc]
+class _OverFolds(OverFolds, ElasticNet):
     """The models of several folds, for one value."""
 
 

@@ -1,0 +1,148 @@
+"""The identities behind ``losses.check`` for a loss of several columns of margins, at random rows of every scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+
+from dualnewton._identities import ROUNDING, STEP, UnusableError, ask, broken, listen, report
+from dualnewton.losses.base import Loss
+
+ROWS = 200
+"""Rows of margins that are tried."""
+
+SCALES = (1e-6, 1e-2, 1.0, 5.0, 40.0)
+"""Sizes of the margins."""
+
+
+def check_columns(loss: Loss) -> None:
+    """Raise a ``ValueError`` that names each identity which ``loss`` breaks; see :func:`dualnewton.losses.check`."""
+    report(loss, listen(_shapes, loss))
+    report(loss, (words for identity in _IDENTITIES for words in listen(identity, _Rows(loss))))
+
+
+class _Rows:
+    """The margins, labels and directions at which a loss is tried, and what it says there."""
+
+    def __init__(self, loss: Loss) -> None:
+        rng = np.random.default_rng(0)
+        self.loss, K = loss, loss.columns
+        self.y = loss.labels(np.arange(ROWS) % K, ROWS)
+        self.z = rng.choice(SCALES, (ROWS, 1)) * rng.standard_normal((ROWS, K))
+        self.way = rng.standard_normal((ROWS, K))
+        self.value, self.slope = ask(loss, "value_and_derivative", self.z, self.y)
+        self.conjugate = ask(loss, "conjugate", self.slope, self.y)
+        self.size = np.abs(self.z).max(axis=1)
+
+    def at(self, method: str, step: float) -> np.ndarray:
+        """Apply a method some way along the directions."""
+        return np.asarray(ask(self.loss, method, self.z + step * self.way, self.y))
+
+
+def _shapes(loss: Loss) -> Iterator[str]:
+    """K margins in; one value, K slopes and K curvatures out."""
+    rows = _Rows(loss)
+    one, each, pairs = (ROWS,), (ROWS, loss.columns), (ROWS, loss.columns * (loss.columns - 1) // 2)
+    wanted = {"value": one, "derivative": each, "second_derivative": each, "couplings": pairs}
+    for method, shape in wanted.items():
+        seen = np.asarray(ask(loss, method, rows.z, rows.y))
+        if seen.shape != shape or not np.isfinite(seen).all():
+            raise UnusableError(f"must return finite numbers of shape {shape} from {method}, got shape {seen.shape}")
+    if loss.gamma is not None and not 0.0 < loss.gamma < np.inf:
+        yield f"has gamma={loss.gamma!r}: give the largest finite gamma > 0 known for which the loss is 1/gamma-smooth, or None"
+
+
+def _fenchel_young(rows: _Rows) -> Iterator[str]:
+    """φ(z) + φ*(u) ≥ ⟨z, u⟩ for every pair of rows with one label, with equality at u = φ′(z)."""
+    K = rows.loss.columns
+    for shift in range(0, ROWS // 2, K):  # rows this far apart have the same label
+        u, conjugate = rows.slope[: ROWS - shift], rows.conjugate[: ROWS - shift]
+        z, value = rows.z[shift:], rows.value[shift:]
+        total, product = value + conjugate, (z * u).sum(axis=1)
+        allowed = ROUNDING * (1.0 + np.abs(value) + np.abs(conjugate) + np.abs(z * u).sum(axis=1))
+        defect = np.abs(product - total) if shift == 0 else product - total
+        for k in broken(defect, allowed, rows.size[shift:]):
+            seen = f"value+conjugate is {total[k]:.8g} and <z, u> is {product[k]:.8g}"
+            yield f"breaks Fenchel–Young: at z={z[k].tolist()}, u={u[k].tolist()} {seen}"
+            return
+
+
+def _derivative_is_slope_of_value(rows: _Rows) -> Iterator[str]:
+    """A secant's slope lies between the slopes at its ends."""
+    low, high = rows.at("value", -STEP), rows.at("value", STEP)
+    secant = (high - low) / (2.0 * STEP)
+    slopes = np.sort([(rows.at("derivative", s) * rows.way).sum(axis=1) for s in (-STEP, 0.0, STEP)], axis=0)
+    outside = np.maximum(slopes[0] - secant, secant - slopes[-1])
+    for k in broken(outside, ROUNDING * (1.0 + np.abs(rows.value) + rows.size) / STEP, rows.size):
+        seen = f"value climbs by {secant[k]:.8g} but derivative by {slopes[1][k]:.8g}"
+        yield f"has a derivative that is not the slope of value: around z={rows.z[k].tolist()} {seen}"
+
+
+def _curvature_is_slope_of_derivative(rows: _Rows) -> Iterator[str]:
+    """The Hessian along a direction, its diagonal, and the sum over pairs of columns are one matrix, below 1/γ."""
+    loss, K = rows.loss, rows.loss.columns
+    along = np.asarray(ask(loss, "curvature_times", rows.z, rows.y, rows.way))
+    climbs = (rows.at("derivative", STEP) - rows.at("derivative", -STEP)) / (2.0 * STEP)
+    off = np.abs(climbs - along).max(axis=1)
+    for k in broken(off, 1e-6, rows.size):
+        yield f"has a curvature_times that is not the slope of derivative: off by {off[k]:.3g} at z={rows.z[k].tolist()}"
+    couplings, by_pairs = np.asarray(ask(loss, "couplings", rows.z, rows.y)), np.zeros(rows.z.shape)
+    for q, (one, other) in zip(couplings.T, combinations(range(K), 2), strict=True):
+        apart = q * (rows.way[:, one] - rows.way[:, other])
+        by_pairs[:, one] += apart
+        by_pairs[:, other] -= apart
+    for k in broken(np.abs(by_pairs - along).max(axis=1), ROUNDING, rows.size):
+        yield f"has couplings that are not its curvature: at z={rows.z[k].tolist()}"
+    diagonal = np.asarray(ask(loss, "second_derivative", rows.z, rows.y))
+    for column in range(K):
+        unit = np.zeros(rows.z.shape)
+        unit[:, column] = 1.0
+        own = np.asarray(ask(loss, "curvature_times", rows.z, rows.y, unit))[:, column]
+        for k in broken(np.abs(own - diagonal[:, column]), ROUNDING, rows.size):
+            yield f"has a second_derivative that is not the diagonal of its curvature: at z={rows.z[k].tolist()}"
+    if loss.gamma is not None:
+        steep = (along * rows.way).sum(axis=1) - np.square(rows.way).sum(axis=1) / loss.gamma
+        for k in broken(steep, ROUNDING * np.square(rows.way).sum(axis=1), rows.size):
+            yield f"is not 1/gamma-smooth with gamma={loss.gamma:g}: at z={rows.z[k].tolist()}"
+
+
+def _dual_points_are_feasible(rows: _Rows) -> Iterator[str]:
+    """The nearest dual point of any point is feasible; the balanced point of a feasible one is, and balanced."""
+    loss, c = rows.loss, np.linspace(0.5, 2.0, ROWS)
+    near = np.asarray(ask(loss, "nearest_dual", rows.z, rows.y))
+    balanced = np.asarray(ask(loss, "balanced", near, rows.y, c))
+    for name, alpha in (("nearest_dual", near), ("balanced", balanced)):
+        for k in broken(~np.isfinite(loss.conjugate(-alpha, rows.y)) * 1.0, 0.0, rows.size):
+            yield f"has a {name} that leaves the domain of the conjugate: {alpha[k].tolist()}, y={rows.y[k]}"
+    for k in broken(np.abs(c @ balanced), ROUNDING * (c @ np.abs(balanced)), np.ones(loss.columns)):
+        yield f"has a balanced that is not balanced: the sum over the examples in column {k[0]} is {(c @ balanced)[k]:.3g}"
+
+
+def _the_intercept_is_best(rows: _Rows) -> Iterator[str]:
+    """At the best intercept the slopes of the examples add up to zero."""
+    b = ask(rows.loss, "best_intercept", rows.z, rows.y, np.ones(ROWS))
+    slopes = rows.loss.derivative(rows.z + b, rows.y)
+    for k in broken(np.abs(slopes.sum(axis=0)), 1e-10 * np.abs(slopes).sum(axis=0), np.ones(rows.loss.columns)):
+        yield f"has a best_intercept that is not best: the slopes of column {k[0]} add up to {slopes.sum(axis=0)[k]:.3g}"
+
+
+def _conjugates_along_a_ray(rows: _Rows) -> Iterator[str]:
+    """Σ φ*(−sα) by its short cut is what it is by the conjugate."""
+    alpha = -rows.slope
+    along = rows.loss.conjugates_along(alpha, rows.y, None, rows.loss.conjugates(alpha, rows.y, None))
+    for s in (1.0, 0.9, 0.3, 1e-3):
+        expected = rows.loss.conjugates(s * alpha, rows.y, None)
+        if not abs(along(s) - expected) <= 1e-10 * ROWS:
+            yield f"has conjugates_along that is not the conjugate: at s={s:g} it is {along(s):.8g}, not {expected:.8g}"
+
+
+_IDENTITIES = (
+    _fenchel_young,
+    _derivative_is_slope_of_value,
+    _curvature_is_slope_of_derivative,
+    _dual_points_are_feasible,
+    _the_intercept_is_best,
+    _conjugates_along_a_ray,
+)

@@ -1,0 +1,75 @@
+"""Piecewise linear losses: φ′ jumps at kinks, and φ is smooth for no γ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dualnewton._validate import Array, positive
+from dualnewton.losses.base import Curvature, Kink, Margin, NonSmooth
+from dualnewton.losses.smooth import SmoothEpsilonInsensitive, SmoothHinge
+
+
+@dataclass(frozen=True)
+class Hinge(Margin, NonSmooth):
+    """max(0, 1 − yz); the loss of the support vector machine."""
+
+    curvature = Curvature.PIECEWISE  # none
+
+    def value(self, z: Array, y: Array) -> Array:
+        return np.maximum(1.0 - y * z, 0.0)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        return -y * (y * z < 1.0)
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        return 0.0 * (y * z)
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        return u * y
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
+
+    def kinks(self, y: Array) -> tuple[Kink, ...]:
+        return (Kink(y, *self.domain(y)),)
+
+    def smoothed(self, width: float) -> SmoothHinge:
+        return SmoothHinge(width)
+
+
+@dataclass(frozen=True)
+class EpsilonInsensitive(NonSmooth):
+    """max(0, |z − y| − epsilon); the loss of support vector regression, with epsilon = 0 the absolute error."""
+
+    epsilon: float = 0.1
+    curvature = Curvature.PIECEWISE  # none
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon, or_zero=True)
+
+    def value(self, z: Array, y: Array) -> Array:
+        return np.maximum(np.abs(z - y) - self.epsilon, 0.0)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        r = z - y
+        return (r > self.epsilon) * 1.0 - (r < -self.epsilon) * 1.0
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        return 0.0 * (z - y)
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        return u * y + self.epsilon * np.abs(u)
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        return 0.0 * y - 1.0, 0.0 * y + 1.0
+
+    def kinks(self, y: Array) -> tuple[Kink, ...]:
+        zero = 0.0 * y
+        if self.epsilon == 0.0:
+            return (Kink(y, zero - 1.0, zero + 1.0),)
+        return Kink(y - self.epsilon, zero - 1.0, zero), Kink(y + self.epsilon, zero, zero + 1.0)
+
+    def smoothed(self, width: float) -> SmoothEpsilonInsensitive:
+        return SmoothEpsilonInsensitive(self.epsilon, width)

@@ -1,0 +1,224 @@
+"""Smooth losses: φ has a derivative everywhere, and φ′ is 1/γ-Lipschitz."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dualnewton._validate import Array, positive
+from dualnewton.losses.base import Curvature, Loss, Margin
+
+
+@dataclass(frozen=True)
+class Squared(Loss):
+    """½(z − y)²; the loss of ridge regression."""
+
+    gamma = 1.0
+    curvature = Curvature.CONSTANT
+
+    def value(self, z: Array, y: Array) -> Array:
+        return 0.5 * (z - y) ** 2
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        return z - y
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        return 1.0 + 0.0 * (z - y)
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        return u * (0.5 * u + y)
+
+
+@dataclass(frozen=True)
+class Logistic(Margin):
+    """log(1 + exp(−yz)); the loss of logistic regression, written so that no exponential overflows."""
+
+    gamma = 4.0
+
+    def value(self, z: Array, y: Array) -> Array:
+        m = y * z
+        return np.log1p(np.exp(-np.abs(m))) + 0.5 * (np.abs(m) - m)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        m = y * z
+        e = np.exp(-np.abs(m))
+        return -y * ((m > 0.0) * e + (m <= 0.0) * 1.0) / (1.0 + e)
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        e = np.exp(-np.abs(y * z))
+        return e / ((1.0 + e) * (1.0 + e))
+
+    def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
+        m = y * z
+        size = np.abs(m)
+        e = np.exp(-size)  # the dearest part of both
+        return np.log1p(e) + 0.5 * (size - m), -y * np.where(m > 0.0, e, 1.0) / (1.0 + e)
+
+    def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
+        m = y * z
+        e = np.exp(-np.abs(m))
+        rest = 1.0 / (1.0 + e)
+        return -y * np.where(m > 0.0, e, 1.0) * rest, e * rest * rest
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        # s log s + (1 − s) log(1 − s) with 0 log 0 = 0: at an end the logarithm is taken of one.
+        s = -y * u
+        return s * np.log(s + (s == 0.0) * 1.0) + (1.0 - s) * np.log1p((s == 1.0) * 1.0 - s)
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
+
+
+@dataclass(frozen=True)
+class SquaredHinge(Margin):
+    """½ max(0, 1 − yz)²; the loss of the L2 support vector machine."""
+
+    gamma = 1.0
+    curvature = Curvature.PIECEWISE
+
+    def value(self, z: Array, y: Array) -> Array:
+        return 0.5 * np.maximum(1.0 - y * z, 0.0) ** 2
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        return -y * np.maximum(1.0 - y * z, 0.0)
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        return (y * z < 1.0) * 1.0
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        return u * (0.5 * u + y)
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        # −yu ≥ 0: the half-line from 0 towards the sign of −y.
+        return np.minimum(-y * np.inf, 0.0), np.maximum(-y * np.inf, 0.0)
+
+
+@dataclass(frozen=True)
+class SmoothHinge(Margin):
+    """The hinge max(0, 1 − yz) with its kink rounded by a parabola over the given width: smooth with γ = width.
+
+    0 for yz ≥ 1, 1 − yz − width/2 for yz ≤ 1 − width, (1 − yz)²/(2 width) between.
+    """
+
+    width: float = 1.0
+    curvature = Curvature.PIECEWISE
+
+    def __post_init__(self) -> None:
+        positive("width", self.width)
+
+    @property
+    def gamma(self) -> float:  # type: ignore[override]
+        return self.width
+
+    def value(self, z: Array, y: Array) -> Array:
+        t = 1.0 - y * z
+        c = np.minimum(np.maximum(t, 0.0), self.width)
+        return c * (t - 0.5 * c) / self.width
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        return -y * np.minimum(np.maximum(1.0 - y * z, 0.0), self.width) / self.width
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        t = 1.0 - y * z
+        return (t > 0.0) * (t < self.width) * 1.0 / self.width
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        return u * (0.5 * self.width * u + y)
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    """½r² while |r| ≤ delta, then delta(|r| − delta/2), for the residual r = z − y: least squares deaf to outliers."""
+
+    delta: float = 1.0
+    gamma = 1.0
+    curvature = Curvature.PIECEWISE
+
+    def __post_init__(self) -> None:
+        positive("delta", self.delta)
+
+    def value(self, z: Array, y: Array) -> Array:
+        r = z - y
+        c = np.minimum(np.maximum(r, -self.delta), self.delta)
+        return c * (r - 0.5 * c)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        return np.minimum(np.maximum(z - y, -self.delta), self.delta)
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        return (np.abs(z - y) < self.delta) * 1.0
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        return u * (0.5 * u + y)
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        return 0.0 * y - self.delta, 0.0 * y + self.delta
+
+
+@dataclass(frozen=True)
+class SquaredEpsilonInsensitive(Loss):
+    """½ max(0, |z − y| − epsilon)²; the loss of L2 support vector regression."""
+
+    epsilon: float = 0.1
+    gamma = 1.0
+    curvature = Curvature.PIECEWISE
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon, or_zero=True)
+
+    def value(self, z: Array, y: Array) -> Array:
+        return 0.5 * np.maximum(np.abs(z - y) - self.epsilon, 0.0) ** 2
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        r = z - y
+        return r - np.minimum(np.maximum(r, -self.epsilon), self.epsilon)
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        return (np.abs(z - y) >= self.epsilon) * 1.0
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        return u * (0.5 * u + y) + self.epsilon * np.abs(u)
+
+
+@dataclass(frozen=True)
+class SmoothEpsilonInsensitive(Loss):
+    """max(0, |z − y| − epsilon) with its kinks rounded by parabolas over the given width: smooth with γ = width.
+
+    With t = |z − y| − epsilon: 0 for t ≤ 0, t − width/2 for t ≥ width, t²/(2 width) between.
+    """
+
+    epsilon: float = 0.1
+    width: float = 1.0
+    curvature = Curvature.PIECEWISE
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon, or_zero=True)
+        positive("width", self.width)
+
+    @property
+    def gamma(self) -> float:  # type: ignore[override]
+        return self.width
+
+    def value(self, z: Array, y: Array) -> Array:
+        t = np.maximum(np.abs(z - y) - self.epsilon, 0.0)
+        c = np.minimum(t, self.width)
+        return c * (t - 0.5 * c) / self.width
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        r = z - y
+        t = r - np.minimum(np.maximum(r, -self.epsilon), self.epsilon)
+        return np.minimum(np.maximum(t, -self.width), self.width) / self.width
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        t = np.abs(z - y) - self.epsilon
+        return (t >= 0.0) * (t < self.width) * 1.0 / self.width
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        return u * (0.5 * self.width * u + y) + self.epsilon * np.abs(u)
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        return 0.0 * y - 1.0, 0.0 * y + 1.0

@@ -1,0 +1,337 @@
+"""Softmax: the loss of multinomial logistic regression, a function of K margins per example.
+
+    φ(z; y) = log Σ_k exp(z_k) − z_y,      φ′ = p − e_y with p = softmax(z),      φ*(u) = −H(e_y + u),  e_y + u ∈ Δ,
+
+where Δ is the simplex of distributions on K classes and H(p) = −Σ_k p_k log p_k. With α = −φ′ the distribution is p = e_y − α.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dualnewton._validate import frozen, integer, vector
+from dualnewton.errors import DualnewtonError
+from dualnewton.losses.base import Loss, blocks
+
+FEASIBLE = 1e-12
+"""Σ_k α_ik counts as zero below this, and so does what p_i lacks of a distribution."""
+
+BELOW_ONE = 1.0 - 2.0**-53
+"""The largest number below one: so close to it, (1 − m) log(1 − m) is zero for all that float64 can tell."""
+
+UNDERFLOW = 800.0
+"""A margin this far below another has probability zero in float64: exp(−746) is."""
+
+TINY = 1e-280
+"""Dual variables below this count as zero, so that no quotient of sums of them overflows."""
+
+
+@dataclass(frozen=True)
+class Softmax(Loss):
+    """log Σ_k exp(z_k) − z_y over K classes; labels are class numbers 0, …, K − 1.
+
+    The eigenvalues of the Hessian diag(p) − ppᵀ are at most ½, so that γ = 2. Only differences between margins count: the dual
+    variables of an example sum to zero.
+
+    Parameters
+    ----------
+    n_classes : int
+        K ≥ 2. A class may have no example.
+    """
+
+    n_classes: int
+    gamma = 2.0
+    label_domain: ClassVar[str] = "whole class numbers"
+
+    def __post_init__(self) -> None:
+        integer("n_classes", self.n_classes, 2)
+
+    @property
+    def columns(self) -> int:  # type: ignore[override]
+        """K."""
+        return self.n_classes
+
+    # The functions of one example --------------------------------------------------------------------------------------
+
+    def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return self.value_and_derivative(z, y)[0]
+
+    def derivative(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return self.value_and_derivative(z, y)[1]
+
+    def value_and_derivative(self, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, slopes = np.empty(len(z)), np.empty(z.shape)
+        for part in blocks(*z.shape):
+            values[part], p, missed = losses(z[part], y[part])
+            p[np.arange(len(p)), y[part]] = -missed
+            slopes[part] = p
+        return values, slopes
+
+    def second_derivative(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        curvature = np.empty(z.shape)
+        for part in blocks(*z.shape):
+            p, top, _, rest = softmax(z[part])
+            block = curvature[part]
+            np.multiply(p, 1.0 - p, out=block)
+            block[np.arange(len(p)), top] = rest / (1.0 + rest) ** 2  # 1 − p would lose the digits of a p close to one
+        return curvature
+
+    def curvature_times(self, z: np.ndarray, y: np.ndarray, t: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        p = softmax(z)[0]
+        return p * (t - np.einsum("ik,ik->i", p, t)[:, None])
+
+    def couplings(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        return pair_products(chances(z)[0])
+
+    def conjugate(self, u: np.ndarray, y: np.ndarray) -> np.ndarray:
+        entropies, inside = entropy(-u, y)
+        return np.where(inside, -entropies, np.inf)
+
+    # What a problem asks of all examples together ------------------------------------------------------------------------
+
+    def labels(self, y: Any, n: int) -> np.ndarray:
+        return class_numbers(y, n, self.n_classes)
+
+    def nearest_dual(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return a point near α with every e_y − α_i in the simplex."""
+        # 1. A class with a negative probability gets none; where the others have more than one together, they are scaled to it.
+        alpha, own = np.minimum(alpha, 0.0), (np.arange(len(y)), y)
+        alpha[own] = 0.0
+        missed = -(alpha @ np.ones(self.n_classes))
+        alpha /= np.maximum(missed, 1.0)[:, None]
+        # 2. What the others have, the own class misses.
+        alpha[own] = np.minimum(missed, 1.0)
+        return alpha
+
+    def balanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """Make Σ c_i α_i = 0 by mixing all p_i with one distribution q.
+
+        With N_k = Σ c_i over the examples of class k, S = Σ c_i α_i and C = Σ c_i, p′_i = (1 − ε) p_i + ε q is balanced for
+        q = (N + S (1 − ε)/ε)/C. The smallest ε that leaves q ≥ 0 is taken. A class without examples must have probability zero
+        in every row; what it had goes to the row's own class first.
+        """
+        N, alpha = np.bincount(y, weights=c, minlength=self.n_classes), np.array(alpha, dtype=np.float64)
+        alpha[:, N == 0.0] = 0.0
+        alpha[np.abs(alpha) < TINY] = 0.0
+        _close(alpha, y)
+        S, weight = c @ alpha, c @ np.abs(alpha)
+        S -= S.sum() * (weight / (weight.sum() or 1.0))  # the sum over classes is zero but for rounding
+        if not (S < 0.0).any():
+            return alpha
+        ratio = float((N[S < 0.0] / -S[S < 0.0]).min())  # (1 − ε)/ε
+        alpha *= ratio / (1.0 + ratio)
+        alpha -= np.maximum(N + ratio * S, 0.0) / (N.sum() * (1.0 + ratio))  # εq
+        _close(alpha, y)
+        return alpha
+
+    def best_intercept(
+        self,
+        margins: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray | None,
+        near: Any = 0.0,  # noqa: ARG002
+    ) -> np.ndarray:
+        """Return the best intercepts; only their differences count.
+
+        Those of the classes that have examples sum to zero. A class without any would go to −∞; it is put where its
+        probability is zero in float64 in every row, and no lower.
+        """
+        c = np.ones(len(y)) if weights is None else weights
+        present = np.bincount(y, weights=c, minlength=self.n_classes) > 0.0
+        if present.all():
+            return balancing_intercept(margins, y, c)
+        # A row of weight zero may belong to an absent class; any other label will do for it.
+        y = np.maximum(np.cumsum(present) - 1, 0)[y]
+        b, there = np.zeros(self.n_classes), margins[:, present]
+        b[present] = balancing_intercept(there, y, c)
+        highest = (there + b[present]).max(axis=1)
+        b[~present] = (highest[:, None] - margins[:, ~present]).min(axis=0) - UNDERFLOW
+        return b
+
+    def conjugates_along(
+        self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None, at_one: float
+    ) -> Callable[[float], float]:
+        """Return s ↦ Σ c_i φ*(−sα_i), without another look at the n × K numbers.
+
+        With m_i = 1 − p_{i,y_i} the conjugate of row i at −sα_i is s log(s) m_i + (1 − s m_i) log(1 − s m_i), but for a multiple
+        of s, which the value at s = 1 gives.
+        """
+        c = np.ones(len(y)) if weights is None else weights
+        missed = np.clip(alpha[np.arange(len(y)), y], 0.0, BELOW_ONE)
+        total = float(c @ missed)
+
+        def own(s: float) -> float:
+            return float(c @ ((1.0 - s * missed) * np.log1p(-s * missed)))
+
+        multiple = at_one - own(1.0)
+        return lambda s: own(s) + s * (float(np.log(s)) * total + multiple)
+
+
+def class_numbers(y: Any, n: int, K: int | None) -> np.ndarray:
+    """Return y as integers if they are class numbers 0, …, K − 1; any whole numbers that are not negative if K is None."""
+    allowed = f"whole class numbers {'0, 1, 2, ...' if K is None else f'in 0, ..., {K - 1}'}"
+    remedy = "np.unique(y, return_inverse=True) numbers any labels"
+    if (dtype := np.asarray(y).dtype).kind not in "fiub":
+        raise DualnewtonError(f"y must hold {allowed}, got labels of type {dtype}; {remedy}")
+    numbers = vector("y", y, n)
+    valid = (numbers >= 0.0) & (numbers == np.floor(numbers)) & (numbers < (2.0**31 if K is None else K))
+    if not valid.all():
+        at = int(np.argmin(valid))
+        raise DualnewtonError(f"y must hold {allowed}, got {numbers[at]:g} at index {at}; {remedy}")
+    return frozen(numbers.astype(np.intp))
+
+
+def _close(alpha: np.ndarray, y: np.ndarray) -> None:
+    """Make each row sum to zero by the entry of its own class, which keeps the digits of small sums."""
+    own = (np.arange(len(y)), y)
+    alpha[own] = 0.0
+    alpha[own] = -(alpha @ np.ones(alpha.shape[1]))
+
+
+def pair_products(p: np.ndarray) -> np.ndarray:
+    """p_ik p_il for each two classes k < l, a column each: diag(p) − ppᵀ = Σ p_k p_l (e_k − e_l)(e_k − e_l)ᵀ."""
+    pairs = np.array(list(combinations(range(p.shape[1]), 2)))
+    return np.asarray(p[:, pairs[:, 0]] * p[:, pairs[:, 1]])
+
+
+# One block of rows ---------------------------------------------------------------------------------------------------
+
+
+def softmax(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return p = softmax(z) of each row, where z is largest, that value, and the rest Σ exp(z_k − max z) over all others.
+
+    No exponential overflows. log Σ exp(z_k) is max z + log(1 + rest), and 1 − max p is rest/(1 + rest) to its last digit.
+    """
+    rows, top = np.arange(len(Z)), Z.argmax(axis=1)
+    high = Z[rows, top]
+    p = Z - high[:, None]
+    np.exp(p, out=p)
+    p[rows, top] = 0.0
+    rest = p @ np.ones(Z.shape[1])  # several times faster than a sum along short rows
+    p[rows, top] = 1.0
+    p /= (1.0 + rest)[:, None]
+    return p, top, high, rest
+
+
+def chances(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return p of any number of rows, and 1 − p to its last digit."""
+    p, missed = np.empty(Z.shape), np.empty(Z.shape)
+    for part in blocks(*Z.shape):
+        p[part], top, _, rest = softmax(Z[part])
+        np.subtract(1.0, p[part], out=missed[part])
+        missed[part][np.arange(len(top)), top] = rest / (1.0 + rest)
+    return p, missed
+
+
+def losses(Z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return log Σ_k exp(z_k) − z_y, p, and 1 − p_y of each row; neither of the differences loses digits."""
+    p, top, high, rest = softmax(Z)
+    own = (np.arange(len(Z)), y)
+    missed = np.where(top == y, rest / (1.0 + rest), 1.0 - p[own])
+    return (high - Z[own]) + np.log1p(rest), p, missed
+
+
+def entropy(alpha: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return H(e_y − α) of each row, and whether e_y − α is a distribution but for rounding."""
+    own, ones = (np.arange(len(alpha)), y), np.ones(alpha.shape[1])
+    missed = alpha[own]
+    p = -alpha
+    p[own] = 0.0
+    inside = (np.abs(p @ ones - missed) <= FEASIBLE) & ((p < -FEASIBLE) @ ones == 0.0) & (missed <= 1.0 + FEASIBLE)
+    np.maximum(p, 0.0, out=p)
+    entropy = -((p * np.log(np.maximum(p, np.finfo(float).tiny))) @ ones)  # 0 log 0 = 0
+    missed = np.clip(missed, 0.0, BELOW_ONE)
+    entropy -= (1.0 - missed) * np.log1p(-missed)
+    return entropy, inside
+
+
+# The intercept -------------------------------------------------------------------------------------------------------
+
+_MILD = 16.0
+"""Margins up to this size are no trouble for Newton's method."""
+
+_LONGEST = 100.0
+"""A longer step is the mark of a flat place, where the quadratic model says nothing."""
+
+_ROUNDS = 300
+"""Several times what margins of any use ask for; beyond it :meth:`Softmax.balanced` does the rest."""
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """What an intercept is judged by: S = Σ c_i α_i (minus the slope), Σ c_i p_i p_iᵀ and Σ c_i ‖α_i‖₁."""
+
+    mass: np.ndarray
+    pairs: np.ndarray
+    weight: float
+
+    @property
+    def imbalance(self) -> float:
+        """‖S‖₁ as a fraction of what it could be."""
+        return float(np.abs(self.mass).sum()) / (self.weight or 1.0)
+
+    def newton_step(self) -> np.ndarray:
+        """Solve H δ = S with the last coordinate fixed, since H = D(Σ c_i p_i) − Σ c_i p_i p_iᵀ has rows that sum to zero.
+
+        H's diagonal is taken from that, not from a difference, which would lose its digits where all p_i are close to
+        corners of the simplex. There H may be singular; the small ridge leaves a direction of descent.
+        """
+        H = -self.pairs
+        np.fill_diagonal(H, 0.0)
+        np.fill_diagonal(H, -H.sum(axis=1))
+        H = H[:-1, :-1]
+        H[np.diag_indices_from(H)] += 1e-12 * H.diagonal().max() + 1e-200
+        step = np.append(np.linalg.solve(H, self.mass[:-1]), 0.0)
+        return step * (_LONGEST / max(_LONGEST, np.abs(step).max()))
+
+
+def _moments(Z: np.ndarray, y: np.ndarray, c: np.ndarray, b: np.ndarray, T: float) -> _Moments:
+    K = Z.shape[1]
+    mass, pairs, weight = np.zeros(K), np.zeros((K, K)), 0.0
+    for part in blocks(len(Z), K, least=K):  # fewer rows would be dwarfed by their K × K pairs
+        _, p, missed = losses(Z[part] / T + b, y[part])
+        pairs += (c[part, None] * p).T @ p
+        p[np.arange(len(p)), y[part]] = -missed
+        mass -= c[part] @ p
+        weight += 2.0 * float(c[part] @ missed)
+    return _Moments(mass, pairs, weight)
+
+
+def balancing_intercept(Z: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Return the b with Σ_k b_k = 0 that minimises Σ c_i (log Σ_k exp(z_ik + b_k) − b_{y_i}); every class must have weight.
+
+    This is Newton's method with step halving. Wild margins are cooled down: the problem is solved roughly at the margins
+    z/T for a T that makes them mild, then from there at T/2, T/4, …, 1.
+    """
+    N = np.bincount(y, weights=c, minlength=Z.shape[1])
+    b = np.log(N / N.sum())  # exact where z = 0
+    scale = max(float(Z.max()), -float(Z.min()))
+    T = max(1.0, scale / _MILD)
+    at_b = _moments(Z, y, c, b, T)
+    for _ in range(_ROUNDS):
+        settled = at_b.imbalance <= (1e-2 if T > 1.0 else 1e-14)
+        if not settled:
+            # 1. Halve the step while the way up at its end is more than half as steep as the way down at its start.
+            step, resolution = at_b.newton_step(), 1e-15 * (1.0 + scale / T)
+            at_end = _moments(Z, y, c, b + step, T)
+            while -(at_end.mass @ step) > 0.5 * (at_b.mass @ step) and np.abs(step).max() > resolution:
+                step *= 0.5
+                at_end = _moments(Z, y, c, b + step, T)
+            # 2. Where the imbalance does not halve any more although it is tiny, or the step is, rounding is all there is.
+            tiny = at_b.imbalance <= 1e-9 or np.abs(step).max() <= resolution
+            settled = tiny and at_end.imbalance > 0.5 * at_b.imbalance
+            if at_end.imbalance < at_b.imbalance or not settled:
+                b, at_b = b + step, at_end
+        # 3. Cool down, or stop.
+        if settled and T == 1.0:
+            break
+        if settled:
+            T, before = max(1.0, T / 2.0), T
+            b = b * (before / T)
+            at_b = _moments(Z, y, c, b, T)
+    return T * (b - b.mean())

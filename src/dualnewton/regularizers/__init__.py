@@ -1,0 +1,40 @@
+"""Regularisers g: closed, 1-strongly convex, so that g* is 1-smooth and w = ∇g*(ᾱ) is the primal point of a dual one.
+
+One is not: :class:`L1`, whose g* is finite on a bounded set only. The judge shortens dual points until they lie there.
+
+The identities that bind the three functions (Section 4 of the paper; :func:`check` tests them):
+
+* Fenchel–Young: g(w) + g*(s) ≥ ⟨w, s⟩, with equality exactly when w = ∇g*(s);
+* ‖∇g*(s) − ∇g*(t)‖ ≤ ‖s − t‖, which is what makes the block model ½hᵀX_S h of SDNA an upper bound for every g here.
+"""
+
+from dualnewton.regularizers.base import Form, Kind, Regularizer
+from dualnewton.regularizers.groups import GroupElasticNet
+from dualnewton.regularizers.quadratic import L2
+from dualnewton.regularizers.separable import L1, Box, ElasticNet, NonNegative, mixed
+
+__all__ = [
+    "L1",
+    "L2",
+    "Box",
+    "ElasticNet",
+    "Form",
+    "GroupElasticNet",
+    "Kind",
+    "NonNegative",
+    "Regularizer",
+    "check",
+    "mixed",
+]
+
+
+def check(regularizer: Regularizer, size: int | None = None) -> None:
+    """Test the identities that every part of the library relies on; raise a ``ValueError`` that names each broken one.
+
+    1-strong convexity of g, the Fenchel–Young inequality and its equality at w = ∇g*(s), ∇g* against differences of g*,
+    its 1-Lipschitz continuity, and the declared form, at random points of the given dimension (by default the regulariser's
+    own, or 5).
+    """
+    from dualnewton.regularizers.checks import check_regularizer  # not needed to fit a model
+
+    check_regularizer(regularizer, size or getattr(regularizer, "size", None) or 5)

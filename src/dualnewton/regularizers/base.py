@@ -1,0 +1,114 @@
+"""What a regulariser declares: its functions, and the form by which methods are chosen for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from dualnewton._validate import Array
+
+
+class Kind(Enum):
+    """How much is known of g."""
+
+    QUADRATIC = "½ Σ v_j w_j²"
+    SEPARABLE = "a sum over features, with kinks or bounds"
+    GENERAL = "g, g* and ∇g* only"
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """What g is, for code that must not call it feature by feature.
+
+        ∇g*(s) = clip(factor · (s − clip(s, ±threshold)), lower, upper),    0 ≤ factor ≤ 1
+        g(w)   = Σ w_j²/(2 factor_j) + threshold_j |w_j|,    lower ≤ w ≤ upper
+
+    Make one by :meth:`quadratic` or :meth:`separable`. Where g has no quadratic part, the factor is infinite and only the
+    second line has a meaning.
+
+    Attributes
+    ----------
+    kind : Kind
+        QUADRATIC, SEPARABLE or GENERAL. Of the last, kernels compile ``grad_conjugate`` and call it once a round.
+    weights : array of shape (d,), optional
+        v of a quadratic g; None for ones.
+    threshold, factor, lower, upper : floats or arrays of shape (d,)
+        One number for all features, or one for each.
+    """
+
+    kind: Kind
+    weights: np.ndarray | None = None
+    threshold: Any = 0.0
+    factor: Any = 1.0
+    lower: Any = -np.inf
+    upper: Any = np.inf
+
+    @classmethod
+    def quadratic(cls, weights: np.ndarray | None = None) -> Form:
+        """Return the form of ½ Σ v_j w_j²; v is ones by default."""
+        return cls(Kind.QUADRATIC, weights, factor=1.0 if weights is None else 1.0 / weights)
+
+    @classmethod
+    def separable(cls, threshold: Any = 0.0, factor: Any = 1.0, lower: Any = -np.inf, upper: Any = np.inf) -> Form:
+        """Return the form of Σ w_j²/(2 factor_j) + threshold_j |w_j| with bounds."""
+        return cls(Kind.SEPARABLE, None, threshold, factor, lower, upper)
+
+    @property
+    def is_quadratic(self) -> bool:
+        """Whether g = ½ Σ v_j w_j², which has a Hessian and neither kinks nor bounds."""
+        return self.kind is Kind.QUADRATIC
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether g = ½‖w‖²: ∇g* is the identity, and the sharper Theorem 7 applies."""
+        return self.kind is Kind.QUADRATIC and self.weights is None
+
+    @property
+    def is_general(self) -> bool:
+        """Whether g is known by its functions only."""
+        return self.kind is Kind.GENERAL
+
+    def limits(self, size: int) -> np.ndarray:
+        """Return (threshold, factor, lower, upper) with one number for each of so many features, as four rows."""
+        rows = (self.threshold, self.factor, self.lower, self.upper)
+        return np.stack([np.broadcast_to(row, size) for row in rows])
+
+
+GENERAL = Form(Kind.GENERAL)
+"""Of a g that is known by its functions only."""
+
+
+class Regularizer:
+    """A regulariser written by the library or by you: give it ``value``, ``conjugate`` and ``grad_conjugate``.
+
+    ``regularizers.check(YourRegularizer())`` says in words what is wrong, if anything is. A declared ``form`` lets kernels and
+    primal methods work feature by feature. See docs/extending.md.
+    """
+
+    form: Form = GENERAL
+    """What is known of g beyond its functions; GENERAL where nothing is."""
+
+    size: int | None = None
+    """The number of features it is made for; None if it fits any."""
+
+    strongly_convex: bool = True
+    """Whether g is 1-strongly convex. Where it is not (:class:`L1`) there is no ∇g* for a dual method to take its w from."""
+
+    def reach(self, s: Array) -> float:  # noqa: ARG002
+        """Return the largest r ≤ 1 for which g*(rs) is finite: 1 wherever g is strongly convex."""
+        return 1.0
+
+    def value(self, w: Array) -> float:
+        """g(w), +∞ where w is not allowed."""
+        raise NotImplementedError(f"{type(self).__name__} has no value(w)")
+
+    def conjugate(self, s: Array) -> float:
+        """g*(s) = sup_w ⟨w, s⟩ − g(w)."""
+        raise NotImplementedError(f"{type(self).__name__} has no conjugate(s)")
+
+    def grad_conjugate(self, s: Array) -> Array:
+        """∇g*(s), the point w that attains g*(s)."""
+        raise NotImplementedError(f"{type(self).__name__} has no grad_conjugate(s)")

@@ -1,0 +1,167 @@
+"""Regularisers with kinks or bounds that are sums over features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dualnewton._validate import Array, finite, frozen
+from dualnewton._validate import positive as positive_number
+from dualnewton.errors import DualnewtonError
+from dualnewton.regularizers.base import Form, Regularizer
+from dualnewton.regularizers.quadratic import L2
+
+_FEASIBLE = 1e-12
+"""‖s‖∞ counts as one up to this excess: what rounding leaves where a dual point was shortened until it is."""
+
+
+@dataclass(frozen=True)
+class L1(Regularizer):
+    """‖w‖₁, subject to w ≥ 0 if ``positive``: the penalty of the Lasso, which is not strongly convex.
+
+    g*(s) is 0 if ‖s‖∞ ≤ 1 (if s ≤ 1 everywhere, where w ≥ 0), and +∞ otherwise.
+    """
+
+    positive: bool = False
+    strongly_convex = False
+
+    @cached_property
+    def form(self) -> Form:  # type: ignore[override]
+        return Form.separable(threshold=1.0, factor=np.inf, lower=0.0 if self.positive else -np.inf)
+
+    def reach(self, s: Array) -> float:
+        return 1.0 / max(self._norm(s), 1.0)
+
+    def value(self, w: Array) -> float:
+        if self.positive and np.any(w < 0.0):
+            return np.inf
+        return float(np.abs(w).sum())
+
+    def conjugate(self, s: Array) -> float:
+        return 0.0 if self._norm(s) <= 1.0 + _FEASIBLE else np.inf
+
+    def grad_conjugate(self, s: Array) -> Array:
+        """Return 0, which attains g*(s) = 0 wherever that is finite; other points do so only where |s_j| = 1."""
+        return np.zeros_like(s)
+
+    def _norm(self, s: Array) -> float:
+        return float(np.max(s if self.positive else np.abs(s), initial=0.0))
+
+
+@dataclass(frozen=True)
+class ElasticNet(Regularizer):
+    """½‖w‖² + l1‖w‖₁, subject to w ≥ 0 if ``positive``.
+
+    A penalty a(r‖w‖₁ + ½(1 − r)‖w‖²) is λg with λ = a(1 − r) and l1 = r/(1 − r): see :func:`mixed`.
+    """
+
+    l1: float = 1.0
+    positive: bool = False
+
+    def __post_init__(self) -> None:
+        positive_number("l1", self.l1, or_zero=True)
+
+    @cached_property
+    def form(self) -> Form:  # type: ignore[override]
+        return Form.separable(threshold=self.l1, lower=0.0 if self.positive else -np.inf)
+
+    def value(self, w: Array) -> float:
+        if self.positive and np.any(w < 0.0):
+            return np.inf
+        return 0.5 * float(w @ w) + self.l1 * float(np.abs(w).sum())
+
+    def conjugate(self, s: Array) -> float:
+        w = self.grad_conjugate(s)
+        return 0.5 * float(w @ w)
+
+    def grad_conjugate(self, s: Array) -> Array:
+        return s - np.clip(s, -np.inf if self.positive else -self.l1, self.l1)
+
+
+@dataclass(frozen=True)
+class NonNegative(Regularizer):
+    """½‖w‖² subject to w ≥ 0."""
+
+    form = Form.separable(lower=0.0)
+
+    def value(self, w: Array) -> float:
+        return 0.5 * float(w @ w) if np.all(w >= 0.0) else np.inf
+
+    def conjugate(self, s: Array) -> float:
+        w = self.grad_conjugate(s)
+        return 0.5 * float(w @ w)
+
+    def grad_conjugate(self, s: Array) -> Array:
+        return np.maximum(s, 0.0)
+
+
+def _bound(name: str, value: Any) -> np.ndarray:
+    try:
+        bound = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        bound = np.array(np.nan)
+    if bound.ndim > 1 or np.isnan(bound).any():
+        raise DualnewtonError(f"{name} must be a number or a vector of numbers, got {value!r}")
+    return bound
+
+
+@dataclass(frozen=True, eq=False)
+class Box(Regularizer):
+    """½‖w‖² subject to lower ≤ w ≤ upper, each a number or one number per feature; infinite bounds are allowed."""
+
+    lower: Any = 0.0
+    upper: Any = 1.0
+
+    def __post_init__(self) -> None:
+        lower, upper = _bound("lower", self.lower), _bound("upper", self.upper)
+        if lower.ndim and upper.ndim and lower.shape != upper.shape:
+            raise DualnewtonError(f"lower and upper must have one length, got {lower.size} and {upper.size}")
+        if np.any(lower > upper) or np.any(lower == np.inf) or np.any(upper == -np.inf):
+            raise DualnewtonError("lower must be <= upper everywhere, with a finite point between them")
+        object.__setattr__(self, "lower", frozen(lower))
+        object.__setattr__(self, "upper", frozen(upper))
+
+    @property
+    def size(self) -> int | None:  # type: ignore[override]
+        """The length of the bounds; None if both are plain numbers."""
+        return max(self.lower.size, self.upper.size) if self.lower.ndim or self.upper.ndim else None
+
+    @cached_property
+    def form(self) -> Form:  # type: ignore[override]
+        return Form.separable(lower=self.lower, upper=self.upper)
+
+    def value(self, w: Array) -> float:
+        return 0.5 * float(w @ w) if np.all((self.lower <= w) & (w <= self.upper)) else np.inf
+
+    def conjugate(self, s: Array) -> float:
+        w = self.grad_conjugate(s)
+        return float(s @ w) - 0.5 * float(w @ w)
+
+    def grad_conjugate(self, s: Array) -> Array:
+        return np.clip(s, self.lower, self.upper)
+
+
+def mixed(strength: float, l1_ratio: float, *, positive: bool = False) -> tuple[float, Regularizer]:
+    """Write strength · (r‖w‖₁ + ½(1 − r)‖w‖²), the penalty as scikit-learn has it, as λ g(w); return λ and g.
+
+    Parameters
+    ----------
+    strength : float
+        ``alpha`` of scikit-learn's regressions, 1/(C n) of its classifiers; positive.
+    l1_ratio : float
+        r ∈ [0, 1]: 0 is ridge, 1 the Lasso.
+    positive : bool
+        Whether w ≥ 0.
+    """
+    strength, r = positive_number("strength", strength), finite("l1_ratio", l1_ratio)
+    if not 0.0 <= r <= 1.0:
+        raise DualnewtonError(f"l1_ratio must be a number in [0, 1], got {l1_ratio!r}")
+    if r == 1.0:
+        return strength, L1(positive)
+    lam = strength * (1.0 - r)
+    if r == 0.0:
+        return lam, NonNegative() if positive else L2()
+    return lam, ElasticNet(r / (1.0 - r), positive)
