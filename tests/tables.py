@@ -1,7 +1,10 @@
-"""All instances of everything, once: a new loss, regulariser or sampling listed here is tested everywhere."""
+"""All instances of everything, once: a loss or regulariser that the library exports is tested everywhere.
+
+Those with interesting parameters are listed; of any other exported class, the one with default parameters joins them.
+"""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +13,19 @@ import scipy.sparse as sp
 
 from dualnewton import losses, regularizers, samplings
 from dualnewton.problem import Problem
+
+
+def exported(module, base):
+    """The classes of a package that a user can make instances of."""
+    public = [getattr(module, name) for name in module.__all__]
+    return [kind for kind in public if isinstance(kind, type) and issubclass(kind, base) and is_dataclass(kind)]
+
+
+def unlisted(module, base, *lists):
+    """One instance of each exported class that none of the lists has, with its default parameters."""
+    listed = {type(instance) for instances in lists for instance in instances}
+    return [kind() for kind in exported(module, base) if kind not in listed]
+
 
 LOSSES = [
     losses.Squared(),
@@ -23,6 +39,15 @@ LOSSES = [
 ]
 
 NON_SMOOTH = [losses.Hinge(), losses.EpsilonInsensitive(epsilon=0.3), losses.EpsilonInsensitive(epsilon=0.0)]
+
+SEVERAL_COLUMNS = [losses.Softmax(2), losses.Softmax(5)]
+
+WITHOUT_GAMMA = []
+"""Smooth losses for which there is no γ."""
+
+for new in unlisted(losses, losses.Loss, LOSSES, NON_SMOOTH, SEVERAL_COLUMNS):
+    where = NON_SMOOTH if new.kinked else SEVERAL_COLUMNS if new.columns > 1 else LOSSES
+    (WITHOUT_GAMMA if where is LOSSES and new.gamma is None else where).append(new)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +72,8 @@ class AgainstDirection(regularizers.Regularizer):
 
 
 def regularizers_for(d):
-    """Every regulariser, made for d features, and one of the user's."""
-    return [
+    """Every strongly convex regulariser, made for d features, and one of the user's."""
+    listed = [
         regularizers.L2(),
         regularizers.ElasticNet(l1=0.3),
         regularizers.ElasticNet(l1=0.1, positive=True),
@@ -59,6 +84,7 @@ def regularizers_for(d):
         regularizers.L2(np.linspace(1.0, 3.0, d)),
         AgainstDirection(np.linspace(-1.0, 2.0, d)),
     ]
+    return listed + [g for g in unlisted(regularizers, regularizers.Regularizer, listed) if g.strongly_convex]
 
 
 def samplings_for(n):
@@ -86,10 +112,13 @@ def uniform_samplings_for(n):
 
 
 def labels_for(loss, n, rng):
-    """Random labels of the loss's domain, both classes present."""
+    """Random labels of the loss's domain, all classes present."""
+    if loss.columns > 1:
+        return rng.permutation(np.arange(n) % loss.columns)
     if isinstance(loss, losses.Margin):
         return np.where(np.arange(n) % 2 == 0, 1.0, -1.0)[rng.permutation(n)]
-    return rng.standard_normal(n)
+    y = rng.standard_normal(n)
+    return y if loss.valid_labels(y).all() else np.abs(y)
 
 
 def make_problem(loss, *, n=6, d=4, seed=0, sparse=False, weights=False, offset=False, dtype=np.float64, **kwargs):
@@ -101,7 +130,7 @@ def make_problem(loss, *, n=6, d=4, seed=0, sparse=False, weights=False, offset=
     if weights:
         kwargs["sample_weight"] = rng.uniform(0.2, 2.0, n)
     if offset:
-        kwargs["offset"] = 0.3 * rng.standard_normal(n)
+        kwargs["offset"] = 0.3 * rng.standard_normal(n if loss.columns == 1 else (n, loss.columns))
     return Problem(X.astype(dtype), labels_for(loss, n, rng), loss, **kwargs)
 
 

@@ -200,7 +200,9 @@ def test_sets_that_shrink_and_grow_again_share_one_storage(small_sets):
     for lam, result in zip(ways, results, strict=True):
         wide = dn.Problem(X, problem.y, losses.Squared(), regularizer=regularizers.L1(), lam=lam, fit_intercept=True)
         assert wide.certify(result.w, result.intercept).relative_gap <= 2e-10
-    near = dn.solve_many(problems[1:2], method="newton", tol=1e-10, warm_start=results[:1])[0]  # from many features to few
+    near = dn.solve_many(problems[1:2], method="newton", tol=1e-10, warm_start=results[:1])[
+        0
+    ]  # from many features to few
     assert near.certificate.primal == pytest.approx(results[1].certificate.primal, rel=2e-10)
 
 
