@@ -44,7 +44,7 @@ def epoch_of_ours(problem: dn.Problem, tau: int) -> Epoch:
     After each epoch it is told its true gap, off the clock: the exactness of its rounds is tied to it, and an engine that is
     told nothing would stay at its loosest and be flattered.
     """
-    from dualnewton.solvers.compiled import CompiledEngine
+    from dualnewton.solvers.dual.compiled import CompiledEngine
 
     sampling = samplings.Shuffled(problem.n, tau)
     engine = CompiledEngine([problem], sampling, [np.zeros(problem.n)], separable_rounds=False, n_threads=1)

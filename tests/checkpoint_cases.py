@@ -11,10 +11,13 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers, samplings
-from dualnewton.solvers import hessians, proximal, proximal_softmax, working_set
+from dualnewton.solvers.primal import sketching as hessians
+from dualnewton.solvers.prox import newton as proximal
+from dualnewton.solvers.prox import softmax as proximal_softmax
+from dualnewton.solvers.prox import working_set
 from tables import AgainstDirection
 
-planning = importlib.import_module("dualnewton.plan")  # the package has a function of this name
+planning = importlib.import_module("dualnewton.planning.planner")  # the package has a function of this name
 
 SEED = 3
 

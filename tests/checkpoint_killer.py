@@ -15,7 +15,9 @@ import numpy as np
 
 import dualnewton as dn
 from checkpoint_cases import COMPILED, SEED, Case, direction, one, several
-from dualnewton import _archive, checkpoint, losses
+from dualnewton import losses
+from dualnewton.files import archive as _archive
+from dualnewton.run import checkpoint
 
 MOST = 20.0
 """Seconds that a run may take; it is killed then, and the test fails."""

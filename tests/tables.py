@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from dualnewton import losses, regularizers, samplings
-from dualnewton.problem import Problem
+from dualnewton.objective.problem import Problem
 
 
 def exported(module, base):

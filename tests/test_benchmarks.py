@@ -14,7 +14,7 @@ from benchmarks.against_peers import Experience, Limits, Ours, Row
 from benchmarks.report import MISSING, Section, Table, Target, markdown
 
 import dualnewton as dn
-from dualnewton.solvers.costs import Costs
+from dualnewton.planning.costs import Costs
 
 STORAGES, STRENGTHS = ("dense", "CSR"), (1.0, 0.1)
 EVERY_PEER = [pytest.param(loss, peer, id=f"{loss}-{peer.name}") for loss in peers.PEERS for peer in peers.PEERS[loss]]

@@ -7,9 +7,10 @@ import pytest
 import scipy.sparse as sp
 
 import dualnewton as dn
-from dualnewton import judging, losses, regularizers, samplings, theory
-from dualnewton.certificate import CertifiedPair
-from dualnewton.plan import Facts, methods_for
+from dualnewton import losses, regularizers, samplings, theory
+from dualnewton.objective import certificates as judging
+from dualnewton.objective.certificate import CertifiedPair
+from dualnewton.planning.planner import Facts, methods_for
 from tables import WITH_KINKS, AgainstDirection, make_problem, name_of
 
 
@@ -61,8 +62,8 @@ def counts(n=300, d=5, *, lam=1e-3, seed=0, storage=np.asarray, **more):
 def test_an_empty_subclass_of_l2_takes_the_same_way(method, n):
     problem = make_problem(losses.SquaredHinge(), n=n, d=40, lam=1e-3)
     twin = replace(problem, regularizer=PlainRidge())
-    assert dn.plan(twin, method) == dn.plan(problem, method)
-    ours, theirs = (dn.solve(each, method, random_state=0) for each in (twin, problem))
+    assert dn.plan(twin, method=method) == dn.plan(problem, method=method)
+    ours, theirs = (dn.solve(each, method=method, random_state=0) for each in (twin, problem))
     assert np.array_equal(ours.w, theirs.w)
     assert np.array_equal(ours.alpha, theirs.alpha)
     assert ours.certificate == theirs.certificate
@@ -138,7 +139,7 @@ def test_it_is_the_model_that_scikit_learn_finds(fit_intercept):
 def test_what_needs_gamma_is_refused_in_words(method):
     problem = counts()
     with pytest.raises(ValueError, match=r'method must be "auto", "newton" or "ihs" for Counts\(\) with L2'):
-        dn.plan(problem, method)
+        dn.plan(problem, method=method)
     with pytest.raises(ValueError, match=r"sampling must be None with Counts\(\)"):
         dn.solve(problem, sampling=samplings.Nice(problem.n, 5))
     with pytest.raises(ValueError, match=r"loss must be smooth for the rates .* which has no gamma.*newton"):
@@ -159,7 +160,7 @@ def test_theory_is_for_one_margin():
 def test_the_multinomial_problem_is_a_problem_with_softmax():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((12, 3)), np.arange(12) % 4
-    one = dn.MultinomialProblem(X, y, 0.1, fit_intercept=True)
+    one = dn.MultinomialProblem(X, y, lam=0.1, fit_intercept=True)
     other = dn.Problem(X, y, losses.Softmax(4), lam=0.1, fit_intercept=True)
     W = rng.standard_normal((4, 3))
     assert repr(one) == repr(other)
@@ -171,9 +172,23 @@ def test_problems_of_one_and_of_several_columns_are_judged_in_one_pass(regulariz
     X = make_problem(losses.Logistic(), n=50).X
     rng = np.random.default_rng(0)
     problems = [
-        dn.Problem(X, rng.permutation(np.arange(50) % 3), losses.Softmax(3), regularizer, 0.1),
-        dn.Problem(X, rng.choice([-1.0, 1.0], 50), losses.Logistic(), regularizer, 0.2, rng.uniform(0.5, 2.0, 50)),
-        dn.Problem(X, rng.permutation(np.arange(50) % 2), losses.Softmax(2), regularizer, 0.3, offset=np.ones((50, 2))),
+        dn.Problem(X, rng.permutation(np.arange(50) % 3), losses.Softmax(3), regularizer=regularizer, lam=0.1),
+        dn.Problem(
+            X,
+            rng.choice([-1.0, 1.0], 50),
+            losses.Logistic(),
+            regularizer=regularizer,
+            lam=0.2,
+            sample_weight=rng.uniform(0.5, 2.0, 50),
+        ),
+        dn.Problem(
+            X,
+            rng.permutation(np.arange(50) % 2),
+            losses.Softmax(2),
+            regularizer=regularizer,
+            lam=0.3,
+            offset=np.ones((50, 2)),
+        ),
     ]
     models = [rng.standard_normal((3, 4)), rng.standard_normal(4), rng.standard_normal((2, 4))]
     intercepts = [problem.no_intercept() for problem in problems]

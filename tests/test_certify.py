@@ -42,7 +42,7 @@ from certify_cases import (
 )
 from dualnewton import LogisticRegression, losses
 from dualnewton.foreign import certify
-from dualnewton.problem import Problem
+from dualnewton.objective.problem import Problem
 from tables import load
 
 # What a certificate says ---------------------------------------------------------------------------------------------

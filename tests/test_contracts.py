@@ -76,9 +76,11 @@ def test_every_regularizer_is_fitted_with_a_certificate_or_refused_in_words(regu
     X, y = rng.standard_normal((60, 4)), labels_for(loss, 60, rng)
     if loss.columns > 1 and regularizer.form.is_general:
         with pytest.raises(ValueError, match="regularizer must be a sum over features"):
-            dn.Problem(X, y, loss, regularizer)
+            dn.Problem(X, y, loss, regularizer=regularizer)
         return
-    result = dn.solve(dn.Problem(X, y, loss, regularizer, 0.05, fit_intercept=True), tol=1e-6, random_state=0)
+    result = dn.solve(
+        dn.Problem(X, y, loss, regularizer=regularizer, lam=0.05, fit_intercept=True), tol=1e-6, random_state=0
+    )
     assert result.certificate.relative_gap <= 1e-6
 
 

@@ -8,8 +8,8 @@ import pytest
 
 import dualnewton as dn
 from dualnewton import samplings
-from dualnewton._archive import BadFileError
-from dualnewton.data import DataError, find
+from dualnewton.files.archive import BadFileError
+from dualnewton.io import DataError, find
 
 SOURCE = Path(__file__).parents[1] / "src" / "dualnewton"
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import dualnewton as dn
 from dualnewton import losses
-from dualnewton._archive import BadFileError
-from dualnewton.certificate import Certificate
+from dualnewton.files.archive import BadFileError
 from dualnewton.model_file import KIND, LOSSES, PENALTIES, VERSION, Objective, SavedModel
 from dualnewton.model_file._labels import are_classes, codes_of, tidy
+from dualnewton.objective.certificate import Certificate
 
 RNG = np.random.default_rng(0)
 PROOF = Certificate(0.5, 0.499999)

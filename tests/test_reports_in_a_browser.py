@@ -2,12 +2,12 @@
 
 import pytest
 
-from dualnewton.data import DataError, load
+from dualnewton.io import DataError, load
 from dualnewton.lab import compare, sets
 from dualnewton.lab.report import write
 from dualnewton.lab.reproduce import reproduce
 from dualnewton.losses import Logistic
-from dualnewton.problem import Problem
+from dualnewton.objective.problem import Problem
 from lab.browser import Browser, find
 
 PROGRAM = find()

@@ -4,15 +4,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from dualnewton import estimators, losses, methods, regularizers, samplings, theory
-from dualnewton.certificate import Certificate
-from dualnewton.checkpoint import Checkpoint
 from dualnewton.errors import DualnewtonError
 from dualnewton.foreign import certify
-from dualnewton.multinomial import MultinomialProblem
-from dualnewton.plan import Plan, plan
-from dualnewton.problem import Problem
-from dualnewton.result import Progress, Result, Status, Trace
-from dualnewton.solve import solve, solve_many
+from dualnewton.objective.certificate import Certificate
+from dualnewton.objective.multinomial import MultinomialProblem
+from dualnewton.objective.problem import Problem
+from dualnewton.planning.planner import Plan, plan
+from dualnewton.run.checkpoint import Checkpoint
+from dualnewton.run.loop import solve, solve_many
+from dualnewton.run.result import Progress, Result, Status, Trace
 
 if TYPE_CHECKING:
     from dualnewton import data

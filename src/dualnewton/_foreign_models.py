@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from dualnewton._parts import AtScale, Certifiable, Part, coefficients, parts_of
-from dualnewton.concomitant import ConcomitantProblem
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import (
     EpsilonInsensitive,
@@ -28,8 +27,9 @@ from dualnewton.losses import (
     SquaredHinge,
 )
 from dualnewton.matrix import linear
-from dualnewton.multinomial import MultinomialProblem
-from dualnewton.problem import Problem
+from dualnewton.objective.huber_scale import ConcomitantProblem
+from dualnewton.objective.multinomial import MultinomialProblem
+from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import L2, NonNegative, mixed
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton._validate import Array
 from dualnewton.errors import DualnewtonError
+from dualnewton.validation import Array
 
 ROUNDING = 1e-12
 """What rounding may do, as a fraction of one and of the terms that were added: thousands of units in the last place."""

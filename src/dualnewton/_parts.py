@@ -9,14 +9,14 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton.certificate import Certificate
-from dualnewton.concomitant import ConcomitantProblem
 from dualnewton.errors import DualnewtonError
-from dualnewton.joint_scale import solve_concomitant
 from dualnewton.matrix import linear
-from dualnewton.problem import Problem
-from dualnewton.result import Progress, Result
-from dualnewton.solve import solve
+from dualnewton.objective.certificate import Certificate
+from dualnewton.objective.huber_scale import ConcomitantProblem
+from dualnewton.objective.problem import Problem
+from dualnewton.run.loop import solve
+from dualnewton.run.result import Progress, Result
+from dualnewton.solvers.outer.scale_search import solve_concomitant
 
 SHARE, FINEST = 0.1, 1e-12
 """A dual point is good enough if its own error is this share of the gap it proves, or this small relative to P."""

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from dualnewton._foreign_models import Data, require_fitted, translation_of
-from dualnewton._validate import data_matrix, vector
-from dualnewton.certificate import Certificate
 from dualnewton.errors import DualnewtonError
+from dualnewton.objective.certificate import Certificate
+from dualnewton.validation import data_matrix, vector
 
 __all__ = ["certify"]
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from dualnewton.data import catalog, folders
+from dualnewton.io import catalog, folders
 
 TEXT = b"1 1:0.5 3:2\n-1 2:1\n"
 
@@ -62,7 +62,7 @@ def test_an_unknown_name_is_one_line(command):
 
 
 def test_without_a_network_the_line_says_what_to_put_where(command, server, monkeypatch):
-    from dualnewton.data.download import DownloadError
+    from dualnewton.io.download import DownloadError
 
     def unreachable(url, *_):
         raise DownloadError(f"{url}: no connection")

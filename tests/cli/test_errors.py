@@ -163,7 +163,7 @@ def test_a_fault_of_the_library_keeps_its_traceback(command, files, monkeypatch,
     def broken(*_, **__):
         raise fault("operands could not be broadcast together")
 
-    monkeypatch.setattr("dualnewton.data.find", broken)
+    monkeypatch.setattr("dualnewton.io.find", broken)
     with pytest.raises(fault, match="could not be broadcast"):
         main(words)
 

@@ -15,7 +15,7 @@ def test_the_example(command, tmp_path):
 
 def test_a_set_that_is_not_there_is_said(command, monkeypatch, tmp_path):
     monkeypatch.setenv("DUALNEWTON_DATA", str(tmp_path / "nothing"))
-    from dualnewton.data import DataError
+    from dualnewton.io import DataError
     from dualnewton.lab import sets
 
     def absent():

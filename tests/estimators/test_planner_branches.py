@@ -17,12 +17,13 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
 import dualnewton as dn
-from dualnewton import course, losses, regularizers
-from dualnewton.course import Course
-from dualnewton.plan import SMALL, Facts, methods_for
-from dualnewton.solvers import quasi_newton
+from dualnewton import losses, regularizers
+from dualnewton.planning import switching as course
+from dualnewton.planning.planner import SMALL, Facts, methods_for
+from dualnewton.planning.switching import Course
+from dualnewton.solvers.primal import model as quasi_newton
 
-plan = sys.modules["dualnewton.plan"]  # dn.plan is the function
+plan = sys.modules["dualnewton.planning.planner"]  # dn.plan is the function
 
 N, D = 2700, 50
 assert N * D > SMALL  # so that kernels may serve

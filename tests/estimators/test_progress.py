@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 import dualnewton as dn
-from dualnewton.certificate import Certificate
 from dualnewton.estimators._progress import ProgressLine, described, seconds_left
-from dualnewton.result import Progress
+from dualnewton.objective.certificate import Certificate
+from dualnewton.run.result import Progress
 from estimators.cases import data_for
 
 

@@ -8,7 +8,7 @@ import pytest
 from dualnewton import losses, regularizers, samplings
 from dualnewton.kernels import blocks, gradients, separable
 from dualnewton.kernels.gradients import NONE, compiled_gradient
-from dualnewton.solvers.compiled import CompiledEngine
+from dualnewton.solvers.dual.compiled import CompiledEngine
 from tables import AgainstDirection, make_problem, name_of, regularizers_for
 
 D = 6

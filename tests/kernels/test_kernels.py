@@ -14,7 +14,7 @@ from dualnewton.kernels._jit import FASTMATH
 from dualnewton.kernels.gradients import NONE, compiled_gradient
 from dualnewton.kernels.models import Kernel, Pointwise, compiled
 from dualnewton.kernels.rows import Rows
-from dualnewton.solvers import block as blocks
+from dualnewton.solvers.dual import block as blocks
 from tables import LOSSES, labels_for, name_of, regularizers_for
 
 # Compiled anew in every run: Numba's cache would not see that the function called from here has changed in its own file.

@@ -11,9 +11,10 @@ import pytest
 import scipy.sparse as sp
 
 from dualnewton import regularizers, samplings
-from dualnewton.problem import Problem
-from dualnewton.solvers import SDCA, SDNA, pipeline
-from dualnewton.solvers.compiled import CompiledEngine
+from dualnewton.objective.problem import Problem
+from dualnewton.solvers import SDCA, SDNA
+from dualnewton.solvers.dual import pipeline
+from dualnewton.solvers.dual.compiled import CompiledEngine
 from tables import LOSSES, AgainstDirection, labels_for, name_of, regularizers_for
 
 N, D = 40, 6

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dualnewton import Problem, losses, regularizers, solve
-from dualnewton.data import load
+from dualnewton.io import load
 from dualnewton.lab import child, compare, contenders
 from dualnewton.lab.compare import Row
 from dualnewton.lab.contenders import Attempt, Match, Ours, Theirs, climbed

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from dualnewton import Problem, losses, samplings, theory
-from dualnewton.data import load
+from dualnewton.io import load
 from dualnewton.lab import forecast
 from dualnewton.lab.watched import Limits
 

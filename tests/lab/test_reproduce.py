@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dualnewton.data import DataError
+from dualnewton.io import DataError
 from dualnewton.lab import claims, figure1, sets
 from dualnewton.lab import reproduce as whole
 from dualnewton.lab.figures import ORDERS, of, runs_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dualnewton import Problem, losses, samplings, solve
-from dualnewton.data import load
+from dualnewton.io import load
 from dualnewton.lab.watched import DEFAULT, NICE, Limits, Watched, watch, watch_again
 
 

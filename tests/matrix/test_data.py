@@ -6,8 +6,8 @@ import scipy.sparse as sp
 
 from dualnewton.matrix import ChunkedData, MemoryData, blocks, linear, memory
 from dualnewton.matrix.protocol import Work
-from dualnewton.solvers import costs
-from dualnewton.solvers.costs import Costs, prepared
+from dualnewton.planning import costs
+from dualnewton.planning.costs import Costs, prepared
 
 N, D = 700, 9
 CUTS = [150, 151, 420]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dualnewton import losses
-from dualnewton.problem import Problem
+from dualnewton.objective.problem import Problem
 
 
 @pytest.mark.parametrize(("n", "d"), [(7, 3), (3, 7), (5, 5)])

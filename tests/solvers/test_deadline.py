@@ -10,10 +10,15 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.kernels import quadratic as kernels
 from dualnewton.matrix import MemoryData
-from dualnewton.result import Status
-from dualnewton.solvers import by_columns, curvature, proximal, proximal_softmax, quadratic, working_set
+from dualnewton.run.result import Status
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
-from dualnewton.solvers.quadratic import Penalty
+from dualnewton.solvers.primal import curvature
+from dualnewton.solvers.prox import column_descent as by_columns
+from dualnewton.solvers.prox import newton as proximal
+from dualnewton.solvers.prox import softmax as proximal_softmax
+from dualnewton.solvers.prox import subproblem as quadratic
+from dualnewton.solvers.prox import working_set
+from dualnewton.solvers.prox.subproblem import Penalty
 from judged import assert_certificate_is_true
 
 

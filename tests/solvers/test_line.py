@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import dualnewton as dn
-from dualnewton.solvers.line import line_minimum
-from dualnewton.solvers.objective import Objective
+from dualnewton.solvers.primal.line_search import line_minimum
+from dualnewton.solvers.primal.objective import Objective
 from tables import LOSSES, labels_for, name_of
 
 

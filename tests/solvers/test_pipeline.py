@@ -10,9 +10,9 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, samplings
 from dualnewton.kernels import blocks
-from dualnewton.result import Status
-from dualnewton.solvers import pipeline
-from dualnewton.solvers.compiled import CompiledEngine
+from dualnewton.run.result import Status
+from dualnewton.solvers.dual import pipeline
+from dualnewton.solvers.dual.compiled import CompiledEngine
 from tables import labels_for
 
 N, D = 2203, 60  # more entries than the NumPy rounds are for; not a multiple of any τ below

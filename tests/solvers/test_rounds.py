@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dualnewton import samplings
-from dualnewton.problem import Problem
+from dualnewton.objective.problem import Problem
 from dualnewton.solvers import SDCA, SDNA, IterativeHessianSketch
 from tables import LOSSES, make_problem, name_of, regularizers_for, samplings_for
 

@@ -5,7 +5,7 @@ import pytest
 
 import dualnewton as dn
 from dualnewton import losses
-from dualnewton.solvers import hessians
+from dualnewton.solvers.primal import sketching as hessians
 
 N, D = 600, 12
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualnewton import losses, regularizers, samplings, theory
-from dualnewton.problem import Problem
+from dualnewton.objective.problem import Problem
 from dualnewton.theory import spectra
 from tables import LOSSES, make_problem, name_of, samplings_for, uniform_samplings_for
 

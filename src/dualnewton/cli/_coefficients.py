@@ -13,7 +13,7 @@ from dualnewton.errors import DualnewtonError
 
 if TYPE_CHECKING:
     from dualnewton.cli._problems import Task
-    from dualnewton.data import Dataset
+    from dualnewton.io import Dataset
 
 ENDINGS = (".csv", ".txt", ".tsv")
 """Of files with coefficients; all others are models."""

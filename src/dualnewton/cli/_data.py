@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dualnewton.errors import DualnewtonError
 
 if TYPE_CHECKING:
-    from dualnewton.data import Dataset
+    from dualnewton.io import Dataset
 
 
 class OtherColumnsError(DualnewtonError):
@@ -83,7 +83,7 @@ class Columns:
 
 def loaded(source: str, **options: Any) -> Dataset:
     """Read a file or a named set, with a bar where that takes its time; the options are those of ``data.find``."""
-    from dualnewton import data
+    from dualnewton import io as data
     from dualnewton.cli._transfer import transfer
 
     with transfer(f"loading {source}") as progress:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dualnewton.certificate import Certificate
 from dualnewton.model_file._labels import listed
+from dualnewton.objective.certificate import Certificate
 
 KEY = 12
 """The width of the first column of facts."""

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dualnewton._validate import positive
 from dualnewton.errors import DualnewtonError
-from dualnewton.judging import AnyProblem
 from dualnewton.model_file import LOSSES, Objective
 from dualnewton.model_file._labels import are_classes, codes_of, tidy
 from dualnewton.model_file._objective import REST, SOFTMAX, among
+from dualnewton.objective.certificates import AnyProblem
+from dualnewton.validation import positive
 
 if TYPE_CHECKING:
-    from dualnewton.data import Dataset
+    from dualnewton.io import Dataset
 
 
 @dataclass(frozen=True, eq=False)

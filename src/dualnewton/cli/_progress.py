@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 
 from dualnewton.estimators._progress import ProgressLine
-from dualnewton.result import Progress
+from dualnewton.run.result import Progress
 
 CELLS = 16
 """The length of the bar."""

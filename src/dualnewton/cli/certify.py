@@ -13,9 +13,9 @@ from dualnewton.errors import DualnewtonError
 if TYPE_CHECKING:
     import numpy as np
 
-    from dualnewton.certificate import Certificate
     from dualnewton.cli._problems import Task
-    from dualnewton.data import Dataset
+    from dualnewton.io import Dataset
+    from dualnewton.objective.certificate import Certificate
 
 Given = Annotated[
     str,

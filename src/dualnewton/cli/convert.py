@@ -46,7 +46,7 @@ def convert(
     """
     from dualnewton.cli import _output
     from dualnewton.cli._transfer import transfer
-    from dualnewton.data.convert import convert as converted
+    from dualnewton.io.conversion import convert as converted
 
     _output.ready(out)
     size = Path(source).stat().st_size if Path(source).is_file() else None

@@ -42,7 +42,7 @@ def datasets(
 
 def listed() -> list[dict[str, Any]]:
     """Return a row for each name."""
-    from dualnewton.data.catalog import FILES, OFFLINE, located
+    from dualnewton.io.catalog import FILES, OFFLINE, located
 
     rows = []
     for entry in [*OFFLINE.values(), *FILES.values()]:
@@ -56,7 +56,7 @@ def listed() -> list[dict[str, Any]]:
 def fetched(name: str) -> dict[str, Any]:
     """Return what is known about a set, once it is here."""
     from dualnewton.cli._transfer import transfer
-    from dualnewton.data.catalog import FILES, checksum, fetch, load
+    from dualnewton.io.catalog import FILES, checksum, fetch, load
 
     facts: dict[str, Any] = {"name": name}
     if name in FILES:

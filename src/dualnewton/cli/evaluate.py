@@ -9,7 +9,7 @@ from dualnewton.cli import _options as options
 from dualnewton.errors import DualnewtonError
 
 if TYPE_CHECKING:
-    from dualnewton.data import Dataset
+    from dualnewton.io import Dataset
     from dualnewton.model_file import SavedModel
 
 

@@ -14,9 +14,9 @@ from dualnewton.cli import _options as options
 
 if TYPE_CHECKING:
     from dualnewton.cli._problems import Task
-    from dualnewton.data import Dataset
+    from dualnewton.io import Dataset
     from dualnewton.model_file import SavedModel
-    from dualnewton.result import Result
+    from dualnewton.run.result import Result
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -88,7 +88,7 @@ def fit(
     from dualnewton.cli import _output
     from dualnewton.cli._data import loaded
     from dualnewton.cli._problems import problems_from
-    from dualnewton.result import Status
+    from dualnewton.run.result import Status
 
     _output.ready(out)
     with ended_by_signals():
@@ -132,7 +132,7 @@ def fit(
 def solved(task: Task, *, tol: float, **settings: Any) -> list[Result]:
     """Solve with a progress bar."""
     from dualnewton.cli._progress import progress
-    from dualnewton.solve import solve_many
+    from dualnewton.run.loop import solve_many
 
     with progress("fit", tol) as bar:
         return solve_many(task.problems, tol=tol, callback=bar, **settings)

@@ -85,7 +85,7 @@ def described(task: Task) -> str:
 
 def chosen_of(task: Task, method: str) -> dict[str, Any]:
     """Return the plan of a fit, by name of its fields."""
-    from dualnewton.plan import plan as planned
+    from dualnewton.planning.planner import plan as planned
 
     made = planned(task.problems[0], method=method, models=len(task.problems))
     return {

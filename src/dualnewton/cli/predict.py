@@ -88,7 +88,7 @@ def write_csv(file: IO[str], names: list[str], values: np.ndarray) -> None:
 
 
 def _csv(out: str, names: list[str], values: np.ndarray) -> None:
-    from dualnewton._files import replacing
+    from dualnewton.files.replacing import replacing
 
     with replacing(out, "w", encoding="utf-8", newline="") as file:
         write_csv(file, names, values)
@@ -97,7 +97,7 @@ def _csv(out: str, names: list[str], values: np.ndarray) -> None:
 def _npy(out: str, names: list[str], values: np.ndarray) -> None:
     import numpy as np
 
-    from dualnewton._files import replacing
+    from dualnewton.files.replacing import replacing
 
     with replacing(out) as file:
         np.save(file, values[:, 0] if len(names) == 1 else values, allow_pickle=False)

@@ -11,7 +11,7 @@ from dualnewton.errors import DualnewtonError
 
 if TYPE_CHECKING:
     from dualnewton.cli._problems import Task
-    from dualnewton.problem import Problem
+    from dualnewton.objective.problem import Problem
 
 Taus = Annotated[str, typer.Option("--tau", metavar="NUMBERS", help="Sizes of the random sets, with commas.")]
 Gap = Annotated[float, typer.Option("--gap", metavar="NUMBER", help="The relative gap to reach.")]

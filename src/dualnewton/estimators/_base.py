@@ -21,8 +21,8 @@ from dualnewton.estimators._path import Path, walk
 from dualnewton.estimators._session import METHODS, Session, starts
 from dualnewton.estimators._validation import Data, checked, class_numbers, validate_data, weights_of_classes
 from dualnewton.estimators._warning import warn
-from dualnewton.judging import AnyProblem
-from dualnewton.result import Result, Status
+from dualnewton.objective.certificates import AnyProblem
+from dualnewton.run.result import Result, Status
 
 REMEDIES = {
     Status.EPOCH_LIMIT: "raise max_iter (now {max_iter}) or tol; features of about equal scale often help",

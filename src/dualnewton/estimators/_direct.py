@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dualnewton.matrix import linear
-from dualnewton.problem import Problem
+from dualnewton.objective.problem import Problem
 
 EFFORT = 1e9
 """Multiplications that take less time than a compiler would: up to so many, exact steps go before iterations."""

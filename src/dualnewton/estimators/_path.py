@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from dualnewton._validate import vector
-from dualnewton.certificate import Certificate
 from dualnewton.errors import DualnewtonError
-from dualnewton.result import Result, Status
+from dualnewton.objective.certificate import Certificate
+from dualnewton.run.result import Result, Status
+from dualnewton.validation import vector
 
 
 @dataclass(frozen=True, eq=False)

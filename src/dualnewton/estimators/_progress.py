@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from dualnewton.result import Progress
+from dualnewton.run.result import Progress
 
 RECENT = 5
 """Certificates from which the speed is guessed."""

@@ -13,10 +13,10 @@ import numpy as np
 from joblib import effective_n_jobs  # type: ignore[import-untyped]
 
 from dualnewton.estimators._progress import ProgressLine
-from dualnewton.judging import AnyProblem
-from dualnewton.plan import SMALL
-from dualnewton.result import Progress, Result, Status
-from dualnewton.solve import solve_many
+from dualnewton.objective.certificates import AnyProblem
+from dualnewton.planning.planner import SMALL
+from dualnewton.run.loop import solve_many
+from dualnewton.run.result import Progress, Result, Status
 
 METHODS = ("auto", "sdna", "sdca", "newton", "ihs")
 """The names of ``solver`` that choose; scikit-learn's own all mean "auto"."""

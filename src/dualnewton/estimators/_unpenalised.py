@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.certificate import Certificate, CertifiedPair
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._session import FINEST, Session, starts
-from dualnewton.judging import AnyProblem
 from dualnewton.losses import Curvature
-from dualnewton.result import Progress, Result, Status, Trace
+from dualnewton.objective.certificate import Certificate, CertifiedPair
+from dualnewton.objective.certificates import AnyProblem
+from dualnewton.run.result import Progress, Result, Status, Trace
 
 FIRST, ROUGHLY = 1e-6, 1e-3
 """The penalty of the fit where the steps start, relative to the mean of c_i‖x_i‖², and the relative gap that is enough there."""

@@ -13,9 +13,9 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
-from dualnewton._validate import without_repeats
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import linear
+from dualnewton.validation import without_repeats
 
 try:
     from sklearn.utils.validation import validate_data

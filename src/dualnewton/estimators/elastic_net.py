@@ -19,9 +19,9 @@ from dualnewton.estimators._session import Session
 from dualnewton.estimators._unpenalised import Unpenalised, fit_unpenalised
 from dualnewton.estimators._validation import Data
 from dualnewton.losses import Squared
-from dualnewton.problem import Problem
+from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import L2, Regularizer, mixed
-from dualnewton.result import Result
+from dualnewton.run.result import Result
 
 
 class ElasticNet(MultiOutputMixin, CertifiedRegressor):

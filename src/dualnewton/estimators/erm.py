@@ -20,7 +20,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor, targets
 from dualnewton.estimators._validation import Data, signs
 from dualnewton.losses import Logistic, Loss
-from dualnewton.problem import Problem
+from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import Regularizer
 
 

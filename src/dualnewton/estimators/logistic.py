@@ -18,13 +18,13 @@ from dualnewton.estimators._session import METHODS, Session
 from dualnewton.estimators._unpenalised import Unpenalised, fit_unpenalised
 from dualnewton.estimators._validation import Data, signs
 from dualnewton.estimators._warning import warn
-from dualnewton.judging import AnyProblem
 from dualnewton.losses import Logistic
-from dualnewton.multinomial import MultinomialProblem
-from dualnewton.plan import methods_for
-from dualnewton.problem import Problem
+from dualnewton.objective.certificates import AnyProblem
+from dualnewton.objective.multinomial import MultinomialProblem
+from dualnewton.objective.problem import Problem
+from dualnewton.planning.planner import methods_for
 from dualnewton.regularizers import L2, Regularizer, mixed
-from dualnewton.result import Result
+from dualnewton.run.result import Result
 
 SOLVERS = ("lbfgs", "liblinear", "newton-cg", "newton-cholesky", "sag", "saga")
 """scikit-learn's names, which all mean "auto"."""

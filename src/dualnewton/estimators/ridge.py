@@ -27,9 +27,9 @@ from dualnewton.estimators._session import Session, starts
 from dualnewton.estimators._unpenalised import Unpenalised, fit_unpenalised
 from dualnewton.estimators._validation import Data, checked
 from dualnewton.losses import Squared
-from dualnewton.problem import Problem
+from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import L2, NonNegative
-from dualnewton.result import Result
+from dualnewton.run.result import Result
 
 SOLVERS = ("svd", "cholesky", "lsqr", "sparse_cg", "sag", "saga", "lbfgs")
 """scikit-learn's names, which all mean "auto"."""

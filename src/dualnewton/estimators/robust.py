@@ -13,13 +13,13 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from dualnewton._parts import AtScale, Objective
-from dualnewton.concomitant import ConcomitantProblem
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
 from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data
-from dualnewton.joint_scale import ScaledResult, solve_concomitant
 from dualnewton.matrix import linear
-from dualnewton.result import Result
+from dualnewton.objective.huber_scale import ConcomitantProblem
+from dualnewton.run.result import Result
+from dualnewton.solvers.outer.scale_search import ScaledResult, solve_concomitant
 
 
 class HuberRegressor(CertifiedRegressor):
@@ -28,7 +28,7 @@ class HuberRegressor(CertifiedRegressor):
         min_{w, b, σ≥0}  Σ c_i (σ + σ H((x_iᵀw + b − y_i)/σ)) + alpha ‖w‖²,    H(t) = t² for |t| ≤ ε, else 2ε|t| − ε²
 
     The certificate covers this objective in w, b and σ together, divided by 2n: no coefficients with any scale are better by
-    more than the gap. (Its dual is in ``dualnewton.concomitant``.)
+    more than the gap. (Its dual is in ``dualnewton.objective.huber_scale``.)
 
     Parameters, attributes and shapes are those of ``sklearn.linear_model.HuberRegressor``; what differs or is new:
 

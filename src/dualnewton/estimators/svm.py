@@ -13,11 +13,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor
 from dualnewton.estimators._validation import Data, signs, weights_of_classes
-from dualnewton.judging import AnyProblem
 from dualnewton.losses import EpsilonInsensitive, Hinge, Loss, SquaredEpsilonInsensitive, SquaredHinge
-from dualnewton.problem import Problem
+from dualnewton.objective.certificates import AnyProblem
+from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import L2, mixed
-from dualnewton.result import Result
+from dualnewton.run.result import Result
 
 CLASSIFICATION: dict[str, tuple[Loss, float]] = {"hinge": (Hinge(), 1.0), "squared_hinge": (SquaredHinge(), 2.0)}
 """The losses by scikit-learn's names, and how many of ours one of theirs is."""

@@ -19,9 +19,9 @@ from numba import float64, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from dualnewton._validate import frozen
 from dualnewton.kernels._jit import FASTMATH
 from dualnewton.regularizers import Regularizer
+from dualnewton.validation import frozen
 
 Gradient = types.void(float64[::1], float64[::1])
 """(s, w): write ∇g*(s) to w."""

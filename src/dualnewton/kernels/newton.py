@@ -1,4 +1,4 @@
-"""The block subproblem of SDNA, compiled: the Newton iteration of :mod:`dualnewton.solvers.block` without its allocations.
+"""The block subproblem of SDNA, compiled: the Newton iteration of :mod:`dualnewton.solvers.dual.block` without its allocations.
 
 Vectors and matrices have room for whole groups of four numbers. What lies beyond the block is read, too, but never mixed with
 what lies inside: it may be anything. The vectors of the iteration are rows of one matrix and are never taken out of it: Numba

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton._validate import frozen
 from dualnewton.kernels._jit import overloads, prefetch
 from dualnewton.kernels.gradients import call_gradient
+from dualnewton.validation import frozen
 
 ENTRIES, INDICES = 8, 16
 """Numbers (of 8 bytes) and indices (of 4) in a cache line; constants, since a division for each row would cost too much."""

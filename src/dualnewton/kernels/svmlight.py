@@ -2,7 +2,7 @@
 
     label [qid:number] index:value index:value ... [# comment]
 
-A line that is damaged ends the pass. What is wrong with it is for :mod:`dualnewton.data.svmlight` to say, whose parser of
+A line that is damaged ends the pass. What is wrong with it is for :mod:`dualnewton.io.svmlight` to say, whose parser of
 single lines is the specification of this one.
 """
 

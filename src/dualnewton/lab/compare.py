@@ -14,9 +14,9 @@ from dualnewton.lab.contenders import ALL_PEERS, METHODS, SHOWN, Attempt, Match,
 from dualnewton.lab.progress import Steps
 from dualnewton.lab.report import Chart, Curve, Panel, Report, Section, Table
 from dualnewton.lab.report.environment import environment, version
-from dualnewton.problem import Problem
+from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import L2
-from dualnewton.solve import solve
+from dualnewton.run.loop import solve
 
 LEVELS = (1e-2, 1e-4, 1e-6)
 """The suboptimalities whose times are in the table."""

@@ -13,8 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualnewton.lab.peers import PEERS, Peer, Task
-from dualnewton.problem import Problem
-from dualnewton.solve import solve
+from dualnewton.objective.problem import Problem
+from dualnewton.run.loop import solve
 
 METHODS = ("auto", "sdna", "sdca", "newton", "ihs")
 """Of ours."""

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from dualnewton import methods, theory
-from dualnewton.data import load
+from dualnewton.io import load
 from dualnewton.lab._numbers import count
 from dualnewton.lab.progress import Steps
 from dualnewton.lab.report import Chart, Claim, Curve, Panel, Section, Table
 from dualnewton.losses import Squared
-from dualnewton.problem import Problem
+from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Nice
 
 M = np.array([[1.0, 0.99, 0.9999], [0.99, 1.0, 0.99], [0.9999, 0.99, 1.0]])

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dualnewton._blas import one_blas_thread
 from dualnewton.lab import claims
 from dualnewton.lab._numbers import count, seconds
 from dualnewton.lab.figures import COLUMNS, ORDERS, REPEATS, Grid, automatic, curves, panel, records, runs_of
@@ -15,6 +14,7 @@ from dualnewton.lab.progress import Steps
 from dualnewton.lab.report import Chart, Section, Table
 from dualnewton.lab.sets import Posed
 from dualnewton.lab.watched import DEFAULT, NICE, Limits, Watched, watch
+from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.samplings import Nice
 from dualnewton.solvers import SDNA
 

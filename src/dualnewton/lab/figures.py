@@ -12,7 +12,7 @@ from dualnewton.lab.progress import Steps
 from dualnewton.lab.report import Curve, Panel
 from dualnewton.lab.sets import Posed
 from dualnewton.lab.watched import DEFAULT, NICE, Limits, Watched, watch_again
-from dualnewton.solve import solve
+from dualnewton.run.loop import solve
 
 ORDERS = {NICE: "sets drawn anew for every round, as in the paper", DEFAULT: "the order that solve has by default"}
 """The rows of every figure."""

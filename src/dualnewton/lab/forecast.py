@@ -9,15 +9,15 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from dualnewton import theory
-from dualnewton._files import replacing
-from dualnewton._validate import integer
 from dualnewton.errors import DualnewtonError
+from dualnewton.files.replacing import replacing
 from dualnewton.lab._numbers import MISSING, count
 from dualnewton.lab.progress import Steps
 from dualnewton.lab.report import Table
 from dualnewton.lab.watched import NICE, Limits, watch
-from dualnewton.problem import Problem
+from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Nice
+from dualnewton.validation import integer
 
 
 @dataclass(frozen=True)

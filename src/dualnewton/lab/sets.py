@@ -14,10 +14,10 @@ from functools import partial
 
 import numpy as np
 
-from dualnewton.data import Dataset, load
 from dualnewton.errors import DualnewtonError
+from dualnewton.io import Dataset, load
 from dualnewton.losses import Logistic, Loss, Squared
-from dualnewton.problem import Problem
+from dualnewton.objective.problem import Problem
 
 MUSHROOMS, SYNTHETIC = "mushrooms", "synthetic"
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.plan import Plan
-from dualnewton.problem import Problem
-from dualnewton.result import Progress, Status
+from dualnewton.objective.problem import Problem
+from dualnewton.planning.planner import Plan
+from dualnewton.run.loop import solve
+from dualnewton.run.result import Progress, Status
 from dualnewton.samplings import Nice
-from dualnewton.solve import solve
 
 NICE, DEFAULT = "i.i.d. τ-nice", "library default"
 """How sets of examples come about: drawn anew for every round, as in the paper, or by the order that ``solve`` has by

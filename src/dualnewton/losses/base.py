@@ -8,9 +8,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dualnewton._root import zero_of
-from dualnewton._validate import Array, vector
 from dualnewton.errors import DualnewtonError
+from dualnewton.losses.root import zero_of
+from dualnewton.validation import Array, vector
 
 BLOCK = 1 << 13
 """Margins that the functions of a loss are asked for at once: larger temporaries would be paged in anew for each of them."""
@@ -201,7 +201,7 @@ class NonSmooth(Loss):
     """A loss with a kink, such as the hinge: convex, but 1/γ-smooth for no γ > 0.
 
     ``derivative`` is any subgradient, ``second_derivative`` any number. Beside them such a loss gives its smooth neighbours,
-    which :func:`dualnewton.solve` follows; the problem of the loss itself certifies what they lead to. A piecewise linear loss
+    which :func:`dualnewton.run.loop` follows; the problem of the loss itself certifies what they lead to. A piecewise linear loss
     declares its :meth:`kinks` as well, by which a fit with a quadratic penalty ends exactly.
     """
 
@@ -222,9 +222,9 @@ def require_smooth(loss: Loss, purpose: str) -> float:
     """Return γ; refuse a loss that has none where something is made of it."""
     if loss.gamma is None:
         remedy = (
-            "use a neighbour such as loss.smoothed(0.1), or dualnewton.solve, which follows such neighbours to the loss itself"
+            "use a neighbour such as loss.smoothed(0.1), or dualnewton.run.loop, which follows such neighbours to the loss itself"
             if loss.kinked
-            else 'use dualnewton.solve with method="newton", which needs no such bound'
+            else 'use dualnewton.run.loop with method="newton", which needs no such bound'
         )
         raise DualnewtonError(f"loss must be smooth for {purpose}, got {loss!r}, which has no gamma: {remedy}")
     return float(loss.gamma)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualnewton._validate import Array, positive
 from dualnewton.losses.base import Curvature, Kink, Margin, NonSmooth
 from dualnewton.losses.smooth import SmoothEpsilonInsensitive, SmoothHinge
+from dualnewton.validation import Array, positive
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualnewton._validate import Array, positive
 from dualnewton.losses.base import Curvature, Loss, Margin
+from dualnewton.validation import Array, positive
 
 
 @dataclass(frozen=True)

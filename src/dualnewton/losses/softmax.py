@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dualnewton._validate import frozen, integer, vector
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses.base import Loss, blocks
+from dualnewton.validation import frozen, integer, vector
 
 FEASIBLE = 1e-12
 """Σ_k α_ik counts as zero below this, and so does what p_i lacks of a distribution."""

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton._validate import data_matrix
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import linear
 from dualnewton.matrix.memory import MemoryData
 from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Profile, Rows, Target, Work
 from dualnewton.matrix.workers import Workers, added
+from dualnewton.validation import data_matrix
 
 
 class ChunkedData(Data):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton._validate import without_repeats
+from dualnewton.validation import without_repeats
 
 Matrix = Any
 """A NumPy array or a SciPy CSR array, one example per row; both know ``@``, ``.T`` and row indexing."""

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton._validate import data_matrix
 from dualnewton.matrix import linear
 from dualnewton.matrix.blocks import Block, KernelBlock, LibraryBlock, outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, Target, Work
 from dualnewton.matrix.workers import Workers, added
+from dualnewton.validation import data_matrix
 
 BLOCK_BYTES = 1 << 22
 """Bytes of a block of dense rows: the second of its two products should still find it in the cache."""

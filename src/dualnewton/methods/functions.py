@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from dualnewton._validate import Array, frozen, integer, positive, vector
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Loss
 from dualnewton.matrix import linear
 from dualnewton.regularizers import Box
+from dualnewton.validation import Array, frozen, integer, positive, vector
 
 if TYPE_CHECKING:
-    from dualnewton.problem import Problem
+    from dualnewton.objective.problem import Problem
 
 _EPS = float(np.finfo(float).eps)
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from dualnewton import theory
-from dualnewton._validate import integer, vector
 from dualnewton.errors import DualnewtonError
 from dualnewton.methods.functions import SmoothFunction, positive_definite
 from dualnewton.samplings import Sampling
+from dualnewton.validation import integer, vector
 
 Move = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(x, S) ↦ the new values of the coordinates in S."""

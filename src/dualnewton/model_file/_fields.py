@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.certificate import Certificate
 from dualnewton.errors import DualnewtonError
 from dualnewton.model_file._objective import Objective
-from dualnewton.result import Status
+from dualnewton.objective.certificate import Certificate
+from dualnewton.run.result import Status
 
 OBJECTIVE = ("loss", "lam", "penalty", "l1_ratio", "fit_intercept", "parameters", "multiclass")
 

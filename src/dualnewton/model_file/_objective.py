@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from dualnewton import losses
-from dualnewton._validate import finite, positive
 from dualnewton.errors import DualnewtonError
-from dualnewton.judging import AnyProblem
 from dualnewton.losses import Loss, Margin
-from dualnewton.multinomial import MultinomialProblem
-from dualnewton.problem import Problem
+from dualnewton.objective.certificates import AnyProblem
+from dualnewton.objective.multinomial import MultinomialProblem
+from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import Regularizer, mixed
+from dualnewton.validation import finite, positive
 
 LOSSES: dict[str, type[Loss]] = {
     "logistic": losses.Logistic,

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton import _archive
-from dualnewton._archive import BadFileError
-from dualnewton._validate import data_matrix, frozen
-from dualnewton.certificate import Certificate
 from dualnewton.errors import DualnewtonError
+from dualnewton.files import archive as _archive
+from dualnewton.files.archive import BadFileError
 from dualnewton.matrix import linear
 from dualnewton.model_file import _fields
 from dualnewton.model_file._labels import codes_of
 from dualnewton.model_file._objective import Objective
+from dualnewton.objective.certificate import Certificate
+from dualnewton.validation import data_matrix, frozen
 
 KIND, VERSION = "model", 1
 """What the file says it is, and the version of its layout: one more for each change that an older library would misread."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton._validate import Array
+from dualnewton.validation import Array
 
 
 class Kind(Enum):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from dualnewton._identities import ROUNDING, STEP, UnusableError, ask, broken, listen, report
-from dualnewton._validate import Array
 from dualnewton.errors import DualnewtonError
 from dualnewton.regularizers.base import Regularizer
+from dualnewton.validation import Array
 
 
 def check_regularizer(regularizer: Regularizer, size: int) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton._validate import Array, frozen
-from dualnewton._validate import positive as positive_number
 from dualnewton.errors import DualnewtonError
 from dualnewton.regularizers.base import Regularizer
+from dualnewton.validation import Array, frozen
+from dualnewton.validation import positive as positive_number
 
 
 @dataclass(frozen=True, eq=False)

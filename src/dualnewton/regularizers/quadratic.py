@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton._validate import Array, vector
 from dualnewton.errors import DualnewtonError
 from dualnewton.regularizers.base import Form, Regularizer
+from dualnewton.validation import Array, vector
 
 PLAIN = Form.quadratic()
 """The form of ½‖w‖²."""

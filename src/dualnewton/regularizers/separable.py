@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton._validate import Array, finite, frozen
-from dualnewton._validate import positive as positive_number
 from dualnewton.errors import DualnewtonError
 from dualnewton.regularizers.base import Form, Regularizer
 from dualnewton.regularizers.quadratic import L2
+from dualnewton.validation import Array, finite, frozen
+from dualnewton.validation import positive as positive_number
 
 _FEASIBLE = 1e-12
 """‖s‖∞ counts as one up to this excess: what rounding leaves where a dual point was shortened until it is."""

@@ -11,8 +11,8 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton._validate import frozen
 from dualnewton.errors import DualnewtonError
+from dualnewton.validation import frozen
 
 SUPPORT_LIMIT = 20_000
 """Laws with more sets than this are not enumerated unless asked to."""

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton._validate import frozen, integer, probabilities, vector
 from dualnewton.errors import DualnewtonError
 from dualnewton.samplings.base import IndexBlock, PairStructure, Sampling
 from dualnewton.samplings.draws import Categorical, heads, subsets_one_by_one, subsets_together
+from dualnewton.validation import frozen, integer, probabilities, vector
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,9 @@
 """The solvers that ``solve()`` drives, by the names their users give them."""
 
-from dualnewton.solvers.base import Solver
-from dualnewton.solvers.ihs import IterativeHessianSketch
-from dualnewton.solvers.sdca import SDCA
-from dualnewton.solvers.sdna import SDNA
+from dualnewton.solvers.dual.base import Solver
+from dualnewton.solvers.dual.ihs import IterativeHessianSketch
+from dualnewton.solvers.dual.sdca import SDCA
+from dualnewton.solvers.dual.sdna import SDNA
 
 METHODS: dict[str, type[Solver]] = {"sdna": SDNA, "sdca": SDCA, "ihs": IterativeHessianSketch}
 

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton._validate import data_matrix, vector
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import linear
 from dualnewton.samplings import PairStructure, Sampling
 from dualnewton.theory.expectations import expected_submatrix, symmetric
 from dualnewton.theory.spectra import ExpectedGram, Rows, columns_of, inverse_root, overlapping, top
+from dualnewton.validation import data_matrix, vector
 
 _ROUNDING = 1e-10
 """What rounding may take from an inequality between matrices of unit scale."""

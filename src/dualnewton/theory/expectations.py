@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton._validate import integer
 from dualnewton.errors import DualnewtonError
 from dualnewton.samplings.base import SUPPORT_LIMIT, Sampling
+from dualnewton.validation import integer
 
 DRAWS = 10_000
 """Draws of a Monte Carlo average unless told otherwise: a relative error of about one percent."""

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton._validate import integer, positive, vector
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Curvature
 from dualnewton.losses.base import require_smooth
 from dualnewton.matrix import linear
-from dualnewton.problem import Problem
+from dualnewton.objective.problem import Problem
 from dualnewton.samplings.base import SUPPORT_LIMIT, Sampling
 from dualnewton.theory.eso import eso_from_data, rows_for
 from dualnewton.theory.expectations import (
@@ -31,6 +30,7 @@ from dualnewton.theory.expectations import (
     symmetric,
 )
 from dualnewton.theory.spectra import ExpectedGram
+from dualnewton.validation import integer, positive, vector
 
 _DENSE = 1_000
 """Examples up to which the n×n eigenvalue problem of Theorem 7 is solved."""

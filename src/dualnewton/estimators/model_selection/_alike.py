@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton._validate import frozen
+from dualnewton.validation import frozen
 
 
 def like(problem: Any, *, lam: float | None = None, sample_weight: np.ndarray | None = None) -> Any:

@@ -10,9 +10,9 @@ import numpy as np
 from dualnewton.estimators._validation import Data
 from dualnewton.estimators.model_selection._alike import like
 from dualnewton.estimators.model_selection._session import GridSession
-from dualnewton.judging import AnyProblem, judge_models
+from dualnewton.objective.certificates import AnyProblem, judge_models
 from dualnewton.regularizers import Regularizer
-from dualnewton.result import Result
+from dualnewton.run.result import Result
 
 HIGHER = 2.0
 """The dual bound of a fold's own last model must be so many times that of the model of all rows, for the fit to start from it."""

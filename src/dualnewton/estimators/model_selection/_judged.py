@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from dualnewton.estimators.model_selection._session import GridSession
-from dualnewton.judging import AnyProblem, judge_models
-from dualnewton.plan import Plan
-from dualnewton.problem import Problem
-from dualnewton.result import Progress, Result, Status, Trace
+from dualnewton.objective.certificates import AnyProblem, judge_models
+from dualnewton.objective.problem import Problem
+from dualnewton.planning.planner import Plan
+from dualnewton.run.result import Progress, Result, Status, Trace
 
 TOGETHER = 1 << 22
 """Margins that the judge has in hand at a time."""

@@ -15,11 +15,11 @@ from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._judged import judged
 from dualnewton.estimators.model_selection._session import GridSession
 from dualnewton.matrix import Data
-from dualnewton.plan import SMALL
-from dualnewton.problem import Problem
-from dualnewton.result import Result
-from dualnewton.solvers.costs import Costs, prepared
-from dualnewton.solvers.curvature import Cholesky
+from dualnewton.objective.problem import Problem
+from dualnewton.planning.costs import Costs, prepared
+from dualnewton.planning.planner import SMALL
+from dualnewton.run.result import Result
+from dualnewton.solvers.primal.curvature import Cholesky
 
 AFFORDABLE = 50.0
 """Data that the Hessian may cost: about as many as the folds would take without it."""

@@ -19,13 +19,13 @@ from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._judged import TOGETHER, finished
 from dualnewton.estimators.model_selection._least_squares import moments_of_folds
 from dualnewton.estimators.model_selection._session import GridSession
-from dualnewton.plan import SMALL
-from dualnewton.problem import Problem
+from dualnewton.objective.problem import Problem
+from dualnewton.planning.planner import SMALL
 from dualnewton.regularizers import mixed
-from dualnewton.result import Result
-from dualnewton.solvers import quadratic
-from dualnewton.solvers.proximal import sweep_of as sweep_of
-from dualnewton.solvers.quadratic import Penalty
+from dualnewton.run.result import Result
+from dualnewton.solvers.prox import subproblem as quadratic
+from dualnewton.solvers.prox.newton import sweep_of as sweep_of
+from dualnewton.solvers.prox.subproblem import Penalty
 
 LARGE = 1500
 """Features beyond which the moments of every fold cost more than passes over the features in use."""

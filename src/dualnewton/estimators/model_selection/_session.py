@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualnewton._blas import one_blas_thread
-from dualnewton.certificate import Certificate
 from dualnewton.estimators._session import Session
-from dualnewton.judging import AnyProblem
-from dualnewton.result import Progress, Result, Status
+from dualnewton.matrix.blas import one_blas_thread
+from dualnewton.objective.certificate import Certificate
+from dualnewton.objective.certificates import AnyProblem
+from dualnewton.run.result import Progress, Result, Status
 
 
 class Outcome(NamedTuple):

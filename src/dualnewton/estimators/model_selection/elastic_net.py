@@ -26,7 +26,7 @@ from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
 from dualnewton.estimators.model_selection._quadratic_paths import LARGE, Found, QuadraticPaths
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, certificates
 from dualnewton.matrix import linear
-from dualnewton.result import Result
+from dualnewton.run.result import Result
 
 RESOLUTION = 1e-15
 """Of a grid where no alpha at all leaves a feature in use."""

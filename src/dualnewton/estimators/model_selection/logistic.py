@@ -30,7 +30,7 @@ from dualnewton.estimators.model_selection._judged import judged
 from dualnewton.estimators.model_selection._neighbours import Neighbours
 from dualnewton.estimators.model_selection._session import GridSession, Outcome
 from dualnewton.matrix import as_data
-from dualnewton.result import Result
+from dualnewton.run.result import Result
 
 POWERS = (-4.0, 4.0)
 """The powers of ten between which values of C are spread where only their number is given."""

@@ -29,8 +29,8 @@ from dualnewton.estimators.model_selection._session import GridSession, Outcome
 from dualnewton.estimators.ridge import Ridge
 from dualnewton.losses import Squared
 from dualnewton.matrix import linear
-from dualnewton.problem import Problem
-from dualnewton.result import Result
+from dualnewton.objective.problem import Problem
+from dualnewton.run.result import Result
 
 LARGE = 1500
 """Features or examples, whichever are fewer, beyond which passes over the data cost less than decompositions for every fold."""

@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from dualnewton._files import replacing
 from dualnewton.errors import MissingPackageError
+from dualnewton.files.replacing import replacing
 from dualnewton.lab.report.content import Report
 from dualnewton.lab.report.page import page
 from dualnewton.lab.report.picture import draw

@@ -1,0 +1,256 @@
+"""Data sets by name: what they are, where they come from, and how to get them."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dualnewton.io import generated, mushrooms
+from dualnewton.io.arrays import vector_file
+from dualnewton.io.dataset import DataError, Dataset
+from dualnewton.io.download import DownloadError, download
+from dualnewton.io.folders import CACHE, DATA, cache_folder, own_file
+from dualnewton.io.formats import format_of, read
+from dualnewton.io.gathered import gather
+from dualnewton.io.pieces import Pieces
+from dualnewton.io.source import Wanted, only_for_svmlight, right_width, weights_beside
+from dualnewton.io.streams import Progress
+from dualnewton.io.tables import source as table
+
+LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/"
+UCI = "https://archive.ics.uci.edu/"
+
+CLASSIFICATION, REGRESSION = "classification", "regression"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A file of a public collection.
+
+    Parameters
+    ----------
+    url : str
+        Where it is.
+    sha256 : str, optional
+        Its checksum; None as long as it is not known.
+    member : str, optional
+        The table inside, if the file is a zip archive.
+    """
+
+    url: str
+    sha256: str | None = None
+    member: str | None = None
+
+    @property
+    def file(self) -> str:
+        """The name of the file."""
+        return self.url.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A named data set: its kind, its size, and the files it can be made from, the preferred one first."""
+
+    name: str
+    kind: str
+    n: int
+    d: int
+    origins: tuple[Origin, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of these files."""
+        return tuple(origin.file for origin in self.origins)
+
+
+def _libsvm(name: str, kind: str, n: int, d: int, path: str) -> Entry:
+    return Entry(name, kind, n, d, (Origin(LIBSVM + path),))
+
+
+_ENTRIES = (
+    Entry(
+        "mushrooms",
+        CLASSIFICATION,
+        8124,
+        112,
+        (
+            Origin(LIBSVM + "binary/mushrooms"),
+            Origin(UCI + "ml/machine-learning-databases/mushroom/" + mushrooms.FILE),
+        ),
+    ),
+    _libsvm("a9a", CLASSIFICATION, 32561, 123, "binary/a9a"),
+    _libsvm("w8a", CLASSIFICATION, 49749, 300, "binary/w8a"),
+    _libsvm("phishing", CLASSIFICATION, 11055, 68, "binary/phishing"),
+    _libsvm("splice", CLASSIFICATION, 1000, 60, "binary/splice"),
+    _libsvm("madelon", CLASSIFICATION, 2000, 500, "binary/madelon"),
+    _libsvm("colon_cancer", CLASSIFICATION, 62, 2000, "binary/colon-cancer.bz2"),
+    _libsvm("ijcnn1", CLASSIFICATION, 49990, 22, "binary/ijcnn1.bz2"),
+    _libsvm("covtype", CLASSIFICATION, 581012, 54, "binary/covtype.libsvm.binary.bz2"),
+    _libsvm("gisette", CLASSIFICATION, 6000, 5000, "binary/gisette_scale.bz2"),
+    _libsvm("rcv1", CLASSIFICATION, 20242, 47236, "binary/rcv1_train.binary.bz2"),
+    _libsvm("real_sim", CLASSIFICATION, 72309, 20958, "binary/real-sim.bz2"),
+    _libsvm("epsilon", CLASSIFICATION, 400000, 2000, "binary/epsilon_normalized.bz2"),
+    _libsvm("news20", CLASSIFICATION, 15935, 62061, "multiclass/news20.bz2"),
+    _libsvm("abalone", REGRESSION, 4177, 8, "regression/abalone_scale"),
+    _libsvm("cadata", REGRESSION, 20640, 8, "regression/cadata"),
+    _libsvm("cpusmall", REGRESSION, 8192, 12, "regression/cpusmall"),
+    _libsvm("year_prediction", REGRESSION, 463715, 90, "regression/YearPredictionMSD.bz2"),
+    Entry(
+        "blogfeedback",
+        REGRESSION,
+        52397,
+        280,
+        (Origin(UCI + "static/public/304/blogfeedback.zip", member="blogData_train.csv"),),
+    ),
+)
+
+FILES: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+"""Sets that come from files, here or on the network."""
+
+OFFLINE: dict[str, Entry] = {name: Entry(name, *known) for name, known in generated.KNOWN.items()}
+"""Sets that are always here."""
+
+
+def load(name: str, progress: Progress | None = None) -> Dataset:
+    """Return a data set by its name.
+
+    The folder of the variable DUALNEWTON_DATA is searched first, then the cache; else the file is downloaded.
+
+    Parameters
+    ----------
+    name : str
+        A name of the catalog, a file in the folder of DUALNEWTON_DATA without its ending, or a generator: dense:NxD,
+        uncentred:NxD, sparse:NxDxK.
+    progress : callable, optional
+        Told the bytes that have come and how many will.
+    """
+    if name in FILES:
+        return _from_file(FILES[name], *fetch(name, progress))
+    if (mine := _own(name)) is not None:
+        return replace(read(mine), name=name)
+    made = generated.generated(name)
+    if made is None:
+        raise DataError(_unknown(name))
+    return made
+
+
+def find(source: str, progress: Progress | None = None, **options: Any) -> Dataset:
+    """Return the data set of a file, or else of a name of the catalog.
+
+    Parameters
+    ----------
+    source : str
+        A path or a name.
+    progress : callable, optional
+        Told the bytes that have been read or have come, and how many there are, where that is known.
+    options
+        As of :func:`read`. A named set knows its own target; ``False`` leaves it out.
+    """
+    path = Path(source)
+    if path.is_file():
+        return read(source, progress=progress, **options)
+    if is_known(source):
+        return _adapted(load(source, progress), **options)
+    if path.is_dir():
+        raise DataError(f"{source!r} is a folder, expected a file")
+    is_path = bool(path.suffix or set(source) & set("/\\"))
+    raise DataError(f"there is no file {source!r}" + ("" if is_path else f", and {_unknown(source)}"))
+
+
+def is_known(name: str) -> bool:
+    """Whether ``load`` knows what is meant, though it may not be here."""
+    return name in FILES or _own(name) is not None or generated.is_known(name)
+
+
+def _adapted(
+    data: Dataset,
+    target: str | int | bool | None = None,
+    weights: str | int | None = None,
+    n_features: int | None = None,
+    zero_based: bool | None = None,
+) -> Dataset:
+    """Return a named set with what can be asked of it: no labels, or weights from a file."""
+    path = Path(data.name)
+    only_for_svmlight(path, Wanted(zero_based=zero_based))
+    right_width(path, data.X.shape[1], Wanted(n_features=n_features))
+    if target is not None and target is not False:
+        raise DataError(f"{data.name} is a named data set, whose target cannot be chosen, got {target!r}")
+    if (file := weights_beside(path, Wanted(weights=weights), "part of it")) is not None:
+        found = vector_file(file)
+        if len(found) != data.X.shape[0]:
+            raise DataError(f"{file}: must have one weight for each of {data.X.shape[0]} examples, has {len(found)}")
+        data = replace(data, sample_weight=found)
+    return replace(data, y=None, target=None) if target is False else data
+
+
+def fetch(name: str, progress: Progress | None = None) -> tuple[Path, Origin | None]:
+    """Return the file of a named set and which of its origins it is (None: the user's own), downloaded if need be."""
+    entry = FILES[name]
+    here = located(entry)
+    if here is not None:
+        return here
+    faults = []
+    for origin in entry.origins:
+        path = cache_folder() / origin.file
+        try:
+            download(origin.url, path, origin.sha256, progress)
+        except DownloadError as error:
+            faults.append(str(error))
+        else:
+            return path, origin
+    raise DataError(
+        f"{name} is not here and could not be downloaded: put {' or '.join(entry.files)} into {cache_folder()} (or the folder "
+        f"that {CACHE} names), or {name}.npz into the folder that {DATA} names [{'; '.join(faults)}]"
+    )
+
+
+def located(entry: Entry) -> tuple[Path, Origin | None] | None:
+    """Return the file of a set if it is here: among the user's own, else in the cache."""
+    if (mine := own_file(entry.name, entry.files)) is not None:
+        return mine, next((origin for origin in entry.origins if origin.file == mine.name), None)
+    for origin in entry.origins:
+        if (path := cache_folder() / origin.file).is_file():
+            return path, origin
+    return None
+
+
+def checksum(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _from_file(entry: Entry, path: Path, origin: Origin | None) -> Dataset:
+    """Read the file of a set; what was downloaded must have the size that the set has, the user's own may have another."""
+    found = replace(_read(entry, path, origin), name=entry.name)
+    if path.parent == cache_folder() and found.X.shape != (entry.n, entry.d):
+        seen, wanted = ("{} examples of {} features".format(*shape) for shape in (found.X.shape, (entry.n, entry.d)))
+        raise DataError(f"{path}: has {seen}, and {entry.name} has {wanted}: delete the file to have it fetched again")
+    return found
+
+
+def _read(entry: Entry, path: Path, origin: Origin | None) -> Dataset:
+    """Read a file by the reader that it needs."""
+    if path.name == mushrooms.FILE:
+        return mushrooms.read(path)
+    if origin is not None and origin.member is not None:
+        return gather(table(path, Wanted(), origin.member), Pieces).dataset()
+    width = entry.d if format_of(path) == "svmlight" else None
+    return read(path, n_features=width)
+
+
+def _own(name: str) -> Path | None:
+    """Return the user's own file of that name; what is a path is none."""
+    return own_file(name) if name and not set(name) & set("/\\:\0") else None
+
+
+def _unknown(name: str) -> str:
+    names = [*FILES, *OFFLINE]
+    near = difflib.get_close_matches(name, names, 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return (
+        f"no data set is named {name!r}: {hint}known are {', '.join(names)}, dense:NxD, uncentred:NxD and sparse:NxDxK"
+    )

@@ -1,0 +1,83 @@
+"""Files from the network, complete and checked before they take their name."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+
+from dualnewton.files.replacing import replacing
+from dualnewton.io.dataset import DataError
+from dualnewton.io.streams import Progress
+
+ATTEMPTS = 3
+WAIT = 1.0
+"""Seconds before the second attempt; each further one waits twice as long."""
+
+TIMEOUT = 30.0
+"""Seconds without a byte after which a connection counts as lost."""
+
+PIECE = 1 << 18
+
+
+class DownloadError(DataError):
+    """A file could not be downloaded; the message says why."""
+
+
+class _PassingError(Exception):
+    """A fault that another attempt may not meet."""
+
+
+def download(url: str, path: Path, sha256: str | None = None, progress: Progress | None = None) -> str:
+    """Download a file and return its SHA-256.
+
+    Parameters
+    ----------
+    url : str
+        Where from.
+    path : path
+        Where to; the folder is made if need be. What was there is replaced only by a complete file.
+    sha256 : str, optional
+        What the checksum has to be; a file with another is thrown away.
+    progress : callable, optional
+        Told how much has come.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return _once(url, path, sha256, progress)
+        except _PassingError as error:
+            if attempt == ATTEMPTS:
+                raise DownloadError(f"{url}: {error} ({ATTEMPTS} attempts)") from None
+            time.sleep(WAIT * 2 ** (attempt - 1))
+    raise AssertionError("not reached")
+
+
+def _once(url: str, path: Path, sha256: str | None, progress: Progress | None) -> str:
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    request = urllib.request.Request(url, headers={"User-Agent": "dualnewton"})
+    digest, received = hashlib.sha256(), 0
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer, replacing(path) as file:
+            length = answer.headers.get("Content-Length", "")
+            total = int(length) if length.isdigit() else None
+            while piece := answer.read(PIECE):
+                file.write(piece)
+                digest.update(piece)
+                received += len(piece)
+                if progress is not None:
+                    progress(received, total)
+            if total is not None and received != total:
+                raise _PassingError(f"the connection ended after {received} of {total} bytes")
+            if sha256 is not None and digest.hexdigest() != sha256:
+                raise DownloadError(f"{url}: the SHA-256 is {digest.hexdigest()}, expected {sha256}: nothing was kept")
+    except urllib.error.HTTPError as error:
+        error.close()
+        reason = f"the server answers {error.code} {error.reason}"
+        raise _PassingError(reason) if error.code >= 500 else DownloadError(f"{url}: {reason}") from None
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
+        raise _PassingError(f"no connection ({getattr(error, 'reason', None) or error})") from None
+    return digest.hexdigest()

@@ -1,0 +1,110 @@
+"""From a path to a data set: by the ending of the name, or by the first bytes where it says nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from dualnewton.files.npy import MAGIC
+from dualnewton.io import matrices, parquet, svmlight, tables
+from dualnewton.io.dataset import DataError, Dataset
+from dualnewton.io.gathered import gather
+from dualnewton.io.pieces import Pieces
+from dualnewton.io.source import Source, Wanted
+from dualnewton.io.streams import Progress, reading, stem
+
+SOURCES: dict[str, Callable[[Path, Wanted], Source]] = {
+    "svmlight": svmlight.source,
+    "csv": tables.source,
+    "parquet": parquet.source,
+}
+"""Formats that are read from the beginning to the end."""
+
+MAPPED: dict[str, Callable[[Path, Wanted], Dataset]] = {"npy": matrices.npy, "npz": matrices.npz}
+"""Formats whose arrays are used where they lie."""
+
+SUFFIXES = {
+    ".svm": "svmlight",
+    ".svmlight": "svmlight",
+    ".libsvm": "svmlight",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".npy": "npy",
+    ".npz": "npz",
+}
+
+STARTS = {MAGIC: "npy", b"PK\x03\x04": "npz", b"PK\x05\x06": "npz", b"PAR1": "parquet"}
+
+SVMLIGHT = re.compile(rb"^[^\S\n]*[+-]?[\d.][^\s,;]*[^\S\n]+(qid:|\d+:[+-]?[\d.])", re.MULTILINE)
+"""A line with a label and a first entry."""
+
+GLANCE = 1 << 16
+"""Bytes that are looked at to tell what a file is."""
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    target: str | int | bool | None = None,
+    weights: str | int | None = None,
+    n_features: int | None = None,
+    zero_based: bool | None = None,
+    progress: Progress | None = None,
+) -> Dataset:
+    """Read a data file: svmlight, CSV, Parquet, npz or npy.
+
+    Parameters
+    ----------
+    path : path
+        The file. Text may be compressed by gzip, bzip2 or xz.
+    target : str or int, optional
+        The column (by name, or by number from 0, negative from the end) or the array with the labels. By default the column
+        named target, label, y or class, else the last; in npz and npy files the array y. ``False``: there are no labels.
+    weights : str or int, optional
+        The column or array with the weights of the examples, or another file with one number a line.
+    n_features : int, optional
+        The number of columns X is to have. Sparse files may have fewer, as test sets do.
+    zero_based : bool, optional
+        Whether a svmlight file counts features from 0. By default it does if and only if the index 0 occurs.
+    progress : callable, optional
+        Told the bytes that have been read, and of how many. A file that is mapped is not read.
+
+    Raises
+    ------
+    DataError
+        If the file is damaged or is not what was asked for; in one line, with the place.
+    OSError
+        If it cannot be opened.
+    """
+    file = Path(path)
+    kind = format_of(file)
+    size = file.stat().st_size
+    report = None if progress is None else lambda done: progress(done, size)
+    wanted = Wanted(target, weights, n_features, zero_based, report=report)
+    if kind in MAPPED:
+        return MAPPED[kind](file, wanted)
+    return gather(SOURCES[kind](file, wanted), Pieces).dataset()
+
+
+def format_of(path: Path) -> str:
+    """Return the name of a file's format."""
+    known = SUFFIXES.get(stem(path).suffix.lower())
+    if known is not None:
+        return known
+    with reading(path) as stream:
+        start = stream.read(GLANCE)
+    for magic, name in STARTS.items():
+        if start.startswith(magic):
+            return name
+    if SVMLIGHT.search(start):
+        return "svmlight"
+    if any(mark in start for mark in (b",", b";", b"\t")) and b"\0" not in start:
+        return "csv"
+    raise DataError(
+        f"{path}: neither its ending nor its first bytes tell its format; known are svmlight (.svm), CSV (.csv, .tsv), "
+        "Parquet (.parquet), .npz and .npy"
+    )

@@ -1,0 +1,185 @@
+"""All blocks of a file, gathered: from here on it is known how many rows and columns there are."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dualnewton.io.arrays import vector_file
+from dualnewton.io.dataset import DataError, Dataset
+from dualnewton.io.pieces import Maker, Pieces, Slices, cuts
+from dualnewton.io.source import NO_INDEX, Rows, Source, SparseRows
+
+NARROW = np.iinfo(np.int32).max
+
+
+class MixedLabelsError(Exception):
+    """Some labels are numbers, others text."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """The examples of a file in pieces, each of which can be taken once.
+
+    Parameters
+    ----------
+    shape : pair of int
+        n and d.
+    X : pieces
+        Dense blocks, or the entries of sparse rows.
+    indices, ends : pieces, optional
+        Of sparse rows: the indices less ``shift``, and the entries up to the end of each row, from the first row of all.
+    y, sample_weight : pieces, optional
+        Of every row.
+    """
+
+    shape: tuple[int, int]
+    X: Pieces
+    indices: Pieces | None = None
+    ends: Pieces | None = None
+    shift: int = 0
+    y: Pieces | None = None
+    sample_weight: Pieces | None = None
+    feature_names: tuple[str, ...] | None = None
+    name: str = ""
+    target: str | None = None
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows are sparse."""
+        return self.indices is not None
+
+    @property
+    def index_dtype(self) -> type:
+        """The integers of indices: 32 bits where they suffice."""
+        return np.int32 if max(self.shape[1], self.X.length) <= NARROW else np.int64
+
+    def dataset(self) -> Dataset:
+        """Return everything in memory."""
+        return Dataset(
+            self._matrix(),
+            None if self.y is None else self.y.joined(),
+            sample_weight=None if self.sample_weight is None else self.sample_weight.joined(),
+            feature_names=self.feature_names,
+            name=self.name,
+            target=self.target,
+        )
+
+    def _matrix(self) -> Any:
+        if self.indices is None or self.ends is None:
+            return self.X.joined()
+        import scipy.sparse as sp
+
+        starts: np.ndarray = np.zeros(self.shape[0] + 1, dtype=self.index_dtype)
+        starts[1:] = self.ends.joined()
+        indices = self.indices.joined(self.index_dtype, self.shift)
+        return sp.csr_array((self.X.joined(), indices, starts), shape=self.shape)
+
+    def rows(self) -> Iterator[Rows]:
+        """Yield the examples by pieces, with indices from zero on."""
+        before = 0
+        for X, indices, ends, y, weights in zip(
+            self.X.drain(), *map(_parts, (self.indices, self.ends, self.y, self.sample_weight)), strict=False
+        ):
+            if self.is_sparse:
+                sparse = SparseRows(X, indices - self.shift, ends - before, 0, self.shape[1] - 1)
+                before += len(X)
+                yield Rows(sparse, y, weights)
+            else:
+                yield Rows(X, y, weights)
+
+
+def _parts(pieces: Pieces | None) -> Iterator[Any]:
+    return itertools.repeat(None) if pieces is None else pieces.drain()
+
+
+def gather(source: Source, make: Maker) -> Gathered:
+    """Read a source to its end.
+
+    Parameters
+    ----------
+    source : Source
+        A file.
+    make : callable
+        Returns empty pieces, in memory or on the disk.
+    """
+    try:
+        return _gather(source, make)
+    except MixedLabelsError:
+        # A number that was read as such has lost its spelling: once more, and as text from the beginning.
+        return _gather(source.with_text_labels(), make)
+
+
+def _gather(source: Source, make: Maker) -> Gathered:
+    X, indices, ends, y, weights = make(), make(), make(), make(), make()
+    n, d, least, most = 0, 0, NO_INDEX, -1
+    beside = None if source.weights_file is None else vector_file(source.weights_file)
+    for rows in source.blocks():
+        if isinstance(rows.X, SparseRows):
+            ends.append(rows.X.ends + X.length)
+            X.append(rows.X.data)
+            indices.append(rows.X.indices)
+            least, most = min(least, rows.X.least), max(most, rows.X.most)
+        else:
+            X.append(rows.X)
+            d = rows.X.shape[1]
+        if rows.y is not None:
+            y.append(rows.y)
+            if len({dtype.kind == "U" for dtype in y.dtypes}) > 1:
+                raise MixedLabelsError
+        if beside is not None:
+            weights.append(beside[n : n + len(rows)])
+        elif rows.sample_weight is not None:
+            weights.append(rows.sample_weight)
+        n += len(rows)
+    if n == 0:
+        raise DataError(f"{source.path}: holds no examples")
+    if beside is not None and len(beside) != n:
+        raise DataError(f"{source.weights_file}: must have one weight for each of {n} examples, has {len(beside)}")
+    shift = 0
+    if source.is_sparse:
+        shift, d = source.settle(least, most)
+    if d == 0:
+        raise DataError(f"{source.path}: holds no features")
+    return Gathered(
+        (n, d),
+        X,
+        indices if source.is_sparse else None,
+        ends if source.is_sparse else None,
+        shift,
+        y if y.length else None,
+        weights if weights.length else None,
+        source.feature_names,
+        source.path.stem,
+        source.target,
+    )
+
+
+def of_dataset(data: Dataset, block: int) -> Gathered:
+    """Return pieces of what is in memory, or mapped to it."""
+    n, d = data.X.shape
+    sparse = not isinstance(data.X, np.ndarray)
+    width = (data.X.nnz // max(1, n) + 1) * 12 if sparse else d * data.X.itemsize
+    starts = cuts(n, width, block)
+
+    def sliced(array: np.ndarray | None, at: list[int] = starts) -> Slices | None:
+        return None if array is None else Slices(array, at)
+
+    entries = [int(data.X.indptr[i]) for i in starts] if sparse else starts
+    X = Slices(data.X.data if sparse else data.X, entries)
+    return Gathered(
+        (n, d),
+        X,
+        sliced(data.X.indices, entries) if sparse else None,
+        sliced(data.X.indptr[1:]) if sparse else None,
+        0,
+        sliced(data.y),
+        sliced(data.sample_weight),
+        data.feature_names,
+        data.name,
+        data.target,
+    )

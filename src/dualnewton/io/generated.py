@@ -1,0 +1,128 @@
+"""Data sets that need no file: generators, and what scikit-learn brings along."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualnewton.io.dataset import DataError, Dataset
+
+NOISE = 0.1
+"""The standard deviation of what is added to x_iᵀu before its sign is taken: enough that the classes overlap."""
+
+LENGTH = math.sqrt(10.0)
+"""The norm of uncentred rows."""
+
+KNOWN = {
+    "synthetic": ("classification", 2048, 1024),
+    "iris": ("classification", 150, 4),
+    "breast_cancer": ("classification", 569, 30),
+    "wine": ("classification", 178, 13),
+    "digits": ("classification", 1797, 64),
+    "diabetes": ("regression", 442, 10),
+}
+"""Kind, n and d of the paper's synthetic set (Section 7), and of the sets inside scikit-learn."""
+
+PAPERS = "synthetic"
+
+
+def bundled(name: str) -> Dataset:
+    """Return a set that scikit-learn brings along."""
+    import sklearn.datasets
+
+    found = getattr(sklearn.datasets, f"load_{name}")()
+    X = np.ascontiguousarray(found.data, dtype=np.float64)
+    return Dataset(
+        X,
+        np.asarray(found.target),
+        sample_weight=None,
+        feature_names=tuple(map(str, found.feature_names)),
+        name=name,
+        target="the array 'target'",
+    )
+
+
+def dense(n: int, d: int, seed: int = 0) -> Dataset:
+    """Gaussian rows of norm one, and the noisy sides of a random plane.
+
+        x_i = s_i / ‖s_i‖,   s_ij ~ N(0, 1/j),   y_i = sign(x_iᵀu + 0.1 ε_i),   u_j, ε_i ~ N(0, 1)
+
+    The standard deviation j^−½ of feature j makes rows correlated, as those of real data are. The numbers are drawn from
+    ``numpy.random.default_rng(seed)`` in the order s, u, ε.
+    """
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) / np.sqrt(np.arange(1, d + 1))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    y = np.where(X @ rng.standard_normal(d) + NOISE * rng.standard_normal(n) > 0.0, 1.0, -1.0)
+    return Dataset(X, y, sample_weight=None, feature_names=None, name=f"dense:{n}x{d}:{seed}", target="generated")
+
+
+def uncentred(n: int, d: int, seed: int = 0) -> Dataset:
+    """Rows that have a direction in common, as those of features that nobody has centred do, and the noisy sides of a plane.
+
+        x_i = √10 s_i / ‖s_i‖,   s_ij ~ N(1, 1),   y_i = sign(x_iᵀu + 0.1 ε_i),   u = v − mean(v),   v_j, ε_i ~ N(0, 1)
+
+    The numbers are drawn from ``numpy.random.default_rng(seed)`` in the order s, v, ε. The paper does not say how its synthetic
+    set was made; ``synthetic`` is this one with n = 2048 and d = 1024. With λ = 1/n its rows are as long against the penalty as
+    rows of norm one are with λ = 1/(10n).
+    """
+    rng = np.random.default_rng(seed)
+    X = 1.0 + rng.standard_normal((n, d))
+    X *= LENGTH / np.linalg.norm(X, axis=1, keepdims=True)
+    v = rng.standard_normal(d)
+    y = np.where(X @ (v - v.mean()) + NOISE * rng.standard_normal(n) > 0.0, 1.0, -1.0)
+    return Dataset(X, y, sample_weight=None, feature_names=None, name=f"uncentred:{n}x{d}:{seed}", target="generated")
+
+
+def sparse(n: int, d: int, entries: int, seed: int = 0) -> Dataset:
+    """Rows of norm one with about so many entries each, and the noisy sides of a random plane.
+
+    Columns are drawn with probabilities falling as 1/j, as those of words in texts do; one that is drawn twice counts once.
+    """
+    rng = np.random.default_rng(seed)
+    weights = np.cumsum(1.0 / np.arange(1, d + 1))
+    columns = np.searchsorted(weights, rng.random(n * entries) * weights[-1]).astype(np.int32)
+    rows = np.repeat(np.arange(n), entries)
+    X = sp.csr_array((np.abs(rng.standard_normal(n * entries)), (rows, columns)), shape=(n, d))
+    X.sum_duplicates()
+    norms = np.sqrt(np.add.reduceat(X.data**2, X.indptr[:-1]))
+    X.data /= np.repeat(norms, np.diff(X.indptr))
+    y = np.where(X @ rng.standard_normal(d) + NOISE * rng.standard_normal(n) > 0.0, 1.0, -1.0)
+    return Dataset(
+        X, y, sample_weight=None, feature_names=None, name=f"sparse:{n}x{d}x{entries}:{seed}", target="generated"
+    )
+
+
+GENERATORS: dict[str, tuple[Callable[..., Dataset], int, str]] = {
+    "dense": (dense, 2, "dense:NxD"),
+    "uncentred": (uncentred, 2, "uncentred:NxD"),
+    "sparse": (sparse, 3, "sparse:NxDxK (K entries a row)"),
+}
+"""Generators by name: the function, how many sizes it takes, and how it is written."""
+
+
+def is_known(name: str) -> bool:
+    """Whether a name is that of a set that needs no file."""
+    return name in KNOWN or name.partition(":")[0] in GENERATORS
+
+
+def generated(name: str) -> Dataset | None:
+    """Return a set by its name, such as iris, dense:20000x500 or (with a seed) dense:20000x500:7; None of another."""
+    if name == PAPERS:
+        return replace(uncentred(*KNOWN[name][1:]), name=name)
+    if name in KNOWN:
+        return bundled(name)
+    kind, _, rest = name.partition(":")
+    if kind not in GENERATORS:
+        return None
+    make, count, usage = GENERATORS[kind]
+    found = re.fullmatch(r"(\d{1,12}(?:x\d{1,12})*)(?::(\d{1,12}))?", rest)
+    sizes = [int(size) for size in found[1].split("x")] if found else []
+    if found is None or len(sizes) != count or min(sizes) < 1:
+        raise DataError(f"{name!r} must have the form {usage}, with :SEED after it if you like")
+    return make(*sizes, seed=int(found[2] or 0))

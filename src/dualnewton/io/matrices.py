@@ -1,0 +1,190 @@
+"""From the arrays of npy and npz files to data sets."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualnewton.io import arrays
+from dualnewton.io.arrays import Members, labels, matrix, vector, vector_file
+from dualnewton.io.dataset import DataError, Dataset
+from dualnewton.io.source import Wanted, only_for_svmlight, right_width, weights_beside
+
+LABELS, WEIGHTS, NAMES = "y", "sample_weight", "feature_names"
+"""What the entries of an npz file are called, and the files beside an npy file: NAME.y.npy."""
+
+SPARSE = {"csr": sp.csr_array, "csc": sp.csc_array}
+"""The formats of scipy.sparse.save_npz that have starts and indices."""
+
+STEP = 1 << 20
+"""Indices that are looked at together."""
+
+
+def beside(path: Path, entry: str) -> Path:
+    """Name the file beside an array that holds its labels, weights or names."""
+    return path.with_name(f"{path.stem}.{entry}.npy")
+
+
+def npy(path: Path, wanted: Wanted) -> Dataset:
+    """Map a dense matrix; its labels are a column, or the file NAME.y.npy beside it."""
+    only_for_svmlight(path, wanted)
+    entries = {
+        name: arrays.npy(beside(path, name)) for name in (LABELS, WEIGHTS, NAMES) if beside(path, name).is_file()
+    }
+    return _dense(path, matrix(path, arrays.npy(path)), entries, wanted)
+
+
+def npz(path: Path, wanted: Wanted) -> Dataset:
+    """Open a dense matrix X, or the parts of a sparse one, with the labels y."""
+    only_for_svmlight(path, wanted)
+    members: Any = Members(path)
+    if LABELS not in members and beside(path, LABELS).is_file():
+        members = ChainMap({LABELS: arrays.npy(beside(path, LABELS))}, members)
+    if "X" in members:
+        return _dense(path, matrix(path, members["X"]), members, wanted)
+    absent = {"data", "shape"}.difference(members) or {"indptr", "indices"}.difference(members)
+    if absent and not {"row", "col", "data", "shape"}.issubset(members):
+        raise DataError(f"{path}: expected entries X, or data, indices, indptr and shape; it has {', '.join(members)}")
+    with arrays.faults(path):
+        X = _coordinates(path, members) if absent else _compressed(path, members)
+    n, d = X.shape
+    if wanted.n_features is not None:
+        if wanted.n_features < d:
+            raise DataError(f"{path}: has {d} features, so n_features must be at least that, got {wanted.n_features}")
+        X.resize((n, wanted.n_features))
+    if isinstance(wanted.target, int) and wanted.target is not False:
+        raise DataError(
+            f"{path}: target={wanted.target!r} is not allowed, the labels of a sparse matrix are an entry (y)"
+        )
+    return _finished(path, X, members, wanted)
+
+
+def _dense(path: Path, X: np.ndarray, entries: Any, wanted: Wanted) -> Dataset:
+    """Take the labels out of the matrix if they are one of its columns. That copies the others."""
+    column = _column(wanted.target, X.shape[1], entries)
+    if column is None:
+        right_width(path, X.shape[1], wanted)
+        return _finished(path, X, entries, wanted)
+    rest = np.delete(np.arange(X.shape[1]), column)
+    right_width(path, len(rest), wanted)
+    if len(rest) == 0:
+        raise DataError(f"{path}: no column is left for the features")
+    entries = ChainMap({LABELS: np.asarray(X[:, column])}, entries)
+    if NAMES in entries and entries[NAMES].shape == X.shape[1:]:
+        entries[NAMES] = entries[NAMES][rest]
+    without = Wanted(None, wanted.weights)
+    found = _finished(path, np.ascontiguousarray(X[:, rest]), entries, without)
+    return Dataset(
+        found.X,
+        found.y,
+        sample_weight=found.sample_weight,
+        feature_names=found.feature_names,
+        name=found.name,
+        target=f"the column {column}",
+    )
+
+
+def _column(target: str | int | bool | None, d: int, entries: Any) -> int | None:
+    """Return the column that is meant, if one is."""
+    if target is None or target is False or target in entries:
+        return None
+    try:
+        number = int(target)
+    except ValueError:
+        return None
+    return number % d if -d <= number < d else None
+
+
+def _finished(path: Path, X: Any, entries: Any, wanted: Wanted) -> Dataset:
+    n, d = X.shape
+    y, said = None, None
+    if wanted.target is not False:
+        entry = LABELS if wanted.target is None else str(wanted.target)
+        if entry in entries:
+            y, said = labels(path, entries[entry]), f"the array {entry!r}"
+            if len(y) != n:
+                raise DataError(f"{path}: {entry} must have one label for each of {n} examples, has {len(y)}")
+        elif wanted.target is not None:
+            raise DataError(
+                f"{path}: target={entry!r} is neither an array ({', '.join(entries)}) nor one of {d} columns"
+            )
+    weights = None
+    if wanted.weights is None and WEIGHTS in entries:
+        weights = vector(path, WEIGHTS, entries[WEIGHTS])
+    elif wanted.weights is not None and str(wanted.weights) in entries:
+        weights = vector(path, str(wanted.weights), entries[str(wanted.weights)])
+    elif (file := weights_beside(path, wanted, f"an array ({', '.join(entries)})")) is not None:
+        weights = vector_file(file)
+    if weights is not None and len(weights) != n:
+        raise DataError(f"{path}: there must be one weight for each of {n} examples, got {len(weights)}")
+    names = None
+    if NAMES in entries:
+        found = labels(path, entries[NAMES])
+        if found.dtype.kind != "U" or len(found) > d:
+            raise DataError(f"{path}: {NAMES} must be text, one name for each of {d} features, got {found.shape}")
+        names = tuple(found.tolist()) if len(found) == d else None
+    return Dataset(X, y, sample_weight=weights, feature_names=names, name=path.stem, target=said)
+
+
+def _shape(path: Path, members: Any) -> tuple[int, int]:
+    shape = members["shape"]
+    if shape.shape != (2,) or shape.dtype.kind not in "iu" or min(shape) < 1 or max(shape) > 1 << 62:
+        raise DataError(f"{path}: shape must be two positive integers, got {shape.tolist()!r:.60}")
+    return int(shape[0]), int(shape[1])
+
+
+def _compressed(path: Path, members: Any) -> Any:
+    """Return a matrix from entries, indices and starts, which are looked at first: a kernel would believe them."""
+    kind = _format(members)
+    if kind not in SPARSE:
+        raise DataError(f"{path}: is a sparse matrix of the format {kind!r:.20}, expected csr, csc or coo")
+    shape = _shape(path, members)
+    data, indices, starts = members["data"], members["indices"], members["indptr"]
+    major, minor = shape if kind == "csr" else shape[::-1]
+    if not (data.ndim == indices.ndim == starts.ndim == 1 and indices.dtype.kind in "iu" and starts.dtype.kind in "iu"):
+        raise DataError(f"{path}: data, indices and indptr must be vectors, the last two of integers")
+    if len(starts) != major + 1 or starts[0] != 0 or starts[-1] != len(data) or len(data) != len(indices):
+        raise DataError(f"{path}: indptr must have {major + 1} entries from 0 to {len(data)}, which does not agree")
+    for at in range(0, major, STEP):
+        if (np.diff(starts[at : at + STEP + 1].astype(np.int64)) < 0).any():
+            raise DataError(f"{path}: indptr must not fall")
+    _in_range(path, "indices", indices, minor)
+    X = SPARSE[kind]((_floats(path, data), indices, starts), shape=shape)
+    return X if kind == "csr" else sp.csr_array(X)
+
+
+def _coordinates(path: Path, members: Any) -> Any:
+    shape = _shape(path, members)
+    data, row, column = members["data"], members["row"], members["col"]
+    if not data.ndim == row.ndim == column.ndim == 1 or not len(data) == len(row) == len(column):
+        raise DataError(f"{path}: data, row and col must be vectors of one length")
+    _in_range(path, "row", row, shape[0])
+    _in_range(path, "col", column, shape[1])
+    return sp.csr_array(sp.coo_array((_floats(path, data), (row, column)), shape=shape))
+
+
+def _format(members: Any) -> str:
+    if "format" not in members:
+        return "csr"
+    value = members["format"]
+    return bytes(value.item()).decode("ascii", "replace") if value.dtype.kind == "S" and value.size == 1 else str(value)
+
+
+def _in_range(path: Path, what: str, indices: np.ndarray, size: int) -> None:
+    if indices.dtype.kind not in "iu":
+        raise DataError(f"{path}: {what} must be integers, got {indices.dtype}")
+    for at in range(0, len(indices), STEP):
+        some = indices[at : at + STEP]
+        if some.min() < 0 or some.max() >= size:
+            raise DataError(f"{path}: {what} must lie in [0, {size}), got {some.min()} … {some.max()}")
+
+
+def _floats(path: Path, data: np.ndarray) -> np.ndarray:
+    if data.dtype.kind not in "fiub":
+        raise DataError(f"{path}: data must be numbers, got {data.dtype}")
+    kept = data.dtype.isnative and data.dtype in (np.float32, np.float64)
+    return data if kept else data.astype(np.float64)

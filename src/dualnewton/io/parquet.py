@@ -1,0 +1,136 @@
+"""Parquet files, by pyarrow."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualnewton.errors import MissingPackageError
+from dualnewton.io.columns import Columns, assign, infinite, missing, not_numbers
+from dualnewton.io.dataset import DataError
+from dualnewton.io.source import Rows, Source, Wanted, only_for_svmlight
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetSource(Source):
+    """A Parquet file."""
+
+    columns: Columns = None  # type: ignore[assignment]
+
+    def blocks(self) -> Iterator[Rows]:
+        with _opened(self.path) as file, _faults(self.path):
+            rows, before = max(1, self.wanted.block // (8 * len(self.columns.names))), 0
+            for batch in file.iter_batches(batch_size=rows):
+                if batch.num_rows:
+                    yield self._block(batch, before)
+                before += batch.num_rows
+                if self.wanted.report is not None:
+                    size, total = self.path.stat().st_size, max(1, file.metadata.num_rows)
+                    self.wanted.report(size * before // total)
+
+    def _block(self, batch: Any, before: int) -> Rows:
+        features = self.columns.features.tolist()
+        X = np.empty((batch.num_rows, len(features)))
+        for k, j in enumerate(features):
+            X[:, k] = self._numbers(batch.column(j), j, before)
+        y = None if self.columns.target is None else self._labels(batch.column(self.columns.target), before)
+        weights = self.columns.weights
+        return Rows(X, y, None if weights is None else self._numbers(batch.column(weights), weights, before))
+
+    def _numbers(self, column: Any, j: int, before: int) -> np.ndarray:
+        import pyarrow as pa
+
+        self._all_there(column, j, before)
+        found = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        if not (finite := np.isfinite(found)).all():
+            at = int(np.argmin(finite))
+            kind = missing if np.isnan(found[at]) else infinite
+            raise kind(self.path, self.columns, j, f", row {before + at}", found[at])
+        return found
+
+    def _labels(self, column: Any, before: int) -> np.ndarray:
+        import pyarrow as pa
+
+        self._all_there(column, self.columns.target or 0, before)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if _is_number(column.type):
+            return self._numbers(column, self.columns.target or 0, before)
+        return np.array(column.cast(pa.string()).to_pylist())
+
+    def _all_there(self, column: Any, j: int, before: int) -> None:
+        if column.null_count:
+            at = column.is_null().to_pylist().index(True)
+            raise missing(self.path, self.columns, j, f", row {before + at}", "null")
+
+
+def source(path: Path, wanted: Wanted) -> ParquetSource:
+    """Look at the names and types of the columns."""
+    only_for_svmlight(path, wanted)
+    with _opened(path) as file, _faults(path):
+        schema = file.schema_arrow
+    names = tuple(schema.names)
+    columns = assign(path, names, True, wanted)
+    words = [j for j in columns.features.tolist() if not _is_number(schema.field(j).type)]
+    if words:
+        raise not_numbers(path, columns, words, "", schema.field(words[0]).type)
+    if columns.weights is not None and not _is_number(schema.field(columns.weights).type):
+        raise not_numbers(path, columns, [columns.weights], "", schema.field(columns.weights).type)
+    features = tuple(names[j] for j in columns.features)
+    return ParquetSource(path, wanted, features, columns.said, columns.weights_file, False, columns)
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+    return any(test(kind) for test in tests)
+
+
+def pyarrow_for(path: Path) -> Any:
+    """Return pyarrow, or say how to get it."""
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingPackageError(
+            f"{path}: Parquet files need pyarrow: pip install 'dualnewton[parquet]' ({error})"
+        ) from None
+    return pyarrow
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    pyarrow = pyarrow_for(path)
+    with (
+        open(path, "rb") as raw,
+        _faults(path),
+        pyarrow.parquet.ParquetFile(raw, page_checksum_verification=True) as file,
+    ):
+        yield file
+
+
+@contextlib.contextmanager
+def _faults(path: Path) -> Iterator[None]:
+    """Turn what pyarrow raises about a damaged file into one line about the file."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except DataError:
+        raise
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise _damaged(path, error) from None
+    except (pa.ArrowException, ValueError, KeyError, IndexError, TypeError, OverflowError, MemoryError) as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    reason = " ".join(str(error).split())[:120] or type(error).__name__
+    return DataError(f"{path}: not a Parquet file that can be read, or damaged ({reason})")

@@ -1,0 +1,109 @@
+"""Arrays of unknown length that grow piece by piece, in memory or on the disk."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+import numpy as np
+
+from dualnewton.files.npy import bytes_of
+
+
+class Pieces:
+    """A list of arrays that are to become one along their first axis."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.dtypes: set[np.dtype] = set()
+        self._parts: list[Any] = []
+
+    def append(self, part: np.ndarray) -> None:
+        """Add what comes next."""
+        self.length += len(part)
+        self.dtypes.add(part.dtype)
+        self._keep(part)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type that holds all pieces."""
+        return np.result_type(*self.dtypes) if self.dtypes else np.dtype(np.float64)
+
+    def drain(self) -> Iterator[np.ndarray]:
+        """Yield the pieces in order, each of them once: it can be freed by whoever has taken it."""
+        self._parts.reverse()
+        while self._parts:
+            yield self._fetch(self._parts.pop())
+
+    def joined(self, dtype: Any = None, shift: int = 0) -> np.ndarray:
+        """Return one array of all pieces, less ``shift``, and forget them."""
+        whole: np.ndarray | None = None
+        at = 0
+        for part in self.drain():
+            if whole is None:
+                whole = np.empty((self.length, *part.shape[1:]), dtype=dtype or self.dtype)
+            whole[at : at + len(part)] = part - shift if shift else part
+            at += len(part)
+        return np.empty(0, dtype=dtype or self.dtype) if whole is None else whole
+
+    def _keep(self, part: np.ndarray) -> None:
+        self._parts.append(part)
+
+    def _fetch(self, kept: Any) -> np.ndarray:
+        return kept
+
+
+class SpilledPieces(Pieces):
+    """The same with the pieces in a file.
+
+    Parameters
+    ----------
+    file : binary file
+        Empty, to be read and written, and to be closed by whoever has opened it.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self._file = file
+
+    def _keep(self, part: np.ndarray) -> None:
+        self._parts.append((self._file.tell(), part.dtype, part.shape))
+        self._file.write(np.ascontiguousarray(part).data)
+
+    def _fetch(self, kept: Any) -> np.ndarray:
+        start, dtype, shape = kept
+        self._file.seek(start)
+        raw = self._file.read(bytes_of(shape, dtype))
+        return np.frombuffer(raw, dtype, math.prod(shape)).reshape(shape)
+
+
+class Slices(Pieces):
+    """An array that is there already, piece by piece: nothing is copied.
+
+    Parameters
+    ----------
+    array : array
+        All of it.
+    starts : sequence of int
+        Where the pieces begin and end.
+    """
+
+    def __init__(self, array: np.ndarray, starts: list[int]) -> None:
+        super().__init__()
+        self.length, self.dtypes = len(array), {array.dtype}
+        self._array = array
+        self._parts = list(itertools.pairwise(starts))
+
+    def _fetch(self, kept: Any) -> np.ndarray:
+        return self._array[slice(*kept)]
+
+
+Maker = Callable[[], Pieces]
+
+
+def cuts(n: int, row_bytes: int, block: int) -> list[int]:
+    """Return where to cut n rows into pieces of about so many bytes."""
+    rows = max(1, block // max(1, row_bytes))
+    return [*range(0, n, rows), n]

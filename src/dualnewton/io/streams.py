@@ -1,0 +1,114 @@
+"""The bytes of a file, decompressed where it is compressed, with word of how far it was read."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from dualnewton.io.dataset import DataError
+
+COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "lzma"}
+"""The first bytes of a compressed file, and the module that reads it."""
+
+SUFFIXES = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
+"""How names say the same. Reading believes the bytes, writing has only the name."""
+
+BUFFER = 1 << 16
+
+Progress = Callable[[int, int | None], None]
+"""Told how many bytes there are already, and of how many if that is known."""
+
+Report = Callable[[int], None]
+"""Told how many bytes of the file, as it lies on the disk, have been read."""
+
+
+def stem(path: Path) -> Path:
+    """Return a path without the ending of its compression."""
+    return path.with_suffix("") if path.suffix.lower() in SUFFIXES else path
+
+
+@contextlib.contextmanager
+def reading(path: Path, report: Report | None = None, member: str | None = None) -> Iterator[io.BufferedReader]:
+    """Open a file, or a member of a zip archive, for its decompressed bytes.
+
+    Parameters
+    ----------
+    path : path
+        The file; its compression is known by its first bytes.
+    report : callable, optional
+        Told how far it was read.
+    member : str, optional
+        A file inside the archive.
+    """
+    with contextlib.ExitStack() as opened:
+        file: IO[bytes] = opened.enter_context(open(path, "rb"))
+        inner: Any = file
+        if member is not None:
+            inner = opened.enter_context(_member(opened, file, path, member))
+        else:
+            start = file.read(max(map(len, COMPRESSIONS)))
+            file.seek(0)
+            for magic, module in COMPRESSIONS.items():
+                if start.startswith(magic):
+                    inner = opened.enter_context(importlib.import_module(module).open(file, "rb"))
+        yield opened.enter_context(io.BufferedReader(_Watched(inner, file, path, report), BUFFER))
+
+
+def _member(opened: contextlib.ExitStack, file: IO[bytes], path: Path, name: str) -> Any:
+    try:
+        return opened.enter_context(zipfile.ZipFile(file)).open(name)
+    except (zipfile.BadZipFile, KeyError, NotImplementedError, RuntimeError, OverflowError, ValueError) as error:
+        raise DataError(f"{path}: expected a zip archive with {name} in it ({error})") from None
+
+
+class _Watched(io.RawIOBase):
+    """Bytes of an inner stream: its faults become errors of the data, its progress is reported."""
+
+    def __init__(self, inner: Any, file: IO[bytes], path: Path, report: Report | None) -> None:
+        self.inner, self.file, self.path, self.report = inner, file, path, report
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            found = self.inner.read(len(buffer))
+        except (EOFError, zlib.error, zipfile.BadZipFile) as error:
+            raise self._damage(error) from None
+        except OSError as error:
+            if error.errno is not None:  # the disk's fault, not the content's
+                raise
+            raise self._damage(error) from None
+        except Exception as error:
+            if type(error).__name__ != "LZMAError":  # named instead of imported: not every Python has it
+                raise
+            raise self._damage(error) from None
+        buffer[: len(found)] = found
+        if self.report is not None:
+            self.report(self.file.tell())
+        return len(found)
+
+    def _damage(self, error: Exception) -> DataError:
+        return DataError(f"{self.path}: the compressed file is damaged or cut short ({error})")
+
+
+@contextlib.contextmanager
+def compressing(file: IO[bytes], path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Wrap an open file so that it is compressed as the ending of its name says, or not at all."""
+    module = SUFFIXES.get(Path(path).suffix.lower())
+    if module is None:
+        yield file
+        return
+    # Neither a name nor a date goes into the file: equal contents make equal files.
+    options: dict[str, Any] = {"filename": "", "mtime": 0} if module == "gzip" else {}
+    kinds = {"gzip": "GzipFile", "bz2": "BZ2File", "lzma": "LZMAFile"}
+    kind = getattr(importlib.import_module(module), kinds[module])
+    with kind(fileobj=file, mode="wb", **options) if options else kind(file, "wb") as compressed:
+        yield compressed

@@ -1,0 +1,209 @@
+"""Data sets into files, piece by piece: what was gathered is never in memory as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import itertools
+import struct
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from dualnewton.files.replacing import replacing
+from dualnewton.io.columns import TARGETS
+from dualnewton.io.dataset import DataError
+from dualnewton.io.gathered import Gathered
+from dualnewton.io.matrices import LABELS, NAMES, WEIGHTS, beside
+from dualnewton.io.parquet import pyarrow_for
+from dualnewton.io.source import BLOCK, Rows, SparseRows
+from dualnewton.io.streams import compressing
+
+ALIGNED = 64
+"""Bytes: where an array begins in a file, so that kernels can use it there."""
+
+PADDING = 0xD935
+"""The mark of a field of a zip header that only fills room: Android's tools use it to the same end."""
+
+FIRST_DAY = (1980, 1, 1, 0, 0, 0)
+"""The date of every member: equal contents make equal files."""
+
+Write = Callable[[Gathered, Path, Any], None]
+
+
+def npz(data: Gathered, path: Path, dtype: Any) -> None:
+    """Write an archive whose members are mapped in place by ``read``; sparse rows stay sparse."""
+    _no_strangers(data, path, (LABELS,))
+    n, d = data.shape
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        add = partial(_member, archive, file)
+        if data.indices is None or data.ends is None:
+            add("X", (n, d), dtype, data.X.drain())
+        else:
+            index = np.dtype(data.index_dtype)
+            add("shape", (2,), np.dtype(np.int64), [np.array([n, d], dtype=np.int64)])
+            add("data", (data.X.length,), dtype, data.X.drain())
+            shifted = (part - data.shift for part in data.indices.drain())
+            add("indices", (data.indices.length,), index, shifted)
+            add("indptr", (n + 1,), index, itertools.chain([np.zeros(1, index)], data.ends.drain()))
+        for name, shape, kind, parts in _beside(data):
+            add(name, shape, kind, parts)
+
+
+def npy(data: Gathered, path: Path, dtype: Any) -> None:
+    """Write a dense matrix, and its labels, weights and names into files beside it: NAME.y.npy."""
+    _no_strangers(data, path, (LABELS, WEIGHTS, NAMES))
+    with contextlib.ExitStack() as files:
+        # The matrix takes its name last, when everything that belongs to it is there.
+        matrix = files.enter_context(replacing(path))
+        for name, shape, kind, parts in _beside(data):
+            _array(files.enter_context(replacing(beside(path, name))), shape, kind, parts)
+        bare = replace(data, y=None, sample_weight=None)
+        _array(matrix, data.shape, dtype, (X for X, _ in dense(bare)))
+
+
+def svmlight(data: Gathered, path: Path, dtype: Any) -> None:
+    """Write lines of label and index:value, counted from 1; zeros are left out of dense rows."""
+    if data.y is None or data.y.dtype.kind == "U":
+        found = "none" if data.y is None else "text"
+        raise DataError(f"{path}: a svmlight file needs labels that are numbers, the data have {found}")
+    with replacing(path) as file, compressing(file, path) as out:
+        for rows in data.rows():
+            out.write("".join(_lines(rows, dtype)).encode())
+
+
+def table(data: Gathered, path: Path, dtype: Any) -> None:
+    """Write values between commas (or tabs, for .tsv) below a line of names; the labels are the last column."""
+    delimiter = "\t" if ".tsv" in path.suffixes else ","
+    names = _names(data, path)
+    with replacing(path) as file, compressing(file, path) as out:
+        text = io.TextIOWrapper(out, encoding="utf-8", newline="")
+        writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+        writer.writerow(names)
+        for X, rows in dense(data):
+            columns = [part.tolist() for part in (rows.sample_weight, rows.y) if part is not None]
+            for k, row in enumerate(X.astype(dtype, copy=False).astype(str) if dtype == np.float32 else X.tolist()):
+                writer.writerow([*row, *(column[k] for column in columns)])
+        text.detach()
+
+
+def parquet(data: Gathered, path: Path, dtype: Any) -> None:
+    """Write a Parquet file with one column for each feature; the labels are the last."""
+    pa = pyarrow_for(path)
+    names = _names(data, path)
+    with replacing(path) as file, contextlib.ExitStack() as closing:
+        writer: Any = None
+        for X, rows in dense(data):
+            columns = [np.ascontiguousarray(X[:, j], dtype=dtype) for j in range(X.shape[1])]
+            columns += [part for part in (rows.sample_weight, rows.y) if part is not None]
+            batch = pa.record_batch([pa.array(column) for column in columns], names=names)
+            writer = writer or closing.enter_context(pa.parquet.ParquetWriter(file, batch.schema))
+            writer.write_batch(batch)
+
+
+WRITERS: dict[str, Write] = {"npz": npz, "npy": npy, "svmlight": svmlight, "csv": table, "parquet": parquet}
+
+
+def header(shape: tuple[int, ...], dtype: Any) -> bytes:
+    """Return the header of an npy file."""
+    stream = io.BytesIO()
+    kind = np.lib.format.dtype_to_descr(np.dtype(dtype))
+    np.lib.format.write_array_header_1_0(stream, {"descr": kind, "fortran_order": False, "shape": shape})
+    return stream.getvalue()
+
+
+def dense(data: Gathered) -> Iterator[tuple[np.ndarray, Rows]]:
+    """Yield dense rows, few enough at a time where sparse ones are to become dense."""
+    d = data.shape[1]
+    few = max(1, BLOCK // (8 * d))
+    for rows in data.rows():
+        for at in range(0, len(rows), few):
+            some = slice(at, min(at + few, len(rows)))
+            X = _spread(rows.X, some, d) if isinstance(rows.X, SparseRows) else rows.X[some]
+            parts = (None if part is None else part[some] for part in (rows.y, rows.sample_weight))
+            yield X, Rows(X, *parts)
+
+
+def _spread(rows: SparseRows, some: slice, d: int) -> np.ndarray:
+    ends = rows.ends[some]
+    first = int(rows.ends[some.start - 1]) if some.start else 0
+    X = np.zeros((len(ends), d), dtype=rows.data.dtype)
+    which = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=first))
+    X[which, rows.indices[first : ends[-1]]] = rows.data[first : ends[-1]]
+    return X
+
+
+def _lines(rows: Rows, dtype: Any) -> Iterator[str]:
+    y = [_label(float(label)) for label in np.asarray(rows.y).tolist()]
+    if isinstance(rows.X, SparseRows):
+        starts = [0, *rows.X.ends.tolist()]
+        pairs = [(rows.X.indices[a:b], rows.X.data[a:b]) for a, b in itertools.pairwise(starts)]
+    else:
+        pairs = [((nonzero := np.flatnonzero(row)), row[nonzero]) for row in rows.X]
+    for label, (indices, values) in zip(y, pairs, strict=True):
+        texts = values.astype(dtype, copy=False).tolist() if dtype == np.float64 else values.astype(dtype).astype(str)
+        yield f"{label}{''.join(f' {j}:{value}' for j, value in zip((indices + 1).tolist(), texts, strict=True))}\n"
+
+
+def _label(number: float) -> str:
+    return f"{number:.0f}" if number.is_integer() and abs(number) < 1e15 else repr(number)
+
+
+def _names(data: Gathered, path: Path) -> list[str]:
+    """Name all columns of a table."""
+    names = list(data.feature_names or (f"x{j}" for j in range(data.shape[1])))
+    more = [WEIGHTS] * (data.sample_weight is not None) + [TARGETS[0]] * (data.y is not None)
+    if taken := set(names).intersection(more):
+        raise DataError(f"{path}: a feature is named {taken.pop()!r}, which the table needs for itself: rename it")
+    return names + more
+
+
+Part = tuple[str, tuple[int, ...], np.dtype, Iterable[np.ndarray]]
+
+
+def _beside(data: Gathered) -> Iterator[Part]:
+    """Yield what a data set has beside its matrix: name, shape, type, pieces."""
+    for name, pieces in ((LABELS, data.y), (WEIGHTS, data.sample_weight)):
+        if pieces is not None:
+            yield name, (pieces.length,), pieces.dtype, pieces.drain()
+    if data.feature_names is not None:
+        names = np.array(data.feature_names)
+        yield NAMES, names.shape, names.dtype, [names]
+
+
+def _no_strangers(data: Gathered, path: Path, entries: tuple[str, ...]) -> None:
+    """Refuse to write a file beside which another lies that would be taken for its labels, weights or names."""
+    there = {LABELS: data.y, WEIGHTS: data.sample_weight, NAMES: data.feature_names}
+    for name in entries:
+        if there[name] is None and beside(path, name).exists():
+            raise DataError(f"{path}: {beside(path, name)} is there and would be taken for its {name}: remove it first")
+
+
+def _member(
+    archive: zipfile.ZipFile,
+    file: IO[bytes],
+    name: str,
+    shape: tuple[int, ...],
+    dtype: Any,
+    parts: Iterable[np.ndarray],
+) -> None:
+    """Add an array to an archive, at an aligned place."""
+    info = zipfile.ZipInfo(f"{name}.npy", FIRST_DAY)
+    # Before the array come 30 bytes, the name, our padding and the 20 bytes by which sizes may exceed 4 GiB.
+    place = file.tell() + 30 + len(info.filename) + 4 + 20
+    fill = -place % ALIGNED
+    info.extra = struct.pack("<HH", PADDING, fill) + bytes(fill)
+    with archive.open(info, "w", force_zip64=True) as member:
+        _array(member, shape, dtype, parts)
+
+
+def _array(file: IO[bytes], shape: tuple[int, ...], dtype: Any, parts: Iterable[np.ndarray]) -> None:
+    file.write(header(shape, dtype))
+    for part in parts:
+        file.write(np.ascontiguousarray(part, dtype=dtype).data)

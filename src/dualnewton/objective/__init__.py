@@ -1,0 +1,1 @@
+"""What is minimised, and the proof of how good a point is."""

@@ -1,0 +1,94 @@
+"""The judge for several problems over the same X: certificates in shared passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from dualnewton.objective.certificate import Certificate, CertifiedPair
+from dualnewton.objective.problem import Problem
+
+AnyProblem = Problem
+
+
+def judge_duals(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[CertifiedPair]:
+    """Certify w = ∇g*(ᾱ) for a dual point of each problem: two passes over the data where there is no intercept to find.
+
+    A dual method is judged by its α alone, so that whatever rounding it has gathered in its w does not count.
+    """
+    if any(problem.fit_intercept for problem in problems):
+        both = zip(problems, alphas, strict=True)
+        return [problem.certified_pair(problem.w_of(alpha), alpha=alpha) for problem, alpha in both]
+    alphas = [problem.dual_point(alpha).copy() for problem, alpha in zip(problems, alphas, strict=True)]
+    bars = _bars(problems, alphas)
+    models = [problem.g.grad_conjugate(bar) for problem, bar in zip(problems, bars, strict=True)]
+    pairs = []
+    for problem, w, z, alpha, bar in zip(problems, models, _margins(problems, models), alphas, bars, strict=True):
+        certificate = Certificate(problem.primal_at(z, w), problem.dual_at(alpha, bar))
+        pairs.append(CertifiedPair(w, problem.no_intercept(), alpha, certificate))
+    return pairs
+
+
+def judge_models(
+    problems: Sequence[Problem],
+    models: Sequence[np.ndarray],
+    intercepts: Sequence[Any],
+    alphas: Sequence[np.ndarray] | None = None,
+) -> list[CertifiedPair]:
+    """Certify a primal point of each problem, each with the dual point α_i = −φ′(z_i) that belongs to it.
+
+    Where there is an intercept, the dual point is that of the best one for this w, which balances it. Feasible dual points that
+    are given are tried, too: the better of the two is the proof.
+    """
+    models = [problem.model(w) for problem, w in zip(problems, models, strict=True)]
+    values, own = [], []
+    for problem, w, z, b in zip(problems, models, _margins(problems, models), intercepts, strict=True):
+        value, alpha = problem.judged_at(z, w, b)
+        values.append(value)
+        own.append(alpha)
+    pairs = []
+    for problem, w, b, value, alpha, bar in zip(
+        problems, models, intercepts, values, own, _bars(problems, own), strict=True
+    ):
+        pairs.append(CertifiedPair(w, b, alpha, Certificate(value, problem.dual_at(alpha, bar))))
+    if alphas is None:
+        return pairs
+    others = zip(pairs, problems, alphas, _bars(problems, alphas), strict=True)
+    return [pair.proved_by(alpha, problem.dual_at(alpha, bar)) for pair, problem, alpha, bar in others]
+
+
+def _margins(problems: Sequence[Problem], models: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the margins of each model, in one pass over X."""
+    data = problems[0].data
+    products = data.times(_joined([w.T for w in models])).reshape(data.n, -1)
+    return [
+        own if problem.offset is None else own + problem.offset
+        for problem, own in zip(problems, _parted(problems, products), strict=True)
+    ]
+
+
+def _bars(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return ᾱ of each problem, in one pass over X."""
+    data = problems[0].data
+    masses = [problem.weighted(alpha) for problem, alpha in zip(problems, alphas, strict=True)]
+    sums = data.transposed_times(_joined(masses)).reshape(data.d, -1)
+    return [
+        np.ascontiguousarray(own.T) / (problem.lam * problem.n)
+        for problem, own in zip(problems, _parted(problems, sums), strict=True)
+    ]
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Put vectors and matrices side by side as columns; one stays as it is, for which products are faster."""
+    return parts[0] if len(parts) == 1 else np.column_stack(parts)
+
+
+def _parted(problems: Sequence[Problem], columns: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield each problem its columns: a vector if it has one."""
+    first = 0
+    for problem in problems:
+        last = first + problem.columns
+        yield columns[:, first] if problem.columns == 1 else columns[:, first:last]
+        first = last

@@ -1,0 +1,259 @@
+"""Huber's regression with the scale of its residuals estimated beside the coefficients, certified jointly.
+
+With h(t) = ½t² for |t| ≤ ε and ε(|t| − ε/2) beyond, r_i = a_iᵀw + b − y_i and weights c_i, the problem is
+
+    min_{w, b, σ≥0}  P(w, b, σ) = (1/n) Σ c_i (σ/2 + σ h(r_i/σ)) + (λ/2)‖w‖²,
+
+which is jointly convex: σh(r/σ) = max {−αr − σα²/2 : |α| ≤ ε} is a perspective, and tends to ε|r| for σ → 0. What is left of σ is
+linear in it, (σ/2n) Σ c_i (1 − α_i²), so that minimising over σ ≥ 0 leaves a constraint in the place of a conjugate:
+
+    max_α  D(α) = (1/n) Σ c_i α_i y_i − (λ/2)‖ᾱ‖²,    ᾱ = (1/λn) Σ c_i α_i a_i,    |α_i| ≤ ε,   Σ c_i α_i² ≤ Σ c_i,
+
+and Σ c_i α_i = 0 with an intercept. Where λ = 0, Σ c_i α_i a_i = 0 stands in the place of ‖ᾱ‖². For a fixed σ it is the problem
+of :class:`losses.Huber` on the targets y/σ with λσ, of which w/σ is the model and whose dual point is the same α. For σ = 0 it is
+that of the absolute error, with λ/ε and the dual point α/ε.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.losses import EpsilonInsensitive, Huber
+from dualnewton.objective.certificate import Certificate, CertifiedPair
+from dualnewton.objective.problem import Problem
+from dualnewton.validation import positive, vector
+
+ROUNDING = 1e-12
+"""Σ c_i α_i² may exceed Σ c_i by this fraction: what rounding leaves of an equality."""
+
+STEPS = 50
+"""The most sets of outliers that are tried for the best intercept and scale of given residuals."""
+
+ORTHOGONAL = 1e-11
+"""Without a penalty Σ c_i α_i a_ij counts as zero below this fraction of Σ c_i |α_i a_ij|."""
+
+INSIDE = 1e-6
+"""By this fraction a dual variable has to stay away from ±ε in order to be moved."""
+
+WEAK = 1e-9
+"""The penalty, relative to the mean of c_i‖a_i‖², of the fits at one scale where there is none."""
+
+MOST, MOST_WIDE = 2000, 500
+"""Features up to which a step of Newton's method in all variables is worth its matrix, and where they are more than the
+examples: the matrix is then singular but for the penalty, and to solve with it takes 20 times as long."""
+
+HALVINGS, DAMPINGS = 10, (0.0, 1e-6, 1e-3, 1.0)
+"""How short a step may become, and what is added of the diagonal where too few inliers leave the curvature singular."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledPair(CertifiedPair):
+    """A model (w, b, σ), a feasible dual point, and the joint certificate that the two make."""
+
+    scale: float = math.nan
+
+    def joined_with(self, other: CertifiedPair) -> ScaledPair:
+        primal: Any = min(self, other, key=lambda pair: pair.certificate.primal)
+        return ScaledPair(**vars(super().joined_with(other)), scale=primal.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class ConcomitantProblem:
+    """Huber's regression with a joint scale: P, D and the certificate that connects them, as the head of this file has them.
+
+    Parameters
+    ----------
+    X, y, lam, sample_weight, fit_intercept
+        As in :class:`Problem`, but λ may be zero.
+    epsilon : float
+        ε ≥ 1, from where a residual, in units of σ, counts as an outlier. (Below one the scale of any data would be zero.)
+    """
+
+    X: Any
+    y: Any
+    epsilon: float = 1.35
+    lam: float = None  # type: ignore[assignment]
+    sample_weight: Any = None
+    fit_intercept: bool = False
+
+    def __post_init__(self) -> None:
+        if positive("epsilon", self.epsilon) < 1.0:
+            raise DualnewtonError(f"epsilon must be >= 1, got {self.epsilon!r}")
+        lam = 1.0 / self.unit.n if self.lam is None else positive("lam", self.lam, or_zero=True)
+        object.__setattr__(self, "lam", lam)
+
+    @cached_property
+    def unit(self) -> Problem:
+        """The problem at σ = 1; where there is no penalty, with a weak one."""
+        unit = Problem(
+            self.X, self.y, Huber(self.epsilon), sample_weight=self.sample_weight, fit_intercept=self.fit_intercept
+        )
+        return replace(unit, lam=self.lam or WEAK * (float((unit.c * unit.norms).mean()) or 1.0))
+
+    def at(self, scale: float) -> tuple[Problem, float, float]:
+        """Return the problem at a fixed σ, and by what its model and its dual point have to be multiplied."""
+        if scale > 0.0:
+            return replace(self.unit, y=self.unit.y / scale, lam=self.unit.lam * scale), scale, 1.0
+        limit = replace(self.unit, loss=EpsilonInsensitive(0.0), lam=self.unit.lam / self.epsilon)
+        return limit, 1.0, self.epsilon
+
+    def primal(self, w: np.ndarray, intercept: float, scale: float) -> float:
+        """P(w, b, σ), at σ = 0 the limit."""
+        w = vector("w", w, self.unit.d)
+        return self._primal_at(self.unit.margins(w, intercept) - self.unit.y, w, scale)
+
+    def _primal_at(self, r: np.ndarray, w: np.ndarray, scale: float) -> float:
+        size = np.abs(r)
+        slope = np.minimum(size, self.epsilon * scale) / scale if scale > 0.0 else self.epsilon
+        losses = self.unit.c @ (0.5 * scale + slope * (size - 0.5 * scale * slope))
+        return float(losses) / self.unit.n + 0.5 * self.lam * float(w @ w)
+
+    def dual(self, alpha: np.ndarray) -> float:
+        """D(α), which is −∞ where α is infeasible."""
+        unit, alpha = self.unit, vector("alpha", alpha, self.unit.n)
+        if float(unit.c @ np.square(alpha)) > (1.0 + ROUNDING) * unit.c.sum() or unit.dual(alpha) == -math.inf:
+            return -math.inf
+        mass = unit.weighted(alpha)
+        climb, along = float(mass @ unit.y) / unit.n, unit.data.transposed_times(mass)
+        if self.lam > 0.0:
+            return climb - 0.5 * float(along @ along) / (self.lam * unit.n**2)
+        allowed = ORTHOGONAL * unit.data.absolute_sums(np.abs(mass))
+        return climb if np.all(np.abs(along) <= allowed) else -math.inf
+
+    def feasible(self, alpha: np.ndarray) -> np.ndarray:
+        """Return the best multiple of α that is feasible, once its ends are cut off and it is balanced, or orthogonal."""
+        unit = self.unit
+        alpha = unit.dual_near(np.where(unit.c > 0.0, alpha, 0.0))
+        if self.lam == 0.0 and unit.d <= MOST:
+            alpha = self._orthogonal(alpha)
+        if not alpha.any():
+            return alpha
+        longest = min(
+            math.sqrt(float(unit.c.sum() / (unit.c @ np.square(alpha)))), self.epsilon / float(np.abs(alpha).max())
+        )
+        climb = float(unit.c @ (alpha * unit.y)) / unit.n
+        bend = self.lam * float(np.square(unit.alpha_bar(alpha)).sum())
+        return alpha * (min(longest, max(climb, 0.0) / bend) if bend > 0.0 else longest * (climb > 0.0))
+
+    def certified_pair(
+        self, w: np.ndarray, intercept: float = 0.0, scale: float | None = None, alpha: np.ndarray | None = None
+    ) -> ScaledPair:
+        """Prove how good a model is, with the best intercept and scale for its residuals near the given ones.
+
+        At these −α_i = r_i/σ, cut off at ±ε, is feasible and leaves P − D = (λ/2)‖w − ᾱ‖².
+        """
+        unit = self.unit
+        w = vector("w", w, unit.d)
+        r = unit.margins(w) - unit.y
+        spread = math.sqrt(float(unit.c @ np.square(r + intercept) / unit.c.sum()))
+        starts = (scale or 0.0, spread)  # from zero no step leads away
+        primal, b, sigma = min(self._settled(r, w, intercept, start) for start in starts)
+        own = -np.clip((r + b) / sigma, -self.epsilon, self.epsilon) if sigma > 0.0 else -self.epsilon * np.sign(r + b)
+        candidates = [self.feasible(point) for point in (own, alpha) if point is not None]
+        dual, best = max(((self.dual(point), point) for point in candidates), key=lambda found: found[0])
+        return ScaledPair(w, b, best, Certificate(primal, dual), sigma)
+
+    def _settled(self, r: np.ndarray, w: np.ndarray, b: float, scale: float) -> tuple[float, float, float]:
+        """Return the lowest P over (b, σ) and where it is, for r without b: Newton steps, each exact on its set of outliers.
+
+        While the outliers stay the same, Σ c_i α_i = 0 makes b = −m − σκ, where m is the mean of the inliers' r and κ the
+        pull of the outliers on it, and Σ c_i α_i² = Σ c_i makes σ² = V/(Σ c_i − ε²·(weight of outliers) − κ²·(of inliers)),
+        where V = Σ c_i (r_i − m)² over the inliers.
+        """
+        c, total = self.unit.c, float(self.unit.c.sum())
+        best = (self._primal_at(r + b, w, scale), b, scale)
+        for _ in range(STEPS):
+            out = np.abs(r + b) > self.epsilon * scale
+            inliers = np.where(out, 0.0, c)
+            weight = float(inliers.sum())
+            middle = pull = 0.0
+            if self.fit_intercept and weight > 0.0:
+                middle = float(inliers @ r) / weight
+                pull = self.epsilon * float((c - inliers) @ np.sign(r + b)) / weight
+            spread = float(inliers @ np.square(r - middle))
+            left = total - self.epsilon**2 * (total - weight) - weight * pull**2
+            if left > 0.0 and weight > 0.0:
+                aim = math.sqrt(spread / left)
+                aim_b = -middle - aim * pull if self.fit_intercept else 0.0
+            else:
+                aim, aim_b = 2.0 * scale, b  # so many outliers that P falls with σ
+            for t in 0.5 ** np.arange(HALVINGS):
+                there, moved = b + t * (aim_b - b), scale + t * (aim - scale)
+                if (here := self._primal_at(r + there, w, moved)) < best[0]:
+                    break
+            else:
+                break
+            b, scale = there, moved
+            best = (here, b, scale)
+        return best
+
+    def stepped(self, w: np.ndarray, b: float, scale: float) -> tuple[np.ndarray, float, float] | None:
+        """Take a step of Newton's method on P in (w, b, σ) together, halved until P does not rise; None if it always does.
+
+        With ψ_i = r_i/σ cut off at ±ε, the inliers I have the curvature (1/nσ) Σ_I c_i v_i v_iᵀ, where v_i = (ã_i, −ψ_i).
+        """
+        unit, d = self.unit, self.unit.d
+        r = unit.margins(w, b) - unit.y
+        psi = np.clip(r / scale, -self.epsilon, self.epsilon)
+        inliers = np.where(np.abs(r) <= self.epsilon * scale, unit.c, 0.0)
+        H = np.empty((self._width + 1, self._width + 1))
+        H[:-1, :-1] = self._moments(inliers)
+        H[-1, :-1] = H[:-1, -1] = -self._along(inliers * psi)
+        H[-1, -1] = float(inliers @ np.square(psi))
+        H /= scale
+        H[np.arange(d), np.arange(d)] += self.lam * unit.n
+        slope = np.append(self._along(unit.c * psi), 0.5 * float(unit.c @ (1.0 - np.square(psi))))
+        slope[:d] += self.lam * unit.n * w
+        here = self._primal_at(r, w, scale)
+        noise = 1e-15 * here
+        for damping in DAMPINGS:
+            step = -_solved(H + np.diag(damping * np.diag(H)), slope)
+            to_w, to_b, to_scale = step[:d], float(step[d]) if self.fit_intercept else 0.0, float(step[-1])
+            to_r = unit.margins(to_w, to_b) - unit.o
+            for t in 0.5 ** np.arange(HALVINGS):
+                moved = scale + t * to_scale
+                there = self._primal_at(r + t * to_r, w + t * to_w, moved) if moved > 0.0 else math.inf
+                # The full step is taken where P has nothing left to show: the dual point still gains.
+                if there < here - noise or (t == 1.0 and damping == 0.0 and there <= here + noise):
+                    return w + t * to_w, b + t * to_b, moved
+        return None
+
+    @property
+    def _width(self) -> int:
+        return self.unit.d + self.fit_intercept
+
+    def _along(self, mass: np.ndarray) -> np.ndarray:
+        """Σ mass_i ã_i, where ã_i is a_i, and a one beside it for an intercept."""
+        along = self.unit.data.transposed_times(mass)
+        return np.append(along, mass.sum()) if self.fit_intercept else along
+
+    def _moments(self, weights: np.ndarray) -> np.ndarray:
+        """Σ weights_i ã_i ã_iᵀ."""
+        return self.unit.data.weighted_gram(weights, intercept=self.fit_intercept)
+
+    def _orthogonal(self, alpha: np.ndarray) -> np.ndarray:
+        """Return an orthogonal point near α that differs from it on inliers alone, where Newton's step would move it."""
+        unit, inside = self.unit, (np.abs(alpha) < (1.0 - INSIDE) * self.epsilon) * 1.0
+        H = self._moments(unit.c * inside)
+        for _ in range(3):  # once more each time, for what rounding has left
+            u = _solved(H, self._along(unit.c * alpha))
+            alpha = alpha - inside * (unit.data.times(u[: unit.d]) + u[unit.d :].sum())
+        return alpha
+
+
+def _solved(H: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """Return a solution of Hx = g for a positive semidefinite H, the features brought to one scale."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
+
+    scale = 1.0 / np.sqrt(np.where(np.diag(H) > 0.0, np.diag(H), 1.0))
+    scaled = H * np.outer(scale, scale)
+    try:
+        return np.asarray(scale * cho_solve(cho_factor(scaled, check_finite=False), scale * g, check_finite=False))
+    except LinAlgError:
+        return np.asarray(scale * lstsq(scaled, scale * g, cond=1e-13, check_finite=False)[0])

@@ -1,0 +1,386 @@
+"""What is to be solved, and the only judge of a solution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.losses import Loss
+from dualnewton.losses.base import blocks
+from dualnewton.matrix import Data, as_data, linear
+from dualnewton.objective.certificate import Certificate, CertifiedPair
+from dualnewton.regularizers import L2, Regularizer
+from dualnewton.regularizers.rows import OverRows
+from dualnewton.validation import data_matrix, finite, frozen, positive, vector
+
+_FAR = 1e-2
+"""The relative gap beyond which a shorter dual point is worth the search for it."""
+
+_ROOM = 8.0
+"""Times what rounding was seen to add: sums in another order round otherwise."""
+
+_FEASIBLE = 1e-12
+"""Σ c_i α_i counts as zero below this fraction of Σ c_i |α_i|: what rounding leaves of an exact balance."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A regularised empirical risk, its dual, and the certificate that connects them.
+
+    The two problems of Section 4 of the paper, with weights c, offsets o and an unpenalised intercept b added, are
+
+        min_{w, b}  P(w, b) = (1/n) Σ c_i φ(a_iᵀw + b + o_i; y_i) + λ g(w)
+        max_α       D(α)    = (1/n) Σ c_i (−φ*(−α_i; y_i) − o_i α_i) − λ g*(ᾱ),    ᾱ = (1/λn) Σ c_i α_i a_i
+
+    where Σ c_i α_i = 0 is asked for exactly when there is an intercept. At the optimum w = ∇g*(ᾱ) and α_i = −φ′(z_i).
+    Where g is not strongly convex (the Lasso), ᾱ has to lie where g* is finite, and w ∈ ∂g*(ᾱ).
+
+    Of a loss of K > 1 columns (:class:`losses.Softmax`), an example has K margins z_i = W a_i + b + o_i: w is a K × d matrix W,
+    b has K entries, α and o are n × K, and the penalty is Σ_k g(w_k) over the rows of W.
+
+    Parameters
+    ----------
+    X : array or sparse array of shape (n, d)
+        One example a_i per row; float32 and float64 are kept as they are, CSR and C order are not copied.
+    y : array of shape (n,)
+        The labels; what is allowed is the loss's to say.
+    loss : Loss
+        φ.
+    regularizer : Regularizer
+        g; ½‖w‖² by default. For several columns it has to be a sum over features.
+    lam : float
+        λ > 0; 1/n by default.
+    sample_weight : array of shape (n,), optional
+        c ≥ 0, not all zero. A weight of two equals a repeated row, but for the factor 1/n.
+    offset : array of shape (n,) or (n, K), optional
+        o, added to the margins.
+    fit_intercept : bool
+        Whether b is free (unpenalised) or zero.
+    """
+
+    X: Any
+    y: Any
+    loss: Loss
+    _: KW_ONLY
+    regularizer: Regularizer = L2()  # noqa: RUF009 (frozen, so sharing it is safe)
+    lam: float = None  # type: ignore[assignment]
+    sample_weight: Any = None
+    offset: Any = None
+    fit_intercept: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.loss, Loss):
+            raise DualnewtonError(
+                f"loss must be an instance of losses.Loss, such as losses.Logistic(), got {self.loss!r}"
+            )
+        if not isinstance(self.regularizer, Regularizer):
+            raise DualnewtonError(
+                f"regularizer must be a regularizers.Regularizer, such as regularizers.L2(), got {self.regularizer!r}"
+            )
+        n, d = self.n, self.d
+        y = self.loss.labels(self.y, n)
+        if self.regularizer.size not in (None, d):
+            raise DualnewtonError(f"regularizer is made for {self.regularizer.size} features, X has {d}")
+        if self.columns > 1 and self.regularizer.form.is_general:
+            raise DualnewtonError(
+                "regularizer must be a sum over features for several classes, one of L2(), ElasticNet(), L1(), NonNegative() "
+                f"and Box(), got {self.regularizer!r}"
+            )
+        weights = None if self.sample_weight is None else vector("sample_weight", self.sample_weight, n, low=0.0)
+        if weights is not None and not weights.any():
+            raise DualnewtonError("sample_weight must have a positive entry, got zeros only")
+        checked = {
+            "X": getattr(self.data, "X", self.data),  # the matrix itself where it lies in memory
+            "y": y,
+            "lam": 1.0 / n if self.lam is None else positive("lam", self.lam),
+            "sample_weight": weights,
+            "offset": None if self.offset is None else self.dual_point(self.offset, "offset"),
+            "fit_intercept": bool(self.fit_intercept),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        extras = [name for name in ("sample_weight", "offset") if getattr(self, name) is not None]
+        return (
+            f"Problem(n={self.n}, d={self.d}, loss={self.loss!r}, regularizer={self.regularizer!r}, lam={self.lam:g}"
+            f"{''.join(f', {name}=...' for name in extras)}{', fit_intercept=True' if self.fit_intercept else ''})"
+        )
+
+    # The data --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def data(self) -> Data:
+        """X behind the protocol by which everything else asks for it."""
+        return as_data(self.X)
+
+    @property
+    def n(self) -> int:
+        """The number of examples."""
+        return self.data.n
+
+    @property
+    def d(self) -> int:
+        """The number of features."""
+        return self.data.d
+
+    @property
+    def columns(self) -> int:
+        """K, the number of margins of an example."""
+        return self.loss.columns
+
+    @cached_property
+    def c(self) -> np.ndarray:
+        """The weights as a vector, ones by default."""
+        return frozen(np.ones(self.n)) if self.sample_weight is None else self.sample_weight
+
+    @cached_property
+    def o(self) -> np.ndarray:
+        """The offsets as an array of the shape of the margins, zeros by default."""
+        return frozen(self.no_dual()) if self.offset is None else self.offset
+
+    @cached_property
+    def norms(self) -> np.ndarray:
+        """‖a_i‖² of each row."""
+        return frozen(self.data.row_scores(np.ones(self.d)))
+
+    @cached_property
+    def g(self) -> Any:
+        """The penalty as a function of w: the regulariser or, of several columns, its sum over the rows of W."""
+        return self.regularizer if self.columns == 1 else OverRows(self.regularizer)
+
+    # The two objectives ----------------------------------------------------------------------------------------------
+
+    def margins(self, w: np.ndarray, intercept: Any = 0.0) -> np.ndarray:
+        """z_i = a_iᵀw + b + o_i; of several columns, a row for each example."""
+        products = self.data.times(w.T)
+        return (products if self.offset is None else products + self.offset) + intercept
+
+    def primal(self, w: np.ndarray, intercept: Any = None) -> float:
+        """P(w, b); b is zero unless given."""
+        w = self.model(w)
+        return self.primal_at(self.margins(w, 0.0 if intercept is None else self._intercept(intercept)), w)
+
+    def dual(self, alpha: np.ndarray) -> float:
+        """D(α), which is −∞ where α is infeasible."""
+        alpha = self.dual_point(alpha)
+        return self.dual_at(alpha, self.alpha_bar(alpha))
+
+    def dual_at(self, alpha: np.ndarray, alpha_bar: np.ndarray) -> float:
+        """D(α), given ᾱ."""
+        mass = self.weighted(alpha)
+        if self.fit_intercept and np.any(np.abs(mass.sum(axis=0)) > _FEASIBLE * np.abs(mass).sum(axis=0)):
+            return -np.inf
+        linear = 0.0 if self.offset is None else float(np.vdot(mass, self.offset))
+        total = linear + self.loss.conjugates(alpha, self.y, self.sample_weight)
+        return float(-total / self.n - self.lam * self.g.conjugate(alpha_bar))
+
+    def weighted(self, values: np.ndarray) -> np.ndarray:
+        """c_i times the values."""
+        return values if self.sample_weight is None else (values.T * self.sample_weight).T
+
+    def alpha_bar(self, alpha: np.ndarray) -> np.ndarray:
+        """ᾱ = (1/λn) Σ c_i α_i a_i, in the shape of w."""
+        sums = self.data.transposed_times(self.weighted(alpha))
+        return np.ascontiguousarray(sums.T) / (self.lam * self.n)
+
+    # Block by block, for methods that pass over the data -----------------------------------------------------------------
+
+    def row_losses(self, rows: slice, z: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return Σ c_i φ_i and c_i φ′_i over a block of rows with margins z = a_iᵀw + b, to which the offsets are added here."""
+        z = z if self.offset is None else z + self.offset[rows]
+        value, slopes = self.loss.value_and_derivative(z, self.y[rows])
+        if self.sample_weight is None:
+            return float(value.sum()), slopes
+        c = self.sample_weight[rows]
+        return float(c @ value), (slopes.T * c).T
+
+    def row_curvature(self, z: np.ndarray) -> np.ndarray:
+        """c_i φ″_i of all rows with margins z = a_iᵀw + b, in the shape of z: of several columns, the diagonals."""
+        weights = np.empty(z.shape)
+        for rows in blocks(self.n, self.columns):
+            at = z[rows] if self.offset is None else z[rows] + self.offset[rows]
+            weights[rows] = self.loss.second_derivative(at, self.y[rows])
+        return self.weighted(weights)
+
+    def row_couplings(self, z: np.ndarray) -> np.ndarray:
+        """c_i q_kl of all rows with margins z = W a_i + b, a column for each two columns of margins: see ``Loss.couplings``."""
+        return self.weighted(self.loss.couplings(z if self.offset is None else z + self.offset, self.y))
+
+    # From one to the other -------------------------------------------------------------------------------------------
+
+    def model(self, w: Any) -> np.ndarray:
+        """Return w as a read-only array of float64, if it has the right shape."""
+        return vector("w", w, self.d) if self.columns == 1 else _matrix("W", w, (self.columns, self.d))
+
+    def dual_point(self, alpha: Any, name: str = "alpha") -> np.ndarray:
+        """Return α as a read-only array of float64, if it has the right shape."""
+        return vector(name, alpha, self.n) if self.columns == 1 else _matrix(name, alpha, (self.n, self.columns))
+
+    def w_of(self, alpha: np.ndarray) -> np.ndarray:
+        """Return w = ∇g*(ᾱ), the primal point of a dual one."""
+        return self.g.grad_conjugate(self.alpha_bar(self.dual_point(alpha)))
+
+    def alpha_of(self, w: np.ndarray, intercept: Any = None) -> np.ndarray:
+        """α_i = −φ′(z_i), the dual point of a primal one; with an intercept balanced, and at the best one if none is given."""
+        margins = self.margins(self.model(w))
+        b = self.best_intercept_at(margins) if intercept is None else self._intercept(intercept)
+        return self.alpha_at(margins + b)
+
+    def no_intercept(self) -> Any:
+        """b = 0."""
+        return 0.0 if self.columns == 1 else np.zeros(self.columns)
+
+    def no_dual(self) -> np.ndarray:
+        """α = 0, where every dual method may start."""
+        return np.zeros(self.n if self.columns == 1 else (self.n, self.columns))
+
+    def dual_near(self, alpha: np.ndarray) -> np.ndarray:
+        """Return a feasible dual point near α, to start from."""
+        alpha = self.loss.nearest_dual(self.dual_point(alpha, "warm_start"), self.y)
+        return self.feasible(alpha)
+
+    def feasible(self, alpha: np.ndarray) -> np.ndarray:
+        """Return the point near α, all −α_i in the domain of φ*, that is balanced and within the reach of g*."""
+        return self.within_reach(self.balanced(alpha))
+
+    def balanced(self, alpha: np.ndarray) -> np.ndarray:
+        """Make Σ c_i α_i = 0 where an intercept asks for it."""
+        return self.loss.balanced(alpha, self.y, self.c) if self.fit_intercept else alpha
+
+    def within_reach(self, alpha: np.ndarray) -> np.ndarray:
+        """Shorten α until g*(ᾱ) is finite, which it is everywhere but for a g that is not strongly convex (the Lasso).
+
+        0 lies in the domains of φ* and g*, which are convex, so that a shorter point is as feasible as a longer one.
+        """
+        if self.regularizer.strongly_convex:
+            return alpha
+        factor = self.g.reach(self.alpha_bar(alpha))
+        if factor == 1.0:
+            return alpha
+        # Where λ is small, sums that almost cancel are divided by it: what rounding adds to ᾱ is seen, and made room for.
+        excess = 1.0 - self.g.reach(self.alpha_bar(factor * alpha))
+        return factor * (1.0 - _ROOM * excess) * alpha
+
+    def best_intercept(self, w: np.ndarray) -> Any:
+        """argmin_b P(w, b), zero without an intercept; there Σ c_i φ′(z_i) = 0, which makes α_i = −φ′(z_i) feasible."""
+        return self.best_intercept_at(self.margins(self.model(w)))
+
+    def _intercept(self, intercept: Any) -> Any:
+        return finite("intercept", intercept) if self.columns == 1 else vector("intercept", intercept, self.columns)
+
+    # The judge -------------------------------------------------------------------------------------------------------
+
+    def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
+        """Prove how good (w, b) is, from scratch and in float64, whoever made it.
+
+        Parameters
+        ----------
+        w : array of shape (d,) or (K, d)
+            The model.
+        intercept : float or array of shape (K,), optional
+            b; where there is an intercept and none is given, the best one for this w.
+        alpha : array of shape (n,) or (n, K), optional
+            A dual point to try beside α_i = −φ′(z_i), balanced first where there is an intercept; the largest dual value
+            is taken, since each is a proof. Far from the optimum, where −φ′ overshoots, sα for the best s ∈ [0, 1] is
+            tried too.
+        """
+        return self.certified_pair(w, intercept, alpha).certificate
+
+    def certified_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
+        """Do what :meth:`certify` does, and return the model and the dual point that prove it beside the certificate."""
+        w = self.model(w)
+        margins = self.margins(w)
+        given = None if intercept is None else self._intercept(intercept)
+        if given is not None and not self.fit_intercept and np.any(given):
+            seen = np.asarray(given).tolist()
+            raise DualnewtonError(f"intercept must be 0 in a problem with fit_intercept=False, got {seen!r}")
+        b = self.best_intercept_at(margins) if given is None else given
+        primal, own = self.judged_at(margins, w, b, best=given is None)
+        candidates = [own]
+        if alpha is not None:
+            candidates.append(self.feasible(self.dual_point(alpha)))
+        dual, proof = max(((self.dual(a), a) for a in candidates), key=itemgetter(0))
+        if primal - dual > _FAR * abs(primal):
+            dual, proof = max((dual, proof), self._shrunk(proof, dual), key=itemgetter(0))
+        return CertifiedPair(w, b, proof, Certificate(primal, dual))
+
+    def _shrunk(self, alpha: np.ndarray, dual: float) -> tuple[float, np.ndarray]:
+        """Maximise the concave D(sα) over s ∈ (0, 1], given D(α), without another pass over X; α = 0 is feasible, so sα is."""
+        if dual == -np.inf:
+            nothing = self.no_dual()
+            return self.dual(nothing), nothing
+        bar, scale = self.alpha_bar(alpha), self.lam * self.n
+        linear = 0.0 if self.offset is None else float(np.vdot(self.weighted(alpha), self.offset))
+        at_one = -self.n * dual - scale * self.g.conjugate(bar) - linear
+        conjugates = self.loss.conjugates_along(alpha, self.y, self.sample_weight, at_one)
+        shorter = _best_factor(lambda s: conjugates(s) + s * linear + scale * self.g.conjugate(s * bar)) * alpha
+        return self.dual(shorter), shorter
+
+    def primal_at(self, margins: np.ndarray, w: np.ndarray) -> float:
+        """P(w), given the margins."""
+        total = 0.0
+        for rows in blocks(self.n, self.columns):
+            value = self.loss.value(margins[rows], self.y[rows])
+            total += float(value.sum() if self.sample_weight is None else self.sample_weight[rows] @ value)
+        return total / self.n + self.lam * self.g.value(w)
+
+    def alpha_at(self, margins: np.ndarray) -> np.ndarray:
+        """α_i = −φ′(z_i), balanced and within reach."""
+        return self.feasible(self.slopes_at(margins))
+
+    def slopes_at(self, margins: np.ndarray) -> np.ndarray:
+        """−φ′(z_i)."""
+        alpha = np.empty(margins.shape)
+        for rows in blocks(self.n, self.columns):
+            np.negative(self.loss.derivative(margins[rows], self.y[rows]), out=alpha[rows])
+        return alpha
+
+    def judged_at(self, margins: np.ndarray, w: np.ndarray, b: Any, *, best: bool = False) -> tuple[float, np.ndarray]:
+        """Return P(w, b) and the dual point of the best intercept for w, given the margins of w with no intercept.
+
+        Parameters
+        ----------
+        margins, w, b : arrays, float or array
+            The point.
+        best : bool
+            Whether b is that intercept.
+        """
+        if self.fit_intercept and not best:
+            primal = self.primal_at(margins + b, w)
+            return primal, self.alpha_at(margins + self.best_intercept_at(margins, b))
+        at, total, alpha = margins + b if self.fit_intercept else margins, 0.0, np.empty(margins.shape)
+        for rows in blocks(self.n, self.columns):
+            value, slopes = self.loss.value_and_derivative(at[rows], self.y[rows])
+            total += float(value.sum() if self.sample_weight is None else self.sample_weight[rows] @ value)
+            np.negative(slopes, out=alpha[rows])
+        return total / self.n + self.lam * self.g.value(w), self.feasible(alpha)
+
+    def best_intercept_at(self, margins: np.ndarray, near: Any = 0.0) -> Any:
+        """argmin_b of the losses at the margins z_i + b, searched for from a guess; zero without an intercept."""
+        if not self.fit_intercept:
+            return self.no_intercept()
+        return self.loss.best_intercept(margins, self.y, self.sample_weight, near)
+
+
+def _matrix(name: str, value: Any, shape: tuple[int, int]) -> np.ndarray:
+    """Return ``value`` as a read-only, finite float64 matrix of the given shape."""
+    if np.shape(value) != shape:
+        raise DualnewtonError(f"{name} must have shape {shape}, got {np.shape(value)}")
+    return frozen(linear.to_dense(data_matrix(name, value)).astype(np.float64, copy=False))
+
+
+def _best_factor(value: Callable[[float], float]) -> float:
+    """Return the s ∈ (0, 1] that about minimises a convex function; searched for in log s, since it may be tiny."""
+    from scipy.optimize import minimize_scalar
+
+    found = minimize_scalar(
+        lambda t: value(float(np.exp(t))), bounds=(-50.0, 0.0), method="bounded", options={"xatol": 1e-3}
+    )
+    return float(np.exp(found.x))

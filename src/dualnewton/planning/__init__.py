@@ -1,0 +1,1 @@
+"""Which method, at which predicted cost: every comparison of costs."""

@@ -1,0 +1,1 @@
+"""The one loop that drives a method, and what it keeps and returns."""

@@ -1,0 +1,356 @@
+"""Runs that survive: the state of a run in a file, to which it belongs, and when it is written.
+
+A checkpoint changes nothing about a run. It holds the state between two turns of the loop (:mod:`dualnewton.run.snapshot`), so
+that a resumed run ends as if it had never stopped, bit for bit. See docs/checkpoints.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.files import archive as _archive
+from dualnewton.files.archive import BadFileError
+from dualnewton.run.result import Result, Status
+from dualnewton.run.snapshot import Anchors, Thawed, freeze
+from dualnewton.validation import positive
+
+KIND, VERSION = "checkpoint", 1
+
+SECONDS, SPACING = 0.25, 20.0
+"""A crash may cost so many seconds, and writing a twentieth of the time: a file of gigabytes is written seldom."""
+
+HASHED = 1 << 24
+"""Bytes of the data that are hashed at a time, so that those on a disk are never in memory all at once."""
+
+LONG = 200
+"""Characters beyond which a description is cut short and told by its hash."""
+
+SOFTWARE = ("dualnewton", "numpy", "scipy", "numba")
+"""Another version of these may round otherwise."""
+
+ENDED = frozenset({None, Status.CONVERGED, Status.NO_PROGRESS})
+"""How a run goes on or ends by itself. What a limit or a callback has ended is not a state of the run without them."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where the state of a run is kept, and how often it is written.
+
+    Parameters
+    ----------
+    path : path
+        The file. A run that finds it goes on from there, if it is of the same problem and the same settings.
+    seconds : float
+        The least time between two writes.
+    spacing : float
+        The least time between them as a multiple of what the last one took.
+    """
+
+    path: str | os.PathLike[str]
+    _: KW_ONLY
+    seconds: float = SECONDS
+    spacing: float = SPACING
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike) or not os.fspath(self.path):
+            raise DualnewtonError(f"checkpoint must be None, the path of a file or a Checkpoint, got {self.path!r}")
+        positive("seconds", self.seconds, or_zero=True)
+        positive("spacing", self.spacing, or_zero=True)
+        folder = Path(self.path).parent
+        if not folder.is_dir():
+            raise DualnewtonError(f"checkpoint must be a file in a folder that exists, got {os.fspath(self.path)!r}")
+        if not os.access(folder, os.W_OK):
+            raise DualnewtonError(
+                f"checkpoint must be a file in a folder that may be written, got {os.fspath(self.path)!r}"
+            )
+
+
+class Keeper:
+    """What a run asks about its checkpoint. This one keeps nothing.
+
+    Attributes
+    ----------
+    found : Thawed or None
+        The state to go on from.
+    """
+
+    found: Thawed | None = None
+
+    def take(self) -> Thawed | None:
+        """Return the state to go on from, once: what the run leaves behind of it is not held any longer."""
+        found, self.found = self.found, None
+        return found
+
+    def is_due(self, statuses: Collection[Status | None]) -> bool:  # noqa: ARG002
+        """Whether the state is to be saved now, between two turns, given how far each model is."""
+        return False
+
+    def save(self, parts: Mapping[str, Any], anchors: Anchors, epochs: float) -> None:
+        """Write the state."""
+
+    def finish(
+        self, statuses: Collection[Status | None], parts: Mapping[str, Any], anchors: Anchors, epochs: float
+    ) -> None:
+        """Write the last state of a run that has ended by itself."""
+
+
+class FileKeeper(Keeper):
+    """Keeps the state of a run, and that of its random numbers, in a file."""
+
+    def __init__(self, checkpoint: Checkpoint, identity: Mapping[str, str], rng: np.random.Generator) -> None:
+        self.checkpoint, self.identity, self.rng = checkpoint, dict(identity), rng
+        self.written, self.took = time.perf_counter(), 0.0
+        if os.path.lexists(checkpoint.path):
+            self.found = self._read()
+
+    def _read(self) -> Thawed:
+        path = self.checkpoint.path
+        try:
+            content, arrays = _archive.read(path, KIND, VERSION)
+            theirs, digest = dict(content["run"]), content["digest"]
+            tree = arrays.pop("state")
+            if digest != _digest_of_state(theirs, tree, arrays):
+                raise DualnewtonError("its digest is not that of its content")
+            thawed = Thawed(
+                json.loads(tree.tobytes()), [arrays[str(k)] for k in range(len(arrays))], Anchors(), str(path)
+            )
+        except BadFileError:
+            raise
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise BadFileError(f"{path} is a damaged {KIND} ({str(error) or type(error).__name__})") from None
+        self._compare(theirs)
+        try:
+            self.rng.bit_generator.state = thawed.part("random", dict)
+        except (LookupError, TypeError, ValueError) as error:
+            raise BadFileError(f"{path} is a damaged {KIND} (random numbers: {error})") from None
+        return thawed
+
+    def _compare(self, theirs: Mapping[str, Any]) -> None:
+        """Refuse the checkpoint of another run, and say what differs."""
+        names = [*self.identity, *(name for name in theirs if name not in self.identity)]
+        differ = [name for name in names if self.identity.get(name) != theirs.get(name)]
+        if not differ:
+            return
+        theirs_told, ours_told = (
+            ", ".join(f"{name}={run.get(name, 'nothing')}" for name in differ[:3]) for run in (theirs, self.identity)
+        )
+        raise DualnewtonError(
+            f"checkpoint {os.fspath(self.checkpoint.path)!r} was written with {theirs_told}, this run has {ours_told}: "
+            "give it the same to go on from there, or another path to begin anew"
+        )
+
+    def is_due(self, statuses: Collection[Status | None]) -> bool:
+        rest = max(self.checkpoint.seconds, self.checkpoint.spacing * self.took)
+        return time.perf_counter() - self.written >= rest and ENDED.issuperset(statuses)
+
+    def save(self, parts: Mapping[str, Any], anchors: Anchors, epochs: float) -> None:
+        self._write(parts, anchors, epochs, finished=False)
+
+    def finish(
+        self, statuses: Collection[Status | None], parts: Mapping[str, Any], anchors: Anchors, epochs: float
+    ) -> None:
+        if ENDED.issuperset(statuses):
+            self._write(parts, anchors, epochs, finished=True)
+
+    def _write(self, parts: Mapping[str, Any], anchors: Anchors, epochs: float, *, finished: bool) -> None:
+        began = time.perf_counter()
+        tree, blocks = freeze({**parts, "random": self.rng.bit_generator.state}, anchors)
+        text = np.frombuffer(json.dumps(tree, separators=(",", ":")).encode(), np.uint8)
+        arrays = {str(k): block for k, block in enumerate(blocks)}
+        content = {
+            "run": self.identity,
+            "epochs": float(epochs),
+            "finished": finished,
+            "digest": _digest_of_state(self.identity, text, arrays),
+        }
+        _archive.write(self.checkpoint.path, KIND, VERSION, content, {"state": text, **arrays})
+        self.written = time.perf_counter()
+        self.took = self.written - began
+
+
+@dataclass
+class StageKeeper(Keeper):
+    """Keeps the state of a run inside another: both go into the file of the outer one.
+
+    Attributes
+    ----------
+    outer : Keeper
+        Of the other.
+    parts, statuses : callables
+        Return the state of the other, and how far its models are.
+    anchors : Anchors
+        Of the other.
+    epochs : float
+        Of the other, before this run.
+    """
+
+    outer: Keeper
+    parts: Callable[[], Mapping[str, Any]]
+    statuses: Callable[[], Collection[Status | None]]
+    anchors: Anchors
+    epochs: float = 0.0
+    found: Thawed | None = None
+
+    def is_due(self, statuses: Collection[Status | None]) -> bool:
+        # It is the other that ends the models of this one by a callback.
+        own = {status for status in statuses if status is not Status.STOPPED_BY_CALLBACK}
+        return self.outer.is_due(own.union(self.statuses()))
+
+    def save(self, parts: Mapping[str, Any], anchors: Anchors, epochs: float) -> None:
+        self.outer.save({**self.parts(), **parts}, self.anchors | anchors, self.epochs + epochs)
+
+
+AnyCheckpoint = str | os.PathLike[str] | Checkpoint | Keeper | None
+
+
+def keeper_of(checkpoint: AnyCheckpoint, identity: Callable[[], Mapping[str, str]], rng: np.random.Generator) -> Keeper:
+    """Return who keeps the state of a run; a file that is already there is read, and refused if it is not of this run.
+
+    Parameters
+    ----------
+    checkpoint : path, Checkpoint or None
+        What the user gave; a keeper, if the run is a stage of another.
+    identity : callable
+        Returns what makes the run the one it is; asked only if there is a file.
+    rng : numpy.random.Generator
+        The random numbers of the run, which are put where the file says.
+    """
+    if checkpoint is None:
+        return Keeper()
+    if isinstance(checkpoint, Keeper):
+        return checkpoint
+    return FileKeeper(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint), identity(), rng)
+
+
+# What makes a run the one it is -----------------------------------------------------------------------------------------
+
+
+SHARED = ("loss", "regularizer", "fit_intercept")
+"""What problems that are solved together have in common."""
+
+
+def identity_of(
+    problems: Sequence[Any],
+    warm_start: Sequence[Any] | None,
+    rng: np.random.Generator | None,
+    **settings: Any,
+) -> dict[str, str]:
+    """Describe a run, by words and hashes: two runs with the same description take the same steps.
+
+    Limits, threads and callbacks are not part of it: they decide where a run is left, not where it goes.
+
+    Parameters
+    ----------
+    problems : sequence of problems
+        They share X.
+    warm_start : sequence, optional
+        Results or dual points.
+    rng : numpy.random.Generator, optional
+        As it is at the start; None if any would do.
+    settings
+        The rest, by name.
+    """
+    first, starts = problems[0], list(() if warm_start is None else warm_start)
+    found = {"software": ", ".join(f"{name} {_version(name)}" for name in SOFTWARE)}
+    found["problems"] = f"{len(problems)} {type(first).__name__}"
+    names = [part.name for part in dataclasses.fields(first)]
+    found |= {name: described(getattr(first, name)) for name in names if name in SHARED}
+    found["X"] = first.data.fingerprint()
+    for k, problem in enumerate(problems):
+        of = f" of problem {k}" if len(problems) > 1 else ""
+        found |= {f"{name}{of}": described(getattr(problem, name)) for name in names if name not in ("X", *SHARED)}
+        start = starts[k] if k < len(starts) else None
+        points = (start.w, start.intercept, start.alpha) if isinstance(start, Result) else start
+        found[f"warm_start{of}"] = described(points)
+    found |= {name: described(value) for name, value in settings.items()}
+    state = None if rng is None else rng.bit_generator.state
+    found["random_state"] = "None" if state is None else f"{state['bit_generator']} {_digest([_text(state).encode()])}"
+    return found
+
+
+def described(thing: Any) -> str:
+    """Describe a number, an array, a loss, a sampling …: equal descriptions mean equal things."""
+    text = _text(thing)
+    return text if len(text) <= LONG else f"{text[: LONG // 2]}… {_digest([text.encode()])}"
+
+
+def _text(thing: Any) -> str:
+    if isinstance(thing, np.generic) or (isinstance(thing, np.ndarray) and thing.ndim == 0):
+        thing = thing.item()
+    if thing is None or isinstance(thing, bool | int | float | str):
+        return repr(thing)
+    if sp.issparse(thing):
+        parts = (thing.data, thing.indices, thing.indptr)
+        return f"{_shape(thing)} {thing.format} {_digest(octets for part in parts for octets in _octets(part))}"
+    if isinstance(thing, np.ndarray):
+        return f"{_shape(thing)} {_digest(_octets(thing))}"
+    if isinstance(thing, dict):
+        return f"{{{', '.join(f'{_text(key)}: {_text(value)}' for key, value in thing.items())}}}"
+    if isinstance(thing, list | tuple):
+        return f"({', '.join(map(_text, thing))})"
+    if isinstance(thing, set | frozenset):
+        return f"{{{', '.join(sorted(map(_text, thing)))}}}"
+    kind = type(thing)
+    if isinstance(thing, type) or callable(getattr(thing, "__get__", None)):
+        return f"{thing.__module__}.{thing.__qualname__}"
+    # What an object has found out about itself is no part of it.
+    found_out = {
+        name for base in kind.__mro__ for name, part in vars(base).items() if isinstance(part, cached_property)
+    }
+    own = {name: value for name, value in getattr(thing, "__dict__", {}).items() if name not in found_out}
+    return (
+        f"{kind.__module__}.{kind.__qualname__}({', '.join(f'{name}={_text(value)}' for name, value in own.items())})"
+    )
+
+
+def _shape(array: Any) -> str:
+    return f"{'x'.join(map(str, array.shape))} {array.dtype}"
+
+
+def _octets(array: np.ndarray) -> Iterator[Any]:
+    """Yield the bytes of an array in order, a part at a time, without a copy of it."""
+    rows = np.atleast_1d(array)
+    step = max(1, HASHED * len(rows) // max(1, rows.nbytes))
+    if rows.dtype.hasobject:
+        yield repr(rows.tolist()).encode()
+        return
+    for start in range(0, len(rows), step):
+        yield np.ascontiguousarray(rows[start : start + step]).reshape(-1).view(np.uint8)
+
+
+def _digest(pieces: Any) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _digest_of_state(identity: Mapping[str, str], tree: np.ndarray, arrays: Mapping[str, np.ndarray]) -> str:
+    def pieces() -> Iterator[Any]:
+        yield json.dumps([identity, {name: [str(array.dtype), array.shape] for name, array in arrays.items()}]).encode()
+        for array in (tree, *arrays.values()):
+            yield from _octets(array)
+
+    return _digest(pieces())
+
+
+def _version(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,180 @@
+"""What a run returns: the model, the proof, how it ended, and how it got there."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.objective.certificate import Certificate, CertifiedPair
+from dualnewton.planning.planner import Plan
+
+
+class Status(enum.Enum):
+    """How a run ended; the value of each member is its message."""
+
+    CONVERGED = "the certified relative gap is at most tol"
+    EPOCH_LIMIT = "max_epochs were done before the certified relative gap reached tol"
+    TIME_LIMIT = "time_limit was reached before the certified relative gap reached tol"
+    STOPPED_BY_CALLBACK = "the callback asked to stop"
+    INTERRUPTED = "the run was interrupted from the keyboard"
+    NO_PROGRESS = "no further progress is possible at this precision"
+
+    @property
+    def message(self) -> str:
+        """The outcome in words."""
+        return str(self.value)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One row of the trace, and what a callback is given.
+
+    Attributes
+    ----------
+    epoch, seconds : float
+        How many epochs had been done, and how long the run had taken, its certificates included.
+    certificate : Certificate
+        Of the best model and the best dual point so far.
+    model : int
+        Which of the problems of :func:`solve_many`.
+    latest : Certificate, optional
+        Of the current iterate itself, which may be worse than the best; None where the row sums up several solves.
+    work_seconds : float, optional
+        Seconds of the draws and rounds (or passes) alone, without certificates; None where the row sums up several solves.
+    """
+
+    epoch: float
+    seconds: float
+    certificate: Certificate
+    _: KW_ONLY
+    model: int = 0
+    latest: Certificate | None = None
+    work_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The certificates of a run as columns ``epoch``, ``seconds``, ``primal``, ``dual`` and ``gap``."""
+
+    rows: list[Progress] = field(default_factory=list)
+
+    COLUMNS = ("epoch", "seconds", "primal", "dual", "gap")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def epoch(self) -> np.ndarray:
+        """How many epochs had been done."""
+        return np.array([row.epoch for row in self.rows])
+
+    @property
+    def seconds(self) -> np.ndarray:
+        """How long the run had taken, its certificates included."""
+        return np.array([row.seconds for row in self.rows])
+
+    @property
+    def primal(self) -> np.ndarray:
+        """The lowest P(w) certified so far."""
+        return np.array([row.certificate.primal for row in self.rows])
+
+    @property
+    def dual(self) -> np.ndarray:
+        """The highest D(α) certified so far."""
+        return np.array([row.certificate.dual for row in self.rows])
+
+    @property
+    def gap(self) -> np.ndarray:
+        """Their difference."""
+        return np.array([row.certificate.gap for row in self.rows])
+
+    def to_dict(self) -> dict[str, np.ndarray]:
+        """Return the columns by name."""
+        return {name: getattr(self, name) for name in self.COLUMNS}
+
+    def to_pandas(self) -> Any:
+        """Return the columns as a pandas DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_dict())
+
+    def plot(self, ax: Any = None, *, x: str = "epoch", label: str | None = None) -> Any:
+        """Draw the gap against ``"epoch"`` or ``"seconds"`` on a logarithmic scale; return the matplotlib axes."""
+        if x not in ("epoch", "seconds"):
+            raise DualnewtonError(f'x must be "epoch" or "seconds", got {x!r}')
+        if ax is None:
+            import matplotlib.pyplot as plt
+
+            _, ax = plt.subplots()
+        gap = self.gap
+        shown = gap > 0.0  # a gap of zero has no place on a logarithmic scale
+        ax.semilogy(getattr(self, x)[shown], gap[shown], marker=".", label=label)
+        ax.set_xlabel(x)
+        ax.set_ylabel("certified duality gap")
+        ax.grid(visible=True, which="major", alpha=0.3)
+        return ax
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The best model of a run with its proof.
+
+    Attributes
+    ----------
+    w, intercept : array of shape (d,), float
+        The model with the lowest primal value seen.
+    alpha : array of shape (n,)
+        The feasible dual point with the highest dual value seen; pass the result as ``warm_start`` to go on from it.
+    certificate : Certificate
+        P(w, intercept) and D(alpha).
+    status : Status
+        How the run ended; ``status.message`` says it in words.
+    n_epochs : float
+        How many epochs were done: visits of examples over n.
+    trace : Trace
+        The certificates along the way.
+    plan : Plan
+        Which method and τ were used, and why.
+    """
+
+    w: np.ndarray
+    intercept: float
+    alpha: np.ndarray
+    _: KW_ONLY
+    certificate: Certificate
+    status: Status
+    n_epochs: float
+    trace: Trace
+    plan: Plan
+
+    @classmethod
+    def of(cls, pair: CertifiedPair, status: Status, *, trace: Trace, plan: Plan) -> Result:
+        """Put together what a run has found."""
+        return cls(
+            pair.w,
+            pair.intercept,
+            pair.alpha,
+            certificate=pair.certificate,
+            status=status,
+            n_epochs=trace.rows[-1].epoch,
+            trace=trace,
+            plan=plan,
+        )
+
+    @property
+    def converged(self) -> bool:
+        """Whether the certificate meets the tolerance that was asked for."""
+        return self.status is Status.CONVERGED
+
+    def __str__(self) -> str:
+        last = self.trace.rows[-1]
+        return (
+            f"{self.status.name}: {self.status.message}\n"
+            f"  certificate  {self.certificate}\n"
+            f"  effort       {self.n_epochs:.4g} epochs, {last.seconds:.3g} s\n"
+            f"  plan         {self.plan}"
+        )

@@ -1,0 +1,1 @@
+"""Dual methods: rounds over sets of examples."""

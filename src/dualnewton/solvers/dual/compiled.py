@@ -1,0 +1,226 @@
+"""The compiled engine: SDNA and SDCA for K models over the same rows, by the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dualnewton.kernels import gradients, separable
+from dualnewton.kernels.models import CompiledLoss, Models, compiled
+from dualnewton.kernels.rows import Rows
+from dualnewton.losses.base import require_smooth
+from dualnewton.matrix import linear
+from dualnewton.objective.problem import Problem
+from dualnewton.samplings import IndexBlock, Sampling
+from dualnewton.solvers.dual.base import intercept_weight
+from dualnewton.solvers.dual.engine import Engine
+from dualnewton.solvers.dual.pipeline import Pipeline
+from dualnewton.theory import eso_from_data
+from dualnewton.validation import frozen
+
+SLEEPY = 0.01
+"""An example that surprises less than this fraction of the mean may sleep until the next sweep over all."""
+
+LOOSEST, TIGHTEST = 0.03, 1e-13
+"""Between these lies the tolerance of the margins in the rounds."""
+
+EVEN = 1e4
+"""Gram blocks of float32 rows are summed in float32 where their largest eigenvalue over γλn is at most this.
+
+Their errors, some 1e-7 of it, then stay far below the 1 that γ adds, and steps remain those of ascent.
+"""
+
+
+class CompiledEngine(Engine):
+    """K models that share X, the loss, the regulariser and whether there is an intercept.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        They may differ in y, λ, weights and offsets.
+    sampling : Sampling
+        Ŝ.
+    alphas : sequence of arrays
+        Where the models start.
+    separable_rounds : bool
+        Whether each example of a set moves on its own (SDCA) or all together (SDNA).
+    n_threads : int
+        How many threads may work on Gram blocks ahead of the rounds; it does not change the result.
+    """
+
+    certificates_are_cheap = False
+
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        sampling: Sampling,
+        alphas: Sequence[np.ndarray],
+        *,
+        separable_rounds: bool,
+        n_threads: int = 1,
+    ) -> None:
+        self.problems = list(problems)
+        self.rows = Rows.of(problems[0].data.stored)
+        self.loss: CompiledLoss = compiled(problems[0].loss)
+        # Kept for as long as the kernels have its address.
+        g = problems[0].regularizer
+        self.gradient = gradients.compiled_gradient(g) if g.form.is_general else None
+        # It asks for the norms of all rows.
+        self.rho = intercept_weight(problems[0]) if problems[0].fit_intercept else 0.0
+        self.models = self._models(alphas)
+        self.limit = self._limit()
+        self.one_at_a_time = sampling.max_size == 1
+        self.separable_rounds = separable_rounds or self.one_at_a_time
+        self.refresh()
+        if self.separable_rounds:
+            self.curvature = np.stack([self._curvature(problem, sampling) for problem in problems])
+            kernel = separable.singles if self.one_at_a_time else separable.minibatches
+            self._sweep: Any = kernel
+            kernel.prepare(*self._separable_arguments(_EMPTY))
+        else:
+            self._sweep = Pipeline(self.rows, problems[0].d, n_threads)
+            self._sweep.prepare(_EMPTY, self.limit, self.models, self.loss)
+
+    def _models(self, alphas: Sequence[np.ndarray]) -> Models:
+        problems = self.problems
+        K, n, d = len(problems), problems[0].n, problems[0].d
+        scale = np.array([1.0 / (problem.lam * n) for problem in problems])
+        form = problems[0].regularizer.form
+        limits = np.zeros((4, 0)) if form.is_plain or form.is_general else form.limits(d)
+        w = np.empty((K, d))
+        return Models(
+            w=w,
+            w_bar=w if form.is_plain else np.empty((K, d)),
+            alpha=np.stack(alphas),
+            y=frozen(np.stack([problem.y for problem in problems])),
+            c=_rows_or_one([problem.sample_weight for problem in problems], 1.0, n),
+            o=_rows_or_one([problem.offset for problem in problems], 0.0, n),
+            b=np.zeros(K),
+            b_curvature=self.rho * scale,
+            scale=scale,
+            limits=frozen(limits),
+            gradient=gradients.NONE if self.gradient is None else self.gradient.address,
+            tolerance=np.full(K, LOOSEST),
+            surprise=np.zeros(K),
+            sleepy=np.zeros(K),
+            awake=np.ones(n, dtype=np.bool_),
+        )
+
+    def _limit(self) -> float:
+        """Return up to which τ max‖a_i‖² float32 will do for a Gram block: the block times c/(γλn) is then at most EVEN."""
+        heaviest = float((self.models.c.max(axis=1) * self.models.scale).max())
+        gamma = require_smooth(self.problems[0].loss, "compiled rounds, whose precision depends on it")
+        return EVEN * gamma / heaviest if heaviest > 0.0 else 0.0
+
+    def _curvature(self, problem: Problem, sampling: Sampling) -> np.ndarray:
+        if self.one_at_a_time:
+            return problem.c * (self.problems[0].norms + self.rho)
+        rows = problem.data.rows(slice(None))
+        rows = linear.with_constant(rows, np.sqrt(self.rho)) if self.rho else rows
+        return eso_from_data(linear.scale_rows(rows, np.sqrt(problem.c)), sampling)
+
+    def _separable_arguments(self, block: IndexBlock) -> tuple[Any, ...]:
+        starts = () if self.one_at_a_time else (block.starts,)
+        loss = self.loss.inlined if self.one_at_a_time else self.loss.slopes
+        return (*self.rows, self.curvature, block.indices, *starts, self.models, loss)
+
+    def run(self, block: IndexBlock) -> None:
+        if not len(block):
+            return
+        if self.separable_rounds:
+            self._sweep(*self._separable_arguments(block))
+        else:
+            self._sweep.run(block, self.limit, self.models, self.loss)
+
+    def end_epoch(self) -> None:
+        # The centre of each intercept's proximal term moves to the intercept (see solvers/base.py).
+        models = self.models
+        for k in np.flatnonzero(models.b_curvature):
+            models.b[k] += models.b_curvature[k] * float((models.c[k] * models.alpha[k]).sum())
+
+    def refresh(self) -> None:
+        """Recompute ᾱ, w and the intercepts from α."""
+        for k, problem in enumerate(self.problems):
+            self.models.w_bar[k] = problem.alpha_bar(self.models.alpha[k])
+            self.models.w[k] = problem.regularizer.grad_conjugate(self.models.w_bar[k])
+            if problem.fit_intercept:
+                self.models.b[k] = problem.best_intercept(self.models.w[k])
+
+    def alpha(self, k: int) -> np.ndarray:
+        return self.models.alpha[k]
+
+    def awake(self) -> np.ndarray:
+        return np.flatnonzero(self.models.awake)
+
+    def surprise(self, k: int) -> float:
+        value = float(self.models.surprise[k]) / self.problems[k].n
+        self.models.surprise[k] = 0.0
+        return value
+
+    def correct(self, k: int, w: np.ndarray) -> None:
+        if self.models.w is not self.models.w_bar:
+            self.models.w_bar[k] = self.problems[k].alpha_bar(self.models.alpha[k])
+        self.models.w[k] = w
+
+    def adapt(self, k: int, gap: float, surprise: float) -> None:
+        # An error δ of a margin costs φ″δ²/2 of the objective: with δ² a fraction of the gap it never shows.
+        self.models.tolerance[k] = min(LOOSEST, max(TIGHTEST, 0.3 * np.sqrt(max(gap, 0.0))))
+        self.models.sleepy[k] = SLEEPY * surprise
+
+    def keep(self, wanted: Sequence[int]) -> None:
+        wanted = list(wanted)
+        self.problems = [self.problems[k] for k in wanted]
+        shared = self.models.w is self.models.w_bar
+        parts = {
+            name: value if name in ("limits", "gradient", "awake") else np.ascontiguousarray(value[wanted])
+            for name, value in self.models._asdict().items()
+        }
+        for name in ("y", "c", "o"):
+            parts[name] = frozen(parts[name])
+        if shared:
+            parts["w_bar"] = parts["w"]
+        self.models = Models(**parts)
+        if self.separable_rounds:
+            self.curvature = np.ascontiguousarray(self.curvature[wanted])
+
+    def anchors(self) -> dict[str, Any]:
+        own = {"rows": self.rows, "loss": self.loss, "gradient": self.gradient, "sweep": self._sweep}
+        models = self.models
+        # The address is good in this process only.
+        return own | {"address": models.gradient, "y": models.y, "c": models.c, "o": models.o}
+
+    def close(self) -> None:
+        if not self.separable_rounds:
+            self._sweep.close()
+
+
+_EMPTY = IndexBlock(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
+
+
+def _rows_or_one(vectors: Sequence[np.ndarray | None], default: float, n: int) -> np.ndarray:
+    """Stack one vector per model, or keep a single number for each where none has any."""
+    if all(vector is None for vector in vectors):
+        return frozen(np.full((len(vectors), 1), default))
+    return frozen(np.stack([np.full(n, default) if vector is None else vector for vector in vectors]))
+
+
+def why_not(problem: Problem) -> str:
+    """Say why the kernels cannot serve a problem; an empty string if they can."""
+    pieces: list[tuple[Any, Callable[[Any], Any]]] = [(problem.loss, compiled)]
+    if problem.regularizer.form.is_general:
+        pieces.append((problem.regularizer, gradients.compiled_gradient))
+    for piece, compile_it in pieces:
+        try:
+            compile_it(piece)
+        except Exception as error:  # Numba has many ways to say that it cannot compile
+            return f"since {type(piece).__name__} cannot be compiled ({_first_reason(error)})"
+    return ""
+
+
+def _first_reason(error: Exception) -> str:
+    """The first line of an error that says something: Numba's begin with the name of a step of the compiler."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    telling = [line for line in lines if line and not line.startswith("Failed in nopython mode")]
+    return telling[0] if telling else type(error).__name__

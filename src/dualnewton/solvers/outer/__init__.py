@@ -1,0 +1,1 @@
+"""Schemes that solve a problem by a sequence of others."""

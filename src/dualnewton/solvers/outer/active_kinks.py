@@ -1,0 +1,137 @@
+"""The optimum of a piecewise linear loss and a quadratic penalty, by one linear system, once it is known who lies on a kink.
+
+At the optimum every −α_i is a vertex of φ* (an end of its domain, or a kink of φ* itself), which is a number that is known. Or it
+lies inside a piece on which φ* is linear. Then example i is *free*, and its margin is the slope k_i of that piece, a kink of φ:
+
+    a_iᵀw + b + o_i = k_i  for all free i,      w = V⁻¹ Σ c_i α_i a_i / λn,      Σ c_i α_i = 0 if b is free,
+
+for g = ½ wᵀVw. This is linear in the free α_i and b, and the right set gives the optimum but for rounding. A proximal step knows
+the margins only up to the root of what rounding leaves of its own gap.
+
+The loss declares its kinks, and a stage of the proximal point method tells which examples lie on one: at its margin s the smooth
+neighbour φ_μ = (φ* + μu²/2)* has the slope u = (s − k)/μ if that lies strictly between the slopes of φ at the kink k, and a
+vertex otherwise. A loss whose kinks do not account for all its slopes is not piecewise linear: it is left to the proximal steps.
+
+What is found here is a guess. The problem itself judges it, like everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dualnewton.losses import Kink
+from dualnewton.matrix import linear
+from dualnewton.objective.problem import Problem
+from dualnewton.planning.costs import Costs
+from dualnewton.run.result import Result
+from dualnewton.solvers.primal.curvature import Cholesky
+
+MOST = 2000
+"""Free examples; the matrix of the system is dense."""
+
+RIPE, LONGER = 1e-8, 4.0
+"""Above this relative gap more free examples than unknowns in w and b are taken for a guess too early: they can all lie on kinks
+only where rows repeat or depend on each other. Below it the stages come near to rounding, and the system may cost more."""
+
+LIFT = 1e-13
+"""Of the mean diagonal entry is added to the diagonal: rows may be repeated, or be more than the features."""
+
+REFINED = 3
+"""Solves with one factor, each with the residual that the one before has left: the lift is gone, and rounding is what remains."""
+
+OUTSIDE = 0.1
+"""Of the length of its domain is how far −α_i may end outside. Further away the set was wrong, and a judge would be a waste."""
+
+Pair = tuple[np.ndarray, np.ndarray]
+"""w and α."""
+
+
+def finish(problem: Problem, neighbour: Problem, stage: Result, relative_gap: float) -> Pair | None:
+    """Guess from a solution of a smoothed problem who is free, and return the w and α that follow; None where that is no use.
+
+    1. Find the set by the kinks of the loss. 2. Take every α_i from the neighbour. 3. Solve for the free ones. 4. See whether
+    they are feasible.
+
+    Parameters
+    ----------
+    problem : Problem
+        With the loss itself.
+    neighbour : Problem
+        The same with φ_μ and the offsets o − μα̂.
+    stage : Result
+        What a method has found for the neighbour, and after how much work: the system may cost as much.
+    relative_gap : float
+        What is known of the problem so far.
+    """
+    kinks, (low, high) = problem.loss.kinks(problem.y), problem.loss.domain(problem.y)
+    if not (problem.regularizer.form.is_quadratic and is_piecewise_linear(kinks, low, high)):
+        return None
+    # 1. Who is free
+    s = neighbour.margins(stage.w, stage.intercept)
+    u, at = neighbour.loss.derivative(s, problem.y), np.full(problem.n, np.nan)
+    for kink in kinks:
+        np.copyto(at, kink.position, where=(kink.left < u) & (u < kink.right))
+    free = np.flatnonzero(~np.isnan(at) & (problem.c > 0.0))
+    ripe = relative_gap <= RIPE
+    if free.size > (MOST if ripe else min(MOST, problem.d + problem.fit_intercept)):
+        return None
+    if (costs := Costs.of(problem.data.profile)).gram(free.size) > (LONGER if ripe else 1.0) * _spent(costs, stage):
+        return None
+    # 2. The vertices, and where the free ones start
+    alpha = -u
+    w = problem.w_of(alpha)
+    with np.errstate(over="ignore", invalid="ignore"):  # a wrong set may lead anywhere
+        # 3. The free ones
+        if free.size:
+            w, alpha[free] = _solved(problem, free, at[free], w, alpha)
+        # 4. Feasible?
+        inside = np.clip(-alpha, low, high)
+        near = np.abs(inside + alpha) <= OUTSIDE * (high - low)
+    return (w, -inside) if near.all() and np.isfinite(w).all() else None
+
+
+def is_piecewise_linear(kinks: Sequence[Kink], low: np.ndarray, high: np.ndarray) -> bool:
+    """Whether the slopes at the kinks, from left to right, fill the domain of φ* without a gap: then φ is linear between them."""
+    ends = [low, *(kink.right for kink in kinks)]
+    starts = [*(kink.left for kink in kinks), high]
+    return bool(kinks) and all(np.all(end == start) for end, start in zip(ends, starts, strict=True))
+
+
+def _solved(problem: Problem, free: np.ndarray, kinks: np.ndarray, w: np.ndarray, alpha: np.ndarray) -> Pair:
+    """Return w and the free α_i that put their margins on the kinks and the masses in balance, from w = w(α) on.
+
+    In the variables h_i = √c_i Δα_i, and with q_i = √c_i, residuals r and what is missing of the balance, t = −Σ c_i α_i,
+
+        K h + βq = r,        qᵀh = t,        K = D(q) A V⁻¹ Aᵀ D(q) / λn.
+    """
+    c, rows = problem.c[free], problem.data.rows(free)
+    q, at, b = np.sqrt(c), alpha[free], 0.0
+    K = _gram(problem, linear.scale_rows(rows, q))
+    scale = float(np.einsum("ii->i", K).mean()) or 1.0
+    missing = -float(problem.c @ alpha) if problem.fit_intercept else 0.0
+    factor = Cholesky(K, np.full(free.size, LIFT * scale))
+    along = factor.solve(q)
+    for _ in range(REFINED):
+        h = factor.solve(q * (kinks - problem.o[free] - linear.times(rows, w) - b))
+        if problem.fit_intercept:
+            beta = float(q @ h - missing) / float(q @ along)
+            h, b = h - beta * along, b + beta
+        step = h / q
+        at, missing = at + step, missing - float(c @ step)
+        moved = linear.transposed_times(rows, c * step) / (problem.lam * problem.n)
+        w = w + problem.regularizer.grad_conjugate(moved)
+    return w, at
+
+
+def _gram(problem: Problem, rows: linear.Matrix) -> np.ndarray:
+    """A V⁻¹ Aᵀ / λn."""
+    v = problem.regularizer.form.weights
+    scaled = rows if v is None else linear.scale_columns(rows, np.sqrt(1.0 / v))
+    return linear.gram(scaled) / (problem.lam * problem.n)
+
+
+def _spent(costs: Costs, stage: Result) -> float:
+    """What a stage has cost at least: its passes and, of a primal method, one curvature."""
+    return stage.n_epochs * costs.data_pass + (costs.sketch(stage.plan.tau) if stage.plan.is_primal else 0.0)

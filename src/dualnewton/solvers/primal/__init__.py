@@ -1,0 +1,1 @@
+"""Primal methods for a quadratic penalty: Newton's method and its sketch."""

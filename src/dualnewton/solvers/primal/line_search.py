@@ -1,0 +1,50 @@
+"""The lowest point between two points whose margins are known, without a pass over the data."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dualnewton.losses.base import blocks
+from dualnewton.solvers.primal.objective import Objective
+
+CLOSE = 0.05
+"""The fraction of the slope at the start to which the slope at the minimum is brought."""
+
+MOST_STEPS = 40
+
+
+def line_minimum(
+    objective: Objective, x: np.ndarray, end: np.ndarray, margins: np.ndarray, end_margins: np.ndarray
+) -> float:
+    """Return t ∈ [0, 1) that about minimises the convex Σ c φ(z + t(z′ − z)) + ½ Σ ridge (x + t(x′ − x))².
+
+    The slope grows with t: its zero is found by the secant rule, kept in its bracket by bisection. t is 0 only where the
+    slope at the start is not negative.
+    """
+    way, margins_way = end - x, end_margins - margins
+    linear, quadratic = float(objective.ridge @ (x * way)), float(objective.ridge @ (way * way))
+
+    def slope(t: float) -> float:
+        total = linear + t * quadratic
+        for rows in blocks(len(margins)):
+            _, R = objective.losses(rows, margins[rows] + t * margins_way[rows])
+            total += float(np.vdot(R, margins_way[rows]))
+        return total if math.isfinite(total) else math.inf
+
+    low, high = 0.0, 1.0
+    at_low, at_high = slope(low), slope(high)
+    goal = CLOSE * abs(at_low)
+    if at_low >= 0.0:
+        return 0.0
+    t = 0.5
+    for _ in range(MOST_STEPS):
+        at_t = slope(t)
+        if abs(at_t) <= goal or at_high <= goal:
+            break
+        low, at_low, high, at_high = (low, at_low, t, at_t) if at_t > 0.0 else (t, at_t, high, at_high)
+        secant = low - at_low * (high - low) / (at_high - at_low)
+        # Away from the ends of the bracket, which the secant of a convex slope would creep along.
+        t = min(max(secant, low + 0.1 * (high - low)), high - 0.1 * (high - low))
+    return t

@@ -1,0 +1,146 @@
+"""Primal methods as the loop drives them: Newton's method and its sketch, an iteration a turn.
+
+Each iteration takes x⁺ = x − t B⁻¹∇ where B is the curvature of rows (``curvature.py``): of all of them, which is SDNA with τ = n
+(Newton's method), or of a sketch of τ (Section 6 of the paper), corrected by the last gradients. A full gradient costs one
+pass; a sketch is bought anew, larger, where the passes it should save cost more than it does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dualnewton.matrix import Data
+from dualnewton.objective.certificates import AnyProblem
+from dualnewton.planning.costs import Costs
+from dualnewton.solvers.primal.joint_softmax import JointHessian
+from dualnewton.solvers.primal.model import Model, Policy
+from dualnewton.solvers.primal.objective import Objective
+from dualnewton.solvers.primal.shared_curvature import buy
+from dualnewton.solvers.primal.sketching import FromGram, Hessian, Sketches, hessian_of_all_rows
+from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
+
+
+class Descent(SharedPasses):
+    """Models that move together: their trial points share the passes.
+
+    Parameters
+    ----------
+    problems : sequence of problems
+        They share X.
+    data : Data
+        The data.
+    starts : sequence of (w, intercept)
+        Where the models start.
+    tol : float
+        The relative gap that is wanted.
+    sketch : int
+        τ, the rows of the first sketch.
+    newton : bool
+        Whether the curvature is that of all rows, at every step.
+    """
+
+    def __init__(
+        self,
+        problems: Sequence[AnyProblem],
+        data: Data,
+        starts: Sequence[tuple[np.ndarray, Any]],
+        *,
+        tol: float,
+        sketch: int,
+        newton: bool,
+    ) -> None:
+        self.data, self.models = data, []
+        self.costs = Costs.of(data.profile)
+        self.hessians: dict[bytes, list[Hessian]] = {}
+        for problem, (w, b) in zip(problems, starts, strict=True):
+            objective = Objective(problem, newton=newton)
+            policy = Policy(
+                self.costs,
+                tol,
+                data.n if newton else sketch,
+                newton,
+                coupled=objective.columns > 1 and not objective.joint,
+                quadratic=objective.quadratic,
+            )
+            hessians = self._hessians(objective, newton=newton)
+            self.models.append(Model(objective, policy, hessians, objective.vector(w, b)))
+        self._evaluate()
+
+    def _hessians(self, objective: Objective, *, newton: bool) -> list[Hessian]:
+        """Return where the curvature of each column comes from; models with the same penalties have the same sources."""
+        ridge = objective.column_ridge
+        if (key := ridge.tobytes()) not in self.hessians and objective.joint:
+            self.hessians[key] = [JointHessian(self.data, ridge, objective.columns)]
+        elif key not in self.hessians:
+            self.hessians[key] = [
+                hessian_of_all_rows(
+                    self.data,
+                    ridge,
+                    self.costs.affordable_sketch(),
+                    quadratic=objective.quadratic,
+                    in_pieces=objective.in_pieces,
+                )
+                if newton
+                else Sketches(self.data, ridge, in_pieces=objective.in_pieces)
+                for _ in range(objective.columns)
+            ]
+        return self.hessians[key]
+
+    def losses(self, rows: slice, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Values and derivatives of all models on a block of rows (see :class:`Target`)."""
+        values, R, column = np.empty(len(self.models)), np.empty(Z.shape), 0
+        for k, model in enumerate(self.models):
+            own = slice(column, column + model.objective.columns)
+            values[k], R[:, own] = model.objective.losses(rows, Z[:, own])
+            column = own.stop
+        return values, R
+
+    def _evaluate(self) -> None:
+        parts = [model.objective.parts(model.trial) for model in self.models]
+        W, b = np.concatenate([W for W, _ in parts]), np.concatenate([b for _, b in parts])
+        found, column = self.data.evaluate(W, b, self), 0
+        for model, value in zip(self.models, found.values, strict=True):
+            own = slice(column, column + model.objective.columns)
+            gradient = model.objective.vector(found.gradients[own], found.slopes[own])
+            model.receive(float(value), gradient, found.margins[:, own])
+            column = own.stop
+
+    def turn(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
+        made, passes = self._passes_made(), 0.0
+        if all(model.value == math.inf for model in self.models):
+            self._evaluate()  # they have leapt, all of them, and the judge was not content
+            passes += 1.0
+        extra = buy([model for model in self.models if model.wants_curvature()], rng)
+        for model in self.models:
+            model.step()
+        if all(model.is_sure for model in self.models):
+            for model in self.models:
+                model.leap()
+        else:
+            self._evaluate()
+            passes += 1.0
+        return passes + (extra + self._passes_made() - made) / len(self.models)
+
+    def _passes_made(self) -> float:
+        """The passes that products with the Hessian have taken."""
+        return sum(hessian.passes_made / len(each) for each in self.hessians.values() for hessian in each)
+
+    def candidate(self, k: int) -> PrimalPoint:
+        return self.models[k].objective.point(self.models[k].x)
+
+    def keep(self, wanted: Sequence[int]) -> None:
+        super().keep(wanted)
+        used = {model.objective.column_ridge.tobytes() for model in self.models}
+        self.hessians = {key: each for key, each in self.hessians.items() if key in used}
+
+    def anchors(self) -> dict[str, Any]:
+        named = super().anchors()
+        for k, model in enumerate(self.models):
+            for column, hessian in enumerate(model.hessians):
+                if isinstance(hessian, FromGram):
+                    named |= {f"gram {k} {column}": hessian, f"its rows {k} {column}": hessian.rows}
+        return named

@@ -1,0 +1,92 @@
+"""A problem as a primal method sees it: a function of one vector x, whose losses depend on columns of margins.
+
+    n P(x) = Σ_i c_i φ_i(z_i) + ½ Σ_j ridge_j x_j²,        z_ik = a_iᵀw_k + b_k,      x = (w_1, b_1, …, w_K, b_K)
+
+The intercepts b are there where the problem has them, and have no ridge.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dualnewton.losses import Curvature
+from dualnewton.objective.problem import Problem
+from dualnewton.solvers.protocol import PrimalPoint
+
+
+class Objective:
+    """A problem with the penalty (λ/2) Σ_k Σ_j v_j w_kj².
+
+    The curvature of several columns is that of each by itself, or of all together. Of softmax by itself, diag(p) − ppᵀ ⪯
+    2 diag(p(1 − p)): what is left out changes it by no more than a factor of two, which the corrections by gradients make up for.
+
+    Parameters
+    ----------
+    problem : Problem
+        It.
+    newton : bool
+        Whether the curvature of several columns is to be that of all together.
+
+    Attributes
+    ----------
+    columns : int
+        K.
+    column_ridge : array of shape (d,) or (d + 1,)
+        λn v_j for each feature, and 0 for the intercept, of each column.
+    quadratic : bool
+        Whether the curvature is the same everywhere.
+    in_pieces : bool
+        Whether that of a row is some number or none.
+    joint : bool
+        Whether the columns have one Hessian together.
+    """
+
+    def __init__(self, problem: Problem, *, newton: bool = False) -> None:
+        self.problem, self.columns = problem, problem.columns
+        self.quadratic = problem.loss.curvature is Curvature.CONSTANT
+        self.in_pieces = problem.loss.curvature is Curvature.PIECEWISE
+        self.joint = newton and self.columns > 1
+        weights = problem.regularizer.form.weights
+        ridge = problem.lam * problem.n * (np.ones(problem.d) if weights is None else weights)
+        self.column_ridge = np.append(ridge, 0.0) if problem.fit_intercept else ridge
+        self.ridge = np.tile(self.column_ridge, self.columns)
+
+    def losses(self, rows: slice, Z: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return Σ c_i φ_i over a block of rows, and the derivatives by their margins, of the shape of Z."""
+        value, slopes = self.problem.row_losses(rows, self._margins(Z))
+        return value, slopes.reshape(Z.shape)
+
+    def curvature(self, margins: np.ndarray) -> np.ndarray:
+        """c_i ∂²φ_i/∂z_ik² of all rows, of shape (n, K); or what joins each two columns, of which one Hessian is made."""
+        if self.joint:
+            return self.problem.row_couplings(margins)
+        return self.problem.row_curvature(self._margins(margins)).reshape(margins.shape)
+
+    def _margins(self, Z: np.ndarray) -> np.ndarray:
+        """Return n × K margins as the problem takes them: a vector for K = 1."""
+        return Z[:, 0] if self.columns == 1 else Z
+
+    def parts(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return W of shape (K, d) and b of shape (K,)."""
+        each = x.reshape(self.columns, -1)
+        b = each[:, -1].copy() if self.problem.fit_intercept else np.zeros(self.columns)
+        return each[:, : self.problem.d], b
+
+    def vector(self, W: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Join what :meth:`parts` took apart."""
+        each = np.atleast_2d(W)
+        return (
+            np.concatenate([each, np.reshape(b, (-1, 1))], axis=1).ravel()
+            if self.problem.fit_intercept
+            else each.ravel()
+        )
+
+    def gap(self, gradient: np.ndarray) -> float:
+        """n(P − D) for the α that belongs to x: Σ g_j²/(2 ridge_j), by Fenchel and Young, where the intercept is at its best."""
+        g = gradient.reshape(self.columns, -1)[:, : self.problem.d]
+        return float((np.square(g) / (2.0 * self.column_ridge[: self.problem.d])).sum())
+
+    def point(self, x: np.ndarray) -> PrimalPoint:
+        """Return x as the judge takes it."""
+        W, b = self.parts(x)
+        return PrimalPoint(W[0].copy(), float(b[0])) if self.columns == 1 else PrimalPoint(W.copy(), b)

@@ -1,0 +1,82 @@
+"""Curvature for several models at once: those that are close together, as the folds of a cross-validation are, share it.
+
+A fold's Hessian differs from the mean over the folds by a fraction of the rows, which the corrections by gradients make up for;
+the outputs of a least-squares fit have the same Hessian altogether. One sketch and one factor then serve them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dualnewton.solvers.primal.curvature import Curvature, Together
+from dualnewton.solvers.primal.model import Model
+from dualnewton.solvers.primal.sketching import Hessian
+
+CLOSE = 0.5
+"""Curvatures whose weights differ by no more than this fraction from the mean are corrected by the gradients soon enough."""
+
+SAME = 1e-9
+"""Newton's method knows no corrections: its models share what is the same but for rounding."""
+
+
+def buy(models: Sequence[Model], rng: np.random.Generator) -> float:
+    """Give new curvature to models that want it; return the epochs of work that it took."""
+    return sum(_buy_alike(group, rng) for group in _alike(models))
+
+
+def _alike(models: Sequence[Model]) -> list[list[Model]]:
+    """Group models by what has to be the same: the penalties, the size of the sketch and the number of columns."""
+    groups: list[list[Model]] = []
+    for model in models:
+        for group in groups:
+            if model.policy.size == group[0].policy.size and np.array_equal(
+                model.objective.ridge, group[0].objective.ridge
+            ):
+                group.append(model)
+                break
+        else:
+            groups.append([model])
+    return groups
+
+
+def _buy_alike(models: Sequence[Model], rng: np.random.Generator) -> float:
+    weights = [model.objective.curvature(model.margins) for model in models]
+    if len(models) == 1:
+        return _give(models, weights[0], rng, shares=False)
+    mean = np.asarray(sum(weights) / len(models))
+    apart = [float(np.abs(own - mean).sum()) / (float(mean.sum()) or 1.0) for own in weights]
+    # Who has tried what the others have, and wants something else, gets its own.
+    close = [SAME if model.policy.newton or model.shares else CLOSE for model in models]
+    together = [k for k in range(len(models)) if apart[k] <= close[k]]
+    shares = max((apart[k] for k in together), default=0.0) > SAME
+    work = _give([models[k] for k in together], mean, rng, shares=shares) if together else 0.0
+    alone = (k for k in range(len(models)) if k not in together)
+    return work + sum(_give([models[k]], weights[k], rng, shares=False) for k in alone)
+
+
+def _give(models: Sequence[Model], weights: np.ndarray, rng: np.random.Generator, *, shares: bool) -> float:
+    """Make a curvature of these weights, one of their columns at a time, and hand it to the models."""
+    policy = models[0].policy
+    enough = min(model.negligible for model in models)
+    each = _each(models[0].hessians, weights, policy.size, rng, enough)
+    curvature = each[0] if len(each) == 1 else Together(each)
+    active = max(1, int(np.count_nonzero(weights) / weights.shape[1]))
+    for model in models:
+        model.use(curvature, active, shares=shares)
+    return sum(hessian.rows_read for hessian in models[0].hessians) / len(each) / policy.costs.n
+
+
+def _each(
+    hessians: Sequence[Hessian], weights: np.ndarray, size: int, rng: np.random.Generator, enough: float
+) -> list[Curvature]:
+    """Return the curvature of each column; equal columns, as those of softmax are at the start, have the same."""
+    each: list[Curvature] = []
+    columns = np.ascontiguousarray(weights.T).reshape(len(hessians), -1, len(weights))
+    for k, (hessian, own) in enumerate(zip(hessians, columns, strict=True)):
+        if k and size and np.array_equal(own, columns[k - 1]):
+            each.append(each[-1])
+        else:
+            each.append(hessian.at(own[0] if len(own) == 1 else own, size, rng, enough))
+    return each

@@ -1,0 +1,311 @@
+"""Where a primal method takes its curvature from: a sketch of some rows, or all of them.
+
+Section 6 of the paper takes the curvature of a step from a random set S of examples. Here the set is drawn with
+probabilities proportional to c_i φ″_i, the weight of a row in the Hessian, so that rows that have none (squared hinge) are not
+drawn, times an estimate of its leverage, so that rows with rare features are.
+What a sketch cannot see, a feature that is absent from it or nearly so, is put in exactly, on the diagonal.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+
+from dualnewton.matrix import Data, linear
+from dualnewton.planning.costs import Costs
+from dualnewton.solvers.primal.curvature import Cholesky, ConjugateGradients, Curvature, Diagonal, Woodbury, gram_of
+from dualnewton.solvers.primal.dominant_rows import GAIN, HeaviestRows
+from dualnewton.solvers.primal.incremental_gram import KeptSum, active_rows
+
+RARE = 16
+"""A feature with fewer nonzero entries in a sketch takes its curvature from all rows instead."""
+
+TINY = 1e-200
+"""Of the largest curvature of a feature: no more than that counts as none."""
+
+PLENTY, ENOUGH = 4, 3
+"""Times the features: so many rows are asked for, and so many, where some were drawn twice, need no help."""
+
+WIDE = 1 << 22
+"""Numbers of sketched rows that are squared at a time."""
+
+EVEN = 4.0
+"""Rows whose leverages differ by no more than this factor of the mean are drawn alike."""
+
+FEW = 256
+"""Rows that give the diagonal well enough."""
+
+ALWAYS_SQUARE = 128
+"""Up to so many features a d×d matrix is cheap, however few the rows."""
+
+LARGE = 4000
+"""Beyond so many rows and features no matrix of the size of either is factorised."""
+
+RESIDUAL, FINE, MOST_PRODUCTS = 0.05, 1e-3, 300
+"""Where conjugate gradients stop: the next step of Newton's method corrects what they leave. Where the curvature is the same
+everywhere it would only begin them anew."""
+
+DEAREST = 100.0
+"""Data that a preconditioner may cost."""
+
+
+SINGLE, WORTH_SINGLE = 1e-7, 1 << 22
+"""Of single precision: its error in a sum of products, and the multiplications that make it worth a thought."""
+
+EXACT, ROUGH = 0.2, 1.0
+"""What it may change the curvature by: of all rows, for steps of Newton's method; of a sketch, which errs by more than that."""
+
+
+class Hessian(Protocol):
+    """Where a model takes its curvature from.
+
+    Attributes
+    ----------
+    passes_made : int
+        Data that products have taken, ever.
+    rows_read : int
+        Rows whose outer products the last curvature has taken.
+    """
+
+    passes_made: int
+    rows_read: int
+
+    def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:
+        """Return Aᵀ D(weights) A + D(ridge), from about ``size`` rows; its diagonal from a few if ``size`` is zero.
+
+        Of a model whose columns have one Hessian together, the weights are all its columns of curvature, a row each.
+
+        A solve that leaves no more than ``enough`` of n(P − D), where the curvature is the same everywhere, may stop.
+        """
+
+
+def draw_rows(
+    rng: np.random.Generator, weights: np.ndarray, size: int, scores: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw about ``size`` rows with probabilities proportional to weight times score; return weights that keep the mean.
+
+    One point is drawn in each of ``size`` equal strata of the total, so a row of more than a stratum is surely there. If
+    no more than ``size`` rows have a weight, all of them are taken as they are.
+    """
+    active = active_rows(weights)
+    if active.size <= size:
+        return active, weights[active]
+    chances = weights if scores is None else weights * scores
+    ends = np.cumsum(chances if active.size == weights.size else chances[active])
+    stratum = ends[-1] / size
+    points = (np.arange(size) + rng.random(size)) * stratum
+    places = np.minimum(np.searchsorted(ends, points), active.size - 1)  # in order, since the points are
+    firsts = np.flatnonzero(np.diff(places, prepend=-1))
+    times, drawn = np.diff(firsts, append=size), active[places[firsts]]
+    return drawn, times * stratum if scores is None else times * stratum / scores[drawn]
+
+
+def leverages(data: Data, weights: np.ndarray) -> np.ndarray | None:
+    """Return how much each row matters where features are on one scale, mixed with one; None if all matter about as much.
+
+    ℓ_i = Σ_j a_ij²/D_j with D_j = Σ_i weights_i a_ij² bounds the leverage of row i from below. A row with a feature that few
+    others have has a large one: a sketch without it would know nothing of that feature.
+    """
+    some = np.linspace(0, data.n - 1, min(4 * FEW, data.n)).astype(int)
+    squares = linear.squared(data.rows(some))
+    scale = np.asarray(weights[some] @ squares)
+    if (rare := np.flatnonzero(linear.nonzeros(squares) < RARE)).size:
+        scale[rare] = data.column_norms(weights, rare) * (some.size / data.n)
+    inverse = 1.0 / np.where(scale > TINY * scale.max(), scale, np.inf)
+    sample = squares @ inverse
+    if rare.size == 0 and sample.max() <= EVEN * sample.mean():
+        return None
+    scores = data.row_scores(inverse)
+    return 0.5 + 0.5 * scores / scores.mean() if scores.any() else None
+
+
+def bears_noise(data: Data, ridge: np.ndarray, weights: np.ndarray, rows: int, most: float) -> bool:
+    """Whether products in single precision, twice as fast, change the curvature of no direction by more than this factor.
+
+    They err by about 1e-7 of the diagonal of H in each place, as a matrix by √d times as much for d features, and no direction
+    has less curvature than the ridge. A few rows tell the diagonal well enough.
+    """
+    d = data.d
+    if rows * d * d < WORTH_SINGLE:
+        return False
+    some = np.linspace(0, data.n - 1, min(FEW, data.n)).astype(int)
+    diagonal = (weights[some] @ linear.squared(data.rows(some))) * (data.n / some.size)
+    return bool(SINGLE * math.sqrt(ridge.size) * float((diagonal / ridge[:d]).max()) <= most)
+
+
+class Sketches:
+    """The curvature of rows drawn anew each time; of all rows, if so many are asked for.
+
+    Parameters
+    ----------
+    data : Data
+        The data.
+    ridge : array of shape (d,) or (d + 1,)
+        The penalties; with one more where a constant feature, the intercept, is appended to the rows.
+    in_pieces : bool
+        Whether most rows have the same weight each time, so that the sum over all of them is worth keeping.
+    """
+
+    passes_made = rows_read = 0
+
+    def __init__(self, data: Data, ridge: np.ndarray, *, in_pieces: bool = False) -> None:
+        self.data, self.ridge, self.intercept = data, ridge, ridge.size > data.d
+        self.kept = KeptSum(data, intercept=self.intercept) if in_pieces else None
+        self.scores: np.ndarray | None = None
+        self.heaviest = HeaviestRows(data, ridge)
+        self.scored = False
+
+    def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
+        data, diagonal = self.data, self.ridge.copy()
+        active = max(1, int(np.count_nonzero(weights)))
+        if 0 < min(size, active) < diagonal.size and diagonal.size > ALWAYS_SQUARE:
+            self.rows_read = min(size, active)
+            return self.heaviest.at(weights, self.rows_read)
+        if self.kept is not None and size >= active:
+            self.kept.single = bears_noise(data, self.ridge, weights, active, EXACT)
+            H, self.rows_read = self.kept.at(weights)
+            return Cholesky(H, diagonal, exact=True)
+        if 0 < size < active and not self.scored:
+            self.scores, self.scored = leverages(data, weights), True
+        indices, scaled = draw_rows(rng, weights, size or FEW, self.scores)
+        exact, self.rows_read = indices.size == np.count_nonzero(weights), indices.size
+        # Where rows are drawn by their leverage, those of rare features are there.
+        if not exact and self.scores is None and (rare := self._rare(indices)).size:
+            diagonal[rare] += data.column_norms(weights, rare)
+        if size == 0:
+            diagonal[: data.d] += np.asarray(scaled @ linear.squared(data.rows(indices)))
+            diagonal[data.d :] += scaled.sum()
+            return Diagonal(np.where(diagonal > 0.0, diagonal, 1.0))
+        scaled_well = exact or indices.size >= ENOUGH * data.d
+        if not scaled_well:
+            scaled = self._shrunk(indices, scaled, diagonal)
+        single = bears_noise(data, self.ridge, weights, indices.size, EXACT if exact else ROUGH)
+        H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=single)
+        return Cholesky(H, diagonal, scaled_well=scaled_well, exact=exact)
+
+    def _shrunk(self, indices: np.ndarray, scaled: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
+        """Move part of a sketch of few rows to the diagonal; return the weights that are left.
+
+        Rows that are not many times the features make some directions look far too flat, those that they do not span at all
+        the flattest. Where the features are on one scale, a sketch (1 − ρ)H_S + ρ diag(H_S) errs least for
+        ρ = β²/(β² + ‖H‖² − d), β² = (E‖u‖⁴ − ‖H‖²)/m, in the Frobenius norm (Ledoit and Wolf, 2004); ‖H‖² is the mean of
+        (u_iᵀu_j)² over pairs of rows, and a few hundred rows tell it.
+        """
+        d, m = self.data.d, indices.size
+        on_diagonal = np.zeros(d)
+        for part in np.array_split(np.arange(m), max(1, m * d // WIDE)):
+            on_diagonal += np.asarray(scaled[part] @ linear.squared(self.data.rows(indices[part])))
+        some = np.linspace(0, m - 1, min(FEW, m)).astype(int)
+        inverse = 1.0 / np.sqrt(np.where(on_diagonal > 0.0, on_diagonal, np.inf))
+        rows = linear.scale_columns(self.data.rows(indices[some]), inverse)
+        gram = linear.gram(rows) * np.sqrt(np.outer(scaled[some], scaled[some])) * m
+        norms, pairs = np.square(gram.diagonal()).mean(), np.square(gram).sum()
+        square = (pairs - norms * some.size) / max(1, some.size * (some.size - 1))
+        noise = max(norms - square, 0.0) / m
+        rho = noise / (noise + max(square - np.count_nonzero(on_diagonal), 0.0)) if noise > 0.0 else 0.0
+        diagonal[:d] += rho * on_diagonal
+        diagonal[d:] += rho * scaled.sum()
+        return (1.0 - rho) * scaled
+
+    def _rare(self, indices: np.ndarray) -> np.ndarray:
+        """Return the features that have few nonzero entries in these rows."""
+        few = np.flatnonzero(linear.nonzeros(self.data.rows(indices[: 4 * RARE])) < RARE)
+        return few[linear.nonzeros(self.data.rows(indices))[few] < RARE] if few.size else few
+
+
+class FromGram:
+    """The curvature of all rows where they are fewer than the features: their Gram matrix is computed once."""
+
+    passes_made = 0
+
+    def __init__(self, data: Data, ridge: np.ndarray) -> None:
+        self.rows, self.diagonal, self.rows_read = data.rows(slice(None)), ridge[: data.d], data.n
+        self.intercept = ridge.size > data.d
+        self.gram = gram_of(self.rows, self.diagonal)
+
+    def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
+        return Woodbury(self.rows, weights, self.diagonal, self.gram, intercept=self.intercept, exact=True)
+
+
+class MatrixFree:
+    """The curvature of all rows where both they and the features are many: conjugate gradients, near a sketch.
+
+    Parameters
+    ----------
+    data : Data
+        The data.
+    ridge : array
+        As for :class:`Sketches`.
+    sketch : int
+        Rows of the first preconditioner; twice as many where the products that this should save cost more.
+    fraction : float
+        Of the gradient: what a solve may leave.
+    """
+
+    def __init__(self, data: Data, ridge: np.ndarray, sketch: int, fraction: float) -> None:
+        self.costs = Costs.of(data.profile)
+        self.data, self.ridge, self.sketch, self.fraction = data, ridge, sketch, fraction
+        self.sketches = Sketches(data, ridge)
+        self.passes_made = self.rows_read = 0
+        self.last: ConjugateGradients | None = None
+        self.weights = np.empty(0)
+
+    def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
+        rows = self.sketch if self.last is None else self._worthwhile(self.last.products)
+        if self.last is not None and rows == self.sketch and np.array_equal(weights, self.weights):
+            near, self.rows_read = self.last.near, 0
+        else:
+            near = self.sketches.at(weights, rows, rng)
+            self.rows_read = self.sketches.rows_read
+        self.sketch, self.weights = rows, weights
+        # For α = −φ′ the gap is Σ r_j²/(2 ridge_j), where the residual r is the gradient at the point that is reached.
+        d = self.data.d
+        units = np.append(0.5 / self.ridge[:d], np.zeros(self.ridge.size - d)) / enough if enough > 0.0 else None
+        self.last = ConjugateGradients(Product(self, weights), near, self.fraction, MOST_PRODUCTS, units)
+        return self.last
+
+    def _worthwhile(self, products: float) -> int:
+        """Return the rows of a preconditioner whose cost is less than it saves, after so many products with this one."""
+        costs, rows = self.costs, self.sketch
+        most = min(costs.n, LARGE, costs.affordable_sketch(DEAREST))
+        while 2 * rows <= most and costs.sketch(2 * rows) < (1.0 - 2.0**-GAIN) * products * costs.data_pass:
+            rows, products = 2 * rows, products * 2.0**-GAIN
+        return rows
+
+    def times(self, weights: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Return the matrix with these weights times v."""
+        self.passes_made += 1
+        d = self.data.d
+        constant = v[d:] if v.size > d else np.zeros(1)
+        (result,), sums = self.data.weighted_products(v[None, :d], constant, weights[:, None])
+        return (np.append(result, sums) if v.size > d else result) + self.ridge * v
+
+
+class Product:
+    """v ↦ Bv for fixed weights; an object, since a checkpoint cannot hold a function."""
+
+    def __init__(self, hessian: MatrixFree, weights: np.ndarray) -> None:
+        self.hessian, self.weights = hessian, weights
+
+    def __call__(self, v: np.ndarray) -> np.ndarray:
+        return self.hessian.times(self.weights, v)
+
+
+def is_matrix_free(n: int, d: int) -> bool:
+    """Whether Newton's method forms no matrix of the size of the rows or of the features."""
+    return min(n, d) > LARGE
+
+
+def hessian_of_all_rows(
+    data: Data, ridge: np.ndarray, sketch: int, *, quadratic: bool, in_pieces: bool = False
+) -> Hessian:
+    """Choose by the sizes how Newton's method solves with the Hessian: d×d, n×n, or by its products."""
+    if is_matrix_free(data.n, ridge.size):
+        return MatrixFree(data, ridge, sketch, FINE if quadratic else RESIDUAL)
+    return (
+        FromGram(data, ridge)
+        if data.n < ridge.size and data.capabilities.whole
+        else Sketches(data, ridge, in_pieces=in_pieces)
+    )

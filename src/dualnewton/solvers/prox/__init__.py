@@ -1,0 +1,1 @@
+"""Newton's method for penalties with kinks and bounds."""

@@ -1,0 +1,258 @@
+"""A quadratic model with a separable penalty, minimised: the step of proximal Newton methods.
+
+    min_v  slopesᵀ(v − w) + ½ (v − w)ᵀH(v − w) + Σ_j ½ ridge_j v_j² + threshold_j |v_j|,      lower ≤ v ≤ upper
+
+Sweeps of coordinate descent find which features are zero or at a bound, and steps of Newton's method on the others, whose signs
+are then known, find their values: sweeps alone would be slow where features are alike, steps alone could cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from dualnewton.objective.problem import Problem
+from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
+from dualnewton.solvers.primal.curvature import Cholesky
+
+SWEEPS, RENT = 8, 36.0
+"""Of coordinate descent between two steps on the free features, at least; more where these cost as much as the step, whose
+multiplications are six times as fast."""
+
+AT_ONCE = 1 << 25
+"""Entries of H that sweeps read between two checks of the deadline: some hundredths of a second."""
+
+FEW, MOST = (4, 4), (20, 50)
+"""Rounds, and the steps in each that end at a bound or a change of sign (they leave fewer features free): at first, and where the
+minimum is followed from where it is known."""
+
+MOST_IN_VAIN = 4
+"""Rounds in a row that leave the largest violation as it is."""
+
+NEAR = 1e-6
+"""Of the violation at the start: what is left when the rest is a matter of a few rounds."""
+
+SLOWLY, ROUGHLY = 0.5, 0.3
+"""The fraction of the additional threshold that is left each time, and the violation, as a fraction of it, that will do."""
+
+ROUNDING = 4e-16
+"""Of the largest slope: a violation below is none."""
+
+CANCELLED = 1e-16
+"""Of what slopes are the difference of: |(Hw)_j| ≤ √H_jj Σ √H_kk |w_k|."""
+
+
+@dataclass(frozen=True, eq=False)
+class Penalty:
+    """Σ_j ½ ridge_j w_j² + threshold_j |w_j|, subject to lower ≤ w ≤ upper."""
+
+    ridge: np.ndarray
+    threshold: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+    @classmethod
+    def of(cls, problem: Problem) -> Penalty:
+        """Return n λ g of a problem, from the form of its regulariser."""
+        scale = problem.lam * problem.n
+        threshold, factor, lower, upper = problem.regularizer.form.limits(problem.d)
+        return cls(scale / factor, scale * threshold, lower.copy(), upper.copy())
+
+    def only(self, features: np.ndarray) -> Penalty:
+        """Return the part of some features."""
+        return Penalty(*(getattr(self, part.name)[features] for part in fields(self)))
+
+    def value(self, w: np.ndarray) -> float:
+        """Return the sum, at a point within the bounds."""
+        return 0.5 * float(self.ridge @ np.square(w)) + float(self.threshold @ np.abs(w))
+
+    def nearest(self, w: np.ndarray) -> np.ndarray:
+        """Return the point within the bounds that is nearest to w."""
+        return np.clip(w, self.lower, self.upper)
+
+    def violations(self, w: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+        """Return the distance of −slopes, of the smooth part without the ridge, from the subdifferential of the rest at w."""
+        s = slopes + self.ridge * w
+        to_the_right = s + np.where(w >= 0.0, self.threshold, -self.threshold)
+        to_the_left = s + np.where(w > 0.0, self.threshold, -self.threshold)
+        wants_right = np.where(w < self.upper, -to_the_right, 0.0)
+        wants_left = np.where(w > self.lower, to_the_left, 0.0)
+        return np.maximum(np.maximum(wants_right, wants_left), 0.0)
+
+
+Sweep = Callable[..., bool]
+"""See :func:`sweeps`."""
+
+
+def sweeps(
+    H: np.ndarray,
+    slopes: np.ndarray,
+    v: np.ndarray,
+    ridge: np.ndarray,
+    threshold: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    most: int,
+    goal: float,
+) -> bool:
+    """Minimise over one coordinate after the other, in place: v, and the slopes H(v − w) + … that belong to it.
+
+    Each sweep visits the coordinates that are not zero at its beginning or would move; the last is one in which none moved its
+    slope by more than ``goal``. Return whether there was such a sweep among the first ``most``.
+    This is what the kernel of the same name does (``kernels/quadratic.py``).
+    """
+    diagonal = H.diagonal()
+    curvature = diagonal + ridge
+    inverse = 1.0 / np.where(curvature > 0.0, curvature, np.inf)
+    for _ in range(most):
+        u = diagonal * v - slopes
+        best = np.clip((u - np.clip(u, -threshold, threshold)) * inverse, lower, upper)
+        largest = 0.0
+        for j in np.flatnonzero((v != 0.0) | (best != v)):
+            u_j = diagonal[j] * v[j] - slopes[j]
+            shrunk = u_j - min(max(u_j, -threshold[j]), threshold[j])
+            new = min(max(shrunk * inverse[j], lower[j]), upper[j])
+            change = new - v[j]
+            if change != 0.0:
+                v[j] = new
+                slopes += change * H[j]
+                largest = max(largest, abs(change) * curvature[j])
+        if largest <= goal:
+            return True
+    return False
+
+
+def minimise(
+    H: np.ndarray,
+    slopes: np.ndarray,
+    w: np.ndarray,
+    penalty: Penalty,
+    goal: float = 0.0,
+    sweep: Sweep = sweeps,
+    deadline: Deadline = NEVER,
+) -> np.ndarray:
+    """Return the minimiser v of the model, starting at w.
+
+    Where a few rounds are not enough (more features than examples, and a weak penalty), the minimum is followed from w on: a
+    threshold is added that just keeps everything where it is, and taken away bit by bit, so that few features move at a time.
+
+    Parameters
+    ----------
+    H : array of shape (m, m)
+        Symmetric, positive semidefinite.
+    slopes : array of shape (m,)
+        Of the smooth part at w, without the ridge.
+    w : array of shape (m,)
+        Within the bounds.
+    penalty : Penalty
+        The rest.
+    goal : float
+        The violation that is small enough; rounding sets a limit of its own.
+    sweep : callable
+        :func:`sweeps`, or its compiled twin.
+    deadline : Deadline
+        When it has passed, a point on the way is returned at which the model is no higher than at w.
+    """
+    roots = np.sqrt(np.maximum(H.diagonal(), 0.0))
+    cancelled = CANCELLED * float(roots.max(initial=0.0)) * float(roots @ np.abs(w))
+    goal = max(goal, ROUNDING * float(np.abs(slopes).max(initial=0.0)), cancelled)
+    point = _Point(H, slopes.copy(), w.copy(), penalty, sweep, deadline)
+    begin = point.violation
+    try:
+        if not point.descend(goal, *FEW) and point.violation > NEAR * begin:
+            point = _followed(_Point(H, slopes.copy(), w.copy(), penalty, sweep, deadline), goal, begin)
+        point.descend(goal, *MOST)
+    except OutOfTime:
+        pass
+    return point.v
+
+
+def _followed(point: _Point, goal: float, begin: float) -> _Point:
+    """Follow the minimum from the start of the point, where the largest violation is ``begin``; return the point at the end."""
+    penalty, extra = point.penalty, SLOWLY * begin
+    while extra > max(goal, NEAR * begin):
+        point.penalty = replace(penalty, threshold=penalty.threshold + extra)
+        point.descend(ROUGHLY * extra, *MOST)
+        extra *= SLOWLY
+    point.penalty = penalty
+    return point
+
+
+class _Point:
+    """v on its way to the minimum, and the slopes of the smooth part there."""
+
+    def __init__(
+        self, H: np.ndarray, slopes: np.ndarray, v: np.ndarray, penalty: Penalty, sweep: Sweep, deadline: Deadline
+    ) -> None:
+        self.H, self.slopes, self.v, self.penalty, self.sweep = H, slopes, v, penalty, sweep
+        self.deadline = deadline
+
+    @property
+    def violation(self) -> float:
+        return float(self.penalty.violations(self.v, self.slopes).max(initial=0.0))
+
+    def descend(self, goal: float, rounds: int, steps: int) -> bool:
+        """Do rounds of sweeps and steps until no violation exceeds the goal; return whether that was reached."""
+        parts = [getattr(self.penalty, part.name) for part in fields(self.penalty)]
+        least, in_vain = np.inf, 0
+        for _ in range(rounds):
+            used = np.count_nonzero(self.v)
+            count = max(SWEEPS, int(used * used / (RENT * self.v.size)))
+            self._sweeps(count, parts, goal)
+            if self.violation <= goal:
+                return True
+            ended = any(self._step() for _ in range(steps))
+            left = self.violation
+            # At the minimum over the free features, and no nearer than before: that is rounding.
+            in_vain = in_vain + 1 if ended and left > 0.5 * least else 0
+            least = min(least, left)
+            if left <= goal or in_vain >= MOST_IN_VAIN:
+                return left <= goal
+        return False
+
+    def _sweeps(self, count: int, parts: Sequence[np.ndarray], goal: float) -> None:
+        """Make so many sweeps at most, a few at a time: nothing but v and the slopes passes from one to the next."""
+        at_once = max(1, AT_ONCE // self.v.size**2)
+        for made in range(0, count, at_once):
+            ended = self.sweep(self.H, self.slopes, self.v, *parts, min(at_once, count - made), goal)
+            self.deadline.check()
+            if ended:
+                return
+
+    def _step(self) -> bool:
+        """Take a step of Newton's method over the coordinates that are free to move, as far as their signs last.
+
+        Return whether they lasted all the way, to the minimum over these coordinates. If some would change their sign or
+        leave the bounds, they stop there. Should that not pay, all go only as far as the first of them does: on the way there
+        the model is a quadratic function, whose minimum lies ahead.
+        """
+        H, slopes, v, penalty = self.H, self.slopes, self.v, self.penalty
+        kink = penalty.threshold > 0.0
+        free = np.flatnonzero((penalty.lower < v) & (v < penalty.upper) & ((v != 0.0) | ~kink))
+        if free.size == 0:
+            return True
+        part, old = penalty.only(free), v[free]
+        signs = np.sign(old) * kink[free]
+        downhill = -(slopes[free] + part.ridge * old + part.threshold * signs)
+        step = Cholesky(H[np.ix_(free, free)], part.ridge, check=self.deadline.check).solve(downhill)
+        low = np.where(signs > 0.0, np.maximum(part.lower, 0.0), part.lower)
+        high = np.where(signs < 0.0, np.minimum(part.upper, 0.0), part.upper)
+        new = np.clip(old + step, low, high)
+        change = H[free].T @ (new - old)
+        whole = np.array_equal(new, old + step)
+        if not whole:
+            moved = new - old
+            gain = float(slopes[free] @ moved) + 0.5 * float(change[free] @ moved) + part.value(new) - part.value(old)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                room = np.where(step > 0.0, (high - old) / step, np.where(step < 0.0, (low - old) / step, np.inf))
+            t = min(1.0, float(room.min()))
+            # The shorter way gains t(1 − t/2) of what the whole step would have gained twice.
+            if gain > -t * (1.0 - 0.5 * t) * float(downhill @ step):
+                new = np.where(room <= t, np.where(step > 0.0, high, low), old + t * step)
+                change = H[free].T @ (new - old)
+        v[free] = new
+        slopes += change
+        self.deadline.check()
+        return whole

@@ -1,0 +1,249 @@
+"""Plans follow from sizes and conditioning alone, say why, and are reconsidered by work, never by the clock."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.matrix import MemoryData
+from dualnewton.planning.costs import Costs
+from dualnewton.planning.planner import Facts, dual_epoch, expected_epochs
+from dualnewton.planning.switching import Course
+from dualnewton.solvers.primal import model as quasi_newton
+from tables import make_problem
+
+
+def tall(n=40_000, d=20, lam_n=1.0, scale=1.0, loss=None, seed=0, **extras):
+    """Many more examples than features; rows of squared norm scale²·d."""
+    rng = np.random.default_rng(seed)
+    X = scale * rng.standard_normal((n, d))
+    y = np.where(X[:, 0] + scale * rng.standard_normal(n) > 0.0, 1.0, -1.0)
+    return dn.Problem(X, y, loss or losses.Logistic(), lam=lam_n / n, **extras)
+
+
+def wide_and_sparse(n=3000, d=20_000, seed=0, **extras):
+    rng = np.random.default_rng(seed)
+    X = sp.random_array((n, d), density=0.003, format="csr", random_state=rng)
+    X = sp.csr_array(sp.diags_array(1.0 / np.sqrt(X.multiply(X).sum(axis=1) + 1e-9)) @ X)
+    return dn.Problem(X, np.where(rng.random(n) < 0.5, 1.0, -1.0), losses.Logistic(), lam=1.0 / n, **extras)
+
+
+def test_the_plan_is_reported_and_can_be_overridden():
+    small, large = make_problem(losses.Squared(), n=40), make_problem(losses.Squared(), n=2000, d=100)
+    assert not dn.plan(small).compiled
+    assert dn.plan(small, method="sdna").tau == 40
+    assert "Newton" in dn.plan(small, method="sdna").reason
+    assert "too small to wait for a compiler" in dn.plan(small, method="sdna").reason
+    assert dn.plan(large, method="sdna").compiled
+    assert dn.plan(large, method="sdna").tau < 2000
+    chosen = dn.plan(large, method="sdca", tau=3)
+    assert (chosen.method, chosen.tau, chosen.reason, chosen.compiled) == ("sdca", 3, "tau as asked", True)
+    assert not dn.plan(large, method="sdna", tau=101).compiled  # more examples than features: the d×d form
+    assert dn.plan(large, tau=8).method == "sdna"
+    assert dn.solve(large, max_epochs=0).plan == dn.plan(large)
+    assert str(dn.plan(small, method="sdna")).startswith("sdna, tau = 40: ")
+    assert "compiled" in str(dn.plan(large, method="sdna"))
+    for method in ("sdna", "sdca", "newton", "ihs"):
+        assert dn.plan(large, method=method).method == method
+        assert dn.plan(large, method=method).cost > 0.0
+
+
+def test_each_regime_gets_its_method():
+    # One step of Newton's method solves least squares with few features.
+    assert dn.plan(tall(loss=losses.Squared())).method == "newton"
+    # Many examples, few features, rows that are long against the penalty: scikit-learn's everyday case.
+    assert dn.plan(tall(lam_n=0.1)).method in ("newton", "ihs")
+    # Short sparse rows with far more features than any matrix could have.
+    assert dn.plan(wide_and_sparse()).method == "sdna"
+    # A kink: steps over the features in use, unless there would be too many of them.
+    assert dn.plan(tall(regularizer=regularizers.ElasticNet(0.1))).method == "newton"
+    assert dn.plan(wide_and_sparse(regularizer=regularizers.ElasticNet(0.01))).method == "sdna"
+    # No strong convexity: there is no dual method.
+    assert dn.plan(wide_and_sparse(regularizer=regularizers.L1())).method == "newton"
+    # What is no sum over features has no other method than this.
+    assert dn.plan(tall(regularizer=regularizers.GroupElasticNet(np.arange(20) // 2))).method == "sdna"
+
+
+def costs_of(X):
+    return Costs.of(MemoryData(X).profile)
+
+
+def test_costs_grow_with_what_they_count():
+    X = np.ones((1000, 30))
+    costs, longer = costs_of(X), costs_of(np.ones((4000, 30)))
+    assert costs.data_pass < longer.data_pass
+    assert costs.epoch < longer.epoch
+    assert costs.sketch(100) < costs.sketch(200) < costs.sketch(1000)
+    assert costs_of(sp.csr_array(X)).pairs == costs.pairs
+    for each in (costs, longer, costs_of(np.ones((50_000, 300)))):
+        rows, budget = each.affordable_sketch(), each.drawing + each.data_pass
+        assert rows == 1 or each.sketch(rows) <= budget
+        assert rows == each.n or each.sketch(rows + 1) > budget
+
+
+def test_conditioning_is_what_the_theorem_divides_by():
+    problem = tall(n=2000, lam_n=0.5, scale=3.0)
+    expected = 1.0 + problem.norms.mean() / (4.0 * 0.5)
+    assert Facts.of(problem).conditioning == pytest.approx(expected, rel=0.1)
+    assert expected_epochs(100.0) > expected_epochs(1.0)
+
+
+def course(problem, method, tol=1e-6):
+    return Course(problem, dn.plan(problem, method=method), tol, free=True)
+
+
+def test_a_dual_method_that_crawls_is_left_for_a_primal_one():
+    slow = course(tall(lam_n=0.01), "sdna")
+    for epoch in range(6):
+        slow.note(float(epoch), 0.1 * 0.98**epoch, 5.0 * 0.98**epoch)
+    better = slow.better()
+    assert better is not None
+    assert better.is_primal
+    assert better.before is not None
+    assert better.before.method == "sdna"
+    assert "more epochs of sdna" in str(better)
+
+
+def test_a_method_that_keeps_its_promise_is_kept():
+    quick = course(wide_and_sparse(), "sdna")
+    for epoch in range(6):
+        quick.note(float(epoch), 0.1**epoch, 7.0 * 0.1**epoch)
+        assert quick.better() is None
+    unknown = course(tall(), "sdna")
+    for epoch in range(6):
+        unknown.note(float(epoch), 0.1, math.nan)
+        assert unknown.better() is None
+
+
+def test_a_primal_method_far_beyond_its_prediction_is_left_for_a_dual_one():
+    problem = wide_and_sparse()
+    lost = course(problem, "ihs")
+    for turn in range(400):
+        lost.note(3.0 * turn, 0.5 * 0.999**turn, 0.999**turn)
+    better = lost.better()
+    assert better is not None
+    assert better.method == "sdna"
+    assert "passes of ihs" in better.reason
+
+
+def test_what_was_asked_for_is_not_changed():
+    problem = tall(lam_n=0.01)
+    asked = Course(problem, dn.plan(problem, method="sdna"), 1e-6, free=False)
+    for epoch in range(6):
+        asked.note(float(epoch), 0.1 * 0.99**epoch, 0.99**epoch)
+    assert asked.better() is None
+
+
+def test_a_run_that_changes_its_method_carries_its_point_over_and_repeats(monkeypatch):
+    problem = tall(n=20_000, d=30, lam_n=0.02, seed=3)
+    monkeypatch.setattr(Facts, "predicted", lambda _: {"sdna": 0.0})  # a wrong prediction
+    first = dn.solve(problem, random_state=0)
+    monkeypatch.setattr(time, "perf_counter", lambda clock=time.perf_counter: 100.0 * clock())  # another machine
+    second = dn.solve(problem, random_state=0)
+    assert first.converged
+    assert first.plan.before is not None
+    assert first.plan.before.method == "sdna"
+    assert first.plan.is_primal
+    assert np.all(np.diff(first.trace.gap) <= 0.0)
+    assert np.array_equal(first.w, second.w)
+    assert first.plan == second.plan
+
+
+def test_penalties_of_each_feature_need_no_l2_of_the_plain_kind():
+    weights = np.linspace(1.0, 100.0, 20)
+    result = dn.solve(tall(regularizer=regularizers.L2(weights)), tol=1e-9, random_state=0)
+    assert result.converged
+    assert result.plan.is_primal
+
+
+@pytest.mark.parametrize(
+    ("method", "regularizer", "words"),
+    [
+        ("newton", regularizers.GroupElasticNet(np.arange(20) // 2), "needs a regularizer that is a sum over features"),
+        ("ihs", regularizers.NonNegative(), r"needs regularizer L2\(\), got NonNegative"),
+        ("sdna", regularizers.L1(), r"needs a strongly convex regularizer, got L1\(positive=False\)"),
+        ("sdca", regularizers.L1(), 'use method="newton", or regularizers.mixed with l1_ratio < 1'),
+    ],
+)
+def test_a_method_says_which_penalties_it_is_for(method, regularizer, words):
+    with pytest.raises(ValueError, match=words):
+        dn.plan(tall(n=500, regularizer=regularizer), method=method)
+
+
+def test_a_kink_makes_a_dual_method_dearer_and_lets_the_run_change():
+    smooth, kinked = Facts.of(tall()), Facts.of(tall(regularizer=regularizers.ElasticNet(0.1)))
+    assert kinked.conditioning == smooth.conditioning
+    assert kinked.predicted()["sdna"] > smooth.predicted()["sdna"]
+    slow = course(kinked.problem, "sdna")
+    for epoch in range(6):
+        slow.note(float(epoch), 0.1 * 0.98**epoch, 5.0 * 0.98**epoch)
+    better = slow.better()
+    assert better is not None
+    assert better.method == "newton"
+    assert not course(tall(n=500, regularizer=regularizers.L1()), "newton").free  # there is nothing to change to
+
+
+def test_a_run_with_a_kink_changes_its_method_on_the_way(monkeypatch):
+    problem = tall(n=20_000, d=30, lam_n=0.02, seed=3, regularizer=regularizers.ElasticNet(0.1))
+    monkeypatch.setattr(Facts, "predicted", lambda _: {"sdna": 0.0})  # a wrong prediction
+    result = dn.solve(problem, random_state=0)
+    assert result.converged
+    assert (result.plan.method, result.plan.before.method) == ("newton", "sdna")
+
+
+def test_a_primal_method_that_cannot_go_on_hands_over_to_sdna(monkeypatch):
+    problem = tall(n=2000, d=5)
+    assert dn.plan(problem).is_primal
+    monkeypatch.setattr(quasi_newton.Model, "_accepts", lambda *_: False)  # no step is ever good enough
+    result = dn.solve(problem, random_state=0)
+    assert result.converged
+    assert result.plan.method == "sdna"
+    assert result.plan.before is not None
+    assert "rounding stopped the steps" in str(result.plan)
+    asked = dn.solve(problem, method="newton", random_state=0)
+    assert asked.status is dn.Status.NO_PROGRESS
+    assert asked.plan.before is None
+
+
+def test_newton_takes_all_rows_or_says_so():
+    problem = make_problem(losses.Logistic(), n=40)
+    assert dn.plan(problem, method="newton", tau=40) == dn.plan(problem, method="newton")
+    with pytest.raises(ValueError, match='tau must be "auto" or n = 40 with method="newton", got 5'):
+        dn.solve(problem, method="newton", tau=5)
+
+
+@pytest.mark.parametrize("loss", [losses.Hinge(), losses.EpsilonInsensitive(0.1)])
+def test_a_loss_with_kinks_is_planned_by_its_neighbour(loss):
+    chosen = dn.plan(tall(loss=loss))
+    assert "smooth neighbours" in chosen.reason
+    assert chosen.cost > 0.0
+
+
+def test_newton_is_not_left_for_rounds_of_numpy_at_the_price_of_compiled_ones():
+    problem = tall(n=380, d=19, lam_n=1.0)
+    facts = Facts.of(problem)
+    assert facts.small
+    assert dual_epoch(facts) > 10.0 * facts.costs.epoch
+    course = Course(problem, dn.plan(problem, method="newton"), 1e-6, free=True)
+    # Far beyond the prediction, and as many passes to go as compiled epochs would be well worth.
+    course.relative_gap = 1e-2
+    passes = 2.0 * expected_epochs(facts.difficulty) * facts.costs.epoch / facts.costs.data_pass
+    assert course._dual(passes, 1e9) is None
+    assert course._dual(passes * 1e4, 1e9).method == "sdna"
+
+
+def test_many_rounds_of_a_given_tau_are_compiled_on_small_data_too():
+    few, many = (make_problem(losses.Logistic(), n=60, lam=lam_n / 60.0) for lam_n in (10.0, 0.01))
+    for method in ("sdna", "sdca"):
+        assert not dn.plan(few, method=method, tau=1).compiled
+        assert dn.plan(many, method=method, tau=1).compiled
+        assert not dn.plan(many, method=method).compiled  # with blocks as large as NumPy likes them
+    assert not dn.plan(many, method="sdna", tau=60).compiled  # one round an epoch
+    result = dn.solve(many, method="sdna", tau=1, tol=1e-9, random_state=0)
+    assert result.plan.compiled
+    newton = dn.solve(many, method="newton", tol=1e-14)
+    assert result.certificate.dual <= newton.certificate.primal <= result.certificate.primal * (1.0 + 1e-12)

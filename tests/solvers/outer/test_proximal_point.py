@@ -1,0 +1,342 @@
+"""Losses with a kink: their identities, their smooth neighbours, and runs that follow these to the loss itself."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.svm import SVC, SVR
+
+import dualnewton as dn
+from dualnewton import losses, regularizers, samplings, theory
+from dualnewton.solvers import METHODS
+from dualnewton.solvers.outer import proximal_point as smoothing
+from tables import NON_SMOOTH, labels_for, make_problem, name_of
+
+by_loss = pytest.mark.parametrize("loss", NON_SMOOTH, ids=name_of)
+margins = st.floats(-1e3, 1e3)
+
+
+@dataclass(frozen=True)
+class Quantile(losses.NonSmooth):
+    """A loss such as a user would write: (q − [z > y])(y − z), and its neighbour."""
+
+    q: float = 0.3
+
+    def value(self, z, y):
+        return np.maximum((1.0 - self.q) * (z - y), self.q * (y - z))
+
+    def derivative(self, z, y):
+        return (z > y) * 1.0 - self.q
+
+    def second_derivative(self, z, y):
+        return 0.0 * (z - y)
+
+    def conjugate_inside(self, u, y):
+        return u * y
+
+    def domain(self, y):
+        return 0.0 * y - self.q, 0.0 * y + 1.0 - self.q
+
+    def kinks(self, y):
+        return (losses.Kink(y, *self.domain(y)),)
+
+    def smoothed(self, width):
+        return SmoothQuantile(self.q, width)
+
+
+@dataclass(frozen=True)
+class SmoothQuantile(losses.Loss):
+    q: float
+    width: float
+
+    @property
+    def gamma(self):
+        return self.width
+
+    def slope(self, z, y):
+        return np.minimum(np.maximum((z - y) / self.width, -self.q), 1.0 - self.q)
+
+    def value(self, z, y):
+        u = np.minimum(np.maximum((z - y) / self.width, -self.q), 1.0 - self.q)
+        return u * (z - y - 0.5 * self.width * u)
+
+    def derivative(self, z, y):
+        return np.minimum(np.maximum((z - y) / self.width, -self.q), 1.0 - self.q)
+
+    def second_derivative(self, z, y):
+        t = (z - y) / self.width
+        return (t > -self.q) * (t < 1.0 - self.q) / self.width
+
+    def conjugate_inside(self, u, y):
+        return u * (0.5 * self.width * u + y)
+
+    def domain(self, y):
+        return 0.0 * y - self.q, 0.0 * y + 1.0 - self.q
+
+
+def problem_for(loss, *, n=80, d=6, seed=1, sparse=False, **kwargs):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    y = np.sign(X[:, 0] - 0.5 * X[:, 1] + rng.standard_normal(n))
+    if not isinstance(loss, losses.Margin):
+        y = X @ rng.standard_normal(d) + rng.standard_normal(n) + 1.0
+    return dn.Problem(sp.csr_array(X * (rng.random((n, d)) < 0.7)) if sparse else X, y, loss, **kwargs)
+
+
+# The losses ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", [*NON_SMOOTH, Quantile()], ids=name_of)
+def test_their_identities_hold(loss):
+    losses.check(loss)
+    assert loss.gamma is None
+
+
+@by_loss
+@given(z=margins, fraction=st.floats(0.0, 1.0), label=st.floats(-50.0, 50.0))
+def test_fenchel_and_young(loss, z, fraction, label):
+    y = (1.0 if label > 0.0 else -1.0) if isinstance(loss, losses.Margin) else label
+    low, high = loss.domain(y)
+    u = min(max(low + fraction * (high - low), low), high)
+    terms = 1.0 + abs(z) + abs(y)
+    assert loss.value(z, y) + loss.conjugate(u, y) - z * u >= -1e-13 * terms
+    slope = loss.derivative(z, y)
+    assert abs(loss.value(z, y) + loss.conjugate(slope, y) - z * slope) <= 1e-13 * terms
+    assert low <= slope <= high
+
+
+@by_loss
+@pytest.mark.parametrize("width", [1.0, 1e-2, 1e-6])
+def test_neighbours_lie_below_by_no_more_than_half_their_width(loss, width):
+    rng = np.random.default_rng(0)
+    z, y = 3.0 * rng.standard_normal(500), labels_for(loss, 500, rng)
+    below = loss.value(z, y) - loss.smoothed(width).value(z, y)
+    assert below.min() >= -1e-15
+    assert below.max() == pytest.approx(0.5 * width)
+    u = loss.smoothed(width).derivative(z, y)
+    np.testing.assert_allclose(
+        loss.smoothed(width).conjugate(u, y) - loss.conjugate(u, y), 0.5 * width * u**2, atol=1e-14
+    )
+
+
+def test_a_neighbour_of_another_loss_is_noticed():
+    class Wrong(losses.EpsilonInsensitive):
+        def smoothed(self, width):
+            return losses.SmoothEpsilonInsensitive(self.epsilon + 0.1, width)
+
+    class Wider(losses.Hinge):
+        def smoothed(self, width):
+            return losses.SmoothHinge(2.0 * width)
+
+    with pytest.raises(ValueError, match=r"neighbour smoothed\(0.01\) whose conjugate at u="):
+        losses.check(Wrong())
+    with pytest.raises(ValueError, match="it must be the width"):
+        losses.check(Wider())
+
+
+def test_what_is_made_of_gamma_refuses_them():
+    problem = problem_for(losses.Hinge())
+    with pytest.raises(ValueError, match="loss must be smooth for the rates of Section 4"):
+        theory.theta(problem, samplings.Serial(problem.n))
+    with pytest.raises(ValueError, match="loss must be smooth for the rates"):
+        theory.rates(problem, samplings.Nice(problem.n, 2))
+    for solver in METHODS.values():
+        with pytest.raises(ValueError, match="loss must be smooth for the rounds of"):
+            solver(problem, samplings.Nice(problem.n, 2))
+
+
+# Their problems ------------------------------------------------------------------------------------------------------
+
+
+@by_loss
+@pytest.mark.parametrize("intercept", [False, True])
+def test_weak_duality(loss, intercept):
+    rng = np.random.default_rng(3)
+    problem = make_problem(loss, n=12, weights=True, offset=True, lam=0.2, fit_intercept=intercept)
+    low, high = loss.domain(problem.y)
+    for _ in range(50):
+        alpha = problem.balanced(-rng.uniform(low, high))
+        assert np.isfinite(problem.dual(alpha))
+        assert problem.primal(rng.standard_normal(problem.d), float(intercept)) >= problem.dual(alpha)
+
+
+@by_loss
+def test_a_neighbour_with_shifted_margins_is_a_proximal_step_on_the_dual(loss):
+    """D(α) − (μ/2n) Σ c(α − α̂)² + (μ/2n) Σ cα̂² is its dual, for every α and every centre α̂."""
+    rng = np.random.default_rng(4)
+    problem = make_problem(loss, n=9, weights=True, offset=True, lam=0.3)
+    low, high = loss.domain(problem.y)
+    alpha, centre, width = -rng.uniform(low, high), -rng.uniform(low, high), 0.37
+    step = replace(problem, loss=loss.smoothed(width), offset=problem.o - width * centre)
+    pull = 0.5 * width * (problem.c @ (centre**2 - (alpha - centre) ** 2)) / problem.n
+    assert step.dual(alpha) == pytest.approx(problem.dual(alpha) + pull, rel=1e-13)
+
+
+@pytest.mark.parametrize("width", [1.0, 1e-3, 1e-9])
+def test_the_best_intercept_of_a_neighbour(width):
+    """As the judge finds it, but without steps of the size of the width."""
+    problem = problem_for(losses.EpsilonInsensitive(0.1), n=40, fit_intercept=True)
+    pair = problem.certified_pair(np.zeros(problem.d))
+    neighbour = smoothing._Model(problem, 0, pair).smoothed(width)
+    w = np.random.default_rng(0).standard_normal(problem.d)
+    b = neighbour.best_intercept(w)
+    here = neighbour.primal(w, b)
+    assert all(here <= neighbour.primal(w, b + by) + 1e-15 for by in np.outer([-1, 1], [1e-10, 1e-4, 1.0]).ravel())
+
+
+# Runs ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", [*NON_SMOOTH, Quantile()], ids=name_of)
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+def test_the_gap_of_the_loss_itself_is_closed(loss, intercept, C):
+    problem = problem_for(loss, lam=1.0 / (80 * C), fit_intercept=intercept)
+    result = dn.solve(problem, tol=1e-11, random_state=0)
+    assert result.status is dn.Status.CONVERGED
+    assert problem.primal(result.w, result.intercept) - problem.dual(result.alpha) <= 1e-11 * result.certificate.primal
+
+
+def test_the_certificate_by_hand():
+    rng = np.random.default_rng(5)
+    X, y, c = rng.standard_normal((30, 4)), np.sign(rng.standard_normal(30)), rng.uniform(0.0, 2.0, 30)
+    result = dn.solve(dn.Problem(X, y, losses.Hinge(), lam=0.05, sample_weight=c), tol=1e-10)
+    primal = (c * np.maximum(0.0, 1.0 - y * (X @ result.w))).mean() + 0.025 * result.w @ result.w
+    a_bar = X.T @ (c * result.alpha) / (0.05 * 30)
+    dual = (c * y * result.alpha).mean() - 0.025 * a_bar @ a_bar
+    assert ((y * result.alpha >= 0.0) & (y * result.alpha <= 1.0)).all()
+    assert (primal, dual) == pytest.approx((result.certificate.primal, result.certificate.dual), rel=1e-13)
+    assert primal - dual <= 1e-10 * primal
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", [losses.Hinge(), losses.EpsilonInsensitive(0.3)], ids=name_of)
+def test_it_is_the_model_of_libsvm(loss, sparse, weighted):
+    """Whose intercept is unpenalised, too."""
+    C, weights = 0.7, np.random.default_rng(0).uniform(0.1, 2.0, 80) if weighted else None
+    problem = problem_for(loss, sparse=sparse, lam=1.0 / (80 * C), fit_intercept=True, sample_weight=weights)
+    other = (
+        SVC(kernel="linear", C=C, tol=1e-12)
+        if loss == losses.Hinge()
+        else SVR(kernel="linear", C=C, epsilon=0.3, tol=1e-12)
+    )
+    other.fit(sp.csr_matrix(problem.X) if sparse else problem.X, problem.y, sample_weight=weights)
+    coef = np.asarray(other.coef_.todense() if sparse else other.coef_).ravel()
+    result = dn.solve(problem, tol=1e-12)
+    assert np.abs(result.w - coef).max() <= 1e-6 * np.abs(coef).max()
+    assert result.intercept == pytest.approx(float(other.intercept_[0]), abs=1e-5)
+
+
+@pytest.mark.parametrize("method", ["sdna", "sdca", "newton", "ihs"])
+def test_any_method_may_do_the_stages(method):
+    problem = problem_for(losses.Hinge(), lam=0.1)
+    result = dn.solve(problem, method=method, tol=1e-5, max_epochs=5000, random_state=0)
+    assert result.converged
+    assert result.plan.method == method
+    assert "Hinge by smooth neighbours" in result.plan.reason
+
+
+def test_a_sampling_may_draw_the_sets():
+    problem = problem_for(losses.Hinge(), lam=0.1)
+    assert dn.solve(problem, method="sdna", sampling=samplings.Nice(80, 20), tol=1e-4, random_state=0).converged
+
+
+@pytest.mark.parametrize("regularizer", [regularizers.ElasticNet(0.3), regularizers.NonNegative()], ids=name_of)
+def test_other_regularizers(regularizer):
+    problem = problem_for(losses.EpsilonInsensitive(0.2), lam=0.05, regularizer=regularizer, fit_intercept=True)
+    assert dn.solve(problem, tol=1e-8, max_epochs=5000).converged
+
+
+def test_models_that_share_passes_are_those_that_do_not():
+    first = problem_for(losses.Hinge(), lam=0.02, fit_intercept=True)
+    weights = np.random.default_rng(1).uniform(0.2, 2.0, first.n)
+    problems = [first, replace(first, lam=0.5), replace(first, y=-first.y, sample_weight=weights)]
+    together = dn.solve_many(problems, tol=1e-11)
+    for problem, result in zip(problems, together, strict=True):
+        assert result.converged
+        np.testing.assert_allclose(result.w, dn.solve(problem, tol=1e-11).w, rtol=1e-5, atol=1e-6)
+
+
+def test_the_trace_holds_certificates_of_the_loss_itself_that_never_get_worse():
+    problem = problem_for(losses.Hinge(), lam=0.01, fit_intercept=True)
+    result = dn.solve(problem, tol=1e-9)
+    assert (np.diff(result.trace.primal) <= 0.0).all()
+    assert (np.diff(result.trace.dual) >= 0.0).all()
+    assert (np.diff(result.trace.epoch) >= 0.0).all()
+    assert result.trace.primal[0] == problem.certified_pair(np.zeros(problem.d)).certificate.primal
+    assert result.trace.gap[-1] == result.certificate.gap
+
+
+def test_equal_seeds_give_equal_bits():
+    problem = problem_for(losses.Hinge(), lam=0.05)
+    one, other = (dn.solve(problem, method="sdna", tol=1e-4, random_state=7) for _ in range(2))
+    np.testing.assert_array_equal(one.w, other.w)
+
+
+# Limits --------------------------------------------------------------------------------------------------------------
+
+
+def test_limits_hold_across_the_stages():
+    problem = problem_for(losses.Hinge(), lam=0.001)
+    assert dn.solve(problem, max_epochs=0).status is dn.Status.EPOCH_LIMIT
+    assert len(dn.solve(problem, max_epochs=0).trace) == 1
+    few = dn.solve(problem, method="sdna", tau=1, tol=1e-10, max_epochs=12, random_state=0)
+    assert few.status is dn.Status.EPOCH_LIMIT
+    assert 12 <= few.n_epochs <= 14
+    assert dn.solve(problem, tol=1e-12, time_limit=0.0).status is dn.Status.TIME_LIMIT
+    assert dn.solve(problem, tol=0.0, max_epochs=10**5).status in (dn.Status.NO_PROGRESS, dn.Status.CONVERGED)
+
+
+def test_a_callback_is_told_certificates_of_the_loss_itself_and_may_stop():
+    problem, seen = problem_for(losses.Hinge(), lam=0.001), []
+    result = dn.solve(problem, tol=1e-10, callback=seen.append)
+    known = {(row.certificate.primal, row.certificate.dual) for row in result.trace.rows}
+    assert {(row.certificate.primal, row.certificate.dual) for row in seen} == known
+    assert len(seen) > len(result.trace)  # within the stages, too
+    assert [row.epoch for row in seen] == sorted(row.epoch for row in seen)
+
+    stopped = dn.solve(problem, tol=1e-10, callback=lambda progress: progress.epoch > 3)
+    assert stopped.status is dn.Status.STOPPED_BY_CALLBACK
+    assert stopped.n_epochs < result.n_epochs
+
+
+def test_an_interrupted_stage_ends_the_run_with_what_it_found():
+    problem = problem_for(losses.Hinge(), lam=0.001)
+
+    def press(progress):
+        if progress.epoch > 3:
+            raise KeyboardInterrupt
+
+    result = dn.solve(problem, tol=1e-10, callback=press)
+    assert result.status is dn.Status.INTERRUPTED
+    assert result.certificate.relative_gap < 1.0
+
+    def at_once(_progress):
+        raise KeyboardInterrupt
+
+    for result in dn.solve_many([problem, replace(problem, lam=0.1)], callback=at_once):
+        assert (result.status, len(result.trace)) == (dn.Status.INTERRUPTED, 1)
+
+
+def test_a_result_is_a_start():
+    problem = problem_for(losses.Hinge(), lam=0.01, fit_intercept=True)
+    result = dn.solve(problem, tol=1e-8)
+    again = dn.solve(problem, tol=1e-8, warm_start=result)
+    assert again.converged
+    assert again.n_epochs == 0.0
+    near = dn.solve(replace(problem, lam=0.011), tol=1e-8, warm_start=result)
+    assert near.converged
+    assert near.trace.gap[0] < 0.1 * dn.solve(problem, max_epochs=0).certificate.gap
+
+
+def test_data_without_any_loss():
+    """P* = 0, reached by the intercept alone."""
+    X = np.random.default_rng(0).standard_normal((10, 2))
+    for loss, y in ((losses.Hinge(), np.ones(10)), (losses.EpsilonInsensitive(0.1), np.full(10, 3.0))):
+        result = dn.solve(dn.Problem(X, y, loss, fit_intercept=True))
+        assert result.converged
+        assert result.certificate.primal == pytest.approx(0.0, abs=1e-12)

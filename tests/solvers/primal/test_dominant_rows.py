@@ -1,0 +1,137 @@
+"""With fewer rows than features the curvature is that of the heaviest rows, and conjugate gradients near it are quick."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dualnewton import losses
+from dualnewton.matrix import MemoryData
+from dualnewton.objective.problem import Problem
+from dualnewton.planning.costs import Costs
+from dualnewton.planning.planner import Facts, plan
+from dualnewton.solvers.primal import sketching as module
+from dualnewton.solvers.primal.curvature import ConjugateGradients, Diagonal
+from dualnewton.solvers.primal.model import Policy
+from dualnewton.solvers.primal.sketching import MatrixFree, Sketches
+
+RNG = np.random.default_rng(3)
+N, D = 600, 900
+LENGTHS = RNG.lognormal(0.0, 1.5, N)
+SPARSE = sp.csr_array(sp.random(N, D, 0.02, random_state=1, data_rvs=RNG.standard_normal).multiply(LENGTHS[:, None]))
+WEIGHTS = RNG.uniform(0.1, 1.0, N)
+RIDGE = np.full(D, 0.3)
+G = RNG.standard_normal(D)
+
+
+def hessian(rows, weights, ridge):
+    return (rows.T * weights) @ rows + np.diag(ridge)
+
+
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_matrix_is_that_of_the_heaviest_rows_on_a_multiple_of_the_ridge(storage, intercept):
+    dense, size = SPARSE.toarray(), 50
+    ridge = np.append(RIDGE, 0.0) if intercept else RIDGE
+    found = Sketches(MemoryData(storage(dense)), ridge).at(WEIGHTS, size, np.random.default_rng(0))
+    heaviest = np.sort(np.argsort(-WEIGHTS * np.square(dense).sum(axis=1))[:size])
+    lift = found.diagonal / RIDGE
+    assert np.ptp(lift) == 0.0
+    assert lift[0] >= 1.0
+    assert not found.exact
+    rows = np.column_stack([dense, np.ones(N)]) if intercept else dense
+    expected = hessian(rows[heaviest], WEIGHTS[heaviest], lift[0] * ridge)
+    g = np.append(G, 0.7) if intercept else G
+    np.testing.assert_allclose(found.solve(g), np.linalg.solve(expected, g), rtol=1e-8)
+
+
+def test_rows_that_span_all_the_others_leave_the_ridge_as_it_is():
+    few = RNG.standard_normal((5, D))
+    rows = np.concatenate([10.0 * few, RNG.standard_normal((N, 5)) @ few / 5.0])
+    found = Sketches(MemoryData(rows), RIDGE).at(np.ones(N + 5), 5, np.random.default_rng(0))
+    np.testing.assert_allclose(found.diagonal, RIDGE, rtol=1e-3)
+
+
+def test_rows_of_no_weight_take_no_part():
+    weights = np.where(np.arange(N) < 30, WEIGHTS, 0.0)
+    found = Sketches(MemoryData(SPARSE), RIDGE).at(weights, 50, np.random.default_rng(0))
+    assert found.exact
+    expected = hessian(SPARSE.toarray(), weights, RIDGE)
+    np.testing.assert_allclose(found.solve(G), np.linalg.solve(expected, G), rtol=1e-9)
+    nothing = Sketches(MemoryData(SPARSE), RIDGE).at(np.zeros(N), 50, np.random.default_rng(0))
+    np.testing.assert_allclose(nothing.solve(G), G / RIDGE, rtol=1e-12)
+
+
+MATRIX = hessian(SPARSE.toarray(), WEIGHTS, RIDGE)
+
+
+def products(near):
+    solved = ConjugateGradients(lambda v: MATRIX @ v, near, 1e-6, 1000)
+    solved.solve(G)
+    return solved.products
+
+
+def test_the_more_of_the_heaviest_rows_the_fewer_products():
+    sketches = Sketches(MemoryData(SPARSE), RIDGE)
+    counts = [products(sketches.at(WEIGHTS, size, np.random.default_rng(0))) for size in (20, 80, 320)]
+    assert products(Diagonal(RIDGE)) > counts[0] > counts[1] > counts[2]
+    assert products(Diagonal(MATRIX.diagonal().copy())) > counts[0]
+    assert counts[2] < 0.3 * products(Diagonal(RIDGE))
+
+
+def test_a_preconditioner_is_kept_while_the_weights_are_and_grows_where_products_are_many(monkeypatch):
+    free = MatrixFree(MemoryData(SPARSE), RIDGE, sketch=8, fraction=1e-6)
+    monkeypatch.setattr(module, "DEAREST", 1e6)  # on data this small no sketch costs less than the call for it
+    first = free.at(WEIGHTS, N, np.random.default_rng(0))
+    first.products = 1
+    assert free.at(WEIGHTS, N, np.random.default_rng(0)).near is first.near
+    free.last.products = 100_000
+    assert len(free.at(WEIGHTS, N, np.random.default_rng(0)).near.roots) > 8
+    another = free.at(WEIGHTS[::-1].copy(), N, np.random.default_rng(0))
+    assert another.near is not first.near
+    np.testing.assert_allclose(
+        another.solve(G), np.linalg.solve(hessian(SPARSE.toarray(), WEIGHTS[::-1], RIDGE), G), rtol=1e-3, atol=1e-4
+    )
+
+
+def test_where_no_matrix_is_formed_auto_takes_conjugate_gradients_and_not_steps_on_few_rows():
+    X = sp.csr_array(sp.random(6000, 9000, 0.002, random_state=2))
+    problem = Problem(X, np.where(RNG.random(6000) < 0.5, 1.0, -1.0), losses.Squared(), lam=1e-7)
+    facts = Facts.of(problem)
+    assert facts.matrix_free
+    predicted = facts.predicted()
+    assert predicted["ihs"] == np.inf
+    assert 0.0 < predicted["newton"] < np.inf
+    assert "conjugate gradients" in plan(problem, method="newton").reason
+
+
+def policy_of(*, quadratic):
+    """The policy of a model with 300 of the heaviest rows, on which each step divides what it promises by 1.01."""
+    costs = Costs(n=16_000, d=60_000, stored=1_300_000, pairs=1e8, sparse=True, itemsize=8)
+    policy = Policy(costs, 1e-6, 300, newton=False, quadratic=quadratic)
+    policy.size = 300
+    policy.begin(1.0)
+    for k in range(1, 20):
+        policy.watch(1.01**-k, 1.0, 1.0)
+    return policy
+
+
+def test_slow_steps_on_few_rows_buy_more_of_them():
+    policy = policy_of(quadratic=True)
+    assert policy.wants_another(1.0, 1.0, 1.0)
+    assert policy.next_size > 300
+
+
+def test_steps_that_are_nearly_there_buy_nothing():
+    assert not policy_of(quadratic=True).wants_another(1.01e-6, 1.0, 1.0)
+
+
+def test_what_another_look_at_the_same_rows_was_not_worth_is_remembered():
+    policy = policy_of(quadratic=False)
+    assert policy.wants_another(1.0, 1.0, 1.0)
+    before, policy.size = policy.size, policy.next_size
+    assert policy.before[0] == before
+    policy.begin(1.0)
+    for k in range(1, 20):  # no faster than before
+        policy.watch(1.01**-k, 1.0, 1.0)
+    policy.wants_another(1.0, 1.0, 1.0)
+    assert policy.refreshed == 1.0

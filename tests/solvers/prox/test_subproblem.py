@@ -1,0 +1,133 @@
+"""Quadratic models with separable penalties: the minimum is one, however it is found, and the kernels do what NumPy says."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dualnewton.kernels import quadratic as kernels
+from dualnewton.kernels.rows import Rows
+from dualnewton.solvers.prox import column_descent as by_columns
+from dualnewton.solvers.prox import subproblem as quadratic
+from dualnewton.solvers.prox.subproblem import Penalty, minimise
+
+PENALTIES = {
+    "lasso": (0.0, 1.0, -np.inf, np.inf),
+    "elastic net": (0.1, 1.0, -np.inf, np.inf),
+    "lasso, positive": (0.0, 1.0, 0.0, np.inf),
+    "nonnegative": (0.1, 0.0, 0.0, np.inf),
+    "box": (0.1, 0.0, -0.05, 0.2),
+    "box away from zero": (0.1, 0.3, 0.1, 0.2),
+}
+
+
+def penalty_of(kind, m, strength=1.0):
+    ridge, threshold, lower, upper = PENALTIES[kind]
+    return Penalty(*(np.full(m, value) for value in (strength * ridge, strength * threshold, lower, upper)))
+
+
+def model_of(n, m, common=0.3):
+    """H = AAᵀ and slopes −Ay of a least-squares problem with a common part of all features, and A."""
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((m, n)) * (rng.random((m, n)) < 0.5) + common * rng.standard_normal(n)
+    y = rng.standard_normal(n) + A[0]
+    return A @ A.T, -A @ y, A
+
+
+def value(H, slopes, penalty, v):
+    return slopes @ v + 0.5 * v @ H @ v + penalty.value(v)
+
+
+@pytest.mark.parametrize("kind", list(PENALTIES))
+@pytest.mark.parametrize(("n", "m"), [(40, 8), (40, 40), (15, 60)], ids=["tall", "square", "wide"])
+@pytest.mark.parametrize("strength", [10.0, 1e-1, 1e-3])
+def test_the_minimum_satisfies_its_conditions_and_lies_below_its_neighbours(kind, n, m, strength):
+    H, slopes, _ = model_of(n, m)
+    penalty = penalty_of(kind, m, strength)
+    start = penalty.nearest(np.zeros(m))
+    v = minimise(H, slopes, start, penalty)
+    assert ((penalty.lower <= v) & (v <= penalty.upper)).all()
+    here, scale = slopes + H @ (v - start), np.abs(slopes).max()
+    assert penalty.violations(v, here).max() <= 1e-12 * scale
+    rng, lowest = np.random.default_rng(1), value(H, slopes - H @ start, penalty, v)
+    for size in (1e-4, 1e-2, 1.0):
+        other = penalty.nearest(v + size * rng.standard_normal(m))
+        assert value(H, slopes - H @ start, penalty, other) >= lowest - 1e-13 * scale
+
+
+@given(st.sampled_from(list(PENALTIES)), st.sampled_from([-2.0, -0.05, 0.0, 0.05, 0.1, 0.2, 2.0]), st.floats(-3.0, 3.0))
+def test_a_violation_is_the_slope_that_leads_down(kind, w, slope):
+    """The one-sided derivatives of slope·v + penalty at w: none leads down where there is no violation."""
+    penalty = penalty_of(kind, 1)
+    w = float(penalty.nearest(np.array([w]))[0])
+    violation = penalty.violations(np.array([w]), np.array([slope]))[0]
+    steps = [t for t in (1e-7, -1e-7) if penalty.lower[0] <= w + t <= penalty.upper[0]]
+    steepest = max(
+        (-(slope * t + penalty.value(np.array([w + t])) - penalty.value(np.array([w]))) / abs(t) for t in steps),
+        default=0.0,
+    )
+    assert violation == pytest.approx(max(steepest, 0.0), abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", list(PENALTIES))
+def test_the_kernel_does_what_numpy_says(kind):
+    H, slopes, _ = model_of(30, 20)
+    penalty = penalty_of(kind, 20, 0.5)
+    start = penalty.nearest(np.linspace(-0.1, 0.1, 20))
+    found = []
+    for sweep in (quadratic.sweeps, kernels.sweeps):
+        v, at = start.copy(), slopes + H @ start
+        arguments = (H, at, v, penalty.ridge, penalty.threshold, penalty.lower, penalty.upper, 3, 0.0)
+        if sweep is kernels.sweeps:
+            sweep.prepare(*arguments)
+        sweep(*arguments)
+        np.testing.assert_allclose(at, slopes + H @ v, atol=1e-12 * np.abs(slopes).max())
+        found.append(v)
+    np.testing.assert_allclose(*found, rtol=1e-11, atol=1e-14)
+    assert not np.array_equal(found[0], start)
+
+
+@pytest.mark.parametrize("kind", list(PENALTIES))
+@pytest.mark.parametrize("with_constant", [False, True])
+def test_sweeps_by_columns_do_what_numpy_says_and_what_the_matrix_would(kind, with_constant):
+    _, slopes, A = model_of(60, 20, common=0.0)
+    A = sp.csr_array(A)
+    q = A @ np.full(60, 60**-0.5) if with_constant else np.zeros(20)
+    H = (A @ A.T).toarray() - np.outer(q, q)
+    penalty = penalty_of(kind, 20, 0.5)
+    parts = (penalty.ridge, penalty.threshold, penalty.lower, penalty.upper)
+    start, found = penalty.nearest(np.zeros(20)), []
+    for rows, sweep in (((A,), by_columns.column_sweep), (tuple(Rows.of(A)), kernels.column_sweep)):
+        v, moved, along_q = start.copy(), np.zeros(60), np.zeros(1)
+        arguments = (*rows, q, H.diagonal().copy(), slopes, v, moved, *parts, along_q)
+        if sweep is kernels.column_sweep:
+            sweep.prepare(*arguments, True)
+        for every in (True, False, True, False):
+            largest = sweep(*arguments, every)
+        assert largest > 0.0
+        np.testing.assert_allclose(moved, A.T @ (v - start), atol=1e-12)
+        np.testing.assert_allclose(along_q, q @ (v - start), atol=1e-12)
+        found.append(v)
+    np.testing.assert_allclose(*found, rtol=1e-11, atol=1e-13)
+    v, reached = by_columns.minimise(A, q, slopes, start, penalty, 1e-6)
+    exact = minimise(H, slopes, start, penalty)
+    assert reached
+    np.testing.assert_allclose(v, exact, atol=1e-5)
+
+
+def test_features_that_are_alike_share_the_weight_without_harm():
+    H, slopes, _ = model_of(30, 6)
+    twice = np.block([[H, H], [H, H]])
+    penalty = penalty_of("lasso", 6)
+    once = minimise(H, slopes, np.zeros(6), penalty)
+    v = minimise(twice, np.tile(slopes, 2), np.zeros(12), penalty_of("lasso", 12))
+    np.testing.assert_allclose(v[:6] + v[6:], once, atol=1e-12)
+
+
+def test_a_feature_without_entries_goes_to_zero():
+    H, slopes, _ = model_of(30, 6)
+    H[2] = H[:, 2] = slopes[2] = 0.0
+    for sweep in (quadratic.sweeps, kernels.sweeps):
+        v = minimise(H, slopes, np.full(6, 0.1), penalty_of("lasso", 6), sweep=sweep)
+        assert v[2] == 0.0
