@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers, samplings, theory
+from dualnewton.matrix import MemoryData
 from dualnewton.objective import certificates as judging
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.planning.planner import Facts, methods_for
@@ -193,8 +194,8 @@ def test_problems_of_one_and_of_several_columns_are_judged_in_one_pass(regulariz
     models = [rng.standard_normal((3, 4)), rng.standard_normal(4), rng.standard_normal((2, 4))]
     intercepts = [problem.no_intercept() for problem in problems]
     products = []
-    times = judging._linear.times
-    monkeypatch.setattr(judging._linear, "times", lambda X, W: products.append(W.shape) or times(X, W))
+    times = MemoryData.times
+    monkeypatch.setattr(MemoryData, "times", lambda data, W: products.append(W.shape) or times(data, W))
     together = judging.judge_models(problems, models, intercepts)
     by_dual = judging.judge_duals(problems, [pair.alpha for pair in together])
     assert products == [(4, 6), (4, 6)]
