@@ -1,5 +1,56 @@
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+
+QUICK = (
+    "cli/test_errors.py",
+    "cli/test_help.py",
+    "files",
+    "io/test_arrays.py",
+    "io/test_catalog.py",
+    "io/test_formats.py",
+    "io/test_tables.py",
+    "lab/test_numbers.py",
+    "lab/test_progress.py",
+    "lab/test_report.py",
+    "matrix/test_linear.py",
+    "matrix/test_chunked_fits.py",
+    "methods",
+    "objective/test_problem.py",
+    "objective/test_multinomial.py",
+    "planning/test_planner.py",
+    "run/test_snapshot.py",
+    "solvers/dual/test_block.py",
+    "solvers/primal/test_curvature.py",
+    "solvers/primal/test_line_search.py",
+    "solvers/prox/test_subproblem.py",
+    "test_architecture.py",
+    "test_certify_refusals.py",
+    "test_check.py",
+    "test_contracts.py",
+    "samplings",
+    "test_errors.py",
+    "losses",
+    "test_model_file.py",
+    "regularizers",
+    "test_signatures.py",
+    "test_validation.py",
+    "theory",
+)
+"""Modules and folders that ``make quick`` runs: they compile next to nothing, and together take about a minute of CPU time. All
+other tests are marked ``slow``, as are single tests here that take more than a second."""
 
 # The same examples on every run and every machine; time limits belong to benchmarks.
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=50)
 settings.load_profile("fixed")
+
+
+def pytest_collection_modifyitems(items):
+    here = Path(__file__).parent
+    quick = tuple(here / name for name in QUICK)
+    if missing := [place.name for place in quick if not place.exists()]:
+        raise pytest.UsageError(f"QUICK names {', '.join(missing)}, which is not there")
+    for item in items:
+        if not any(item.path.is_relative_to(place) for place in quick):
+            item.add_marker(pytest.mark.slow)

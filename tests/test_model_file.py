@@ -189,7 +189,7 @@ def test_words_that_mean_nothing_are_refused(words, message):
 def test_an_objective_makes_its_problems():
     X, y = RNG.standard_normal((6, 2)), np.array([0, 1, 2, 0, 1, 2])
     three = Objective("smooth_hinge", 0.5, parameters={"width": 0.3}, multiclass="ovr").problems(
-        X, y, 3, np.arange(1.0, 7.0)
+        X, y, n_classes=3, sample_weight=np.arange(1.0, 7.0)
     )
     assert [problem.y.tolist() for problem in three][1] == [-1, 1, -1, -1, 1, -1]
     assert all(problem.X is three[0].X for problem in three)

@@ -189,6 +189,7 @@ def test_a_full_disk_behind_the_screen(tmp_path, files):
     assert err == "dualnewton: No space left on device\n"
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
     np.savez(tmp_path / "many.npz", X=np.arange(60_000.0).reshape(-1, 2), y=np.arange(30_000) % 2)
     script = f"{sys.executable} -m dualnewton fit many.npz --max-epochs 1 --out m.model > log 2>&1 &&" + (

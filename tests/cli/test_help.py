@@ -42,6 +42,7 @@ def standins(tmp_path, monkeypatch):
         file.write("1 1:0.5 3:2\n-1 2:1\n1 3:1\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_examples_work(command, monkeypatch, request, name):
     found = examples_in(help_of(command, monkeypatch, name))

@@ -52,6 +52,7 @@ def test_the_plan_is_reported_and_can_be_overridden():
         assert dn.plan(large, method=method).cost > 0.0
 
 
+@pytest.mark.slow
 def test_each_regime_gets_its_method():
     # One step of Newton's method solves least squares with few features.
     assert dn.plan(tall(loss=losses.Squared())).method == "newton"
@@ -138,6 +139,7 @@ def test_what_was_asked_for_is_not_changed():
     assert asked.better() is None
 
 
+@pytest.mark.slow
 def test_a_run_that_changes_its_method_carries_its_point_over_and_repeats(monkeypatch):
     problem = tall(n=20_000, d=30, lam_n=0.02, seed=3)
     monkeypatch.setattr(Facts, "predicted", lambda _: {"sdna": 0.0})  # a wrong prediction

@@ -26,6 +26,7 @@ def definite(n=N, seed=0):
 # Section 2, estimated ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [samplings.Nice(N, 3), samplings.Shuffled(N, 4)], ids=name_of)
 def test_an_estimated_sigma1_knows_its_error(sampling):
     M, rng = definite(), np.random.default_rng(0)
@@ -246,6 +247,7 @@ def test_a_dual_that_starts_below_zero_needs_the_optimum():
 # Size, refusals, imports ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make", [lambda n: samplings.Nice(n, 64), lambda n: samplings.Partition(n, 250)], ids=["nice", "partition"]
 )

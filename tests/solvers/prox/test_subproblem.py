@@ -88,6 +88,7 @@ def test_the_kernel_does_what_numpy_says(kind):
     assert not np.array_equal(found[0], start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(PENALTIES))
 @pytest.mark.parametrize("with_constant", [False, True])
 def test_sweeps_by_columns_do_what_numpy_says_and_what_the_matrix_would(kind, with_constant):

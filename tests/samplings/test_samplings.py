@@ -161,6 +161,7 @@ def assert_well_formed(block, sampling, rounds):
     assert np.unique(owner * sampling.n + block.indices).size == block.indices.size, "an index twice in one set"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", LARGE.values(), ids=LARGE)
 def test_a_million_examples_are_drawn_without_a_matrix(make):
     sampling = make()

@@ -285,7 +285,7 @@ class DeafToItsProbabilities(Partition):
 
 @pytest.mark.parametrize(
     "wrong",
-    [Biased(5, 2), WithReplacement(5, 2), DeafToItsProbabilities(5, 2, [0.4, 0.3, 0.3])],
+    [Biased(5, 2), WithReplacement(5, 2), DeafToItsProbabilities(5, 2, q=[0.4, 0.3, 0.3])],
     ids=lambda wrong: type(wrong).__name__,
 )
 def test_the_test_of_draws_catches_a_wrong_sampling(wrong):
