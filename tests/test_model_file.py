@@ -195,9 +195,11 @@ def test_an_objective_makes_its_problems():
     assert all(problem.X is three[0].X for problem in three)
     assert three[0].loss == losses.SmoothHinge(0.3)
     assert three[0].c.tolist() == [1, 2, 3, 4, 5, 6]
-    (softmax,) = Objective("logistic", 0.5, multiclass="softmax").problems(X, y, 3)
+    (softmax,) = Objective("logistic", 0.5, multiclass="softmax").problems(X, y, n_classes=3)
     assert softmax.loss == dn.losses.Softmax(3)
-    (sparse,) = Objective("logistic", 0.5, "elasticnet", 0.25, multiclass="softmax").problems(X, y, 3)
+    (sparse,) = Objective("logistic", 0.5, penalty="elasticnet", l1_ratio=0.25, multiclass="softmax").problems(
+        X, y, n_classes=3
+    )
     W = np.array([[1.0, -2.0], [0.0, 0.0], [3.0, 0.0]])
     assert sparse.lam * sparse.g.value(W) == pytest.approx(0.5 * (0.25 * 6 + 0.75 * 7))
     (positive,) = Objective("squared", 0.5, penalty="nonnegative", l1_ratio=0.25).problems(X, y.astype(float))

@@ -9,7 +9,8 @@ from dualnewton.foreign import certify
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.multinomial import MultinomialProblem
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.planner import Plan, plan
+from dualnewton.planning.plan import Plan
+from dualnewton.planning.planner import plan
 from dualnewton.run.checkpoint import Checkpoint
 from dualnewton.run.loop import solve, solve_many
 from dualnewton.run.result import Progress, Result, Status, Trace

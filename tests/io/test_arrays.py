@@ -8,12 +8,12 @@ import zipfile
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from data.small_sets import dense_set, full, same, sparse_set
 
 import dualnewton as dn
 from dualnewton import data
 from dualnewton.io import arrays
 from dualnewton.io.conversion import convert
+from small_sets import dense_set, full, same, sparse_set
 
 
 def is_mapped(array):

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from data.small_sets import full, same, sparse_set, svmlight_text
 
 import dualnewton as dn
 from dualnewton import data
 from dualnewton.io import catalog, folders
 from dualnewton.io.download import DownloadError
+from small_sets import full, same, sparse_set, svmlight_text
 
 
 @pytest.fixture

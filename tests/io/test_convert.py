@@ -8,11 +8,11 @@ import zipfile
 
 import numpy as np
 import pytest
-from data.small_sets import csv_text, dense_set, same, sparse_set, svmlight_text
 
 from dualnewton import data
 from dualnewton.io import writers
 from dualnewton.io.conversion import convert
+from small_sets import csv_text, dense_set, same, sparse_set, svmlight_text
 
 SUFFIXES = [".npz", ".npy", ".svm", ".svm.gz", ".svm.xz", ".csv", ".tsv.bz2", ".parquet"]
 NO_NAMES = (".svm", ".svm.gz", ".svm.xz")

@@ -8,10 +8,10 @@ import zipfile
 
 import numpy as np
 import pytest
-from data.small_sets import csv_text, dense_set, full, same, sparse_set, svmlight_text
 
 from dualnewton import data
 from dualnewton.io import catalog, download, folders
+from small_sets import csv_text, dense_set, full, same, sparse_set, svmlight_text
 
 CONTENT = svmlight_text(sparse_set()).encode()
 RIGHT = hashlib.sha256(CONTENT).hexdigest()

@@ -4,11 +4,11 @@ import gzip
 
 import numpy as np
 import pytest
-from data.small_sets import csv_text, dense_set, full, same, sparse_set, svmlight_text
 
 from dualnewton import data
 from dualnewton.io.conversion import convert
 from dualnewton.io.formats import SUFFIXES, format_of
+from small_sets import csv_text, dense_set, full, same, sparse_set, svmlight_text
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

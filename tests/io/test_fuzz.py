@@ -4,10 +4,10 @@ import gzip
 
 import numpy as np
 import pytest
-from data.small_sets import csv_text, dense_set, sparse_set, svmlight_text
 
 from dualnewton import data
 from dualnewton.io.conversion import convert
+from small_sets import csv_text, dense_set, sparse_set, svmlight_text
 
 ROUNDS = 400
 INTERESTING = [

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from data.small_sets import full
 
 from dualnewton import data
 from dualnewton.io import folders, mushrooms
 from dualnewton.io.mushrooms import ATTRIBUTES, CLASSES, COLUMNS, FILE, LEFT_OUT
+from small_sets import full
 from tables import load
 
 FIRST = "p,x,s,n,t,p,f,c,n,k,e,e,s,s,w,w,p,w,o,p,k,s,u"

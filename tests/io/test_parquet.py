@@ -4,13 +4,13 @@ import sys
 
 import numpy as np
 import pytest
-from data.small_sets import dense_set, same
 
 from dualnewton import data
 from dualnewton.io.gathered import gather
 from dualnewton.io.parquet import source
 from dualnewton.io.pieces import Pieces
 from dualnewton.io.source import Wanted
+from small_sets import dense_set, same
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

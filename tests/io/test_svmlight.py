@@ -7,7 +7,6 @@ import lzma
 
 import numpy as np
 import pytest
-from data.small_sets import full, same, sparse_set, svmlight_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
@@ -17,6 +16,7 @@ from dualnewton.io import svmlight
 from dualnewton.io.gathered import gather
 from dualnewton.io.pieces import Pieces
 from dualnewton.io.source import Wanted
+from small_sets import full, same, sparse_set, svmlight_text
 
 PARSERS = {"lines": svmlight.by_lines, "kernel": svmlight.by_kernel}
 

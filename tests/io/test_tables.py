@@ -4,13 +4,13 @@ import gzip
 
 import numpy as np
 import pytest
-from data.small_sets import csv_text, dense_set, same
 
 from dualnewton import data
 from dualnewton.io.gathered import gather
 from dualnewton.io.pieces import Pieces
 from dualnewton.io.source import Wanted
 from dualnewton.io.tables import source
+from small_sets import csv_text, dense_set, same
 
 
 @pytest.fixture

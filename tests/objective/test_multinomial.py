@@ -12,13 +12,8 @@ from dualnewton import losses
 from dualnewton.objective.multinomial import MultinomialProblem
 from dualnewton.objective.problem import Problem
 
-FORMS = [
-    {},
-    {"weights": True},
-    {"offset": True},
-    {"fit_intercept": True},
-    {"fit_intercept": True, "weights": True, "offset": True},
-]
+EVERYTHING = {"fit_intercept": True, "weights": True, "offset": True}
+FORMS = [{}, {"weights": True}, {"offset": True}, {"fit_intercept": True}, EVERYTHING]
 SEEDS, CLASSES = st.integers(0, 2**32 - 1), st.integers(2, 6)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.planner import Plan
+from dualnewton.planning.plan import Plan
 from dualnewton.run.loop import solve
 from dualnewton.run.result import Progress, Status
 from dualnewton.samplings import Nice

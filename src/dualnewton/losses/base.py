@@ -152,7 +152,7 @@ class Loss:
         shrink_down = keep / down if down > 0.0 else 0.0
         return np.where(alpha > 0.0, shrink_up, shrink_down) * alpha
 
-    def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, near: Any = 0.0) -> Any:
+    def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0) -> Any:
         """argmin_b Σ c_i φ(z_i + b): the zero of the nondecreasing slope Σ c_i φ′(z_i + b), searched for from a guess.
 
         Parameters
@@ -191,6 +191,7 @@ class Loss:
         alpha: np.ndarray,
         y: np.ndarray,
         weights: np.ndarray | None,
+        *,
         at_one: float,  # noqa: ARG002
     ) -> Callable[[float], float]:
         """Return s ↦ Σ c_i φ*(−sα_i; y_i) for s ∈ (0, 1], given its value at s = 1."""

@@ -131,7 +131,7 @@ def _the_intercept_is_best(rows: _Rows) -> Iterator[str]:
 def _conjugates_along_a_ray(rows: _Rows) -> Iterator[str]:
     """Σ φ*(−sα) by its short cut is what it is by the conjugate."""
     alpha = -rows.slope
-    along = rows.loss.conjugates_along(alpha, rows.y, None, rows.loss.conjugates(alpha, rows.y, None))
+    along = rows.loss.conjugates_along(alpha, rows.y, None, at_one=rows.loss.conjugates(alpha, rows.y, None))
     for s in (1.0, 0.9, 0.3, 1e-3):
         expected = rows.loss.conjugates(s * alpha, rows.y, None)
         if not abs(along(s) - expected) <= 1e-10 * ROWS:

@@ -134,6 +134,7 @@ class Softmax(Loss):
         margins: np.ndarray,
         y: np.ndarray,
         weights: np.ndarray | None,
+        *,
         near: Any = 0.0,  # noqa: ARG002
     ) -> np.ndarray:
         """Return the best intercepts; only their differences count.
@@ -154,7 +155,7 @@ class Softmax(Loss):
         return b
 
     def conjugates_along(
-        self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None, at_one: float
+        self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, at_one: float
     ) -> Callable[[float], float]:
         """Return s ↦ Σ c_i φ*(−sα_i), without another look at the n × K numbers.
 

@@ -319,7 +319,7 @@ class Problem:
         bar, scale = self.alpha_bar(alpha), self.lam * self.n
         linear = 0.0 if self.offset is None else float(np.vdot(self.weighted(alpha), self.offset))
         at_one = -self.n * dual - scale * self.g.conjugate(bar) - linear
-        conjugates = self.loss.conjugates_along(alpha, self.y, self.sample_weight, at_one)
+        conjugates = self.loss.conjugates_along(alpha, self.y, self.sample_weight, at_one=at_one)
         shorter = _best_factor(lambda s: conjugates(s) + s * linear + scale * self.g.conjugate(s * bar)) * alpha
         return self.dual(shorter), shorter
 
@@ -366,7 +366,7 @@ class Problem:
         """argmin_b of the losses at the margins z_i + b, searched for from a guess; zero without an intercept."""
         if not self.fit_intercept:
             return self.no_intercept()
-        return self.loss.best_intercept(margins, self.y, self.sample_weight, near)
+        return self.loss.best_intercept(margins, self.y, self.sample_weight, near=near)
 
 
 def _matrix(name: str, value: Any, shape: tuple[int, int]) -> np.ndarray:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Curvature
@@ -17,6 +17,7 @@ from dualnewton.matrix import linear
 from dualnewton.objective.certificates import AnyProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import CACHE, ENTRY, FACTOR, MULTIPLY, Costs
+from dualnewton.planning.plan import PRIMAL, Plan, Tau
 from dualnewton.planning.tuning import (
     APART,
     BOUNDED,
@@ -54,50 +55,6 @@ from dualnewton.solvers.primal.sketching import PLENTY, is_matrix_free
 from dualnewton.solvers.prox.column_descent import CHEAPER
 from dualnewton.solvers.prox.working_set import LARGE, affordable, of_classes, take_all
 from dualnewton.validation import integer
-
-Tau = int | Literal["auto"]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A method with its τ, and the reason in a sentence.
-
-    Attributes
-    ----------
-    method : str
-        "sdna", "sdca", "newton" or "ihs".
-    tau : int
-        Examples per round; of the primal methods, rows of the (first) sketch.
-    reason : str
-        Why.
-    compiled : bool
-        Whether kernels do the work, or NumPy alone.
-    cost : float
-        What a relative gap of 1e-6 is expected to take, in seconds of a nominal core.
-    before : Plan, optional
-        What was done first, if the run has changed its method.
-    """
-
-    method: str
-    tau: int
-    reason: str
-    _: KW_ONLY
-    compiled: bool = False
-    cost: float = math.nan
-    before: Plan | None = None
-
-    def __str__(self) -> str:
-        earlier = "" if self.before is None else f"{self.before}; then "
-        return f"{earlier}{self.method}, tau = {self.tau}{', compiled' if self.compiled else ''}: {self.reason}"
-
-    @property
-    def is_primal(self) -> bool:
-        """Whether the method moves w, by passes over the data, or α, by rounds."""
-        return self.method in PRIMAL
-
-    def after(self, earlier: Plan, reason: str) -> Plan:
-        """Return this plan as the one that takes over from an earlier one."""
-        return replace(self, reason=reason, before=earlier)
 
 
 @dataclass(frozen=True)
@@ -511,4 +468,3 @@ _PREDICTIONS: dict[str, Callable[[Facts], float]] = {
     "ihs": lambda facts: expected_ihs_cost(facts, _ihs_size(facts)),
 }
 PLANS: dict[str, Callable[[Facts, Tau], Plan]] = {"sdna": _sdna, "sdca": _sdca, "newton": _newton, "ihs": _ihs}
-PRIMAL = ("newton", "ihs")

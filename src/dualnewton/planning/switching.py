@@ -7,9 +7,9 @@ from functools import cached_property
 from operator import itemgetter
 
 from dualnewton.objective.certificates import AnyProblem
+from dualnewton.planning.plan import Plan
 from dualnewton.planning.planner import (
     Facts,
-    Plan,
     dual_epoch,
     expected_epochs,
     expected_ihs_cost,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from typing import Any
 
@@ -40,6 +40,7 @@ class Form:
     """
 
     kind: Kind
+    _: KW_ONLY
     weights: np.ndarray | None = None
     threshold: Any = 0.0
     factor: Any = 1.0
@@ -49,12 +50,12 @@ class Form:
     @classmethod
     def quadratic(cls, weights: np.ndarray | None = None) -> Form:
         """Return the form of ½ Σ v_j w_j²; v is ones by default."""
-        return cls(Kind.QUADRATIC, weights, factor=1.0 if weights is None else 1.0 / weights)
+        return cls(Kind.QUADRATIC, weights=weights, factor=1.0 if weights is None else 1.0 / weights)
 
     @classmethod
-    def separable(cls, threshold: Any = 0.0, factor: Any = 1.0, lower: Any = -np.inf, upper: Any = np.inf) -> Form:
+    def separable(cls, *, threshold: Any = 0.0, factor: Any = 1.0, lower: Any = -np.inf, upper: Any = np.inf) -> Form:
         """Return the form of Σ w_j²/(2 factor_j) + threshold_j |w_j| with bounds."""
-        return cls(Kind.SEPARABLE, None, threshold, factor, lower, upper)
+        return cls(Kind.SEPARABLE, threshold=threshold, factor=factor, lower=lower, upper=upper)
 
     @property
     def is_quadratic(self) -> bool:

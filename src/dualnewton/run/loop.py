@@ -14,7 +14,8 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.certificates import AnyProblem, judge_duals, judge_models
-from dualnewton.planning.planner import Plan, Tau, plan
+from dualnewton.planning.plan import Plan, Tau
+from dualnewton.planning.planner import plan
 from dualnewton.planning.switching import Course
 from dualnewton.run.checkpoint import AnyCheckpoint, identity_of, keeper_of
 from dualnewton.run.methods import make_runner

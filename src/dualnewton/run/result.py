@@ -10,7 +10,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.objective.certificate import Certificate, CertifiedPair
-from dualnewton.planning.planner import Plan
+from dualnewton.planning.plan import Plan
 
 
 class Status(enum.Enum):

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from test_smoothing import Quantile, problem_for
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.planning.costs import Costs
-from dualnewton.planning.planner import Plan
+from dualnewton.planning.plan import Plan
 from dualnewton.solvers.outer import active_kinks as kinks
 from dualnewton.solvers.outer import proximal_point as smoothing
+from kinked_cases import Quantile, problem_for
 from tables import name_of
 
 LOSSES = [losses.Hinge(), losses.EpsilonInsensitive(0.3), losses.EpsilonInsensitive(0.0), Quantile()]

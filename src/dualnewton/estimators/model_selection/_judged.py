@@ -10,7 +10,7 @@ import numpy as np
 from dualnewton.estimators.model_selection._session import GridSession
 from dualnewton.objective.certificates import AnyProblem, judge_models
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.planner import Plan
+from dualnewton.planning.plan import Plan
 from dualnewton.run.result import Progress, Result, Status, Trace
 
 TOGETHER = 1 << 22

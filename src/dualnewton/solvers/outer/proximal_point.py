@@ -30,7 +30,7 @@ import numpy as np
 
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.planner import Plan
+from dualnewton.planning.plan import Plan
 from dualnewton.run.checkpoint import Keeper, StageKeeper
 from dualnewton.run.result import Progress, Result, Status, Trace
 from dualnewton.run.snapshot import Anchors

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.objective.huber_scale import MOST, MOST_WIDE, ConcomitantProblem, ScaledPair
-from dualnewton.planning.planner import Plan
+from dualnewton.planning.plan import Plan
 from dualnewton.run.loop import solve
 from dualnewton.run.result import Progress, Result, Status, Trace
 from dualnewton.validation import integer, positive

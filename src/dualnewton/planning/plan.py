@@ -1,0 +1,54 @@
+"""A plan: the method that a run uses, its parameter, and the reason, as :func:`dualnewton.plan` returns it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Literal
+
+Tau = int | Literal["auto"]
+
+PRIMAL = ("newton", "ihs")
+"""Methods that move w, by passes over the data; the others move α, by rounds over sets of examples."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A method with its τ, and the reason in a sentence.
+
+    Attributes
+    ----------
+    method : str
+        "sdna", "sdca", "newton" or "ihs".
+    tau : int
+        Examples per round; of the primal methods, rows of the (first) sketch.
+    reason : str
+        Why.
+    compiled : bool
+        Whether kernels do the work, or NumPy alone.
+    cost : float
+        What a relative gap of 1e-6 is expected to take, in seconds of a nominal core.
+    before : Plan, optional
+        What was done first, if the run has changed its method.
+    """
+
+    method: str
+    tau: int
+    reason: str
+    _: KW_ONLY
+    compiled: bool = False
+    cost: float = math.nan
+    before: Plan | None = None
+
+    def __str__(self) -> str:
+        earlier = "" if self.before is None else f"{self.before}; then "
+        return f"{earlier}{self.method}, tau = {self.tau}{', compiled' if self.compiled else ''}: {self.reason}"
+
+    @property
+    def is_primal(self) -> bool:
+        """Whether the method moves w, by passes over the data, or α, by rounds."""
+        return self.method in PRIMAL
+
+    def after(self, earlier: Plan, reason: str) -> Plan:
+        """Return this plan as the one that takes over from an earlier one."""
+        return replace(self, reason=reason, before=earlier)
