@@ -68,7 +68,12 @@ class ERMModel(CertifiedModel):
 
     @property
     def _loss(self) -> Loss:
-        return made("loss", self.loss, LOSSES, Loss)
+        loss: Loss = made("loss", self.loss, LOSSES, Loss)
+        if loss.columns > 1:
+            raise DualnewtonError(
+                f"loss must have one margin per example, got {loss!r} with {loss.columns}: use LogisticRegression for softmax"
+            )
+        return loss
 
     def _erm(self, data: Data, outputs: Sequence[np.ndarray], weights: np.ndarray | None) -> Sequence[Problem]:
         """Return a problem for each output or class."""

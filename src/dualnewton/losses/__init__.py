@@ -45,7 +45,7 @@ __all__ = [
 
 
 def check(loss: Loss) -> None:
-    """Test the identities that every part of the library relies on; raise a ``ValueError`` that names each broken one.
+    """Test the identities that every part of the library relies on; raise a ``DualnewtonError`` that names each broken one.
 
     Convexity and 1/γ-smoothness of φ, φ′ and φ″ against differences, the Fenchel–Young inequality and its equality
     at u = φ′(z), strong convexity of φ*, its domain, and every declaration. Of a loss without γ those that do not need it; of

@@ -28,7 +28,7 @@ _BESIDE = 1e-6
 
 
 def check_loss(loss: Loss) -> None:
-    """Raise a ``ValueError`` that names each identity which ``loss`` breaks; see :func:`dualnewton.losses.check`."""
+    """Raise a ``DualnewtonError`` that names each identity which ``loss`` breaks; see :func:`dualnewton.losses.check`."""
     if not isinstance(loss, Loss):
         raise DualnewtonError(f"loss must be an instance such as losses.Logistic(), got {loss!r}")
     if loss.columns > 1:

@@ -18,7 +18,7 @@ SCALES = (1e-6, 1e-2, 1.0, 5.0, 40.0)
 
 
 def check_columns(loss: Loss) -> None:
-    """Raise a ``ValueError`` that names each identity which ``loss`` breaks; see :func:`dualnewton.losses.check`."""
+    """Raise a ``DualnewtonError`` that names each identity which ``loss`` breaks; see :func:`dualnewton.losses.check`."""
     report(loss, listen(_shapes, loss))
     report(loss, (words for identity in _IDENTITIES for words in listen(identity, _Rows(loss))))
 

@@ -29,7 +29,7 @@ __all__ = [
 
 
 def check(regularizer: Regularizer, size: int | None = None) -> None:
-    """Test the identities that every part of the library relies on; raise a ``ValueError`` that names each broken one.
+    """Test the identities that every part of the library relies on; raise a ``DualnewtonError`` that names each broken one.
 
     1-strong convexity of g, the Fenchel–Young inequality and its equality at w = ∇g*(s), ∇g* against differences of g*,
     its 1-Lipschitz continuity, and the declared form, at random points of the given dimension (by default the regulariser's

@@ -15,7 +15,7 @@ from dualnewton.validation import Array
 
 
 def check_regularizer(regularizer: Regularizer, size: int) -> None:
-    """Raise a ``ValueError`` that names each identity broken; see :func:`dualnewton.regularizers.check`."""
+    """Raise a ``DualnewtonError`` that names each identity broken; see :func:`dualnewton.regularizers.check`."""
     if not isinstance(regularizer, Regularizer):
         raise DualnewtonError(f"regularizer must be an instance such as regularizers.L2(), got {regularizer!r}")
     if regularizer.size not in (None, size):
