@@ -11,7 +11,8 @@ from dualnewton import losses, regularizers, samplings, theory
 from dualnewton.matrix import MemoryData
 from dualnewton.objective import certificates as judging
 from dualnewton.objective.certificate import CertifiedPair
-from dualnewton.planning.planner import Facts, methods_for
+from dualnewton.planning.eligible import methods_for
+from dualnewton.planning.planner import Facts
 from tables import WITH_KINKS, AgainstDirection, make_problem, name_of
 
 

@@ -19,7 +19,8 @@ from sklearn.exceptions import ConvergenceWarning
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.planning import switching as course
-from dualnewton.planning.planner import SMALL, Facts, methods_for
+from dualnewton.planning.eligible import methods_for
+from dualnewton.planning.planner import SMALL, Facts
 from dualnewton.planning.switching import Course
 from dualnewton.solvers.primal import model as quasi_newton
 

@@ -368,9 +368,8 @@ def test_the_data_are_neither_copied_nor_changed():
         problem.lam = 2.0
     with pytest.raises(ValueError, match="read-only"):
         problem.y[0] = 1
-    assert repr(problem) == (
-        "Problem(n=8, d=3, loss=Softmax(n_classes=2), regularizer=L2(weights=None), lam=0.125, fit_intercept=True)"
-    )
+    shown = "Problem(n=8, d=3, loss=Softmax(n_classes=2), regularizer=L2(weights=None), lam=0.125, fit_intercept=True)"
+    assert repr(problem) == shown
 
 
 # Row blocks ----------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from dualnewton.losses import Logistic
 from dualnewton.objective.certificates import AnyProblem
 from dualnewton.objective.multinomial import MultinomialProblem
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.planner import methods_for
+from dualnewton.planning.eligible import methods_for
 from dualnewton.regularizers import L2, Regularizer, mixed
 from dualnewton.run.result import Result
 

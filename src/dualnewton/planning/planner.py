@@ -17,6 +17,7 @@ from dualnewton.matrix import linear
 from dualnewton.objective.certificates import AnyProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import CACHE, ENTRY, FACTOR, MULTIPLY, Costs
+from dualnewton.planning.eligible import has_hessian, methods_for, primal_methods
 from dualnewton.planning.plan import PRIMAL, Plan, Tau
 from dualnewton.planning.tuning import (
     APART,
@@ -176,7 +177,7 @@ def plan(problem: AnyProblem, *, method: str = "auto", tau: Tau = "auto", models
         return replace(first, reason=f"{name} by smooth neighbours; in the first: {first.reason}")
     facts = Facts.of(problem, near=near)
     if not problem.loss.has_dual_rounds:
-        own = _primal_methods(problem)
+        own = primal_methods(problem)
         if method not in ("auto", *own):
             others = ", ".join(f'"{name}"' for name in ("auto", *own[:-1]))
             what = f"{problem.loss!r} with {problem.regularizer!r}"
@@ -430,31 +431,6 @@ def speed(facts: Facts, rows: int) -> float:
         return 1.0 / max(1.0, 0.5 * math.sqrt(facts.costs.stored / facts.problem.n))
     missed = (facts.conditioning - 1.0) * facts.problem.n / rows
     return 1.0 / max(1.0, MISSED * math.sqrt(1.0 + missed))
-
-
-def has_hessian(problem: AnyProblem) -> bool:
-    """Whether the penalty is (λ/2) Σ v_j w_j², so that there is a Hessian to take or to sketch; of several columns with v = 1."""
-    form = problem.regularizer.form
-    return form.is_quadratic if problem.columns == 1 else form.is_plain
-
-
-def methods_for(problem: AnyProblem) -> tuple[str, ...]:
-    """Return the methods among which "auto" may choose, for this loss and this penalty."""
-    able = problem.loss.has_dual_rounds and problem.data.capabilities.random_rows
-    dual = ("sdna",) if able and problem.regularizer.strongly_convex else ()
-    if has_hessian(problem):
-        room = problem.columns == 1 or joint.has_room(problem.d, problem.columns)
-        return (*dual, "newton", "ihs") if room else (*dual, "ihs")
-    return dual if problem.regularizer.form.is_general else (*dual, "newton")
-
-
-def _primal_methods(problem: AnyProblem) -> tuple[str, ...]:
-    if not (own := methods_for(problem)):
-        raise DualnewtonError(
-            f"loss {problem.loss!r} has no gamma, so that no dual method can serve it, and the primal methods need a "
-            f"regularizer that is a sum over features, got {problem.regularizer!r}"
-        )
-    return own
 
 
 def offered(facts: Facts, *, primal: bool) -> list[Plan]:

@@ -7,14 +7,13 @@ from functools import cached_property
 from operator import itemgetter
 
 from dualnewton.objective.certificates import AnyProblem
+from dualnewton.planning.eligible import has_hessian, methods_for
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.planner import (
     Facts,
     dual_epoch,
     expected_epochs,
     expected_ihs_cost,
-    has_hessian,
-    methods_for,
     newton_by_products,
     offered,
     speed,

@@ -8,8 +8,8 @@ from typing import Any
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.certificates import AnyProblem
 from dualnewton.planning.costs import prepared
+from dualnewton.planning.eligible import has_hessian
 from dualnewton.planning.plan import Plan
-from dualnewton.planning.planner import has_hessian
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
 from dualnewton.solvers.dual.engine import Engine

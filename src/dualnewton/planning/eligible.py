@@ -1,0 +1,33 @@
+"""Which methods can solve a problem, by what its loss, its regulariser and its data declare."""
+
+from __future__ import annotations
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.objective.problem import Problem
+from dualnewton.solvers.primal import joint_softmax as joint
+
+
+def has_hessian(problem: Problem) -> bool:
+    """Whether the penalty is (λ/2) Σ v_j w_j², so that there is a Hessian to take or to sketch; of several columns with v = 1."""
+    form = problem.regularizer.form
+    return form.is_quadratic if problem.columns == 1 else form.is_plain
+
+
+def methods_for(problem: Problem) -> tuple[str, ...]:
+    """Return the methods among which "auto" may choose, for this loss, this penalty and these data."""
+    able = problem.loss.has_dual_rounds and problem.data.capabilities.random_rows
+    dual = ("sdna",) if able and problem.regularizer.strongly_convex else ()
+    if has_hessian(problem):
+        room = problem.columns == 1 or joint.has_room(problem.d, problem.columns)
+        return (*dual, "newton", "ihs") if room else (*dual, "ihs")
+    return dual if problem.regularizer.form.is_general else (*dual, "newton")
+
+
+def primal_methods(problem: Problem) -> tuple[str, ...]:
+    """Return the methods for a problem whose loss has no dual rounds; refuse, in words, one that no method can solve."""
+    if not (own := methods_for(problem)):
+        raise DualnewtonError(
+            f"loss {problem.loss!r} has no gamma, so that no dual method can serve it, and the primal methods need a "
+            f"regularizer that is a sum over features, got {problem.regularizer!r}"
+        )
+    return own
