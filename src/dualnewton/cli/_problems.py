@@ -11,7 +11,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.model_file import LOSSES, Objective
 from dualnewton.model_file._labels import are_classes, codes_of, tidy
 from dualnewton.model_file._objective import REST, SOFTMAX, among
-from dualnewton.objective.certificates import AnyProblem
+from dualnewton.objective.problem import Problem
 from dualnewton.validation import positive
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Task:
         How the loss came about.
     """
 
-    problems: list[AnyProblem]
+    problems: list[Problem]
     objective: Objective
     classes: np.ndarray | None
     why: str
@@ -86,7 +86,7 @@ def problems_from(
     return Task(problems_of(objective, dataset, classes), objective, classes, why(loss, chosen, labels))
 
 
-def problems_of(objective: Objective, dataset: Dataset, classes: np.ndarray | None) -> list[AnyProblem]:
+def problems_of(objective: Objective, dataset: Dataset, classes: np.ndarray | None) -> list[Problem]:
     """Return what an objective means on a data set, whose labels must be of these classes, or numbers if there are none."""
     X, weights, labels = dataset.X, dataset.sample_weight, labels_of(dataset)
     if classes is not None:

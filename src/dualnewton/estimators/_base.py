@@ -21,7 +21,7 @@ from dualnewton.estimators._path import Path, walk
 from dualnewton.estimators._session import METHODS, Session, starts
 from dualnewton.estimators._validation import Data, checked, class_numbers, validate_data, weights_of_classes
 from dualnewton.estimators._warning import warn
-from dualnewton.objective.certificates import AnyProblem
+from dualnewton.objective.problem import Problem
 from dualnewton.run.result import Result, Status
 
 REMEDIES = {
@@ -88,7 +88,7 @@ class CertifiedModel(BaseEstimator):
         """Check what ``fit`` is given, and set what follows from it alone (``n_features_in_``, ``classes_``)."""
         raise NotImplementedError
 
-    def _problems(self, data: Data) -> Sequence[AnyProblem]:
+    def _problems(self, data: Data) -> Sequence[Problem]:
         """Return what is to be solved, one problem for each class or output, all over ``data.X``."""
         raise NotImplementedError
 
@@ -100,7 +100,7 @@ class CertifiedModel(BaseEstimator):
         problems = self._problems(data)
         return session.solve(problems, self._starts(problems, before))
 
-    def _starts(self, problems: Sequence[AnyProblem], before: Sequence[Result] | None) -> list[Result] | None:
+    def _starts(self, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result] | None:
         """Return where the solver starts for each problem, given earlier results; None for w = 0."""
         return starts(problems, before)
 

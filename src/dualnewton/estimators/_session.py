@@ -13,7 +13,7 @@ import numpy as np
 from joblib import effective_n_jobs  # type: ignore[import-untyped]
 
 from dualnewton.estimators._progress import ProgressLine
-from dualnewton.objective.certificates import AnyProblem
+from dualnewton.objective.problem import Problem
 from dualnewton.planning.planner import SMALL
 from dualnewton.run.loop import solve_many
 from dualnewton.run.result import Progress, Result, Status
@@ -71,7 +71,7 @@ class Session:
 
     def solve(
         self,
-        problems: Sequence[AnyProblem],
+        problems: Sequence[Problem],
         start: Sequence[Result | np.ndarray] | None = None,
         tol: float | None = None,
         method: str | None = None,
@@ -92,7 +92,7 @@ class Session:
         self.stopped |= any(result.status in (Status.STOPPED_BY_CALLBACK, Status.INTERRUPTED) for result in results)
         return [self.content(result) for result in results]
 
-    def goal(self, problem: AnyProblem) -> float:
+    def goal(self, problem: Problem) -> float:
         """Return the relative gap to ask for, which is ``tol`` or less.
 
         A relative gap of ε leaves an error of about √ε in the coefficients. Where an epoch takes no time, the gap is therefore
@@ -130,7 +130,7 @@ def seed_of(random_state: Any) -> Any:
     return 0 if random_state is None else random_state
 
 
-def starts(problems: Sequence[AnyProblem], before: Sequence[Result] | None) -> list[Result] | None:
+def starts(problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result] | None:
     """Make earlier results points to start from: w and α if both fit, or w and the α that belongs to it on new examples."""
     if before is None or len(before) != len(problems):
         return None

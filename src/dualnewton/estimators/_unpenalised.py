@@ -24,7 +24,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._session import FINEST, Session, starts
 from dualnewton.losses import Curvature
 from dualnewton.objective.certificate import Certificate, CertifiedPair
-from dualnewton.objective.certificates import AnyProblem
+from dualnewton.objective.problem import Problem
 from dualnewton.run.result import Progress, Result, Status, Trace
 
 FIRST, ROUGHLY = 1e-6, 1e-3
@@ -53,7 +53,7 @@ NOTHING = 1e-26
 
 
 def fit_unpenalised(
-    session: Session, problems_with: Callable[[float], Sequence[AnyProblem]], before: Sequence[Result] | None
+    session: Session, problems_with: Callable[[float], Sequence[Problem]], before: Sequence[Result] | None
 ) -> list[Result]:
     """Fit with a weak penalty, then take steps of Newton's method without any, each result with a certificate of P₀.
 
@@ -95,7 +95,7 @@ def _anew(result: Result) -> Result:
 class Unpenalised:
     """P₀ and D₀ of a problem whose penalty is left out, and the certificate that connects them."""
 
-    def __init__(self, problem: AnyProblem) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.problem, self.columns, self.view = problem, problem.columns, _View(problem)
 
     def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
@@ -128,7 +128,7 @@ class Unpenalised:
 class _Steps:
     """Newton's method on P₀ for one problem, from a result of the penalised problem, with a certificate at each step."""
 
-    def __init__(self, session: Session, problem: AnyProblem, number: int) -> None:
+    def __init__(self, session: Session, problem: Problem, number: int) -> None:
         self.session, self.problem, self.number = session, problem, number
         self.objective = Unpenalised(problem)
         self.view = self.objective.view
@@ -194,7 +194,7 @@ class _Steps:
 class _View:
     """The models of a problem as matrices: θ = (w, b), or w alone, with one row for each column of margins."""
 
-    def __init__(self, problem: AnyProblem) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.problem, self.columns, self.with_one = problem, problem.columns, problem.fit_intercept
         self.quadratic = problem.loss.curvature is Curvature.CONSTANT
 

@@ -19,7 +19,6 @@ from dualnewton.estimators._unpenalised import Unpenalised, fit_unpenalised
 from dualnewton.estimators._validation import Data, signs
 from dualnewton.estimators._warning import warn
 from dualnewton.losses import Logistic
-from dualnewton.objective.certificates import AnyProblem
 from dualnewton.objective.multinomial import MultinomialProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.eligible import methods_for
@@ -135,7 +134,7 @@ class LogisticRegression(CertifiedClassifier):
         self.time_limit = time_limit
         self.callback = callback
 
-    def _problems(self, data: Data) -> Sequence[AnyProblem]:
+    def _problems(self, data: Data) -> Sequence[Problem]:
         return self._problems_with(data, *mixed(1.0 / (self.C * data.X.shape[0]), self._l1_ratio()))
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
@@ -171,7 +170,7 @@ class LogisticRegression(CertifiedClassifier):
         """Whether the best coefficients of softmax sum to zero over the classes: so they do without ‖w‖₁ in the penalty."""
         return self._is_unpenalised or self._share == 0.0
 
-    def _problems_with(self, data: Data, lam: float, regularizer: Regularizer) -> Sequence[AnyProblem]:
+    def _problems_with(self, data: Data, lam: float, regularizer: Regularizer) -> Sequence[Problem]:
         weights, K = self._row_weights(data), len(self.classes_)
         if not self._is_softmax:
             return [

@@ -14,7 +14,6 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor
 from dualnewton.estimators._validation import Data, signs, weights_of_classes
 from dualnewton.losses import EpsilonInsensitive, Hinge, Loss, SquaredEpsilonInsensitive, SquaredHinge
-from dualnewton.objective.certificates import AnyProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import L2, mixed
 from dualnewton.run.result import Result
@@ -134,7 +133,7 @@ class LinearSVC(CertifiedClassifier):
         self.warm_start = warm_start
         self.n_jobs = n_jobs
 
-    def _problems(self, data: Data) -> Sequence[AnyProblem]:
+    def _problems(self, data: Data) -> Sequence[Problem]:
         if self.multi_class == "crammer_singer":
             raise DualnewtonError(
                 'multi_class must be "ovr", got "crammer_singer": its loss couples the classes and has no certificate here; '
@@ -232,7 +231,7 @@ class LinearSVR(CertifiedRegressor):
         self.warm_start = warm_start
         self.n_jobs = n_jobs
 
-    def _problems(self, data: Data) -> Sequence[AnyProblem]:
+    def _problems(self, data: Data) -> Sequence[Problem]:
         kind, times = REGRESSION[self.loss]
         lam = 1.0 / (times * self.C * data.X.shape[0])
         loss = kind(self.epsilon)

@@ -12,7 +12,6 @@ import numpy as np
 from dualnewton import losses
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Loss, Margin
-from dualnewton.objective.certificates import AnyProblem
 from dualnewton.objective.multinomial import MultinomialProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import Regularizer, mixed
@@ -161,7 +160,7 @@ class Objective:
         assert self.l1_ratio is not None
         return mixed(self.lam, self.l1_ratio, positive=PENALTIES[self.penalty].positive)
 
-    def problems(self, X: Any, y: np.ndarray, *, n_classes: int = 0, sample_weight: Any = None) -> list[AnyProblem]:
+    def problems(self, X: Any, y: np.ndarray, *, n_classes: int = 0, sample_weight: Any = None) -> list[Problem]:
         """Return what is to be solved, all over one X.
 
         Parameters

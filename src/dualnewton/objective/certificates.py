@@ -10,8 +10,6 @@ import numpy as np
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import Problem
 
-AnyProblem = Problem
-
 
 def judge_duals(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[CertifiedPair]:
     """Certify w = ∇g*(ᾱ) for a dual point of each problem: two passes over the data where there is no intercept to find.

@@ -14,7 +14,6 @@ from typing import Any
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Curvature
 from dualnewton.matrix import linear
-from dualnewton.objective.certificates import AnyProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import CACHE, ENTRY, FACTOR, MULTIPLY, Costs
 from dualnewton.planning.eligible import has_hessian, methods_for, primal_methods
@@ -81,7 +80,7 @@ class Facts:
     near: bool = False
 
     @classmethod
-    def of(cls, problem: AnyProblem, *, near: bool = False) -> Facts:
+    def of(cls, problem: Problem, *, near: bool = False) -> Facts:
         """Measure the problem, cheaply."""
         some = slice(None, None, max(1, problem.n // SAMPLE))
         sizes, gamma = problem.c[some] * linear.squared_norms(problem.data.rows(some)), problem.loss.gamma
@@ -149,7 +148,7 @@ class Facts:
         return {name: _PREDICTIONS[name](self) for name in methods_for(self.problem)}
 
 
-def plan(problem: AnyProblem, *, method: str = "auto", tau: Tau = "auto", models: int = 1, near: bool = False) -> Plan:
+def plan(problem: Problem, *, method: str = "auto", tau: Tau = "auto", models: int = 1, near: bool = False) -> Plan:
     """Choose what is left to choose; a method or a τ that is given is kept.
 
     Parameters

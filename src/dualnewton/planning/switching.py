@@ -6,7 +6,7 @@ import math
 from functools import cached_property
 from operator import itemgetter
 
-from dualnewton.objective.certificates import AnyProblem
+from dualnewton.objective.problem import Problem
 from dualnewton.planning.eligible import has_hessian, methods_for
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.planner import (
@@ -54,7 +54,7 @@ class Course:
         Whether the method may change at all: it was not asked for.
     """
 
-    def __init__(self, problem: AnyProblem, plan: Plan, tol: float, *, free: bool) -> None:
+    def __init__(self, problem: Problem, plan: Plan, tol: float, *, free: bool) -> None:
         self.plan, self.tol = plan, max(tol, 1e-15)
         self.problem = problem
         self.free = free and len(methods_for(problem)) > 1

@@ -13,7 +13,8 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.objective.certificate import Certificate, CertifiedPair
-from dualnewton.objective.certificates import AnyProblem, judge_duals, judge_models
+from dualnewton.objective.certificates import judge_duals, judge_models
+from dualnewton.objective.problem import Problem
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.planner import plan
 from dualnewton.planning.switching import Course
@@ -37,7 +38,7 @@ primal method, whose gradient tells the gap, half as many as there have been go 
 
 
 def solve(
-    problem: AnyProblem,
+    problem: Problem,
     *,
     method: str = "auto",
     tau: Tau = "auto",
@@ -113,7 +114,7 @@ def solve(
 
 
 def solve_many(
-    problems: Sequence[AnyProblem],
+    problems: Sequence[Problem],
     *,
     method: str = "auto",
     tau: Tau = "auto",
@@ -297,7 +298,7 @@ def _resumed(found: Thawed, anchors: Anchors, runner_of: Callable[[Plan, Sequenc
 class _Run:
     """What the loop knows of one model: its best certified pair, its trace, and when the next certificate is due."""
 
-    problem: AnyProblem
+    problem: Problem
     number: int
     best: CertifiedPair
     latest: Certificate
@@ -385,9 +386,7 @@ def _open(runs: Sequence[_Run]) -> list[_Run]:
     return [run for run in runs if run.status is None]
 
 
-def _plan_with(
-    problem: AnyProblem, method: str, tau: Tau, sampling: Sampling | None, models: int, *, near: bool
-) -> Plan:
+def _plan_with(problem: Problem, method: str, tau: Tau, sampling: Sampling | None, models: int, *, near: bool) -> Plan:
     if sampling is None:
         return plan(problem, method=method, tau=tau, models=models, near=near)
     if not isinstance(sampling, Sampling):
@@ -410,7 +409,7 @@ def _plan_with(
 
 
 def _starting_pairs(
-    problems: Sequence[AnyProblem], warm_start: Sequence[Result | np.ndarray] | None, *, primal: bool = False
+    problems: Sequence[Problem], warm_start: Sequence[Result | np.ndarray] | None, *, primal: bool = False
 ) -> list[CertifiedPair]:
     """Have the judge look at where the run starts: at nothing, at dual points, or at the models and dual points of results.
 
@@ -443,12 +442,12 @@ def _starting_pairs(
     return [pairs[k] for k in range(len(problems))]
 
 
-def _same(name: str, problem: AnyProblem, other: AnyProblem) -> bool:
+def _same(name: str, problem: Problem, other: Problem) -> bool:
     mine, its = getattr(problem, name), getattr(other, name)
     return mine is its or mine == its
 
 
-def _alike(problems: Sequence[AnyProblem]) -> list[AnyProblem]:
+def _alike(problems: Sequence[Problem]) -> list[Problem]:
     problems = list(problems)
     if not problems:
         raise DualnewtonError("problems must hold at least one problem, got none")

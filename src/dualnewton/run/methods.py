@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dualnewton.objective.certificate import CertifiedPair
-from dualnewton.objective.certificates import AnyProblem
+from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import prepared
 from dualnewton.planning.eligible import has_hessian
 from dualnewton.planning.plan import Plan
@@ -19,7 +19,7 @@ from dualnewton.solvers.protocol import Runner
 
 def make_runner(
     plan: Plan,
-    starts: Sequence[tuple[AnyProblem, CertifiedPair]],
+    starts: Sequence[tuple[Problem, CertifiedPair]],
     sampling: Sampling | None,
     tol: float,
     n_threads: int,
@@ -57,9 +57,7 @@ def make_runner(
     return Sweeps(_engine(plan, starts, law, n_threads), law, len(starts), focus=focus)
 
 
-def _engine(
-    plan: Plan, starts: Sequence[tuple[AnyProblem, CertifiedPair]], sampling: Sampling, n_threads: int
-) -> Engine:
+def _engine(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], sampling: Sampling, n_threads: int) -> Engine:
     problems: list[Any] = [problem for problem, _ in starts]
     alphas = [pair.alpha for _, pair in starts]
     if not plan.compiled or plan.is_primal:

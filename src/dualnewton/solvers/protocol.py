@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from dualnewton.objective.certificate import CertifiedPair
-from dualnewton.objective.certificates import AnyProblem, judge_duals, judge_models
+from dualnewton.objective.certificates import judge_duals, judge_models
+from dualnewton.objective.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +21,7 @@ class DualPoint:
     alpha: np.ndarray
 
     @staticmethod
-    def judged(problems: Sequence[AnyProblem], points: Sequence[DualPoint]) -> list[CertifiedPair]:
+    def judged(problems: Sequence[Problem], points: Sequence[DualPoint]) -> list[CertifiedPair]:
         """Have the problems certify the points, in shared passes."""
         return judge_duals(problems, [point.alpha for point in points])
 
@@ -33,7 +34,7 @@ class PrimalPoint:
     intercept: Any
 
     @staticmethod
-    def judged(problems: Sequence[AnyProblem], points: Sequence[PrimalPoint]) -> list[CertifiedPair]:
+    def judged(problems: Sequence[Problem], points: Sequence[PrimalPoint]) -> list[CertifiedPair]:
         """Have the problems certify the points, in shared passes."""
         return judge_models(problems, [point.w for point in points], [point.intercept for point in points])
 

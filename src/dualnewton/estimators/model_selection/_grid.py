@@ -10,7 +10,8 @@ import numpy as np
 from dualnewton.estimators._validation import Data
 from dualnewton.estimators.model_selection._alike import like
 from dualnewton.estimators.model_selection._session import GridSession
-from dualnewton.objective.certificates import AnyProblem, judge_models
+from dualnewton.objective.certificates import judge_models
+from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import Regularizer
 from dualnewton.run.result import Result
 
@@ -32,7 +33,7 @@ class OverFolds:
     weightings: Sequence[np.ndarray | None] = (None,)
     last: Sequence[Result] | None = None
 
-    def _starts(self, problems: Sequence[AnyProblem], before: Sequence[Result] | None) -> list[Result] | None:
+    def _starts(self, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result] | None:
         """Return the model of all rows for each problem, or that of the last value where its dual bound is clearly higher.
 
         With a strong penalty the model of all rows is the nearer one. With a weak penalty it may be a bad start, whatever its
@@ -46,14 +47,14 @@ class OverFolds:
         pairs = zip(whole, last, _duals(problems, whole), _duals(problems, last), strict=True)
         return [mine if dual > HIGHER * other else start for start, mine, other, dual in pairs]
 
-    def _problems_with(self, data: Data, lam: float, regularizer: Regularizer) -> Sequence[AnyProblem]:
+    def _problems_with(self, data: Data, lam: float, regularizer: Regularizer) -> Sequence[Problem]:
         first, *others = self.weightings
         pose: Any = super()._problems_with  # type: ignore[misc]
         problems = pose(data._replace(sample_weight=first), lam, regularizer)
         return [*problems, *(like(problem, sample_weight=c) for c in others for problem in problems)]
 
 
-def _duals(problems: Sequence[AnyProblem], starts: Sequence[Result]) -> list[float]:
+def _duals(problems: Sequence[Problem], starts: Sequence[Result]) -> list[float]:
     """Return the lower bound of each problem that a start proves."""
     alphas = [problem.dual_near(start.alpha) for problem, start in zip(problems, starts, strict=True)]
     pairs = judge_models(problems, [start.w for start in starts], [start.intercept for start in starts], alphas)

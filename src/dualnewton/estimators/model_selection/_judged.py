@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.estimators.model_selection._session import GridSession
-from dualnewton.objective.certificates import AnyProblem, judge_models
+from dualnewton.objective.certificates import judge_models
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.plan import Plan
 from dualnewton.run.result import Progress, Result, Status, Trace
@@ -18,7 +18,7 @@ TOGETHER = 1 << 22
 
 
 def judged(
-    problems: Sequence[AnyProblem],
+    problems: Sequence[Problem],
     models: Sequence[np.ndarray],
     intercepts: Sequence[Any],
     tol: float,

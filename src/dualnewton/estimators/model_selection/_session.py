@@ -13,7 +13,7 @@ import numpy as np
 from dualnewton.estimators._session import Session
 from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.objective.certificate import Certificate
-from dualnewton.objective.certificates import AnyProblem
+from dualnewton.objective.problem import Problem
 from dualnewton.run.result import Progress, Result, Status
 
 
@@ -83,7 +83,7 @@ class GridSession(Session):
 
     def solve(
         self,
-        problems: Sequence[AnyProblem],
+        problems: Sequence[Problem],
         start: Sequence[Result | np.ndarray] | None = None,
         tol: float | None = None,
         method: str | None = None,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.matrix import Data
-from dualnewton.objective.certificates import AnyProblem
+from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs
 from dualnewton.solvers.primal.joint_softmax import JointHessian
 from dualnewton.solvers.primal.model import Model, Policy
@@ -45,7 +45,7 @@ class Descent(SharedPasses):
 
     def __init__(
         self,
-        problems: Sequence[AnyProblem],
+        problems: Sequence[Problem],
         data: Data,
         starts: Sequence[tuple[np.ndarray, Any]],
         *,
