@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.svm import LinearSVC, LinearSVR
 from sklearn.utils.class_weight import compute_class_weight
 
-from dualnewton.foreign import certify
+from dualnewton.interop.certify import certify
 
 N, D = 60, 7
 SINCE_1_8 = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 8)

@@ -16,8 +16,8 @@ FLOORS = [
     {"kernels", "matrix"},
     {"objective", "theory"},
     {"methods", "planning", "run", "solvers"},
-    {"_parts", "foreign", "_foreign_models", "io", "data"},
-    {"estimators", "model_file"},
+    {"interop", "io", "data"},
+    {"estimators"},
     {"__init__"},
     {"lab"},
     {"cli"},
@@ -74,7 +74,7 @@ def test_importing_loads_nothing_heavy():
 
 def test_the_lab_is_loaded_by_no_import_of_the_library():
     code = """if True:
-        import sys, dualnewton, dualnewton.cli, dualnewton.io, dualnewton.model_file
+        import sys, dualnewton, dualnewton.cli, dualnewton.io, dualnewton.interop.model_file
         from dualnewton import estimators
         from dualnewton.cli._app import application
         [getattr(dualnewton, name) for name in dualnewton.__all__]

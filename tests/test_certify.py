@@ -41,7 +41,7 @@ from certify_cases import (
     svrs,
 )
 from dualnewton import LogisticRegression, losses
-from dualnewton.foreign import certify
+from dualnewton.interop.certify import certify
 from dualnewton.objective.problem import Problem
 from tables import load
 
@@ -408,7 +408,7 @@ def test_balanced_weights_follow_the_installed_version(monkeypatch):
 
 
 def test_importing_it_does_not_import_scikit_learn():
-    code = "import sys, dualnewton.foreign; sys.exit('sklearn' in sys.modules)"
+    code = "import sys, dualnewton.interop.certify; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=os.environ, check=False).returncode == 0
 
 

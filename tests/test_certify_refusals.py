@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR, NuSVC, NuSVR
 
 import dualnewton as dn
-from dualnewton.foreign import certify
+from dualnewton.interop.certify import certify
 
 N, D = 30, 3
 RNG = np.random.default_rng(0)

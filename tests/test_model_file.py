@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import dualnewton as dn
 from dualnewton import losses
 from dualnewton.files.archive import BadFileError
-from dualnewton.model_file import KIND, LOSSES, PENALTIES, VERSION, Objective, SavedModel
-from dualnewton.model_file._labels import are_classes, codes_of, tidy
+from dualnewton.interop.labels import are_classes, codes_of, tidy
+from dualnewton.interop.model_file import KIND, VERSION, SavedModel
+from dualnewton.interop.specification import LOSSES, PENALTIES, Specification
 from dualnewton.objective.certificate import Certificate
 
 RNG = np.random.default_rng(0)
@@ -41,14 +42,11 @@ def model_for(classes, objective, d=3, **more):
 
 
 MODELS = {
-    "two classes": model_for([-1, 1], Objective("logistic", 0.1)),
-    "text": model_for(["no", "yes", "ünsicher"], Objective("logistic", 0.1, multiclass="softmax")),
-    "against the rest": model_for([0.5, 1.5, 2.5], Objective("hinge", 0.1, penalty="l1", multiclass="ovr")),
-    "numbers": model_for(
-        None,
-        Objective("huber", 1e-9, penalty="elasticnet", l1_ratio=0.25, fit_intercept=False, parameters={"delta": 2.5}),
-    ),
-    "named": model_for([0, 1], Objective("smooth_hinge", 2.0), feature_names=("a", "b", "ä"), target="y"),
+    "two classes": model_for([-1, 1], Specification("logistic", 0.1)),
+    "text": model_for(["no", "yes", "ünsicher"], Specification("logistic", 0.1, multiclass="softmax")),
+    "against the rest": model_for([0.5, 1.5, 2.5], Specification("hinge", 0.1, "l1", multiclass="ovr")),
+    "numbers": model_for(None, Specification("huber", 1e-9, "elasticnet", False, {"delta": 2.5}, {"l1_ratio": 0.25})),
+    "named": model_for([0, 1], Specification("smooth_hinge", 2.0), feature_names=("a", "b", "ä"), target="y"),
 }
 
 
@@ -73,9 +71,9 @@ def test_a_model_comes_back_as_it_was(name, tmp_path):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("penalty", [name for name in PENALTIES if name != "group_elastic_net"])
 def test_every_objective_can_be_saved(loss, penalty, tmp_path):
-    objective = Objective(loss, 0.3, penalty=penalty)
+    objective = Specification(loss, 0.3, penalty)
     classes = [0, 1] if objective.classifies else None
     model_for(classes, objective).save(tmp_path / "m")
     assert SavedModel.load(tmp_path / "m").objective == objective
@@ -119,7 +117,7 @@ def test_probabilities_are_the_estimators(multiclass):
     y = np.where(X[:, 0] > 0.5, 2, np.where(X[:, 1] > 0, 1, 0))
     peer = dn.LogisticRegression(multi_class={"softmax": "multinomial", "ovr": "ovr"}[multiclass]).fit(X, y)
     model = model_for(
-        [0, 1, 2], Objective("logistic", 0.1, multiclass=multiclass), coef=peer.coef_, intercept=peer.intercept_
+        [0, 1, 2], Specification("logistic", 0.1, multiclass=multiclass), coef=peer.coef_, intercept=peer.intercept_
     )
     np.testing.assert_allclose(model.predict_proba(X), peer.predict_proba(X), atol=1e-12)
     far = model.predict_proba(1e6 * X)
@@ -168,10 +166,10 @@ def test_codes_undo_classes_however_labels_are_stored(labels):
     [
         ({"loss": "logitic"}, "did you mean logistic"),
         ({"loss": 3}, "loss must be one of logistic, "),
-        ({"penalty": "lasso"}, "penalty must be one of l2, l1, elasticnet, nonnegative, got 'lasso'"),
-        ({"lam": 0.0}, "lam must be a finite number > 0"),
-        ({"l1_ratio": 0.5}, "l1_ratio belongs to the penalty elasticnet or nonnegative, got 0.5 beside l2"),
-        ({"l1_ratio": 2.0, "penalty": "elasticnet"}, "l1_ratio must be a number in"),
+        ({"penalty": "lasso"}, "penalty must be one of l2, l1, elasticnet, nonnegative, .*, got 'lasso'"),
+        ({"lam": -1.0}, "lam must be a finite number >= 0"),
+        ({"penalty_parameters": {"l1_ratio": 0.5}}, "l1_ratio is a parameter of elasticnet, nonnegative, not of l2"),
+        ({"penalty_parameters": {"l1_ratio": 2.0}, "penalty": "elasticnet"}, "l1_ratio must be a number in"),
         ({"parameters": {"delta": 1.0}}, "delta is a parameter of huber, not of logistic"),
         ({"parameters": {"foo": 1.0}}, "foo is a parameter of no loss"),
         ({"loss": "huber", "parameters": {"delta": -1.0}}, "delta must be"),
@@ -183,29 +181,57 @@ def test_codes_undo_classes_however_labels_are_stored(labels):
 )
 def test_words_that_mean_nothing_are_refused(words, message):
     with pytest.raises(ValueError, match=message):
-        Objective(**{"loss": "logistic", "lam": 1.0} | words)
+        Specification(**{"loss": "logistic", "lam": 1.0} | words)
 
 
 def test_an_objective_makes_its_problems():
     X, y = RNG.standard_normal((6, 2)), np.array([0, 1, 2, 0, 1, 2])
-    three = Objective("smooth_hinge", 0.5, parameters={"width": 0.3}, multiclass="ovr").problems(
-        X, y, n_classes=3, sample_weight=np.arange(1.0, 7.0)
+    three = Specification("smooth_hinge", 0.5, parameters={"width": 0.3}, multiclass="ovr").problems(
+        X, y, np.arange(3), np.arange(1.0, 7.0)
     )
     assert [problem.y.tolist() for problem in three][1] == [-1, 1, -1, -1, 1, -1]
     assert all(problem.X is three[0].X for problem in three)
     assert three[0].loss == losses.SmoothHinge(0.3)
     assert three[0].c.tolist() == [1, 2, 3, 4, 5, 6]
-    (softmax,) = Objective("logistic", 0.5, multiclass="softmax").problems(X, y, n_classes=3)
-    assert softmax.loss == dn.losses.Softmax(3)
-    (sparse,) = Objective("logistic", 0.5, penalty="elasticnet", l1_ratio=0.25, multiclass="softmax").problems(
-        X, y, n_classes=3
-    )
+    (softmax,) = Specification("logistic", 0.5, multiclass="softmax").problems(X, y, np.arange(3))
+    assert softmax.loss == losses.Softmax(3)
+    (sparse,) = Specification(
+        "logistic", 0.5, "elasticnet", penalty_parameters={"l1_ratio": 0.25}, multiclass="softmax"
+    ).problems(X, y, np.arange(3))
     W = np.array([[1.0, -2.0], [0.0, 0.0], [3.0, 0.0]])
     assert sparse.lam * sparse.g.value(W) == pytest.approx(0.5 * (0.25 * 6 + 0.75 * 7))
-    (positive,) = Objective("squared", 0.5, penalty="nonnegative", l1_ratio=0.25).problems(X, y.astype(float))
+    (positive,) = Specification("squared", 0.5, "nonnegative", penalty_parameters={"l1_ratio": 0.25}).problems(
+        X, y.astype(float)
+    )
     w = np.array([1.0, 2.0])
     assert positive.lam * positive.regularizer.value(w) == pytest.approx(0.5 * (0.25 * 3 + 0.75 * 2.5))
     assert positive.regularizer.value(-w) == np.inf
+
+
+# Earlier files -----------------------------------------------------------------------------------------------------------
+
+
+def of_version_1(members, **words):
+    """The same file as version 1 of the format had it."""
+    header = json.loads(members["header.json"]) | {"version": 1}
+    content = header["content"]
+    kept = ("loss", "lam", "penalty", "fit_intercept", "parameters", "multiclass")
+    ratio = {"l2": 0.0, "l1": 1.0}.get(content["objective"]["penalty"])
+    ratio = content["objective"]["penalty_parameters"]["l1_ratio"] if ratio is None else ratio
+    content["objective"] = {"l1_ratio": ratio} | {key: content["objective"][key] for key in kept} | words
+    del content["scale"], content["estimator"]
+    return members | {"header.json": json.dumps(header).encode()}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_file_of_version_1_is_the_same_model(name, tmp_path):
+    MODELS[name].save(tmp_path / "m")
+    path = zipped(tmp_path / "old", of_version_1(members_of(tmp_path / "m")))
+    assert same(SavedModel.load(path), MODELS[name])
+    assert same(dn.load(path), MODELS[name])
+    bad = zipped(tmp_path / "bad", of_version_1(members_of(tmp_path / "m"), loss="logitic"))
+    with pytest.raises(BadFileError, match=r"is damaged: loss must be one of logistic, .* did you mean logistic"):
+        SavedModel.load(bad)
 
 
 # Wrong files -------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dualnewton as dn
-import dualnewton.model_file
+import dualnewton.interop.model_file
 
 MOST = 3
 """Parameters that may be given by position."""
@@ -67,7 +67,7 @@ def by_position(thing, bound=0):
 
 PUBLIC = {
     name: by_position(thing, bound)
-    for root, module in (("dn", dn), ("model_file", dualnewton.model_file))
+    for root, module in (("dn", dn), ("model_file", dualnewton.interop.model_file))
     for name, thing, bound in public(root, module, set())
 }
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from dualnewton import estimators, losses, methods, regularizers, samplings, theory
 from dualnewton.errors import DualnewtonError
-from dualnewton.foreign import certify
+from dualnewton.interop.certify import certify
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.multinomial import MultinomialProblem
 from dualnewton.objective.problem import Problem
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         RidgeClassifier,
         RidgeCV,
     )
+    from dualnewton.estimators.files import load, save
 
 __version__ = "0.1.0"
 __all__ = [
@@ -61,15 +62,20 @@ __all__ = [
     "certify",
     "data",
     "estimators",
+    "load",
     "losses",
     "methods",
     "plan",
     "regularizers",
     "samplings",
+    "save",
     "solve",
     "solve_many",
     "theory",
 ]
+
+FILES = ("load", "save")
+"""Functions of ``estimators.files``."""
 
 ROOMS = ("data",)
 """Parts that are loaded when they are first used."""
@@ -79,10 +85,12 @@ def __getattr__(name: str) -> Any:
     # Estimators load scikit-learn, which takes a second: whoever asks for one waits for it, nobody else.
     if name in estimators.MODULES:
         return getattr(estimators, name)
+    if name in FILES:
+        return getattr(importlib.import_module("dualnewton.estimators.files"), name)
     if name in ROOMS:
         return importlib.import_module(f"dualnewton.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *estimators.MODULES, *ROOMS})
+    return sorted({*globals(), *estimators.MODULES, *FILES, *ROOMS})

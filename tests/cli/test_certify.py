@@ -11,7 +11,7 @@ import dualnewton as dn
 from cli.running import refused
 from dualnewton import data
 from dualnewton.cli._coefficients import read_coefficients
-from dualnewton.model_file import SavedModel
+from dualnewton.interop.model_file import SavedModel
 
 
 def proved(command, *words):

@@ -37,7 +37,10 @@ WORDS = {
     "C of nothing": (["good.csv", "-C", "0"], "C must be a finite number > 0"),
     "negative lam": (["good.csv", "--lam", "-1"], "lam must be a finite number > 0"),
     "l1_ratio beyond": (["good.csv", "--penalty", "elasticnet", "--l1-ratio", "2"], "l1_ratio must be"),
-    "l1_ratio of l2": (["good.csv", "--l1-ratio", "0.5"], "belongs to the penalty elasticnet"),
+    "l1_ratio of l2": (
+        ["good.csv", "--l1-ratio", "0.5"],
+        "l1_ratio is a parameter of elasticnet, nonnegative, not of l2",
+    ),
     "parameter of another loss": (["good.csv", "--delta", "2"], "delta is a parameter of huber, not of logistic"),
     "negative tol": (["good.csv", "--tol", "-1"], "tol must be"),
     "no threads": (["good.csv", "--threads", "0"], "n_threads must be"),

@@ -8,7 +8,7 @@ from sklearn import metrics
 
 from cli.running import refused
 from dualnewton import data
-from dualnewton.model_file import SavedModel
+from dualnewton.interop.model_file import SavedModel
 
 
 def scores(command, *words):

@@ -7,7 +7,8 @@ import dualnewton as dn
 from cli.running import refused
 from dualnewton import data
 from dualnewton.cli._problems import problems_from, problems_of
-from dualnewton.model_file import LOSSES, SavedModel
+from dualnewton.interop.model_file import SavedModel
+from dualnewton.interop.specification import LOSSES
 
 
 def csv_of(path, X, y, names=None, label="label"):

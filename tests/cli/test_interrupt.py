@@ -10,7 +10,7 @@ import pytest
 import dualnewton as dn
 from cli.running import process
 from dualnewton.cli.fit import ended_by_signals, unmoved_by_signals
-from dualnewton.model_file import SavedModel
+from dualnewton.interop.model_file import SavedModel
 
 
 def slow_problem(folder):

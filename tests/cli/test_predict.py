@@ -8,7 +8,7 @@ import pytest
 
 from cli.running import refused
 from dualnewton import data
-from dualnewton.model_file import SavedModel
+from dualnewton.interop.model_file import SavedModel
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ def test_the_certificate_is_that_of_the_problem():
 def test_refusals_teach():
     X, y = data_for(0)
     with pytest.raises(
-        ValueError, match=r"penalties do not correspond: 2 != 1\. alpha must be a number or hold one for each"
+        ValueError, match=r"penalties do not correspond: 2 != 1\. There must be one for all targets or one for each"
     ):
         dn.Ridge([1.0, 2.0]).fit(X, y)
     with pytest.raises(ValueError, match="alpha must be finite and >= 0"):

@@ -82,9 +82,9 @@ class Columns:
 
 
 def loaded(source: str, **options: Any) -> Dataset:
-    """Read a file or a named set, with a bar where that takes its time; the options are those of ``data.find``."""
-    from dualnewton import io as data
+    """Read a file or a named set, with a bar where that takes its time; the options are those of ``dualnewton.data.find``."""
+    from dualnewton import io
     from dualnewton.cli._transfer import transfer
 
     with transfer(f"loading {source}") as progress:
-        return data.find(source, progress=progress, **options)
+        return io.find(source, progress=progress, **options)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dualnewton.model_file._labels import listed
+from dualnewton.interop.labels import listed
 from dualnewton.objective.certificate import Certificate
 
 KEY = 12

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.model_file import LOSSES, Objective
-from dualnewton.model_file._labels import are_classes, codes_of, tidy
-from dualnewton.model_file._objective import REST, SOFTMAX, among
-from dualnewton.objective.problem import Problem
+from dualnewton.interop.labels import are_classes, codes_of, tidy
+from dualnewton.interop.specification import LOSSES, REST, SOFTMAX, Specification, among
 from dualnewton.validation import positive
 
 if TYPE_CHECKING:
+    from dualnewton.interop.model_file import SavedModel
     from dualnewton.io import Dataset
 
 
@@ -24,9 +23,9 @@ class Task:
 
     Attributes
     ----------
-    problems : list of Problem
-        For ``solve_many``, all over one X.
-    objective : Objective
+    problems : list of Problem, or of one MultinomialProblem
+        For ``solve_many``, all over one X. Of a saved model: the objectives that it is judged by.
+    objective : Specification
         The same in words.
     classes : array of shape (K,), optional
         The labels in order; None where the targets are numbers. Of two classes the one problem has +1 for the second.
@@ -34,8 +33,8 @@ class Task:
         How the loss came about.
     """
 
-    problems: list[Problem]
-    objective: Objective
+    problems: list[Any]
+    objective: Specification
     classes: np.ndarray | None
     why: str
 
@@ -61,7 +60,7 @@ def problems_from(
     loss : str, optional
         A name; by default the labels decide.
     penalty, l1_ratio, intercept
-        The words of :class:`Objective`.
+        The words of :class:`Specification`.
     C, lam : float, optional
         Either λ, or C with λ = 1/(Cn); C = 1 by default.
     multiclass : {"softmax", "ovr"}, optional
@@ -71,27 +70,37 @@ def problems_from(
     """
     labels = labels_of(dataset)
     chosen = among("loss", loss, LOSSES) if loss is not None else ("logistic" if are_classes(labels) else "squared")
-    classes = np.unique(labels) if Objective(chosen, 1.0).classifies else None
+    classes = np.unique(labels) if Specification(chosen).classifies else None
     refuse_constant(labels, classes)
     several = classes is not None and len(classes) > 2
-    objective = Objective(
+    objective = Specification(
         chosen,
         strength(C, lam, dataset.X.shape[0]),
-        penalty=penalty,
-        l1_ratio=l1_ratio,
-        fit_intercept=intercept,
-        parameters={name: value for name, value in parameters.items() if value is not None},
-        multiclass=multiclass_of(multiclass, chosen) if several else None,
+        penalty,
+        intercept,
+        {name: value for name, value in parameters.items() if value is not None},
+        {} if l1_ratio is None else {"l1_ratio": l1_ratio},
+        multiclass_of(multiclass, chosen) if several else None,
     )
     return Task(problems_of(objective, dataset, classes), objective, classes, why(loss, chosen, labels))
 
 
-def problems_of(objective: Objective, dataset: Dataset, classes: np.ndarray | None) -> list[Problem]:
+def problems_of(objective: Specification, dataset: Dataset, classes: np.ndarray | None) -> list[Any]:
     """Return what an objective means on a data set, whose labels must be of these classes, or numbers if there are none."""
-    X, weights, labels = dataset.X, dataset.sample_weight, labels_of(dataset)
-    if classes is not None:
-        return objective.problems(X, codes_of(labels, classes), n_classes=len(classes), sample_weight=weights)
-    return objective.problems(X, numbers(labels, objective.loss), sample_weight=weights)
+    labels = labels_of(dataset)
+    y = numbers(labels, objective.loss) if classes is None else codes_of(labels, classes)
+    return objective.problems(dataset.X, y, classes, dataset.sample_weight)
+
+
+def objectives_of(model: SavedModel, dataset: Dataset) -> list[Any]:
+    """Return what a saved model is judged by on a data set."""
+    if model.classes is None and len(model.coef) > 1:
+        raise DualnewtonError(
+            f"the model has {len(model.coef)} targets, and data have one: use dualnewton.certify and score"
+        )
+    labels = labels_of(dataset)
+    y = numbers(labels, model.objective.loss) if model.classes is None else labels
+    return list(model.objectives(dataset.X, y, dataset.sample_weight))
 
 
 def labels_of(dataset: Dataset) -> np.ndarray:
@@ -126,7 +135,7 @@ def strength(C: float | None, lam: float | None, n: int) -> float:
 
 def multiclass_of(asked: str | None, loss: str) -> str:
     """Return what becomes of more than two classes."""
-    return asked if asked is not None else SOFTMAX if Objective(loss, 1.0).has_softmax else REST
+    return asked if asked is not None else SOFTMAX if Specification(loss).has_softmax else REST
 
 
 def why(asked: str | None, chosen: str, labels: np.ndarray) -> str:

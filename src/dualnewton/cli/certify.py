@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 Given = Annotated[
     str,
     typer.Argument(
-        metavar="MODEL", help="A file that `fit --out` has saved, or coefficients in a .csv, .tsv or .txt file."
+        metavar="MODEL",
+        help="A file that `fit --out` or dualnewton.save has written, or coefficients in a .csv, .tsv or .txt file.",
     ),
 ]
 
@@ -90,8 +91,8 @@ Judged = tuple["Task", "Dataset", "np.ndarray", "np.ndarray | None", str]
 def of_model(model: str, data: str, target: str | None, weights: str | None, objective: dict[str, Any]) -> Judged:
     """Take a saved model, as a solution of its problem on these data."""
     from dualnewton.cli._data import Columns
-    from dualnewton.cli._problems import Task, problems_of
-    from dualnewton.model_file import SavedModel
+    from dualnewton.cli._problems import Task, objectives_of
+    from dualnewton.interop.model_file import SavedModel
 
     asked = [name for name, value in objective.items() if value != UNASKED.get(name)]
     if asked:
@@ -100,7 +101,7 @@ def of_model(model: str, data: str, target: str | None, weights: str | None, obj
         )
     fitted = SavedModel.load(model)
     dataset = Columns(fitted.d, fitted.feature_names, fitted.target).read(data, target, weights)
-    problems = problems_of(fitted.objective, dataset, fitted.classes)
+    problems = objectives_of(fitted, dataset)
     said = f"{model}, fitted on {fitted.n} examples with a proven relative gap of {fitted.certificate.relative_gap:.2e}"
     return Task(problems, fitted.objective, fitted.classes, "as saved"), dataset, fitted.coef, fitted.intercept, said
 
@@ -128,7 +129,7 @@ def of_coefficients(
 
 def judged(task: Task, coef: np.ndarray, intercepts: np.ndarray | None) -> list[Certificate]:
     """Judge each problem at its coefficients; where the loss has a kink, a solver looks for a sharp dual point."""
-    from dualnewton._parts import Part
+    from dualnewton.interop.parts import Part
 
     if task.objective.is_softmax:
         return [Part(task.problems[0], coef, intercepts).certificate()]

@@ -9,8 +9,8 @@ from dualnewton.cli import _options as options
 from dualnewton.errors import DualnewtonError
 
 if TYPE_CHECKING:
+    from dualnewton.interop.model_file import SavedModel
     from dualnewton.io import Dataset
-    from dualnewton.model_file import SavedModel
 
 
 def evaluate(
@@ -32,7 +32,7 @@ def evaluate(
     """
     from dualnewton.cli import _output
     from dualnewton.cli._data import Columns
-    from dualnewton.model_file import SavedModel
+    from dualnewton.interop.model_file import SavedModel
 
     fitted = SavedModel.load(model)
     dataset = Columns(fitted.d, fitted.feature_names, fitted.target).read(data, target, weights)
@@ -57,9 +57,9 @@ NAMES = {
 
 def measured(model: SavedModel, dataset: Dataset) -> dict[str, float]:
     """Return the scores by name; one that has no meaning on these data is nan."""
-    from dualnewton.cli._problems import problems_of
+    from dualnewton.cli._problems import objectives_of
 
-    problems_of(model.objective, dataset, model.classes)  # which says what is wrong with the data
+    objectives_of(model, dataset)  # which says what is wrong with the data
     return of_values(model, dataset) if model.classes is None else of_classes(model, dataset)
 
 
@@ -68,7 +68,7 @@ def of_classes(model: SavedModel, dataset: Dataset) -> dict[str, float]:
     import numpy as np
     from sklearn import metrics
 
-    from dualnewton.model_file._labels import codes_of
+    from dualnewton.interop.labels import codes_of
 
     assert model.classes is not None
     codes, c = codes_of(dataset.y, model.classes), dataset.sample_weight

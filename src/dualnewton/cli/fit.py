@@ -14,8 +14,8 @@ from dualnewton.cli import _options as options
 
 if TYPE_CHECKING:
     from dualnewton.cli._problems import Task
+    from dualnewton.interop.model_file import SavedModel
     from dualnewton.io import Dataset
-    from dualnewton.model_file import SavedModel
     from dualnewton.run.result import Result
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -142,8 +142,7 @@ def model_of(task: Task, dataset: Dataset, results: Sequence[Result], target: st
     """Put together what is saved."""
     import numpy as np
 
-    import dualnewton
-    from dualnewton.model_file import SavedModel
+    from dualnewton.interop.model_file import SavedModel
 
     return SavedModel(
         coef=np.vstack([result.w for result in results]).astype(np.float64),
@@ -156,7 +155,6 @@ def model_of(task: Task, dataset: Dataset, results: Sequence[Result], target: st
         n=dataset.X.shape[0],
         feature_names=dataset.feature_names,
         target=target,
-        library=dualnewton.__version__,
         command=command or "",
     )
 

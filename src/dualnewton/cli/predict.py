@@ -16,7 +16,7 @@ from dualnewton.errors import DualnewtonError
 if TYPE_CHECKING:
     import numpy as np
 
-    from dualnewton.model_file import SavedModel
+    from dualnewton.interop.model_file import SavedModel
 
 Out = Annotated[
     str | None, typer.Option("--out", metavar="FILE", help="Write to a .csv or .npy file; to the screen by default.")
@@ -45,7 +45,7 @@ def predict(
     """
     from dualnewton.cli import _output
     from dualnewton.cli._data import Columns
-    from dualnewton.model_file import SavedModel
+    from dualnewton.interop.model_file import SavedModel
 
     if proba and decision:
         raise DualnewtonError("--proba and --decision ask for two things: give one of them")
@@ -68,8 +68,12 @@ def predictions(model: SavedModel, X: Any, *, proba: bool, decision: bool) -> tu
         return several, model.predict_proba(X)
     if decision:
         margins = model.decision_function(X)
-        return (["decision"], margins[:, None]) if margins.ndim == 1 else (several, margins)
-    return ["prediction"], model.predict(X)[:, None]
+        names = several or [f"decision_{k}" for k in range(margins.shape[-1])]
+        return (["decision"], margins[:, None]) if margins.ndim == 1 else (names, margins)
+    values = model.predict(X)
+    if values.ndim == 2:
+        return [f"prediction_{k}" for k in range(values.shape[1])], values
+    return ["prediction"], values[:, None]
 
 
 def writer(out: str | None) -> Callable[[str, list[str], np.ndarray], None]:

@@ -15,14 +15,17 @@ from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from dualnewton._parts import Objective, Part, parts_of
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._path import Path, walk
-from dualnewton.estimators._session import METHODS, Session, starts
-from dualnewton.estimators._validation import Data, checked, class_numbers, validate_data, weights_of_classes
+from dualnewton.estimators._session import METHODS, Session
+from dualnewton.estimators._validation import Data, checked, class_numbers, validate_data
 from dualnewton.estimators._warning import warn
+from dualnewton.estimators.model_selection._alike import like
+from dualnewton.interop.parts import Objective, Part, parts_of
+from dualnewton.interop.specification import Specification
 from dualnewton.objective.problem import Problem
 from dualnewton.run.result import Result, Status
+from dualnewton.solvers.outer.unpenalised import fit_unpenalised, starts
 
 REMEDIES = {
     Status.EPOCH_LIMIT: "raise max_iter (now {max_iter}) or tol; features of about equal scale often help",
@@ -35,10 +38,6 @@ REMEDIES = {
 """What to do about each way in which a fit can end short of ``tol``."""
 
 
-CHOSEN = ("C", "alpha", "l1_ratio")
-"""Parameters that cross-validation chooses, and leaves in attributes of the same name with an underscore."""
-
-
 def solver_names(*foreign: str) -> list[Any]:
     """Return the constraint on ``solver``: our names, which choose, and scikit-learn's, which mean "auto"."""
     return [StrOptions({*METHODS, *foreign})]
@@ -47,7 +46,7 @@ def solver_names(*foreign: str) -> list[Any]:
 class CertifiedModel(BaseEstimator):
     """A linear model that is fitted by ``solve`` and knows how close to optimal it is.
 
-    A class of this family says which problems its parameters stand for (``_problems``); the rest is here.
+    A class of this family says in words what its parameters stand for (``_specification``); the rest is here.
 
     Attributes
     ----------
@@ -88,16 +87,43 @@ class CertifiedModel(BaseEstimator):
         """Check what ``fit`` is given, and set what follows from it alone (``n_features_in_``, ``classes_``)."""
         raise NotImplementedError
 
-    def _problems(self, data: Data) -> Sequence[Problem]:
-        """Return what is to be solved, one problem for each class or output, all over ``data.X``."""
+    def _specification(self, n: int) -> Specification:
+        """Say in words what is minimised, on so many rows."""
         raise NotImplementedError
+
+    def _posed(self, specification: Specification, data: Data) -> Sequence[Any]:
+        """Return what the words stand for on these data, one problem for each class or output, all over ``data.X``."""
+        return specification.problems(data.X, data.y, getattr(self, "classes_", None), data.sample_weight)
+
+    def _problems(self, data: Data) -> Sequence[Any]:
+        """Return what is to be solved where there is a penalty."""
+        return self._posed(self._specification(data.X.shape[0]), data)
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
         """Solve; a class whose objective is approached by others overrides this, and returns certificates of its own objective.
 
         ``before`` holds the results of an earlier fit or of a neighbour on a path, if there are any.
         """
-        problems = self._problems(data)
+        specification = self._specification(data.X.shape[0])
+        posed = self._posed(specification.with_some_penalty(), data)
+        free = specification.unpenalised(len(posed))
+        if not free.any():
+            return self._solved(session, posed, before)
+        if getattr(self, "positive", False):
+            raise DualnewtonError(
+                f"alpha must be > 0 with positive=True, got {self.alpha!r}: without a penalty the dual proves nothing there"
+            )
+        # What has no penalty has a dual of its own; the others share passes.
+        fits = before is not None and len(before) == len(posed)
+        own = [[k for k, is_free in enumerate(free) if is_free == wanted] for wanted in (True, False)]
+        without, rest = ([posed[k] for k in places] for places in own)
+        earlier = [[before[k] for k in places] if fits and before else None for places in own]
+        found = iter(fit_unpenalised(session, lambda lam: [like(each, lam=lam) for each in without], earlier[0]))
+        others = iter(self._solved(session, rest, earlier[1]) if rest else [])
+        return [next(found if is_free else others) for is_free in free]
+
+    def _solved(self, session: Session, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result]:
+        """Solve what has a penalty."""
         return session.solve(problems, self._starts(problems, before))
 
     def _starts(self, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result] | None:
@@ -105,8 +131,9 @@ class CertifiedModel(BaseEstimator):
         return starts(problems, before)
 
     def _objectives(self, data: Data) -> Sequence[Objective]:
-        """Return what the certificates are of: the problems, unless the class has an objective that is none of these."""
-        return self._problems(data)
+        """Return what the certificates are of."""
+        classes, scale = getattr(self, "classes_", None), getattr(self, "scale_", None)
+        return self._specification(data.X.shape[0]).objectives(data.X, data.y, classes, data.sample_weight, scale)
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         """Set ``coef_`` and ``intercept_`` in the shapes of the class."""
@@ -191,10 +218,6 @@ class CertifiedModel(BaseEstimator):
         Parameters are read as they are now, and those that cross-validation has chosen as it chose them.
         """
         twin = copy.copy(self)
-        for name in CHOSEN:
-            if hasattr(self, f"{name}_"):
-                chosen = np.ravel(getattr(self, f"{name}_"))  # one for each class or output, which may all be one
-                setattr(twin, name, chosen[0] if np.all(chosen == chosen[0]) else chosen)
         data = twin._checked(X, y, sample_weight)
         if hasattr(self, "classes_") and not np.array_equal(twin.classes_, self.classes_):
             raise DualnewtonError(
@@ -210,13 +233,6 @@ class CertifiedClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedModel
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
         self.classes_, data = class_numbers(self, checked(self, X, y, sample_weight))
         return data
-
-    def _row_weights(self, data: Data) -> np.ndarray | None:
-        """Return c_i: the sample weight times the weight of the class."""
-        if self.class_weight is None:
-            return data.sample_weight
-        of_row = weights_of_classes(self.class_weight, self.classes_, data.y, data.sample_weight)[data.y]
-        return of_row if data.sample_weight is None else of_row * data.sample_weight
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         # The same for one problem per class and for one with all classes as rows of W.
@@ -257,8 +273,3 @@ class CertifiedRegressor(RegressorMixin, SparseCoefMixin, CertifiedModel):
         tags.target_tags.multi_output = self._multi_output
         tags.target_tags.single_output = True
         return tags
-
-
-def targets(y: np.ndarray) -> list[np.ndarray]:
-    """Return the targets of each output."""
-    return list(y.T) if y.ndim == 2 else [y]

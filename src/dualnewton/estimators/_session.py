@@ -128,18 +128,3 @@ def seed_of(random_state: Any) -> Any:
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(np.iinfo(np.int32).max))
     return 0 if random_state is None else random_state
-
-
-def starts(problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result] | None:
-    """Make earlier results points to start from: w and α if both fit, or w and the α that belongs to it on new examples."""
-    if before is None or len(before) != len(problems):
-        return None
-    points = []
-    for problem, result in zip(problems, before, strict=True):
-        nothing = problem.no_dual()
-        if np.shape(result.w) != np.shape(problem.w_of(nothing)):
-            return None
-        points.append(
-            result if result.alpha.shape == nothing.shape else replace(result, alpha=problem.alpha_of(result.w))
-        )
-    return points

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.matrix import linear
+from dualnewton.interop.parts import Data
 from dualnewton.validation import without_repeats
 
 try:
@@ -28,14 +26,6 @@ except ImportError:  # up to scikit-learn 1.5 it was a method
 
 LARGEST = 1e150
 """The largest entry of X whose square, added up over a row, is still finite in float64."""
-
-
-class Data(NamedTuple):
-    """What a model is fitted on: float rows (C order or CSR), targets or class numbers, and weights c, if any."""
-
-    X: linear.Matrix
-    y: np.ndarray
-    sample_weight: np.ndarray | None
 
 
 def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data:
@@ -96,18 +86,3 @@ def class_numbers(model: Any, data: Data) -> tuple[np.ndarray, Data]:
             f"y must hold at least two classes for {type(model).__name__}, got only one class: {classes.tolist()[0]!r}"
         )
     return classes, data._replace(y=codes.reshape(-1))
-
-
-def weights_of_classes(
-    class_weight: Any, classes: np.ndarray, codes: np.ndarray, sample_weight: np.ndarray | None
-) -> np.ndarray:
-    """Return the weight of each class, by the rule of the scikit-learn that is installed."""
-    # Up to version 1.6, "balanced" counted rows; since then it adds up their weights.
-    counts_weights = "sample_weight" in inspect.signature(compute_class_weight).parameters
-    more = {"sample_weight": sample_weight} if counts_weights else {}
-    return np.asarray(compute_class_weight(class_weight, classes=classes, y=classes[codes], **more), dtype=float)
-
-
-def signs(codes: np.ndarray, n_classes: int) -> list[np.ndarray]:
-    """Return the ±1 labels of each class against the rest; of two classes, of the second against the first alone."""
-    return [np.where(codes == k, 1.0, -1.0) for k in ([1] if n_classes == 2 else range(n_classes))]

@@ -12,15 +12,10 @@ from sklearn.base import MultiOutputMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import UNUSED
 
-from dualnewton._parts import Objective
-from dualnewton.errors import DualnewtonError
-from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor, targets
-from dualnewton.estimators._session import Session
-from dualnewton.estimators._unpenalised import Unpenalised, fit_unpenalised
-from dualnewton.estimators._validation import Data
-from dualnewton.losses import Squared
-from dualnewton.objective.problem import Problem
-from dualnewton.regularizers import L2, Regularizer, mixed
+from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
+from dualnewton.interop.parts import Data
+from dualnewton.interop.sklearn_objectives import elastic_net
+from dualnewton.interop.specification import Specification
 from dualnewton.run.result import Result
 
 
@@ -138,40 +133,8 @@ class ElasticNet(MultiOutputMixin, CertifiedRegressor):
         """
         return super().fit(X, y, sample_weight)
 
-    def _problems(self, data: Data) -> Sequence[Problem]:
-        return self._problems_with(data, *mixed(self.alpha, self.l1_ratio, positive=self.positive))
-
-    def _problems_with(self, data: Data, lam: float, regularizer: Regularizer) -> Sequence[Problem]:
-        # The weights count only relative to each other: the objective is divided by their sum, P by n.
-        weights = data.sample_weight
-        if weights is not None and weights.any():
-            weights = weights / weights.mean()
-        return [
-            Problem(
-                data.X,
-                y,
-                Squared(),
-                regularizer=regularizer,
-                lam=lam,
-                sample_weight=weights,
-                fit_intercept=self.fit_intercept,
-            )
-            for y in targets(data.y)
-        ]
-
-    def _objectives(self, data: Data) -> Sequence[Objective]:
-        if self.alpha > 0.0:
-            return self._problems(data)
-        return [Unpenalised(problem) for problem in self._problems_with(data, 1.0, L2())]
-
-    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
-        if self.alpha > 0.0:
-            return super()._results(session, data, before)
-        if self.positive:
-            raise DualnewtonError(
-                f"alpha must be > 0 with positive=True, got {self.alpha!r}: without a penalty the dual proves nothing there"
-            )
-        return fit_unpenalised(session, lambda lam: self._problems_with(data, lam, L2()), before)
+    def _specification(self, n: int) -> Specification:
+        return elastic_net(self, n)
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import MISSING, fields, is_dataclass
 from numbers import Real
-from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,40 +11,10 @@ from sklearn.base import MultiOutputMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 
-from dualnewton import losses, regularizers
-from dualnewton.errors import DualnewtonError
-from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor, targets
-from dualnewton.estimators._validation import Data, signs
+from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor
+from dualnewton.interop.specification import CLASSES, NUMBERS, PENALTIES, RELATIVE, REST, Specification, among
 from dualnewton.losses import Logistic, Loss
-from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import Regularizer
-
-
-def names_in(module: ModuleType, base: type) -> dict[str, type]:
-    """Return the public classes of a module under the names by which they may be asked for: SquaredHinge is "squared_hinge"."""
-    public = [getattr(module, name) for name in module.__all__]
-    return {
-        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower(): kind
-        for kind in public
-        if isinstance(kind, type) and issubclass(kind, base) and _has_defaults(kind)
-    }
-
-
-def _has_defaults(kind: type) -> bool:
-    """Whether a class can be made from its name alone: each of its parameters has a default value."""
-    return is_dataclass(kind) and all(each.default is not MISSING for each in fields(kind) if each.init)
-
-
-LOSSES, REGULARIZERS = names_in(losses, Loss), names_in(regularizers, Regularizer)
-
-
-def made(name: str, value: Any, known: dict[str, type], base: type) -> Any:
-    """Return an object as it is, and make the one that a name stands for, with its default parameters."""
-    if isinstance(value, base):
-        return value
-    if isinstance(value, str) and value in known:
-        return known[value]()
-    raise DualnewtonError(f"{name} must be a {base.__name__} or one of {', '.join(map(repr, known))}, got {value!r}")
 
 
 class ERMModel(CertifiedModel):
@@ -65,35 +31,22 @@ class ERMModel(CertifiedModel):
         "lam": [Interval(Real, 0, None, closed="neither"), None],
     }
     _strength: ClassVar[str] = "lam"
+    _targets: ClassVar[str] = NUMBERS
 
-    @property
-    def _loss(self) -> Loss:
-        loss: Loss = made("loss", self.loss, LOSSES, Loss)
-        if loss.columns > 1:
-            raise DualnewtonError(
-                f"loss must have one margin per example, got {loss!r} with {loss.columns}: use LogisticRegression for softmax"
-            )
-        return loss
-
-    def _erm(self, data: Data, outputs: Sequence[np.ndarray], weights: np.ndarray | None) -> Sequence[Problem]:
-        """Return a problem for each output or class."""
-        regularizer = made("regularizer", self.regularizer, REGULARIZERS, Regularizer)
-        n = data.X.shape[0]
-        total = float(n) if weights is None else float(weights.sum())
-        lam = self.lam if self.lam is not None else 1.0 / (total or 1.0)
-        relative = None if weights is None else weights * (n / (total or 1.0))
-        return [
-            Problem(
-                data.X,
-                y,
-                self._loss,
-                regularizer=regularizer,
-                lam=lam,
-                sample_weight=relative,
-                fit_intercept=self.fit_intercept,
-            )
-            for y in outputs
-        ]
+    def _specification(self, n: int) -> Specification:  # noqa: ARG002
+        if isinstance(self.regularizer, str):
+            among("regularizer", self.regularizer, PENALTIES)
+        several = len(getattr(self, "classes_", ())) > 2
+        return Specification(
+            self.loss,
+            self.lam,
+            self.regularizer,
+            fit_intercept=self.fit_intercept,
+            multiclass=REST if several else None,
+            targets=self._targets,
+            weights=RELATIVE,
+            class_weight=getattr(self, "class_weight", None),
+        )
 
 
 class ERMClassifier(CertifiedClassifier, ERMModel):
@@ -138,6 +91,7 @@ class ERMClassifier(CertifiedClassifier, ERMModel):
         **ERMModel._parameter_constraints,
         "class_weight": [dict, StrOptions({"balanced"}), None],
     }
+    _targets: ClassVar[str] = CLASSES
 
     def __init__(
         self,
@@ -172,11 +126,8 @@ class ERMClassifier(CertifiedClassifier, ERMModel):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _problems(self, data: Data) -> Sequence[Problem]:
-        return self._erm(data, signs(data.y, len(self.classes_)), self._row_weights(data))
-
     def _has_probabilities(self) -> bool:
-        if not isinstance(self._loss, Logistic):
+        if self.loss != "logistic" and not isinstance(self.loss, Logistic):
             raise AttributeError(f"probabilities belong to the logistic loss, got loss={self.loss!r}")
         return True
 
@@ -242,6 +193,3 @@ class ERMRegressor(MultiOutputMixin, CertifiedRegressor, ERMModel):
         self.warm_start = warm_start
         self.random_state = random_state
         self.n_jobs = n_jobs
-
-    def _problems(self, data: Data) -> Sequence[Problem]:
-        return self._erm(data, targets(data.y), data.sample_weight)

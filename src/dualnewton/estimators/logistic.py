@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from numbers import Real
 from typing import Any, ClassVar
@@ -11,25 +10,18 @@ import numpy as np
 from scipy.special import log_expit, log_softmax, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from dualnewton._parts import Objective
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, solver_names
 from dualnewton.estimators._session import METHODS, Session
-from dualnewton.estimators._unpenalised import Unpenalised, fit_unpenalised
-from dualnewton.estimators._validation import Data, signs
 from dualnewton.estimators._warning import warn
-from dualnewton.losses import Logistic
-from dualnewton.objective.multinomial import MultinomialProblem
-from dualnewton.objective.problem import Problem
-from dualnewton.planning.eligible import methods_for
-from dualnewton.regularizers import L2, Regularizer, mixed
+from dualnewton.interop.parts import Data
+from dualnewton.interop.sklearn_objectives import NAMED, logistic_regression
+from dualnewton.interop.specification import Specification
+from dualnewton.planning.planner import methods_for
 from dualnewton.run.result import Result
 
 SOLVERS = ("lbfgs", "liblinear", "newton-cg", "newton-cholesky", "sag", "saga")
 """scikit-learn's names, which all mean "auto"."""
-
-NAMED = {"l1": 1.0, "l2": 0.0}
-"""The shares of ‖w‖₁ that a name of the penalty decides."""
 
 
 class LogisticRegression(CertifiedClassifier):
@@ -134,67 +126,36 @@ class LogisticRegression(CertifiedClassifier):
         self.time_limit = time_limit
         self.callback = callback
 
-    def _problems(self, data: Data) -> Sequence[Problem]:
-        return self._problems_with(data, *mixed(1.0 / (self.C * data.X.shape[0]), self._l1_ratio()))
+    def _specification(self, n: int) -> Specification:
+        return logistic_regression(self, n)
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
-        if not self._is_unpenalised:
-            return super()._results(session, data, before)
-        if self.penalty is None and self.C != 1.0:
-            warn(f"C={self.C:g} has no effect with penalty=None, which means C=inf")
-        return fit_unpenalised(session, lambda lam: self._problems_with(data, lam, L2()), before)
-
-    def _objectives(self, data: Data) -> Sequence[Objective]:
-        if not self._is_unpenalised:
-            return self._problems(data)
-        return [Unpenalised(problem) for problem in self._problems_with(data, 1.0, L2())]
-
-    @property
-    def _is_unpenalised(self) -> bool:
-        return self.penalty is None or math.isinf(self.C)
-
-    def _l1_ratio(self) -> float:
-        """Return r, and say what of ``penalty`` and ``l1_ratio`` contradicts the other."""
+        """Say what of ``penalty``, ``C`` and ``l1_ratio`` contradicts another, and solve."""
         if self.penalty == "elasticnet" and self.l1_ratio is None:
             raise DualnewtonError('l1_ratio must be a number in [0, 1] with penalty="elasticnet", got None')
+        if self.penalty is None and self.C != 1.0:
+            warn(f"C={self.C:g} has no effect with penalty=None, which means C=inf")
         if self.penalty in NAMED and self.l1_ratio not in (None, 0, NAMED[self.penalty]):
             warn(f"l1_ratio={self.l1_ratio:g} has no effect with penalty={self.penalty!r}")
-        return self._share
-
-    @property
-    def _share(self) -> float:
-        """r, which ``penalty`` decides where it is given, and else ``l1_ratio``."""
-        return NAMED.get(str(self.penalty), float(self.l1_ratio or 0.0))
+        return super()._results(session, data, before)
 
     def _sums_to_zero(self) -> bool:
         """Whether the best coefficients of softmax sum to zero over the classes: so they do without ‖w‖₁ in the penalty."""
-        return self._is_unpenalised or self._share == 0.0
+        words = logistic_regression(self, 1)
+        return words.lam == 0.0 or words.penalty == "l2"
 
-    def _problems_with(self, data: Data, lam: float, regularizer: Regularizer) -> Sequence[Problem]:
-        weights, K = self._row_weights(data), len(self.classes_)
-        if not self._is_softmax:
-            return [
-                Problem(
-                    data.X,
-                    y,
-                    Logistic(),
-                    regularizer=regularizer,
-                    lam=lam,
-                    sample_weight=weights,
-                    fit_intercept=self.fit_intercept,
+    def _posed(self, specification: Specification, data: Data) -> Sequence[Any]:
+        problems = super()._posed(specification, data)
+        if specification.is_softmax:
+            (problem,) = problems[:1]
+            own = ("auto", *methods_for(problem))
+            if self.solver in METHODS and self.solver not in own:
+                share = "l1_ratio = 0" if problem.regularizer.form.is_quadratic else "l1_ratio > 0"
+                raise DualnewtonError(
+                    f"solver must be one of {', '.join(map(repr, own))} for {problem.columns} classes of {problem.d} features "
+                    f'with the softmax loss and {share}, got {self.solver!r}: use multi_class="ovr" for the other methods'
                 )
-                for y in signs(data.y, K)
-            ]
-        more: dict[str, Any] = {"fit_intercept": self.fit_intercept, "regularizer": regularizer}
-        problem = MultinomialProblem(data.X, data.y, lam=lam, n_classes=K, sample_weight=weights, **more)
-        own = ("auto", *methods_for(problem))
-        if self.solver in METHODS and self.solver not in own:
-            share = "l1_ratio = 0" if regularizer.form.is_quadratic else "l1_ratio > 0"
-            raise DualnewtonError(
-                f"solver must be one of {', '.join(map(repr, own))} for {K} classes of {problem.d} features with the softmax "
-                f'loss and {share}, got {self.solver!r}: use multi_class="ovr" for the other methods'
-            )
-        return [problem]
+        return problems
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -10,26 +10,17 @@ import numpy as np
 from sklearn.base import MultiOutputMixin
 from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import column_or_1d
 
-from dualnewton._parts import Objective
 from dualnewton.errors import DualnewtonError
-from dualnewton.estimators._base import (
-    CertifiedClassifier,
-    CertifiedModel,
-    CertifiedRegressor,
-    solver_names,
-    targets,
-)
+from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor, solver_names
 from dualnewton.estimators._direct import exact_duals, is_cheap
-from dualnewton.estimators._session import Session, starts
-from dualnewton.estimators._unpenalised import Unpenalised, fit_unpenalised
+from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data, checked
-from dualnewton.losses import Squared
-from dualnewton.objective.problem import Problem
-from dualnewton.regularizers import L2, NonNegative
+from dualnewton.interop.sklearn_objectives import ridge, ridge_classifier
+from dualnewton.interop.specification import Specification
 from dualnewton.run.result import Result
+from dualnewton.solvers.outer.unpenalised import starts
 
 SOLVERS = ("svd", "cholesky", "lsqr", "sparse_cg", "sag", "saga", "lbfgs")
 """scikit-learn's names, which all mean "auto"."""
@@ -52,71 +43,14 @@ class RidgeModel(CertifiedModel):
         "positive": ["boolean"],
         "solver": solver_names(*SOLVERS),
     }
+    _words: ClassVar[Callable[[Any, int], Specification]] = staticmethod(ridge)
+    """What the parameters say."""
 
-    def _outputs(self, data: Data) -> tuple[list[np.ndarray], np.ndarray | None]:
-        """Return the targets of each output or class, and the weights of the rows."""
-        raise NotImplementedError
-
-    def _alphas(self, count: int) -> np.ndarray:
-        """Return alpha for each of so many outputs."""
+    def _specification(self, n: int) -> Specification:
         alphas = np.ravel(np.asarray(self.alpha, dtype=np.float64))
-        if alphas.size not in (1, count):
-            raise DualnewtonError(
-                f"Number of targets and number of penalties do not correspond: {alphas.size} != {count}. "
-                "alpha must be a number or hold one for each target"
-            )
         if not np.all((alphas >= 0.0) & (alphas < np.inf)):
             raise DualnewtonError(f"alpha must be finite and >= 0, got {self.alpha!r}")
-        return np.broadcast_to(alphas, count)
-
-    def _problems_with(self, data: Data, lams: np.ndarray) -> list[Problem]:
-        """Return a problem for each output, with its λ; where that is not a number, the output is left out."""
-        outputs, weights = self._outputs(data)
-        regularizer = NonNegative() if self.positive else L2()
-        return [
-            Problem(
-                data.X,
-                y,
-                Squared(),
-                regularizer=regularizer,
-                lam=lam,
-                sample_weight=weights,
-                fit_intercept=self.fit_intercept,
-            )
-            for y, lam in zip(outputs, lams, strict=True)
-            if not np.isnan(lam)
-        ]
-
-    def _problems(self, data: Data) -> list[Problem]:
-        return self._problems_with(data, self._alphas(len(self._outputs(data)[0])) / data.X.shape[0])
-
-    def _objectives(self, data: Data) -> Sequence[Objective]:
-        alphas = self._alphas(len(self._outputs(data)[0]))
-        problems = self._problems_with(data, np.where(alphas > 0.0, alphas / data.X.shape[0], 1.0))
-        return [p if alpha > 0.0 else Unpenalised(p) for alpha, p in zip(alphas, problems, strict=True)]
-
-    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
-        alphas = self._alphas(len(self._outputs(data)[0]))
-        if alphas.all():
-            return self._solved(session, self._problems(data), before)
-        if self.positive:
-            raise DualnewtonError(f"alpha must be > 0 with positive=True, got {self.alpha!r}")
-        # Outputs without a penalty have a dual of their own; the others share passes.
-        free = alphas == 0.0
-
-        def those(chosen: np.ndarray) -> list[Result] | None:
-            fits = before is not None and len(before) == len(alphas)
-            return (
-                [result for result, is_chosen in zip(before or (), chosen, strict=True) if is_chosen] if fits else None
-            )
-
-        def without_penalty(lam: float) -> list[Problem]:
-            return self._problems_with(data, np.where(free, lam, np.nan))
-
-        rest = self._problems_with(data, np.where(free, np.nan, alphas / data.X.shape[0]))
-        found = iter(fit_unpenalised(session, without_penalty, those(free)))
-        others = iter(self._solved(session, rest, those(~free)) if rest else [])
-        return [next(found if is_free else others) for is_free in free]
+        return type(self)._words(self, n)
 
     def _fit(self, data: Data, before: Sequence[Result] | None) -> Any:
         super()._fit(data, before)
@@ -126,7 +60,7 @@ class RidgeModel(CertifiedModel):
             self.n_iter_ = None  # type: ignore[assignment]
         return self
 
-    def _solved(self, session: Session, problems: list[Problem], before: Sequence[Result] | None) -> list[Result]:
+    def _solved(self, session: Session, problems: Sequence[Any], before: Sequence[Result] | None) -> list[Result]:
         """Solve what has a penalty; where a direct solution is cheap, the judge has nothing to do but to certify it."""
         X = problems[0].X
         if self.positive or session.method != "auto" or not is_cheap(X):
@@ -212,9 +146,6 @@ class Ridge(MultiOutputMixin, CertifiedRegressor, RidgeModel):
         self.warm_start = warm_start
         self.n_jobs = n_jobs
 
-    def _outputs(self, data: Data) -> tuple[list[np.ndarray], np.ndarray | None]:
-        return targets(data.y), data.sample_weight
-
 
 class RidgeClassifier(CertifiedClassifier, RidgeModel):
     """Ridge regression on labels ±1, one class against the rest; with several labels per row, one label after the other.
@@ -231,6 +162,7 @@ class RidgeClassifier(CertifiedClassifier, RidgeModel):
         **RidgeModel._parameter_constraints,
         "class_weight": [dict, StrOptions({"balanced"}), None],
     }
+    _words: ClassVar[Callable[[Any, int], Specification]] = staticmethod(ridge_classifier)
 
     def __init__(
         self,
@@ -267,18 +199,11 @@ class RidgeClassifier(CertifiedClassifier, RidgeModel):
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
         data = checked(self, X, y, sample_weight, multi_output=True)
-        self.binarizer_ = LabelBinarizer(neg_label=-1).fit(data.y)
-        self.classes_ = self.binarizer_.classes_
-        several = self.binarizer_.y_type_.startswith("multilabel")
-        return data if several else data._replace(y=column_or_1d(data.y, warn=True))
-
-    def _outputs(self, data: Data) -> tuple[list[np.ndarray], np.ndarray | None]:
-        weights = data.sample_weight
-        if self.class_weight is not None:
-            # As in scikit-learn, "balanced" counts rows here, whatever their weights.
-            of_row = compute_sample_weight(self.class_weight, data.y)
-            weights = of_row if weights is None else of_row * weights
-        return targets(self.binarizer_.transform(data.y).astype(np.float64)), weights
+        labels = LabelBinarizer().fit(data.y)
+        self.classes_, self.multilabel_ = labels.classes_, labels.y_type_.startswith("multilabel")
+        if self.multilabel_:
+            return data
+        return data._replace(y=np.searchsorted(self.classes_, column_or_1d(data.y, warn=True)))
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)
@@ -288,9 +213,7 @@ class RidgeClassifier(CertifiedClassifier, RidgeModel):
     def predict(self, X: Any) -> np.ndarray:
         """Return the class of each row; a row of zeros and ones if it may have several labels."""
         scores = self.decision_function(X)
-        if not self.binarizer_.y_type_.startswith("multilabel"):
-            return super().predict(X)
-        return self.binarizer_.inverse_transform(np.where(scores > 0.0, 1.0, -1.0))
+        return (scores > 0.0).astype(int) if self.multilabel_ else super().predict(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from dualnewton._parts import AtScale, Objective
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
 from dualnewton.estimators._session import Session
-from dualnewton.estimators._validation import Data
+from dualnewton.interop.parts import Data
+from dualnewton.interop.sklearn_objectives import huber_regressor
+from dualnewton.interop.specification import Specification
 from dualnewton.matrix import linear
-from dualnewton.objective.huber_scale import ConcomitantProblem
 from dualnewton.run.result import Result
 from dualnewton.solvers.outer.scale_search import ScaledResult, solve_concomitant
 
@@ -102,15 +102,11 @@ class HuberRegressor(CertifiedRegressor):
         self.verbose = verbose
         self.n_jobs = n_jobs
 
-    def _problem(self, data: Data) -> ConcomitantProblem:
-        lam = self.alpha / data.X.shape[0]
-        return ConcomitantProblem(data.X, data.y, self.epsilon, lam, data.sample_weight, self.fit_intercept)
-
-    def _objectives(self, data: Data) -> Sequence[Objective]:
-        return [AtScale(self._problem(data), self.scale_)]
+    def _specification(self, n: int) -> Specification:
+        return huber_regressor(self, n)
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
-        problem = self._problem(data)
+        (problem,) = self._problems(data)
         result = solve_concomitant(
             problem,
             session.method,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -12,19 +12,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor
-from dualnewton.estimators._validation import Data, signs, weights_of_classes
-from dualnewton.losses import EpsilonInsensitive, Hinge, Loss, SquaredEpsilonInsensitive, SquaredHinge
-from dualnewton.objective.problem import Problem
-from dualnewton.regularizers import L2, mixed
+from dualnewton.interop.parts import Data
+from dualnewton.interop.sklearn_objectives import linear_svc, linear_svr
+from dualnewton.interop.specification import Specification
 from dualnewton.run.result import Result
-
-CLASSIFICATION: dict[str, tuple[Loss, float]] = {"hinge": (Hinge(), 1.0), "squared_hinge": (SquaredHinge(), 2.0)}
-"""The losses by scikit-learn's names, and how many of ours one of theirs is."""
-
-REGRESSION: dict[str, tuple[Callable[[float], Loss], float]] = {
-    "epsilon_insensitive": (EpsilonInsensitive, 1.0),
-    "squared_epsilon_insensitive": (SquaredEpsilonInsensitive, 2.0),
-}
 
 SHARED: dict[str, list[Any]] = {
     **CertifiedModel._parameter_constraints,
@@ -87,7 +78,7 @@ class LinearSVC(CertifiedClassifier):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED,
         "penalty": [StrOptions({"l1", "l2"})],
-        "loss": [StrOptions(set(CLASSIFICATION))],
+        "loss": [StrOptions({"hinge", "squared_hinge"})],
         "multi_class": [StrOptions({"ovr", "crammer_singer"})],
         "class_weight": [dict, StrOptions({"balanced"}), None],
     }
@@ -133,35 +124,13 @@ class LinearSVC(CertifiedClassifier):
         self.warm_start = warm_start
         self.n_jobs = n_jobs
 
-    def _problems(self, data: Data) -> Sequence[Problem]:
+    def _specification(self, n: int) -> Specification:
         if self.multi_class == "crammer_singer":
             raise DualnewtonError(
                 'multi_class must be "ovr", got "crammer_singer": its loss couples the classes and has no certificate here; '
                 "use the softmax loss of LogisticRegression for classes that are fitted jointly"
             )
-        loss, times = CLASSIFICATION[self.loss]
-        strength = 1.0 / (times * self.C * data.X.shape[0])
-        lam, regularizer = mixed(strength, {"l1": 1.0, "l2": 0.0}[self.penalty])
-        return [
-            Problem(
-                data.X,
-                y,
-                loss,
-                regularizer=regularizer,
-                lam=lam,
-                sample_weight=weights,
-                fit_intercept=self.fit_intercept,
-            )
-            for y, weights in zip(signs(data.y, len(self.classes_)), self._weights_by_class(data), strict=True)
-        ]
-
-    def _weights_by_class(self, data: Data) -> list[np.ndarray | None]:
-        """Return the weights of the rows in the problem of each class."""
-        if len(self.classes_) == 2 or self.class_weight is None:
-            return [self._row_weights(data)] * (1 if len(self.classes_) == 2 else len(self.classes_))
-        of_class = weights_of_classes(self.class_weight, self.classes_, data.y, data.sample_weight)
-        own = 1.0 if data.sample_weight is None else data.sample_weight
-        return [own * np.where(data.y == k, weight, 1.0) for k, weight in enumerate(of_class)]
+        return linear_svc(self, n)
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)
@@ -191,7 +160,7 @@ class LinearSVR(CertifiedRegressor):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SHARED,
         "epsilon": [Interval(Real, 0, None, closed="left")],
-        "loss": [StrOptions(set(REGRESSION))],
+        "loss": [StrOptions({"epsilon_insensitive", "squared_epsilon_insensitive"})],
     }
     _strength: ClassVar[str] = "C"
     _weakens: ClassVar[bool] = True
@@ -231,21 +200,8 @@ class LinearSVR(CertifiedRegressor):
         self.warm_start = warm_start
         self.n_jobs = n_jobs
 
-    def _problems(self, data: Data) -> Sequence[Problem]:
-        kind, times = REGRESSION[self.loss]
-        lam = 1.0 / (times * self.C * data.X.shape[0])
-        loss = kind(self.epsilon)
-        return [
-            Problem(
-                data.X,
-                data.y,
-                loss,
-                regularizer=L2(),
-                lam=lam,
-                sample_weight=data.sample_weight,
-                fit_intercept=self.fit_intercept,
-            )
-        ]
+    def _specification(self, n: int) -> Specification:
+        return linear_svr(self, n)
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)

@@ -73,7 +73,7 @@ class ChunkedData(Data):
         digest = hashlib.blake2b(digest_size=16)
         for piece in self.pieces:
             digest.update(piece.fingerprint().encode())
-        return f"{self.n}×{self.d} in {len(self.pieces)} pieces {digest.hexdigest()}"
+        return f"{self.n}x{self.d} in {len(self.pieces)} pieces {digest.hexdigest()}"
 
     def same_as(self, other: Data) -> bool:
         theirs = getattr(other, "pieces", [])

@@ -74,9 +74,8 @@ class MemoryData(Data):
             # A read-only view of one contiguous piece at a time; a strided array is copied piece by piece.
             for low in range(0, len(array), step := max(1, HASHED // max(1, array[:1].nbytes))):
                 digest.update(np.ascontiguousarray(array[low : low + step]).data)
-        kind = self.X.format if sp.issparse(self.X) else "dense"
-        types = " ".join(str(array.dtype) for array in self.arrays().values())
-        return f"{'×'.join(map(str, self.X.shape))} {types} {kind} {digest.hexdigest()}"
+        storage = f" {self.X.format}" if sp.issparse(self.X) else ""
+        return f"{self.n}x{self.d} {self.X.dtype}{storage} {digest.hexdigest()}"
 
     def same_as(self, other: Data) -> bool:
         if self is other or self.X is getattr(other, "X", None):

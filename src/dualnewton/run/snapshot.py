@@ -35,6 +35,7 @@ ROOMS = frozenset(
     {
         "objective.certificate",
         "planning.switching",
+        "planning.plan",
         "planning.planner",
         "run.result",
         "solvers.outer.proximal_point",

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.estimators._validation import Data
 from dualnewton.estimators.model_selection._alike import like
 from dualnewton.estimators.model_selection._session import GridSession
+from dualnewton.interop.parts import Data
+from dualnewton.interop.specification import Specification
 from dualnewton.objective.certificates import judge_models
 from dualnewton.objective.problem import Problem
-from dualnewton.regularizers import Regularizer
 from dualnewton.run.result import Result
 
 HIGHER = 2.0
@@ -47,10 +47,10 @@ class OverFolds:
         pairs = zip(whole, last, _duals(problems, whole), _duals(problems, last), strict=True)
         return [mine if dual > HIGHER * other else start for start, mine, other, dual in pairs]
 
-    def _problems_with(self, data: Data, lam: float, regularizer: Regularizer) -> Sequence[Problem]:
+    def _posed(self, specification: Specification, data: Data) -> Sequence[Problem]:
         first, *others = self.weightings
-        pose: Any = super()._problems_with  # type: ignore[misc]
-        problems = pose(data._replace(sample_weight=first), lam, regularizer)
+        pose: Any = super()._posed  # type: ignore[misc]
+        problems = pose(specification, data._replace(sample_weight=first))
         return [*problems, *(like(problem, sample_weight=c) for c in others for problem in problems)]
 
 

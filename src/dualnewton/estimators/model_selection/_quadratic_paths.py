@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dualnewton.estimators._validation import Data
 from dualnewton.estimators.model_selection._alike import like
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._judged import TOGETHER, finished
 from dualnewton.estimators.model_selection._least_squares import moments_of_folds
 from dualnewton.estimators.model_selection._session import GridSession
+from dualnewton.interop.parts import Data
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.planner import SMALL
 from dualnewton.regularizers import mixed

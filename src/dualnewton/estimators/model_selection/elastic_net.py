@@ -13,7 +13,6 @@ from sklearn.base import _fit_context
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from dualnewton._parts import Objective
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
 from dualnewton.estimators._path import Path
@@ -25,6 +24,8 @@ from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
 from dualnewton.estimators.model_selection._quadratic_paths import LARGE, Found, QuadraticPaths
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, certificates
+from dualnewton.interop.sklearn_objectives import elastic_net
+from dualnewton.interop.specification import Specification
 from dualnewton.matrix import linear
 from dualnewton.run.result import Result
 
@@ -229,8 +230,8 @@ class ElasticNetCV(CertifiedRegressor):
         # They are there already.
         return list(before or ())
 
-    def _objectives(self, data: Data) -> Sequence[Objective]:
-        return self._member(self.alpha, self.l1_ratio)._objectives(data)
+    def _specification(self, n: int) -> Specification:
+        return elastic_net(self, n)
 
     def _warn_of_misses(self, results: Sequence[Any]) -> None:
         """Say nothing of the final model alone: ``fit`` warns once, of all."""

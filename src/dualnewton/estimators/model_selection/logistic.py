@@ -20,15 +20,17 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._path import Path
 from dualnewton.estimators._session import Session
-from dualnewton.estimators._validation import Data
 from dualnewton.estimators._warning import warn
-from dualnewton.estimators.logistic import NAMED, LogisticRegression
+from dualnewton.estimators.logistic import LogisticRegression
 from dualnewton.estimators.model_selection import _routing
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
 from dualnewton.estimators.model_selection._judged import judged
 from dualnewton.estimators.model_selection._neighbours import Neighbours
 from dualnewton.estimators.model_selection._session import GridSession, Outcome
+from dualnewton.interop.parts import Data
+from dualnewton.interop.sklearn_objectives import NAMED
+from dualnewton.interop.specification import Specification
 from dualnewton.matrix import as_data
 from dualnewton.run.result import Result
 
@@ -208,7 +210,9 @@ class LogisticRegressionCV(LogisticRegression):
 
     def _fitted_grid(self, data: Data, folds: Folds, Cs: np.ndarray, ratios: list[float]) -> _Grid:
         """Fit every value, for each share from the strongest penalty to the weakest."""
-        c, order = self._row_weights(data), [int(k) for k in np.argsort(Cs, kind="stable")]
+        words = Specification("logistic", class_weight=self.class_weight)
+        c = words.row_weights(data.y, self.classes_, data.sample_weight)
+        order = [int(k) for k in np.argsort(Cs, kind="stable")]
         grid, of_folds = _Grid(Cs, ratios), folds.weights(c)
         with GridSession(self) as session, contextlib.ExitStack() as stack:
             near = (
@@ -259,6 +263,7 @@ class LogisticRegressionCV(LogisticRegression):
             mean = np.mean([grid.coefs[r, k][fold] for fold, (k, r) in enumerate(best)], axis=0)
             final = self._judged(data, mean, self._member(C, ratio))
         self._final = self._member(C, ratio)
+        self._final.classes_ = self.classes_
         self._fit(data, final)
         self._set_attributes(C, ratio, grid, scores)
 

@@ -13,9 +13,8 @@ from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_method_params
 
-from dualnewton._parts import Objective
 from dualnewton.errors import DualnewtonError
-from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor, targets
+from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
 from dualnewton.estimators._path import Path
 from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data, strengths
@@ -27,7 +26,8 @@ from dualnewton.estimators.model_selection._least_squares import ByExamples, ByF
 from dualnewton.estimators.model_selection._leave_one_out import LeaveOneOut, leave_one_out
 from dualnewton.estimators.model_selection._session import GridSession, Outcome
 from dualnewton.estimators.ridge import Ridge
-from dualnewton.losses import Squared
+from dualnewton.interop.sklearn_objectives import ridge
+from dualnewton.interop.specification import Specification
 from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.run.result import Result
@@ -168,14 +168,11 @@ class RidgeCV(MultiOutputMixin, CertifiedRegressor):
                 )
         return values
 
-    def _posed(self, data: Data, alpha: float, weightings: Sequence[np.ndarray | None]) -> list[Problem]:
+    def _posed_at(self, data: Data, alpha: float, weightings: Sequence[np.ndarray | None]) -> list[Problem]:
         """Return the problems of one value, for each weighting of the rows and each output."""
         first, *others = weightings
-        lam = alpha / data.X.shape[0]
-        problems = [
-            Problem(data.X, y, Squared(), lam=lam, sample_weight=first, fit_intercept=self.fit_intercept)
-            for y in targets(data.y)
-        ]
+        words = Ridge(alpha, fit_intercept=self.fit_intercept)._specification(data.X.shape[0])
+        problems = words.problems(data.X, data.y, sample_weight=first)
         return [*problems, *(like(problem, sample_weight=c) for c in others for problem in problems)]
 
     # One row at a time -------------------------------------------------------------------------------------------------
@@ -188,7 +185,7 @@ class RidgeCV(MultiOutputMixin, CertifiedRegressor):
             each = []
             for alpha, W, b in zip(alphas, found.W, found.b, strict=True):
                 session.begin(f"alpha = {alpha:.3g}")
-                each.append(finished(session, self._posed(data, alpha, [data.sample_weight]), list(W), list(b)))
+                each.append(finished(session, self._posed_at(data, alpha, [data.sample_weight]), list(W), list(b)))
         scores = self._scores_of_rows(data, Y, c, found, params)  # (alphas, outputs or one)
         best = np.argmax(scores, axis=0)  # the first of several
         self.alpha_ = alphas[best] if best.size > 1 else float(alphas[best[0]])
@@ -219,7 +216,7 @@ class RidgeCV(MultiOutputMixin, CertifiedRegressor):
     def _by_folds(self, data: Data, alphas: np.ndarray, folds: Folds, params: dict[str, Any]) -> None:
         scores, scorer = np.empty((len(alphas), len(folds))), self._scorer()
         outcomes: dict[int, list[list[Outcome]]] = {}
-        K = len(targets(data.y))
+        K = data.y.shape[1] if data.y.ndim == 2 else 1
         with GridSession(self) as session:
             solutions = self._solutions(session, data, folds, alphas)
             for place, results in solutions.of_folds():
@@ -253,8 +250,8 @@ class RidgeCV(MultiOutputMixin, CertifiedRegressor):
         # They are there already.
         return list(before or ())
 
-    def _objectives(self, data: Data) -> Sequence[Objective]:
-        return Ridge(self.alpha, fit_intercept=self.fit_intercept)._objectives(data)
+    def _specification(self, n: int) -> Specification:
+        return ridge(self, n)
 
     def _warn_of_misses(self, results: Sequence[Any]) -> None:
         """Say nothing of the final model alone: ``fit`` warns once, of all."""
@@ -324,7 +321,10 @@ class _Exact:
             return unpenalised(self.model, session, self.data, weightings)
         W, b = self.W[which, place], self.b[which, place]
         return finished(
-            session, self.model._posed(self.data, alpha, weightings), list(W.reshape(-1, W.shape[-1])), list(b.ravel())
+            session,
+            self.model._posed_at(self.data, alpha, weightings),
+            list(W.reshape(-1, W.shape[-1])),
+            list(b.ravel()),
         )
 
 
@@ -351,7 +351,7 @@ class _ByPasses:
         self.session.begin(f"alpha = {alpha:.3g}")
         if alpha == 0.0:
             return unpenalised(self.model, self.session, self.data, weightings)
-        return self.session.solve(self.model._posed(self.data, alpha, weightings), before)
+        return self.session.solve(self.model._posed_at(self.data, alpha, weightings), before)
 
 
 def unpenalised(model: RidgeCV, session: Session, data: Data, weightings: Sequence[np.ndarray | None]) -> list[Result]:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton._foreign_models import Data, require_fitted, translation_of
 from dualnewton.errors import DualnewtonError
+from dualnewton.interop.parts import Data
+from dualnewton.interop.sklearn_objectives import require_fitted, translation_of
 from dualnewton.objective.certificate import Certificate
 from dualnewton.validation import data_matrix, vector
 
@@ -48,7 +49,7 @@ def certify(model: Any, X: Any, y: Any, *, sample_weight: Any = None) -> Certifi
 
     Parameters
     ----------
-    model : fitted estimator
+    model : fitted estimator, or model from a file (``dualnewton.load``)
         Its parameters are read as they are now: if they were changed after ``fit``, the new ones count. What cannot be
         certified is refused by name, with a way out.
     X : array, sparse array or data frame of shape (n, d)
@@ -65,7 +66,8 @@ def certify(model: Any, X: Any, y: Any, *, sample_weight: Any = None) -> Certifi
         Of the sum over classes or outputs where there are several; ``parts`` holds the certificate of each.
     """
     translate = translation_of(model)
-    require_fitted(model)
+    if hasattr(model, "fit"):  # a saved model was
+        require_fitted(model)
     X, y = data_matrix("X", X), np.asarray(y)
     n = X.shape[0]
     if y.ndim == 0 or len(y) != n:

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.estimators._session import FINEST, Session, starts
 from dualnewton.losses import Curvature
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import Problem
@@ -42,6 +41,9 @@ PASSES = 2.0
 ORTHOGONAL = 1e-12
 """Σ c_i α_i x_ij counts as zero below this fraction of the norms of the two vectors: what rounding leaves of it."""
 
+FINEST = 1e-15
+"""The relative gap that the one step of a quadratic problem is taken for, whatever ``tol`` asks."""
+
 WIDENED = 1 << 20
 """Entries of X that are in use at a time."""
 
@@ -53,7 +55,7 @@ NOTHING = 1e-26
 
 
 def fit_unpenalised(
-    session: Session, problems_with: Callable[[float], Sequence[Problem]], before: Sequence[Result] | None
+    session: Any, problems_with: Callable[[float], Sequence[Problem]], before: Sequence[Result] | None
 ) -> list[Result]:
     """Fit with a weak penalty, then take steps of Newton's method without any, each result with a certificate of P₀.
 
@@ -62,7 +64,7 @@ def fit_unpenalised(
     Parameters
     ----------
     session : Session
-        Of the fit.
+        Of the fit: what solves on behalf of an estimator, within its limits.
     problems_with : callable
         The problems for a given λ; their penalty is (λ/2)‖w‖².
     before : results, optional
@@ -90,6 +92,21 @@ def _anew(result: Result) -> Result:
     return replace(
         result, status=Status.EPOCH_LIMIT, n_epochs=0.0, trace=Trace([Progress(0.0, 0.0, result.certificate)])
     )
+
+
+def starts(problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result] | None:
+    """Make earlier results points to start from: w and α if both fit, or w and the α that belongs to it on new examples."""
+    if before is None or len(before) != len(problems):
+        return None
+    points = []
+    for problem, result in zip(problems, before, strict=True):
+        nothing = problem.no_dual()
+        if np.shape(result.w) != np.shape(problem.w_of(nothing)):
+            return None
+        points.append(
+            result if result.alpha.shape == nothing.shape else replace(result, alpha=problem.alpha_of(result.w))
+        )
+    return points
 
 
 class Unpenalised:
@@ -128,7 +145,7 @@ class Unpenalised:
 class _Steps:
     """Newton's method on P₀ for one problem, from a result of the penalised problem, with a certificate at each step."""
 
-    def __init__(self, session: Session, problem: Problem, number: int) -> None:
+    def __init__(self, session: Any, problem: Problem, number: int) -> None:
         self.session, self.problem, self.number = session, problem, number
         self.objective = Unpenalised(problem)
         self.view = self.objective.view

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +20,14 @@ from dualnewton.solvers.outer.scale_search import solve_concomitant
 
 SHARE, FINEST = 0.1, 1e-12
 """A dual point is good enough if its own error is this share of the gap it proves, or this small relative to P."""
+
+
+class Data(NamedTuple):
+    """What a model is fitted on: float rows (C order or CSR), targets or class numbers, and weights c, if any."""
+
+    X: linear.Matrix
+    y: np.ndarray
+    sample_weight: np.ndarray | None
 
 
 class Objective(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -12,14 +12,15 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 from dualnewton.files import archive as _archive
 from dualnewton.files.archive import BadFileError
+from dualnewton.interop.labels import codes_of
+from dualnewton.interop.model_file import _fields
+from dualnewton.interop.parts import Objective, Part, parts_of
+from dualnewton.interop.specification import Specification
 from dualnewton.matrix import linear
-from dualnewton.model_file import _fields
-from dualnewton.model_file._labels import codes_of
-from dualnewton.model_file._objective import Objective
 from dualnewton.objective.certificate import Certificate
 from dualnewton.validation import data_matrix, frozen
 
-KIND, VERSION = "model", 1
+KIND, VERSION = "model", 2
 """What the file says it is, and the version of its layout: one more for each change that an older library would misread."""
 
 ARRAYS = ("coef", "intercept")
@@ -32,13 +33,13 @@ class SavedModel:
     Attributes
     ----------
     coef, intercept : arrays of shape (K, d) and (K,)
-        One row for targets that are numbers and for two classes; one for each class, if there are more.
-    objective : Objective
+        One row for each target that is a number and for two classes; one for each class, if there are more.
+    objective : Specification
         What was minimised, in words.
     classes : array, optional
         The labels in order, integers, floats or text; None where the targets are numbers.
     certificates : tuple of Certificate
-        One for each problem that was solved: one for numbers, two classes and softmax, else one for each class.
+        One for each problem that was solved: one for two classes and softmax, else one for each target or class.
     status : tuple of str
         How each of them ended, a name in :class:`Status`.
     plan : str
@@ -51,11 +52,17 @@ class SavedModel:
         The column that it predicts.
     library, created, command : str
         Which version of the library made it, when (UTC, ISO 8601), and by which command.
+    scale : float, optional
+        σ, where the objective leaves it free.
+    estimator : table, optional
+        The class, the parameters and the fitted attributes of the estimator that it was, for ``dualnewton.load``.
+    values : mapping of arrays
+        Those that the table refers to.
     """
 
     coef: np.ndarray
     intercept: np.ndarray
-    objective: Objective
+    objective: Specification
     _: KW_ONLY
     classes: np.ndarray | None
     certificates: tuple[Certificate, ...]
@@ -64,9 +71,12 @@ class SavedModel:
     n: int
     feature_names: tuple[str, ...] | None = None
     target: str | None = None
-    library: str = ""
+    library: str = field(default_factory=_fields.version)
     created: str = field(default_factory=_fields.now)
     command: str = ""
+    scale: float | None = None
+    estimator: Mapping[str, Any] | None = None
+    values: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         coef, intercept = _fields.parameters(self.coef, self.intercept)
@@ -84,15 +94,27 @@ class SavedModel:
         several = self.n_classes > 2
         problems = 1 if self.objective.is_softmax else K
         for what, seen, wanted in (
-            ("rows of coef", K, self.n_classes if several else 1),
+            ("rows of coef", K, self.n_classes if several else K if self.classes is None else 1),
             ("certificates", len(self.certificates), problems),
             ("entries of status", len(self.status), problems),
             ("feature names", d if self.feature_names is None else len(self.feature_names), d),
         ):
             if seen != wanted:
                 raise DualnewtonError(f"the model must have {wanted} {what}, got {seen}")
+        if self.objective.free_scale != (self.scale is not None):
+            raise DualnewtonError(f"scale must be there exactly where the objective leaves it free, got {self.scale!r}")
         if several != (self.objective.multiclass is not None):
             raise DualnewtonError(f"multiclass is for more than two classes, got {self.objective.multiclass!r}")
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """The coefficients, by the name that estimators have for them."""
+        return self.coef
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """The intercepts, by the name that estimators have for them."""
+        return self.intercept
 
     @property
     def d(self) -> int:
@@ -126,9 +148,12 @@ class SavedModel:
             "library": self.library,
             "created": self.created,
             "command": self.command,
+            "scale": self.scale,
+            "estimator": self.estimator,
         }
         _fields.checked(content)  # what could not be read again is not written
-        _archive.write(path, KIND, VERSION, content, {name: getattr(self, name) for name in ARRAYS})
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        _archive.write(path, KIND, VERSION, content, {**arrays, **self.values})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SavedModel:
@@ -149,16 +174,28 @@ class SavedModel:
 
     @classmethod
     def _made(cls, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> SavedModel:
-        if sorted(arrays) != sorted(ARRAYS):
+        fields = _fields.checked(_fields.of_this_version(content))
+        values = {name: array for name, array in arrays.items() if name not in ARRAYS}
+        if len(arrays) - len(values) != len(ARRAYS) or (values and fields["estimator"] is None):
             raise DualnewtonError(
                 f"the arrays must be {' and '.join(ARRAYS)}, got {', '.join(sorted(arrays)) or 'none'}"
             )
-        fields = _fields.checked(content)
         d = fields.pop("d")
-        model = cls(coef=arrays["coef"], intercept=arrays["intercept"], **fields)
+        model = cls(coef=arrays["coef"], intercept=arrays["intercept"], values=values, **fields)
         if model.d != d:
             raise DualnewtonError(f"d must be the number of columns of coef, {model.d}, got {d}")
         return model
+
+    # Its proof -------------------------------------------------------------------------------------------------------
+
+    def objectives(self, X: Any, y: Any, sample_weight: Any = None) -> Sequence[Objective]:
+        """Return what the model is judged by on data, whose labels must be of its classes, or numbers if it has none."""
+        y = np.asarray(y, dtype=float) if self.classes is None else codes_of(y, self.classes)
+        return self.objective.objectives(X, y, self.classes, sample_weight, self.scale)
+
+    def _parts(self, X: Any, y: Any, sample_weight: Any) -> list[Part]:
+        """Return what :func:`dualnewton.certify` judges."""
+        return list(parts_of(self, X, self.objectives(X, y, sample_weight)))
 
     # Its use ---------------------------------------------------------------------------------------------------------
 
@@ -196,11 +233,12 @@ class SavedModel:
         return np.where(total > 0.0, each / (total + (total == 0.0)), softmax(margins, axis=1))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of right classes, or R² of values."""
+        """Return the share of right classes, or R² of values, its mean over the targets."""
         weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
         if self.classes is not None:
             codes = codes_of(y, self.classes)
             return float(np.average(self.classes[codes] == self.predict(X), weights=weights))
         y = np.asarray(y, dtype=float)
-        spread = weights @ (y - np.average(y, weights=weights)) ** 2
-        return float(1.0 - weights @ (y - self.predict(X)) ** 2 / spread) if spread > 0.0 else float("nan")
+        spread = weights @ (y - np.average(y, axis=0, weights=weights)) ** 2
+        missed = weights @ (y - self.predict(X)) ** 2
+        return float(np.mean(1.0 - missed / spread)) if np.all(spread > 0.0) else float("nan")

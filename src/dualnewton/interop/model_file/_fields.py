@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import datetime
+import importlib.metadata
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.model_file._objective import Objective
+from dualnewton.interop.specification import Specification
 from dualnewton.objective.certificate import Certificate
 from dualnewton.run.result import Status
 
-OBJECTIVE = ("loss", "lam", "penalty", "l1_ratio", "fit_intercept", "parameters", "multiclass")
+OBJECTIVE = tuple(each.name for each in fields(Specification))
+
+FIRST_OBJECTIVE = ("loss", "lam", "penalty", "l1_ratio", "fit_intercept", "parameters", "multiclass")
+"""Of version 1, in which the one parameter of a penalty had a field of its own."""
 
 
 def checked(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -26,6 +31,22 @@ def checked(content: Mapping[str, Any]) -> dict[str, Any]:
     if unknown:
         raise DualnewtonError(f"it has a field {unknown[0]!r} that this version does not know")
     return {name: check(name, content[name]) for name, check in FIELDS.items()}
+
+
+def of_this_version(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a header of version 1 as this version has them, and those of this version as they are."""
+    if "estimator" in content or "objective" not in content:
+        return dict(content)
+    words = dict(_table("objective", content["objective"], FIRST_OBJECTIVE))
+    ratio = words.pop("l1_ratio")
+    words["penalty_parameters"] = {"l1_ratio": ratio} if words["penalty"] in ("elasticnet", "nonnegative") else {}
+    defaults = Specification("squared").to_dict() | {"targets": None}
+    return {**content, "objective": defaults | words, "scale": None, "estimator": None}
+
+
+def version() -> str:
+    """Return the version of this library."""
+    return importlib.metadata.version("dualnewton")
 
 
 def now() -> str:
@@ -84,14 +105,50 @@ def _table(name: str, value: Any, keys: tuple[str, ...]) -> dict[str, Any]:
     return value
 
 
-def _objective(name: str, value: Any) -> Objective:
+def _objective(name: str, value: Any) -> Specification:
     words = dict(_table(name, value, OBJECTIVE))
-    if not isinstance(words["parameters"], dict):
-        raise DualnewtonError(f"parameters must be a table, got {words['parameters']!r:.40}")
-    words["parameters"] = {key: _number(key, each) for key, each in words["parameters"].items()}
-    for key in ("lam", "l1_ratio"):
-        words[key] = _number(key, words[key])
-    return Objective(**words)
+    for key in ("parameters", "penalty_parameters"):
+        if not isinstance(words[key], dict):
+            raise DualnewtonError(f"{key} must be a table, got {words[key]!r:.40}")
+        words[key] = {each: _parameter(each, one) for each, one in words[key].items()}
+    if words["lam"] is not None:
+        lams = words["lam"] if isinstance(words["lam"], list) else [words["lam"]]
+        words["lam"] = [_number("lam", lam) for lam in lams]
+    if not isinstance(words["class_weight"], str | None):
+        words["class_weight"] = [_pair(each) for each in _list("class_weight", words["class_weight"])]
+    try:
+        return Specification(**words)
+    except TypeError as error:
+        raise DualnewtonError(f"{name} has a value of the wrong kind: {error}") from None
+
+
+def _parameter(name: str, value: Any) -> Any:
+    """Return a number (bounds may be infinite), true or false, or a list of such."""
+    if isinstance(value, list):
+        return [_parameter(name, each) for each in value]
+    if isinstance(value, bool) or value in (math.inf, -math.inf):
+        return value
+    return _number(name, value)
+
+
+def _pair(value: Any) -> list[Any]:
+    """Return a label and its weight."""
+    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str | int | float):
+        raise DualnewtonError(f"class_weight must hold labels with their weights, got {value!r:.40}")
+    return [value[0], _number("class_weight", value[1])]
+
+
+def _estimator(name: str, value: Any) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    words = _table(name, value, ("class", "parameters", "fitted"))
+    if not (isinstance(words["parameters"], dict) and isinstance(words["fitted"], dict)):
+        raise DualnewtonError(f"parameters and fitted of {name} must be tables")
+    return {**words, "class": _text("class", words["class"])}
+
+
+def _scale(name: str, value: Any) -> float | None:
+    return None if value is None else _number(name, value)
 
 
 def _classes(name: str, value: Any) -> np.ndarray | None:
@@ -147,6 +204,8 @@ def _moment(name: str, value: Any) -> str:
 
 FIELDS: dict[str, Callable[[str, Any], Any]] = {
     "objective": _objective,
+    "scale": _scale,
+    "estimator": _estimator,
     "classes": _classes,
     "certificates": _certificates,
     "status": _status,

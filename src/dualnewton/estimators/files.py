@@ -1,0 +1,116 @@
+"""Estimators as files: everything that is needed to predict and to certify again, and nothing that runs on loading."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.estimators import MODULES
+from dualnewton.files.archive import BadFileError
+from dualnewton.interop.labels import tidy
+from dualnewton.interop.model_file import SavedModel
+from dualnewton.interop.model_file._values import meant, told
+
+
+def save(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted estimator of this library, or a :class:`SavedModel`, to a file, whole or not at all.
+
+    The file can be given to ``dualnewton predict``, ``evaluate`` and ``certify``, and to :func:`load`. It holds no code. What
+    cannot be written down is refused by name: callbacks, generators of random numbers, splitters, losses of your own.
+
+    Parameters
+    ----------
+    model : fitted estimator or SavedModel
+        Not changed.
+    path : path
+        Where to; what is there is replaced.
+    """
+    (model if isinstance(model, SavedModel) else _saved(model)).save(path)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a model: the estimator that :func:`save` wrote, or else a :class:`SavedModel`, as ``dualnewton fit`` writes it.
+
+    An estimator comes back with its parameters and fitted attributes; only a warm start begins anew.
+
+    Parameters
+    ----------
+    path : path
+        A file of this or an earlier version of the format.
+
+    Raises
+    ------
+    BadFileError
+        A ``ValueError`` that says in one line what is wrong: the file is damaged, something else, or of a newer version.
+    OSError
+        If it cannot be opened.
+    """
+    saved = SavedModel.load(path)
+    if saved.estimator is None:
+        return saved
+    try:
+        return _estimator(saved)
+    except (ValueError, TypeError) as error:
+        raise BadFileError(f"{path} is damaged: {' '.join(str(error).split())}") from None
+
+
+def _saved(model: Any) -> SavedModel:
+    from sklearn.utils.validation import check_is_fitted
+
+    from dualnewton.estimators._base import CertifiedModel
+
+    name = type(model).__name__
+    if not isinstance(model, CertifiedModel) or name not in MODULES:
+        raise DualnewtonError(f"model must be a fitted estimator of dualnewton or a SavedModel, got {name}")
+    check_is_fitted(model)
+    if getattr(model, "multilabel_", False):
+        raise DualnewtonError(f"{name} cannot be written to a file with several labels per row")
+    values: dict[str, np.ndarray] = {}
+    coef = model.coef_.toarray() if hasattr(model.coef_, "toarray") else model.coef_
+    fitted = {key: each for key, each in vars(model).items() if key.endswith("_") and key[0] != "_"} | {"coef_": coef}
+    estimator = {"class": name} | {
+        part: {key: told(value, values, f"{key} of {name}") for key, value in each.items()}
+        for part, each in (("parameters", model.get_params(deep=False)), ("fitted", fitted))
+    }
+    rows = np.atleast_2d(coef).astype(np.float64)
+    n, certificates = len(model.dual_coef_), model.certificate_
+    names = getattr(model, "feature_names_in_", None)
+    return SavedModel(
+        coef=rows,
+        intercept=np.broadcast_to(np.ravel(model.intercept_).astype(np.float64), len(rows)).copy(),
+        objective=model._specification(n),
+        classes=tidy(model.classes_) if hasattr(model, "classes_") else None,
+        certificates=tuple(certificates) if isinstance(certificates, list) else (certificates,),
+        status=tuple(result.status.name for result in model._fitted),
+        plan=str(model.plan_),
+        n=n,
+        feature_names=None if names is None else tuple(map(str, names)),
+        command="dualnewton.save",
+        scale=getattr(model, "scale_", None),
+        estimator=estimator,
+        values=values,
+    )
+
+
+def _estimator(saved: SavedModel) -> Any:
+    assert saved.estimator is not None
+    name, fitted = saved.estimator["class"], saved.estimator["fitted"]
+    if name not in MODULES:
+        raise DualnewtonError(f"class must be one of {', '.join(MODULES)}, got {name!r:.40}")
+    kind = getattr(import_module(f"dualnewton.estimators.{MODULES[name]}"), name)
+    model = kind(**{key: meant(each, saved.values) for key, each in saved.estimator["parameters"].items()})
+    model._validate_params()
+    wrong = [key for key in fitted if not key.endswith("_") or key.startswith("_") or not key.isidentifier()]
+    if wrong or not {"coef_", "intercept_"} <= set(fitted):
+        raise DualnewtonError(
+            f"fitted must hold coef_, intercept_ and attributes that end in _, got {wrong or list(fitted)}"
+        )
+    for key, words in fitted.items():
+        setattr(model, key, meant(words, saved.values))
+    if not np.array_equal(np.atleast_2d(model.coef_), saved.coef):
+        raise DualnewtonError("coef_ of the estimator must be the coefficients of the model")
+    return model

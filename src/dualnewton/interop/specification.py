@@ -1,0 +1,441 @@
+"""What is minimised, in words that a command line can take and a file can hold, and the problems that the words stand for.
+
+Every way into the library ends here: parameters of estimators and of scikit-learn's models (``sklearn_objectives``), options of
+commands, and model files. A new loss or regulariser is one line in ``LOSSES`` or ``PENALTIES``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from dualnewton import losses, regularizers
+from dualnewton.errors import DualnewtonError
+from dualnewton.interop.parts import AtScale, Objective
+from dualnewton.losses import Loss, Margin
+from dualnewton.matrix import linear
+from dualnewton.objective.huber_scale import ConcomitantProblem
+from dualnewton.objective.multinomial import MultinomialProblem
+from dualnewton.objective.problem import Problem
+from dualnewton.regularizers import Regularizer, mixed
+from dualnewton.solvers.outer.unpenalised import Unpenalised
+from dualnewton.validation import positive
+
+LOSSES: dict[str, type[Loss]] = {
+    "logistic": losses.Logistic,
+    "squared_hinge": losses.SquaredHinge,
+    "smooth_hinge": losses.SmoothHinge,
+    "hinge": losses.Hinge,
+    "squared": losses.Squared,
+    "huber": losses.Huber,
+    "epsilon_insensitive": losses.EpsilonInsensitive,
+    "squared_epsilon_insensitive": losses.SquaredEpsilonInsensitive,
+    "smooth_epsilon_insensitive": losses.SmoothEpsilonInsensitive,
+}
+"""By name; the parameters of each are the fields of its class."""
+
+
+def _elasticnet(l1_ratio: float = 0.5) -> tuple[float, Regularizer]:
+    return mixed(1.0, l1_ratio)
+
+
+def _nonnegative(l1_ratio: float = 0.0) -> tuple[float, Regularizer]:
+    return mixed(1.0, l1_ratio, positive=True)
+
+
+PENALTIES: dict[str, type[Regularizer] | Callable[..., tuple[float, Regularizer]]] = {
+    "l2": regularizers.L2,
+    "l1": regularizers.L1,
+    "elasticnet": _elasticnet,
+    "nonnegative": _nonnegative,
+    "elastic_net": regularizers.ElasticNet,
+    "non_negative": regularizers.NonNegative,
+    "box": regularizers.Box,
+    "group_elastic_net": regularizers.GroupElasticNet,
+}
+"""By name: a class, whose fields are its parameters, or a function of its parameters that returns a factor of λ and g.
+
+The two functions write λ(r‖w‖₁ + ½(1 − r)‖w‖²), scikit-learn's mixture with r = ``l1_ratio``; the second asks for w ≥ 0.
+"""
+
+SOFTMAX, REST = "softmax", "ovr"
+"""What becomes of more than two classes: one problem over all of them, or one for each class against the rest."""
+
+SEVERAL = {SOFTMAX: "softmax over the classes", REST: "each class against the rest"}
+
+NUMBERS, CLASSES = "numbers", "classes"
+"""What the targets are."""
+
+ABSOLUTE, RELATIVE = "absolute", "relative"
+"""How sample weights count: as they are, or divided by their mean."""
+
+BY_WEIGHT, BY_ROW, OWN_CLASS = "weights", "rows", "own"
+"""How class weights count. "balanced" adds up the sample weights of a class, or counts its rows. In the problem of one class
+against the rest they weigh all rows, or only those of that class (as liblinear does, adding up sample weights)."""
+
+
+@dataclass(frozen=True)
+class Specification:
+    """The objective P of a model, in words.
+
+        P(w, b) = (1/n) Σ c_i φ(x_iᵀw + b; y_i) + λ g(w)
+
+    Of more than two classes it is one such problem for each class against the rest, or one with the softmax loss and the
+    penalties of all w_k; of several outputs, one for each.
+
+    Parameters
+    ----------
+    loss : str or Loss
+        φ, a name in ``LOSSES``. An object of the library is replaced by its name and parameters; one of the user's own stays,
+        and cannot be written to a file.
+    lam : float or sequence of floats, optional
+        λ ≥ 0, one for all outputs or one for each. Zero is no penalty; None is 1/Σ c_i.
+    penalty : str or Regularizer
+        g, a name in ``PENALTIES``, or an object as for ``loss``.
+    fit_intercept : bool
+        Whether b is free (unpenalised) or zero.
+    parameters, penalty_parameters : mappings
+        Of the loss and of the penalty; what is absent has the default of its class.
+    multiclass : {"softmax", "ovr"}, optional
+        For more than two classes: which.
+    targets : {"numbers", "classes"}, optional
+        What y holds; by default the loss decides. (Ridge classification has the squared loss on classes.)
+    weights : {"absolute", "relative"}
+        How sample weights count.
+    class_weight : "balanced", mapping of labels to numbers or list of such pairs, optional
+        Weights of classes, times those of the rows.
+    class_weighting : {"weights", "rows", "own"}
+        How these count.
+    free_scale : bool
+        Whether Huber's scale σ is minimised over, too (see ``dualnewton.objective.huber_scale``).
+    penalised_intercept : float, optional
+        s, where b = s v and v is penalised as w is: liblinear's ``intercept_scaling``.
+    """
+
+    loss: Any
+    lam: Any = None
+    penalty: Any = "l2"
+    fit_intercept: bool = True
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    penalty_parameters: Mapping[str, Any] = field(default_factory=dict)
+    multiclass: str | None = None
+    targets: str | None = None
+    weights: str = ABSOLUTE
+    class_weight: Any = None
+    class_weighting: str = BY_WEIGHT
+    free_scale: bool = False
+    penalised_intercept: float | None = None
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        for word, parameters, table in (("loss", "parameters", LOSSES), ("penalty", "penalty_parameters", PENALTIES)):
+            name, settled = _settled(word, getattr(self, word), getattr(self, parameters), table)
+            set_(self, word, name)
+            set_(self, parameters, settled)
+        set_(self, "lam", self._settled_lam())
+        self.regularizer()  # which checks its parameters
+        for name in ("fit_intercept", "free_scale"):
+            if not isinstance(getattr(self, name), bool):
+                raise DualnewtonError(f"{name} must be true or false, got {getattr(self, name)!r}")
+        natural = CLASSES if isinstance(self.loss_object, Margin) else NUMBERS
+        set_(self, "targets", natural if self.targets is None else among("targets", self.targets, (NUMBERS, CLASSES)))
+        among("weights", self.weights, (ABSOLUTE, RELATIVE))
+        among("class_weighting", self.class_weighting, (BY_WEIGHT, BY_ROW, OWN_CLASS))
+        if isinstance(self.class_weight, str):
+            among("class_weight", self.class_weight, ("balanced",))
+        elif self.class_weight is not None:
+            pairs = self.class_weight.items() if isinstance(self.class_weight, Mapping) else self.class_weight
+            set_(self, "class_weight", [[_plain(label), float(weight)] for label, weight in pairs])
+        if self.free_scale and self.loss != "huber":
+            raise DualnewtonError(f"free_scale is for the loss huber, got {self.loss}")
+        if self.penalised_intercept is not None:
+            set_(self, "penalised_intercept", positive("penalised_intercept", self.penalised_intercept))
+        self._check_multiclass()
+
+    def _settled_lam(self) -> float | list[float] | None:
+        if self.lam is None:
+            return None
+        each = [positive("lam", lam, or_zero=True) for lam in np.ravel(np.asarray(self.lam, dtype=object))]
+        if not each:
+            raise DualnewtonError("lam must hold one number at least")
+        return each[0] if len(each) == 1 else each
+
+    def _check_multiclass(self) -> None:
+        if self.multiclass is None:
+            return
+        among("multiclass", self.multiclass, (SOFTMAX, REST))
+        if not self.classifies:
+            raise DualnewtonError(f"multiclass is for losses of classification, got loss={self.loss!r}")
+        if self.multiclass == SOFTMAX and not self.has_softmax:
+            raise DualnewtonError(f"multiclass=softmax needs the logistic loss, got {self.loss}: use ovr")
+
+    def __str__(self) -> str:
+        def said(parameters: Mapping[str, Any]) -> str:
+            return "".join(f", {key} = {f'{x:g}' if type(x) is float else x}" for key, x in parameters.items() if x)
+
+        several = "" if self.multiclass is None else f" ({SEVERAL[self.multiclass]})"
+        scale = ", its scale free" if self.free_scale else ""
+        lams = self.lam if isinstance(self.lam, list) else [self.lam]
+        lam = ", ".join("1/sum of weights" if each is None else f"{each:.6g}" for each in lams)
+        balance = "" if self.class_weight is None else f", class weights {self.class_weight}"
+        penalised = "" if self.penalised_intercept is None else " that is penalised"
+        intercept = f"an intercept{penalised}" if self.fit_intercept else "no intercept"
+        return (
+            f"{self.loss}{said(self.parameters)}{scale}{several}, penalty {self.penalty}{said(self.penalty_parameters)}, "
+            f"lambda = {lam}, {intercept}{balance}"
+        )
+
+    # What follows from the words ---------------------------------------------------------------------------------------
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the targets are classes."""
+        return self.targets == CLASSES
+
+    @property
+    def has_softmax(self) -> bool:
+        """Whether several classes may be one problem."""
+        return self.loss == "logistic"
+
+    @property
+    def is_softmax(self) -> bool:
+        """Whether they are."""
+        return self.multiclass == SOFTMAX
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether margins stand for probabilities."""
+        return self.loss == "logistic"
+
+    @property
+    def loss_object(self) -> Loss:
+        """φ."""
+        return self.loss if isinstance(self.loss, Loss) else LOSSES[self.loss](**self.parameters)
+
+    def regularizer(self) -> tuple[float, Regularizer]:
+        """Return a factor of λ, and g: the penalty is λ · factor · g."""
+        if isinstance(self.penalty, Regularizer):
+            return 1.0, self.penalty
+        entry = PENALTIES[self.penalty]
+        if isinstance(entry, type):
+            return 1.0, entry(**self.penalty_parameters)
+        return entry(**self.penalty_parameters)
+
+    def unpenalised(self, count: int) -> np.ndarray:
+        """Say of each of so many outputs whether it has no penalty."""
+        return np.array([lam == 0.0 for lam in self._lams(count, 1.0)])
+
+    def with_some_penalty(self) -> Specification:
+        """Return the same with (λ/2)‖w‖² where there is no penalty: what a fit without one starts from, with any λ."""
+        lams = np.atleast_1d(np.array(np.nan if self.lam is None else self.lam))
+        if (lams != 0.0).all():
+            return self
+        some = replace(self, lam=np.where(lams == 0.0, 1.0, lams))
+        return some if lams.any() else replace(some, penalty="l2", penalty_parameters={})
+
+    # What they stand for -----------------------------------------------------------------------------------------------
+
+    def problems(
+        self, X: Any, y: np.ndarray, classes: np.ndarray | None = None, sample_weight: np.ndarray | None = None
+    ) -> list[Any]:
+        """Return what is to be solved, all over one X; λ must be positive.
+
+        Parameters
+        ----------
+        X : matrix of shape (n, d)
+            The examples.
+        y : array of shape (n,) or (n, outputs)
+            Numbers of classes 0, …, K − 1 (or several labels per row, as zeros and ones), or targets.
+        classes : array of shape (K,), optional
+            The labels in order; None for targets.
+        sample_weight : array of shape (n,), optional
+            The weights of the rows.
+        """
+        weights, total = self._weights(y, classes, sample_weight)
+        if self.penalised_intercept is not None and self.fit_intercept:
+            X = linear.with_constant(X, self.penalised_intercept)
+        intercept = self.fit_intercept and self.penalised_intercept is None
+        more: dict[str, Any]
+        factor, g = self.regularizer()  # one object for all problems, which are solved together
+        if self.is_softmax:
+            assert classes is not None
+            lam = self._lams(1, total)[0] * factor
+            more = {"sample_weight": weights[0], "fit_intercept": intercept, "regularizer": g}
+            return [MultinomialProblem(X, y, lam=lam, n_classes=len(classes), **more)]
+        targets = outputs(y, 0 if classes is None else len(classes))
+        K = len(targets)
+        each = zip(targets, self._lams(K, total), weights * (1 if len(weights) == K else K), strict=True)
+        if self.free_scale:
+            delta = self.parameters["delta"]
+            return [
+                ConcomitantProblem(X, target, delta, lam=lam, sample_weight=c, fit_intercept=intercept)
+                for target, lam, c in each
+            ]
+        loss, made = self.loss_object, list[Any]()
+        for target, lam, c in each:
+            more = {"regularizer": g, "lam": lam * factor, "sample_weight": c, "fit_intercept": intercept}
+            made.append(Problem(X, target, loss, **more))
+            X = made[0].X  # which the first has looked at
+        return made
+
+    def objectives(
+        self,
+        X: Any,
+        y: np.ndarray,
+        classes: np.ndarray | None = None,
+        sample_weight: np.ndarray | None = None,
+        scale: float | None = None,
+    ) -> Sequence[Objective]:
+        """Return what certificates are of: the problems, but where there is no penalty or the scale is free.
+
+        Parameters
+        ----------
+        X, y, classes, sample_weight
+            As for :meth:`problems`.
+        scale : float, optional
+            σ of the model, where it is free.
+        """
+        if self.free_scale:
+            assert scale is not None
+            return [AtScale(problem, scale) for problem in self.problems(X, y, classes, sample_weight)]
+        problems = self.with_some_penalty().problems(X, y, classes, sample_weight)
+        free = self.unpenalised(len(problems))
+        return [Unpenalised(problem) if is_free else problem for problem, is_free in zip(problems, free, strict=True)]
+
+    def _lams(self, count: int, total: float) -> list[float]:
+        """Return λ of each output; ``total`` is Σ c_i."""
+        if self.lam is None:
+            return [1.0 / (total or 1.0)] * count
+        if not isinstance(self.lam, list):
+            return [self.lam] * count
+        if len(self.lam) != count:
+            raise DualnewtonError(
+                f"Number of targets and number of penalties do not correspond: {len(self.lam)} != {count}. "
+                "There must be one for all targets or one for each"
+            )
+        return self.lam
+
+    def _weights(
+        self, y: np.ndarray, classes: np.ndarray | None, sample_weight: np.ndarray | None
+    ) -> tuple[list[np.ndarray | None], float]:
+        """Return c, one for all problems or one for each, and the sum of what it was before it became relative."""
+        given = [self.row_weights(y, classes, sample_weight)]
+        total = float(len(y) if given[0] is None else given[0].sum())
+        own = self.class_weight is not None and self.class_weighting == OWN_CLASS
+        if own and classes is not None and len(classes) > 2:
+            of_class = weights_of_classes(self._by_class, classes, y, sample_weight)
+            rows = 1.0 if sample_weight is None else sample_weight
+            given = [rows * np.where(y == k, weight, 1.0) for k, weight in enumerate(of_class)]
+        if self.weights == RELATIVE:
+            given = [c / c.mean() if c is not None and c.any() else c for c in given]
+        return given, total
+
+    def row_weights(
+        self, y: np.ndarray, classes: np.ndarray | None, sample_weight: np.ndarray | None
+    ) -> np.ndarray | None:
+        """Return the sample weights times the class weights, as all problems have them but those of one class's own."""
+        if self.class_weight is None or classes is None:
+            return sample_weight
+        if self.class_weighting == BY_ROW:
+            from sklearn.utils.class_weight import compute_sample_weight
+
+            of_row = compute_sample_weight(self._by_class, classes[y] if y.ndim == 1 else y)
+        else:
+            of_row = weights_of_classes(self._by_class, classes, y, sample_weight)[y]
+        return of_row if sample_weight is None else of_row * sample_weight
+
+    @property
+    def _by_class(self) -> Any:
+        """The class weights as scikit-learn takes them."""
+        return dict(self.class_weight) if isinstance(self.class_weight, list) else self.class_weight
+
+    # Plain data --------------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the words by name, as JSON can say them; ``Specification(**words)`` undoes it."""
+        for word in ("loss", "penalty"):
+            if not isinstance(getattr(self, word), str):
+                raise DualnewtonError(
+                    f"{word} must be one of the library's to be written down, got an object of the class "
+                    f"{type(getattr(self, word)).__name__}"
+                )
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+def mixture(l1_ratio: float, *, positive: bool = False) -> dict[str, Any]:
+    """Return the words for r‖w‖₁ + ½(1 − r)‖w‖², with w ≥ 0 if ``positive``."""
+    if positive:
+        return {"penalty": "nonnegative", "penalty_parameters": {"l1_ratio": float(l1_ratio)}}
+    named = {0.0: "l2", 1.0: "l1"}.get(float(l1_ratio))
+    return (
+        {"penalty": named} if named else {"penalty": "elasticnet", "penalty_parameters": {"l1_ratio": float(l1_ratio)}}
+    )
+
+
+def outputs(y: np.ndarray, n_classes: int) -> list[np.ndarray]:
+    """Return the labels of each problem: targets as they are, two classes as ±1, more as one against the rest."""
+    if y.ndim == 2:
+        return list(np.where(y > 0, 1.0, -1.0).T) if n_classes else list(y.T)
+    if not n_classes:
+        return [y]
+    return [np.where(y == k, 1.0, -1.0) for k in ([1] if n_classes <= 2 else range(n_classes))]
+
+
+def weights_of_classes(
+    class_weight: Any, classes: np.ndarray, codes: np.ndarray, sample_weight: np.ndarray | None
+) -> np.ndarray:
+    """Return the weight of each class, by the rule of the scikit-learn that is installed."""
+    from sklearn.utils.class_weight import compute_class_weight
+
+    # Up to version 1.6, "balanced" counted rows; since then it adds up their weights.
+    counts_weights = "sample_weight" in inspect.signature(compute_class_weight).parameters
+    more = {"sample_weight": sample_weight} if counts_weights else {}
+    return np.asarray(compute_class_weight(class_weight, classes=classes, y=classes[codes], **more), dtype=float)
+
+
+def among(name: str, value: Any, known: Any) -> Any:
+    """Return a word if it is known, or say which are, and which one may have been meant."""
+    if isinstance(value, str) and value in known:
+        return value
+    close = difflib.get_close_matches(str(value), list(known), 1, 0.5)
+    meant = f": did you mean {close[0]}?" if close else ""
+    raise DualnewtonError(f"{name} must be one of {', '.join(known)}, got {value!r}{meant}")
+
+
+def _settled(word: str, value: Any, parameters: Any, table: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the name of a loss or a penalty and all its parameters, or an object of the user's own."""
+    base = Loss if table is LOSSES else Regularizer
+    if isinstance(value, base):
+        names = [name for name, kind in table.items() if kind is type(value)]
+        if not names:
+            return value, {}
+        value, parameters = names[0], {name: getattr(value, name) for name in _parameters(table[names[0]])}
+    own = _parameters(table[among(word, value, table)])
+    for name in parameters:
+        if name not in own:
+            takers = ", ".join(other for other in table if name in _parameters(table[other])) or f"no {word}"
+            raise DualnewtonError(f"{name} is a parameter of {takers}, not of {value}")
+    settled = own | {name: _plain(each) for name, each in parameters.items()}
+    return value, {name: each for name, each in settled.items() if each is not None}
+
+
+def _parameters(kind: Any) -> dict[str, Any]:
+    """Return the parameters of a loss or a penalty by name, with their defaults."""
+    if isinstance(kind, type):
+        return {each.name: _plain(each.default) for each in fields(kind) if each.init}
+    found = inspect.signature(kind).parameters.values()
+    return {each.name: each.default for each in found if each.default is not inspect.Parameter.empty}
+
+
+def _plain(value: Any) -> Any:
+    """Return arrays and tuples as lists, and numbers of NumPy as Python's."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value
