@@ -55,9 +55,9 @@ def test_rows_far_from_both_classes_of_a_pair_are_left_out():
             return super().weighted_gram(weights, indices, **options)
 
     margins = 12.0 * np.eye(K)[Y] + RNG.standard_normal((N, K))
-    weights, passes = pair_products(chances(margins)[0]).T, Counted(X)
-    JointHessian(passes, np.full(D, 0.3), K).at(weights, N, np.random.default_rng(0))
-    assert passes.rows <= 2.1 * N  # of 3N: each pair needs the rows of its two classes
+    weights, counted = pair_products(chances(margins)[0]).T, Counted(X)
+    JointHessian(counted, np.full(D, 0.3), K).at(weights, N, np.random.default_rng(0))
+    assert counted.read <= 2.1 * N  # of 3N: each pair needs the rows of its two classes
     left = [own[own <= joint.NEGLIGIBLE * own.mean()].sum() / own.sum() for own in weights]
     assert max(left) <= joint.NEGLIGIBLE
 
