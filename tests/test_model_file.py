@@ -45,7 +45,17 @@ MODELS = {
     "two classes": model_for([-1, 1], Specification("logistic", 0.1)),
     "text": model_for(["no", "yes", "ünsicher"], Specification("logistic", 0.1, multiclass="softmax")),
     "against the rest": model_for([0.5, 1.5, 2.5], Specification("hinge", 0.1, "l1", multiclass="ovr")),
-    "numbers": model_for(None, Specification("huber", 1e-9, "elasticnet", False, {"delta": 2.5}, {"l1_ratio": 0.25})),
+    "numbers": model_for(
+        None,
+        Specification(
+            "huber",
+            1e-9,
+            "elasticnet",
+            fit_intercept=False,
+            parameters={"delta": 2.5},
+            penalty_parameters={"l1_ratio": 0.25},
+        ),
+    ),
     "named": model_for([0, 1], Specification("smooth_hinge", 2.0), feature_names=("a", "b", "ä"), target="y"),
 }
 
@@ -187,7 +197,7 @@ def test_words_that_mean_nothing_are_refused(words, message):
 def test_an_objective_makes_its_problems():
     X, y = RNG.standard_normal((6, 2)), np.array([0, 1, 2, 0, 1, 2])
     three = Specification("smooth_hinge", 0.5, parameters={"width": 0.3}, multiclass="ovr").problems(
-        X, y, np.arange(3), np.arange(1.0, 7.0)
+        X, y, np.arange(3), sample_weight=np.arange(1.0, 7.0)
     )
     assert [problem.y.tolist() for problem in three][1] == [-1, 1, -1, -1, 1, -1]
     assert all(problem.X is three[0].X for problem in three)

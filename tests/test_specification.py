@@ -39,7 +39,7 @@ def test_estimator_and_file_mean_the_same_problem(name, tmp_path):
     dn.save(model, tmp_path / "m")
     saved = SavedModel.load(tmp_path / "m")
     y = case.y if saved.classes is None else codes_of(tidy(case.y), saved.classes)
-    of_file = saved.objective.objectives(X, y, saved.classes, case.weights, saved.scale)
+    of_file = saved.objective.objectives(X, y, saved.classes, sample_weight=case.weights, scale=saved.scale)
     assert len(own) == len(of_file)
     assert all(map(same, own, of_file))
     if case.y.ndim == 1:
@@ -79,16 +79,15 @@ def test_estimator_and_command_mean_the_same_problem(model, y, options):
 def test_every_loss_has_one_name(name):
     assert Specification(LOSSES[name]()) == Specification(name)
     exported = {getattr(losses, each) for each in losses.__all__ if isinstance(getattr(losses, each), type)}
-    one_margin = {kind for kind in exported if issubclass(kind, losses.Loss) and "__dataclass_fields__" in vars(kind)}
-    assert one_margin - {losses.Softmax} == set(LOSSES.values())  # softmax is asked for by multiclass="softmax"
+    assert {kind for kind in exported if "__dataclass_fields__" in vars(kind)} - {losses.Softmax} == set(
+        LOSSES.values()
+    )
 
 
 def test_every_regulariser_has_a_name():
-    exported = {
-        getattr(regularizers, each) for each in regularizers.__all__ if isinstance(getattr(regularizers, each), type)
-    }
-    own = {kind for kind in exported if issubclass(kind, regularizers.Regularizer)}
-    assert {kind for kind in own if "__dataclass_fields__" in vars(kind)} <= set(PENALTIES.values())
+    public = [getattr(regularizers, each) for each in regularizers.__all__]
+    kinds = {each for each in public if isinstance(each, type) and issubclass(each, regularizers.Regularizer)}
+    assert kinds - {regularizers.Regularizer} <= set(PENALTIES.values())
 
 
 def test_an_object_of_the_users_own_stays_and_cannot_be_written():
@@ -105,7 +104,10 @@ def test_an_object_of_the_users_own_stays_and_cannot_be_written():
 
 def test_weights_and_classes_count_as_the_words_say():
     kinds = np.arange(3)
-    (c,) = {tuple(p.c) for p in Specification("hinge", 1.0, weights="relative").problems(X, THREE, kinds, WEIGHTS)}
+    (c,) = {
+        tuple(p.c)
+        for p in Specification("hinge", 1.0, weights="relative").problems(X, THREE, kinds, sample_weight=WEIGHTS)
+    }
     np.testing.assert_allclose(c, WEIGHTS / WEIGHTS.mean(), rtol=1e-15)
     table = {0: 2.0, 1: 3.0, 2: 5.0}
     by_all = Specification("hinge", 1.0, class_weight=table).problems(X, THREE, kinds)
@@ -113,7 +115,7 @@ def test_weights_and_classes_count_as_the_words_say():
     for k in range(3):
         np.testing.assert_array_equal(by_all[k].c, np.array([2.0, 3.0, 5.0])[THREE])
         np.testing.assert_array_equal(by_own[k].c, np.where(k == THREE, table[k], 1.0))
-    total = Specification("hinge", weights="relative").problems(X, THREE, kinds, WEIGHTS)[0].lam
+    total = Specification("hinge", weights="relative").problems(X, THREE, kinds, sample_weight=WEIGHTS)[0].lam
     assert total == 1.0 / WEIGHTS.sum()
     with pytest.raises(ValueError, match="penalties do not correspond: 2 != 1"):
         Specification("squared", [1.0, 2.0]).problems(X, NUMBERS)

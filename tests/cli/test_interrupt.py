@@ -72,12 +72,12 @@ def test_a_killed_fit_goes_on_to_the_same_model(command, tmp_path):
 
 
 def test_before_there_is_a_model_nothing_is_written(command, tmp_path, monkeypatch):
-    from dualnewton import data
+    from dualnewton import io
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(data, "find", interrupted)
+    monkeypatch.setattr(io, "find", interrupted)
     said = command("fit", "iris", "--out", "m.model")
     assert (said.code, said.out, said.err) == (130, "", "dualnewton: interrupted\n")
     assert list(tmp_path.iterdir()) == []

@@ -99,6 +99,10 @@ def test_refusals_teach():
     X, y = data_for(2)
     with pytest.raises(ValueError, match=r"loss must be one of logistic, .* got 'log': did you mean logistic"):
         dn.ERMClassifier("log").fit(X, y)
+    with pytest.raises(
+        ValueError, match=r"loss must have one margin per example, got Softmax\(n_classes=2\) with 2: use Log"
+    ):
+        dn.ERMClassifier(losses.Softmax(2)).fit(X, y)
     with pytest.raises(ValueError, match=r"regularizer must be one of l2, .* got 'l3'"):
         dn.ERMClassifier(regularizer="l3").fit(X, y)
     with pytest.raises(ValueError, match="'lam' parameter of ERMClassifier"):

@@ -77,10 +77,10 @@ def problems_from(
         chosen,
         strength(C, lam, dataset.X.shape[0]),
         penalty,
-        intercept,
-        {name: value for name, value in parameters.items() if value is not None},
-        {} if l1_ratio is None else {"l1_ratio": l1_ratio},
-        multiclass_of(multiclass, chosen) if several else None,
+        fit_intercept=intercept,
+        parameters={name: value for name, value in parameters.items() if value is not None},
+        penalty_parameters={} if l1_ratio is None else {"l1_ratio": l1_ratio},
+        multiclass=multiclass_of(multiclass, chosen) if several else None,
     )
     return Task(problems_of(objective, dataset, classes), objective, classes, why(loss, chosen, labels))
 
@@ -89,7 +89,7 @@ def problems_of(objective: Specification, dataset: Dataset, classes: np.ndarray 
     """Return what an objective means on a data set, whose labels must be of these classes, or numbers if there are none."""
     labels = labels_of(dataset)
     y = numbers(labels, objective.loss) if classes is None else codes_of(labels, classes)
-    return objective.problems(dataset.X, y, classes, dataset.sample_weight)
+    return objective.problems(dataset.X, y, classes, sample_weight=dataset.sample_weight)
 
 
 def objectives_of(model: SavedModel, dataset: Dataset) -> list[Any]:

@@ -93,7 +93,7 @@ class CertifiedModel(BaseEstimator):
 
     def _posed(self, specification: Specification, data: Data) -> Sequence[Any]:
         """Return what the words stand for on these data, one problem for each class or output, all over ``data.X``."""
-        return specification.problems(data.X, data.y, getattr(self, "classes_", None), data.sample_weight)
+        return specification.problems(data.X, data.y, getattr(self, "classes_", None), sample_weight=data.sample_weight)
 
     def _problems(self, data: Data) -> Sequence[Any]:
         """Return what is to be solved where there is a penalty."""
@@ -133,7 +133,8 @@ class CertifiedModel(BaseEstimator):
     def _objectives(self, data: Data) -> Sequence[Objective]:
         """Return what the certificates are of."""
         classes, scale = getattr(self, "classes_", None), getattr(self, "scale_", None)
-        return self._specification(data.X.shape[0]).objectives(data.X, data.y, classes, data.sample_weight, scale)
+        words = self._specification(data.X.shape[0])
+        return words.objectives(data.X, data.y, classes, sample_weight=data.sample_weight, scale=scale)
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         """Set ``coef_`` and ``intercept_`` in the shapes of the class."""

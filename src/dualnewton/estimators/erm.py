@@ -11,6 +11,7 @@ from sklearn.base import MultiOutputMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 
+from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor
 from dualnewton.interop.specification import CLASSES, NUMBERS, PENALTIES, RELATIVE, REST, Specification, among
 from dualnewton.losses import Logistic, Loss
@@ -36,6 +37,11 @@ class ERMModel(CertifiedModel):
     def _specification(self, n: int) -> Specification:  # noqa: ARG002
         if isinstance(self.regularizer, str):
             among("regularizer", self.regularizer, PENALTIES)
+        columns = getattr(self.loss, "columns", 1)
+        if columns > 1:
+            raise DualnewtonError(
+                f"loss must have one margin per example, got {self.loss!r} with {columns}: use LogisticRegression for softmax"
+            )
         several = len(getattr(self, "classes_", ())) > 2
         return Specification(
             self.loss,

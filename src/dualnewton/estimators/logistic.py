@@ -17,7 +17,7 @@ from dualnewton.estimators._warning import warn
 from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import NAMED, logistic_regression
 from dualnewton.interop.specification import Specification
-from dualnewton.planning.planner import methods_for
+from dualnewton.planning.eligible import methods_for
 from dualnewton.run.result import Result
 
 SOLVERS = ("lbfgs", "liblinear", "newton-cg", "newton-cholesky", "sag", "saga")
@@ -152,7 +152,7 @@ class LogisticRegression(CertifiedClassifier):
             if self.solver in METHODS and self.solver not in own:
                 share = "l1_ratio = 0" if problem.regularizer.form.is_quadratic else "l1_ratio > 0"
                 raise DualnewtonError(
-                    f"solver must be one of {', '.join(map(repr, own))} for {problem.columns} classes of {problem.d} features "
+                    f"solver must be one of {', '.join(map(repr, own))} for {len(self.classes_)} classes of {problem.d} features "
                     f'with the softmax loss and {share}, got {self.solver!r}: use multi_class="ovr" for the other methods'
                 )
         return problems

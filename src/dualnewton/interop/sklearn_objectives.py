@@ -197,7 +197,7 @@ def _translated(model: Any, data: Data, specification: Specification) -> Iterato
     classes = model.classes_ if specification.classifies else None
     y = data.y if classes is None else _class_codes(model, data.y)
     scale = getattr(model, "scale_", None)
-    objectives = specification.objectives(data.X, y, classes, data.sample_weight, scale)
+    objectives = specification.objectives(data.X, y, classes, sample_weight=data.sample_weight, scale=scale)
     if specification.penalised_intercept is None or not specification.fit_intercept:
         yield from parts_of(model, data.X, objectives)
         return
@@ -287,7 +287,7 @@ def _libsvm(model: Any, data: Data) -> Iterator[Part]:
             _class_codes(model, data.y),
             Specification("hinge", 1.0 / (model.C * n), class_weight=by_label),
         )
-    (problem,) = specification.problems(data.X, y, classes, data.sample_weight)
+    (problem,) = specification.problems(data.X, y, classes, sample_weight=data.sample_weight)
     (w,), (b,) = coefficients(model, data.X, 1)
     alpha = np.zeros(n)
     if model.support_.max(initial=-1) < n:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from dualnewton.interop.parts import AtScale, Objective
 from dualnewton.losses import Loss, Margin
 from dualnewton.matrix import linear
 from dualnewton.objective.huber_scale import ConcomitantProblem
-from dualnewton.objective.multinomial import MultinomialProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import Regularizer, mixed
 from dualnewton.solvers.outer.unpenalised import Unpenalised
@@ -120,6 +119,7 @@ class Specification:
     loss: Any
     lam: Any = None
     penalty: Any = "l2"
+    _: KW_ONLY
     fit_intercept: bool = True
     parameters: Mapping[str, Any] = field(default_factory=dict)
     penalty_parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -241,7 +241,7 @@ class Specification:
     # What they stand for -----------------------------------------------------------------------------------------------
 
     def problems(
-        self, X: Any, y: np.ndarray, classes: np.ndarray | None = None, sample_weight: np.ndarray | None = None
+        self, X: Any, y: np.ndarray, classes: np.ndarray | None = None, *, sample_weight: np.ndarray | None = None
     ) -> list[Any]:
         """Return what is to be solved, all over one X; λ must be positive.
 
@@ -260,26 +260,18 @@ class Specification:
         if self.penalised_intercept is not None and self.fit_intercept:
             X = linear.with_constant(X, self.penalised_intercept)
         intercept = self.fit_intercept and self.penalised_intercept is None
-        more: dict[str, Any]
         factor, g = self.regularizer()  # one object for all problems, which are solved together
-        if self.is_softmax:
-            assert classes is not None
-            lam = self._lams(1, total)[0] * factor
-            more = {"sample_weight": weights[0], "fit_intercept": intercept, "regularizer": g}
-            return [MultinomialProblem(X, y, lam=lam, n_classes=len(classes), **more)]
-        targets = outputs(y, 0 if classes is None else len(classes))
+        kinds = 0 if classes is None else len(classes)
+        targets = [y] if self.is_softmax else outputs(y, kinds)
         K = len(targets)
         each = zip(targets, self._lams(K, total), weights * (1 if len(weights) == K else K), strict=True)
         if self.free_scale:
             delta = self.parameters["delta"]
-            return [
-                ConcomitantProblem(X, target, delta, lam=lam, sample_weight=c, fit_intercept=intercept)
-                for target, lam, c in each
-            ]
-        loss, made = self.loss_object, list[Any]()
+            return [ConcomitantProblem(X, target, delta, lam, c, intercept) for target, lam, c in each]
+        loss, made = losses.Softmax(kinds) if self.is_softmax else self.loss_object, list[Problem]()
+        more: dict[str, Any] = {"regularizer": g, "fit_intercept": intercept}
         for target, lam, c in each:
-            more = {"regularizer": g, "lam": lam * factor, "sample_weight": c, "fit_intercept": intercept}
-            made.append(Problem(X, target, loss, **more))
+            made.append(Problem(X, target, loss, lam=lam * factor, sample_weight=c, **more))
             X = made[0].X  # which the first has looked at
         return made
 
@@ -288,6 +280,7 @@ class Specification:
         X: Any,
         y: np.ndarray,
         classes: np.ndarray | None = None,
+        *,
         sample_weight: np.ndarray | None = None,
         scale: float | None = None,
     ) -> Sequence[Objective]:
@@ -302,8 +295,8 @@ class Specification:
         """
         if self.free_scale:
             assert scale is not None
-            return [AtScale(problem, scale) for problem in self.problems(X, y, classes, sample_weight)]
-        problems = self.with_some_penalty().problems(X, y, classes, sample_weight)
+            return [AtScale(problem, scale) for problem in self.problems(X, y, classes, sample_weight=sample_weight)]
+        problems = self.with_some_penalty().problems(X, y, classes, sample_weight=sample_weight)
         free = self.unpenalised(len(problems))
         return [Unpenalised(problem) if is_free else problem for problem, is_free in zip(problems, free, strict=True)]
 

@@ -1,4 +1,4 @@
-"""A plan: the method that a run uses, its parameter, and the reason, as :func:`dualnewton.planning.planner` returns it."""
+"""A plan: the method that a run uses, its parameter, and the reason, as :func:`dualnewton.plan` returns it."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class SavedModel:
     def objectives(self, X: Any, y: Any, sample_weight: Any = None) -> Sequence[Objective]:
         """Return what the model is judged by on data, whose labels must be of its classes, or numbers if it has none."""
         y = np.asarray(y, dtype=float) if self.classes is None else codes_of(y, self.classes)
-        return self.objective.objectives(X, y, self.classes, sample_weight, self.scale)
+        return self.objective.objectives(X, y, self.classes, sample_weight=sample_weight, scale=self.scale)
 
     def _parts(self, X: Any, y: Any, sample_weight: Any) -> list[Part]:
         """Return what :func:`dualnewton.certify` judges."""

@@ -13,7 +13,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.interop.specification import Specification
 from dualnewton.losses import Loss
 from dualnewton.objective.certificate import Certificate
-from dualnewton.planning.planner import Plan
+from dualnewton.planning.plan import Plan
 from dualnewton.regularizers import Regularizer
 from dualnewton.run.result import Progress, Trace
 
@@ -77,6 +77,16 @@ def _regularizer(value: Regularizer) -> Any:
     return [words.penalty, dict(words.penalty_parameters)] if isinstance(words.penalty, str) else None
 
 
+def _fields(value: Any) -> list[Any]:
+    """Return the fields of a data class in order."""
+    return [getattr(value, each.name) for each in fields(value)]
+
+
+def _made(kind: type, values: list[Any]) -> Any:
+    """Undo :func:`_fields`."""
+    return kind(**dict(zip([each.name for each in fields(kind)], values, strict=True)))
+
+
 def _objects(shape: list[int], each: list[Any]) -> np.ndarray:
     made = np.empty(len(each), dtype=object)
     made[:] = each
@@ -106,11 +116,9 @@ KINDS: dict[str, Kind] = {
         Certificate, lambda x: [x.primal, x.dual, list(x.parts)], lambda x: Certificate(x[0], x[1], parts=tuple(x[2]))
     ),
     "trace": Kind(
-        Trace,
-        lambda x: [{each.name: getattr(row, each.name) for each in fields(row)} for row in x.rows],
-        lambda x: Trace([Progress(**row) for row in x]),
+        Trace, lambda x: [_fields(row) for row in x.rows], lambda x: Trace([_made(Progress, row) for row in x])
     ),
-    "plan": Kind(Plan, lambda x: {each.name: getattr(x, each.name) for each in fields(x)}, lambda x: Plan(**x)),
+    "plan": Kind(Plan, _fields, lambda x: _made(Plan, x)),
     "loss": Kind(Loss, _loss, lambda x: Specification(x[0], parameters=x[1]).loss_object),
     "regularizer": Kind(
         Regularizer,
