@@ -13,7 +13,6 @@ import dualnewton as dn
 from dualnewton import losses, regularizers, samplings
 from dualnewton.solvers.primal import sketching as hessians
 from dualnewton.solvers.prox import newton as proximal
-from dualnewton.solvers.prox import softmax as proximal_softmax
 from dualnewton.solvers.prox import working_set
 from tables import AgainstDirection
 
@@ -77,7 +76,7 @@ class Case:
 COMPILED = ((planning, "SMALL", 0),)
 BY_PRODUCTS = ((hessians, "LARGE", 5),)
 IN_STEPS = ((working_set, "MOST_AT_ONCE", 4), (proximal, "affordable", lambda _: 5))
-SOME_CLASSES = ((proximal_softmax, "take_all", lambda *_, **__: False), (proximal_softmax, "affordable", lambda _: 5))
+SOME_CLASSES = ((proximal, "take_all", lambda *_, **__: False), (proximal, "affordable", lambda _: 5))
 WRONGLY_PLANNED = (*COMPILED, (planning.Facts, "predicted", lambda _: {"sdna": 0.0}))
 
 logistic, squared, hinge2 = losses.Logistic(), losses.Squared(), losses.SquaredHinge()

@@ -9,13 +9,12 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.kernels import quadratic as kernels
-from dualnewton.matrix import MemoryData
+from dualnewton.matrix import MemoryData, grams
 from dualnewton.run.result import Status
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.primal import curvature
 from dualnewton.solvers.prox import column_descent as by_columns
-from dualnewton.solvers.prox import newton as proximal
-from dualnewton.solvers.prox import softmax as proximal_softmax
+from dualnewton.solvers.prox import curvature as row_curvature
 from dualnewton.solvers.prox import subproblem as quadratic
 from dualnewton.solvers.prox import working_set
 from dualnewton.solvers.prox.subproblem import Penalty
@@ -123,7 +122,7 @@ def classes(n, d, K, density=1.0):
 def pieces_of(monkeypatch, size):
     """Cut products into pieces of so many numbers, and let working sets be used."""
     for name in ("DENSE_PIECE", "PRODUCTS", "SPARSE_PRODUCTS", "FEWEST"):
-        monkeypatch.setattr(working_set, name, size)
+        monkeypatch.setattr(grams, name, size)
     monkeypatch.setattr(working_set, "MOST_AT_ONCE", 4)
 
 
@@ -132,7 +131,7 @@ def test_the_curvature_of_softmax_stops_in_time(monkeypatch):
     problem = dn.MultinomialProblem(X, y, lam=1e-4, n_classes=3, regularizer=regularizers.L1(), fit_intercept=True)
     pieces_of(monkeypatch, 10)
     clock = Clock(monkeypatch, 0.01)
-    clock.before(proximal_softmax, "_scaled")
+    clock.before(row_curvature, "_scaled")
     result = dn.solve(problem, method="newton", tol=1e-10, time_limit=0.055)  # 40 pieces would take 0.4 s
     assert result.status is Status.TIME_LIMIT
     assert clock.now == pytest.approx(0.06)
@@ -152,15 +151,15 @@ def test_pieces_of_products_add_up(storage, weights, monkeypatch):
         growing = working_set.Growing(gathered, c)
         for inside in ([1, 4], [0, 1, 5, 6], [2], [3, 6]):
             for source in (gathered, growing):
-                found = source.curvature(np.array(inside), c, NEVER)
+                found = source.curvature(np.array(inside), row_curvature.RowWeights(c), NEVER)
                 np.testing.assert_allclose(found.H, (A[inside] * c) @ A[inside].T, atol=1e-13)
-                np.testing.assert_allclose(found.border, A[inside] @ c, atol=1e-13)
+                np.testing.assert_allclose(found.border[:, 0], A[inside] @ c, atol=1e-13)
                 if source is gathered:
                     assert np.array_equal(found.H, found.H.T)
     with pytest.raises(OutOfTime):
-        working_set.sum_of_grams([storage(A)], 7, Deadline(-1.0))
+        grams.sum_of_grams([storage(A)], 7, Deadline(-1.0).check)
     with pytest.raises(OutOfTime):
-        working_set.add_products(np.zeros((7, 7)), storage(A), storage(A), Deadline(-1.0))
+        grams.add_products(np.zeros((7, 7)), storage(A), storage(A), Deadline(-1.0).check)
 
 
 # Sweeps ----------------------------------------------------------------------------------------------------------------
@@ -183,7 +182,7 @@ def test_sweeps_have_the_same_bits_however_many_are_made_at_once(compiled, monke
     found = []
     for at_once in (1, 5 * 60 * 60, 1 << 40):
         monkeypatch.setattr(quadratic, "AT_ONCE", at_once)
-        found.append(quadratic.minimise(H, slopes, np.zeros(60), penalty, sweep=proximal.sweep_of(compiled=compiled)))
+        found.append(quadratic.minimise(H, slopes, np.zeros(60), penalty, sweep=quadratic.sweep_of(compiled=compiled)))
     assert np.array_equal(found[0], found[1])
     assert np.array_equal(found[0], found[2])
 

@@ -74,16 +74,3 @@ class KernelBlock:
 
     def gather(self, R: np.ndarray, out: np.ndarray) -> None:
         self.kernels.gather(*self.place, R, out)
-
-
-def outer_products(rows: np.ndarray, weights: np.ndarray, kind: type) -> np.ndarray:
-    """AᵀD(weights)A, as products of a matrix with itself, which take half the multiplications."""
-    if (weights == weights[:1]).all():  # no copy, unless of another type
-        same: np.ndarray = rows.astype(kind, copy=False)
-        return np.asarray(weights[:1].sum() * (same.T @ same))
-    if (negative := weights < 0.0).any():
-        parts = np.flatnonzero(~negative), np.flatnonzero(negative)
-        added, subtracted = (outer_products(rows.take(own, axis=0), np.abs(weights[own]), kind) for own in parts)
-        return added - subtracted
-    scaled = np.multiply(rows, np.sqrt(weights)[:, None], out=np.empty(rows.shape, kind), casting="same_kind")
-    return np.asarray(scaled.T @ scaled)

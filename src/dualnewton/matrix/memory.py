@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualnewton.matrix import linear
-from dualnewton.matrix.blocks import Block, KernelBlock, LibraryBlock, outer_products
+from dualnewton.matrix.blocks import Block, KernelBlock, LibraryBlock
+from dualnewton.matrix.grams import outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, Target, Work
 from dualnewton.matrix.workers import Workers, added
 from dualnewton.validation import data_matrix

@@ -43,13 +43,11 @@ def make_runner(
     if plan.is_primal and sampling is None:
         from dualnewton.solvers.primal.newton import Descent
         from dualnewton.solvers.prox.newton import Proximal
-        from dualnewton.solvers.prox.softmax import ProximalSoftmax
 
         points = [(pair.w, pair.intercept) for _, pair in starts]
         data = prepared(problems[0].data, n_threads, compiled=plan.compiled)
         if not has_hessian(problems[0]):
-            kind = Proximal if problems[0].columns == 1 else ProximalSoftmax
-            return kind(problems, data, points, tol=tol, compiled=plan.compiled)
+            return Proximal(problems, data, points, tol=tol, compiled=plan.compiled)
         return Descent(problems, data, points, tol=tol, sketch=plan.tau, newton=plan.method == "newton")
     # Sets of the examples that are awake have another law than the one minibatch SDCA has its v from.
     focus = sampling is None and (plan.method == "sdna" or plan.tau == 1)

@@ -9,8 +9,8 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.planning import costs
 from dualnewton.solvers.prox import column_descent as by_columns
+from dualnewton.solvers.prox import model, working_set
 from dualnewton.solvers.prox import newton as proximal
-from dualnewton.solvers.prox import working_set
 from judged import assert_certificate_is_true
 from tables import LOSSES, WITH_KINKS, labels_for, name_of
 
@@ -148,8 +148,8 @@ def test_working_sets_find_what_all_features_find(loss, storage, monkeypatch):
     monkeypatch.setattr(working_set, "MULTIPLY", 1.0)  # a matrix is so dear that the first sets are small
     monkeypatch.setattr(working_set, "PAIR", 1.0)
     sizes = []
-    chosen = proximal.chosen
-    monkeypatch.setattr(proximal, "chosen", lambda *args: sizes.append(len(found := chosen(*args))) or found)
+    chosen = model.chosen
+    monkeypatch.setattr(model, "chosen", lambda *args: sizes.append(len(found := chosen(*args))) or found)
     result = dn.solve(problem, method="newton", tol=1e-12)
     assert result.converged
     assert sizes[0] == 8
@@ -189,8 +189,8 @@ def test_sweeps_that_crawl_are_left_for_a_matrix(monkeypatch):
 
 def test_more_features_in_use_than_a_step_may_take(monkeypatch):
     X, y = sparse_truth(300, 100, "dense")
-    monkeypatch.setattr(working_set, "LARGE", 20)
-    monkeypatch.setattr(proximal, "LARGE", 20)
+    for module in (working_set, proximal, model):
+        monkeypatch.setattr(module, "LARGE", 20)
     monkeypatch.setattr(working_set, "MOST_AT_ONCE", 20)
     problem = dn.Problem(X, y, losses.Squared(), regularizer=regularizers.ElasticNet(0.01), lam=0.01)
     result = dn.solve(problem, method="newton", tol=1e-8, max_epochs=2000)

@@ -8,15 +8,14 @@ from sklearn.linear_model import LogisticRegression
 
 import dualnewton as dn
 from dualnewton import regularizers
-from dualnewton.matrix import MemoryData
+from dualnewton.matrix import MemoryData, grams
 from dualnewton.planning import costs
 from dualnewton.planning.planner import SMALL
 from dualnewton.solvers.deadline import NEVER
+from dualnewton.solvers.prox import model, working_set
 from dualnewton.solvers.prox import newton as proximal
-from dualnewton.solvers.prox import softmax as proximal_softmax
-from dualnewton.solvers.prox import working_set
-from dualnewton.solvers.prox.softmax import AllOfThem, Chances, Some
-from dualnewton.solvers.prox.working_set import Gathered
+from dualnewton.solvers.prox.curvature import Probabilities, pseudo_inverse
+from dualnewton.solvers.prox.working_set import Everything, Gathered
 from judged import assert_certificate_is_true
 from tables import WITH_KINKS, name_of
 
@@ -151,17 +150,17 @@ def hessian(X, p, c):
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("damping", [0.0, 0.01, 1.0])
 def test_the_curvature_is_that_of_the_losses(storage, damping, monkeypatch):
-    monkeypatch.setattr(working_set, "FEWEST", 7)
-    monkeypatch.setattr(working_set, "DENSE_PIECE", 50)
+    monkeypatch.setattr(grams, "FEWEST", 7)
+    monkeypatch.setattr(grams, "DENSE_PIECE", 50)
     monkeypatch.setattr(working_set, "DENSE", 1.0)  # what is sparse stays sparse
     X, _ = classes(40, 5, density=0.5)
     rng = np.random.default_rng(4)
     Z, c, data = 3.0 * rng.standard_normal((40, 3)), rng.uniform(0.0, 2.0, 40), MemoryData(STORAGES[storage](X))
-    at, p = Chances.at(Z, c, damping), softmax(Z, axis=1)
+    at, p = Probabilities.at(Z, c, damping), softmax(Z, axis=1)
     mixed = (1.0 - damping) * p + damping / 3.0
     H, features, intercepts = hessian(X, mixed, (1.0 + 0.5 * damping) * c)
     some = np.array([0, 3, 4, 6, 7, 12, 14])
-    for source, inside in ((AllOfThem(data), np.arange(15)), (Some(Gathered(data)), some)):
+    for source, inside in ((Everything(data), np.arange(15)), (Gathered(data), some)):
         joint = source.curvature(inside, at, NEVER)
         own = features[inside]
         np.testing.assert_allclose(joint.H, H[np.ix_(own, own)], atol=1e-12)
@@ -172,7 +171,7 @@ def test_the_curvature_is_that_of_the_losses(storage, damping, monkeypatch):
 def test_full_damping_is_more_than_any_curvature():
     rng = np.random.default_rng(5)
     X, Z = rng.standard_normal((30, 2)), rng.choice([0.1, 1.0, 9.0], (30, 1)) * rng.standard_normal((30, 4))
-    at, p = Chances.at(Z, np.ones(30), 1.0), softmax(Z, axis=1)
+    at, p = Probabilities.at(Z, np.ones(30), 1.0), softmax(Z, axis=1)
     most = hessian(X, at.p, at.c)[0]
     excess = np.linalg.eigvalsh(most - hessian(X, p, np.ones(30))[0])
     assert excess[0] >= -1e-12 * excess[-1]
@@ -182,12 +181,12 @@ def test_intercepts_follow_but_for_what_is_flat():
     rng = np.random.default_rng(6)
     Z = rng.standard_normal((50, 4))
     Z[:, 2] = -900.0  # a class that no row expects
-    X, at = rng.standard_normal((50, 2)), Chances.at(Z, 10.0 ** rng.uniform(-3, 3, 50), 0.0)
-    joint = AllOfThem(MemoryData(X)).curvature(np.arange(8), at, NEVER)
-    inverse, slope = joint.inverse(), np.array([0.5, -0.2, 0.0, -0.3])
+    X, at = rng.standard_normal((50, 2)), Probabilities.at(Z, 10.0 ** rng.uniform(-3, 3, 50), 0.0)
+    joint = Everything(MemoryData(X)).curvature(np.arange(8), at, NEVER)
+    inverse, slope = pseudo_inverse(joint.corner), np.array([0.5, -0.2, 0.0, -0.3])
     assert np.isfinite(inverse).all()
     np.testing.assert_allclose(joint.corner @ (inverse @ slope), slope, atol=1e-9)
-    left = joint.without_intercepts(inverse)
+    left = joint.reduced(inverse)
     assert np.linalg.eigvalsh(left)[0] >= -1e-12 * np.linalg.norm(left)
 
 
@@ -201,20 +200,20 @@ def test_working_sets_find_what_all_coordinates_find(storage, monkeypatch):
     monkeypatch.setattr(working_set, "LEAST", 8)
     monkeypatch.setattr(working_set, "MULTIPLY", 1.0)  # a matrix is so dear that the first sets are small
     monkeypatch.setattr(working_set, "PAIR", 1.0)
-    sizes, chosen = [], proximal.chosen
-    monkeypatch.setattr(proximal, "chosen", lambda *args: sizes.append(len(found := chosen(*args))) or found)
+    sizes, chosen = [], model.chosen
+    monkeypatch.setattr(model, "chosen", lambda *args: sizes.append(len(found := chosen(*args))) or found)
     result = dn.solve(problem, tol=1e-12)
     assert result.converged
     assert sizes[0] == 8
     assert max(sizes) < 300
-    monkeypatch.setattr(proximal_softmax, "take_all", lambda *_, **__: True)
+    monkeypatch.setattr(proximal, "take_all", lambda *_, **__: True)
     whole = dn.solve(problem, tol=1e-12)
     np.testing.assert_allclose(result.w, whole.w, atol=1e-8)
 
 
 def test_more_coordinates_in_use_than_a_step_may_take(monkeypatch):
     X, y = classes(150, 20, 4)
-    for module in (working_set, proximal_softmax):
+    for module in (working_set, proximal, model):
         monkeypatch.setattr(module, "LARGE", 20)
     monkeypatch.setattr(working_set, "MOST_AT_ONCE", 20)
     result = dn.solve(problem_of(regularizers.ElasticNet(0.1), X, y, 0.003, ("intercept",)), tol=1e-8, max_epochs=2000)

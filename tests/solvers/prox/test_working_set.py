@@ -17,8 +17,8 @@ from dualnewton import losses, regularizers
 from dualnewton.matrix import MemoryData
 from dualnewton.solvers.deadline import NEVER
 from dualnewton.solvers.prox import newton as proximal
-from dualnewton.solvers.prox import softmax as proximal_softmax
 from dualnewton.solvers.prox import working_set
+from dualnewton.solvers.prox.curvature import RowWeights
 from dualnewton.solvers.prox.working_set import Gathered, Growing
 
 ORDERS = {
@@ -89,8 +89,7 @@ def reference(kind, penalty, order):
     X, margins = data(order)
     problem = problem_of(kind, penalty, X, margins)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (proximal, proximal_softmax):
-            patch.setattr(module, "take_all", lambda *_, **__: True)
+        patch.setattr(proximal, "take_all", lambda *_, **__: True)
         result = dn.solve(problem, method="newton", tol=1e-11)
     assert result.converged
     return problem, result
@@ -213,6 +212,6 @@ def test_no_matrix_of_more_features_than_a_step_may_have_is_kept(monkeypatch):
     X, _ = data("dense first")
     growing = Growing(Gathered(MemoryData(sp.csr_array(X))), np.ones(N))
     for inside in (np.arange(5), np.arange(4, 10), np.arange(20, 25)):
-        found = growing.curvature(inside, np.ones(N), NEVER)
+        found = growing.curvature(inside, RowWeights(np.ones(N)), NEVER)
         np.testing.assert_allclose(found.H, X[:, inside].T @ X[:, inside], atol=1e-11)
         assert growing.known.H.shape == (5, 5)

@@ -24,8 +24,7 @@ from dualnewton.planning.planner import SMALL
 from dualnewton.regularizers import mixed
 from dualnewton.run.result import Result
 from dualnewton.solvers.prox import subproblem as quadratic
-from dualnewton.solvers.prox.newton import sweep_of as sweep_of
-from dualnewton.solvers.prox.subproblem import Penalty
+from dualnewton.solvers.prox.subproblem import Penalty, sweep_of
 
 LARGE = 1500
 """Features beyond which the moments of every fold cost more than passes over the features in use."""

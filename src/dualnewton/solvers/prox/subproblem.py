@@ -55,10 +55,10 @@ class Penalty:
 
     @classmethod
     def of(cls, problem: Problem) -> Penalty:
-        """Return n λ g of a problem, from the form of its regulariser."""
+        """Return n λ g of a problem, from the form of its regulariser: of all features of the first column, then the next."""
         scale = problem.lam * problem.n
         threshold, factor, lower, upper = problem.regularizer.form.limits(problem.d)
-        return cls(scale / factor, scale * threshold, lower.copy(), upper.copy())
+        return cls(*(np.tile(part, problem.columns) for part in (scale / factor, scale * threshold, lower, upper)))
 
     def only(self, features: np.ndarray) -> Penalty:
         """Return the part of some features."""
@@ -122,6 +122,17 @@ def sweeps(
         if largest <= goal:
             return True
     return False
+
+
+def sweep_of(*, compiled: bool) -> Sweep:
+    """Return coordinate descent in NumPy, or its kernel, compiled."""
+    if not compiled:
+        return sweeps
+    from dualnewton.kernels import quadratic  # loads Numba
+
+    vector = np.zeros(1)
+    quadratic.sweeps.prepare(np.zeros((1, 1)), *[vector] * 6, 1, 0.0)
+    return quadratic.sweeps
 
 
 def minimise(

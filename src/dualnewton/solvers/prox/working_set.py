@@ -1,22 +1,21 @@
-"""The features that take part in a step, and their curvature Σ_i h_i ã_i ã_iᵀ.
+"""The coordinates that take part in a step, and where their curvature comes from.
 
-With few features all take part, and the passes over the data bring their matrix. With many, those that matter are gathered as
-rows of a matrix of their own when they are first asked for, and are shared by all models over the same data.
+With few coordinates all take part, and passes over the data sum their matrix. With many, the features of those that matter are
+gathered as rows of a matrix of their own when they are first asked for, and are shared by all models over the same data.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-import scipy.sparse as sp
 
-from dualnewton.matrix import Data, linear
+from dualnewton.matrix import Data, grams, linear
 from dualnewton.planning.costs import MULTIPLY, PAIR, Costs
 from dualnewton.solvers.deadline import Deadline
+from dualnewton.solvers.prox.curvature import CANCELLED, Curvature, RowCurvature, RowWeights
 
 LARGE = 4000
 """The most features of a step: their matrix is factorised."""
@@ -30,74 +29,43 @@ ALL_AT_ONCE, MOST_AT_ONCE = 3.0, 2000
 DENSE = 0.05
 """The share of nonzero entries beyond which gathered features are stored densely."""
 
-CANCELLED = 2e-15
-"""Of the curvature of a feature is left to it where the intercept takes all of it away."""
-
-DENSE_PIECE, FEWEST = 1 << 20, 1 << 7
-"""Numbers of dense features that are multiplied at a time, and examples at least: with ``LARGE`` features, in 0.2 s."""
-
-PRODUCTS, SPARSE_PRODUCTS = 1 << 30, 1 << 25
-"""Multiplications of dense and of sparse features between two checks of the deadline: about a tenth of a second."""
-
-
-@dataclass(frozen=True, eq=False)
-class Curvature:
-    """Of some features and a constant one: H between the features, the border with the constant, and the sum of the weights."""
-
-    H: np.ndarray
-    border: np.ndarray
-    total: float
-
-    def without_constant(self) -> np.ndarray:
-        """Return H − border borderᵀ/total: the curvature where the intercept follows the features to its best value."""
-        H = np.outer(self.border, self.border / -self.total)
-        H += self.H
-        # What cancels (a feature that is nearly constant) must not leave a negative curvature behind.
-        H[np.diag_indices_from(H)] += CANCELLED * self.H.diagonal()
-        return H
-
-    def only(self, features: np.ndarray) -> Curvature:
-        """Return the part of some features."""
-        return Curvature(self.H[np.ix_(features, features)], self.border[features], self.total)
-
 
 class Features(ABC):
-    """Where the curvature of features comes from."""
+    """Where the curvature of coordinates comes from; coordinate k d + j is feature j in column k."""
 
     @abstractmethod
-    def curvature(self, features: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Curvature:
-        """Return the curvature of these features, with a weight for each row."""
+    def curvature(self, inside: np.ndarray, at: RowCurvature, deadline: Deadline) -> Curvature:
+        """Return the curvature of these coordinates, which are sorted, for the curvature of each row."""
 
     def rows_of(self, features: np.ndarray) -> linear.Matrix | None:  # noqa: ARG002
         """Return these features, one row each, where they are gathered."""
         return None
 
     def remembered(self, weights: np.ndarray) -> Features:
-        """Return the same for weights that never change, where nothing need be computed twice."""
+        """Return the same for row weights that never change, where nothing need be computed twice."""
         return Remembered(self, weights)
 
 
 class Everything(Features):
-    """All features, by a pass over the data."""
+    """All features, by passes over the data."""
 
     def __init__(self, data: Data) -> None:
         self.data = data
 
-    def curvature(self, features: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Curvature:  # noqa: ARG002 (all, by one pass)
-        H = self.data.weighted_gram(weights, intercept=True)
-        return Curvature(H[:-1, :-1].copy(), H[:-1, -1].copy(), float(H[-1, -1]))
+    def curvature(self, inside: np.ndarray, at: RowCurvature, deadline: Deadline) -> Curvature:  # noqa: ARG002 (all, by passes)
+        return at.of_all(self.data)
 
 
 class Remembered(Features):
-    """The curvature of all features, computed once."""
+    """The curvature of all features for weights that never change, computed once."""
 
     def __init__(self, features: Features, weights: np.ndarray) -> None:
         self.features, self.weights = features, weights
         self.known: Curvature | None = None
 
-    def curvature(self, features: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Curvature:  # noqa: ARG002 (they do not change)
+    def curvature(self, inside: np.ndarray, at: RowCurvature, deadline: Deadline) -> Curvature:  # noqa: ARG002 (it does not change)
         if self.known is None:
-            self.known = self.features.curvature(features, self.weights, deadline)
+            self.known = self.features.curvature(inside, RowWeights(self.weights), deadline)
         return self.known
 
 
@@ -130,23 +98,19 @@ class Gathered(Features):
         places = self.places(features)
         return self.rows[places]
 
-    def curvature(self, features: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Curvature:
-        places = self.places(features)
-        H = self.gram(places, weights, deadline)
-        return Curvature(H, (self.rows @ weights)[places], float(weights.sum()))
+    def curvature(self, inside: np.ndarray, at: RowCurvature, deadline: Deadline) -> Curvature:
+        columns, features = np.divmod(inside, self.data.d)
+        return at.of_some(self, self.places(features), columns, deadline)
 
     def gram(self, places: np.ndarray, weights: np.ndarray, deadline: Deadline) -> np.ndarray:
         """Return A D(weights) Aᵀ for the rows A at these places."""
         roots = np.sqrt(weights)
         pieces = (linear.scale_columns(self.rows[places, part], roots[part]) for part in self.pieces(places.size))
-        return sum_of_grams(pieces, places.size, deadline)
+        return grams.sum_of_grams(pieces, places.size, deadline.check)
 
     def pieces(self, size: int) -> list[slice]:
-        """Cut the examples so that copies of so many features stay small; sparse ones are small as they are."""
-        if linear.is_sparse(self.rows):
-            return [slice(None)]
-        step, n = max(FEWEST, DENSE_PIECE // max(size, 1)), self.data.n
-        return [slice(low, low + step) for low in range(0, n, step)]
+        """Cut the examples so that copies of so many features stay small."""
+        return grams.column_pieces(self.rows, size)
 
     def remembered(self, weights: np.ndarray) -> Features:
         return Growing(self, weights)
@@ -160,61 +124,27 @@ class Growing(Features):
 
     def __init__(self, gathered: Gathered, weights: np.ndarray) -> None:
         self.gathered, self.weights = gathered, weights
-        self.known = Curvature(np.zeros((0, 0)), np.zeros(0), float(weights.sum()))
+        self.known = Curvature(np.zeros((0, 0)), np.zeros((0, 1)), RowWeights(weights).corner, CANCELLED)
 
     def rows_of(self, features: np.ndarray) -> linear.Matrix:
         return self.gathered.rows_of(features)
 
-    def curvature(self, features: np.ndarray, weights: np.ndarray, deadline: Deadline) -> Curvature:  # noqa: ARG002 (they do not change)
-        places = self.gathered.places(features)
+    def curvature(self, inside: np.ndarray, at: RowCurvature, deadline: Deadline) -> Curvature:  # noqa: ARG002 (it does not change)
+        places = self.gathered.places(inside)
         if self.gathered.count > LARGE:
-            return self.gathered.curvature(features, self.weights, deadline)
-        rows, old = self.gathered.rows, self.known.border.size
+            return self.gathered.curvature(inside, RowWeights(self.weights), deadline)
+        rows, old = self.gathered.rows, len(self.known.H)
         if (size := self.gathered.count) > old:
             new = rows[old:]
             even = np.ptp(self.weights) == 0.0
             weighted = new * self.weights[0] if even else linear.scale_columns(new, self.weights)
             H = np.zeros((size, size))
             H[:old, :old] = self.known.H
-            add_products(H[old:], weighted, rows, deadline)
+            grams.add_products(H[old:], weighted, rows, deadline.check)
             H[:old, old:] = H[old:, :old].T
-            self.known = Curvature(H, np.append(self.known.border, new @ self.weights), self.known.total)
+            border = np.append(self.known.border, (new @ self.weights)[:, None], axis=0)
+            self.known = replace(self.known, H=H, border=border)
         return self.known.only(places)
-
-
-def add_products(H: np.ndarray, A: linear.Matrix, B: linear.Matrix, deadline: Deadline) -> None:
-    """H += A Bᵀ, in pieces of the columns of dense matrices and of the rows of sparse ones; H is stored row by row."""
-    if linear.is_sparse(A):
-        other, step = sp.csr_array(B.T), max(1, SPARSE_PRODUCTS // max(B.nnz, 1))
-        for low in range(0, A.shape[0], step):
-            H[low : low + step] += linear.to_dense(A[low : low + step] @ other)
-            deadline.check()
-        return
-    from scipy.linalg.blas import dgemm
-
-    step = max(FEWEST, PRODUCTS // max(H.size, 1))
-    for low in range(0, A.shape[1], step):
-        part = slice(low, low + step)
-        # Fortran's order: Hᵀ += B Aᵀ, in place.
-        dgemm(1.0, B[:, part].T, A[:, part].T, beta=1.0, c=H.T, trans_a=True, overwrite_c=True)
-        deadline.check()
-
-
-def sum_of_grams(pieces: Iterable[linear.Matrix], size: int, deadline: Deadline) -> np.ndarray:
-    """Σ M Mᵀ over matrices of so many rows."""
-    from scipy.linalg.blas import dsyrk
-
-    H = np.zeros((size, size))
-    for M in pieces:
-        if linear.is_sparse(M):
-            add_products(H, M, M, deadline)
-        else:
-            # Fortran's order: the upper triangle of Hᵀ is the lower one of H.
-            dsyrk(1.0, M.T, beta=1.0, c=H.T, trans=True, overwrite_c=True)
-        deadline.check()
-    lower = np.tril(H)
-    lower += np.tril(H, -1).T
-    return lower
 
 
 def of_classes(costs: Costs, columns: int) -> Costs:
