@@ -176,7 +176,9 @@ class Specification:
 
     def __str__(self) -> str:
         def said(parameters: Mapping[str, Any]) -> str:
-            return "".join(f", {key} = {f'{x:g}' if type(x) is float else x}" for key, x in parameters.items() if x)
+            return "".join(
+                f", {key} = {f'{x:g}' if type(x) is float else x}" for key, x in parameters.items() if x is not False
+            )
 
         several = "" if self.multiclass is None else f" ({SEVERAL[self.multiclass]})"
         scale = ", its scale free" if self.free_scale else ""
