@@ -95,7 +95,7 @@ def test_several_labels_per_row():
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_the_direct_solution_is_optimal(sparse, dtype, monkeypatch):
-    monkeypatch.setattr("dualnewton.estimators._direct.WIDTH", 7)
+    monkeypatch.setattr("dualnewton.matrix.memory.WIDTH", 7)
     X, y = data_for(0, n=15, d=40)
     X = as_csr(X) if sparse else X.astype(dtype)
     weights = np.random.default_rng(2).integers(0, 3, 15)

@@ -12,7 +12,8 @@ from dualnewton.planning.costs import Costs, prepared
 N, D = 700, 9
 CUTS = [150, 151, 420]
 PROTOCOL = (
-    "times transposed_times evaluate weighted_products weighted_gram column_norms absolute_sums row_scores rows columns"
+    "times transposed_times evaluate weighted_products weighted_gram moments row_gram column_norms absolute_sums row_scores "
+    "rows columns"
 )
 
 
@@ -125,6 +126,35 @@ def test_weighted_gram_matrices_and_norms(kind, storage, dtype, compiled, interc
     )
     np.testing.assert_allclose(data.column_norms(all_weights), all_weights @ np.square(A), rtol=1e-11)
     np.testing.assert_allclose(data.row_scores(scale), np.square(A) @ scale, rtol=1e-11)
+
+
+@EVERY_KIND
+@STORAGES
+@DTYPES
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_moments_about_an_origin_keep_the_digits_of_rows_far_from_zero(kind, storage, dtype, shift):
+    """Σ w ã ãᵀ and Σ w ã tᵀ with ã = (a − o, 1), for all rows, some, a consecutive range and none."""
+    X, rng = matrix(storage, dtype), np.random.default_rng(0)
+    X = X + np.asarray(shift, dtype) if shift and storage == "dense" else X
+    data, origin = KINDS[kind](X), np.full(D, shift if storage == "dense" else 0.01 * shift)
+    bordered = np.column_stack([dense(X) - origin, np.ones(N)])
+    for rows in (None, np.sort(rng.choice(N, 333, replace=False)), np.arange(100, 300), np.arange(0)):
+        some = bordered if rows is None else bordered[rows]
+        weights, targets = rng.random(len(some)), rng.standard_normal((len(some), 2))
+        H, cross = data.moments(weights, targets, origin, rows)
+        for found, exact in ((H, (some.T * weights) @ some), (cross, (some.T * weights) @ targets)):
+            np.testing.assert_allclose(found, exact, rtol=1e-11, atol=1e-13 * np.abs(exact).max(initial=0.0))
+
+
+@EVERY_KIND
+@STORAGES
+@DTYPES
+def test_products_of_rows_with_each_other(kind, storage, dtype, monkeypatch):
+    monkeypatch.setattr(memory, "WIDTH", 4)
+    X = matrix(storage, dtype)
+    for rows in (slice(None), slice(140, 430), np.array([0, 3, 149, 150, 699])):
+        A = dense(X)[rows]
+        np.testing.assert_allclose(KINDS[kind](X).row_gram(rows), A @ A.T, rtol=1e-12, atol=1e-12)
 
 
 @EVERY_KIND

@@ -3,54 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from dualnewton.matrix import linear
+from dualnewton.matrix import Data
 from dualnewton.objective.problem import Problem
 
 EFFORT = 1e9
 """Multiplications that take less time than a compiler would: up to so many, exact steps go before iterations."""
 
-WIDTH = 4096
-"""Columns that are widened at a time."""
 
-
-def is_cheap(X: linear.Matrix) -> bool:
+def is_cheap(data: Data) -> bool:
     """Whether a matrix of the size of the examples or of the features, whichever are fewer, is soon computed."""
-    n, d = X.shape
-    return n * d * min(n, d) <= EFFORT
+    return data.n * data.d * min(data.n, data.d) <= EFFORT
+
+
+class ByExamples:
+    """The solutions from the eigenvalues of the n×n products: w = Xᵀ D(s) v, (PKP + alpha I) v = P D(s) y.
+
+    Here s = √c, K = D(s) X Xᵀ D(s), and P takes out the component along s where there is an intercept.
+
+    Parameters
+    ----------
+    products : array of shape (n, n)
+        X Xᵀ.
+    Y : array of shape (n, K)
+        Targets.
+    c : array of shape (n,)
+        Weights, not all zero.
+    """
+
+    def __init__(self, products: np.ndarray, Y: np.ndarray, c: np.ndarray, *, fit_intercept: bool) -> None:
+        from scipy.linalg import eigh
+
+        self.s = np.sqrt(c)
+        self.unit = self.s / np.linalg.norm(self.s) if fit_intercept else np.zeros(len(c))
+        values, vectors = eigh(self._projected(self._projected(products * np.outer(self.s, self.s)).T))
+        self.values, self.vectors = np.maximum(values, 0.0), self._projected(vectors)
+        self.along = self.vectors.T @ (self.s[:, None] * Y)
+
+    def _projected(self, columns: np.ndarray) -> np.ndarray:
+        return columns - np.outer(self.unit, self.unit @ columns)
+
+    def duals(self, alpha: Any) -> np.ndarray:
+        """Return v, of shape (n, K), for one alpha or one for each of the K targets."""
+        return np.asarray(self.vectors @ (self.along / (self.values[:, None] + alpha)))
+
+    def models(self, data: Data, rows: np.ndarray, Y: np.ndarray, alphas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return W of shape (alphas, K, d) and b of shape (alphas, K); the products were those of these rows of the data."""
+        c, (m, K) = np.square(self.s) / np.square(self.s).sum(), Y.shape
+        V = np.zeros((data.n, len(alphas) * K + 1))
+        V[rows, :-1] = np.stack([self.s[:, None] * self.duals(alpha) for alpha in alphas], axis=1).reshape(m, -1)
+        V[rows, -1] = c
+        sums = data.transposed_times(V)
+        W = np.ascontiguousarray(sums[:, :-1].T).reshape(len(alphas), K, -1)
+        return W, c @ Y - W @ sums[:, -1] if self.unit.any() else np.zeros(W.shape[:2])
 
 
 def exact_duals(problems: Sequence[Problem]) -> list[np.ndarray]:
-    """Return the optimal α of least-squares problems that differ in labels and λ only; the judge has the last word.
-
-    With s = √c, K = D(s) X Xᵀ D(s), and, for an intercept, P = I − ssᵀ/sᵀs, the optimum is w = Xᵀ D(s) v for
-    (PKP + λnI) v = P D(s) y, and α = λn v/s.
-    """
-    from scipy.linalg import eigh
-
+    """Return the optimal α = λn v/s of least-squares problems that differ in labels and λ only; they are certified later."""
     first = problems[0]
-    n, s = first.n, np.sqrt(first.c)
-    K = s[:, None] * _gram(first.X) * s
-    unit = s / np.linalg.norm(s) if first.fit_intercept else np.zeros(n)
-
-    def projected(columns: np.ndarray) -> np.ndarray:
-        return columns - np.outer(unit, unit @ columns)
-
-    values, U = eigh(projected(projected(K).T))
-    values = np.maximum(values, 0.0)
-    right = U.T @ projected(s[:, None] * np.stack([problem.y for problem in problems], axis=1))
-    scales = np.array([problem.lam * n for problem in problems])
-    V = projected(U @ (right / (values[:, None] + scales)))
+    Y = np.stack([problem.y for problem in problems], axis=1)
+    found = ByExamples(first.data.row_gram(), Y, first.c, fit_intercept=first.fit_intercept)
+    scales, s = np.array([problem.lam * first.n for problem in problems]), found.s[:, None]
+    V = found.duals(scales)
     # A row of weight zero does not take part: any α will do for it.
-    alphas = scales * np.divide(V, s[:, None], out=np.zeros_like(V), where=s[:, None] > 0.0)
+    alphas = scales * np.divide(V, s, out=np.zeros_like(V), where=s > 0.0)
     return list(np.ascontiguousarray(alphas.T))
-
-
-def _gram(X: linear.Matrix) -> np.ndarray:
-    """X Xᵀ in double precision, without a second copy of dense data that are wide and single."""
-    if linear.is_sparse(X) or X.dtype == np.float64:
-        return linear.gram(linear.take_rows(X, slice(None)))
-    columns = range(0, X.shape[1], WIDTH)
-    return sum((linear.gram(X[:, j : j + WIDTH].astype(np.float64)) for j in columns), start=np.zeros(2 * X.shape[:1]))

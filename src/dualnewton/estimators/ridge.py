@@ -62,10 +62,10 @@ class RidgeModel(CertifiedModel):
 
     def _solved(self, session: Session, problems: Sequence[Any], before: Sequence[Result] | None) -> list[Result]:
         """Solve what has a penalty; where a direct solution is cheap, the judge has nothing to do but to certify it."""
-        X = problems[0].X
-        if self.positive or session.method != "auto" or not is_cheap(X):
+        data = problems[0].data
+        if self.positive or session.method != "auto" or not is_cheap(data):
             return session.solve(problems, starts(problems, before))
-        if X.shape[0] <= X.shape[1]:
+        if data.n <= data.d:
             return session.solve(problems, exact_duals(problems))
         return session.solve(problems, starts(problems, before), method="newton")
 

@@ -17,7 +17,6 @@ from dualnewton.estimators._session import Session
 from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import huber_regressor
 from dualnewton.interop.specification import Specification
-from dualnewton.matrix import linear
 from dualnewton.run.result import Result
 from dualnewton.solvers.outer.scale_search import ScaledResult, solve_concomitant
 
@@ -129,7 +128,7 @@ class HuberRegressor(CertifiedRegressor):
         epochs = math.ceil(result.n_epochs)
         self.n_iter_: Any = epochs if self.max_iter is None else min(epochs, self.max_iter)
         self.scale_ = result.scale
-        residuals = np.abs(linear.times(data.X, result.w) + result.intercept - data.y)
+        residuals = np.abs(data.matrix.times(result.w) + result.intercept - data.y)
         self.outliers_ = residuals > self.epsilon * result.scale
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.matrix import linear
+from dualnewton.matrix import MemoryData, linear
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.huber_scale import ConcomitantProblem
 from dualnewton.objective.problem import Problem
@@ -28,6 +28,11 @@ class Data(NamedTuple):
     X: linear.Matrix
     y: np.ndarray
     sample_weight: np.ndarray | None
+
+    @property
+    def matrix(self) -> MemoryData:
+        """X behind the protocol by which everything is computed with it."""
+        return MemoryData(self.X)
 
 
 class Objective(Protocol):

@@ -123,6 +123,18 @@ class ChunkedData(Data):
             total += piece.weighted_gram(weights[places], own, intercept=intercept, single=single)
         return total
 
+    def moments(
+        self, weights: np.ndarray, targets: np.ndarray, origin: np.ndarray, indices: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        shares = self._shares(np.arange(self.n) if indices is None else indices)
+        nothing = np.zeros((self.d + 1, self.d + 1)), np.zeros((self.d + 1, targets.shape[1]))
+        found = [piece.moments(weights[own], targets[own], origin, rows) for own, rows, piece in shares]
+        H, cross = added([nothing, *found])
+        return H, cross
+
+    def row_gram(self, indices: Rows = slice(None)) -> np.ndarray:
+        return linear.gram(self.rows(indices))
+
     def column_norms(self, weights: np.ndarray, features: np.ndarray | None = None) -> np.ndarray:
         return self._sum(lambda rows, piece: piece.column_norms(weights[rows], features))
 

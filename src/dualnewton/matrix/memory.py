@@ -36,6 +36,9 @@ MOST_PARTS = 16
 GRAM_PARTS, LARGE_GRAM = 4, 1 << 25
 """Parts of a weighted Gram matrix, each d×d, and the multiplications from which on it is cut into parts."""
 
+WIDTH = 4096
+"""Columns of dense float32 rows that are widened at a time for their products with each other."""
+
 PIECE = 1 << 17
 """Stored entries that are squared or gathered at a time."""
 
@@ -205,15 +208,43 @@ class MemoryData(Data):
     def _add_products(
         self, kind: type, indices: np.ndarray, weights: np.ndarray, H: np.ndarray, border: np.ndarray
     ) -> None:
-        consecutive = indices.size == indices[-1] - indices[0] + 1 if indices.size else False
-        # As many rows as features at least, or H would be read and written more often than the rows.
-        for some in _pieces(indices.size, max(self.d, SQUARED_BYTES // (8 * self.d))):
-            # A view where possible: copies take as long as the product.
-            own = slice(indices[some.start], indices[some.stop - 1] + 1) if consecutive else indices[some]
-            rows = linear.to_dense(self.rows(own))
+        for some, own in self._squared_pieces(indices):
+            rows = linear.to_dense(own)
             if border.size:
                 border += weights[some] @ rows
             H[: self.d, : self.d] += outer_products(rows, weights[some], kind)
+
+    def _squared_pieces(self, indices: np.ndarray, *, expanded: bool = True) -> Iterator[tuple[slice, Any]]:
+        """Yield rows whose outer products are summed, some at a time, or all at once if they are sparse and not expanded."""
+        consecutive = indices.size == indices[-1] - indices[0] + 1 if indices.size else False
+        # As many rows as features at least, or the sum would be read and written more often than the rows.
+        step = max(self.d, SQUARED_BYTES // (8 * self.d)) if expanded else max(indices.size, 1)
+        for some in _pieces(indices.size, step):
+            # A view where possible: copies take as long as the product.
+            yield (
+                some,
+                self.rows(slice(indices[some.start], indices[some.stop - 1] + 1) if consecutive else indices[some]),
+            )
+
+    def moments(
+        self, weights: np.ndarray, targets: np.ndarray, origin: np.ndarray, indices: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        d, shifted, indices = self.d, bool(origin.any()), np.arange(self.n) if indices is None else indices
+        weighted = weights[:, None] * np.column_stack([targets, np.ones(indices.size)])
+        H, sums = np.zeros((d + 1, d + 1)), np.zeros((d + 1, weighted.shape[1]))
+        for some, own in self._squared_pieces(indices, expanded=shifted or not self.profile.sparse):
+            rows = linear.to_dense(own) - origin if shifted else own
+            H[:d, :d] += outer_products(rows, weights[some], np.float64)
+            sums[:d] += rows.T @ weighted[some]
+        sums[d] = weighted.sum(axis=0)
+        H[d], H[:, d] = sums[:, -1], sums[:, -1]
+        return H, sums[:, :-1]
+
+    def row_gram(self, indices: Rows = slice(None)) -> np.ndarray:
+        if self.profile.sparse or self.X.dtype == np.float64:
+            return linear.gram(self.rows(indices))
+        parts = (self.X[indices, part].astype(np.float64) for part in _pieces(self.d, WIDTH))
+        return np.asarray(sum(linear.gram(part) for part in parts))
 
     def column_norms(self, weights: np.ndarray, features: np.ndarray | None = None) -> np.ndarray:
         if self.work.compiled:

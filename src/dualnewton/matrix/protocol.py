@@ -194,6 +194,20 @@ class Data(ABC):
         """
 
     @abstractmethod
+    def moments(
+        self, weights: np.ndarray, targets: np.ndarray, origin: np.ndarray, indices: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Σ_s weights_s ã_s ã_sᵀ and Σ_s weights_s ã_s t_sᵀ with ã = (a − origin, 1), over these rows (all by default).
+
+        ``targets`` has a row t_s for each index. An origin near the mean keeps the digits of rows far from zero; any other than
+        zero expands sparse rows.
+        """
+
+    @abstractmethod
+    def row_gram(self, indices: Rows = slice(None)) -> np.ndarray:
+        """Return the products a_sᵀ a_t of the rows with these indices, A Aᵀ by default, where ``capabilities.whole``."""
+
+    @abstractmethod
     def column_norms(self, weights: np.ndarray, features: np.ndarray | None = None) -> np.ndarray:
         """Σ_i weights_i a_ij² for the given features j, all by default."""
 

@@ -10,8 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualnewton.estimators.model_selection._least_squares import ByExamples, ByFeatures, Moments, pieces
-from dualnewton.matrix import linear
+from dualnewton.estimators._direct import ByExamples
+from dualnewton.estimators.model_selection._least_squares import ByFeatures, Moments, origin_of
+from dualnewton.matrix import Data
+
+PIECE = 1 << 18
+"""Entries of the rows that are gathered at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,14 +35,12 @@ class LeaveOneOut:
     b: np.ndarray
 
 
-def leave_one_out(
-    X: linear.Matrix, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, *, fit_intercept: bool
-) -> LeaveOneOut:
+def leave_one_out(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, *, fit_intercept: bool) -> LeaveOneOut:
     """Compute them, from the moments of the features or the products of the examples, whichever are fewer.
 
     Parameters
     ----------
-    X : array or sparse array of shape (n, d)
+    data : Data
         Examples.
     Y : array of shape (n, K)
         Targets.
@@ -49,22 +51,20 @@ def leave_one_out(
     fit_intercept : bool
         Whether there is an unpenalised intercept.
     """
-    by = _by_features if X.shape[0] > X.shape[1] else _by_examples
-    return by(X, Y, c, alphas, fit_intercept)
+    by = _by_features if data.n > data.d else _by_examples
+    return by(data, Y, c, alphas, fit_intercept)
 
 
-def _by_features(
-    X: linear.Matrix, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, fit_intercept: bool
-) -> LeaveOneOut:
-    dense = fit_intercept and not linear.is_sparse(X)
-    origin = linear.transposed_times(X, c) / c.sum() if dense else np.zeros(X.shape[1])
-    found = ByFeatures(Moments.of(X, Y, c, origin), fit_intercept=fit_intercept)
+def _by_features(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, fit_intercept: bool) -> LeaveOneOut:
+    moments = Moments.of(data, Y, c, origin_of(data, c, shift=fit_intercept))
+    found = ByFeatures(moments, fit_intercept=fit_intercept)
     inverse = 1.0 / (found.values[:, None] + alphas)  # (d, alphas)
     share = c / c.sum() if fit_intercept else np.zeros(len(c))
-    errors = np.empty((len(alphas), *Y.shape))
-    for part in pieces(X):
+    errors, step = np.empty((len(alphas), *Y.shape)), max(64, PIECE // data.d)
+    for low in range(0, data.n, step):
+        part = slice(low, min(low + step, data.n))
         # In the coordinates of the eigenvectors predictions and leverages are sums of a factor for each.
-        A = linear.take_rows(X, part) @ found.vectors - found.mean @ found.vectors
+        A = data.rows(part) @ found.vectors - found.mean @ found.vectors
         missing = 1.0 - share[part, None] - c[part, None] * (np.square(A) @ inverse)
         for k in range(len(alphas)):
             residuals = Y[part] - found.target_mean - A @ (found.along * inverse[:, k, None])
@@ -72,19 +72,15 @@ def _by_features(
     return LeaveOneOut(errors, *found.models(alphas))
 
 
-def _by_examples(
-    X: linear.Matrix, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, fit_intercept: bool
-) -> LeaveOneOut:
-    inside = np.flatnonzero(c > 0.0)
-    rows, own = linear.take_rows(X, inside), Y[inside]
-    found = ByExamples(linear.gram(rows), own, c[inside], fit_intercept=fit_intercept)
-    W, b = found.models(rows, own, alphas)
+def _by_examples(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, fit_intercept: bool) -> LeaveOneOut:
+    inside, outside = np.flatnonzero(c > 0.0), np.flatnonzero(c == 0.0)
+    found = ByExamples(data.row_gram(inside), Y[inside], c[inside], fit_intercept=fit_intercept)
+    W, b = found.models(data, inside, Y[inside], alphas)
     errors = np.empty((len(alphas), *Y.shape))
     for k, alpha in enumerate(alphas):
         # r_i = alpha v_i/s_i and 1 − h_i = alpha times the diagonal of the inverse: alpha cancels.
         diagonal = np.square(found.vectors) @ (1.0 / (found.values + alpha))
         errors[k, inside] = found.duals(alpha) / (found.s * diagonal)[:, None]
-        if inside.size < len(c):
-            outside = np.flatnonzero(c == 0.0)
-            errors[k, outside] = Y[outside] - (linear.take_rows(X, outside) @ W[k].T + b[k])
+        if outside.size:
+            errors[k, outside] = Y[outside] - (data.times(W[k].T)[outside] + b[k])
     return LeaveOneOut(errors, W, b)

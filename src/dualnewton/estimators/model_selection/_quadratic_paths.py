@@ -65,10 +65,10 @@ class QuadraticPaths:
         n = len(data.y)
         c = np.ones(n) if data.sample_weight is None else data.sample_weight
         fit_intercept = pose(1.0, 0.5).fit_intercept
-        moments = moments_of_folds(data.X, data.y[:, None], c, folds.and_all_rows(), shift=fit_intercept)
+        moments = moments_of_folds(data.matrix, data.y[:, None], c, folds.and_all_rows(), shift=fit_intercept)
         scaled = [each.times(n / each.total) for each in moments]
         self.centred = [each.centred(fit_intercept=fit_intercept) for each in scaled]
-        self.sweep = sweep_of(compiled=n * data.X.shape[1] > SMALL)
+        self.sweep = sweep_of(compiled=n * data.matrix.d > SMALL)
 
     def along(self, ratio: float, alphas: np.ndarray) -> Iterator[list[Found]]:
         """Yield what was found for some of the alphas at a time, which must be positive and fall."""
@@ -76,7 +76,7 @@ class QuadraticPaths:
         poser.weightings = self.weightings
         problems = poser._problems(self.data)
         together = max(1, TOGETHER // (len(self.data.y) * len(problems)))
-        w = [np.zeros(self.data.X.shape[1]) for _ in problems]
+        w = [np.zeros(self.data.matrix.d) for _ in problems]
         for low in range(0, len(alphas), together):
             some = alphas[low : low + together]
             self.session.begin(f"l1_ratio = {ratio:g}, alpha = {some[0]:.3g} to {some[-1]:.3g}")

@@ -26,7 +26,6 @@ from dualnewton.estimators.model_selection._quadratic_paths import LARGE, Found,
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, certificates
 from dualnewton.interop.sklearn_objectives import elastic_net
 from dualnewton.interop.specification import Specification
-from dualnewton.matrix import linear
 from dualnewton.run.result import Result
 
 RESOLUTION = 1e-15
@@ -185,7 +184,7 @@ class ElasticNetCV(CertifiedRegressor):
             )
         c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
         centred = data.y - (c @ data.y / c.sum() if self.fit_intercept else 0.0)
-        slopes = linear.transposed_times(data.X, c * centred)
+        slopes = data.matrix.transposed_times(c * centred)
         highest = max(float((slopes if self.positive else np.abs(slopes)).max()), 0.0) / (c.sum() * ratio)
         if highest <= RESOLUTION:
             return np.full(int(self.alphas), RESOLUTION)
@@ -215,7 +214,7 @@ class ElasticNetCV(CertifiedRegressor):
             for whole, of_folds in walk_values(session, members, data, c, weightings):
                 yield [(of_folds, partial(list, whole))]
 
-        if session.method != "auto" or data.X.shape[1] > LARGE:
+        if session.method != "auto" or data.matrix.d > LARGE:
             return in_passes
         whole = np.ones(len(data.y)) if c is None else c / c.mean()
         paths = QuadraticPaths(session, data, folds, [*weightings, whole], pose)
@@ -282,10 +281,10 @@ class _Search:
     def take(self, ratio: int, first: int, found: Sequence[Found]) -> None:
         """Take what was found for some alphas, from a place on."""
         own = slice(first, first + len(found))
-        for fold, rows in enumerate(self.folds.tests):
+        for fold, rows in enumerate(map(np.sort, self.folds.tests)):
             results = [of_folds[fold] for of_folds, _ in found]
             W = np.stack([result.w for result in results], axis=1)
-            missed = linear.times(self.data.X[rows], W) + [result.intercept for result in results]
+            missed = np.asarray(self.data.matrix.rows(rows) @ W) + [result.intercept for result in results]
             missed -= self.data.y[rows, None]
             weights = None if self.data.sample_weight is None else self.data.sample_weight[rows]
             self.errors[ratio, own, fold] = np.average(np.square(missed), axis=0, weights=weights)

@@ -31,7 +31,6 @@ from dualnewton.estimators.model_selection._session import GridSession, Outcome
 from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import NAMED
 from dualnewton.interop.specification import Specification
-from dualnewton.matrix import as_data
 from dualnewton.run.result import Result
 
 POWERS = (-4.0, 4.0)
@@ -215,10 +214,8 @@ class LogisticRegressionCV(LogisticRegression):
         order = [int(k) for k in np.argsort(Cs, kind="stable")]
         grid, of_folds = _Grid(Cs, ratios), folds.weights(c)
         with GridSession(self) as session, contextlib.ExitStack() as stack:
-            near = (
-                session.method in ("auto", "newton") and not self._is_softmax and Neighbours.pay(as_data(data.X), folds)
-            )
-            neighbours = stack.enter_context(Neighbours(as_data(data.X), folds, c, session.threads)) if near else None
+            near = session.method in ("auto", "newton") and not self._is_softmax and Neighbours.pay(data.matrix, folds)
+            neighbours = stack.enter_context(Neighbours(data.matrix, folds, c, session.threads)) if near else None
             for r, ratio in enumerate(ratios):
                 members = [self._member(float(Cs[k]), ratio, _OverFolds) for k in order]
                 for member in members:

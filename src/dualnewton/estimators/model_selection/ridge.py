@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_method_params
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
+from dualnewton.estimators._direct import ByExamples
 from dualnewton.estimators._path import Path
 from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data, strengths
@@ -22,13 +23,12 @@ from dualnewton.estimators.model_selection import _routing
 from dualnewton.estimators.model_selection._alike import like
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._judged import finished
-from dualnewton.estimators.model_selection._least_squares import ByExamples, ByFeatures, moments_of_folds
+from dualnewton.estimators.model_selection._least_squares import ByFeatures, moments_of_folds
 from dualnewton.estimators.model_selection._leave_one_out import LeaveOneOut, leave_one_out
 from dualnewton.estimators.model_selection._session import GridSession, Outcome
 from dualnewton.estimators.ridge import Ridge
 from dualnewton.interop.sklearn_objectives import ridge
 from dualnewton.interop.specification import Specification
-from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.run.result import Result
 
@@ -181,7 +181,7 @@ class RidgeCV(MultiOutputMixin, CertifiedRegressor):
         Y = data.y.reshape(len(data.y), -1)
         c = np.ones(len(Y)) if data.sample_weight is None else data.sample_weight
         with GridSession(self) as session:
-            found = leave_one_out(data.X, Y, c, alphas, fit_intercept=self.fit_intercept)
+            found = leave_one_out(data.matrix, Y, c, alphas, fit_intercept=self.fit_intercept)
             each = []
             for alpha, W, b in zip(alphas, found.W, found.b, strict=True):
                 session.begin(f"alpha = {alpha:.3g}")
@@ -287,17 +287,16 @@ class _Exact:
 
     def _by_features(self, Y: np.ndarray, c: np.ndarray, folds: Folds) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         fit_intercept = self.model.fit_intercept
-        for moments in moments_of_folds(self.data.X, Y, c, folds, shift=fit_intercept):
+        for moments in moments_of_folds(self.data.matrix, Y, c, folds, shift=fit_intercept):
             yield ByFeatures(moments, fit_intercept=fit_intercept).models(self._positive)
 
     def _by_examples(self, Y: np.ndarray, weightings: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        X = self.data.X
-        K = linear.gram(linear.take_rows(X, slice(None)))
+        K = self.data.matrix.row_gram()
         for c in weightings:
             inside = np.flatnonzero(c > 0.0)
             own = K[np.ix_(inside, inside)]
             found = ByExamples(own, Y[inside], c[inside], fit_intercept=self.model.fit_intercept)
-            yield found.models(X[inside], Y[inside], self._positive)
+            yield found.models(self.data.matrix, inside, Y[inside], self._positive)
 
     @property
     def _positive(self) -> np.ndarray:
