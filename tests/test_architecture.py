@@ -60,6 +60,67 @@ def test_an_import_that_points_up_would_be_seen():
     assert upward_imports("theory", "from dualnewton import losses, planning") == ["planning"]
 
 
+# Only these compute with a matrix of examples as it is stored; the theory and the paper's methods with those of users.
+MAY_TOUCH_X = {"matrix", "kernels", "theory", "methods"}
+
+
+def is_stored_matrix(node):
+    """Whether an expression is some ``.X``, or rows, the transpose or a copy of it."""
+    while True:
+        if isinstance(node, ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        elif isinstance(node, ast.Attribute) and node.attr == "T":
+            node = node.value
+        else:
+            return isinstance(node, ast.Attribute) and node.attr == "X"
+
+
+def computations_with_x(source):
+    """The lines of a module that import ``matrix.whole``, or have some ``.X`` in a sum, a product or a call of ``linear``."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            touches = any(name.startswith("dualnewton.matrix.whole") for name in names)
+        elif isinstance(node, ast.BinOp):
+            touches = is_stored_matrix(node.left) or is_stored_matrix(node.right)
+        elif isinstance(node, ast.Call):
+            module = getattr(getattr(node.func, "value", None), "id", None)
+            touches = module in ("linear", "grams", "np") and any(map(is_stored_matrix, node.args))
+        else:
+            touches = False
+        if touches:
+            yield node.lineno
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if room_of(path) not in MAY_TOUCH_X], ids=lambda path: str(path.relative_to(SOURCE))
+)
+def test_only_the_matrix_and_the_kernels_compute_with_x(path):
+    assert list(computations_with_x(path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from dualnewton.matrix import linear, whole",
+        "from dualnewton.matrix.whole import times",
+        "z = problem.X @ w",
+        "z = data.X[rows].T @ a",
+        "K = linear.gram(self.data.X[inside])",
+        "s = np.square(problem.X)",
+    ],
+)
+def test_a_computation_with_x_would_be_seen(line):
+    assert list(computations_with_x(line)) == [1]
+
+
+def test_rows_that_data_return_and_matrices_that_are_passed_on_are_no_computation_with_x():
+    fine = "K = linear.gram(data.rows(some))\nn = 2 * data.X.shape[0]\nproblem = Problem(data.X, y)\nscorer(model, data.X[rows])"
+    assert list(computations_with_x(fine)) == []
+
+
 @pytest.mark.parametrize("path", [*FILES, *sorted(Path(__file__).parent.rglob("*.py"))], ids=lambda path: path.name)
 def test_files_stay_small(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 500

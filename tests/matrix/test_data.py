@@ -63,7 +63,7 @@ def _small_blocks(monkeypatch):
 def test_the_protocol_is_what_is_tested_here():
     from dualnewton.matrix.protocol import Data
 
-    abstract = Data.__abstractmethods__ - {"fingerprint", "same_as", "using"}
+    abstract = Data.__abstractmethods__ - {"fingerprint", "same_as", "using", "with_constant"}
     assert abstract == set(PROTOCOL.split())
 
 
@@ -144,6 +144,16 @@ def test_moments_about_an_origin_keep_the_digits_of_rows_far_from_zero(kind, sto
         H, cross = data.moments(weights, targets, origin, rows)
         for found, exact in ((H, (some.T * weights) @ some), (cross, (some.T * weights) @ targets)):
             np.testing.assert_allclose(found, exact, rtol=1e-11, atol=1e-13 * np.abs(exact).max(initial=0.0))
+
+
+@EVERY_KIND
+@STORAGES
+def test_a_constant_column_is_one_more_feature(kind, storage):
+    X = matrix(storage)
+    data, A = KINDS[kind](X).with_constant(2.5), np.column_stack([dense(X), np.full(N, 2.5)])
+    assert (type(data), data.n, data.d) == (type(KINDS[kind](X)), N, D + 1)
+    assert np.array_equal(linear.to_dense(data.rows(slice(None))), A)
+    np.testing.assert_allclose(data.transposed_times(np.ones(N)), A.sum(axis=0), rtol=1e-12)
 
 
 @EVERY_KIND

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dualnewton.matrix import linear
+from dualnewton.matrix import linear, whole
 
 N, D = 23, 7
 
@@ -51,7 +51,7 @@ def stored(request):
 
 @pytest.fixture(params=[1 << 20, 3 * D, 1], ids=["one piece", "three rows at a time", "row by row"])
 def _chunk(request, monkeypatch):
-    monkeypatch.setattr(linear, "_CHUNK", request.param)
+    monkeypatch.setattr(whole, "CHUNK", request.param)
 
 
 def assert_same(computed, exact):
@@ -64,13 +64,13 @@ def assert_same(computed, exact):
 @pytest.mark.usefixtures("_chunk")
 def test_times(stored):
     w = np.random.default_rng(1).standard_normal(D)
-    assert_same(linear.times(stored, w), dense_data() @ w)
+    assert_same(whole.times(stored, w), dense_data() @ w)
 
 
 @pytest.mark.usefixtures("_chunk")
 def test_transposed_times(stored):
     a = np.random.default_rng(2).standard_normal(N)
-    assert_same(linear.transposed_times(stored, a), dense_data().T @ a)
+    assert_same(whole.transposed_times(stored, a), dense_data().T @ a)
 
 
 @pytest.mark.usefixtures("_chunk")
@@ -81,14 +81,14 @@ def test_squared_norms(stored):
 @pytest.mark.parametrize("indices", [[3], [5, 0, 22], [4], [], [2, 2]], ids=str)
 def test_take_rows(stored, indices):
     indices = np.array(indices, dtype=np.int64)
-    rows = linear.take_rows(stored, indices)
+    rows = whole.take_rows(stored, indices)
     assert sp.issparse(rows) == sp.issparse(stored)
     assert rows.dtype == np.float64
     np.testing.assert_array_equal(linear.to_dense(rows), dense_data()[indices])
 
 
 def test_gram(stored):
-    rows = linear.take_rows(stored, np.arange(6))
+    rows = whole.take_rows(stored, np.arange(6))
     assert_same(linear.gram(rows), dense_data()[:6] @ dense_data()[:6].T)
 
 
@@ -114,8 +114,8 @@ def test_with_constant(stored):
 
 def test_inputs_are_left_alone(stored):
     kind, w, a = type(stored), np.ones(D), np.ones(N)
-    linear.times(stored, w)
-    linear.transposed_times(stored, a)
+    whole.times(stored, w)
+    whole.transposed_times(stored, a)
     linear.squared_norms(stored)
     linear.scale_rows(stored, a)
     linear.with_constant(stored, 1.0)
@@ -133,9 +133,9 @@ def test_a_product_summed_in_float32_would_be_noticed():
 
 def test_dense_float32_is_widened_piece_by_piece(monkeypatch):
     """No second copy of the data: each piece holds at most the chunk, and together they are the rows in order."""
-    monkeypatch.setattr(linear, "_CHUNK", 4 * D)
+    monkeypatch.setattr(whole, "CHUNK", 4 * D)
     X = dense_data().astype(np.float32)
-    pieces = [(part, rows.copy()) for part, rows in linear._widened(X)]
+    pieces = [(part, rows.copy()) for part, rows in whole.widened(X)]
     assert all(rows.size <= 4 * D for _, rows in pieces)
     np.testing.assert_array_equal(np.concatenate([rows for _, rows in pieces]), dense_data())
     assert [X[part].shape for part, _ in pieces] == [rows.shape for _, rows in pieces]
@@ -144,4 +144,4 @@ def test_dense_float32_is_widened_piece_by_piece(monkeypatch):
 def test_sparse_rows_are_widened_by_what_they_store_not_by_their_width():
     """Text data are a million columns wide: counted by width, every piece would be a single row."""
     X = sp.csr_array((np.ones(500, np.float32), np.arange(500), np.arange(501)), shape=(500, 2_000_000))
-    assert len(list(linear._widened(X))) == 1
+    assert len(list(whole.widened(X))) == 1

@@ -291,8 +291,7 @@ def _libsvm(model: Any, data: Data) -> Iterator[Part]:
     (w,), (b,) = coefficients(model, data.X, 1)
     alpha = np.zeros(n)
     if model.support_.max(initial=-1) < n:
-        dual_coef = model.dual_coef_.toarray() if linear.is_sparse(model.dual_coef_) else model.dual_coef_
-        alpha[model.support_] = np.ravel(dual_coef) / (model.C * problem.c[model.support_])
+        alpha[model.support_] = np.ravel(linear.to_dense(model.dual_coef_)) / (model.C * problem.c[model.support_])
     yield Part(problem, w, b, problem.dual_near(alpha))
 
 

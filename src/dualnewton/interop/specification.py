@@ -18,7 +18,7 @@ from dualnewton import losses, regularizers
 from dualnewton.errors import DualnewtonError
 from dualnewton.interop.parts import AtScale, Objective
 from dualnewton.losses import Loss, Margin
-from dualnewton.matrix import linear
+from dualnewton.matrix import as_data
 from dualnewton.objective.huber_scale import ConcomitantProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import Regularizer, mixed
@@ -260,7 +260,7 @@ class Specification:
         """
         weights, total = self._weights(y, classes, sample_weight)
         if self.penalised_intercept is not None and self.fit_intercept:
-            X = linear.with_constant(X, self.penalised_intercept)
+            X = as_data(X).with_constant(self.penalised_intercept)
         intercept = self.fit_intercept and self.penalised_intercept is None
         factor, g = self.regularizer()  # one object for all problems, which are solved together
         kinds = 0 if classes is None else len(classes)

@@ -63,6 +63,12 @@ class ChunkedData(Data):
         ends = np.cumsum([0, *(each.n for each in profiles)])
         self.places = [slice(int(low), int(high)) for low, high in itertools.pairwise(ends)]
 
+    @classmethod
+    def _of(cls, pieces: list[MemoryData], workers: Workers) -> ChunkedData:
+        made = cls.__new__(cls)
+        made._set(pieces, workers)
+        return made
+
     def _visit(self) -> Iterator[tuple[slice, MemoryData]]:
         """Yield each piece with the places of its rows."""
         return zip(self.places, self.pieces, strict=True)
@@ -87,12 +93,14 @@ class ChunkedData(Data):
         )
         return dict(named)
 
+    def with_constant(self, value: float) -> ChunkedData:
+        return self._of([piece.with_constant(value) for piece in self.pieces], Workers())
+
     # Work --------------------------------------------------------------------------------------------------------
 
     def using(self, work: Work) -> ChunkedData:
-        copy, workers = ChunkedData.__new__(ChunkedData), Workers(work.n_threads - 1)
-        copy._set([piece.using(work, workers) for piece in self.pieces], workers)
-        return copy
+        workers = Workers(work.n_threads - 1)
+        return self._of([piece.using(work, workers) for piece in self.pieces], workers)
 
     def close(self) -> None:
         self.workers.close()

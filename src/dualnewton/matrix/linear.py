@@ -1,8 +1,8 @@
-"""The few products the library asks of the data, for dense and CSR rows alike, always summed in float64."""
+"""Operations on rows that have been gathered in memory as float64, dense and CSR alike."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,34 +12,6 @@ from dualnewton.validation import without_repeats
 
 Matrix = Any
 """A NumPy array or a SciPy CSR array, one example per row; both know ``@``, ``.T`` and row indexing."""
-
-_CHUNK = 1 << 20
-"""Entries of the data that are widened to float64 at a time: the judge must not need a second copy of the data."""
-
-
-def times(X: Matrix, w: np.ndarray) -> np.ndarray:
-    """X w."""
-    if not w.any():  # where every run begins
-        return np.zeros((X.shape[0], *w.shape[1:]))
-    if X.dtype == np.float64:
-        return X @ w
-    return np.concatenate([rows @ w for _, rows in _widened(X)])
-
-
-def transposed_times(X: Matrix, a: np.ndarray) -> np.ndarray:
-    """Xᵀ a."""
-    if not a.any():
-        return np.zeros((X.shape[1], *a.shape[1:]))
-    if X.dtype == np.float64:
-        return X.T @ a
-    return sum((rows.T @ a[part] for part, rows in _widened(X)), start=np.zeros((X.shape[1], *a.shape[1:])))
-
-
-def take_rows(X: Matrix, indices: np.ndarray | slice) -> Matrix:
-    """Return the given rows as float64, in the storage they have."""
-    # NumPy gathers rows by take() several times as fast as by an index.
-    rows = X[indices] if sp.issparse(X) or isinstance(indices, slice) else X.take(indices, axis=0)
-    return rows.astype(np.float64, copy=False)
 
 
 def gram(rows: Matrix) -> np.ndarray:
@@ -90,25 +62,10 @@ def squared_norms(X: Matrix) -> np.ndarray:
         X = without_repeats(X)
         squares = np.square(X.data, dtype=np.float64)
         return sp.csr_array((squares, X.indices, X.indptr), shape=X.shape) @ np.ones(X.shape[1])
-    return np.concatenate([np.einsum("ij,ij->i", rows, rows) for _, rows in _widened(X)])
+    return np.einsum("ij,ij->i", X, X, dtype=np.float64)
 
 
 def with_constant(X: Matrix, value: float) -> Matrix:
     """Return X with a constant column appended."""
     column = np.full((X.shape[0], 1), value)
     return sp.hstack([X, sp.csr_array(column)], format="csr") if sp.issparse(X) else np.hstack([X, column])
-
-
-def _widened(X: Matrix) -> Iterator[tuple[slice, Matrix]]:
-    """Yield chunks of rows as float64; the next takes the place of the last, for fresh memory costs more than the products."""
-    stored = X.nnz if sp.issparse(X) else X.size
-    step = max(1, _CHUNK * X.shape[0] // max(1, stored))
-    room = None if sp.issparse(X) or X.dtype == np.float64 else np.empty((min(step, X.shape[0]), X.shape[1]))
-    for start in range(0, X.shape[0], step):
-        part = slice(start, start + step)
-        if room is None:
-            yield part, X[part].astype(np.float64, copy=False)
-        else:
-            wide = room[: X[part].shape[0]]
-            wide[:] = X[part]
-            yield part, wide

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton.matrix import linear
+from dualnewton.matrix import linear, whole
 from dualnewton.matrix.blocks import Block, KernelBlock, LibraryBlock
 from dualnewton.matrix.grams import outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, Target, Work
@@ -97,6 +97,9 @@ class MemoryData(Data):
         """The matrix as it is stored, for kernels that visit its rows in random order."""
         return self.X
 
+    def with_constant(self, value: float) -> MemoryData:
+        return MemoryData(linear.with_constant(self.X, value), self.work)
+
     # Work --------------------------------------------------------------------------------------------------------
 
     def using(self, work: Work, workers: Workers | None = None) -> MemoryData:
@@ -134,10 +137,10 @@ class MemoryData(Data):
     # Products ----------------------------------------------------------------------------------------------------
 
     def times(self, w: np.ndarray) -> np.ndarray:
-        return linear.times(self.X, w)
+        return whole.times(self.X, w)
 
     def transposed_times(self, v: np.ndarray) -> np.ndarray:
-        return linear.transposed_times(self.X, v)
+        return whole.transposed_times(self.X, v)
 
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target) -> Evaluation:
         margins = np.empty((self.n, len(W)))
@@ -280,7 +283,7 @@ class MemoryData(Data):
     # Parts -------------------------------------------------------------------------------------------------------
 
     def rows(self, indices: Rows) -> Any:
-        return linear.take_rows(self.X, indices)
+        return whole.take_rows(self.X, indices)
 
     def columns(self, features: np.ndarray) -> Any:
         pieces = [self.rows(part)[:, features].T for part in self._slices()]

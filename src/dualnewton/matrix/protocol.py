@@ -157,6 +157,10 @@ class Data(ABC):
         """Return the matrix as kernels read it, where ``capabilities.random_rows``."""
         raise TypeError(f"{type(self).__name__} has no random access to rows: {self.capabilities.reason}")
 
+    @abstractmethod
+    def with_constant(self, value: float) -> Data:
+        """Return the same rows with one more column, which is constant."""
+
     # Work --------------------------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton.matrix import linear
+from dualnewton.matrix import linear, whole
 from dualnewton.samplings import PairStructure
 
 SMALL = 300
@@ -108,7 +108,7 @@ class Rows:
             if last == first + 1:
                 found[first] = self._top(members, u)
                 continue
-            gram = linear.gram(linear.take_rows(self.A, members)) * np.outer(u, u)
+            gram = linear.gram(whole.take_rows(self.A, members)) * np.outer(u, u)
             cuts = columns.indptr[first : last + 1] - columns.indptr[first]
             for k, (a, b) in enumerate(itertools.pairwise(cuts), start=first):
                 found[k] = top(gram[a:b, a:b]) if b > a else 0.0
@@ -123,10 +123,10 @@ class Rows:
             return top(sum((linear.gram(part.T) for part in _scaled_chunks(rows, u)), start=np.zeros((d, d))))
 
         def across(x: np.ndarray) -> np.ndarray:
-            return u * linear.times(rows, linear.transposed_times(rows, u * x))
+            return u * whole.times(rows, whole.transposed_times(rows, u * x))
 
         def down(x: np.ndarray) -> np.ndarray:
-            return linear.transposed_times(rows, u * u * linear.times(rows, x))
+            return whole.transposed_times(rows, u * u * whole.times(rows, x))
 
         trace = float(u * u @ self.diagonal[members])
         return lanczos_top(down if d < n else across, min(n, d), at_most=trace)
@@ -134,7 +134,7 @@ class Rows:
     def take(self, members: np.ndarray) -> linear.Matrix:
         """Return the given rows; all of them, in order, without a copy."""
         everyone = members.size == self.A.shape[0] and bool((np.diff(members) == 1).all())
-        return self.A if everyone else linear.take_rows(self.A, members)
+        return self.A if everyone else whole.take_rows(self.A, members)
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class ExpectedGram:
         y = self.pairs.diagonal * self.rows.diagonal * x + self._narrow @ x
         for weight, members, u in self._wide:
             rows = self.rows.take(members)
-            y[members] += weight * u * linear.times(rows, linear.transposed_times(rows, u * x[members]))
+            y[members] += weight * u * whole.times(rows, whole.transposed_times(rows, u * x[members]))
         return y
 
     @cached_property
@@ -181,7 +181,7 @@ class ExpectedGram:
         entries, places = [np.empty(0)], [np.empty((2, 0), dtype=np.int64)]
         for weight, members, u in self._factors:
             if members.size <= _GROUP // 4:
-                gram = linear.gram(linear.take_rows(self.rows.A, members))
+                gram = linear.gram(whole.take_rows(self.rows.A, members))
                 entries.append((weight * np.outer(u, u) * gram).ravel())
                 places.append(np.stack(np.meshgrid(members, members, indexing="ij")).reshape(2, -1))
         return sp.coo_array((np.concatenate(entries), tuple(np.concatenate(places, axis=1))), shape=(n, n)).tocsr()

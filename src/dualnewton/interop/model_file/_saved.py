@@ -16,9 +16,9 @@ from dualnewton.interop.labels import codes_of
 from dualnewton.interop.model_file import _fields
 from dualnewton.interop.parts import Objective, Part, parts_of
 from dualnewton.interop.specification import Specification
-from dualnewton.matrix import linear
+from dualnewton.matrix import as_data
 from dualnewton.objective.certificate import Certificate
-from dualnewton.validation import data_matrix, frozen
+from dualnewton.validation import frozen
 
 KIND, VERSION = "model", 2
 """What the file says it is, and the version of its layout: one more for each change that an older library would misread."""
@@ -201,10 +201,10 @@ class SavedModel:
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the margins Xw + b, of shape (n,), or (n, K) for more than two classes."""
-        X = data_matrix("X", X)
-        if X.shape[1] != self.d:
-            raise DualnewtonError(f"X must have the {self.d} features that the model was fitted on, got {X.shape[1]}")
-        margins = linear.times(X, np.ascontiguousarray(self.coef.T)) + self.intercept
+        data = as_data(X)
+        if data.d != self.d:
+            raise DualnewtonError(f"X must have the {self.d} features that the model was fitted on, got {data.d}")
+        margins = data.times(np.ascontiguousarray(self.coef.T)) + self.intercept
         return margins[:, 0] if len(self.coef) == 1 else margins
 
     def predict(self, X: Any) -> np.ndarray:

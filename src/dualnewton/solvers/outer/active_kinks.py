@@ -114,13 +114,13 @@ def _solved(problem: Problem, free: np.ndarray, kinks: np.ndarray, w: np.ndarray
     factor = Cholesky(K, np.full(free.size, LIFT * scale))
     along = factor.solve(q)
     for _ in range(REFINED):
-        h = factor.solve(q * (kinks - problem.o[free] - linear.times(rows, w) - b))
+        h = factor.solve(q * (kinks - problem.o[free] - rows @ w - b))
         if problem.fit_intercept:
             beta = float(q @ h - missing) / float(q @ along)
             h, b = h - beta * along, b + beta
         step = h / q
         at, missing = at + step, missing - float(c @ step)
-        moved = linear.transposed_times(rows, c * step) / (problem.lam * problem.n)
+        moved = rows.T @ (c * step) / (problem.lam * problem.n)
         w = w + problem.regularizer.grad_conjugate(moved)
     return w, at
 

@@ -1,0 +1,55 @@
+"""Products with a whole matrix in memory, dense or CSR, summed in float64 whatever its type: for ``memory``, and for the theory,
+to which users hand matrices of their own. Everything else asks data behind the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualnewton.matrix.linear import Matrix
+
+CHUNK = 1 << 20
+"""Entries of the data that are widened to float64 at a time: certificates must not need a second copy of the data."""
+
+
+def times(X: Matrix, w: np.ndarray) -> np.ndarray:
+    """X w."""
+    if not w.any():  # where every run begins
+        return np.zeros((X.shape[0], *w.shape[1:]))
+    if X.dtype == np.float64:
+        return X @ w
+    return np.concatenate([rows @ w for _, rows in widened(X)])
+
+
+def transposed_times(X: Matrix, a: np.ndarray) -> np.ndarray:
+    """Xᵀ a."""
+    if not a.any():
+        return np.zeros((X.shape[1], *a.shape[1:]))
+    if X.dtype == np.float64:
+        return X.T @ a
+    return sum((rows.T @ a[part] for part, rows in widened(X)), start=np.zeros((X.shape[1], *a.shape[1:])))
+
+
+def take_rows(X: Matrix, indices: np.ndarray | slice) -> Matrix:
+    """Return the given rows as float64, in the storage they have."""
+    # NumPy gathers rows by take() several times as fast as by an index.
+    rows = X[indices] if sp.issparse(X) or isinstance(indices, slice) else X.take(indices, axis=0)
+    return rows.astype(np.float64, copy=False)
+
+
+def widened(X: Matrix) -> Iterator[tuple[slice, Matrix]]:
+    """Yield chunks of rows as float64; the next takes the place of the last, for fresh memory costs more than the products."""
+    stored = X.nnz if sp.issparse(X) else X.size
+    step = max(1, CHUNK * X.shape[0] // max(1, stored))
+    room = None if sp.issparse(X) or X.dtype == np.float64 else np.empty((min(step, X.shape[0]), X.shape[1]))
+    for start in range(0, X.shape[0], step):
+        part = slice(start, start + step)
+        if room is None:
+            yield part, X[part].astype(np.float64, copy=False)
+        else:
+            wide = room[: X[part].shape[0]]
+            wide[:] = X[part]
+            yield part, wide
