@@ -13,7 +13,7 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.objective.certificate import Certificate, CertifiedPair
-from dualnewton.objective.certificates import judge_duals, judge_models
+from dualnewton.objective.certificates import certify_cold_starts, judge_duals, judge_models
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.planner import plan
@@ -416,7 +416,7 @@ def _starting_pairs(
     A primal method has no use for the model that belongs to the dual point of a result: it has a better one.
     """
     if warm_start is None:
-        return judge_duals(problems, [problem.no_dual() for problem in problems])
+        return certify_cold_starts(problems)
     if len(warm_start) != len(problems):
         raise DualnewtonError(
             f"warm_start must have one entry for each of {len(problems)} problems, got {len(warm_start)}"

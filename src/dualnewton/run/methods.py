@@ -10,6 +10,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import prepared
 from dualnewton.planning.eligible import has_hessian
 from dualnewton.planning.plan import Plan
+from dualnewton.planning.small import takes_one_block
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
 from dualnewton.solvers.dual.engine import Engine
@@ -42,9 +43,12 @@ def make_runner(
     problems: list[Any] = [problem for problem, _ in starts]
     if plan.is_primal and sampling is None:
         from dualnewton.solvers.primal.newton import Descent
+        from dualnewton.solvers.primal.small import SmallNewton
         from dualnewton.solvers.prox.newton import Proximal
 
         points = [(pair.w, pair.intercept) for _, pair in starts]
+        if plan.method == "newton" and takes_one_block(problems[0]):
+            return SmallNewton(problems, problems[0].data, points, tol=tol)
         data = prepared(problems[0].data, n_threads, compiled=plan.compiled)
         if not has_hessian(problems[0]):
             return Proximal(problems, data, points, tol=tol, compiled=plan.compiled)

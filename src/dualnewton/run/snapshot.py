@@ -49,6 +49,7 @@ ROOMS = frozenset(
         "planning.costs",
         "solvers.primal.curvature",
         "solvers.primal.newton",
+        "solvers.primal.small",
         "solvers.dual.engine",
         "solvers.primal.dominant_rows",
         "solvers.primal.sketching",

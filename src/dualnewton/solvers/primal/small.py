@@ -1,0 +1,153 @@
+"""Newton's method on data that stay in the cache: all steps of a model in one turn, a dozen array operations each.
+
+    n P(x) = Σ c_i φ_i(ã_iᵀx) + ½ Σ ridge_j x_j²,        ã_i = (a_i, 1),  x = (w, b),  and no ridge on b
+
+This is SDNA with τ = n, as ``newton.py`` is. On small data the interpreter takes most of the time, so nothing here is planned,
+shared or remembered between steps: the d×d Hessian is cheaper than any of that. A certificate is due when the steps expect the
+gap to be small enough, which the gradient tells: n(P − D) = Σ_j g_j²/(2 ridge_j) at the best intercept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dualnewton.matrix import Data, linear
+from dualnewton.objective.problem import Problem
+from dualnewton.solvers.primal.curvature import Cholesky
+from dualnewton.solvers.protocol import PrimalPoint, Runner
+
+STEP_EPOCHS = 2.0
+"""Epochs of work that a step counts for: one pass for values and gradient, one for the Hessian."""
+
+MOST_STEPS = 50
+"""Steps of a model in one turn; well-posed problems take fewer than 20."""
+
+SUFFICIENT, SHORTEST = 1e-4, 1e-10
+"""Armijo's fraction of the predicted decrease that a step must reach, and the shortest fraction of a step that is tried."""
+
+ROUNDING = 1e-14
+"""Relative change of the objective that counts as rounding."""
+
+WELL_BELOW = 0.5
+"""The steps go on until the expected gap is at most this fraction of ``tol``: the certificate rounds differently."""
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A point of one model, and what is known there.
+
+    Attributes
+    ----------
+    x, margins, gradient : arrays
+        (w, b), ãᵀx of each row (without offsets), and the gradient of n P.
+    value : float
+        n P.
+    stuck : bool
+        True once no step along the Newton direction decreases the objective beyond rounding.
+    """
+
+    x: np.ndarray
+    margins: np.ndarray
+    gradient: np.ndarray
+    value: float
+    stuck: bool = False
+
+
+class SmallNewton(Runner):
+    """Models over the same small data, each moved by its own Newton steps.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        They share X; losses of one column, smooth, with the penalty (λ/2) Σ v_j w_j².
+    data : Data
+        The rows, all of which are gathered as a dense matrix.
+    starts : sequence of (w, intercept)
+        Where the models start.
+    tol : float
+        The relative gap that is wanted.
+    """
+
+    def __init__(
+        self, problems: Sequence[Problem], data: Data, starts: Sequence[tuple[np.ndarray, Any]], *, tol: float
+    ) -> None:
+        self.problems, self.tol = list(problems), tol
+        rows = linear.to_dense(data.rows(slice(None)))
+        self.rows = np.column_stack([rows, np.ones(data.n)]) if problems[0].fit_intercept else rows
+        self.ridges = [self._ridge(problem) for problem in problems]
+        points = [
+            np.append(w, b) if problem.fit_intercept else w for problem, (w, b) in zip(problems, starts, strict=True)
+        ]
+        self.states = [self._state(k, x, self.rows @ x) for k, x in enumerate(points)]
+
+    def _ridge(self, problem: Problem) -> np.ndarray:
+        ridge = np.zeros(self.rows.shape[1])
+        weights = problem.regularizer.form.weights
+        ridge[: problem.d] = problem.lam * problem.n * (1.0 if weights is None else weights)
+        return ridge
+
+    def _state(self, k: int, x: np.ndarray, margins: np.ndarray) -> State:
+        losses, slopes = self.problems[k].row_losses(slice(None), margins)
+        pull = self.ridges[k] * x
+        return State(x, margins, slopes @ self.rows + pull, losses + 0.5 * float(pull @ x))
+
+    def turn(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
+        steps = min(MOST_STEPS, max(1, int(most / STEP_EPOCHS)))
+        return STEP_EPOCHS * max(self._advance(k, steps, deadline) for k in range(len(self.states)))
+
+    def _advance(self, k: int, most: int, deadline: float) -> int:
+        """Take steps of model k until its expected gap is small enough; return how many."""
+        for done in range(1, most + 1):
+            before = self.states[k]
+            self.states[k] = self._stepped(k, before)
+            if self.states[k].stuck or self._expected(k) <= WELL_BELOW * self.tol * abs(self.states[k].value):
+                return done
+            if time.perf_counter() > deadline:
+                return done
+        return most
+
+    def _stepped(self, k: int, state: State) -> State:
+        """Return the state after one Newton step, shortened until the objective decreases enough."""
+        weights = self.problems[k].row_curvature(state.margins)
+        H = (self.rows.T * weights) @ self.rows
+        step = Cholesky(H, self.ridges[k].copy()).solve(-state.gradient)
+        way, slope, t = self.rows @ step, float(state.gradient @ step), 1.0
+        noise = ROUNDING * abs(state.value)
+        while t > SHORTEST:
+            found = self._state(k, state.x + t * step, state.margins + t * way)
+            if found.value <= state.value + SUFFICIENT * t * slope:
+                return replace(found, stuck=not slope < -noise)
+            # Values are rounding only: the step counts if the gradient became smaller along it.
+            if found.value <= state.value + noise and abs(float(found.gradient @ step)) < -slope:
+                return replace(found, stuck=not slope < -noise)
+            t *= 0.5
+        return replace(state, stuck=True)
+
+    def _expected(self, k: int) -> float:
+        """n(P − D) for the dual point that belongs to x, if the intercept is at its best; infinite if it is not yet."""
+        g, d = self.states[k].gradient, self.problems[k].d
+        penalised = float((np.square(g[:d]) / (2.0 * self.ridges[k][:d])).sum())
+        # An intercept away from its best value changes the gap in the first order: count its slope as a gap.
+        return penalised + float(np.abs(g[d:]).sum())
+
+    def candidate(self, k: int) -> PrimalPoint:
+        x, d = self.states[k].x, self.problems[k].d
+        return PrimalPoint(x[:d].copy(), float(x[d]) if x.size > d else 0.0)
+
+    def surprise(self, k: int) -> float:
+        return self._expected(k) / self.problems[k].n
+
+    def is_stuck(self, k: int) -> bool:
+        return self.states[k].stuck
+
+    def keep(self, wanted: Sequence[int]) -> None:
+        for name in ("problems", "ridges", "states"):
+            setattr(self, name, [getattr(self, name)[k] for k in wanted])
+
+    def anchors(self) -> dict[str, Any]:
+        return {"rows": self.rows}

@@ -1,0 +1,127 @@
+"""Newton's method on small data finds the optimum that the general method finds, and stops for the same reasons."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.planning import small
+from dualnewton.solvers.primal.small import SmallNewton
+
+N, D = 90, 7
+RNG = np.random.default_rng(2)
+X = RNG.standard_normal((N, D)) * np.geomspace(0.05, 5.0, D)
+SCORE = X @ RNG.standard_normal(D) + RNG.standard_normal(N)
+SIGNS = np.where(SCORE > 0.3, 1.0, -1.0)
+WEIGHTS = RNG.uniform(0.0, 2.0, N) * (RNG.random(N) < 0.9)
+
+LOSSES = [
+    (losses.Squared(), SCORE),
+    (losses.Logistic(), SIGNS),
+    (losses.SquaredHinge(), SIGNS),
+    (losses.SmoothHinge(0.3), SIGNS),
+    (losses.Huber(0.5), SCORE),
+    (losses.SquaredEpsilonInsensitive(0.2), SCORE),
+]
+STORAGES = {"dense": np.asarray, "float32": np.float32, "csr": sp.csr_array}
+
+
+def stepped_by(monkeypatch):
+    """Record which class moves the models."""
+    seen = []
+    turn = SmallNewton.turn
+    monkeypatch.setattr(SmallNewton, "turn", lambda self, *rest: seen.append(self) or turn(self, *rest))
+    return seen
+
+
+@pytest.mark.parametrize(("loss", "y"), LOSSES, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("penalty", [None, np.linspace(1.0, 4.0, D)], ids=["plain", "weighted"])
+@pytest.mark.parametrize("lam", [1.0, 1e-4])
+def test_it_finds_what_the_general_method_finds(loss, y, fit_intercept, penalty, lam, monkeypatch):
+    seen = stepped_by(monkeypatch)
+    for storage, weights, offset in itertools.product(STORAGES.values(), (None, WEIGHTS), (None, 0.3 * SCORE)):
+        problem = dn.Problem(
+            storage(X),
+            y,
+            loss,
+            regularizer=regularizers.L2(penalty),
+            lam=lam,
+            sample_weight=weights,
+            offset=offset,
+            fit_intercept=fit_intercept,
+        )
+        found = dn.solve(problem, method="newton", tol=1e-12)
+        assert seen, "the small method was not used"
+        assert found.certificate.relative_gap <= 1e-12
+        with monkeypatch.context() as other:
+            other.setattr(small, "WIDEST", 0)
+            seen.clear()
+            general = dn.solve(problem, method="newton", tol=1e-12)
+            assert not seen
+        np.testing.assert_allclose(found.w, general.w, rtol=1e-4, atol=2e-6)
+        assert found.certificate.primal == pytest.approx(general.certificate.primal, rel=1e-11)
+
+
+def test_several_models_leave_when_they_are_done():
+    problems = [dn.Problem(X, SIGNS, losses.Logistic(), lam=lam, fit_intercept=True) for lam in (1.0, 1e-3, 1e-6)]
+    for problem, result in zip(problems, dn.solve_many(problems, method="newton", tol=1e-10), strict=True):
+        assert result.converged
+        np.testing.assert_allclose(result.w, dn.solve(problem, method="newton", tol=1e-10).w, rtol=1e-12)
+
+
+def test_separable_classes_and_a_tiny_penalty_take_shortened_steps():
+    y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
+    problem = dn.Problem(1e3 * X, y, losses.Logistic(), lam=1e-9, fit_intercept=True)
+    result = dn.solve(problem, method="newton", tol=1e-8)
+    assert result.certificate.relative_gap <= 1e-8
+
+
+def test_rows_without_curvature_leave_a_singular_hessian():
+    problem = dn.Problem(X, np.ones(N), losses.SquaredHinge(), lam=1e-3, fit_intercept=True)  # b = 1 fits every row
+    result = dn.solve(problem, method="newton", tol=1e-12)
+    assert result.certificate.gap <= 1e-12
+
+
+def test_an_unreachable_tolerance_ends_at_rounding():
+    problem = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-3, fit_intercept=True)
+    result = dn.solve(problem, method="newton", tol=0.0)
+    assert result.status in (dn.Status.NO_PROGRESS, dn.Status.CONVERGED)
+    assert result.certificate.relative_gap <= 1e-14
+
+
+def test_limits_end_it_between_steps(monkeypatch):
+    problem = dn.Problem(1e3 * X, SIGNS, losses.Logistic(), lam=1e-9, fit_intercept=True)
+    few = dn.solve(problem, method="newton", tol=1e-12, max_epochs=4)
+    assert (few.status, few.n_epochs) == (dn.Status.EPOCH_LIMIT, 4.0)
+    late = dn.solve(problem, method="newton", tol=1e-12, time_limit=0.0)
+    assert late.status is dn.Status.TIME_LIMIT
+
+
+def test_a_warm_start_takes_fewer_steps():
+    problem = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-4, fit_intercept=True)
+    cold = dn.solve(problem, method="newton", tol=1e-10)
+    near = dn.Problem(X, SIGNS, losses.Logistic(), lam=1.1e-4, fit_intercept=True)
+    assert dn.solve(near, method="newton", tol=1e-10, warm_start=cold).n_epochs < cold.n_epochs
+    assert dn.solve(problem, method="newton", tol=1e-8, warm_start=cold).n_epochs == 0.0
+
+
+def test_a_resumed_run_has_the_bits_of_one_that_was_not_stopped(tmp_path):
+    problem = dn.Problem(1e3 * X, SIGNS, losses.Logistic(), lam=1e-9, fit_intercept=True)
+    settings = {"method": "newton", "tol": 1e-10}
+    straight = dn.solve(problem, **settings)
+    checkpoint = dn.Checkpoint(tmp_path / "run", seconds=0.0, spacing=0.0)
+    dn.solve(problem, **settings, max_epochs=6, checkpoint=checkpoint)
+    assert np.array_equal(dn.solve(problem, **settings, checkpoint=checkpoint).w, straight.w)
+
+
+def test_wide_or_large_data_are_left_to_the_general_method():
+    def takes(n, d):
+        return small.takes_one_block(dn.Problem(np.ones((n, d)), np.ones(n), losses.Logistic()))
+
+    assert takes(500, 200)
+    assert not takes(300, 300)  # wider than WIDEST
+    assert not takes(3000, 100)  # more entries than SMALL
