@@ -12,7 +12,6 @@ import dualnewton as dn
 from dualnewton.objective import huber_scale as concomitant
 from dualnewton.objective.huber_scale import ConcomitantProblem
 from dualnewton.solvers.outer import scale_search as joint_scale
-from dualnewton.solvers.outer.scale_search import solve_concomitant
 
 
 def make(n=60, d=5, *, seed=0, epsilon=1.35, lam=0.01, weights=False, fit_intercept=True, sparse=False):
@@ -75,7 +74,7 @@ def test_strong_duality_against_brute_force(fit_intercept):
         options={"ftol": 1e-14, "maxiter": 500},
     ).fun
     assert highest == pytest.approx(lowest, rel=1e-6)
-    result = solve_concomitant(problem, tol=1e-12)
+    result = dn.solve(problem, tol=1e-12)
     assert (result.certificate.primal, result.certificate.dual) == pytest.approx((lowest, highest), rel=1e-6)
 
 
@@ -136,7 +135,7 @@ def test_an_epsilon_below_one_is_refused(epsilon):
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_the_joint_gap_is_closed(lam, epsilon, fit_intercept):
     problem = make(lam=lam, epsilon=epsilon, fit_intercept=fit_intercept, weights=True)
-    result = solve_concomitant(problem, tol=1e-10)
+    result = dn.solve(problem, tol=1e-10)
     assert result.status is dn.Status.CONVERGED
     primal = problem.primal(result.w, result.intercept, result.scale)
     assert primal - problem.dual(result.alpha) <= 1e-10 * primal
@@ -149,9 +148,9 @@ def test_the_joint_gap_is_closed(lam, epsilon, fit_intercept):
 def test_many_features_do_without_the_joint_step(monkeypatch, sparse, fit_intercept, lam):
     """One scale after the other gets to the same point."""
     problem = make(lam=lam, sparse=sparse, fit_intercept=fit_intercept)
-    known = solve_concomitant(problem, tol=1e-12)
+    known = dn.solve(problem, tol=1e-12)
     monkeypatch.setattr(joint_scale, "MOST", 0)
-    result = solve_concomitant(problem, tol=1e-9)
+    result = dn.solve(problem, tol=1e-9)
     assert result.converged
     assert " 0 steps of Newton's method" in result.plan.reason
     assert result.scale == pytest.approx(known.scale, rel=1e-4)
@@ -161,7 +160,7 @@ def test_many_features_do_without_the_joint_step(monkeypatch, sparse, fit_interc
 def test_wide_data_do_without_the_joint_step_sooner(monkeypatch):
     """With more features than examples the matrix is singular but for the penalty: a step takes seconds for 2000 of them."""
     monkeypatch.setattr(concomitant.ConcomitantProblem, "stepped", lambda *_: pytest.fail("a step in all variables"))
-    result = solve_concomitant(make(30, 501), tol=1e-6)
+    result = dn.solve(make(30, 501), tol=1e-6)
     assert result.certificate.relative_gap <= 1e-6
 
 
@@ -172,7 +171,7 @@ def test_a_scale_that_is_the_rounding_of_the_targets_is_zero():
     y = np.where(X[:, 0] > 1.0, 1.0, -1.0)
     problem = ConcomitantProblem(X, (y - y.mean()) / y.std(), 1.35, 0.01, fit_intercept=True)
     assert 0.0 < problem.certified_pair(np.zeros(5), float(problem.unit.y.min())).scale < 1e-15
-    result = solve_concomitant(problem, tol=1e-6)
+    result = dn.solve(problem, tol=1e-6)
     assert result.certificate.relative_gap <= 1e-6
 
 
@@ -187,30 +186,30 @@ def test_the_best_scale_is_found_from_any_other(seed, start, fit_intercept):
 
 def test_perfect_fits_have_the_scale_zero():
     X = np.random.default_rng(0).standard_normal((20, 3))
-    result = solve_concomitant(ConcomitantProblem(X, np.full(20, 3.0), fit_intercept=True))
+    result = dn.solve(ConcomitantProblem(X, np.full(20, 3.0), fit_intercept=True))
     assert result.converged
     assert (result.scale, result.intercept, result.certificate.primal) == (0.0, 3.0, 0.0)
     most = np.r_[np.full(18, 3.0), 100.0, -50.0]  # outliers only
-    result = solve_concomitant(ConcomitantProblem(X, most, lam=10.0, fit_intercept=True), tol=1e-9)
+    result = dn.solve(ConcomitantProblem(X, most, lam=10.0, fit_intercept=True), tol=1e-9)
     assert result.converged
     assert result.scale <= 1e-8
 
 
 def test_limits_callbacks_and_starts():
     problem, seen = make(lam=1e-4), []
-    result = solve_concomitant(problem, tol=1e-10, callback=seen.append)
+    result = dn.solve(problem, tol=1e-10, callback=seen.append)
     assert seen[-1].certificate == result.certificate
     assert (np.diff(result.trace.gap) <= 0.0).all()
-    assert solve_concomitant(problem, max_epochs=0).status is dn.Status.EPOCH_LIMIT
-    assert solve_concomitant(problem, time_limit=0.0).status is dn.Status.TIME_LIMIT
-    assert solve_concomitant(problem, callback=lambda _: True).status is dn.Status.STOPPED_BY_CALLBACK
-    assert solve_concomitant(problem, tol=1e-9, warm_start=result).n_epochs == 0.0
+    assert dn.solve(problem, max_epochs=0).status is dn.Status.EPOCH_LIMIT
+    assert dn.solve(problem, time_limit=0.0).status is dn.Status.TIME_LIMIT
+    assert dn.solve(problem, callback=lambda _: True).status is dn.Status.STOPPED_BY_CALLBACK
+    assert dn.solve(problem, tol=1e-9, warm_start=result).n_epochs == 0.0
 
     def press(progress):
         if progress.epoch > 0.0:
             raise KeyboardInterrupt
 
-    assert solve_concomitant(problem, tol=1e-10, callback=press).status is dn.Status.INTERRUPTED
+    assert dn.solve(problem, tol=1e-10, callback=press).status is dn.Status.INTERRUPTED
 
 
 def test_a_singular_matrix_is_solved_in_the_least_squares_sense():

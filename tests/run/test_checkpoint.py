@@ -14,8 +14,10 @@ from dualnewton import losses, regularizers, samplings
 from dualnewton.files import archive as _archive
 from dualnewton.objective.certificates import judge_duals
 from dualnewton.run import checkpoint
-from dualnewton.run.methods import make_runner
+from dualnewton.run.loop import Run
+from dualnewton.run.methods import make_method
 from dualnewton.run.snapshot import Anchors, Thawed
+from dualnewton.solvers.protocol import Request
 
 logistic = losses.Logistic()
 
@@ -144,13 +146,13 @@ def test_threads_limits_and_the_callback_may_be_others(path, deadly):
 def test_a_deadline_that_is_far_away_changes_no_bit(tau):
     (problem,) = one(logistic, n=40_000, d=6)
     start = [(problem, judge_duals([problem], [problem.no_dual()])[0])]
-    told = []
+    told, request = [], Request("sdna", tau, None, 1e-6, None, 1, None)
     for deadline in (np.inf, 1e18):
-        runner, rng = (
-            make_runner(dn.plan(problem, method="sdna", tau=tau), start, None, 1e-6, 1),
+        method, rng = (
+            make_method(dn.plan(problem, method="sdna", tau=tau), start, request, Run.start),
             np.random.default_rng(0),
         )
-        told.append([(runner.turn(rng, deadline, np.inf), runner.surprise(0).hex()) for _ in range(4)])
+        told.append([(method.step(rng, deadline, np.inf), method.residual(0).hex()) for _ in range(4)])
     assert told[0] == told[1]
 
 
@@ -469,11 +471,11 @@ def test_a_forged_state_makes_nothing_but_objects_of_a_run_or_is_refused(path, b
     blocks = [arrays[str(k)] for k in range(len(arrays))]
     rng = np.random.default_rng(2)
     problems, read = BEGUN.make(), 0
-    anchors = Anchors.of(problems) | Anchors({"sampling": samplings.Shuffled(60, 5)})
+    anchors = Anchors.of(problems) | Anchors({"sampling": samplings.Shuffled(60, 5), "request": None})
     for changed in [tree, *mutations(tree, rng, 1500)]:
         try:
             thawed = Thawed(json.loads(changed), blocks, anchors)
-            for name in ("loop", "runner", "random"):
+            for name in ("loop", "method", "random"):
                 thawed.part(name)
             read += 1
         except ValueError:  # of JSON, too

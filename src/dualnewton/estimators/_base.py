@@ -17,15 +17,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._path import Path, walk
-from dualnewton.estimators._session import METHODS, Session
+from dualnewton.estimators._session import METHODS, Session, starts
 from dualnewton.estimators._validation import Data, checked, class_numbers, validate_data
 from dualnewton.estimators._warning import warn
-from dualnewton.estimators.model_selection._alike import like
 from dualnewton.interop.parts import Objective, Part, parts_of
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.problem import Problem
 from dualnewton.run.result import Result, Status
-from dualnewton.solvers.outer.unpenalised import fit_unpenalised, starts
 
 REMEDIES = {
     Status.EPOCH_LIMIT: "raise max_iter (now {max_iter}) or tol; features of about equal scale often help",
@@ -118,7 +116,7 @@ class CertifiedModel(BaseEstimator):
         own = [[k for k, is_free in enumerate(free) if is_free == wanted] for wanted in (True, False)]
         without, rest = ([posed[k] for k in places] for places in own)
         earlier = [[before[k] for k in places] if fits and before else None for places in own]
-        found = iter(fit_unpenalised(session, lambda lam: [like(each, lam=lam) for each in without], earlier[0]))
+        found = iter(session.solve_unpenalised(without, earlier[0]))
         others = iter(self._solved(session, rest, earlier[1]) if rest else [])
         return [next(found if is_free else others) for is_free in free]
 

@@ -14,6 +14,7 @@ from joblib import effective_n_jobs  # type: ignore[import-untyped]
 
 from dualnewton.estimators._progress import ProgressLine
 from dualnewton.objective.problem import Problem
+from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.planning.planner import SMALL
 from dualnewton.run.loop import solve_many
 from dualnewton.run.result import Progress, Result, Status
@@ -31,8 +32,8 @@ MAX_EPOCHS = 1000
 class Session:
     """Solves on behalf of an estimator, and keeps to its ``max_iter`` and ``time_limit`` however often it is asked.
 
-    Most fits ask once. One that approaches its objective by others (a hinge by smoothed ones, a lasso by proximal steps) asks
-    several times, and is told by ``is_over`` when there is nothing left to spend or somebody has asked to stop.
+    Most fits ask once. Those that ask several times (values of λ, outputs with and without a penalty) are told by ``is_over``
+    when nothing is left of the budget, or the callback has asked to stop.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ class Session:
 
     def solve(
         self,
-        problems: Sequence[Problem],
+        problems: Sequence[Any],
         start: Sequence[Result | np.ndarray] | None = None,
         tol: float | None = None,
         method: str | None = None,
@@ -92,7 +93,13 @@ class Session:
         self.stopped |= any(result.status in (Status.STOPPED_BY_CALLBACK, Status.INTERRUPTED) for result in results)
         return [self.content(result) for result in results]
 
-    def goal(self, problem: Problem) -> float:
+    def solve_unpenalised(self, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result]:
+        """Solve problems without their penalty, from earlier results, if there are any."""
+        risks = [Unpenalised.of(problem) for problem in problems]
+        # One Newton step solves a quadratic problem: it is taken even where the start would do.
+        return self.solve(risks, starts(problems, before), FINEST if risks[0].view.quadratic else None)
+
+    def goal(self, problem: Any) -> float:
         """Return the relative gap to ask for, which is ``tol`` or less.
 
         A relative gap of ε leaves an error of about √ε in the coefficients. Where an epoch takes no time, the gap is therefore
@@ -128,3 +135,18 @@ def seed_of(random_state: Any) -> Any:
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(np.iinfo(np.int32).max))
     return 0 if random_state is None else random_state
+
+
+def starts(problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result] | None:
+    """Make earlier results points to start from: w and α if both fit, or w and the α that belongs to it on new examples."""
+    if before is None or len(before) != len(problems):
+        return None
+    points = []
+    for problem, result in zip(problems, before, strict=True):
+        nothing = problem.no_dual()
+        if np.shape(result.w) != np.shape(problem.w_of(nothing)):
+            return None
+        points.append(
+            result if result.alpha.shape == nothing.shape else replace(result, alpha=problem.alpha_of(result.w))
+        )
+    return points

@@ -15,12 +15,11 @@ from sklearn.utils.validation import column_or_1d
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor, solver_names
 from dualnewton.estimators._direct import exact_duals, is_cheap
-from dualnewton.estimators._session import Session
+from dualnewton.estimators._session import Session, starts
 from dualnewton.estimators._validation import Data, checked
 from dualnewton.interop.sklearn_objectives import ridge, ridge_classifier
 from dualnewton.interop.specification import Specification
 from dualnewton.run.result import Result
-from dualnewton.solvers.outer.unpenalised import starts
 
 SOLVERS = ("svd", "cholesky", "lsqr", "sparse_cg", "sag", "saga", "lbfgs")
 """scikit-learn's names, which all mean "auto"."""

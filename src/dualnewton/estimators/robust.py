@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Real
@@ -18,7 +17,6 @@ from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import huber_regressor
 from dualnewton.interop.specification import Specification
 from dualnewton.run.result import Result
-from dualnewton.solvers.outer.scale_search import ScaledResult, solve_concomitant
 
 
 class HuberRegressor(CertifiedRegressor):
@@ -105,25 +103,12 @@ class HuberRegressor(CertifiedRegressor):
         return huber_regressor(self, n)
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
-        (problem,) = self._problems(data)
-        result = solve_concomitant(
-            problem,
-            session.method,
-            tol=session.goal(problem.unit),
-            max_epochs=max(0, math.ceil(session.epochs_left)),
-            time_limit=None if math.isinf(session.deadline) else max(0.0, session.deadline - time.perf_counter()),
-            n_threads=session.threads,
-            random_state=session.rng,
-            warm_start=_start(before, *data.X.shape),
-            callback=session.tell,
-        )
-        session.spend(result.n_epochs)
-        return [session.content(result)]
+        return session.solve(self._problems(data), _starts(before, *data.X.shape))
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)
         (result,) = results
-        assert isinstance(result, ScaledResult)
+        assert result.scale is not None
         # One number, as in scikit-learn, and at most max_iter: the part of an epoch that a sketch takes does not count.
         epochs = math.ceil(result.n_epochs)
         self.n_iter_: Any = epochs if self.max_iter is None else min(epochs, self.max_iter)
@@ -132,8 +117,8 @@ class HuberRegressor(CertifiedRegressor):
         self.outliers_ = residuals > self.epsilon * result.scale
 
 
-def _start(before: Sequence[Result] | None, n: int, d: int) -> ScaledResult | None:
+def _starts(before: Sequence[Result] | None, n: int, d: int) -> list[Result] | None:
     """Return the last fit as a point to start from, if it has as many features; on other examples without its dual point."""
-    if before is None or not isinstance(before[0], ScaledResult) or before[0].w.shape != (d,):
+    if before is None or before[0].scale is None or before[0].w.shape != (d,):
         return None
-    return before[0] if before[0].alpha.shape == (n,) else replace(before[0], alpha=np.zeros(n))
+    return [before[0] if before[0].alpha.shape == (n,) else replace(before[0], alpha=np.zeros(n))]

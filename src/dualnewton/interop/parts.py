@@ -16,7 +16,6 @@ from dualnewton.objective.huber_scale import ConcomitantProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.run.loop import solve
 from dualnewton.run.result import Progress, Result
-from dualnewton.solvers.outer.scale_search import solve_concomitant
 
 SHARE, FINEST = 0.1, 1e-12
 """A dual point is good enough if its own error is this share of the gap it proves, or this small relative to P."""
@@ -89,7 +88,7 @@ class AtScale:
         # the slopes squared over λ, and here λ is often tiny.
         dual = self.problem.certified_pair(w, intercept, self.scale, alpha).certificate.dual
         certificate = Certificate(self.problem.primal(w, intercept, self.scale), dual)
-        return _sharpened(certificate, lambda **stop: solve_concomitant(self.problem, **stop))
+        return _sharpened(certificate, lambda **stop: solve(self.problem, **stop))
 
 
 def parts_of(model: Any, X: linear.Matrix, problems: Sequence[Objective]) -> Iterator[Part]:

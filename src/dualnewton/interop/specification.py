@@ -21,8 +21,8 @@ from dualnewton.losses import Loss, Margin
 from dualnewton.matrix import as_data
 from dualnewton.objective.huber_scale import ConcomitantProblem
 from dualnewton.objective.problem import Problem
+from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.regularizers import Regularizer, mixed
-from dualnewton.solvers.outer.unpenalised import Unpenalised
 from dualnewton.validation import positive
 
 LOSSES: dict[str, type[Loss]] = {
@@ -300,7 +300,9 @@ class Specification:
             return [AtScale(problem, scale) for problem in self.problems(X, y, classes, sample_weight=sample_weight)]
         problems = self.with_some_penalty().problems(X, y, classes, sample_weight=sample_weight)
         free = self.unpenalised(len(problems))
-        return [Unpenalised(problem) if is_free else problem for problem, is_free in zip(problems, free, strict=True)]
+        return [
+            Unpenalised.of(problem) if is_free else problem for problem, is_free in zip(problems, free, strict=True)
+        ]
 
     def _lams(self, count: int, total: float) -> list[float]:
         """Return λ of each output; ``total`` is Σ c_i."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,26 +53,26 @@ class Certificate:
 
 @dataclass(frozen=True, eq=False)
 class CertifiedPair:
-    """A model (w, b), a feasible dual point α, and the certificate that the two make: P(w, b) and D(α)."""
+    """A model (w, b), a feasible dual point α, and the certificate that the two make: P(w, b) and D(α).
+
+    Where a scale of the residuals is fitted, too, it is a part of the model: P(w, b, σ).
+    """
 
     w: np.ndarray
     intercept: Any  # a float; of several classes a vector
     alpha: np.ndarray
     certificate: Certificate
+    scale: float | None = None
 
     def proved_by(self, alpha: np.ndarray, dual: float) -> CertifiedPair:
         """Take another dual point for the proof, if its value is larger."""
         if not dual > self.certificate.dual:
             return self
-        return CertifiedPair(self.w, self.intercept, alpha, Certificate(self.certificate.primal, dual))
+        return replace(self, alpha=alpha, certificate=Certificate(self.certificate.primal, dual))
 
     def joined_with(self, other: CertifiedPair) -> CertifiedPair:
         """Take the better model and the better dual point of two pairs: weak duality holds for any two."""
         primal = min(self, other, key=lambda pair: pair.certificate.primal)
         dual = max(self, other, key=lambda pair: pair.certificate.dual)
-        return CertifiedPair(
-            primal.w,
-            primal.intercept,
-            dual.alpha,
-            Certificate(primal.certificate.primal, dual.certificate.dual),
-        )
+        certificate = Certificate(primal.certificate.primal, dual.certificate.dual)
+        return replace(primal, alpha=dual.alpha, certificate=certificate)

@@ -19,12 +19,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import EpsilonInsensitive, Huber
+from dualnewton.matrix import Data
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.validation import positive, vector
@@ -53,17 +54,6 @@ HALVINGS, DAMPINGS = 10, (0.0, 1e-6, 1e-3, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
-class ScaledPair(CertifiedPair):
-    """A model (w, b, σ), a feasible dual point, and the joint certificate that the two make."""
-
-    scale: float = math.nan
-
-    def joined_with(self, other: CertifiedPair) -> ScaledPair:
-        primal: Any = min(self, other, key=lambda pair: pair.certificate.primal)
-        return ScaledPair(**vars(super().joined_with(other)), scale=primal.scale)
-
-
-@dataclass(frozen=True, eq=False)
 class ConcomitantProblem:
     """Huber's regression with a joint scale: P, D and the certificate that connects them, as the head of this file has them.
 
@@ -82,6 +72,9 @@ class ConcomitantProblem:
     sample_weight: Any = None
     fit_intercept: bool = False
 
+    scheme: ClassVar[str] = "scale"
+    columns: ClassVar[int] = 1
+
     def __post_init__(self) -> None:
         if positive("epsilon", self.epsilon) < 1.0:
             raise DualnewtonError(f"epsilon must be >= 1, got {self.epsilon!r}")
@@ -96,12 +89,37 @@ class ConcomitantProblem:
         )
         return replace(unit, lam=self.lam or WEAK * (float((unit.c * unit.norms).mean()) or 1.0))
 
-    def at(self, scale: float) -> tuple[Problem, float, float]:
-        """Return the problem at a fixed σ, and by what its model and its dual point have to be multiplied."""
+    @property
+    def data(self) -> Data:
+        """X behind the protocol by which everything else asks for it."""
+        return self.unit.data
+
+    @property
+    def n(self) -> int:
+        """The number of examples."""
+        return self.unit.n
+
+    @property
+    def d(self) -> int:
+        """The number of features."""
+        return self.unit.d
+
+    def at(self, scale: float) -> Problem:
+        """Return the problem at a fixed σ."""
         if scale > 0.0:
-            return replace(self.unit, y=self.unit.y / scale, lam=self.unit.lam * scale), scale, 1.0
-        limit = replace(self.unit, loss=EpsilonInsensitive(0.0), lam=self.unit.lam / self.epsilon)
-        return limit, 1.0, self.epsilon
+            return replace(self.unit, y=self.unit.y / scale, lam=self.unit.lam * scale)
+        return replace(self.unit, loss=EpsilonInsensitive(0.0), lam=self.unit.lam / self.epsilon)
+
+    def factors(self, scale: float) -> tuple[float, float]:
+        """Return by what the model and the dual point of the problem at σ have to be multiplied."""
+        return (scale, 1.0) if scale > 0.0 else (1.0, self.epsilon)
+
+    def starting_pair(self, start: Any = None) -> CertifiedPair:
+        """Certify where a run starts: at an earlier result or, without one, at w = 0 and the median of the targets."""
+        if start is not None:
+            return self.certified_pair(start.w, start.intercept, start.scale or None, start.alpha)
+        middle = float(np.median(self.unit.y[self.unit.c > 0.0])) if self.fit_intercept else 0.0
+        return self.certified_pair(np.zeros(self.d), middle)
 
     def primal(self, w: np.ndarray, intercept: float, scale: float) -> float:
         """P(w, b, σ), at σ = 0 the limit."""
@@ -143,7 +161,7 @@ class ConcomitantProblem:
 
     def certified_pair(
         self, w: np.ndarray, intercept: float = 0.0, scale: float | None = None, alpha: np.ndarray | None = None
-    ) -> ScaledPair:
+    ) -> CertifiedPair:
         """Prove how good a model is, with the best intercept and scale for its residuals near the given ones.
 
         At these −α_i = r_i/σ, cut off at ±ε, is feasible and leaves P − D = (λ/2)‖w − ᾱ‖².
@@ -157,7 +175,7 @@ class ConcomitantProblem:
         own = -np.clip((r + b) / sigma, -self.epsilon, self.epsilon) if sigma > 0.0 else -self.epsilon * np.sign(r + b)
         candidates = [self.feasible(point) for point in (own, alpha) if point is not None]
         dual, best = max(((self.dual(point), point) for point in candidates), key=lambda found: found[0])
-        return ScaledPair(w, b, best, Certificate(primal, dual), sigma)
+        return CertifiedPair(w, b, best, Certificate(primal, dual), sigma)
 
     def _settled(self, r: np.ndarray, w: np.ndarray, b: float, scale: float) -> tuple[float, float, float]:
         """Return the lowest P over (b, σ) and where it is, for r without b: Newton steps, each exact on its set of outliers.

@@ -135,6 +135,11 @@ class Problem:
         """K, the number of margins of an example."""
         return self.loss.columns
 
+    @property
+    def scheme(self) -> str | None:
+        """The outer scheme that the methods need: smoothing, for a loss with a kink."""
+        return "smoothing" if self.loss.kinked else None
+
     @cached_property
     def c(self) -> np.ndarray:
         """The weights as a vector, ones by default."""

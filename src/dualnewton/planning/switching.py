@@ -67,7 +67,7 @@ class Course:
         return Facts.of(self.problem)
 
     def note(self, epochs: float, relative_gap: float, surprise: float) -> None:
-        """Record, of the slowest model, the relative gap that is expected and what that is expected from (see ``Runner``).
+        """Record, of the slowest model, the relative gap that is expected and what that is expected from (see ``Method``).
 
         The speed is judged by the latter: each certificate changes the ratio between the two.
         """

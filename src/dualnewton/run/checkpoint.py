@@ -1,6 +1,6 @@
 """Runs that survive: the state of a run in a file, to which it belongs, and when it is written.
 
-A checkpoint changes nothing about a run. It holds the state between two turns of the loop (:mod:`dualnewton.run.snapshot`), so
+A checkpoint changes nothing about a run. It holds the state between two steps of the loop (:mod:`dualnewton.run.snapshot`), so
 that a resumed run ends as if it had never stopped, bit for bit. See docs/checkpoints.md.
 """
 
@@ -23,8 +23,9 @@ import scipy.sparse as sp
 from dualnewton.errors import DualnewtonError
 from dualnewton.files import archive as _archive
 from dualnewton.files.archive import BadFileError
-from dualnewton.run.result import Result, Status
+from dualnewton.run.result import Status
 from dualnewton.run.snapshot import Anchors, Thawed, freeze
+from dualnewton.solvers.protocol import Request
 from dualnewton.validation import positive
 
 KIND, VERSION = "checkpoint", 1
@@ -95,7 +96,7 @@ class Keeper:
         return found
 
     def is_due(self, statuses: Collection[Status | None]) -> bool:  # noqa: ARG002
-        """Whether the state is to be saved now, between two turns, given how far each model is."""
+        """Whether the state is to be saved now, between two steps, given how far each model is."""
         return False
 
     def save(self, parts: Mapping[str, Any], anchors: Anchors, epochs: float) -> None:
@@ -181,39 +182,7 @@ class FileKeeper(Keeper):
         self.took = self.written - began
 
 
-@dataclass
-class StageKeeper(Keeper):
-    """Keeps the state of a run inside another: both go into the file of the outer one.
-
-    Attributes
-    ----------
-    outer : Keeper
-        Of the other.
-    parts, statuses : callables
-        Return the state of the other, and how far its models are.
-    anchors : Anchors
-        Of the other.
-    epochs : float
-        Of the other, before this run.
-    """
-
-    outer: Keeper
-    parts: Callable[[], Mapping[str, Any]]
-    statuses: Callable[[], Collection[Status | None]]
-    anchors: Anchors
-    epochs: float = 0.0
-    found: Thawed | None = None
-
-    def is_due(self, statuses: Collection[Status | None]) -> bool:
-        # It is the other that ends the models of this one by a callback.
-        own = {status for status in statuses if status is not Status.STOPPED_BY_CALLBACK}
-        return self.outer.is_due(own.union(self.statuses()))
-
-    def save(self, parts: Mapping[str, Any], anchors: Anchors, epochs: float) -> None:
-        self.outer.save({**self.parts(), **parts}, self.anchors | anchors, self.epochs + epochs)
-
-
-AnyCheckpoint = str | os.PathLike[str] | Checkpoint | Keeper | None
+AnyCheckpoint = str | os.PathLike[str] | Checkpoint | None
 
 
 def keeper_of(checkpoint: AnyCheckpoint, identity: Callable[[], Mapping[str, str]], rng: np.random.Generator) -> Keeper:
@@ -222,7 +191,7 @@ def keeper_of(checkpoint: AnyCheckpoint, identity: Callable[[], Mapping[str, str
     Parameters
     ----------
     checkpoint : path, Checkpoint or None
-        What the user gave; a keeper, if the run is a stage of another.
+        What the user gave.
     identity : callable
         Returns what makes the run the one it is; asked only if there is a file.
     rng : numpy.random.Generator
@@ -230,8 +199,6 @@ def keeper_of(checkpoint: AnyCheckpoint, identity: Callable[[], Mapping[str, str
     """
     if checkpoint is None:
         return Keeper()
-    if isinstance(checkpoint, Keeper):
-        return checkpoint
     return FileKeeper(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint), identity(), rng)
 
 
@@ -242,11 +209,15 @@ SHARED = ("loss", "regularizer", "fit_intercept")
 """What problems that are solved together have in common."""
 
 
+SETTINGS = ("tol", "method", "tau", "sampling", "certify_every")
+"""What is asked for and decides which steps a run takes."""
+
+
 def identity_of(
     problems: Sequence[Any],
     warm_start: Sequence[Any] | None,
     rng: np.random.Generator | None,
-    **settings: Any,
+    request: Request,
 ) -> dict[str, str]:
     """Describe a run, by words and hashes: two runs with the same description take the same steps.
 
@@ -260,8 +231,8 @@ def identity_of(
         Results or dual points.
     rng : numpy.random.Generator, optional
         As it is at the start; None if any would do.
-    settings
-        The rest, by name.
+    request : Request
+        The rest.
     """
     first, starts = problems[0], list(() if warm_start is None else warm_start)
     found = {"software": ", ".join(f"{name} {_version(name)}" for name in SOFTWARE)}
@@ -273,9 +244,9 @@ def identity_of(
         of = f" of problem {k}" if len(problems) > 1 else ""
         found |= {f"{name}{of}": described(getattr(problem, name)) for name in names if name not in ("X", *SHARED)}
         start = starts[k] if k < len(starts) else None
-        points = (start.w, start.intercept, start.alpha) if isinstance(start, Result) else start
-        found[f"warm_start{of}"] = described(points)
-    found |= {name: described(value) for name, value in settings.items()}
+        parts = [getattr(start, name) for name in ("w", "intercept", "scale", "alpha") if hasattr(start, name)]
+        found[f"warm_start{of}"] = described(tuple(part for part in parts if part is not None) or start)
+    found |= {name: described(getattr(request, name)) for name in SETTINGS}
     state = None if rng is None else rng.bit_generator.state
     found["random_state"] = "None" if state is None else f"{state['bit_generator']} {_digest([_text(state).encode()])}"
     return found

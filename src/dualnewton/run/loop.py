@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from dualnewton.errors import DualnewtonError
 from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.objective.certificate import Certificate, CertifiedPair
-from dualnewton.objective.certificates import certify_cold_starts, judge_duals, judge_models
-from dualnewton.objective.problem import Problem
 from dualnewton.planning.plan import Plan, Tau
-from dualnewton.planning.planner import plan
 from dualnewton.planning.switching import Course
-from dualnewton.run.checkpoint import AnyCheckpoint, identity_of, keeper_of
-from dualnewton.run.methods import make_runner
+from dualnewton.run.checkpoint import AnyCheckpoint, Keeper, identity_of, keeper_of
+from dualnewton.run.methods import make_method, scheme_for
 from dualnewton.run.result import Progress, Result, Status, Trace
 from dualnewton.run.snapshot import Anchors, Thawed
+from dualnewton.run.start import Start, alike, generator, has_model, plan_for, starting_pairs
 from dualnewton.samplings import Sampling
-from dualnewton.solvers.outer.proximal_point import follow
-from dualnewton.solvers.protocol import Runner
+from dualnewton.solvers.protocol import Method, Request
 from dualnewton.validation import integer, positive
 
 STALLED_CERTIFICATES = 25
-"""So many certificates without a smaller gap mean that rounding has the last word, if the gap is already tiny."""
+"""Certificates in a row without a smaller gap after which a tiny gap is taken for rounding."""
 
 TINY_RELATIVE_GAP = 1e-9
 
-TURNS_WITHOUT_CERTIFICATE = 10
-"""A certificate costs about as much as an epoch of compiled rounds; unless one is due, so many turns go by without it. Of a
-primal method, whose gradient tells the gap, half as many as there have been go by, if these are more."""
+STEPS_WITHOUT_CERTIFICATE = 10
+"""A certificate costs about as much as an epoch of compiled rounds: unless one is due, it is left out for so many steps. For a
+primal method, whose gradient tells the gap, for half as many as there have been, if these are more."""
 
 
 def solve(
-    problem: Problem,
+    problem: Any,
     *,
     method: str = "auto",
     tau: Tau = "auto",
@@ -48,20 +45,23 @@ def solve(
     time_limit: float | None = None,
     n_threads: int | None = None,
     random_state: int | np.random.Generator | None = None,
-    warm_start: Result | np.ndarray | None = None,
+    warm_start: Start | None = None,
     callback: Callable[[Progress], Any] | None = None,
     checkpoint: AnyCheckpoint = None,
     certify_every: int | None = None,
 ) -> Result:
     """Fit the model and prove how good it is.
 
-    Each turn 1. draws index blocks, 2. runs the rounds on them, 3. has the problem certify the point from scratch, if a
-    certificate is due, 4. records it, 5. stops when there is a reason to, 6. keeps its state, if there is a checkpoint.
+    Each step 1. records the last certificate and stops where there is a reason to, 2. moves the models (draws index blocks and
+    runs rounds on them, or passes over the data), 3. chooses another method where the gap falls more slowly than predicted,
+    4. has the problem certify the point from scratch, if a certificate is due; then the checkpoint is written, if it is due.
 
     Parameters
     ----------
     problem : Problem
-        What is to be solved. (Of a loss of K > 1 columns, w is K×d, the intercept a vector and alpha n×K.)
+        What is to be solved. (Of a loss of K > 1 columns, w is K×d, the intercept a vector and alpha n×K.) It may also be a
+        :class:`~dualnewton.objective.huber_scale.ConcomitantProblem` or an
+        :class:`~dualnewton.objective.unpenalised.Unpenalised` risk.
     method : {"auto", "sdna", "sdca", "newton", "ihs"}
         How; "auto" chooses by what each is expected to cost, and again while running, when the gap tells otherwise.
     tau : int or "auto"
@@ -82,13 +82,15 @@ def solve(
     warm_start : Result or array of shape (n,), optional
         Start from the model and the dual point of an earlier result, of this problem or one like it, or from a dual point.
     callback : callable, optional
-        Called with a :class:`Progress` after each certificate; a true return value stops the run.
+        Called with a :class:`Progress` after each certificate; a true return value stops the run. Where the problem is solved
+        by runs on others (a loss with a kink by smoothed ones), it is also called after each of their steps, with the last
+        certificate.
     checkpoint : path or Checkpoint, optional
         A file in which the state of the run is kept as it goes. Where it is there already, of this problem and these settings,
         the run goes on from it and ends, bit for bit, as if it had never stopped. Limits, threads and the callback may be
         others. The file stays when the run has ended.
     certify_every : int, optional
-        The most turns (about an epoch each) between two certificates; 1 for a curve of every epoch. By default a certificate is
+        The most steps (about an epoch each) between two certificates; 1 for a curve of every epoch. By default a certificate is
         computed when it may change what happens next, since each costs about an epoch.
 
     Returns
@@ -114,7 +116,7 @@ def solve(
 
 
 def solve_many(
-    problems: Sequence[Problem],
+    problems: Sequence[Any],
     *,
     method: str = "auto",
     tau: Tau = "auto",
@@ -124,7 +126,7 @@ def solve_many(
     time_limit: float | None = None,
     n_threads: int | None = None,
     random_state: int | np.random.Generator | None = None,
-    warm_start: Sequence[Result | np.ndarray] | None = None,
+    warm_start: Sequence[Start] | None = None,
     callback: Callable[[Progress], Any] | None = None,
     checkpoint: AnyCheckpoint = None,
     certify_every: int | None = None,
@@ -135,170 +137,306 @@ def solve_many(
     may differ. Each has its own certificate, and leaves the passes when that meets ``tol``. The parameters are those of
     :func:`solve`; ``warm_start`` has one entry per problem, and a callback is told of the model by ``progress.model``.
     """
-    problems = _alike(problems)
-    tol = positive("tol", tol, or_zero=True)
+    problems = alike(problems)
     max_epochs = integer("max_epochs", max_epochs, 0)
-    threads = 1 if n_threads is None else integer("n_threads", n_threads, 1)
+    request = Request(
+        method,
+        tau,
+        sampling,
+        positive("tol", tol, or_zero=True),
+        None if certify_every is None else integer("certify_every", certify_every, 1),
+        1 if n_threads is None else integer("n_threads", n_threads, 1),
+        callback,
+        near=warm_start is not None and all(map(has_model, warm_start)),
+    )
     deadline = (
         math.inf if time_limit is None else time.perf_counter() + positive("time_limit", time_limit, or_zero=True)
     )
-    rng = _generator(random_state)
-    every = None if certify_every is None else integer("certify_every", certify_every, 1)
-    settings = {"method": method, "tau": tau, "sampling": sampling, "certify_every": every}
+    rng = generator(random_state)
     seeded = None if random_state is None else rng
-    keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, tol=tol, **settings), rng)
+    keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, request), rng)
     # Planning included: threads that a product has woken go on to wait for another for a while, and keep a core busy with it.
     with one_blas_thread:
-        if problems[0].loss.kinked:
-            return follow(
-                solve_many,
-                problems,
-                lambda: _starting_pairs(problems, warm_start),
-                tol=tol,
-                max_epochs=max_epochs,
-                deadline=deadline,
-                callback=callback,
-                keeper=keeper,
-                n_threads=threads,
-                random_state=rng,
-                **settings,
-            )
-
-        def runner_of(plan: Plan, runs: Sequence[_Run]) -> Runner:
-            return make_runner(plan, [(run.problem, run.best) for run in runs], sampling, tol, threads)
-
-        began, anchors = time.perf_counter(), Anchors.of(problems)
         if (found := keeper.take()) is not None:
-            at = _resumed(found, anchors, runner_of)
-            began -= at.seconds
+            run = Run.resumed(found, problems, request)
         else:
-            near = warm_start is not None and all(isinstance(start, Result) for start in warm_start)
-            chosen = _plan_with(problems[0], method, tau, sampling, len(problems), near=near)
-            began = time.perf_counter()
-            first = _starting_pairs(problems, warm_start, primal=chosen.is_primal)
-            runs = [_Run(problems[k], k, pair, pair.certificate) for k, pair in enumerate(first)]
-            free = method == "auto" and tau == "auto" and sampling is None
-            at = _State(runs, Course(problems[0], chosen, tol, free=free), runs)
-        whole = found is None or bool(_open(at.runs))  # whether this is the way of a run without limits, and is news
-        try:
-            while True:
-                # 4. Record. 5. Stop when there is a reason to.
-                now = time.perf_counter()
-                for run in _open(at.runs):
-                    if run.certified_at == at.turn:
-                        run.record(at, now - began, tol, max_epochs, now > deadline, callback)
-                if not _open(at.runs):
-                    break
-                if at.runner is None:
-                    at.runner = runner_of(at.course.plan, _open(at.runs))
-                elif len(_open(at.runs)) < len(at.moving):
-                    at.runner.keep([place for place, run in enumerate(at.moving) if run.status is None])
-                runner, moving = at.runner, _open(at.runs)
-                at.moving = moving
-                # 1. Draw, 2. move.
-                most = max_epochs - at.epochs
-                moved = time.perf_counter()
-                spent = runner.turn(rng, deadline, most)
-                at.work_seconds += time.perf_counter() - moved
-                at.epochs += spent
-                at.turn += 1
-                # 3. Certify, from scratch, where a certificate is due.
-                last = time.perf_counter() > deadline or at.epochs >= max_epochs
-                whole = whole and not last and spent < most
-                for place, run in enumerate(moving):
-                    run.take_in(runner, place)
-                slowest = max(moving, key=_Run.expected_relative_gap)
-                at.course.note(at.epochs, slowest.expected_relative_gap(), slowest.surprise)
-                better = (
-                    None
-                    if last
-                    else at.course.better(stuck=any(run.stuck and run.expected_relative_gap() > tol for run in moving))
-                )
-                anyhow = runner.certificates_are_cheap or last or better is not None
-                primal = at.course.plan.is_primal
-                due = [k for k, run in enumerate(moving) if anyhow or run.is_due(at.turn, tol, every, primal=primal)]
-                _certify(runner, moving, due, at.turn)
-                for place, run in enumerate(moving):
-                    runner.adapt(place, run.expected_gap(), run.surprise)
-                if better is not None:
-                    at.course.change_to(better)
-                    for run in moving:
-                        run.stuck, run.ratio = False, math.nan
-                    runner.close()
-                    at.runner = None
-                # 6. Keep the state, unless a limit has cut the turn short.
-                if whole and keeper.is_due(at.statuses):
-                    keeper.save(at.parts(began), anchors | at.rebuilt, at.epochs)
-            if whole:
-                keeper.finish(at.statuses, at.parts(began), anchors, at.epochs)
-        except KeyboardInterrupt:
-            for run in _open(at.runs):
-                run.status = Status.INTERRUPTED
-        finally:
-            if at.runner is not None:
-                at.runner.close()
-    return [run.result(at.course.plan) for run in at.runs]
+            run = Run.start(problems, request, warm_start)
+        _drive(run, rng, max_epochs, deadline, keeper)
+    return [track.result(run.plan) for track in run.tracks]
+
+
+def _drive(run: Run, rng: np.random.Generator, max_epochs: int, deadline: float, keeper: Keeper) -> None:
+    """Take steps until the run has ended; Ctrl-C ends it, too. Keep its state, if there is a checkpoint."""
+    unlimited = not run.finished  # True while the state is that of a run without limits, and is not the one in the file
+    try:
+        while not run.finished:
+            most = max_epochs - run.epochs
+            spent = run.step(rng, deadline, most)
+            unlimited = unlimited and spent < most and time.perf_counter() <= deadline
+            if unlimited and not run.finished and keeper.is_due(run.statuses):
+                keeper.save(*run.parts(), run.epochs)
+        if unlimited:
+            keeper.finish(run.statuses, *run.parts(), run.epochs)
+    except KeyboardInterrupt:
+        run.interrupt()
+    finally:
+        run.close()
 
 
 @dataclass
-class _State:
-    """All that the turns change, so that a checkpoint can hold it.
+class Run:
+    """A run on problems that share X, and all that its steps change, so that a checkpoint can hold it.
 
     Attributes
     ----------
-    runs, moving : lists of _Run
-        All models, and those of the last turn, in the runner's order.
-    course : Course
-        Whether to change the method.
-    runner : Runner, optional
-        None where another method is to begin.
-    turn, epochs, seconds : int, float, float
-        How far it is; the seconds are those of earlier processes.
+    request : Request
+        What is asked for.
+    tracks, moving : lists of Track
+        All models, and those of the last step, in the order of the method.
+    plan : Plan
+        The method that is used, and why.
+    course : Course, optional
+        Decides whether to change the method; None for an outer scheme, whose inner runs do so themselves.
+    method : Method, optional
+        None where another one is to begin.
+    turn, epochs : int, float
+        The number of steps so far, and of epochs.
     work_seconds : float
-        Of the turns alone, those of earlier processes included.
+        Of the methods' steps alone, without certificates; those of earlier processes included.
+    seconds, since : float
+        Seconds of earlier processes, and when this one began.
     """
 
-    runs: list[_Run]
-    course: Course
-    moving: list[_Run]
-    runner: Runner | None = None
+    request: Request
+    tracks: list[Track]
+    moving: list[Track]
+    plan: Plan
+    course: Course | None
+    method: Method | None = None
     turn: int = 0
     epochs: float = 0.0
-    seconds: float = 0.0
     work_seconds: float = 0.0
+    seconds: float = 0.0
+    since: float = field(default_factory=time.perf_counter)
+
+    @classmethod
+    def start(cls, problems: Sequence[Any], request: Request, warm_start: Sequence[Start] | None = None) -> Run:
+        """Plan a run, and certify where it starts."""
+        scheme, course = scheme_for(problems[0]), None
+        if scheme is None:
+            plan = plan_for(problems[0], request, len(problems))
+            free = request.method == "auto" and request.tau == "auto" and request.sampling is None
+            course = Course(problems[0], plan, request.tol, free=free)
+        else:
+            plan = Plan("none", 0, "the start was good enough")
+        since = time.perf_counter()
+        pairs = (
+            starting_pairs(problems, warm_start, primal=plan.is_primal)
+            if scheme is None or not scheme.own_starts
+            else [problem.starting_pair(warm_start and warm_start[k]) for k, problem in enumerate(problems)]
+        )
+        tracks = [Track(problems[k], k, pair, pair.certificate) for k, pair in enumerate(pairs)]
+        return cls(request, tracks, tracks, plan, course, since=since)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all models have ended."""
+        return all(track.status is not None for track in self.tracks)
+
+    @property
+    def open(self) -> list[Track]:
+        """The models that have not ended."""
+        return [track for track in self.tracks if track.status is None]
 
     @property
     def statuses(self) -> list[Status | None]:
-        """How far each model is."""
-        return [run.status for run in self.runs]
+        """How each model has ended."""
+        return [track.status for track in self.tracks]
 
-    @property
-    def rebuilt(self) -> Anchors:
-        """What the runner has made of the data, and need not be stored."""
-        return Anchors() if self.runner is None else Anchors(self.runner.anchors())
+    # One step ----------------------------------------------------------------------------------------------------------
 
-    def parts(self, began: float) -> dict[str, Any]:
-        """Return what a checkpoint holds; what has ended needs no runner."""
-        loop = replace(self, runner=None, seconds=time.perf_counter() - began)
-        return {"loop": loop, "runner": self.runner if _open(self.runs) else None}
+    def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
+        """Take a step, of at most so many epochs if it can be helped; return how many it took."""
+        # 1. Record, and stop where there is a reason to.
+        self._record(late=time.perf_counter() > deadline, exhausted=most <= 0.0)
+        if self.finished:
+            return 0.0
+        # 2. Move.
+        method, began = self._current_method(), time.perf_counter()
+        spent = method.step(rng, deadline, most)
+        self.work_seconds += time.perf_counter() - began
+        self.epochs += spent
+        self.turn += 1
+        last = time.perf_counter() > deadline or spent >= most
+        for place, track in enumerate(self.moving):
+            track.take_in(method, place)
+        # 3. Choose another method.
+        better = None if self.course is None else self._better(self.course, last=last)
+        # 4. Certify.
+        anyway = last or better is not None or method.certificates_are_cheap
+        places = [k for k, track in enumerate(self.moving) if method.offers(k) and (anyway or self._is_due(track))]
+        self._certify({place: method.point(place) for place in places})
+        for place, track in enumerate(self.moving):
+            method.adapt(place, track.expected_gap(), track.residual)
+        self.plan = method.told(self.plan)
+        if better is not None:
+            self._switch_to(better)
+        return spent
+
+    def _record(self, *, late: bool, exhausted: bool) -> None:
+        """Add the certificates of the last step to the traces, tell the callback, and give a status to what has ended."""
+        callback = self.request.callback
+        for track in self.open:
+            is_new = track.certified_at == self.turn
+            if not self.has_news(track.number):
+                continue
+            row = self._row(track, add=is_new)
+            asked = callback is not None and bool(callback(row))
+            if asked and not is_new:
+                self._end_early([track])
+            if asked or is_new:
+                track.end(self.request.tol, asked=asked, late=late, exhausted=exhausted)
+
+    def has_news(self, number: int) -> bool:
+        """Whether the last step has certified a point of this model, or of the same model in an inner run."""
+        track = self.tracks[number]
+        if track.certified_at == self.turn or self.method is None or track not in self.moving:
+            return track.certified_at == self.turn
+        return self.method.has_news(self.moving.index(track))
+
+    def _row(self, track: Track, *, add: bool = True) -> Progress:
+        seconds, certificate = self.seconds + time.perf_counter() - self.since, track.best.certificate
+        row = Progress(
+            self.epochs,
+            seconds,
+            certificate,
+            model=track.number,
+            latest=track.latest,
+            work_seconds=self.work_seconds,
+        )
+        if add:
+            track.trace.rows.append(row)
+        return row
+
+    def _current_method(self) -> Method:
+        """Return the method, for the models that have not ended."""
+        moving = self.open
+        if self.method is None:
+            self.method = self._new_method(moving)
+        elif len(moving) < len(self.moving):
+            self.method.keep([place for place, track in enumerate(self.moving) if track.status is None])
+        self.moving = moving
+        return self.method
+
+    def _new_method(self, moving: Sequence[Track]) -> Method:
+        return make_method(self.plan, [(track.problem, track.best) for track in moving], self.request, Run.start)
+
+    def _better(self, course: Course, *, last: bool) -> Plan | None:
+        """Return the plan of a method that is clearly better for the rest of the run."""
+        slowest = max(self.moving, key=Track.expected_relative_gap)
+        course.note(self.epochs, slowest.expected_relative_gap(), slowest.residual)
+        tol = self.request.tol
+        stuck = any(track.stuck and track.expected_relative_gap() > tol for track in self.moving)
+        return None if last else course.better(stuck=stuck)
+
+    def _switch_to(self, plan: Plan) -> None:
+        assert self.course is not None
+        assert self.method is not None
+        self.course.change_to(plan)
+        for track in self.moving:
+            track.stuck, track.ratio = False, math.nan
+        self.method.close()
+        self.plan, self.method = plan, None
+
+    def _is_due(self, track: Track) -> bool:
+        """Whether the gap may be small enough by now, or will not become so, or was not computed for many steps."""
+        close = track.expected_gap() <= self.request.tol * abs(track.best.certificate.primal)
+        longest = max(STEPS_WITHOUT_CERTIFICATE, track.certified_at // 2 if self.plan.is_primal else 0)
+        return close or track.stuck or self.turn - track.certified_at >= (self.request.certify_every or longest)
+
+    def _certify(self, points: dict[int, Any]) -> None:
+        """Have the problems certify points of the models at these places, and let the method learn what was found."""
+        if not points:
+            return
+        assert self.method is not None
+        first = next(iter(points.values()))
+        found = first.judged([self.moving[place].problem for place in points], list(points.values()))
+        for place, pair in zip(points, found, strict=True):
+            track = self.moving[place]
+            track.learn(pair, self.turn)
+            self.method.learn(place, pair, track.best)
+            track.stuck = self.method.is_stuck(place)
+
+    # The end -----------------------------------------------------------------------------------------------------------
+
+    def _end_early(self, tracks: Sequence[Track]) -> None:
+        """Certify what an inner run has found so far, for models that end before it does, and record that."""
+        if self.method is None:
+            return
+        places = [place for place, track in enumerate(self.moving) if track in tracks]
+        points = {k: point for k in places if (point := self.method.unfinished(k)) is not None}
+        self._certify(points)
+        for place in points:
+            self._row(self.moving[place])
+
+    def interrupt(self) -> None:
+        """End all models, with what they have found so far."""
+        with contextlib.suppress(KeyboardInterrupt):  # pressed once more
+            self._end_early(self.open)
+        for track in self.open:
+            if not len(track.trace):
+                self._row(track)
+            track.end(self.request.tol, interrupted=True)
+
+    def keep(self, numbers: Collection[int]) -> None:
+        """Go on with these models only."""
+        for track in self.open:
+            if track.number not in numbers:
+                track.status = Status.STOPPED_BY_CALLBACK
+
+    def close(self) -> None:
+        """Give back what the method holds."""
+        if self.method is not None:
+            self.method.close()
+
+    # The checkpoint ----------------------------------------------------------------------------------------------------
+
+    def parts(self, level: str = "") -> tuple[dict[str, Any], Anchors]:
+        """Return what a checkpoint holds of this run and the runs inside it, and what it need not hold."""
+        seconds, method = self.seconds + time.perf_counter() - self.since, None if self.finished else self.method
+        parts: dict[str, Any] = {f"{level}loop": replace(self, method=None, seconds=seconds)}
+        anchors = Anchors.of([track.problem for track in self.tracks], f"{level}problem")
+        anchors.objects[f"{level}request"] = self.request
+        if method is not None:
+            parts[f"{level}method"] = method.stored()
+            anchors.objects.update({f"{level}{name}": thing for name, thing in method.anchors().items()})
+            if method.inner is not None and not method.inner.finished:
+                inner, more = method.inner.parts(f"{level}inner ")
+                parts, anchors = parts | inner, anchors | more
+        return parts, anchors
+
+    @classmethod
+    def resumed(cls, found: Thawed, problems: Sequence[Any], request: Request, level: str = "") -> Run:
+        """Return the run that a checkpoint holds: what depends on the data alone is made anew, all else is as it was."""
+        found.anchors = found.anchors | Anchors.of(problems, f"{level}problem")
+        found.anchors.objects[f"{level}request"] = request
+        run: Run = found.part(f"{level}loop", Run)
+        run.since = time.perf_counter()
+        if f"{level}method" in found:
+            fresh = run._new_method(run.moving)
+            found.anchors.objects.update({f"{level}{name}": thing for name, thing in fresh.anchors().items()})
+            run.method = method = found.part(f"{level}method", Method)
+            if f"{level}inner loop" in found:
+                own, asked = method.inner_task()
+                method.inner = cls.resumed(found, own, asked, f"{level}inner ")
+        return run
 
 
-def _resumed(found: Thawed, anchors: Anchors, runner_of: Callable[[Plan, Sequence[_Run]], Runner]) -> _State:
-    """Return the state that a checkpoint holds: what depends on the data alone is made anew, all else is as it was."""
-    found.anchors = found.anchors | anchors
-    state: _State = found.part("loop", _State)
-    if "runner" in found:
-        fresh = runner_of(state.course.plan, state.moving)
-        found.anchors = found.anchors | Anchors(fresh.anchors())
-        state.runner = found.part("runner", Runner)
-    return state
+@dataclass(eq=False)
+class Track:
+    """What a run knows of one model: its best certified pair, its trace, and what tells when the next certificate is due."""
 
-
-@dataclass
-class _Run:
-    """What the loop knows of one model: its best certified pair, its trace, and when the next certificate is due."""
-
-    problem: Problem
+    problem: Any
     number: int
     best: CertifiedPair
     latest: Certificate
@@ -306,168 +444,51 @@ class _Run:
     stalled: int = 0
     stuck: bool = False
     ratio: float = math.nan
-    surprise: float = math.nan
+    residual: float = math.nan
     status: Status | None = None
     trace: Trace = field(default_factory=Trace)
 
-    def take_in(self, runner: Runner, place: int) -> None:
-        """Hear what the runner has to say after a turn."""
-        self.surprise, self.stuck = runner.surprise(place), runner.is_stuck(place)
+    def take_in(self, method: Method, place: int) -> None:
+        """Take what the method knows after a step."""
+        self.residual, self.stuck = method.residual(place), method.is_stuck(place)
         if math.isnan(self.ratio):
-            self.ratio = runner.expected_ratio
+            self.ratio = method.expected_ratio
 
     def expected_gap(self) -> float:
-        """Guess the gap from what the last turn had to say; only a certificate knows."""
-        expected = self.ratio * self.surprise if self.surprise > 0.0 else 0.0  # the ratio may be infinite
-        return self.best.certificate.gap if math.isnan(self.surprise) else expected
+        """Estimate the gap from the residual of the last step; only a certificate knows."""
+        expected = self.ratio * self.residual if self.residual > 0.0 else 0.0  # the ratio may be infinite
+        return self.best.certificate.gap if math.isnan(self.residual) else expected
 
     def expected_relative_gap(self) -> float:
         """Return the same, relative to P."""
         return self.expected_gap() / (abs(self.best.certificate.primal) or 1.0)
 
-    def is_due(self, turn: int, tol: float, every: int | None, *, primal: bool) -> bool:
-        """Whether the gap may be small enough by now, or will not become so, or nobody has looked for long."""
-        close = self.expected_gap() <= tol * abs(self.best.certificate.primal)
-        patience = every or max(TURNS_WITHOUT_CERTIFICATE, self.certified_at // 2 if primal else 0)
-        return close or self.stuck or turn - self.certified_at >= patience
-
     def learn(self, found: CertifiedPair, turn: int) -> None:
-        """Take what the judge has found."""
-        if self.surprise > 0.0:
-            self.ratio = found.certificate.gap / self.surprise
+        """Take a certified pair."""
+        if self.residual > 0.0:
+            self.ratio = found.certificate.gap / self.residual
         joined = found.joined_with(self.best)
         self.stalled = 0 if joined.certificate.gap < self.best.certificate.gap else self.stalled + 1
         self.best, self.latest, self.certified_at = joined, found.certificate, turn
 
-    def record(
-        self,
-        at: _State,
-        seconds: float,
-        tol: float,
-        max_epochs: int,
-        out_of_time: bool,
-        callback: Callable[[Progress], Any] | None,
+    def end(
+        self, tol: float, *, asked: bool = False, interrupted: bool = False, late: bool = False, exhausted: bool = False
     ) -> None:
-        """Add a row to the trace, tell the callback, and stop where there is a reason to."""
-        certificate = self.best.certificate
-        progress = Progress(
-            at.epochs, seconds, certificate, model=self.number, latest=self.latest, work_seconds=at.work_seconds
+        """Give the model the first status for which there is a reason, if there is any."""
+        gap = self.best.certificate.relative_gap
+        stalled = self.stalled >= STALLED_CERTIFICATES and gap <= TINY_RELATIVE_GAP
+        self.status = Status.first(
+            {
+                Status.CONVERGED: gap <= tol,
+                Status.STOPPED_BY_CALLBACK: asked,
+                Status.INTERRUPTED: interrupted,
+                Status.TIME_LIMIT: late,
+                Status.NO_PROGRESS: stalled or self.stuck,
+                Status.EPOCH_LIMIT: exhausted,
+            }
         )
-        self.trace.rows.append(progress)
-        stop_asked = callback is not None and bool(callback(progress))
-        stalled = self.stalled >= STALLED_CERTIFICATES and certificate.relative_gap <= TINY_RELATIVE_GAP
-        reasons = (
-            (certificate.relative_gap <= tol, Status.CONVERGED),
-            (stop_asked, Status.STOPPED_BY_CALLBACK),
-            (out_of_time, Status.TIME_LIMIT),
-            (stalled or self.stuck, Status.NO_PROGRESS),
-            (at.epochs >= max_epochs, Status.EPOCH_LIMIT),
-        )
-        self.status = next((status for holds, status in reasons if holds), None)
 
-    def result(self, chosen: Plan) -> Result:
+    def result(self, plan: Plan) -> Result:
         """Put together what was found."""
         assert self.status is not None
-        return Result.of(self.best, self.status, trace=self.trace, plan=chosen)
-
-
-def _certify(runner: Runner, moving: Sequence[_Run], due: Sequence[int], turn: int) -> None:
-    """Have the problems judge the models that are due, by their dual or their primal points, and let both sides learn."""
-    if not due:
-        return
-    points = [runner.candidate(place) for place in due]
-    found = points[0].judged([moving[place].problem for place in due], points)  # type: ignore[arg-type]
-    for place, pair in zip(due, found, strict=True):
-        moving[place].learn(pair, turn)
-        runner.learn(place, pair)
-
-
-def _open(runs: Sequence[_Run]) -> list[_Run]:
-    return [run for run in runs if run.status is None]
-
-
-def _plan_with(problem: Problem, method: str, tau: Tau, sampling: Sampling | None, models: int, *, near: bool) -> Plan:
-    if sampling is None:
-        return plan(problem, method=method, tau=tau, models=models, near=near)
-    if not isinstance(sampling, Sampling):
-        raise DualnewtonError(f"sampling must be a samplings.Sampling, such as samplings.Nice(n, 8), got {sampling!r}")
-    if sampling.n != problem.n:
-        raise DualnewtonError(
-            f"sampling must be over the {problem.n} examples of the problem, got one over {sampling.n}"
-        )
-    if tau != "auto":
-        raise DualnewtonError(
-            f"tau must be left to the sampling when one is given, got tau={tau!r} beside {sampling!r}"
-        )
-    if method == "newton" or not (problem.loss.kinked or problem.loss.has_dual_rounds):
-        what = f'method="{method}"' if method == "newton" else repr(problem.loss)
-        raise DualnewtonError(
-            f"sampling must be None with {what}, for which sets of rows have no rounds, got {sampling!r}"
-        )
-    chosen = plan(problem, method=method, tau=max(1, round(sampling.expected_size)))
-    return replace(chosen, reason=chosen.reason.replace("tau as asked", "sampling as asked"))
-
-
-def _starting_pairs(
-    problems: Sequence[Problem], warm_start: Sequence[Result | np.ndarray] | None, *, primal: bool = False
-) -> list[CertifiedPair]:
-    """Have the judge look at where the run starts: at nothing, at dual points, or at the models and dual points of results.
-
-    A primal method has no use for the model that belongs to the dual point of a result: it has a better one.
-    """
-    if warm_start is None:
-        return certify_cold_starts(problems)
-    if len(warm_start) != len(problems):
-        raise DualnewtonError(
-            f"warm_start must have one entry for each of {len(problems)} problems, got {len(warm_start)}"
-        )
-    results = [(k, start) for k, start in enumerate(warm_start) if isinstance(start, Result)]
-    pairs: dict[int, CertifiedPair] = {}
-    if results:
-        own = [problems[k] for k, _ in results]
-        # The old intercept, where there is to be one now.
-        intercepts = [start.intercept * problem.fit_intercept for problem, (_, start) in zip(own, results, strict=True)]
-        duals = [problem.dual_near(start.alpha) for problem, (_, start) in zip(own, results, strict=True)]
-        judged = judge_models(own, [start.w for _, start in results], intercepts, duals)
-        pairs = {k: pair for (k, _), pair in zip(results, judged, strict=True)}
-    points = {
-        k: start.alpha if isinstance(start, Result) else start
-        for k, start in enumerate(warm_start)
-        if not (primal and k in pairs)
-    }
-    if points:
-        duals = [problems[k].dual_near(alpha) for k, alpha in points.items()]
-        for k, pair in zip(points, judge_duals([problems[k] for k in points], duals), strict=True):
-            pairs[k] = pairs[k].joined_with(pair) if k in pairs else pair
-    return [pairs[k] for k in range(len(problems))]
-
-
-def _same(name: str, problem: Problem, other: Problem) -> bool:
-    mine, its = getattr(problem, name), getattr(other, name)
-    return mine is its or mine == its
-
-
-def _alike(problems: Sequence[Problem]) -> list[Problem]:
-    problems = list(problems)
-    if not problems:
-        raise DualnewtonError("problems must hold at least one problem, got none")
-    first = problems[0]
-    for k, problem in enumerate(problems):
-        for name, same in (
-            ("X", problem.data.same_as(first.data)),
-            ("loss", _same("loss", problem, first)),
-            ("regularizer", _same("regularizer", problem, first)),
-            ("fit_intercept", problem.fit_intercept == first.fit_intercept),
-        ):
-            if not same:
-                raise DualnewtonError(f"problems must share {name}: problem {k} has another than problem 0")
-    return problems
-
-
-def _generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
-    try:
-        return np.random.default_rng(random_state)
-    except (TypeError, ValueError):
-        raise DualnewtonError(
-            f"random_state must be None, a nonnegative integer or a numpy.random.Generator, got {random_state!r}"
-        ) from None
+        return Result.of(self.best, self.status, trace=self.trace, plan=plan)

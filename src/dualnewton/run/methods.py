@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dualnewton.objective.certificate import CertifiedPair
@@ -15,16 +15,27 @@ from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
 from dualnewton.solvers.dual.engine import Engine
 from dualnewton.solvers.dual.sweeps import Sweeps
-from dualnewton.solvers.protocol import Runner
+from dualnewton.solvers.outer.proximal_point import ProximalPoint
+from dualnewton.solvers.outer.scale_search import ScaleSearch
+from dualnewton.solvers.outer.unpenalised import NewtonWithoutPenalty
+from dualnewton.solvers.protocol import Method, OuterMethod, Request
+
+SCHEMES: dict[str | None, type[OuterMethod]] = {
+    "smoothing": ProximalPoint,
+    "scale": ScaleSearch,
+    "no penalty": NewtonWithoutPenalty,
+}
+"""Outer schemes by the name that an objective gives to its own, as ``scheme``; None for a problem that needs none."""
 
 
-def make_runner(
-    plan: Plan,
-    starts: Sequence[tuple[Problem, CertifiedPair]],
-    sampling: Sampling | None,
-    tol: float,
-    n_threads: int,
-) -> Runner:
+def scheme_for(problem: Any) -> type[OuterMethod] | None:
+    """Return the class of the outer scheme that an objective needs, if it needs one."""
+    return SCHEMES.get(problem.scheme)
+
+
+def make_method(
+    plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request: Request, begin: Callable[..., Any]
+) -> Method:
     """Build what the plan says, at the points that the pairs say.
 
     Parameters
@@ -33,14 +44,15 @@ def make_runner(
         Method, τ, and whether kernels do the work.
     starts : sequence of (Problem, CertifiedPair)
         The problems, which share X, and where each starts: a dual method from α, a primal one from (w, b).
-    sampling : Sampling, optional
-        A law for the sets of examples; it asks for rounds, those of the paper's Section 6 if the method is "ihs".
-    tol : float
-        The relative gap that is wanted.
-    n_threads : int
-        How many threads may work.
+    request : Request
+        What the run is asked for. A sampling asks for rounds, those of the paper's Section 6 if the method is "ihs".
+    begin : callable
+        ``Run.start``, by which an outer scheme begins its inner runs.
     """
     problems: list[Any] = [problem for problem, _ in starts]
+    sampling, tol, n_threads = request.sampling, request.tol, request.n_threads
+    if (scheme := scheme_for(problems[0])) is not None:
+        return scheme(starts, request, begin)
     if plan.is_primal and sampling is None:
         from dualnewton.solvers.primal.newton import Descent
         from dualnewton.solvers.primal.small import SmallNewton

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -14,14 +15,19 @@ from dualnewton.planning.plan import Plan
 
 
 class Status(enum.Enum):
-    """How a run ended; the value of each member is its message."""
+    """How a run ended; the value of each member is its message. Where several hold, the first in this order is the status."""
 
     CONVERGED = "the certified relative gap is at most tol"
-    EPOCH_LIMIT = "max_epochs were done before the certified relative gap reached tol"
-    TIME_LIMIT = "time_limit was reached before the certified relative gap reached tol"
     STOPPED_BY_CALLBACK = "the callback asked to stop"
     INTERRUPTED = "the run was interrupted from the keyboard"
+    TIME_LIMIT = "time_limit was reached before the certified relative gap reached tol"
     NO_PROGRESS = "no further progress is possible at this precision"
+    EPOCH_LIMIT = "max_epochs were done before the certified relative gap reached tol"
+
+    @classmethod
+    def first(cls, reasons: Mapping[Status, bool]) -> Status | None:
+        """Return the first status that holds; None where the run goes on."""
+        return next((status for status in cls if reasons.get(status)), None)
 
     @property
     def message(self) -> str:
@@ -42,9 +48,9 @@ class Progress:
     model : int
         Which of the problems of :func:`solve_many`.
     latest : Certificate, optional
-        Of the current iterate itself, which may be worse than the best; None where the row sums up several solves.
+        Of the current iterate itself, which may be worse than the best.
     work_seconds : float, optional
-        Seconds of the draws and rounds (or passes) alone, without certificates; None where the row sums up several solves.
+        Seconds of the method's steps alone, without certificates.
     """
 
     epoch: float
@@ -139,6 +145,8 @@ class Result:
         The certificates along the way.
     plan : Plan
         Which method and τ were used, and why.
+    scale : float, optional
+        σ of the residuals, where it was fitted beside the model.
     """
 
     w: np.ndarray
@@ -150,6 +158,7 @@ class Result:
     n_epochs: float
     trace: Trace
     plan: Plan
+    scale: float | None = None
 
     @classmethod
     def of(cls, pair: CertifiedPair, status: Status, *, trace: Trace, plan: Plan) -> Result:
@@ -163,6 +172,7 @@ class Result:
             n_epochs=trace.rows[-1].epoch,
             trace=trace,
             plan=plan,
+            scale=pair.scale,
         )
 
     @property

@@ -22,7 +22,7 @@ import importlib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,8 @@ ROOMS = frozenset(
         "planning.planner",
         "run.result",
         "solvers.outer.proximal_point",
+        "solvers.outer.scale_search",
+        "solvers.outer.unpenalised",
         "run.loop",
         "kernels.models",
         "kernels.rows",
@@ -103,8 +105,8 @@ class Anchors:
         """Name problems that share X, and the arrays they are made of."""
         memory = {f"X {part}".strip(): array for part, array in problems[0].data.arrays().items()}
         for k, problem in enumerate(problems):
-            arrays = {part: getattr(problem, part) for part in ("y", "sample_weight", "offset")}
-            memory |= {f"{name} {k} {part}": array for part, array in arrays.items() if array is not None}
+            arrays = {part.name: getattr(problem, part.name) for part in fields(problem) if part.name != "X"}
+            memory |= {f"{name} {k} {part}": array for part, array in arrays.items() if isinstance(array, np.ndarray)}
         whole = {part: array for part, array in memory.items() if array.flags.c_contiguous and array.size}
         return cls({f"{name} {k}": problem for k, problem in enumerate(problems)}, whole)
 

@@ -1,9 +1,10 @@
-"""What the one loop drives, whatever the method: K models over the same data that move a turn at a time."""
+"""What the one loop drives, whatever the method: K models over the same data that move a step at a time."""
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +13,13 @@ import numpy as np
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.certificates import judge_duals, judge_models
 from dualnewton.objective.problem import Problem
+from dualnewton.planning.plan import Plan, Tau
+from dualnewton.samplings import Sampling
 
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:
-    """α, put before the judge by a dual method."""
+    """α, offered by a dual method for certification."""
 
     alpha: np.ndarray
 
@@ -28,7 +31,7 @@ class DualPoint:
 
 @dataclass(frozen=True, eq=False)
 class PrimalPoint:
-    """(w, b), put before the judge by a primal method."""
+    """(w, b), offered by a primal method for certification."""
 
     w: np.ndarray
     intercept: Any
@@ -39,55 +42,103 @@ class PrimalPoint:
         return judge_models(problems, [point.w for point in points], [point.intercept for point in points])
 
 
-class Runner(ABC):
+@dataclass(frozen=True, eq=False)
+class WholePoint:
+    """A model with its dual point, offered by an outer scheme for certification.
+
+    Attributes
+    ----------
+    arguments : dict
+        Of the objective's ``certified_pair``, by name.
+    """
+
+    arguments: dict[str, Any]
+
+    @staticmethod
+    def judged(problems: Sequence[Any], points: Sequence[WholePoint]) -> list[CertifiedPair]:
+        """Have each objective certify its point."""
+        return [problem.certified_pair(**point.arguments) for problem, point in zip(problems, points, strict=True)]
+
+
+class Method(ABC):
     """K models and the method that moves them.
+
+    An outer scheme (smoothing, a scale, no penalty) is a method, too: its steps are those of a run on other problems, ``inner``.
+    It offers a point where that run has ended, and only then.
 
     Attributes
     ----------
     certificates_are_cheap : bool
-        Whether a certificate costs little against a turn.
+        Whether a certificate costs little against a step.
     expected_ratio : float
-        Of the gap to what :meth:`surprise` says, before the first certificate tells.
+        The gap divided by :meth:`residual`, before the first certificate measures it.
+    inner : Run, optional
+        The inner run under way.
     """
 
     certificates_are_cheap = False
     expected_ratio = 1.0
+    inner: Any = None
 
     @abstractmethod
-    def turn(self, rng: np.random.Generator, deadline: float, most: float) -> float:
-        """Move the models on; return how many epochs of work that was, ``most`` at most if it can be helped."""
+    def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
+        """Move the models; return how many epochs of work that was, ``most`` at most if it can be helped."""
 
     @abstractmethod
-    def candidate(self, k: int) -> DualPoint | PrimalPoint:
-        """Return where model k is."""
+    def point(self, k: int) -> Any:
+        """Return where model k is, as an object that has the problems certify it (``judged``)."""
 
-    @abstractmethod
-    def surprise(self, k: int) -> float:
-        """Return a number that falls as the gap of model k does, as of the last turn; NaN if it is not known."""
+    def offers(self, k: int) -> bool:  # noqa: ARG002
+        """Whether :meth:`point` of model k may be asked for after this step."""
+        return True
 
-    def is_stuck(self, k: int) -> bool:  # noqa: ARG002
-        """Whether model k has found that rounding lets it go no further."""
+    def has_news(self, k: int) -> bool:  # noqa: ARG002
+        """Whether the inner run has certified model k in its last step: the callback is then told that time goes by."""
         return False
 
-    def learn(self, k: int, found: CertifiedPair) -> None:  # noqa: B027 (most have nothing to learn)
-        """Take what the judge has found for model k."""
+    def unfinished(self, k: int) -> Any | None:  # noqa: ARG002
+        """Return what the inner run has found for model k so far, for a run that has to end before that one does."""
+        return None
 
-    def adapt(self, k: int, gap: float, surprise: float) -> None:  # noqa: B027
-        """Learn the expected gap of model k and what the last turn had to say, to which the work may be tied."""
+    def residual(self, k: int) -> float:  # noqa: ARG002
+        """Return a number that falls as the gap of model k does, as of the last step; NaN if it is not known."""
+        return np.nan
+
+    def is_stuck(self, k: int) -> bool:  # noqa: ARG002
+        """Whether model k can make no further progress, because of rounding."""
+        return False
+
+    def learn(self, k: int, found: CertifiedPair, best: CertifiedPair) -> None:  # noqa: B027 (most have nothing to learn)
+        """Take the certified pair of the last point of model k, and the best pair so far."""
+
+    def adapt(self, k: int, gap: float, residual: float) -> None:  # noqa: B027
+        """Take the expected gap and the residual of model k, to which the accuracy of a step may be tied."""
 
     @abstractmethod
     def keep(self, wanted: Sequence[int]) -> None:
         """Go on with these models only."""
 
+    def told(self, plan: Plan) -> Plan:
+        """Return the plan as it is reported: an outer scheme tells what its inner runs have done."""
+        return plan
+
     def anchors(self) -> dict[str, Any]:
-        """Name what follows from the problems alone: a checkpoint does not store it, another runner for them has it, too."""
+        """Name what follows from the problems alone: a checkpoint does not store it, another method for them has it, too."""
         return {}
 
-    def close(self) -> None:  # noqa: B027
-        """Give back what the runner holds."""
+    def stored(self) -> Method:
+        """Return a copy as a checkpoint stores it: without the inner run, which is stored beside it."""
+        twin = copy.copy(self)
+        twin.inner = None
+        return twin
+
+    def close(self) -> None:
+        """Give back what the method holds."""
+        if self.inner is not None:
+            self.inner.close()
 
 
-class SharedPasses(Runner):
+class SharedPasses(Method):
     """A primal method: models that know their gap and whether they are stuck, over the same passes.
 
     Attributes
@@ -101,7 +152,7 @@ class SharedPasses(Runner):
     data: Any
     models: list[Any]
 
-    def surprise(self, k: int) -> float:
+    def residual(self, k: int) -> float:
         return float(self.models[k].gap) / int(self.data.n)
 
     def is_stuck(self, k: int) -> bool:
@@ -115,3 +166,90 @@ class SharedPasses(Runner):
 
     def close(self) -> None:
         self.data.close()
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What a run is asked for, but for the problems and its limits.
+
+    Attributes
+    ----------
+    method, tau, sampling, tol, certify_every, n_threads, callback
+        As in :func:`dualnewton.solve`.
+    near : bool
+        Whether the run starts from earlier models.
+    """
+
+    method: str
+    tau: Tau
+    sampling: Sampling | None
+    tol: float
+    certify_every: int | None
+    n_threads: int
+    callback: Callable[[Any], Any] | None
+    near: bool = False
+
+
+class OuterMethod(Method):
+    """A method whose steps are those of inner runs.
+
+    Parameters
+    ----------
+    starts : sequence of (objective, CertifiedPair)
+        What is to be solved, and where each starts.
+    request : Request
+        What the outer run is asked for.
+    begin : callable
+        Returns an inner run, given its problems, its request and where each starts: ``Run.start``.
+
+    Attributes
+    ----------
+    models : list
+        Each knows its ``place`` in the inner run.
+    own_starts : bool
+        Whether the objectives certify where a run starts (``starting_pair``); else it is done in shared passes.
+    """
+
+    certificates_are_cheap = True
+    own_starts = True
+    models: list[Any]
+
+    def __init__(
+        self,
+        starts: Sequence[tuple[Any, CertifiedPair]],  # noqa: ARG002
+        request: Request,
+        begin: Callable[..., Any],
+    ) -> None:
+        self.request, self.begin = request, begin
+
+    @abstractmethod
+    def inner_task(self) -> tuple[list[Problem], Request]:
+        """Return the problems of the inner run, and what it is asked for."""
+
+    def advance(self, starts: Sequence[Any] | None, rng: np.random.Generator, deadline: float, most: float) -> float:
+        """Take a step of the inner run, which begins at these points where there is none."""
+        if self.inner is None:
+            self.inner = self.begin(*self.inner_task(), starts)
+        return float(self.inner.step(rng, deadline, most))
+
+    def keep(self, wanted: Sequence[int]) -> None:
+        if self.inner is not None:
+            self.inner.keep({self.models[k].place for k in wanted})
+        self.models = [self.models[k] for k in wanted]
+
+    def end_inner(self) -> None:
+        """Let go of the inner run."""
+        if self.inner is not None:
+            self.inner.close()
+        self.inner = None
+
+    def has_news(self, k: int) -> bool:
+        return self.inner is not None and bool(self.inner.has_news(self.models[k].place))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the inner run has ended."""
+        return self.inner is not None and bool(self.inner.finished)
+
+    def anchors(self) -> dict[str, Any]:
+        return {"request": self.request, "begin": self.begin}

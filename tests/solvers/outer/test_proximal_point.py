@@ -114,7 +114,7 @@ def test_the_best_intercept_of_a_neighbour(width):
     """As the judge finds it, but without steps of the size of the width."""
     problem = problem_for(losses.EpsilonInsensitive(0.1), n=40, fit_intercept=True)
     pair = problem.certified_pair(np.zeros(problem.d))
-    neighbour = smoothing._Model(problem, 0, pair).smoothed(width)
+    neighbour = smoothing._Model(problem, pair).smoothed(width)
     w = np.random.default_rng(0).standard_normal(problem.d)
     b = neighbour.best_intercept(w)
     here = neighbour.primal(w, b)

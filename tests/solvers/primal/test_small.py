@@ -32,8 +32,8 @@ STORAGES = {"dense": np.asarray, "float32": np.float32, "csr": sp.csr_array}
 def stepped_by(monkeypatch):
     """Record which class moves the models."""
     seen = []
-    turn = SmallNewton.turn
-    monkeypatch.setattr(SmallNewton, "turn", lambda self, *rest: seen.append(self) or turn(self, *rest))
+    step = SmallNewton.step
+    monkeypatch.setattr(SmallNewton, "step", lambda self, *rest: seen.append(self) or step(self, *rest))
     return seen
 
 

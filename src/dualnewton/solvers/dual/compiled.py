@@ -154,7 +154,7 @@ class CompiledEngine(Engine):
     def awake(self) -> np.ndarray:
         return np.flatnonzero(self.models.awake)
 
-    def surprise(self, k: int) -> float:
+    def residual(self, k: int) -> float:
         value = float(self.models.surprise[k]) / self.problems[k].n
         self.models.surprise[k] = 0.0
         return value
@@ -164,10 +164,10 @@ class CompiledEngine(Engine):
             self.models.w_bar[k] = self.problems[k].alpha_bar(self.models.alpha[k])
         self.models.w[k] = w
 
-    def adapt(self, k: int, gap: float, surprise: float) -> None:
+    def adapt(self, k: int, gap: float, residual: float) -> None:
         # An error δ of a margin costs φ″δ²/2 of the objective: with δ² a fraction of the gap it never shows.
         self.models.tolerance[k] = min(LOOSEST, max(TIGHTEST, 0.3 * np.sqrt(max(gap, 0.0))))
-        self.models.sleepy[k] = SLEEPY * surprise
+        self.models.sleepy[k] = SLEEPY * residual
 
     def keep(self, wanted: Sequence[int]) -> None:
         wanted = list(wanted)

@@ -44,29 +44,29 @@ class Engine:
         """Return the dual point of model k."""
         return self.solvers[k].alpha
 
-    def surprise(self, k: int) -> float:  # noqa: ARG002
-        """Return the mean of c (α + φ′)² over the visits since it was last asked for; NaN if it is not kept.
+    def residual(self, k: int) -> float:  # noqa: ARG002
+        """Return the mean dual residual c (α + φ′)² over the visits since it was last asked for; NaN if it is not kept.
 
-        It is zero exactly where an example has nothing to learn, and falls as the gap does.
+        It is zero exactly at an optimal α, and falls as the gap does.
         """
         return np.nan
 
     def awake(self) -> np.ndarray | None:
-        """Return the examples that surprised a model at their last visit, in order; None if that is not kept."""
+        """Return the examples with a large dual residual at their last visit, in order; None if that is not kept."""
         return None
 
     def correct(self, k: int, w: np.ndarray) -> None:
         """Take the w of model k that the judge has computed from its α, without what rounding has gathered since."""
 
-    def adapt(self, k: int, gap: float, surprise: float) -> None:
-        """Learn the expected gap of model k and what surprised the last sweep over all examples, to which rounds may be tied."""
+    def adapt(self, k: int, gap: float, residual: float) -> None:
+        """Take the expected gap and the dual residual of model k, to which the accuracy of rounds may be tied."""
 
     def keep(self, wanted: Sequence[int]) -> None:
         """Go on with these models only."""
         self.solvers = [self.solvers[k] for k in wanted]
 
     def anchors(self) -> dict[str, Any]:
-        """Name what a checkpoint does not store (see :meth:`Runner.anchors`)."""
+        """Name what a checkpoint does not store (see :meth:`Method.anchors`)."""
         return {}
 
     def close(self) -> None:

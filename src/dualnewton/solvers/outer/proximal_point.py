@@ -1,4 +1,4 @@
-"""Losses with a kink, by smooth neighbours that follow the dual point: the method of multipliers.
+"""Losses with a kink, by smoothed problems around the last dual point: the method of multipliers.
 
 The dual of a non-smooth loss has no curvature of its own. Add some around a centre α̂, and maximise
 
@@ -14,16 +14,14 @@ and a quadratic penalty D is piecewise quadratic, and the centre arrives after a
 When the stages have found out which examples lie on a kink, :mod:`~dualnewton.solvers.outer.active_kinks` finds the optimum by
 linear algebra.
 
-Every stage is judged by the problem of the loss itself; no certificate here is one of a smoothed problem.
+A stage is a run on the smoothed problems. What it finds is certified by the problem of the loss itself.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,137 +29,43 @@ import numpy as np
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.plan import Plan
-from dualnewton.run.checkpoint import Keeper, StageKeeper
-from dualnewton.run.result import Progress, Result, Status, Trace
-from dualnewton.run.snapshot import Anchors
+from dualnewton.run.result import Progress, Result, Status
 from dualnewton.solvers.outer.active_kinks import finish
+from dualnewton.solvers.protocol import OuterMethod, Request, WholePoint
 
 FRACTION = 0.5
-"""Of the gap is what the error of a stage may add to the next one."""
+"""Inner tolerance of a stage, as a fraction of the outer gap."""
 
 GAIN = 10.0
-"""A stage that divides the gap by less calls for a narrower width."""
+"""A stage that divides the gap by less is followed by one of a smaller width."""
 
 NARROWER = 10.0
-"""By so much."""
+"""Factor by which the width shrinks then."""
 
 FINER = 0.3
-"""A stage that gains nothing makes FRACTION so much smaller."""
+"""Factor on FRACTION after a stage that has not halved the gap."""
 
 ROUNDING = 4e-15
-"""No smaller relative gap is asked of a stage: rounding would have the last word."""
+"""The least relative gap that is asked of a stage: a smaller one is lost in rounding."""
 
 NEARLY, IDLE = 1e-8, 10
-"""A stage this near to its own optimum is left after so many certificates in a row that have not halved its relative gap."""
+"""A stage with this relative gap of its own ends after so many certificates in a row that have not halved it."""
 
 PATIENCE, EXACT = 6, 1e-13
-"""Stages in a row without a smaller gap after which nothing more is to be hoped for; one, where the relative gap is rounding."""
+"""Stages in a row without a smaller gap after which the run ends; one, where the relative gap is rounding."""
 
 MARGINS = 1e-15
 """Rounding of margins, relative to their mean size."""
 
 NATURAL = (Status.CONVERGED, Status.NO_PROGRESS, Status.STOPPED_BY_CALLBACK)
-"""How a stage ends that no limit has cut short; the callback is that of the stages themselves."""
-
-Callback = Callable[[Progress], Any]
+"""How a stage ends that no limit has cut short; the callback is :class:`_Watch`."""
 
 
-def follow(
-    solve_smooth: Callable[..., list[Result]],
-    problems: Sequence[Problem],
-    starts: Callable[[], Sequence[CertifiedPair]],
-    *,
-    tol: float,
-    max_epochs: int,
-    deadline: float,
-    callback: Callback | None,
-    keeper: Keeper,
-    **settings: Any,
-) -> list[Result]:
-    """Solve problems that share X and a non-smooth loss, each certified on its own objective.
+class ProximalPoint(OuterMethod):
+    """Problems that share X and a non-smooth loss.
 
-    Each stage 1. puts the smoothed problems around the centres, 2. solves them as well as the gaps deserve, 3. has the
-    problems themselves certify what was found, and what follows from it by linear algebra, 4. records it and stops where there
-    is a reason to, 5. chooses the next width, 6. keeps its state, if there is a checkpoint.
-
-    Parameters
-    ----------
-    solve_smooth : callable
-        :func:`dualnewton.solve_many`.
-    problems : sequence of Problem
-        What is to be solved.
-    starts : callable
-        Returns a CertifiedPair for each: where to begin.
-    tol, max_epochs, callback
-        As in :func:`dualnewton.run.loop`. Within a stage the callback is told the last certificate again.
-    deadline : float
-        By ``time.perf_counter``.
-    keeper : Keeper
-        Of the state of the stages, and of the one under way.
-    settings
-        The rest, passed on to the stages.
-    """
-    began, told = time.perf_counter(), _nobody if callback is None else callback
-    anchors = Anchors.of(problems, "given problem") | Anchors({"callback": told})
-    if (found := keeper.take()) is not None:
-        found.anchors = found.anchors | anchors
-        at: _Stages = found.part("stages", _Stages)
-        began -= at.seconds
-    else:
-        at = _Stages(
-            [_Model(problem, k, pair) for k, (problem, pair) in enumerate(zip(problems, starts(), strict=True))]
-        )
-    whole = found is None or bool(_open(at.models))  # whether this is the way of a run without limits, and is news
-    inside = found if found is not None and "loop" in found else None
-    try:
-        while True:
-            now = time.perf_counter()
-            if at.watch is None:
-                # 4. Record. 5. Choose the width.
-                for model in _open(at.models):
-                    model.record(at.epochs, now - began, tol, max_epochs, now > deadline, told)
-                if not (moving := _open(at.models)):
-                    break
-                at.narrow(moving)
-                tolerances = [model.tolerance(at.width) for model in moving]
-                at.watch = _Watch(told, moving, tolerances, at.epochs, now - began)
-            moving = list(at.watch.moving)
-            # 1. Smooth, 2. solve.
-            inner = StageKeeper(keeper, partial(at.parts, began), lambda: at.statuses, anchors, at.epochs, inside)
-            neighbours = [model.smoothed(at.width) for model in moving]
-            results = solve_smooth(
-                neighbours,
-                tol=min(at.watch.tolerances),
-                max_epochs=max(1, math.ceil(max_epochs - at.epochs)),
-                time_limit=None if deadline == math.inf else max(0.0, deadline - now),
-                warm_start=[model.start for model in moving],
-                callback=at.watch,
-                checkpoint=inner if whole else None,
-                **settings,
-            )
-            inside = None
-            at.epochs, at.plan = at.epochs + max(result.n_epochs for result in results), results[0].plan
-            # 3. Certify.
-            for model, neighbour, result in zip(moving, neighbours, results, strict=True):
-                model.take_in(result, neighbour, tol)
-            at.watch = None
-            # 6. Keep the state, unless a limit or the user has cut the stage short.
-            whole = whole and all(result.status in NATURAL for result in results)
-            if whole and keeper.is_due(at.statuses):
-                keeper.save(at.parts(began), anchors, at.epochs)
-        if whole:
-            keeper.finish(at.statuses, at.parts(began), anchors, at.epochs)
-    except KeyboardInterrupt:
-        for model in _open(at.models):
-            model.status = Status.INTERRUPTED
-            if not len(model.trace):  # the first callback was interrupted before its turn
-                model.trace.rows.append(Progress(at.epochs, 0.0, model.best.certificate, model=model.number))
-    return [model.result(_told(at.plan, problems[0].loss, at.widths)) for model in at.models]
-
-
-@dataclass
-class _Stages:
-    """All that the stages change, so that a checkpoint can hold it.
+    Each step is one of the run on the smoothed problems. Where that run has ended, its points become the next centres, and
+    they are offered for certification. The next stage has a smaller width, if this one gained little.
 
     Attributes
     ----------
@@ -170,58 +74,106 @@ class _Stages:
     widths : list of float
         Of all stages so far.
     watch : _Watch, optional
-        Of the stage that is under way.
-    epochs, seconds : float
-        How far it is; the seconds are those of earlier processes.
-    plan : Plan
-        Of the last stage.
+        Ends the models of the stage under way.
     """
 
-    models: list[_Model]
-    widths: list[float] = field(default_factory=list)
-    watch: _Watch | None = None
-    epochs: float = 0.0
-    seconds: float = 0.0
-    plan: Plan = field(default_factory=lambda: Plan("none", 0, "the start was good enough"))
+    own_starts = False
 
-    @property
-    def width(self) -> float:
-        """Of the last stage."""
-        return self.widths[-1]
+    def __init__(
+        self, starts: Sequence[tuple[Problem, CertifiedPair]], request: Request, begin: Callable[..., Any]
+    ) -> None:
+        super().__init__(starts, request, begin)
+        self.models = [_Model(problem, pair) for problem, pair in starts]
+        self.widths: list[float] = []
+        self.watch: _Watch | None = None
 
-    def narrow(self, moving: Sequence[_Model]) -> None:
+    def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
+        if self.inner is None or self.is_over:
+            self.end_inner()
+            self._narrow()
+            self.watch = _Watch([model.tolerance(self.widths[-1]) for model in self.models])
+            for place, model in enumerate(self.models):
+                model.place = place
+        return self.advance([model.start for model in self.models], rng, deadline, most)
+
+    def _narrow(self) -> None:
         """Choose the width of the next stage."""
         if not self.widths:
             self.widths.append(_width(self.models))
-        elif any(model.gained < GAIN for model in moving):
-            self.widths.append(_power_of_ten(self.width / NARROWER))
+        elif any(model.gained < GAIN for model in self.models):
+            self.widths.append(_power_of_ten(self.widths[-1] / NARROWER))
         else:
-            self.widths.append(self.width)
+            self.widths.append(self.widths[-1])
 
-    @property
-    def statuses(self) -> list[Status | None]:
-        """How far each model is; one that the user's callback has asked to stop will say so."""
-        return [Status.STOPPED_BY_CALLBACK if model.asked_to_stop else model.status for model in self.models]
+    def inner_task(self) -> tuple[list[Problem], Request]:
+        assert self.watch is not None
+        near = all(model.last is not None for model in self.models)
+        request = replace(self.request, tol=min(self.watch.tolerances), callback=self.watch, near=near)
+        return [model.smoothed(self.widths[-1]) for model in self.models], request
 
-    def parts(self, began: float) -> dict[str, Any]:
-        """Return what a checkpoint holds."""
-        return {"stages": replace(self, seconds=time.perf_counter() - began)}
+    def point(self, k: int) -> StagePoint:
+        model = self.models[k]
+        return StagePoint(self._stage(model), self.inner.tracks[model.place].problem, model.best, tol=self.request.tol)
+
+    def _stage(self, model: _Model) -> Result:
+        result: Result = self.inner.tracks[model.place].result(self.inner.plan)
+        return result
+
+    def offers(self, k: int) -> bool:  # noqa: ARG002
+        return self.is_over
+
+    def unfinished(self, k: int) -> WholePoint | None:
+        if self.inner is None:
+            return None
+        best = self.inner.tracks[self.models[k].place].best
+        return WholePoint({"w": best.w, "alpha": best.alpha})
+
+    def is_stuck(self, k: int) -> bool:
+        return self.models[k].stuck
+
+    def learn(self, k: int, found: CertifiedPair, best: CertifiedPair) -> None:  # noqa: ARG002
+        if self.is_over:
+            self.models[k].take_in(self._stage(self.models[k]), best)
+
+    def told(self, plan: Plan) -> Plan:
+        if self.inner is None:
+            return plan
+        count, loss = len(self.widths), type(self.models[0].problem.loss).__name__
+        stages = f"{count} stage{'s' if count > 1 else ''} of width {self.widths[0]:.0e} to {self.widths[-1]:.0e}"
+        inner: Plan = self.inner.plan
+        return replace(inner, reason=f"{loss} by smooth neighbours, {stages}; in the last: {inner.reason}")
 
 
 @dataclass
 class _Model:
-    """What the stages know of one model: its best certified pair, the centre, and how well the last stage went."""
+    """What the stages know of one model: the best certified pair, the centre, and how well the last stage went.
+
+    Attributes
+    ----------
+    problem : Problem
+        With the loss itself.
+    best : CertifiedPair
+        The best model and dual point so far.
+    last : Result, optional
+        Of the last stage.
+    place : int
+        Its place in the inner run.
+    gained, fraction : float
+        By what the last stage has divided the gap; the inner tolerance as a fraction of the gap.
+    stalled : int
+        Stages in a row without a smaller gap.
+    stuck : bool
+        Whether nothing more is to be gained.
+    """
 
     problem: Problem
-    number: int
     best: CertifiedPair
-    stalled: int = 0
+    last: Result | None = None
+    place: int = 0
     gained: float = math.inf
     fraction: float = FRACTION
-    last: Result | None = None
-    asked_to_stop: bool = False
-    status: Status | None = None
-    trace: Trace = field(default_factory=Trace)
+    stalled: int = 0
+    stuck: bool = False
 
     @property
     def start(self) -> Result | np.ndarray:
@@ -230,7 +182,7 @@ class _Model:
 
     @property
     def centre(self) -> np.ndarray:
-        """α̂: where the last stage ended, not the best dual point, from which the steps would be repeated."""
+        """α̂: where the last stage ended. From the best dual point, which may be an earlier one, steps would be repeated."""
         return self.best.alpha if self.last is None else self.last.alpha
 
     def smoothed(self, width: float) -> Problem:
@@ -250,60 +202,58 @@ class _Model:
         primal = abs(certificate.primal) + 0.5 * width * float(c @ np.square(self.centre)) / self.problem.n
         return max(enough / primal, ROUNDING)
 
-    def take_in(self, stage: Result, neighbour: Problem, tol: float) -> None:
-        """Have the problem judge what a stage has found and, where that falls short, what follows from it by linear algebra."""
-        before = self.best.certificate.gap
-        self.best = self.problem.certified_pair(stage.w, alpha=stage.alpha).joined_with(self.best)
-        gap, whole = self.best.certificate.relative_gap, stage.status in NATURAL and not self.asked_to_stop
-        if gap > tol and whole and (found := finish(self.problem, neighbour, stage, gap)) is not None:
-            self.best = self.problem.certified_pair(found[0], alpha=found[1]).joined_with(self.best)
-        after = self.best.certificate.gap
+    def take_in(self, stage: Result, best: CertifiedPair) -> None:
+        """Move the centre to where a stage ended, and see what it has gained."""
+        before, after = self.best.certificate.gap, best.certificate.gap
+        self.best, self.last = best, stage
         self.gained = before / after if after > 0.0 else math.inf
         self.stalled = 0 if self.gained > 1.0 else self.stalled + 1
         if self.gained < 2.0:
             self.fraction *= FINER
-        self.last = stage
+        self.stuck = self.stalled >= PATIENCE or (self.stalled > 0 and self._is_exact())
 
-    @property
-    def is_exact(self) -> bool:
+    def _is_exact(self) -> bool:
         """Whether the gap is rounding: of P or, where its losses are much smaller than their margins, of these."""
         if self.best.certificate.relative_gap <= EXACT:
             return True
         sizes = np.abs(self.problem.margins(self.best.w, self.best.intercept))
         return self.best.certificate.gap <= MARGINS * float(self.problem.c @ sizes) / self.problem.n
 
-    def record(
-        self,
-        epoch: float,
-        seconds: float,
-        tol: float,
-        max_epochs: int,
-        out_of_time: bool,
-        callback: Callback,
-    ) -> None:
-        """Add a row to the trace, tell the callback, and stop where there is a reason to."""
-        progress = Progress(epoch, seconds, self.best.certificate, model=self.number)
-        self.trace.rows.append(progress)
-        self.asked_to_stop |= bool(callback(progress))
-        interrupted = self.last is not None and self.last.status is Status.INTERRUPTED
-        reasons = (
-            (self.best.certificate.relative_gap <= tol, Status.CONVERGED),
-            (self.asked_to_stop, Status.STOPPED_BY_CALLBACK),
-            (interrupted, Status.INTERRUPTED),
-            (out_of_time, Status.TIME_LIMIT),
-            (epoch >= max_epochs, Status.EPOCH_LIMIT),
-            (self.stalled >= PATIENCE or (self.stalled > 0 and self.is_exact), Status.NO_PROGRESS),
-        )
-        self.status = next((status for holds, status in reasons if holds), None)
 
-    def result(self, plan: Plan) -> Result:
-        """Put together what was found."""
-        assert self.status is not None
-        return Result.of(self.best, self.status, trace=self.trace, plan=plan)
+@dataclass(frozen=True, eq=False)
+class StagePoint:
+    """What a stage has found for one model and, where that misses ``tol``, what follows from it by linear algebra.
 
+    Attributes
+    ----------
+    stage : Result
+        Of the smoothed problem.
+    neighbour : Problem
+        The smoothed problem.
+    best : CertifiedPair
+        The best pair before the stage.
+    tol : float
+        The relative gap that is wanted of the problem itself.
+    """
 
-def _open(models: Sequence[_Model]) -> list[_Model]:
-    return [model for model in models if model.status is None]
+    stage: Result
+    neighbour: Problem
+    best: CertifiedPair
+    tol: float
+
+    @staticmethod
+    def judged(problems: Sequence[Problem], points: Sequence[StagePoint]) -> list[CertifiedPair]:
+        """Have each problem certify its point."""
+        return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
+
+    def certified_by(self, problem: Problem) -> CertifiedPair:
+        """Have the problem certify the point; a stage that a limit has cut short is not finished by linear algebra."""
+        pair = problem.certified_pair(self.stage.w, alpha=self.stage.alpha)
+        gap = pair.joined_with(self.best).certificate.relative_gap
+        if gap <= self.tol or self.stage.status not in NATURAL:
+            return pair
+        found = finish(problem, self.neighbour, self.stage, gap)
+        return pair if found is None else problem.certified_pair(found[0], alpha=found[1]).joined_with(pair)
 
 
 def _width(models: Sequence[_Model]) -> float:
@@ -317,47 +267,27 @@ def _power_of_ten(width: float) -> float:
     return float(10.0 ** math.floor(math.log10(width) + 1e-9))
 
 
+@dataclass
 class _Watch:
-    """The callback of a stage: it ends each model where that has what it deserves, or where rounding holds it up.
+    """The callback of a stage: it ends each model that has reached its tolerance, or is held up by rounding close to it.
 
-    The user's callback is told of the time that goes by. What is proved within a stage is what was proved before it, until the
-    problem itself judges.
+    Attributes
+    ----------
+    tolerances, lowest : lists of float
+        The relative gap asked of each model, and the lowest so far.
+    idle : list of int
+        Certificates in a row that have not halved it.
     """
 
-    def __init__(
-        self,
-        callback: Callback,
-        moving: Sequence[_Model],
-        tolerances: Sequence[float],
-        epochs: float,
-        seconds: float,
-    ) -> None:
-        self.callback, self.moving, self.epochs, self.seconds = callback, moving, epochs, seconds
-        self.tolerances = tolerances
-        self.lowest = [math.inf] * len(moving)
-        self.idle = [0] * len(moving)
+    tolerances: list[float]
+    lowest: list[float] = field(default_factory=list)
+    idle: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lowest, self.idle = [math.inf] * len(self.tolerances), [0] * len(self.tolerances)
 
     def __call__(self, progress: Progress) -> bool:
-        model = self.moving[progress.model]
-        if progress.epoch > 0.0:
-            at = (self.epochs + progress.epoch, self.seconds + progress.seconds)
-            model.asked_to_stop |= bool(self.callback(Progress(*at, model.best.certificate, model=model.number)))
-        return model.asked_to_stop or self._is_over(progress)
-
-    def _is_over(self, progress: Progress) -> bool:
         k, gap = progress.model, progress.certificate.relative_gap
         self.idle[k] = 0 if gap <= 0.5 * self.lowest[k] else self.idle[k] + 1
         self.lowest[k] = min(self.lowest[k], gap)
         return gap <= self.tolerances[k] or (gap <= NEARLY and self.idle[k] >= IDLE)
-
-
-def _nobody(progress: Progress) -> bool:  # noqa: ARG001
-    """Listen in the place of a callback that was not given; it asks for nothing."""
-    return False
-
-
-def _told(plan: Plan, loss: Any, widths: Sequence[float]) -> Plan:
-    if not widths:
-        return plan
-    stages = f"{len(widths)} stage{'s' if len(widths) > 1 else ''} of width {widths[0]:.0e} to {widths[-1]:.0e}"
-    return replace(plan, reason=f"{type(loss).__name__} by smooth neighbours, {stages}; in the last: {plan.reason}")

@@ -109,7 +109,7 @@ class Descent(SharedPasses):
             model.receive(float(value), gradient, found.margins[:, own])
             column = own.stop
 
-    def turn(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
+    def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
         made, passes = self._passes_made(), 0.0
         if all(model.value == math.inf for model in self.models):
             self._evaluate()  # they have leapt, all of them, and the judge was not content
@@ -129,7 +129,7 @@ class Descent(SharedPasses):
         """The passes that products with the Hessian have taken."""
         return sum(hessian.passes_made / len(each) for each in self.hessians.values() for hessian in each)
 
-    def candidate(self, k: int) -> PrimalPoint:
+    def point(self, k: int) -> PrimalPoint:
         return self.models[k].objective.point(self.models[k].x)
 
     def keep(self, wanted: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""Newton's method on data that stay in the cache: all steps of a model in one turn, a dozen array operations each.
+"""Newton's method on data that stay in the cache: all steps of a model in one step of the loop, a dozen array operations each.
 
     n P(x) = Σ c_i φ_i(ã_iᵀx) + ½ Σ ridge_j x_j²,        ã_i = (a_i, 1),  x = (w, b),  and no ridge on b
 
@@ -19,13 +19,13 @@ import numpy as np
 from dualnewton.matrix import Data, linear
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.primal.curvature import Cholesky
-from dualnewton.solvers.protocol import PrimalPoint, Runner
+from dualnewton.solvers.protocol import Method, PrimalPoint
 
 STEP_EPOCHS = 2.0
 """Epochs of work that a step counts for: one pass for values and gradient, one for the Hessian."""
 
 MOST_STEPS = 50
-"""Steps of a model in one turn; well-posed problems take fewer than 20."""
+"""Steps of a model in one step of the loop; well-posed problems take fewer than 20."""
 
 SUFFICIENT, SHORTEST = 1e-4, 1e-10
 """Armijo's fraction of the predicted decrease that a step must reach, and the shortest fraction of a step that is tried."""
@@ -58,7 +58,7 @@ class State:
     stuck: bool = False
 
 
-class SmallNewton(Runner):
+class SmallNewton(Method):
     """Models over the same small data, each moved by its own Newton steps.
 
     Parameters
@@ -96,7 +96,7 @@ class SmallNewton(Runner):
         pull = self.ridges[k] * x
         return State(x, margins, slopes @ self.rows + pull, losses + 0.5 * float(pull @ x))
 
-    def turn(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
+    def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
         steps = min(MOST_STEPS, max(1, int(most / STEP_EPOCHS)))
         return STEP_EPOCHS * max(self._advance(k, steps, deadline) for k in range(len(self.states)))
 
@@ -135,11 +135,11 @@ class SmallNewton(Runner):
         # An intercept away from its best value changes the gap in the first order: count its slope as a gap.
         return penalised + float(np.abs(g[d:]).sum())
 
-    def candidate(self, k: int) -> PrimalPoint:
+    def point(self, k: int) -> PrimalPoint:
         x, d = self.states[k].x, self.problems[k].d
         return PrimalPoint(x[:d].copy(), float(x[d]) if x.size > d else 0.0)
 
-    def surprise(self, k: int) -> float:
+    def residual(self, k: int) -> float:
         return self._expected(k) / self.problems[k].n
 
     def is_stuck(self, k: int) -> bool:

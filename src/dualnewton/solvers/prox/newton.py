@@ -110,7 +110,7 @@ class Proximal(SharedPasses):
             gradient, margins = found.gradients[own].ravel(), np.ascontiguousarray(found.margins[:, own])
             model.receive(trial, float(value), gradient, np.atleast_1d(found.slopes[own]), margins)
 
-    def turn(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
+    def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
         limit, moved, extra = Deadline(deadline), [], 0.0
         try:
             for model in self.models:
@@ -122,7 +122,7 @@ class Proximal(SharedPasses):
         self._evaluate(moved)
         return 1.0 + extra / len(self.models)
 
-    def candidate(self, k: int) -> PrimalPoint:
+    def point(self, k: int) -> PrimalPoint:
         point: PrimalPoint = self.models[k].point()
         return point
 

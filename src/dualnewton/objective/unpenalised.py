@@ -1,0 +1,247 @@
+"""Without a penalty (C = ∞, alpha = 0): the mean loss, its dual, and the certificate that connects them.
+
+    min_{w, b}  P₀(w, b) = (1/n) Σ c_i φ(z_i; y_i)        max_α  D₀(α) = −(1/n) Σ c_i φ*(−α_i; y_i),  Σ c_i α_i x̃_i = 0,
+
+where x̃_i is x_i, and a one beside it for an intercept. A dual point has to be orthogonal to every feature, as with an intercept
+it has to be balanced; α_i = −φ′(z_i) is not, before the optimum. The step of Newton's method knows the remedy: with
+H = Σ c_i φ″_i x̃_i x̃_iᵀ and u = H⁺Σ c_i α_i x̃_i the point α_i − φ″_i x̃_iᵀu is orthogonal, and φ* changes little on the way to
+it, since φ″_i is small near an end of its domain. With softmax φ″_i is the matrix diag(p_i) − p_i p_iᵀ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.losses import Curvature, Loss
+from dualnewton.matrix import Data
+from dualnewton.objective.certificate import Certificate, CertifiedPair
+from dualnewton.objective.problem import Problem
+
+FIRST = 1e-6
+"""The weak penalty of :attr:`Unpenalised.unit`, relative to the mean of c_i‖x_i‖²."""
+
+MOST = 2000
+"""Coefficients up to which H is factorised."""
+
+ORTHOGONAL = 1e-12
+"""Σ c_i α_i x_ij counts as zero below this fraction of the norms of the two vectors: what rounding leaves of it."""
+
+SINGULAR, SMALLEST = 1e-13, 1e-200
+"""Eigenvalues below this fraction of the largest, or this small, are zero but for rounding."""
+
+NOTHING = 1e-26
+"""Squared residuals below this fraction of the largest target's square are rounding, and count as zero."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unpenalised:
+    """P₀ and D₀, and the certificate that connects them.
+
+    Parameters
+    ----------
+    X, y, loss, sample_weight, offset, fit_intercept
+        As in :class:`Problem`.
+    """
+
+    X: Any
+    y: Any
+    loss: Loss
+    _: KW_ONLY
+    sample_weight: Any = None
+    offset: Any = None
+    fit_intercept: bool = False
+
+    scheme: ClassVar[str] = "no penalty"
+
+    @classmethod
+    def of(cls, problem: Problem) -> Unpenalised:
+        """Leave out the penalty of a problem."""
+        names = ("sample_weight", "offset", "fit_intercept")
+        return cls(problem.X, problem.y, problem.loss, **{name: getattr(problem, name) for name in names})
+
+    @cached_property
+    def unit(self) -> Problem:
+        """The problem with a weak penalty."""
+        rest = {"sample_weight": self.sample_weight, "offset": self.offset, "fit_intercept": self.fit_intercept}
+        unit = Problem(self.X, self.y, self.loss, **rest)
+        return replace(unit, lam=FIRST * (float(np.mean(unit.c * unit.norms)) or 1.0))
+
+    @cached_property
+    def view(self) -> View:
+        """The models as matrices."""
+        return View(self.unit)
+
+    @property
+    def data(self) -> Data:
+        """X behind the protocol by which everything else asks for it."""
+        return self.unit.data
+
+    @property
+    def n(self) -> int:
+        """The number of examples."""
+        return self.unit.n
+
+    @property
+    def d(self) -> int:
+        """The number of features."""
+        return self.unit.d
+
+    @property
+    def columns(self) -> int:
+        """K, the number of margins of an example."""
+        return self.loss.columns
+
+    def starting_pair(self, start: Any = None) -> CertifiedPair:
+        """Certify where a run starts: at the model of an earlier result or, without one, at zero."""
+        if (size := self.columns * (self.d + 1)) > MOST:
+            raise DualnewtonError(
+                f"without a penalty at most {MOST} coefficients can be fitted, got {size}: use a large finite C or a small "
+                "alpha > 0"
+            )
+        if start is not None:
+            return self.certified_pair(start.w, start.intercept)
+        nothing = self.unit.no_dual()
+        return self.certified_pair(self.unit.w_of(nothing), alpha=nothing)
+
+    def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
+        """Prove how good (w, b) is, with the orthogonal point near α_i = −φ′(z_i), or with α if that is better."""
+        pair = self.certified_pair(w, intercept)
+        return (pair if alpha is None else pair.proved_by(alpha, self.dual(alpha))).certificate
+
+    def certified_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
+        """Return (w, b) with its certificate by α or, if none is given, by the orthogonal point near α_i = −φ′(z_i)."""
+        intercept = self.unit.no_intercept() if intercept is None else intercept
+        theta = self.view.joined(w, intercept)
+        if alpha is None:
+            Z = self.view.margins(theta)
+            alpha = self.orthogonal(Z, self.view.alpha(Z), self.view.inverse(self.view.hessian(Z)))
+        nothing = self.unit.no_dual()  # orthogonal to everything
+        pair = CertifiedPair(w, intercept, nothing, Certificate(self.view.primal(theta), self.view.dual(nothing)))
+        return pair.proved_by(alpha, self.dual(alpha))
+
+    def dual(self, alpha: np.ndarray) -> float:
+        """D₀(α), −∞ where α is not orthogonal to the features."""
+        mass = self.view.weighted(alpha)
+        along = np.abs(self.data.transposed_times(mass))
+        allowed = ORTHOGONAL * np.multiply.outer(self.view.norms, np.sqrt(np.square(mass).sum(axis=0)))
+        return -math.inf if np.any(along > allowed) else self.view.dual(alpha)
+
+    def orthogonal(self, Z: np.ndarray, alpha: np.ndarray, inverse: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Return the orthogonal point near α; once more each time, for what rounding has left."""
+        for _ in range(3):
+            alpha = alpha - self.view.curved(Z, self.view.times(inverse(self.view.gradient(alpha))))
+        return self.unit.balanced(alpha)
+
+
+class View:
+    """The models of a problem as matrices: θ = (w, b), or w alone, with one row for each column of margins."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.columns, self.with_one = problem, problem.columns, problem.fit_intercept
+        self.quadratic = problem.loss.curvature is Curvature.CONSTANT
+
+    def joined(self, w: np.ndarray, intercept: Any) -> np.ndarray:
+        """θ."""
+        w = np.atleast_2d(w)
+        return np.column_stack([w, np.ravel(intercept)]) if self.with_one else w
+
+    def parted(self, theta: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Return w and b as the problem has them."""
+        W, b = theta[:, : self.problem.d], theta[:, -1] if self.with_one else np.zeros(self.columns)
+        return (W[0].copy(), float(b[0])) if self.columns == 1 else (W.copy(), b.copy())
+
+    def times(self, theta: np.ndarray) -> np.ndarray:
+        """θ x̃_i, for each row."""
+        d = self.problem.d
+        products = self.problem.data.times(np.ascontiguousarray(theta[:, :d].T))
+        return products + theta[:, d] if self.with_one else products
+
+    def gradient(self, alpha: np.ndarray) -> np.ndarray:
+        """Σ c_i α_i x̃_i, in the shape of θ."""
+        mass = self.weighted(alpha).reshape(len(alpha), -1)
+        along = self.problem.data.transposed_times(mass).T
+        return np.column_stack([along, mass.sum(axis=0)]) if self.with_one else along
+
+    def weighted(self, alpha: np.ndarray) -> np.ndarray:
+        """c_i α_i."""
+        return (alpha.T * self.problem.c).T
+
+    def moments(self, weights: np.ndarray) -> np.ndarray:
+        """Σ v_i x̃_i x̃_iᵀ."""
+        return self.problem.data.weighted_gram(weights, intercept=self.with_one)
+
+    @cached_property
+    def norms(self) -> np.ndarray:
+        """The norm of each feature."""
+        return np.sqrt(np.diag(self.moments(np.ones(self.problem.n)))[: self.problem.d])
+
+    def margins(self, theta: np.ndarray) -> np.ndarray:
+        """z_i."""
+        return self._own(self.times(theta))
+
+    def alpha(self, z: np.ndarray) -> np.ndarray:
+        """−φ′(z_i)."""
+        return self.problem.slopes_at(z)
+
+    def curved(self, z: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """φ″_i t_i, for t of shape (n, K)."""
+        return self.problem.loss.curvature_times(z, self.problem.y, self._own(t))
+
+    def hessian(self, z: np.ndarray) -> np.ndarray:
+        """Σ c_i φ″_i ⊗ x̃_i x̃_iᵀ: a block for each two columns."""
+        c, units = self.problem.c, np.eye(self.columns)
+        # φ″_i is symmetric: its column l is the product with the unit vector of l.
+        of = [self.curved(z, np.tile(unit, (self.problem.n, 1))).reshape(-1, self.columns) for unit in units]
+        return np.block([[self.moments(c * column[:, k]) for column in of] for k in range(self.columns)])
+
+    def _own(self, columns: np.ndarray) -> np.ndarray:
+        """Return n × K numbers as the loss takes them: a vector for K = 1."""
+        return columns[:, 0] if self.columns == 1 else columns
+
+    def inverse(self, H: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the product with H⁻¹; where H is singular, the one that leaves w as short as it can be."""
+        V, reciprocal, scale = _decomposed(H, scaled=True)
+        # Of several columns H is always singular: nothing changes where the same is added to all of them.
+        if V.shape[0] == V.shape[1] or self.columns > 1:
+            return lambda g: (scale * (V @ (reciprocal * (V.T @ (scale * g.ravel()))))).reshape(g.shape)
+        d = self.problem.d
+        # Without any curvature (all rows far on the right side) there is nothing to divide by, and no step.
+        edge, corner = (H[:d, d], H[d, d] or 1.0) if self.with_one else (np.zeros(d), 1.0)
+        V, reciprocal, _ = _decomposed(H[:d, :d] - np.outer(edge, edge) / corner, scaled=False)  # of centred features
+
+        def product(g: np.ndarray) -> np.ndarray:
+            along, one = g[0, :d], g[0, d:]
+            w = V @ (reciprocal * (V.T @ (along - edge * (one.sum() / corner))))
+            return np.concatenate([w, (one - edge @ w) / corner])[None, :]
+
+        return product
+
+    def primal(self, theta: np.ndarray) -> float:
+        """P₀."""
+        value = self.problem.primal_at(self.margins(theta), self.parted(0.0 * theta)[0])
+        return 0.0 if self.quadratic and value <= NOTHING * float(np.square(self.problem.y).max()) else value
+
+    def dual(self, alpha: np.ndarray) -> float:
+        """D₀ of an orthogonal point."""
+        return self.problem.dual_at(alpha, self.problem.w_of(self.problem.no_dual()))
+
+
+def _decomposed(H: np.ndarray, *, scaled: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the eigenvectors of H that are not in its null space, the reciprocals of their eigenvalues, and a scale.
+
+    With H scaled to a unit diagonal, features of any scale are alike.
+    """
+    from scipy.linalg import eigh
+
+    diagonal = np.diag(H) if scaled else np.ones(len(H))
+    scale = 1.0 / np.sqrt(np.where(diagonal > SMALLEST, diagonal, 1.0))
+    values, vectors = eigh(H * np.outer(scale, scale))
+    kept = values > max(SINGULAR * values[-1], SMALLEST)
+    return vectors[:, kept], 1.0 / values[kept], scale

@@ -1,0 +1,111 @@
+"""Where a run starts: its problems checked, its plan, and the first certified points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.objective.certificate import CertifiedPair
+from dualnewton.objective.certificates import certify_cold_starts, judge_duals, judge_models
+from dualnewton.objective.problem import Problem
+from dualnewton.planning.plan import Plan
+from dualnewton.planning.planner import plan
+from dualnewton.run.checkpoint import SHARED
+from dualnewton.run.result import Result
+from dualnewton.samplings import Sampling
+from dualnewton.solvers.protocol import Request
+
+Start = Result | CertifiedPair | np.ndarray
+"""A model with its dual point, or a dual point."""
+
+
+def plan_for(problem: Problem, request: Request, models: int) -> Plan:
+    """Return the plan of a run on so many problems like this one; refuse a sampling that does not go with the rest."""
+    method, tau, sampling = request.method, request.tau, request.sampling
+    if sampling is None:
+        return plan(problem, method=method, tau=tau, models=models, near=request.near)
+    if not isinstance(sampling, Sampling):
+        raise DualnewtonError(f"sampling must be a samplings.Sampling, such as samplings.Nice(n, 8), got {sampling!r}")
+    if sampling.n != problem.n:
+        raise DualnewtonError(
+            f"sampling must be over the {problem.n} examples of the problem, got one over {sampling.n}"
+        )
+    if tau != "auto":
+        raise DualnewtonError(
+            f"tau must be left to the sampling when one is given, got tau={tau!r} beside {sampling!r}"
+        )
+    if method == "newton" or not (problem.loss.kinked or problem.loss.has_dual_rounds):
+        what = f'method="{method}"' if method == "newton" else repr(problem.loss)
+        raise DualnewtonError(
+            f"sampling must be None with {what}, for which sets of rows have no rounds, got {sampling!r}"
+        )
+    chosen = plan(problem, method=method, tau=max(1, round(sampling.expected_size)))
+    return replace(chosen, reason=chosen.reason.replace("tau as asked", "sampling as asked"))
+
+
+def has_model(start: Any) -> bool:
+    """Whether a start has a model beside its dual point."""
+    return isinstance(start, Result | CertifiedPair)
+
+
+def starting_pairs(
+    problems: Sequence[Problem], warm_start: Sequence[Start] | None, *, primal: bool = False
+) -> list[CertifiedPair]:
+    """Certify where a run starts: at α = 0, at dual points, or at the models and dual points of earlier results.
+
+    A primal method does not need the model that belongs to the dual point of a result: it starts at the model of that result.
+    """
+    if warm_start is None:
+        return certify_cold_starts(problems)
+    if len(warm_start) != len(problems):
+        raise DualnewtonError(
+            f"warm_start must have one entry for each of {len(problems)} problems, got {len(warm_start)}"
+        )
+    results: list[tuple[int, Any]] = [(k, start) for k, start in enumerate(warm_start) if has_model(start)]
+    pairs: dict[int, CertifiedPair] = {}
+    if results:
+        own = [problems[k] for k, _ in results]
+        # The old intercept, where there is to be one now.
+        intercepts = [start.intercept * problem.fit_intercept for problem, (_, start) in zip(own, results, strict=True)]
+        duals = [problem.dual_near(start.alpha) for problem, (_, start) in zip(own, results, strict=True)]
+        judged = judge_models(own, [start.w for _, start in results], intercepts, duals)
+        pairs = {k: pair for (k, _), pair in zip(results, judged, strict=True)}
+    points: dict[int, Any] = {
+        k: getattr(start, "alpha", start) for k, start in enumerate(warm_start) if not (primal and k in pairs)
+    }
+    if points:
+        duals = [problems[k].dual_near(alpha) for k, alpha in points.items()]
+        for k, pair in zip(points, judge_duals([problems[k] for k in points], duals), strict=True):
+            pairs[k] = pairs[k].joined_with(pair) if k in pairs else pair
+    return [pairs[k] for k in range(len(problems))]
+
+
+def alike(problems: Sequence[Any]) -> list[Any]:
+    """Return the problems of a run as a list, if they share what problems that are solved together must share."""
+    problems = list(problems)
+    if not problems:
+        raise DualnewtonError("problems must hold at least one problem, got none")
+    first = problems[0]
+    names = [part.name for part in fields(first) if part.name in SHARED]
+    for k, problem in enumerate(problems):
+        if type(problem) is not type(first) or not problem.data.same_as(first.data):
+            raise DualnewtonError(f"problems must share X: problem {k} has another than problem 0")
+        for name in names:
+            mine, its = getattr(problem, name), getattr(first, name)
+            if not (mine is its or mine == its):
+                raise DualnewtonError(f"problems must share {name}: problem {k} has another than problem 0")
+    return problems
+
+
+def generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
+    """Return the random numbers of a run."""
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise DualnewtonError(
+            f"random_state must be None, a nonnegative integer or a numpy.random.Generator, got {random_state!r}"
+        ) from None
