@@ -11,6 +11,9 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers, samplings
+from dualnewton.objective.huber_scale import ConcomitantProblem
+from dualnewton.objective.unpenalised import Unpenalised
+from dualnewton.solvers.outer import scale_search
 from dualnewton.solvers.primal import sketching as hessians
 from dualnewton.solvers.prox import newton as proximal
 from dualnewton.solvers.prox import working_set
@@ -53,6 +56,23 @@ def classes(*, n=60, d=5, **more):
     X = rng.standard_normal((n, d))
     y = np.argmax(X @ rng.standard_normal((d, 3)) + rng.standard_normal((n, 3)), axis=1)
     return [dn.MultinomialProblem(X, y, lam=0.02, **more)]
+
+
+def with_scale(**more):
+    (problem,) = one(squared, n=50, d=4)
+    y = problem.y + np.where(np.arange(50) % 7 == 0, 10.0, 0.0)
+    return [ConcomitantProblem(problem.X, y, **{"lam": 0.01, "fit_intercept": True, **more})]
+
+
+def two_targets():
+    (first,) = one(logistic, n=200, fit_intercept=True)
+    rng = np.random.default_rng(6)
+    y = np.where(first.X[:, 0] + rng.standard_normal(first.n) > 0.5, 1.0, -1.0)
+    return [first, dn.Problem(first.X, y, logistic, fit_intercept=True)]
+
+
+def without_penalty(problems):
+    return [Unpenalised.of(problem) for problem in problems]
 
 
 @dataclass(frozen=True)
@@ -194,6 +214,14 @@ CASES = [
         COMPILED,
     ),
     Case("epsilon, models", lambda: several(losses.EpsilonInsensitive(0.3), (0.1, 0.01), n=40, d=4), {"tol": 1e-6}),
+    Case("joint scale", with_scale, {"tol": 1e-10}),
+    Case("joint scale, no joint steps", with_scale, {"tol": 1e-8}, ((scale_search, "MOST", 0),)),
+    Case("joint scale by rounds", with_scale, {"method": "sdna", "tau": 5, "tol": 1e-8}),
+    Case("joint scale of zero", lambda: with_scale(epsilon=1.0), {"tol": 1e-6}),
+    Case("no penalty", lambda: without_penalty(one(logistic, n=200)), {"tol": 1e-10}),
+    Case("no penalty, models", lambda: without_penalty(two_targets()), {"method": "sdna", "tau": 5, "tol": 1e-10}),
+    Case("no penalty, least squares", lambda: without_penalty(weighted(squared)), {"tol": 1e-14}),
+    Case("no penalty, softmax", lambda: without_penalty(classes(n=200)), {"tol": 1e-10}),
     Case("another method", lambda: one(logistic, n=600, d=5, lam=1e-5), {"tol": 1e-9}, WRONGLY_PLANNED),
     Case(
         "another method, kinks",
@@ -213,7 +241,7 @@ def bits(results):
             digest.update(repr((part.shape, part.dtype)).encode() + part.tobytes())
         rows = [(row.epoch.hex(), *_certificate(row.certificate), row.model) for row in result.trace.rows]
         certificate, end = _certificate(result.certificate), (result.status.name, float(result.n_epochs).hex())
-        told.append((digest.hexdigest(), certificate, end, repr(result.plan), rows))
+        told.append((digest.hexdigest(), certificate, end, repr(result.plan), result.scale, rows))
     return told
 
 

@@ -156,7 +156,10 @@ def test_a_deadline_that_is_far_away_changes_no_bit(tau):
     assert told[0] == told[1]
 
 
-@pytest.mark.parametrize("name", ["compiled", "newton", "hinge", "epsilon, models", "newton, models"])
+@pytest.mark.parametrize(
+    "name",
+    ["compiled", "newton", "hinge", "epsilon, models", "newton, models", "joint scale by rounds", "no penalty, models"],
+)
 def test_a_run_that_ended_by_a_limit_goes_on_under_a_larger_one(name, path, monkeypatch):
     case = next(case for case in CASES if case.name == name)
     case.set_up(monkeypatch)

@@ -175,7 +175,7 @@ class ConcomitantProblem:
         own = -np.clip((r + b) / sigma, -self.epsilon, self.epsilon) if sigma > 0.0 else -self.epsilon * np.sign(r + b)
         candidates = [self.feasible(point) for point in (own, alpha) if point is not None]
         dual, best = max(((self.dual(point), point) for point in candidates), key=lambda found: found[0])
-        return CertifiedPair(w, b, best, Certificate(primal, dual), sigma)
+        return CertifiedPair(w, b, best, Certificate(primal, dual), float(sigma))
 
     def _settled(self, r: np.ndarray, w: np.ndarray, b: float, scale: float) -> tuple[float, float, float]:
         """Return the lowest P over (b, σ) and where it is, for r without b: Newton steps, each exact on its set of outliers.

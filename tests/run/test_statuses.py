@@ -1,0 +1,117 @@
+"""One table of statuses: every kind of run ends in every way, by the same reasons and in the same order."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import dualnewton as dn
+from dualnewton import losses
+from dualnewton.objective.huber_scale import ConcomitantProblem
+from dualnewton.objective.unpenalised import Unpenalised
+
+RNG = np.random.default_rng(11)
+X = RNG.standard_normal((90, 7))
+Z = X @ RNG.standard_normal(7) + 2.0 * RNG.standard_normal(90)
+SIGNS, FAR = np.where(Z > 0.0, 1.0, -1.0), np.where(np.arange(90) % 9 == 0, 30.0 * Z, Z)
+
+KINDS = {
+    "direct": dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-4, fit_intercept=True),
+    "smoothing": dn.Problem(X, SIGNS, losses.Hinge(), lam=1e-4, fit_intercept=True),
+    "scale": ConcomitantProblem(X, FAR, lam=1e-4, fit_intercept=True),
+    "no penalty": Unpenalised(X, SIGNS, losses.Logistic(), fit_intercept=True),
+}
+by_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def after_the_first(action):
+    """A callback that acts when some work has been done."""
+    return lambda progress: progress.epoch > 0.0 and action()
+
+
+def press():
+    raise KeyboardInterrupt
+
+
+ENDS = {
+    dn.Status.CONVERGED: {"tol": 1e-6},
+    dn.Status.STOPPED_BY_CALLBACK: {"callback": after_the_first(lambda: True)},
+    dn.Status.INTERRUPTED: {"callback": after_the_first(press)},
+    dn.Status.TIME_LIMIT: {"time_limit": 0.0},
+    dn.Status.NO_PROGRESS: {"max_epochs": 10**6},
+    dn.Status.EPOCH_LIMIT: {"max_epochs": 1},
+}
+
+
+def values(problem, result):
+    """P and D of what is returned, computed anew by the objective."""
+    scale = () if result.scale is None else (result.scale,)
+    if isinstance(problem, Unpenalised):
+        primal = problem.unit.loss.value(problem.unit.margins(result.w, result.intercept), problem.y).mean()
+    else:
+        primal = problem.primal(result.w, result.intercept, *scale)
+    return primal, problem.dual(result.alpha)
+
+
+@by_kind
+@pytest.mark.parametrize("status", ENDS, ids=lambda status: status.name)
+def test_every_kind_of_run_ends_in_every_way(kind, status, monkeypatch):
+    problem, exact = KINDS[kind], dn.Certificate.relative_gap.fget
+    # Rounding may leave a gap of exactly zero, which would meet any tolerance.
+    monkeypatch.setattr(dn.Certificate, "relative_gap", property(lambda certificate: max(exact(certificate), 1e-17)))
+    result = dn.solve(problem, **{"tol": 0.0, "random_state": 0, "certify_every": 1, **ENDS[status]})
+    assert result.status is status
+    assert values(problem, result) == pytest.approx((result.certificate.primal, result.certificate.dual), rel=1e-13)
+    rows = result.trace.rows
+    assert result.trace.gap[-1] == result.certificate.gap
+    for one, other in pairwise(rows):
+        assert other.certificate.primal <= one.certificate.primal
+        assert other.certificate.dual >= one.certificate.dual
+        assert other.epoch >= one.epoch
+        assert other.seconds >= one.seconds
+        assert other.work_seconds >= one.work_seconds
+
+
+@by_kind
+def test_where_several_reasons_hold_the_first_in_the_order_of_the_statuses_is_given(kind):
+    ways = {
+        dn.Status.CONVERGED: {"tol": 1e9},
+        dn.Status.STOPPED_BY_CALLBACK: {"callback": lambda _: True},
+        dn.Status.TIME_LIMIT: {"time_limit": 0.0},
+        dn.Status.EPOCH_LIMIT: {"max_epochs": 0},
+    }
+    names = list(ways)
+    assert names == [status for status in dn.Status if status in ways]
+    for first in range(len(names)):
+        settings = {"tol": 0.0} | {name: value for later in names[first:] for name, value in ways[later].items()}
+        assert dn.solve(KINDS[kind], **settings).status is names[first]
+
+
+@by_kind
+def test_an_interruption_before_anything_is_recorded_returns_the_start(kind):
+    result = dn.solve(KINDS[kind], callback=lambda _: press())
+    assert (result.status, len(result.trace), result.n_epochs) == (dn.Status.INTERRUPTED, 1, 0.0)
+
+
+@by_kind
+def test_equal_settings_and_any_number_of_threads_give_equal_bits(kind):
+    one, other, threads = (
+        dn.solve(KINDS[kind], tol=1e-7, random_state=0, n_threads=n_threads) for n_threads in (1, 1, 2)
+    )
+    for again in (other, threads):
+        np.testing.assert_array_equal(one.w, again.w)
+        np.testing.assert_array_equal(one.alpha, again.alpha)
+        assert one.scale == again.scale
+
+
+@by_kind
+def test_a_result_is_a_start(kind):
+    result = dn.solve(KINDS[kind], tol=1e-8, random_state=0)
+    again = dn.solve(KINDS[kind], tol=2e-8, random_state=0, warm_start=result)
+    assert again.converged
+    assert again.n_epochs == 0.0
+
+
+def test_a_joint_scale_is_fitted_for_one_problem_at_a_time():
+    with pytest.raises(ValueError, match="one at a time, got 2"):
+        dn.solve_many([KINDS["scale"]] * 2)
