@@ -19,6 +19,8 @@ import numpy as np
 from dualnewton.matrix import Data, linear
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.primal.curvature import Cholesky
+from dualnewton.solvers.primal.line_search import line_minimum
+from dualnewton.solvers.primal.objective import Objective
 from dualnewton.solvers.protocol import Method, PrimalPoint
 
 STEP_EPOCHS = 2.0
@@ -27,8 +29,8 @@ STEP_EPOCHS = 2.0
 MOST_STEPS = 50
 """Steps of a model in one step of the loop; well-posed problems take fewer than 20."""
 
-SUFFICIENT, SHORTEST = 1e-4, 1e-10
-"""Armijo's fraction of the predicted decrease that a step must reach, and the shortest fraction of a step that is tried."""
+SUFFICIENT, MOST_TRIALS = 1e-4, 8
+"""Armijo's fraction of the predicted decrease that a step must reach, and how many points along a step are tried."""
 
 ROUNDING = 1e-14
 """Relative change of the objective that counts as rounding."""
@@ -76,24 +78,16 @@ class SmallNewton(Method):
     def __init__(
         self, problems: Sequence[Problem], data: Data, starts: Sequence[tuple[np.ndarray, Any]], *, tol: float
     ) -> None:
-        self.problems, self.tol = list(problems), tol
+        self.objectives, self.tol = [Objective(problem) for problem in problems], tol
         rows = linear.to_dense(data.rows(slice(None)))
         self.rows = np.column_stack([rows, np.ones(data.n)]) if problems[0].fit_intercept else rows
-        self.ridges = [self._ridge(problem) for problem in problems]
-        points = [
-            np.append(w, b) if problem.fit_intercept else w for problem, (w, b) in zip(problems, starts, strict=True)
-        ]
+        points = [objective.vector(w, b) for objective, (w, b) in zip(self.objectives, starts, strict=True)]
         self.states = [self._state(k, x, self.rows @ x) for k, x in enumerate(points)]
 
-    def _ridge(self, problem: Problem) -> np.ndarray:
-        ridge = np.zeros(self.rows.shape[1])
-        weights = problem.regularizer.form.weights
-        ridge[: problem.d] = problem.lam * problem.n * (1.0 if weights is None else weights)
-        return ridge
-
     def _state(self, k: int, x: np.ndarray, margins: np.ndarray) -> State:
-        losses, slopes = self.problems[k].row_losses(slice(None), margins)
-        pull = self.ridges[k] * x
+        objective = self.objectives[k]
+        losses, slopes = objective.problem.row_losses(slice(None), margins)
+        pull = objective.ridge * x
         return State(x, margins, slopes @ self.rows + pull, losses + 0.5 * float(pull @ x))
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
@@ -112,42 +106,51 @@ class SmallNewton(Method):
         return most
 
     def _stepped(self, k: int, state: State) -> State:
-        """Return the state after one Newton step, shortened until the objective decreases enough."""
-        weights = self.problems[k].row_curvature(state.margins)
+        """Return the state after one Newton step, shortened to the lowest point on the way where the whole step is too long."""
+        objective = self.objectives[k]
+        weights = objective.problem.row_curvature(state.margins)
         H = (self.rows.T * weights) @ self.rows
-        step = Cholesky(H, self.ridges[k].copy()).solve(-state.gradient)
-        way, slope, t = self.rows @ step, float(state.gradient @ step), 1.0
-        noise = ROUNDING * abs(state.value)
-        while t > SHORTEST:
+        step = Cholesky(H, objective.ridge.copy()).solve(-state.gradient)
+        slope, t = float(state.gradient @ step), 1.0
+        way = self.rows @ step
+        for _ in range(MOST_TRIALS):
             found = self._state(k, state.x + t * step, state.margins + t * way)
-            if found.value <= state.value + SUFFICIENT * t * slope:
-                return replace(found, stuck=not slope < -noise)
-            # Values are rounding only: the step counts if the gradient became smaller along it.
-            if found.value <= state.value + noise and abs(float(found.gradient @ step)) < -slope:
-                return replace(found, stuck=not slope < -noise)
-            t *= 0.5
+            if self._accepts(state, found, step, t * slope):
+                return replace(found, stuck=not slope < -ROUNDING * abs(state.value))
+            ends = state.margins[:, None], found.margins[:, None]
+            t *= line_minimum(objective, state.x, found.x, *ends)
+            if t == 0.0:
+                break
         return replace(state, stuck=True)
 
+    @staticmethod
+    def _accepts(state: State, found: State, step: np.ndarray, slope: float) -> bool:
+        """Armijo's rule; where the values differ by rounding only, the slope along the step must have become smaller."""
+        if found.value <= state.value + SUFFICIENT * slope:
+            return True
+        level = found.value <= state.value + ROUNDING * abs(state.value)
+        return level and abs(float(found.gradient @ step)) < -float(state.gradient @ step)
+
     def _expected(self, k: int) -> float:
-        """n(P − D) for the dual point that belongs to x, if the intercept is at its best; infinite if it is not yet."""
-        g, d = self.states[k].gradient, self.problems[k].d
-        penalised = float((np.square(g[:d]) / (2.0 * self.ridges[k][:d])).sum())
-        # An intercept away from its best value changes the gap in the first order: count its slope as a gap.
-        return penalised + float(np.abs(g[d:]).sum())
+        """n(P − D) for the dual point that belongs to x.
+
+        The formula holds at the best intercept. Away from it the gap changes in the first order, so its slope counts as a gap.
+        """
+        gradient, objective = self.states[k].gradient, self.objectives[k]
+        return objective.gap(gradient) + float(np.abs(gradient[objective.problem.d :]).sum())
 
     def point(self, k: int) -> PrimalPoint:
-        x, d = self.states[k].x, self.problems[k].d
-        return PrimalPoint(x[:d].copy(), float(x[d]) if x.size > d else 0.0)
+        return self.objectives[k].point(self.states[k].x)
 
     def residual(self, k: int) -> float:
-        return self._expected(k) / self.problems[k].n
+        return self._expected(k) / self.objectives[k].problem.n
 
     def is_stuck(self, k: int) -> bool:
         return self.states[k].stuck
 
     def keep(self, wanted: Sequence[int]) -> None:
-        for name in ("problems", "ridges", "states"):
-            setattr(self, name, [getattr(self, name)[k] for k in wanted])
+        self.objectives = [self.objectives[k] for k in wanted]
+        self.states = [self.states[k] for k in wanted]
 
     def anchors(self) -> dict[str, Any]:
         return {"rows": self.rows}
