@@ -1,7 +1,6 @@
 """Runs of every kind, for the tests of checkpoints: which problems, which settings, and what must be the same bit for bit."""
 
 import hashlib
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,13 +12,9 @@ import dualnewton as dn
 from dualnewton import losses, regularizers, samplings
 from dualnewton.objective.huber_scale import ConcomitantProblem
 from dualnewton.objective.unpenalised import Unpenalised
-from dualnewton.solvers.outer import scale_search
-from dualnewton.solvers.primal import sketching as hessians
-from dualnewton.solvers.prox import newton as proximal
-from dualnewton.solvers.prox import working_set
+from dualnewton.planning.tuning import Tuning
 from tables import AgainstDirection
-
-planning = importlib.import_module("dualnewton.planning.planner")  # the package has a function of this name
+from tuned import tuned
 
 SEED = 3
 
@@ -75,29 +70,28 @@ def without_penalty(problems):
     return [Unpenalised.of(problem) for problem in problems]
 
 
+GENERAL = tuned(one_block_features=0)
+"""Small problems take the way of large ones."""
+
+
 @dataclass(frozen=True)
 class Case:
-    """A run: ``constants`` are (module, name, value) that send a small problem the way of a large one."""
+    """A run; ``tuning`` sends a small problem the way of a large one."""
 
     name: str
     make: Callable[[], list[Any]]
     settings: dict[str, Any] = field(default_factory=dict)
-    constants: tuple[tuple[Any, str, Any], ...] = ()
+    tuning: Tuning | None = GENERAL
 
     def solve(self, problems=None, **more):
         problems = self.make() if problems is None else problems
-        return dn.solve_many(problems, **{"random_state": SEED, **self.settings, **more})
-
-    def set_up(self, monkeypatch):
-        for module, name, value in self.constants:
-            monkeypatch.setattr(module, name, value)
+        return dn.solve_many(problems, **{"random_state": SEED, "tuning": self.tuning, **self.settings, **more})
 
 
-COMPILED = ((planning, "SMALL", 0),)
-BY_PRODUCTS = ((hessians, "LARGE", 5),)
-IN_STEPS = ((working_set, "MOST_AT_ONCE", 4), (proximal, "affordable", lambda _: 5))
-SOME_CLASSES = ((proximal, "take_all", lambda *_, **__: False), (proximal, "affordable", lambda _: 5))
-WRONGLY_PLANNED = (*COMPILED, (planning.Facts, "predicted", lambda _: {"sdna": 0.0}))
+COMPILED = tuned(small_entries=0)
+BY_PRODUCTS = tuned(largest_matrix=5)
+IN_STEPS = tuned(most_together=4, least_set=5, multiply=1.0, sparse_pair=1.0)  # matrices of 5 features are affordable
+WRONGLY_PLANNED = tuned(small_entries=0, epochs_fixed=-1e9)  # SDNA seems to cost less than nothing
 
 logistic, squared, hinge2 = losses.Logistic(), losses.Squared(), losses.SquaredHinge()
 lasso, net = regularizers.L1(), regularizers.ElasticNet(0.5)
@@ -204,7 +198,7 @@ CASES = [
         "softmax, l1 in steps",
         lambda: classes(n=40, d=30, regularizer=lasso, sample_weight=np.linspace(0.5, 1.5, 40)),
         {"tol": 1e-12},
-        SOME_CLASSES,
+        IN_STEPS,
     ),
     Case("hinge", lambda: one(losses.Hinge(), n=40, d=4), {"tol": 1e-6}),
     Case(
@@ -214,8 +208,10 @@ CASES = [
         COMPILED,
     ),
     Case("epsilon, models", lambda: several(losses.EpsilonInsensitive(0.3), (0.1, 0.01), n=40, d=4), {"tol": 1e-6}),
+    Case("small newton", lambda: one(logistic), {"method": "newton", "tol": 1e-12}, tuned()),
+    Case("small newton, models", lambda: several(logistic), {"method": "newton", "tol": 1e-12}, tuned()),
     Case("joint scale", with_scale, {"tol": 1e-10}),
-    Case("joint scale, no joint steps", with_scale, {"tol": 1e-8}, ((scale_search, "MOST", 0),)),
+    Case("joint scale, no joint steps", with_scale, {"tol": 1e-8}, tuned(joint_scale_features=0, one_block_features=0)),
     Case("joint scale by rounds", with_scale, {"method": "sdna", "tau": 5, "tol": 1e-8}),
     Case("joint scale of zero", lambda: with_scale(epsilon=1.0), {"tol": 1e-6}),
     Case("no penalty", lambda: without_penalty(one(logistic, n=200)), {"tol": 1e-10}),

@@ -47,11 +47,6 @@ def often(path):
     return dn.Checkpoint(path, seconds=0.0, spacing=0.0)
 
 
-def set_up(case):
-    for module, name, value in case.constants:
-        setattr(module, name, value)
-
-
 def start(case, problems, path):
     """Fork a run; return its number."""
     pid = os.fork()
@@ -119,10 +114,6 @@ def torment(case, folder, rng, wanted):
 
 if __name__ == "__main__":
     folder, seed, kills = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    before = [(module, name, getattr(module, name)) for case in RUNS for module, name, _ in case.constants]
     for number, case in enumerate(RUNS):
-        set_up(case)
         told = torment(case, folder, np.random.default_rng([seed, number]), kills)
-        for module, name, value in before:
-            setattr(module, name, value)
         print(json.dumps({"run": case.name, **told}), flush=True)

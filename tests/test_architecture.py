@@ -15,7 +15,9 @@ FLOORS = [
     {"errors", "validation", "files", "_identities", "losses", "regularizers", "samplings"},
     {"kernels", "matrix"},
     {"objective", "theory"},
-    {"methods", "planning", "run", "solvers"},
+    {"methods", "solvers"},
+    {"planning"},
+    {"run"},
     {"interop", "io", "data"},
     {"estimators"},
     {"__init__"},
@@ -23,6 +25,14 @@ FLOORS = [
     {"cli"},
     {"__main__"},
 ]
+
+# The schemes of solvers/outer are loops of their own for now, which call the loop of run/ and read its plans.
+OUTER = {
+    "solvers/outer/active_kinks.py",
+    "solvers/outer/proximal_point.py",
+    "solvers/outer/scale_search.py",
+    "solvers/outer/unpenalised.py",
+}
 
 
 def floor_of(name):
@@ -51,13 +61,17 @@ def upward_imports(room, source):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_point_one_way(path):
-    assert upward_imports(room_of(path), path.read_text(encoding="utf-8")) == []
+    upward = upward_imports(room_of(path), path.read_text(encoding="utf-8"))
+    is_outer = path.relative_to(SOURCE).as_posix() in OUTER
+    assert set(upward) <= ({"planning", "run"} if is_outer else set())
 
 
 def test_an_import_that_points_up_would_be_seen():
     assert upward_imports("losses", "from dualnewton.run.loop import solve") == ["run"]
     assert upward_imports("objective", "def f():\n    import dualnewton.solvers.dual.sdna") == ["solvers"]
     assert upward_imports("theory", "from dualnewton import losses, planning") == ["planning"]
+    assert upward_imports("solvers", "from dualnewton.planning.costs import Costs") == ["planning"]
+    assert upward_imports("planning", "from dualnewton.run.result import Result") == ["run"]
 
 
 # Only these compute with a matrix of examples as it is stored; the theory and the paper's methods with those of users.

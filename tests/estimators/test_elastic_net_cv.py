@@ -7,8 +7,8 @@ from sklearn.linear_model import ElasticNetCV as Theirs
 from sklearn.model_selection import ShuffleSplit
 
 import dualnewton as dn
-from dualnewton.estimators.model_selection import elastic_net
 from estimators.cases import relative
+from tuned import tuned
 
 SHAPES = {"tall": (50, 5), "wide": (24, 30)}
 SETTINGS = [
@@ -43,7 +43,7 @@ def assert_same(ours, theirs, tol=1e-6):
 )
 @pytest.mark.parametrize("settings", SETTINGS, ids=["one share", "two", "none", "positive"])
 def test_it_finds_what_scikit_learn_finds(monkeypatch, large, shape, kind, weighted, fit_intercept, settings):
-    monkeypatch.setattr(elastic_net, "LARGE", large)
+    monkeypatch.setattr(dn.ElasticNetCV, "_tuning", tuned(fold_decomposition=large))
     X, y, weights = data(shape, kind, weighted)
     settings = {"alphas": 4, "eps": 1e-2, "cv": 3, "fit_intercept": fit_intercept, **settings}
     ours = dn.ElasticNetCV(tol=1e-12, **settings).fit(X, y, weights)
@@ -73,7 +73,7 @@ def test_targets_without_a_slope_have_a_grid_too():
 
 @pytest.mark.parametrize("large", [0, 1500], ids=["in passes", "by moments"])
 def test_alpha_may_be_zero(monkeypatch, large):
-    monkeypatch.setattr(elastic_net, "LARGE", large)
+    monkeypatch.setattr(dn.ElasticNetCV, "_tuning", tuned(fold_decomposition=large))
     X, y, _ = data("tall")
     model = dn.ElasticNetCV(alphas=[0.0, 10.0], cv=3, tol=1e-10).fit(X, y)
     assert list(model.alphas_) == [10.0, 0.0]

@@ -18,16 +18,18 @@ from sklearn.exceptions import ConvergenceWarning
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.planning import switching as course
+from dualnewton.estimators._base import CertifiedModel
 from dualnewton.planning.eligible import methods_for
-from dualnewton.planning.planner import SMALL, Facts
+from dualnewton.planning.facts import Facts
 from dualnewton.planning.switching import Course
+from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.primal import model as quasi_newton
+from tuned import tuned
 
 plan = sys.modules["dualnewton.planning.planner"]  # dn.plan is the function
 
 N, D = 2700, 50
-assert N * D > SMALL  # so that kernels may serve
+assert DEFAULT.small_entries < N * D  # so that kernels may serve
 
 STORAGES = {
     "dense": np.ascontiguousarray,
@@ -46,20 +48,22 @@ def table(seed=0, classes=2, spread=0.0):
     return X * 10.0 ** np.linspace(-0.5 * spread, 0.5 * spread, D), y
 
 
+def tune(monkeypatch, **changes):
+    """Let estimators plan by other numbers."""
+    monkeypatch.setattr(CertifiedModel, "_tuning", tuned(**changes))
+
+
 def prefer(monkeypatch, *methods):
     """Make the planner predict that the first of these methods which a problem has costs nothing."""
-    monkeypatch.setattr(
-        Facts, "predicted", lambda facts: {next(m for m in methods if m in methods_for(facts.problem)): 0.0}
-    )
-    monkeypatch.setattr(plan, "LITTLE", 0.0)  # and no other is tried before it
+    monkeypatch.setattr(plan, "predicted", lambda facts: {next(m for m in methods if m in facts.methods): 0.0})
+    tune(monkeypatch, trial_share=0.0)  # and no other is tried before it
 
 
 def impatient(monkeypatch, *methods):
     """Begin with a primal method that is left as soon as its speed is known, for one that seems to cost nothing."""
     prefer(monkeypatch, *methods)
-    monkeypatch.setattr(course, "dual_epoch", lambda _: 0.0)
-    monkeypatch.setattr(course, "PATIENCE", 0.0)
-    monkeypatch.setattr(course, "CLEARLY", 0.0)
+    free = {"visited_row": 0.0, "visited_entry": 0.0, "random_bandwidth": math.inf}  # epochs of SDNA cost nothing
+    tune(monkeypatch, trial_share=0.0, overrun=0.0, switch_margin=0.0, **free)
 
 
 def newton_is_stuck(monkeypatch):
@@ -72,13 +76,12 @@ def newton_is_stuck(monkeypatch):
 def crawling(monkeypatch):
     """Begin with SDNA, and take its epochs to be dear."""
     prefer(monkeypatch, "sdna")
-    monkeypatch.setattr(course, "CLEARLY", 0.0)
+    tune(monkeypatch, trial_share=0.0, switch_margin=0.0)
 
 
 def tried_first(monkeypatch):
     """Begin with a few epochs of SDNA before a primal method, and take more of them to be dear."""
-    monkeypatch.setattr(plan, "LITTLE", math.inf)
-    monkeypatch.setattr(course, "CLEARLY", 0.0)
+    tune(monkeypatch, trial_share=math.inf, switch_margin=0.0)
 
 
 BINARY = {"C": 1.0}
@@ -177,9 +180,9 @@ def test_a_history_of_any_numbers_has_an_answer(first):
             run.note(epoch, gap, residual)
         better = run.better()
         assert better is None or better.method in methods_for(problem)
-        assert course.SLOWEST <= run._pace() < math.inf
+        assert DEFAULT.slowest_epoch <= run._pace() < math.inf
     run.note(1.0, 0.1, 1.0)  # a turn without work
-    assert run._pace() == course.SLOWEST
+    assert run._pace() == DEFAULT.slowest_epoch
 
 
 @pytest.mark.parametrize("scale", [1e-170, 1e170])
@@ -189,8 +192,8 @@ def test_predictions_are_finite_whatever_the_scale(scale):
     with np.errstate(over="ignore", under="ignore"):
         facts = Facts.of(problem)
         assert 1.0 <= facts.conditioning < math.inf
-        assert facts.predicted().keys() == set(methods_for(problem))
-        assert not any(map(math.isnan, facts.predicted().values()))
+        assert plan.predicted(facts).keys() == set(methods_for(problem))
+        assert not any(map(math.isnan, plan.predicted(facts).values()))
 
 
 def test_ridge_cv_fits_columns_of_very_different_size():

@@ -8,8 +8,8 @@ from sklearn.metrics import make_scorer, mean_absolute_error
 from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, ShuffleSplit
 
 import dualnewton as dn
-from dualnewton.estimators.model_selection import ridge
 from estimators.cases import relative
+from tuned import tuned
 
 ALPHAS = np.logspace(-2, 3, 6)
 SHAPES = {"tall": (50, 5), "wide": (20, 30)}
@@ -78,7 +78,7 @@ def test_the_formula_says_what_fits_without_each_row_say(shape, fit_intercept):
     ids=["R²", "squared error, overlapping folds"],
 )
 def test_folds_are_a_grid_search(monkeypatch, large, shape, outputs, kind, weighted, settings):
-    monkeypatch.setattr(ridge, "LARGE", large)
+    monkeypatch.setattr(dn.RidgeCV, "_tuning", tuned(fold_decomposition=large))
     X, y, weights = data(shape, outputs, kind, weighted)
     ours = dn.RidgeCV(ALPHAS, tol=1e-11, **settings).fit(X, y, weights)
     search = GridSearchCV(dn.Ridge(tol=1e-12), {"alpha": ALPHAS}, **settings).fit(X, y, sample_weight=weights)

@@ -6,8 +6,8 @@ import scipy.sparse as sp
 
 from dualnewton.matrix import ChunkedData, MemoryData, blocks, linear, memory
 from dualnewton.matrix.protocol import Work
-from dualnewton.planning import costs
 from dualnewton.planning.costs import Costs, prepared
+from tuned import tuned
 
 N, D = 700, 9
 CUTS = [150, 151, 420]
@@ -57,7 +57,6 @@ def _small_blocks(monkeypatch):
     monkeypatch.setattr(memory, "DENSE_PART_ENTRIES", D * 100)
     monkeypatch.setattr(memory, "LARGE_GRAM", 1)
     monkeypatch.setattr(memory, "PIECE", 200)
-    monkeypatch.setattr(costs, "WORTH_THREADS", 0.0)
 
 
 def test_the_protocol_is_what_is_tested_here():
@@ -190,7 +189,9 @@ def test_rows_and_columns_are_gathered_as_float64_in_the_storage_of_the_data(kin
 def test_threads_do_not_change_a_bit(kind, storage, dtype, threads):
     X, rng = matrix(storage, dtype), np.random.default_rng(0)
     W, b, weights = rng.standard_normal((2, D)), rng.standard_normal(2), rng.random(N)
-    alone, together = (prepared(KINDS[kind](X), count, compiled=False) for count in (1, threads))
+    alone, together = (
+        prepared(KINDS[kind](X), count, compiled=False, tuning=tuned(threads_from=0.0)) for count in (1, threads)
+    )
     assert together.workers.helpers >= 1
     try:
         one, many = (data.evaluate(W, b, Cubes()) for data in (alone, together))
@@ -243,16 +244,17 @@ def test_pieces_that_do_not_fit_together_are_refused():
 
 @pytest.mark.parametrize(("share", "expanded"), [(0.2, False), (0.9, True)])
 @pytest.mark.parametrize("cache", [0, 1 << 24])
-def test_nearly_full_sparse_rows_are_expanded_if_they_fit_in_the_cache(share, expanded, cache, monkeypatch):
-    monkeypatch.setattr(costs, "CACHE", cache)
+def test_nearly_full_sparse_rows_are_expanded_if_they_fit_in_the_cache(share, expanded, cache):
+    tuning = tuned(cache_bytes=cache)
     rng = np.random.default_rng(4)
     X = sp.csr_array(rng.standard_normal((N, D)) * (rng.random((N, D)) < share))
-    data, planned = prepared(MemoryData(X), 1, compiled=False), Costs.of(MemoryData(X).profile)
+    data = prepared(MemoryData(X), 1, compiled=False, tuning=tuning)
+    planned, made = Costs.of(MemoryData(X).profile, tuning), Costs.of(data.profile, tuning)
     dense_now = expanded and cache > 0
     assert data.profile.sparse is not dense_now
     assert planned.by_entry is not dense_now
-    assert Costs.of(data.profile).data_pass == planned.data_pass  # the plan predicts the passes that are made
-    assert Costs.of(data.profile).sketch(100) == planned.sketch(100)
+    assert made.data_pass == planned.data_pass  # the plan predicts the passes that are made
+    assert made.sketch(100) == planned.sketch(100)
     W = rng.standard_normal((1, D))
     np.testing.assert_allclose(data.evaluate(W, np.zeros(1), Cubes()).margins[:, 0], X @ W[0], rtol=1e-12, atol=1e-12)
 

@@ -11,7 +11,7 @@ from sklearn.linear_model._huber import _huber_loss_and_gradient
 import dualnewton as dn
 from dualnewton.objective import huber_scale as concomitant
 from dualnewton.objective.huber_scale import ConcomitantProblem
-from dualnewton.solvers.outer import scale_search as joint_scale
+from tuned import tuned
 
 
 def make(n=60, d=5, *, seed=0, epsilon=1.35, lam=0.01, weights=False, fit_intercept=True, sparse=False):
@@ -145,12 +145,11 @@ def test_the_joint_gap_is_closed(lam, epsilon, fit_intercept):
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("lam", [0.01, 1.0])
-def test_many_features_do_without_the_joint_step(monkeypatch, sparse, fit_intercept, lam):
+def test_many_features_do_without_the_joint_step(sparse, fit_intercept, lam):
     """One scale after the other gets to the same point."""
     problem = make(lam=lam, sparse=sparse, fit_intercept=fit_intercept)
     known = dn.solve(problem, tol=1e-12)
-    monkeypatch.setattr(joint_scale, "MOST", 0)
-    result = dn.solve(problem, tol=1e-9)
+    result = dn.solve(problem, tol=1e-9, tuning=tuned(joint_scale_features=0))
     assert result.converged
     assert " 0 steps of Newton's method" in result.plan.reason
     assert result.scale == pytest.approx(known.scale, rel=1e-4)

@@ -11,10 +11,16 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.matrix import MemoryData
 from dualnewton.planning.costs import Costs
-from dualnewton.planning.planner import Facts, dual_epoch, expected_epochs
+from dualnewton.planning.dual import dual_epoch, expected_epochs
+from dualnewton.planning.facts import Facts
+from dualnewton.planning.planner import predicted
 from dualnewton.planning.switching import Course
-from dualnewton.solvers.primal import model as quasi_newton
+from dualnewton.solvers.primal.small import SmallNewton
 from tables import make_problem
+from tuned import tuned
+
+WRONG = tuned(epochs_fixed=-1e9)
+"""SDNA seems to cost less than nothing."""
 
 
 def tall(n=40_000, d=20, lam_n=1.0, scale=1.0, loss=None, seed=0, **extras):
@@ -81,7 +87,7 @@ def test_costs_grow_with_what_they_count():
     assert costs.sketch(100) < costs.sketch(200) < costs.sketch(1000)
     assert costs_of(sp.csr_array(X)).pairs == costs.pairs
     for each in (costs, longer, costs_of(np.ones((50_000, 300)))):
-        rows, budget = each.affordable_sketch(), each.drawing + each.data_pass
+        rows, budget = each.first_sketch, each.drawing + each.data_pass
         assert rows == 1 or each.sketch(rows) <= budget
         assert rows == each.n or each.sketch(rows + 1) > budget
 
@@ -142,10 +148,9 @@ def test_what_was_asked_for_is_not_changed():
 @pytest.mark.slow
 def test_a_run_that_changes_its_method_carries_its_point_over_and_repeats(monkeypatch):
     problem = tall(n=20_000, d=30, lam_n=0.02, seed=3)
-    monkeypatch.setattr(Facts, "predicted", lambda _: {"sdna": 0.0})  # a wrong prediction
-    first = dn.solve(problem, random_state=0)
+    first = dn.solve(problem, random_state=0, tuning=WRONG)
     monkeypatch.setattr(time, "perf_counter", lambda clock=time.perf_counter: 100.0 * clock())  # another machine
-    second = dn.solve(problem, random_state=0)
+    second = dn.solve(problem, random_state=0, tuning=WRONG)
     assert first.converged
     assert first.plan.before is not None
     assert first.plan.before.method == "sdna"
@@ -179,7 +184,7 @@ def test_a_method_says_which_penalties_it_is_for(method, regularizer, words):
 def test_a_kink_makes_a_dual_method_dearer_and_lets_the_run_change():
     smooth, kinked = Facts.of(tall()), Facts.of(tall(regularizer=regularizers.ElasticNet(0.1)))
     assert kinked.conditioning == smooth.conditioning
-    assert kinked.predicted()["sdna"] > smooth.predicted()["sdna"]
+    assert predicted(kinked)["sdna"] > predicted(smooth)["sdna"]
     slow = course(kinked.problem, "sdna")
     for epoch in range(6):
         slow.note(float(epoch), 0.1 * 0.98**epoch, 5.0 * 0.98**epoch)
@@ -189,10 +194,9 @@ def test_a_kink_makes_a_dual_method_dearer_and_lets_the_run_change():
     assert not course(tall(n=500, regularizer=regularizers.L1()), "newton").free  # there is nothing to change to
 
 
-def test_a_run_with_a_kink_changes_its_method_on_the_way(monkeypatch):
+def test_a_run_with_a_kink_changes_its_method_on_the_way():
     problem = tall(n=20_000, d=30, lam_n=0.02, seed=3, regularizer=regularizers.ElasticNet(0.1))
-    monkeypatch.setattr(Facts, "predicted", lambda _: {"sdna": 0.0})  # a wrong prediction
-    result = dn.solve(problem, random_state=0)
+    result = dn.solve(problem, random_state=0, tuning=WRONG)
     assert result.converged
     assert (result.plan.method, result.plan.before.method) == ("newton", "sdna")
 
@@ -200,7 +204,7 @@ def test_a_run_with_a_kink_changes_its_method_on_the_way(monkeypatch):
 def test_a_primal_method_that_cannot_go_on_hands_over_to_sdna(monkeypatch):
     problem = tall(n=2000, d=5)
     assert dn.plan(problem).is_primal
-    monkeypatch.setattr(quasi_newton.Model, "_accepts", lambda *_: False)  # no step is ever good enough
+    monkeypatch.setattr(SmallNewton, "_accepts", lambda *_: False)  # no step is ever good enough
     result = dn.solve(problem, random_state=0)
     assert result.converged
     assert result.plan.method == "sdna"

@@ -47,9 +47,8 @@ def test_at_least_fifty_processes_were_killed_some_of_them_while_they_wrote(kill
 
 
 @pytest.mark.parametrize("case", checkpoint_killer.RUNS, ids=lambda case: case.name)
-def test_what_was_killed_ends_in_another_process_with_the_same_bits(case, killed, monkeypatch):
+def test_what_was_killed_ends_in_another_process_with_the_same_bits(case, killed):
     folder, _ = killed
-    case.set_up(monkeypatch)
     path = folder / f"{case.name}.checkpoint"
     assert path.exists()
     assert bits(case.solve(checkpoint=path)) == bits(case.solve())

@@ -1,6 +1,5 @@
 """The one loop: it converges, says truly how it ended, and repeats itself bit for bit."""
 
-import sys
 import time
 
 import numpy as np
@@ -11,6 +10,7 @@ from dualnewton import losses, samplings
 from dualnewton.run.result import Status
 from dualnewton.solvers import SDNA
 from tables import LOSSES, labels_for, load, make_problem, name_of, regularizers_for, samplings_for
+from tuned import tuned
 
 FORMS = [
     {},
@@ -143,11 +143,9 @@ def test_a_time_limit_is_kept_inside_an_epoch_and_the_model_is_usable(monkeypatc
         original(self, S)
 
     monkeypatch.setattr(SDNA, "round", ticking)
-    monkeypatch.setattr(
-        sys.modules["dualnewton.planning.planner"], "COMPILING", np.inf
-    )  # so that the rounds are NumPy's
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
-    result = dn.solve(problem, tau=1, tol=1e-14, time_limit=0.05, random_state=0)
+    by_numpy = tuned(kernel_loading=np.inf)
+    result = dn.solve(problem, tau=1, tol=1e-14, time_limit=0.05, random_state=0, tuning=by_numpy)
     assert result.status is Status.TIME_LIMIT
     assert 0.0 < result.n_epochs < 0.5  # an epoch of 4000 rounds takes 0.8 s: it was cut
     assert result.certificate.primal == pytest.approx(problem.primal(result.w), rel=1e-14)
@@ -310,13 +308,13 @@ def test_planning_too_keeps_to_one_blas_thread(monkeypatch):
     """A product on two threads would leave one of them spinning through the whole run."""
     from threadpoolctl import threadpool_info
 
-    from dualnewton.planning.planner import Facts
+    from dualnewton.planning.facts import Facts
 
     seen, of = [], Facts.of
 
-    def looking(problem, **more):
+    def looking(problem, *args, **more):
         seen.extend(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
-        return of(problem, **more)
+        return of(problem, *args, **more)
 
     monkeypatch.setattr(Facts, "of", looking)
     dn.solve(make_problem(losses.Logistic(), n=40), random_state=0)

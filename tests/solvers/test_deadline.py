@@ -10,6 +10,7 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.kernels import quadratic as kernels
 from dualnewton.matrix import MemoryData, grams
+from dualnewton.planning.working_sets import SetSizes
 from dualnewton.run.result import Status
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.primal import curvature
@@ -19,6 +20,7 @@ from dualnewton.solvers.prox import subproblem as quadratic
 from dualnewton.solvers.prox import working_set
 from dualnewton.solvers.prox.subproblem import Penalty
 from judged import assert_certificate_is_true
+from tuned import tuned
 
 
 class Clock:
@@ -120,10 +122,9 @@ def classes(n, d, K, density=1.0):
 
 
 def pieces_of(monkeypatch, size):
-    """Cut products into pieces of so many numbers, and let working sets be used."""
+    """Cut products into pieces of so many numbers."""
     for name in ("DENSE_PIECE", "PRODUCTS", "SPARSE_PRODUCTS", "FEWEST"):
         monkeypatch.setattr(grams, name, size)
-    monkeypatch.setattr(working_set, "MOST_AT_ONCE", 4)
 
 
 def test_the_curvature_of_softmax_stops_in_time(monkeypatch):
@@ -132,7 +133,8 @@ def test_the_curvature_of_softmax_stops_in_time(monkeypatch):
     pieces_of(monkeypatch, 10)
     clock = Clock(monkeypatch, 0.01)
     clock.before(row_curvature, "_scaled")
-    result = dn.solve(problem, method="newton", tol=1e-10, time_limit=0.055)  # 40 pieces would take 0.4 s
+    settings = {"tol": 1e-10, "time_limit": 0.055, "tuning": tuned(most_together=4)}  # 40 pieces would take 0.4 s
+    result = dn.solve(problem, method="newton", **settings)
     assert result.status is Status.TIME_LIMIT
     assert clock.now == pytest.approx(0.06)
     assert_certificate_is_true(problem, result)
@@ -146,8 +148,8 @@ def test_pieces_of_products_add_up(storage, weights, monkeypatch):
     c = np.full(50, 2.0) if weights == "even" else rng.uniform(0.0, 2.0, 50)
     for size in (3, 1 << 20):
         pieces_of(monkeypatch, size)
-        monkeypatch.setattr(working_set, "DENSE", 1.0)
-        gathered = working_set.Gathered(MemoryData(storage(A.T)))
+        data, sparse = MemoryData(storage(A.T)), tuned(thin_share=1.0)
+        gathered = working_set.Gathered(data, SetSizes.of(data, sparse, once=True, compiled=False))
         growing = working_set.Growing(gathered, c)
         for inside in ([1, 4], [0, 1, 5, 6], [2], [3, 6]):
             for source in (gathered, growing):

@@ -23,6 +23,7 @@ from dualnewton.estimators._warning import warn
 from dualnewton.interop.parts import Objective, Part, parts_of
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.problem import Problem
+from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.result import Result, Status
 
 REMEDIES = {
@@ -78,6 +79,9 @@ class CertifiedModel(BaseEstimator):
     """The parameter along which :meth:`path` walks; ``_weakens`` says whether more of it penalises less."""
 
     _weakens: ClassVar[bool] = False
+
+    _tuning: Tuning = DEFAULT
+    """The numbers by which the planner predicts costs; not a parameter."""
 
     # What a class of the family gives ----------------------------------------------------------------------------------
 

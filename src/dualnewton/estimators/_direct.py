@@ -10,14 +10,6 @@ import numpy as np
 from dualnewton.matrix import Data
 from dualnewton.objective.problem import Problem
 
-EFFORT = 1e9
-"""Multiplications that take less time than a compiler would: up to so many, exact steps go before iterations."""
-
-
-def is_cheap(data: Data) -> bool:
-    """Whether a matrix of the size of the examples or of the features, whichever are fewer, is soon computed."""
-    return data.n * data.d * min(data.n, data.d) <= EFFORT
-
 
 class ByExamples:
     """The solutions from the eigenvalues of the n×n products: w = Xᵀ D(s) v, (PKP + alpha I) v = P D(s) y.

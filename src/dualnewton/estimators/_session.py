@@ -15,7 +15,8 @@ from joblib import effective_n_jobs  # type: ignore[import-untyped]
 from dualnewton.estimators._progress import ProgressLine
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised import Unpenalised
-from dualnewton.planning.planner import SMALL
+from dualnewton.planning.costs import is_small
+from dualnewton.planning.tuning import Tuning
 from dualnewton.run.loop import solve_many
 from dualnewton.run.result import Progress, Result, Status
 
@@ -44,6 +45,7 @@ class Session:
     def __init__(self, model: Any) -> None:
         self.method = model.solver if model.solver in METHODS else "auto"
         self.tol = float(model.tol)
+        self.tuning: Tuning = model._tuning
         self.epochs_left: float = MAX_EPOCHS if model.max_iter is None else model.max_iter
         self.deadline = math.inf if model.time_limit is None else time.perf_counter() + model.time_limit
         # None is one thread, and inside the workers of joblib a core is not promised twice.
@@ -88,6 +90,7 @@ class Session:
             random_state=self.rng,
             warm_start=start,
             callback=None if self.line is None and self.callback is None else self.tell,
+            tuning=self.tuning,
         )
         self.spend(max(result.n_epochs for result in results))
         self.stopped |= any(result.status in (Status.STOPPED_BY_CALLBACK, Status.INTERRUPTED) for result in results)
@@ -106,7 +109,7 @@ class Session:
         brought to tol², which brings them to about ``tol``; and whoever asks for a tiny gap wants coefficients that are as
         good, for which a hundredth of it is a pass or two away. Rounding sets the limit.
         """
-        small = problem.n * problem.d * problem.columns <= SMALL
+        small = is_small(self.tuning, problem.n, problem.d, problem.columns)
         less = self.tol**2 if small else self.tol / 100.0 if self.tol < TINY else self.tol
         return min(self.tol, max(less, FINEST))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -14,11 +15,12 @@ from sklearn.utils.validation import column_or_1d
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor, solver_names
-from dualnewton.estimators._direct import exact_duals, is_cheap
+from dualnewton.estimators._direct import exact_duals
 from dualnewton.estimators._session import Session, starts
 from dualnewton.estimators._validation import Data, checked
 from dualnewton.interop.sklearn_objectives import ridge, ridge_classifier
 from dualnewton.interop.specification import Specification
+from dualnewton.planning.direct import decomposes, solved_directly
 from dualnewton.run.result import Result
 
 SOLVERS = ("svd", "cholesky", "lsqr", "sparse_cg", "sag", "saga", "lbfgs")
@@ -60,13 +62,14 @@ class RidgeModel(CertifiedModel):
         return self
 
     def _solved(self, session: Session, problems: Sequence[Any], before: Sequence[Result] | None) -> list[Result]:
-        """Solve what has a penalty; where a direct solution is cheap, the judge has nothing to do but to certify it."""
-        data = problems[0].data
-        if self.positive or session.method != "auto" or not is_cheap(data):
+        """Solve what has a penalty; where a direct solution is cheap, it only remains to be certified."""
+        n, d = problems[0].n, problems[0].d
+        if self.positive or session.method != "auto" or not decomposes(n, d, session.tuning):
             return session.solve(problems, starts(problems, before))
-        if data.n <= data.d:
-            return session.solve(problems, exact_duals(problems))
-        return session.solve(problems, starts(problems, before), method="newton")
+        if n > d:
+            return session.solve(problems, starts(problems, before), method="newton")
+        results = session.solve(problems, exact_duals(problems))
+        return [replace(result, plan=solved_directly(problems[0], result.plan, result.n_epochs)) for result in results]
 
 
 class Ridge(MultiOutputMixin, CertifiedRegressor, RidgeModel):

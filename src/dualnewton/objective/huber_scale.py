@@ -45,9 +45,8 @@ INSIDE = 1e-6
 WEAK = 1e-9
 """The penalty, relative to the mean of c_i‖a_i‖², of the fits at one scale where there is none."""
 
-MOST, MOST_WIDE = 2000, 500
-"""Features up to which a step of Newton's method in all variables is worth its matrix, and where they are more than the
-examples: the matrix is then singular but for the penalty, and to solve with it takes 20 times as long."""
+MOST = 2000
+"""Features up to which, without a penalty, a dual point is made orthogonal to them, by a matrix of their size."""
 
 HALVINGS, DAMPINGS = 10, (0.0, 1e-6, 1e-3, 1.0)
 """How short a step may become, and what is added of the diagonal where too few inliers leave the curvature singular."""

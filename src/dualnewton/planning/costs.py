@@ -1,69 +1,58 @@
-"""What the work of each method costs, from sizes alone: bytes over a bandwidth, multiplications over a rate.
+"""What the work of each method costs, from sizes alone: bytes over a bandwidth, multiplications over a rate, calls.
 
-The rates are those of one ordinary core. They need not be true of the machine at hand, only their ratios about right; no clock is
-asked, so that equal seeds give equal runs.
+No clock is read: equal seeds give equal runs. The rates are those of an ordinary core (:class:`Rates`).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from dualnewton.matrix.protocol import Data, Profile, Work
-
-CACHE = 1 << 24
-"""Bytes of data that stay in the cache from pass to pass."""
-
-MEMORY, NEAR = 1.4e10, 4e10
-"""Bytes a second that a product reads, from memory and from the cache."""
-
-MULTIPLY, FACTOR = 2.3e10, 1.2e10
-"""Multiplications (with an addition each) a second: of large matrix products, of a Cholesky factor."""
-
-ENTRY, PAIR, SPREAD, MARGIN, CALL = 1.6e-9, 0.6e-9, 1e-9, 9e-9, 1.5e-4
-"""Seconds for a sparse entry in a pass, a pair of them in a sketch, an entry gathered into a dense row, a margin's loss, and
-what an iteration costs anyway."""
-
-WORTH_THREADS = 2.5e-3
-"""Nominal seconds of a pass below which threads would wait for the interpreter's lock longer than they work."""
-
-DRAWING = 2e-8
-"""Seconds for an example, to weigh it and to draw it or not."""
-
-FULL = 1.0 / 3.0
-"""Of the places that are stored: sparse rows which have so many, and fit in the cache as dense ones, are multiplied as such."""
-
-VISIT, VISITED_ENTRY, DRAWN = 3e-8, 1.8e-9, 6.5e9
-"""Of a dual round: seconds for an example and for each of its sparse entries; bytes a second of dense rows in random order."""
+from dualnewton.planning.tuning import DEFAULT, Tuning
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Costs(Profile):
-    """The costs of one model's work on data of this size and sparsity, in seconds of the nominal core."""
+    """Predicted seconds of one model's work on data of this size and sparsity.
+
+    Attributes
+    ----------
+    tuning : Tuning
+        Machine rates, and what counts as small.
+    """
+
+    tuning: Tuning = DEFAULT
 
     @classmethod
-    def of(cls, profile: Profile) -> Costs:
+    def of(cls, profile: Profile, tuning: Tuning = DEFAULT) -> Costs:
         """Take the size and sparsity of some data."""
-        return cls(profile.n, profile.d, profile.stored, profile.pairs, profile.sparse, profile.itemsize)
+        return cls(profile.n, profile.d, profile.stored, profile.pairs, profile.sparse, profile.itemsize, tuning)
 
-    @property
+    @cached_property
     def by_entry(self) -> bool:
-        """Whether a pass goes by stored entries; the rows of small data that are nearly full are spread out once instead."""
-        return self.sparse and (self.stored < FULL * self.n * self.d or self.n * self.d * self.itemsize > CACHE)
+        """Whether a pass goes by stored entries; sparse rows that are nearly full and fit in the cache are expanded instead."""
+        full, size = self.tuning.expanded_share * self.n * self.d, self.n * self.d * self.itemsize
+        return self.sparse and (self.stored < full or size > self.tuning.rates.cache_bytes)
 
-    @property
+    @cached_property
     def data_pass(self) -> float:
         """Margins, losses and gradient at one point."""
+        rates = self.tuning.rates
         if self.by_entry:
-            return CALL + self.stored * ENTRY + self.n * MARGIN
-        size = self.n * self.d * self.itemsize
-        return CALL + size / (NEAR if size <= CACHE else MEMORY) + self.n * MARGIN
+            return rates.call + self.stored * rates.sparse_entry + self.n * rates.margin
+        return rates.call + self._read(self.n * self.d * self.itemsize) + self.n * rates.margin
 
-    @property
+    def _read(self, size: float) -> float:
+        """Seconds to read so many bytes, which stay in the cache if they fit."""
+        rates = self.tuning.rates
+        return size / (rates.cache_bandwidth if size <= rates.cache_bytes else rates.memory_bandwidth)
+
+    @cached_property
     def drawing(self) -> float:
-        """What a sketch costs before its first row."""
-        return CALL + self.n * DRAWING
+        """What a sketch costs before its first row: to draw the rows."""
+        return self.tuning.rates.call + self.n * self.tuning.rates.drawn_row
 
     def sketch(self, rows: float) -> float:
         """Curvature from so many rows, and its factor."""
@@ -71,55 +60,97 @@ class Costs(Profile):
             return self.added(rows)
         return self.drawing + self.gram(rows)
 
+    def is_dear(self, rows: float) -> bool:
+        """Whether a sketch of so many rows is computed only after steps without it have turned out to be slow."""
+        return self.sketch(rows) > self.tuning.dear_sketch * self.data_pass
+
+    def factor(self, size: float) -> float:
+        """The Cholesky factor of a square matrix."""
+        return size**3 / 6.0 / self.tuning.rates.factorise
+
     def gram(self, rows: float) -> float:
         """Products of each two of so many rows, and the factor of their matrix."""
-        per_pair = self.stored / self.n * (2.0 * PAIR if self.by_entry else 1.0 / MULTIPLY)
-        return 0.5 * rows**2 * per_pair + rows**3 / 6.0 / FACTOR
+        rates = self.tuning.rates
+        per_pair = self.stored / self.n * (2.0 * rates.sparse_pair if self.by_entry else 1.0 / rates.multiply)
+        return 0.5 * rows**2 * per_pair + self.factor(rows)
 
     def added(self, rows: float) -> float:
-        """Add the outer products of so many rows to a matrix of the size of the features, and factorise it."""
-        return self.drawing + self.outer(rows, rows / self.n * self.pairs)[0] + self.d**3 / 6.0 / FACTOR
+        """Add the outer products of so many rows to a d×d matrix, and factorise it."""
+        return self.drawing + self.outer(rows, rows / self.n * self.pairs)[0] + self.factor(self.d)
 
     def applied(self, rows: float) -> float:
         """A solve with the factor of such a curvature, which is read twice, and the products with its rows if they are few."""
-        size = min(rows, self.d)
-        read = 8.0 * size**2
-        products = (
-            0.0 if rows >= self.d else 2.0 * rows * self.stored / self.n * (ENTRY if self.by_entry else 8.0 / MEMORY)
-        )
-        return read / (NEAR if read <= CACHE else MEMORY) + products
+        rates, size = self.tuning.rates, min(rows, self.d)
+        entry = rates.sparse_entry if self.by_entry else 8.0 / rates.memory_bandwidth
+        products = 0.0 if rows >= self.d else 2.0 * rows * self.stored / self.n * entry
+        return self._read(8.0 * size**2) + products
 
     def by_pairs(self, rows: float, pairs: float) -> bool:
         """Whether Σ a aᵀ over sparse rows with so many pairs of entries is cheapest pair by pair."""
         return self.outer(rows, pairs)[1]
 
     def outer(self, rows: float, pairs: float) -> tuple[float, bool]:
-        """Return the cost of Σ a aᵀ over rows with so many pairs of entries, and whether pair by pair is the way to do it."""
-        spread_out = rows * self.d * (SPREAD + 0.5 * self.d / MULTIPLY)
-        one_by_one = pairs * PAIR if self.by_entry else math.inf
-        return min(spread_out, one_by_one), one_by_one < spread_out
+        """Return the cost of Σ a aᵀ over rows with so many pairs of entries, and whether pair by pair is cheapest."""
+        rates = self.tuning.rates
+        expanded = rows * self.d * (rates.expanded_entry + 0.5 * self.d / rates.multiply)
+        one_by_one = pairs * rates.sparse_pair if self.by_entry else math.inf
+        return min(expanded, one_by_one), one_by_one < expanded
 
-    @property
+    @cached_property
     def epoch(self) -> float:
         """A visit of each example by a dual method."""
+        rates = self.tuning.rates
         if self.sparse:
-            return self.n * VISIT + self.stored * VISITED_ENTRY
+            return self.n * rates.visited_row + self.stored * rates.visited_entry
         size = self.stored * self.itemsize
-        return self.n * VISIT + size / (2.0 * DRAWN if size <= CACHE else DRAWN)
+        bandwidth = (2.0 if size <= rates.cache_bytes else 1.0) * rates.random_bandwidth
+        return self.n * rates.visited_row + size / bandwidth
 
-    @lru_cache(maxsize=64)  # noqa: B019 (a few numbers each; the plan and the run ask alike)
-    def affordable_sketch(self, passes: float = 1.0) -> int:
+    @cached_property
+    def first_sketch(self) -> int:
+        """The rows whose sketch, once drawn, costs about a pass."""
+        return self.affordable_sketch(1.0)
+
+    def affordable_sketch(self, passes: float) -> int:
         """Return the rows whose sketch, once drawn, costs about so many passes; by bisection, since the cost grows with them."""
         low, high, seconds = 1, self.n, self.drawing + passes * self.data_pass
+        if self.sketch(high) <= seconds:
+            return high
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.sketch(middle) <= seconds else (low, middle - 1)
         return low
 
+    # Softmax -----------------------------------------------------------------------------------------------------------
 
-def prepared(data: Data, n_threads: int, *, compiled: bool) -> Data:
+    def class_pass(self, classes: int) -> float:
+        """A pass with so many columns of margins: dense rows are read once, sparse ones for each column."""
+        rates, one = self.tuning.rates, self.data_pass - self.tuning.rates.call
+        products = classes * one if self.by_entry else max(one, 2.0 * classes * self.n * self.d / rates.multiply)
+        return rates.call + products + self.n * classes * rates.margin
+
+    def class_step(self, classes: int) -> float:
+        """A step of Newton's method for softmax: a pass, the Gram matrix of each pair of classes, and the factor of all."""
+        rates, share = self.tuning.rates, self.tuning.paired_rows
+        pairs = classes * (classes - 1) // 2
+        sums = pairs * (rates.call / 3.0 + self.outer(share * self.n, share * self.pairs)[0])
+        return self.class_pass(classes) + sums + self.factor(classes * (self.d + 1))
+
+    def of_classes(self, columns: int) -> Costs:
+        """Return the costs where each class has features of its own, as for softmax with working sets."""
+        if columns == 1:
+            return self
+        return replace(self, d=columns * self.d, stored=columns * self.stored, pairs=columns**2 * self.pairs)
+
+
+def is_small(tuning: Tuning, n: int, d: int, columns: int = 1) -> bool:
+    """Whether NumPy does all the work, so that nothing is compiled."""
+    return n * d * columns <= tuning.small_entries
+
+
+def prepared(data: Data, n_threads: int, *, compiled: bool, tuning: Tuning = DEFAULT) -> Data:
     """Return data set up for the passes of a run: expanded where that is cheaper, with threads where they pay."""
-    costs = Costs.of(data.profile)
-    threads = n_threads if costs.data_pass > WORTH_THREADS else 1
+    costs = Costs.of(data.profile, tuning)
+    threads = n_threads if costs.data_pass > tuning.threads_from else 1
     dense = costs.sparse and not costs.by_entry
     return data.using(Work(threads, compiled, dense, None if dense else costs.by_pairs))

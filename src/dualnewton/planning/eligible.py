@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.objective.problem import Problem
-from dualnewton.solvers.primal import joint_softmax as joint
+from dualnewton.planning.tuning import DEFAULT, Tuning
 
 
 def has_hessian(problem: Problem) -> bool:
@@ -13,12 +13,12 @@ def has_hessian(problem: Problem) -> bool:
     return form.is_quadratic if problem.columns == 1 else form.is_plain
 
 
-def methods_for(problem: Problem) -> tuple[str, ...]:
+def methods_for(problem: Problem, tuning: Tuning = DEFAULT) -> tuple[str, ...]:
     """Return the methods among which "auto" may choose, for this loss, this penalty and these data."""
     able = problem.loss.has_dual_rounds and problem.data.capabilities.random_rows
     dual = ("sdna",) if able and problem.regularizer.strongly_convex else ()
     if has_hessian(problem):
-        room = problem.columns == 1 or joint.has_room(problem.d, problem.columns)
+        room = problem.columns == 1 or (problem.d + 1) * problem.columns <= tuning.largest_matrix
         return (*dual, "newton", "ihs") if room else (*dual, "ihs")
     return dual if problem.regularizer.form.is_general else (*dual, "newton")
 

@@ -19,15 +19,16 @@ class Plan:
     Attributes
     ----------
     method : str
-        "sdna", "sdca", "newton" or "ihs".
+        "sdna", "sdca", "newton" or "ihs"; "direct" for a solution that no iterative method has found, such as the
+        eigendecomposition of a small ridge regression. Estimators use it where it is cheap; ``solve`` does not take it.
     tau : int
-        Examples per round; of the primal methods, rows of the (first) sketch.
+        Examples per round; of the primal methods, rows of the (first) sketch; of a direct solution, all examples.
     reason : str
-        Why.
+        Why this method was chosen, or what was computed.
     compiled : bool
         Whether kernels do the work, or NumPy alone.
     cost : float
-        What a relative gap of 1e-6 is expected to take, in seconds of a nominal core.
+        Predicted seconds to a relative gap of 1e-6, on a core with the rates of :class:`Rates`; NaN of a direct solution.
     before : Plan, optional
         What was done first, if the run has changed its method.
     """

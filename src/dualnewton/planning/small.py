@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dualnewton.objective.problem import Problem
+from dualnewton.planning.costs import is_small
 from dualnewton.planning.eligible import has_hessian
-from dualnewton.planning.tuning import SMALL
-
-WIDEST = 256
-"""Features up to which a Newton step on small data factorises the d×d Hessian in well under a millisecond."""
+from dualnewton.planning.tuning import DEFAULT, Tuning
 
 
-def takes_one_block(problem: Problem) -> bool:
+def takes_one_block(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
     """Whether Newton's method should work on one dense block of all rows (:mod:`dualnewton.solvers.primal.small`)."""
-    small = problem.d <= WIDEST and problem.n * problem.d <= SMALL
+    small = problem.d <= tuning.one_block_features and is_small(tuning, problem.n, problem.d)
     return small and problem.columns == 1 and problem.data.capabilities.whole and has_hessian(problem)

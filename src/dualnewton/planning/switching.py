@@ -7,36 +7,13 @@ from functools import cached_property
 from operator import itemgetter
 
 from dualnewton.objective.problem import Problem
+from dualnewton.planning.dual import dual_epoch, expected_epochs
 from dualnewton.planning.eligible import has_hessian, methods_for
+from dualnewton.planning.facts import Facts
 from dualnewton.planning.plan import Plan
-from dualnewton.planning.planner import (
-    Facts,
-    dual_epoch,
-    expected_epochs,
-    expected_ihs_cost,
-    newton_by_products,
-    offered,
-    speed,
-)
-from dualnewton.solvers.primal.model import is_dear
-
-CLEARLY = 1.3
-"""Another method must be expected to be so many times cheaper for what is left."""
-
-TURNS = 2
-"""Turns over which the speed of a method is judged."""
-
-WARM_PASSES, FASTEST = 5.0, 3.0
-"""Of a primal method that starts near the optimum: passes to begin with, and the logarithm of what the others gain at most."""
-
-SLOWEST = 1e-3
-"""The least that an epoch counts for, as a logarithm: a turn in which the gap grew is no reason for despair."""
-
-ROUNDING = 1e-12
-"""A relative gap that a primal method leaves is not for a dual one to close: its rounding is no smaller."""
-
-PATIENCE = 3.0
-"""A primal method is left where it has cost so many times its prediction."""
+from dualnewton.planning.planner import offered
+from dualnewton.planning.primal import expected_ihs_cost, newton_by_products, speed
+from dualnewton.planning.tuning import DEFAULT, Tuning
 
 
 class Course:
@@ -52,19 +29,21 @@ class Course:
         The relative gap that is wanted.
     free : bool
         Whether the method may change at all: it was not asked for.
+    tuning : Tuning
+        The numbers by which costs are predicted.
     """
 
-    def __init__(self, problem: Problem, plan: Plan, tol: float, *, free: bool) -> None:
+    def __init__(self, problem: Problem, plan: Plan, tol: float, *, free: bool, tuning: Tuning = DEFAULT) -> None:
         self.plan, self.tol = plan, max(tol, 1e-15)
-        self.problem = problem
-        self.free = free and len(methods_for(problem)) > 1
+        self.problem, self.tuning = problem, tuning
+        self.free = free and len(methods_for(problem, tuning)) > 1
         self.history: list[tuple[float, float]] = []
         self.relative_gap = math.nan
 
     @cached_property
     def facts(self) -> Facts:
         """What costs are made of; most runs are over before it is asked for."""
-        return Facts.of(self.problem)
+        return Facts.of(self.problem, self.tuning)
 
     def note(self, epochs: float, relative_gap: float, surprise: float) -> None:
         """Record, of the slowest model, the relative gap that is expected and what that is expected from (see ``Method``).
@@ -76,10 +55,10 @@ class Course:
 
     def better(self, *, stuck: bool = False) -> Plan | None:
         """Return the plan for the rest of the run, if another method is clearly better for it, or this one can go no further."""
-        if not self.free or (len(self.history) <= TURNS and not stuck):
+        if not self.free or (len(self.history) <= self.tuning.switch_window and not stuck):
             return None
         if stuck:
-            leave = self.plan.is_primal and self.plan.before is None and self.relative_gap > ROUNDING
+            leave = self.plan.is_primal and self.plan.before is None and self.relative_gap > self.tuning.rounding_gap
             others = self._others() if leave else []
             return min(others, key=itemgetter(0))[1].after(self.plan, "rounding stopped the steps") if others else None
         if not (self.tol < self.relative_gap < math.inf and self.history[-1][1] > 0.0):
@@ -89,14 +68,15 @@ class Course:
         return self._dual(left, now) if self.plan.is_primal else self._primal(left, self.relative_gap)
 
     def _pace(self) -> float:
-        """Return the logarithm of what an epoch has divided the gap by, over the last turns; ``SLOWEST`` at least.
+        """Return the logarithm of what an epoch has divided the gap by, over the last turns; ``slowest_epoch`` at least.
 
-        Where there is no ratio (the gap was zero, infinite or unknown at one of the two ends), it is ``SLOWEST``, too.
+        Where there is no ratio (the gap was zero, infinite or unknown at one of the two ends), it is that, too.
         """
-        (before, far), (now, near) = self.history[-1 - TURNS], self.history[-1]
+        slowest = self.tuning.slowest_epoch
+        (before, far), (now, near) = self.history[-1 - self.tuning.switch_window], self.history[-1]
         if not (0.0 < far < math.inf and 0.0 < near < math.inf and now > before):
-            return SLOWEST
-        return max((math.log(far) - math.log(near)) / (now - before), SLOWEST)
+            return slowest
+        return max((math.log(far) - math.log(near)) / (now - before), slowest)
 
     def change_to(self, plan: Plan) -> None:
         """Begin anew with another plan."""
@@ -109,7 +89,7 @@ class Course:
         These are dual methods where the problem has any: the sketches of "ihs" grow until they are Newton's method by
         themselves. Softmax has none, and there the curvature of each class apart ("ihs") never becomes the joint one.
         """
-        dual = expected_epochs(self.facts.difficulty) * dual_epoch(self.facts)
+        dual = expected_epochs(self.facts.difficulty, self.tuning) * dual_epoch(self.facts)
         primal = offered(self.facts, primal=True)
         return [(dual, other) for other in offered(self.facts, primal=False)] or [
             (other.cost, other) for other in primal if other.method != self.plan.method
@@ -121,25 +101,25 @@ class Course:
             return None
         cost, other = min(options, key=itemgetter(0))
         dual = epochs_left * dual_epoch(self.facts)
-        if CLEARLY * cost >= dual:
+        if self.tuning.switch_margin * cost >= dual:
             return None
         reason = f"{epochs_left:.3g} more epochs of {self.plan.method} would cost {dual / cost:.2g} times as much"
         return other.after(self.plan, reason)
 
     def _rest(self, other: Plan, relative_gap: float) -> float:
         """Guess what a primal method would cost from here."""
-        costs, newton = self.facts.costs, other.method == "newton"
+        costs, tuning, newton = self.facts.costs, self.tuning, other.method == "newton"
         if not has_hessian(self.problem):
             return other.cost  # it has the features in use to find first
         if not newton and math.isinf(expected_ihs_cost(self.facts, other.tau)):
             return math.inf
         if newton and self.facts.matrix_free:
-            by_product = speed(self.facts, costs.affordable_sketch())
-            return newton_by_products(self.facts, WARM_PASSES, math.log(relative_gap / self.tol) / by_product)
-        gain = FASTEST if newton else min(FASTEST, speed(self.facts, other.tau))
-        if not newton and is_dear(costs, other.tau):
+            by_product = speed(self.facts, costs.first_sketch)
+            return newton_by_products(self.facts, tuning.restart_passes, math.log(relative_gap / self.tol) / by_product)
+        gain = tuning.fastest_pass if newton else min(tuning.fastest_pass, speed(self.facts, other.tau))
+        if not newton and costs.is_dear(other.tau):
             return other.cost  # most of it for the passes that may do without a sketch
-        passes = WARM_PASSES + math.log(relative_gap / self.tol) / gain
+        passes = tuning.restart_passes + math.log(relative_gap / self.tol) / gain
         sketches = 1.0
         if self.facts.quadratic:
             passes = 2.0 if newton else passes
@@ -150,9 +130,9 @@ class Course:
     def _dual(self, passes_left: float, epochs: float) -> Plan | None:
         """Return another plan, mostly of a dual method, if the primal one has cost far more than predicted and still would."""
         a_pass = self.facts.data_pass
-        if self.plan.before is not None or epochs * a_pass < PATIENCE * self.plan.cost:
+        if self.plan.before is not None or epochs * a_pass < self.tuning.overrun * self.plan.cost:
             return None
         cost, other = min(self._others(), key=itemgetter(0), default=(math.inf, None))
-        if other is None or CLEARLY * cost >= passes_left * a_pass:
+        if other is None or self.tuning.switch_margin * cost >= passes_left * a_pass:
             return None
         return other.after(self.plan, f"{passes_left:.3g} more passes of {self.plan.method} would cost more")

@@ -1,68 +1,284 @@
-"""The numbers by which the planner predicts costs: each was measured or guessed once, and none follows from a formula."""
+"""The numbers by which costs are predicted: each was measured or chosen once, and none follows from a formula.
+
+``benchmarks/calibrate.py`` measures them, and ``tests/planning/test_regret.py`` bounds what the plans that follow from them lose
+against the fastest method on recorded times. A run takes them as one argument, so that a test can hand over its own.
+"""
 
 from __future__ import annotations
 
-SMALL = 1 << 17
-"""Entries of X up to which NumPy serves: a first fit must not wait for a compiler."""
+from dataclasses import dataclass, field
 
-WHOLE = 512
-"""Up to this many examples one NumPy round takes all: its Cholesky factor costs less than the rounds it saves."""
 
-NUMPY_BLOCK = 256
-"""Beyond, the τ at which a NumPy round's own arithmetic has outgrown the interpreter that calls it."""
+@dataclass(frozen=True)
+class Rates:
+    """How fast an ordinary core works. Plans depend on the ratios of these numbers, not on their absolute values.
 
-NUMPY_ROUND = 1e-4
-"""Seconds of interpreter and small LAPACK calls in a NumPy round."""
+    Attributes
+    ----------
+    cache_bytes : float
+        Bytes of data that stay in the cache from one pass to the next.
+    memory_bandwidth, cache_bandwidth : float
+        Bytes per second that a matrix-vector product reads from memory and from the cache.
+    multiply, factorise : float
+        Multiplications per second, each with an addition: of large matrix products, and of a Cholesky factorisation.
+    sparse_entry : float
+        Seconds per stored entry of a sparse matrix in a pass over the data.
+    sparse_pair : float
+        Seconds per pair of stored entries of a row in a Gram matrix of sparse rows.
+    gathered_pair : float
+        The same for features gathered into a working set, whose products SciPy computes.
+    expanded_entry : float
+        Seconds per entry when sparse rows are expanded to dense ones.
+    margin : float
+        Seconds per example for its loss and its derivative.
+    call : float
+        Seconds of interpreter per pass or sketch, however small the data.
+    drawn_row : float
+        Seconds per example to compute its sampling probability and to draw a sketch.
+    visited_row, visited_entry : float
+        Seconds of a dual round per example, and per stored entry of a sparse one.
+    random_bandwidth : float
+        Bytes per second of dense rows that a dual method reads from memory in random order.
+    corrected_entry : float
+        Seconds per coefficient and stored vector in a product with the limited-memory (L-BFGS) correction.
+    numpy_round : float
+        Seconds of interpreter and small LAPACK calls in a dual round by NumPy.
+    kernel_loading : float
+        Seconds to load compiled kernels from their cache. To compile them takes ten times as long, once.
+    """
 
-COMPILING = 0.25
-"""Seconds that kernels take to load from the cache (to compile them takes ten times as long, once). Rounds of a τ that was asked
-for are compiled on small data, too, where NumPy rounds are predicted to cost more than that."""
+    cache_bytes: float = float(1 << 24)
+    memory_bandwidth: float = 1.4e10
+    cache_bandwidth: float = 4e10
+    multiply: float = 2.3e10
+    factorise: float = 1.2e10
+    sparse_entry: float = 1.6e-9
+    sparse_pair: float = 0.6e-9
+    gathered_pair: float = 5e-9
+    expanded_entry: float = 1e-9
+    margin: float = 9e-9
+    call: float = 1.5e-4
+    drawn_row: float = 2e-8
+    visited_row: float = 3e-8
+    visited_entry: float = 1.8e-9
+    random_bandwidth: float = 6.5e9
+    corrected_entry: float = 4e-10
+    numpy_round: float = 1e-4
+    kernel_loading: float = 0.25
 
-SAMPLE = 256
-"""Rows from which the mean squared norm is estimated: a pass over all would cost more than it tells."""
 
-WORST = 1e100
-"""The largest conditioning that is told from others: predictions stay finite, whatever the data."""
+@dataclass(frozen=True)
+class Tuning:
+    """All tuned numbers of the planner.
 
-UNAIDED, NEEDED, FEW_SKETCHES = 25.0, 1.0 / 3.0, 2.0
-"""Passes with a diagonal instead of a sketch, where that is enough, how often it is not, and how many sketches it takes then."""
+    A *pass* is one evaluation of the objective and its gradient on all examples; an *epoch* visits each example once. A *sketch*
+    is a Hessian estimated from sampled rows. The cost of a sketch is often stated in passes.
 
-TRIAL, LITTLE = 3.0, 0.15
-"""Epochs of SDNA with which a run begins where they cost no more than this fraction of what a primal method is expected to: some
-data are far kinder than any bound, and what the epochs have found is a better start than nothing."""
+    Attributes
+    ----------
+    rates : Rates
+        Machine rates.
+    joint_scale_features, joint_scale_wide_features : int
+        Features up to which Huber's regression takes Newton steps in all variables, with d ≤ n and with d > n.
+    one_block_features : int
+        Features up to which Newton's method on small data factorises the d×d Hessian of one dense block, which takes well under a
+        millisecond.
+    small_entries : int
+        Entries of X up to which NumPy does the work, so that a first fit does not wait for a compiler.
+    numpy_single_block : int
+        Examples up to which a NumPy round of SDNA takes all of them as one block.
+    numpy_block : int
+        Examples per NumPy round of SDNA on larger data.
+    norm_sample : int
+        Rows from which the mean squared norm of all rows is estimated.
+    overlap_sample : int
+        Rows from which the mean squared cosine between rows is estimated.
+    largest_conditioning : float
+        Upper limit of the estimated conditioning, so that predictions stay finite.
+    threads_from : float
+        Predicted seconds of a pass from which several threads are used.
+    expanded_share : float
+        Share of nonzero entries above which sparse rows that fit in the cache are expanded to dense ones.
 
-JUDGED = 3.0
-"""Passes of the judge, and those before the first step."""
+    newton_passes : float
+        Passes of Newton's method from w = 0 to a relative gap of 1e-6.
+    near_passes : float
+        The same from the solution of a similar problem (warm start).
+    certificate_passes : float
+        Passes for certificates and for the first evaluation.
+    sketches : float
+        Sketches per run of sketched Newton from w = 0.
+    diagonal_passes, sketch_needed, late_sketches : float
+        Where a sketch costs more than ``dear_sketch`` passes, sketched Newton starts with a diagonal Hessian: passes it takes
+        then, the share of runs that need a sketch after all, and the number of sketches in these.
+    few_rows_factor : float
+        Factor on the predicted cost of a sketch with fewer rows than features, whose quality varies.
+    missed_curvature : float
+        Passes per factor e of the gap, divided by the square root of the curvature that a sketch of few rows leaves out.
+    changed_rows, piecewise_sketches : float
+        For losses with piecewise constant φ″ (squared hinge): the share of rows whose φ″ changes in a Newton step, and the factor
+        on the number of sketches.
+    inexact_products : float
+        Factor on the Hessian products of conjugate gradients when each Newton step starts them anew.
+    softmax_steps, softmax_passes, softmax_spread : float
+        For softmax: Newton steps beside ln(conditioning). Passes of sketched Newton, whose Hessian leaves out the coupling
+        between classes: passes + spread · s · conditioning^¼, where s is the standard deviation of ln(1 + E[a_j²]/λ) over the
+        features. A direction that all classes share has the curvature λ only; if the features have equal scales, a few
+        corrections make up for all of these directions at once.
+    paired_rows : float
+        For softmax: the share of the rows with a noticeable weight in the Hessian block of a pair of classes, over all steps.
+    epochs_fixed, epochs_per_conditioning : float
+        Epochs of SDNA to a relative gap of 1e-6: fixed + factor · conditioning.
+    kinked_epochs : float
+        Factor on these epochs where the regularizer has kinks or bounds.
+    trial_epochs, trial_share : float
+        "auto" begins with so many epochs of SDNA on sparse data, if they cost at most this share of the primal method's cost.
+    working_set_steps : float
+        Proximal Newton steps over working sets for quadratic losses; other losses take twice as many.
+    used_share : float
+        Share of the features (of the examples, if fewer) that have nonzero coefficients at the optimum, at least.
+    factors_per_step, column_sweeps : float
+        Factorisations per proximal Newton step with a matrix, and coordinate sweeps per step without one.
 
-PASSES, SKETCHES, NEAR_PASSES = 8.0, 5.0, 4.0
-"""Passes of Newton's method from nothing to a relative gap of 1e-6, sketches of the method that saves on them, and passes from
-a model that was fitted to a problem like this."""
+    switch_margin : float
+        A run changes its method if another is predicted to be cheaper by this factor for the remaining work.
+    switch_window : int
+        Turns of the loop over which the speed of the present method is measured.
+    restart_passes, fastest_pass : float
+        Of a primal method that takes over near the optimum: passes before it converges fast, and the largest ln(factor) by which
+        a pass is assumed to divide the gap.
+    slowest_epoch : float
+        Least ln(factor) per epoch that is assumed for the present method.
+    rounding_gap : float
+        Relative gap below which a primal method that is stuck is not replaced by a dual one.
+    overrun : float
+        A primal method may be replaced after it has cost this multiple of its prediction.
 
-CHANGED, RESTLESS = 0.1, 1.2
-"""Where the curvature of a row is some number or none: the part of the rows that change sides in a step of Newton's method, and
-how many times as many sketches it takes a method that does not know which have any."""
+    cheap_sketch, dear_sketch : float
+        In passes: a cheaper sketch is renewed at every step; a dearer one is computed only when steps turn out to be slow.
+    speed_window, longest_wait : int
+        Steps over which the speed on a sketch is measured; most steps before it is measured for the first time.
+    fastest_step, slowest_step : float
+        Bounds of the ln(factor) by which the first steps on a new sketch are expected to divide the gap.
+    light_sketch, dearest_sketch : float
+        In passes: most that a first sketch of fewer rows than features may cost, and most that any sketch may cost.
+    refreshed_speed, resketch_margin : float
+        With fewer rows than features: factor by which recomputed weights speed up the steps, until it has been measured; and
+        factor by which another sketch must be predicted to be cheaper than to go on.
+    rows_exponent : float
+        With fewer rows than features: the speed of conjugate gradient steps grows with this power of the rows.
+    sketch_rows : int
+        Rows per feature of a sketch that estimates the Hessian well.
+    least_memory, most_memory : int
+        Bounds of the number of L-BFGS correction pairs; between them, pairs that cost half a pass.
+    largest_matrix : int
+        Rows of the largest dense matrix that is factorised; beyond it, conjugate gradients or working sets.
+    always_square : int
+        Features up to which a d×d Hessian is formed, however few the rows.
+    single_products : float
+        Multiplications of a Gram matrix from which single precision is considered.
 
-BOUNDED = 6.0
-"""Times as many epochs of a dual method where g has kinks or bounds: what was seen."""
+    least_set : int
+        Features of a working set whose matrix is always affordable.
+    quadratic_set_factor, most_together : float, int
+        For quadratic losses, whose matrix is computed once, all features take part up to this multiple of those whose matrix
+        costs a pass, and up to this number.
+    thin_share : float
+        Share of nonzero entries up to which gathered features stay sparse.
+    matrix_entries : float
+        A working set's matrix is not formed if it has more entries than this multiple of the features' stored entries.
 
-INEXACT = 1.5
-"""Times as many conjugate steps where each step of Newton's method begins them anew."""
+    kink_system, late_kink_gap, late_kink_factor : int, float, float
+        Most examples in the linear system that finishes a piecewise linear loss; and the relative gap below which that system
+        may cost this multiple of the stage before it.
+    direct_multiplications : float
+        Multiplications up to which ridge regression is solved by a decomposition.
+    fold_decomposition : int
+        Features (of ``RidgeCV``: or examples) up to which cross-validation solves each fold from d×d or n×n moments.
+    fold_hessian, fold_hessian_passes : int, float
+        Features, and cost in passes, up to which logistic folds take a Newton step with Hessians of their own.
+    """
 
-MISSED = 0.25
-"""Passes that gain a factor e, over the root of the curvature that a sketch of few rows leaves out: what was seen."""
+    rates: Rates = field(default_factory=Rates)
+    # What is small
+    small_entries: int = 1 << 17
+    one_block_features: int = 256
+    joint_scale_features: int = 2000
+    joint_scale_wide_features: int = 500
+    numpy_single_block: int = 512
+    numpy_block: int = 256
+    norm_sample: int = 256
+    overlap_sample: int = 64
+    largest_conditioning: float = 1e100
+    threads_from: float = 2.5e-3
+    expanded_share: float = 1.0 / 3.0
+    # Predicted effort
+    newton_passes: float = 8.0
+    near_passes: float = 4.0
+    certificate_passes: float = 3.0
+    sketches: float = 5.0
+    diagonal_passes: float = 25.0
+    sketch_needed: float = 1.0 / 3.0
+    late_sketches: float = 2.0
+    few_rows_factor: float = 1.5
+    missed_curvature: float = 0.25
+    changed_rows: float = 0.1
+    piecewise_sketches: float = 1.2
+    inexact_products: float = 1.5
+    softmax_steps: float = 4.0
+    softmax_passes: float = 20.0
+    softmax_spread: float = 15.0
+    paired_rows: float = 0.4
+    epochs_fixed: float = 4.0
+    epochs_per_conditioning: float = 2.5
+    kinked_epochs: float = 6.0
+    trial_epochs: float = 3.0
+    trial_share: float = 0.15
+    working_set_steps: float = 8.0
+    used_share: float = 0.25
+    factors_per_step: float = 3.0
+    column_sweeps: float = 15.0
+    # Switching between methods
+    switch_margin: float = 1.3
+    switch_window: int = 2
+    restart_passes: float = 5.0
+    fastest_pass: float = 3.0
+    slowest_epoch: float = 1e-3
+    rounding_gap: float = 1e-12
+    overrun: float = 3.0
+    # Sketches
+    cheap_sketch: float = 0.5
+    dear_sketch: float = 4.0
+    speed_window: int = 4
+    longest_wait: int = 8
+    fastest_step: float = 3.0
+    slowest_step: float = 0.5
+    light_sketch: float = 2.0
+    dearest_sketch: float = 100.0
+    refreshed_speed: float = 1.5
+    resketch_margin: float = 1.2
+    rows_exponent: float = 0.4
+    sketch_rows: int = 4
+    least_memory: int = 10
+    most_memory: int = 40
+    largest_matrix: int = 4000
+    always_square: int = 128
+    single_products: float = float(1 << 22)
+    # Working sets
+    least_set: int = 64
+    quadratic_set_factor: float = 3.0
+    most_together: int = 2000
+    thin_share: float = 0.05
+    matrix_entries: float = 2.0
+    # Direct solutions
+    kink_system: int = 2000
+    late_kink_gap: float = 1e-8
+    late_kink_factor: float = 4.0
+    direct_multiplications: float = 1e9
+    fold_decomposition: int = 1500
+    fold_hessian: int = 2000
+    fold_hessian_passes: float = 50.0
 
-JOINT_STEPS, COUPLED_PASSES, APART = 4.0, 20.0, 120.0
-"""Of softmax: steps of Newton's method, and passes with the curvature of each class by itself. Both grow with the logarithm of
-the conditioning; the passes by so much, where classes can be told apart since examples are no more than coefficients."""
 
-WARY = 1.5
-"""Times what is predicted for a sketch of fewer rows than features, which may know little of the others."""
-
-TURNS = 8.0
-"""Steps of Newton's method over working sets of features, where the losses are quadratic; others take twice as many."""
-
-IN_USE = 0.25
-"""The share of the features (of the examples, if those are fewer) that a penalty with a kink or bounds leaves in use: a guess."""
-
-ROUNDS, COLUMN_SWEEPS = 3.0, 15.0
-"""Factors of their matrix in a step; sweeps over them and back, where there are too many for a matrix."""
+DEFAULT = Tuning()
+"""The numbers of every run that is given none."""

@@ -209,7 +209,7 @@ SHARED = ("loss", "regularizer", "fit_intercept")
 """What problems that are solved together have in common."""
 
 
-SETTINGS = ("tol", "method", "tau", "sampling", "certify_every")
+SETTINGS = ("tol", "method", "tau", "sampling", "certify_every", "tuning")
 """What is asked for and decides which steps a run takes."""
 
 

@@ -15,6 +15,7 @@ from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.switching import Course
+from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.checkpoint import AnyCheckpoint, Keeper, identity_of, keeper_of
 from dualnewton.run.methods import make_method, scheme_for
 from dualnewton.run.result import Progress, Result, Status, Trace
@@ -24,10 +25,8 @@ from dualnewton.samplings import Sampling
 from dualnewton.solvers.protocol import Method, Request
 from dualnewton.validation import integer, positive
 
-STALLED_CERTIFICATES = 25
-"""Certificates in a row without a smaller gap after which a tiny gap is taken for rounding."""
-
-TINY_RELATIVE_GAP = 1e-9
+STALLED_CERTIFICATES, TINY_RELATIVE_GAP = 25, 1e-9
+"""Certificates in a row without a smaller gap after which a relative gap as small as this is taken for rounding."""
 
 STEPS_WITHOUT_CERTIFICATE = 10
 """A certificate costs about as much as an epoch of compiled rounds: unless one is due, it is left out for so many steps. For a
@@ -49,6 +48,7 @@ def solve(
     callback: Callable[[Progress], Any] | None = None,
     checkpoint: AnyCheckpoint = None,
     certify_every: int | None = None,
+    tuning: Tuning | None = None,
 ) -> Result:
     """Fit the model and prove how good it is.
 
@@ -92,6 +92,8 @@ def solve(
     certify_every : int, optional
         The most steps (about an epoch each) between two certificates; 1 for a curve of every epoch. By default a certificate is
         computed when it may change what happens next, since each costs about an epoch.
+    tuning : Tuning, optional
+        The numbers by which the planner predicts costs, from ``dualnewton.planning.tuning``.
 
     Returns
     -------
@@ -112,6 +114,7 @@ def solve(
         callback=callback,
         checkpoint=checkpoint,
         certify_every=certify_every,
+        tuning=tuning,
     )[0]
 
 
@@ -130,6 +133,7 @@ def solve_many(
     callback: Callable[[Progress], Any] | None = None,
     checkpoint: AnyCheckpoint = None,
     certify_every: int | None = None,
+    tuning: Tuning | None = None,
 ) -> list[Result]:
     """Fit several models over the same data in shared passes: classes, outputs, values of λ, weights.
 
@@ -148,6 +152,7 @@ def solve_many(
         1 if n_threads is None else integer("n_threads", n_threads, 1),
         callback,
         near=warm_start is not None and all(map(has_model, warm_start)),
+        tuning=tuning or DEFAULT,
     )
     deadline = (
         math.inf if time_limit is None else time.perf_counter() + positive("time_limit", time_limit, or_zero=True)
@@ -226,7 +231,7 @@ class Run:
         if scheme is None:
             plan = plan_for(problems[0], request, len(problems))
             free = request.method == "auto" and request.tau == "auto" and request.sampling is None
-            course = Course(problems[0], plan, request.tol, free=free)
+            course = Course(problems[0], plan, request.tol, free=free, tuning=request.tuning)
         else:
             plan = Plan("none", 0, "the start was good enough")
         since = time.perf_counter()

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dualnewton.losses import Curvature
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import prepared
 from dualnewton.planning.eligible import has_hessian
 from dualnewton.planning.plan import Plan
+from dualnewton.planning.sketching import Sketching
 from dualnewton.planning.small import takes_one_block
+from dualnewton.planning.working_sets import SetSizes
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
 from dualnewton.solvers.dual.engine import Engine
@@ -59,12 +62,16 @@ def make_method(
         from dualnewton.solvers.prox.newton import Proximal
 
         points = [(pair.w, pair.intercept) for _, pair in starts]
-        if plan.method == "newton" and takes_one_block(problems[0]):
+        if plan.method == "newton" and takes_one_block(problems[0], request.tuning):
             return SmallNewton(problems, problems[0].data, points, tol=tol)
-        data = prepared(problems[0].data, n_threads, compiled=plan.compiled)
-        if not has_hessian(problems[0]):
-            return Proximal(problems, data, points, tol=tol, compiled=plan.compiled)
-        return Descent(problems, data, points, tol=tol, sketch=plan.tau, newton=plan.method == "newton")
+        first, compiled, newton = problems[0], plan.compiled, plan.method == "newton"
+        data = prepared(first.data, n_threads, compiled=compiled, tuning=request.tuning)
+        if not has_hessian(first):
+            once = first.loss.curvature is Curvature.CONSTANT
+            sizes = SetSizes.of(data, request.tuning, columns=first.columns, once=once, compiled=compiled)
+            return Proximal(problems, data, points, tol=tol, compiled=compiled, sizes=sizes)
+        decisions = Sketching.of(data, request.tuning)
+        return Descent(problems, data, points, tol=tol, sketch=plan.tau, newton=newton, decisions=decisions)
     # Sets of the examples that are awake have another law than the one minibatch SDCA has its v from.
     focus = sampling is None and (plan.method == "sdna" or plan.tau == 1)
     law = Shuffled(problems[0].n, plan.tau) if sampling is None else sampling

@@ -35,8 +35,11 @@ ROOMS = frozenset(
     {
         "objective.certificate",
         "planning.switching",
+        "planning.facts",
         "planning.plan",
-        "planning.planner",
+        "planning.sketching",
+        "planning.tuning",
+        "planning.working_sets",
         "run.result",
         "solvers.outer.proximal_point",
         "solvers.outer.scale_search",

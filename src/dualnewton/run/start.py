@@ -27,7 +27,7 @@ def plan_for(problem: Problem, request: Request, models: int) -> Plan:
     """Return the plan of a run on so many problems like this one; refuse a sampling that does not go with the rest."""
     method, tau, sampling = request.method, request.tau, request.sampling
     if sampling is None:
-        return plan(problem, method=method, tau=tau, models=models, near=request.near)
+        return plan(problem, method=method, tau=tau, models=models, near=request.near, tuning=request.tuning)
     if not isinstance(sampling, Sampling):
         raise DualnewtonError(f"sampling must be a samplings.Sampling, such as samplings.Nice(n, 8), got {sampling!r}")
     if sampling.n != problem.n:
@@ -43,7 +43,7 @@ def plan_for(problem: Problem, request: Request, models: int) -> Plan:
         raise DualnewtonError(
             f"sampling must be None with {what}, for which sets of rows have no rounds, got {sampling!r}"
         )
-    chosen = plan(problem, method=method, tau=max(1, round(sampling.expected_size)))
+    chosen = plan(problem, method=method, tau=max(1, round(sampling.expected_size)), tuning=request.tuning)
     return replace(chosen, reason=chosen.reason.replace("tau as asked", "sampling as asked"))
 
 

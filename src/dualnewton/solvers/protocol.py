@@ -13,7 +13,6 @@ import numpy as np
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.certificates import judge_duals, judge_models
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.plan import Plan, Tau
 from dualnewton.samplings import Sampling
 
 
@@ -118,7 +117,7 @@ class Method(ABC):
     def keep(self, wanted: Sequence[int]) -> None:
         """Go on with these models only."""
 
-    def told(self, plan: Plan) -> Plan:
+    def told(self, plan: Any) -> Any:
         """Return the plan as it is reported: an outer scheme tells what its inner runs have done."""
         return plan
 
@@ -178,16 +177,19 @@ class Request:
         As in :func:`dualnewton.solve`.
     near : bool
         Whether the run starts from earlier models.
+    tuning : Tuning
+        The numbers by which the planner predicts costs.
     """
 
     method: str
-    tau: Tau
+    tau: Any
     sampling: Sampling | None
     tol: float
     certify_every: int | None
     n_threads: int
     callback: Callable[[Any], Any] | None
     near: bool = False
+    tuning: Any = None
 
 
 class OuterMethod(Method):

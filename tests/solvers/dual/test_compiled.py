@@ -1,10 +1,8 @@
 """The compiled engine as ``solve`` and ``solve_many`` drive it: true certificates, equal bits, and no surprise on the way."""
 
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,6 +15,7 @@ from dualnewton.solvers.dual import sweeps
 from dualnewton.solvers.dual.compiled import CompiledEngine
 from judged import assert_certificate_is_true
 from tables import LOSSES, labels_for, make_problem, name_of, regularizers_for
+from tuned import tuned
 
 N, D = 1507, 90  # more entries than the NumPy rounds are for; no τ below divides N
 EPS = np.finfo(np.float64).eps
@@ -90,8 +89,7 @@ def test_every_block_size_reaches_the_optimum_of_the_reference(method, tau):
     problem = make(weights=True, fit_intercept=True)
     result = dn.solve(problem, method=method, tau=tau, tol=1e-7, random_state=0)
     assert result.status is Status.CONVERGED
-    with mock.patch.object(sys.modules["dualnewton.planning.planner"], "SMALL", 10 * N * D):
-        reference = dn.solve(problem, tol=1e-9, random_state=0)
+    reference = dn.solve(problem, tol=1e-9, random_state=0, tuning=tuned(small_entries=10 * N * D))
     assert not reference.plan.compiled
     # λ-strong convexity turns the gaps into a distance: ‖w − w*‖² ≤ 2 gap/λ.
     radius = np.sqrt(2.0 * result.certificate.gap / problem.lam) + np.sqrt(

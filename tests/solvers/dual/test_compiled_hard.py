@@ -1,9 +1,6 @@
 """The compiled engine where it is hard: certificates confirmed in fifty digits, any scale, empty rows, and Figure 1."""
 
 import itertools
-import sys
-from contextlib import contextmanager
-from unittest import mock
 
 import mpmath
 import numpy as np
@@ -19,13 +16,9 @@ from dualnewton.run.result import Status
 from dualnewton.solvers.dual.compiled import CompiledEngine
 from judged import assert_certificate_is_true
 from tables import LOSSES, labels_for, load, make_problem, name_of
+from tuned import tuned
 
-
-@contextmanager
-def always_compiled():
-    """The kernels for problems of any size."""
-    with mock.patch.object(sys.modules["dualnewton.planning.planner"], "SMALL", 0):
-        yield
+ALWAYS_COMPILED = tuned(small_entries=0)
 
 
 # Confirmed from outside ------------------------------------------------------------------------------------------------
@@ -103,8 +96,8 @@ def test_a_certificate_is_confirmed_by_newtons_method_in_fifty_digits(
     rng = np.random.default_rng(seed)
     X = storage((scale * rng.standard_normal((n, d))).astype(dtype))
     problem = dn.Problem(X, labels_for(loss, n, rng), loss, lam=lam, fit_intercept=fit_intercept)
-    with always_compiled():
-        result = dn.solve(problem, method=method, tau=min(tau, d), tol=1e-9, max_epochs=300, random_state=seed)
+    settings = {"tol": 1e-9, "max_epochs": 300, "random_state": seed, "tuning": ALWAYS_COMPILED}
+    result = dn.solve(problem, method=method, tau=min(tau, d), **settings)
     assert result.plan.compiled
     assert result.converged == (result.certificate.relative_gap <= 1e-9)
     confirm(problem, result.certificate)
@@ -112,8 +105,7 @@ def test_a_certificate_is_confirmed_by_newtons_method_in_fifty_digits(
 
 def test_the_confirmation_sees_a_certificate_that_promises_too_much():
     problem = make_problem(losses.Logistic(), n=10, d=2, lam=0.1)
-    with always_compiled():
-        result = dn.solve(problem, tau=2, tol=1e-10, random_state=0)
+    result = dn.solve(problem, tau=2, tol=1e-10, random_state=0, tuning=ALWAYS_COMPILED)
     confirm(problem, result.certificate)
     for off in (1e-9, -1e-9):
         wrong = dn.Certificate(result.certificate.primal + off, result.certificate.dual + off)
@@ -125,8 +117,8 @@ def test_the_confirmation_sees_a_certificate_that_promises_too_much():
 
 
 def assert_ends_well(problem, **settings):
-    with always_compiled():
-        result = dn.solve(problem, **{"tol": 1e-6, "max_epochs": 30, "random_state": 0, **settings})
+    usual = {"tol": 1e-6, "max_epochs": 30, "random_state": 0, "tuning": ALWAYS_COMPILED}
+    result = dn.solve(problem, **{**usual, **settings})
     assert result.plan.compiled
     assert np.isfinite(result.w).all()
     assert np.isfinite(result.alpha).all()

@@ -10,10 +10,12 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.plan import Plan
+from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.outer import active_kinks as kinks
 from dualnewton.solvers.outer import proximal_point as smoothing
 from kinked_cases import Quantile, problem_for
 from tables import name_of
+from tuned import tuned
 
 LOSSES = [losses.Hinge(), losses.EpsilonInsensitive(0.3), losses.EpsilonInsensitive(0.0), Quantile()]
 
@@ -124,8 +126,8 @@ def test_repeated_rows_leave_the_system_singular_and_the_optimum_what_it_is():
     once = problem_for(losses.Hinge(), lam=0.02, fit_intercept=True)
     four = replace(once, X=np.repeat(once.X, 4, axis=0), y=np.repeat(once.y, 4))
     neighbour, stage, _ = stage_of(four)
-    assert kinks.finish(four, neighbour, stage, 2.0 * kinks.RIPE) is None  # not yet
-    w, alpha = kinks.finish(four, neighbour, stage, kinks.RIPE)
+    assert kinks.finish(four, neighbour, stage, 2.0 * DEFAULT.late_kink_gap) is None  # not yet
+    w, alpha = kinks.finish(four, neighbour, stage, DEFAULT.late_kink_gap)
     share = four.y * alpha
     assert ((share > 0.0) & (share < 1.0)).sum() > four.d + 1
     assert four.certify(w, alpha=alpha).relative_gap <= 1e-14
@@ -182,7 +184,7 @@ def test_other_penalties_and_losses_are_left_to_the_stages():
     assert dn.solve(bent, tol=1e-9).converged
 
 
-def test_it_costs_no_more_than_the_stage(monkeypatch):
+def test_it_costs_no_more_than_the_stage():
     problem = problem_for(losses.Hinge(), lam=0.02)
     neighbour, stage, gap = stage_of(problem)
     costs = Costs.of(problem.data.profile)
@@ -193,8 +195,7 @@ def test_it_costs_no_more_than_the_stage(monkeypatch):
         assert (kinks.finish(problem, neighbour, by_rounds, relative_gap) is not None) == done
     by_passes = replace(stage, n_epochs=0.0, plan=Plan("newton", 80, "by hand"))
     assert kinks.finish(problem, neighbour, by_passes, gap) is not None
-    monkeypatch.setattr(kinks, "MOST", 2)
-    assert kinks.finish(problem, neighbour, stage, gap) is None
+    assert kinks.finish(problem, neighbour, stage, gap, tuned(kink_system=2)) is None
 
 
 def test_numbers_that_overflow_are_not_handed_to_the_judge():

@@ -1,5 +1,7 @@
 """Curvatures solve with the matrix they stand for, and sketches of rows stand for all of them on average."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from dualnewton.matrix import MemoryData
 from dualnewton.matrix.protocol import Work
+from dualnewton.planning.sketching import Sketching
 from dualnewton.solvers.primal.curvature import Cholesky, ConjugateGradients, Together, Woodbury
 from dualnewton.solvers.primal.sketching import FromGram, MatrixFree, Sketches, draw_rows, leverages
 
@@ -41,8 +44,10 @@ def test_a_singular_matrix_is_lifted_by_no_more_than_rounding():
 def test_all_rows_give_the_hessian(storage, intercept, kind):
     data = MemoryData(storage(ROWS))
     ridge = np.append(RIDGE, 0.0) if intercept else RIDGE
-    make = {"square": Sketches, "gram": FromGram, "free": lambda p, r: MatrixFree(p, r, sketch=20, fraction=0.05)}[kind]
-    curvature = make(data, ridge).at(WEIGHTS, 40, np.random.default_rng(0))
+    make = {"square": Sketches, "gram": lambda p, r, _: FromGram(p, r), "free": partial(MatrixFree, fraction=0.05)}[
+        kind
+    ]
+    curvature = make(data, ridge, Sketching.of(data)).at(WEIGHTS, 40, np.random.default_rng(0))
     if kind == "free":
         curvature.fraction = 1e-12
     rows = np.column_stack([ROWS, np.ones(40)]) if intercept else ROWS
@@ -79,9 +84,8 @@ def test_a_feature_that_the_sketch_misses_takes_its_curvature_from_all_rows(stor
     X[:, 3] = 0.0
     X[::500, 3] = 10.0
     weights, ridge = np.full(2000, 0.25), np.full(4, 1e-3)
-    curvature = Sketches(MemoryData(storage(X), Work(compiled=compiled)), ridge).at(
-        weights, 50, np.random.default_rng(1)
-    )
+    data = MemoryData(storage(X), Work(compiled=compiled))
+    curvature = Sketches(data, ridge, Sketching.of(data)).at(weights, 50, np.random.default_rng(1))
     step = curvature.solve(np.array([0.0, 0.0, 0.0, 1.0]))[3]
     exact = 1.0 / (0.25 * 4 * 100.0)
     assert 0.2 * exact <= step <= 1.5 * exact
@@ -117,7 +121,8 @@ def test_a_sketch_of_few_rows_leaves_uncorrelated_features_to_the_diagonal(corre
         if correlated
         else X
     )
-    sketches = Sketches(MemoryData(X), np.full(60, 1e-3))
+    data = MemoryData(X)
+    sketches = Sketches(data, np.full(60, 1e-3), Sketching.of(data))
     indices, scaled = draw_rows(rng, np.ones(4000), 80)
     diagonal = np.full(60, 1e-3)
     left = sketches._shrunk(indices, scaled, diagonal)

@@ -8,11 +8,12 @@ from dualnewton import losses
 from dualnewton.matrix import MemoryData
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs
-from dualnewton.planning.planner import Facts, plan
-from dualnewton.solvers.primal import sketching as module
+from dualnewton.planning.facts import Facts
+from dualnewton.planning.planner import plan, predicted
+from dualnewton.planning.sketching import Sketching, SketchPolicy
 from dualnewton.solvers.primal.curvature import ConjugateGradients, Diagonal
-from dualnewton.solvers.primal.model import Policy
 from dualnewton.solvers.primal.sketching import MatrixFree, Sketches
+from tuned import tuned
 
 RNG = np.random.default_rng(3)
 N, D = 600, 900
@@ -21,6 +22,11 @@ SPARSE = sp.csr_array(sp.random(N, D, 0.02, random_state=1, data_rvs=RNG.standar
 WEIGHTS = RNG.uniform(0.1, 1.0, N)
 RIDGE = np.full(D, 0.3)
 G = RNG.standard_normal(D)
+
+
+def sketches_of(X, ridge):
+    data = MemoryData(X)
+    return Sketches(data, ridge, Sketching.of(data))
 
 
 def hessian(rows, weights, ridge):
@@ -32,7 +38,7 @@ def hessian(rows, weights, ridge):
 def test_the_matrix_is_that_of_the_heaviest_rows_on_a_multiple_of_the_ridge(storage, intercept):
     dense, size = SPARSE.toarray(), 50
     ridge = np.append(RIDGE, 0.0) if intercept else RIDGE
-    found = Sketches(MemoryData(storage(dense)), ridge).at(WEIGHTS, size, np.random.default_rng(0))
+    found = sketches_of(storage(dense), ridge).at(WEIGHTS, size, np.random.default_rng(0))
     heaviest = np.sort(np.argsort(-WEIGHTS * np.square(dense).sum(axis=1))[:size])
     lift = found.diagonal / RIDGE
     assert np.ptp(lift) == 0.0
@@ -47,17 +53,17 @@ def test_the_matrix_is_that_of_the_heaviest_rows_on_a_multiple_of_the_ridge(stor
 def test_rows_that_span_all_the_others_leave_the_ridge_as_it_is():
     few = RNG.standard_normal((5, D))
     rows = np.concatenate([10.0 * few, RNG.standard_normal((N, 5)) @ few / 5.0])
-    found = Sketches(MemoryData(rows), RIDGE).at(np.ones(N + 5), 5, np.random.default_rng(0))
+    found = sketches_of(rows, RIDGE).at(np.ones(N + 5), 5, np.random.default_rng(0))
     np.testing.assert_allclose(found.diagonal, RIDGE, rtol=1e-3)
 
 
 def test_rows_of_no_weight_take_no_part():
     weights = np.where(np.arange(N) < 30, WEIGHTS, 0.0)
-    found = Sketches(MemoryData(SPARSE), RIDGE).at(weights, 50, np.random.default_rng(0))
+    found = sketches_of(SPARSE, RIDGE).at(weights, 50, np.random.default_rng(0))
     assert found.exact
     expected = hessian(SPARSE.toarray(), weights, RIDGE)
     np.testing.assert_allclose(found.solve(G), np.linalg.solve(expected, G), rtol=1e-9)
-    nothing = Sketches(MemoryData(SPARSE), RIDGE).at(np.zeros(N), 50, np.random.default_rng(0))
+    nothing = sketches_of(SPARSE, RIDGE).at(np.zeros(N), 50, np.random.default_rng(0))
     np.testing.assert_allclose(nothing.solve(G), G / RIDGE, rtol=1e-12)
 
 
@@ -71,16 +77,18 @@ def products(near):
 
 
 def test_the_more_of_the_heaviest_rows_the_fewer_products():
-    sketches = Sketches(MemoryData(SPARSE), RIDGE)
+    sketches = sketches_of(SPARSE, RIDGE)
     counts = [products(sketches.at(WEIGHTS, size, np.random.default_rng(0))) for size in (20, 80, 320)]
     assert products(Diagonal(RIDGE)) > counts[0] > counts[1] > counts[2]
     assert products(Diagonal(MATRIX.diagonal().copy())) > counts[0]
     assert counts[2] < 0.3 * products(Diagonal(RIDGE))
 
 
-def test_a_preconditioner_is_kept_while_the_weights_are_and_grows_where_products_are_many(monkeypatch):
-    free = MatrixFree(MemoryData(SPARSE), RIDGE, sketch=8, fraction=1e-6)
-    monkeypatch.setattr(module, "DEAREST", 1e6)  # on data this small no sketch costs less than the call for it
+def test_a_preconditioner_is_kept_while_the_weights_are_and_grows_where_products_are_many():
+    data = MemoryData(SPARSE)
+    # On data this small no sketch costs less than the call for it.
+    free = MatrixFree(data, RIDGE, Sketching.of(data, tuned(dearest_sketch=1e6)), fraction=1e-6)
+    free.sketch = 8
     first = free.at(WEIGHTS, N, np.random.default_rng(0))
     first.products = 1
     assert free.at(WEIGHTS, N, np.random.default_rng(0)).near is first.near
@@ -98,16 +106,16 @@ def test_where_no_matrix_is_formed_auto_takes_conjugate_gradients_and_not_steps_
     problem = Problem(X, np.where(RNG.random(6000) < 0.5, 1.0, -1.0), losses.Squared(), lam=1e-7)
     facts = Facts.of(problem)
     assert facts.matrix_free
-    predicted = facts.predicted()
-    assert predicted["ihs"] == np.inf
-    assert 0.0 < predicted["newton"] < np.inf
+    costs = predicted(facts)
+    assert costs["ihs"] == np.inf
+    assert 0.0 < costs["newton"] < np.inf
     assert "conjugate gradients" in plan(problem, method="newton").reason
 
 
 def policy_of(*, quadratic):
     """The policy of a model with 300 of the heaviest rows, on which each step divides what it promises by 1.01."""
     costs = Costs(n=16_000, d=60_000, stored=1_300_000, pairs=1e8, sparse=True, itemsize=8)
-    policy = Policy(costs, 1e-6, 300, newton=False, quadratic=quadratic)
+    policy = SketchPolicy(costs, 1e-6, 300, newton=False, quadratic=quadratic)
     policy.size = 300
     policy.begin(1.0)
     for k in range(1, 20):

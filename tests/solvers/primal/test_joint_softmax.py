@@ -7,6 +7,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton.losses.softmax import chances, pair_products
 from dualnewton.matrix import MemoryData
+from dualnewton.planning.sketching import Sketching
 from dualnewton.solvers.primal import joint_softmax as joint
 from dualnewton.solvers.primal.joint_softmax import JointHessian
 
@@ -16,6 +17,10 @@ X = RNG.standard_normal((N, D))
 Y = np.argmax(X @ RNG.standard_normal((D, K)) + RNG.gumbel(size=(N, K)), axis=1)
 STORAGES = pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])
 INTERCEPT = pytest.mark.parametrize("intercept", [False, True])
+
+
+def hessian_of(data, ridge):
+    return JointHessian(data, ridge, K, Sketching.of(data))
 
 
 def whole_hessian(X, p, c, ridge):
@@ -28,16 +33,14 @@ def whole_hessian(X, p, c, ridge):
 @STORAGES
 def test_the_matrix_is_the_hessian(storage):
     p, c, ridge = chances(RNG.standard_normal((N, K)))[0], RNG.uniform(0.5, 2.0, N), np.full(D, 0.3)
-    found = JointHessian(MemoryData(storage(X)), ridge, K).at(
-        (c[:, None] * pair_products(p)).T, N, np.random.default_rng(0)
-    )
+    found = hessian_of(MemoryData(storage(X)), ridge).at((c[:, None] * pair_products(p)).T, N, np.random.default_rng(0))
     g = RNG.standard_normal(K * D)
     np.testing.assert_allclose(found.solve(g), np.linalg.solve(whole_hessian(X, p, c, ridge), g), rtol=1e-9)
 
 
 def test_intercepts_are_moved_apart_but_never_together():
     p, ridge = chances(RNG.standard_normal((N, K)))[0], np.append(np.full(D, 0.3), 0.0)
-    found = JointHessian(MemoryData(X), ridge, K).at(pair_products(p).T, N, np.random.default_rng(0))
+    found = hessian_of(MemoryData(X), ridge).at(pair_products(p).T, N, np.random.default_rng(0))
     g = RNG.standard_normal((K, D + 1))
     g[:, -1] -= g[:, -1].mean()  # as that of softmax is
     step = found.solve(g.ravel())
@@ -56,7 +59,7 @@ def test_rows_far_from_both_classes_of_a_pair_are_left_out():
 
     margins = 12.0 * np.eye(K)[Y] + RNG.standard_normal((N, K))
     weights, counted = pair_products(chances(margins)[0]).T, Counted(X)
-    JointHessian(counted, np.full(D, 0.3), K).at(weights, N, np.random.default_rng(0))
+    hessian_of(counted, np.full(D, 0.3)).at(weights, N, np.random.default_rng(0))
     assert counted.read <= 2.1 * N  # of 3N: each pair needs the rows of its two classes
     left = [own[own <= joint.NEGLIGIBLE * own.mean()].sum() / own.sum() for own in weights]
     assert max(left) <= joint.NEGLIGIBLE

@@ -6,6 +6,7 @@ import pytest
 import dualnewton as dn
 from dualnewton import losses
 from dualnewton.matrix import MemoryData
+from dualnewton.planning.sketching import Sketching
 from dualnewton.solvers.primal.curvature import Cholesky, Diagonal
 from dualnewton.solvers.primal.lbfgs import Corrections
 from dualnewton.solvers.primal.newton import Descent
@@ -90,7 +91,8 @@ def test_squared_loss_takes_the_steps_of_conjugate_gradients():
     W = np.linalg.qr(rng.standard_normal((d, d)))[0]
     X = (Q * np.repeat([1.0, 7.0, 50.0], d // 3)) @ W.T
     problem = dn.Problem(X, rng.standard_normal(n), losses.Squared(), lam=1e-3 / n)
-    descent = Descent([problem], MemoryData(X), [(np.zeros(d), 0.0)], tol=1e-12, sketch=n, newton=False)
+    settings = {"tol": 1e-12, "sketch": n, "newton": False, "decisions": Sketching.of(problem.data)}
+    descent = Descent([problem], MemoryData(X), [(np.zeros(d), 0.0)], **settings)
     (model,) = descent.models
     model.policy.size = 0  # the diagonal has to do
     model.hessians[0].at = lambda *_: Diagonal(np.ones(d))

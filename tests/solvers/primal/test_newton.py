@@ -8,10 +8,9 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.planning import costs
 from dualnewton.run.result import Status
-from dualnewton.solvers.primal import sketching as hessians
 from tables import LOSSES, labels_for, name_of
+from tuned import tuned
 
 PRIMAL = ("newton", "ihs")
 
@@ -70,10 +69,10 @@ def test_float32_data_are_read_as_they_are(method, storage):
 
 
 @pytest.mark.parametrize(("method", "storage"), list(product(PRIMAL, ["dense", "csr"])))
-def test_any_number_of_threads_gives_the_same_bits(method, storage, monkeypatch):
-    monkeypatch.setattr(costs, "WORTH_THREADS", 0.0)
+def test_any_number_of_threads_gives_the_same_bits(method, storage):
+    settings = {"tuning": tuned(threads_from=0.0), "random_state": 0}
     problem = problem_of(losses.SquaredHinge(), data(30_000, 30, storage=storage))
-    one, three = (dn.solve(problem, method=method, n_threads=threads, random_state=0) for threads in (1, 3))
+    one, three = (dn.solve(problem, method=method, n_threads=threads, **settings) for threads in (1, 3))
     assert np.array_equal(one.w, three.w)
     assert one.n_epochs == three.n_epochs
 
@@ -91,12 +90,12 @@ def test_models_share_passes_and_each_finds_its_own(method):
 
 @pytest.mark.parametrize("loss", [losses.Logistic(), losses.Squared()], ids=name_of)
 @pytest.mark.parametrize("fit_intercept", [False, True])
-def test_conjugate_gradients_serve_where_no_matrix_may_be_factorised(loss, fit_intercept, monkeypatch):
-    monkeypatch.setattr(hessians, "LARGE", 5)
-    monkeypatch.setattr(hessians, "ALWAYS_SQUARE", 0)
+def test_conjugate_gradients_serve_where_no_matrix_may_be_factorised(loss, fit_intercept):
+    no_matrix = tuned(largest_matrix=5, always_square=0)
     problem = problem_of(loss, data(300, 60, storage="csr"), fit_intercept=fit_intercept)
-    result = dn.solve(problem, method="newton", tol=1e-10, random_state=0)
+    result = dn.solve(problem, method="newton", tol=1e-10, random_state=0, tuning=no_matrix)
     assert result.converged
+    assert "conjugate gradients" in result.plan.reason
     exact = dn.solve(problem, method="sdna", tol=1e-11, max_epochs=5000, random_state=0)
     np.testing.assert_allclose(result.w, exact.w, atol=1e-4)
 

@@ -7,10 +7,14 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses
 from dualnewton.matrix import MemoryData
+from dualnewton.planning.sketching import Sketching
+from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.primal import sketching as hessians
 from dualnewton.solvers.primal.sketching import Sketches
+from tuned import tuned
 
 N, D = 1500, 60
+ALWAYS, NEVER = tuned(single_products=0.0), tuned(single_products=np.inf)
 RNG = np.random.default_rng(11)
 X = RNG.standard_normal((N, D))
 Y = np.sign(X @ RNG.standard_normal(D) + 3.0 * RNG.standard_normal(N))
@@ -28,22 +32,21 @@ class Told(MemoryData):
         return super().weighted_gram(weights, indices, single=single, **options)
 
 
-def precision(X, ridge, size, weights=None):
+def precision(X, ridge, size, weights=None, tuning=DEFAULT):
     data = Told(X)
     weights = np.ones(len(X)) if weights is None else weights
-    Sketches(data, np.full(X.shape[1], ridge)).at(weights, size, np.random.default_rng(0))
+    Sketches(data, np.full(X.shape[1], ridge), Sketching.of(data, tuning)).at(weights, size, np.random.default_rng(0))
     return data.singles
 
 
-def test_it_is_used_where_the_ridge_outweighs_its_noise(monkeypatch):
-    monkeypatch.setattr(hessians, "WORTH_SINGLE", 0)
-    assert precision(X, 1.0, N) == [True]
-    assert precision(X, 1e-4, N) == [False]
-    assert precision(X, 1.0, 1200) == [True]
+def test_it_is_used_where_the_ridge_outweighs_its_noise():
+    assert precision(X, 1.0, N, tuning=ALWAYS) == [True]
+    assert precision(X, 1e-4, N, tuning=ALWAYS) == [False]
+    assert precision(X, 1.0, 1200, tuning=ALWAYS) == [True]
     # A sketch bears more.
     at_the_limit = hessians.SINGLE * np.sqrt(D) * N / hessians.EXACT / 3.0
-    assert precision(X, at_the_limit, N) == [False]
-    assert precision(X, at_the_limit, 1200) == [True]
+    assert precision(X, at_the_limit, N, tuning=ALWAYS) == [False]
+    assert precision(X, at_the_limit, 1200, tuning=ALWAYS) == [True]
 
 
 def test_it_is_not_used_where_a_feature_is_large_or_the_work_small():
@@ -57,11 +60,10 @@ def test_it_is_not_used_where_a_feature_is_large_or_the_work_small():
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array, np.float32], ids=["dense", "csr", "float32"])
 @pytest.mark.parametrize("loss", [losses.Logistic(), losses.Squared(), losses.SquaredHinge()], ids=repr)
 @pytest.mark.parametrize("intercept", [False, True])
-def test_the_model_is_that_of_double_precision(method, storage, loss, intercept, monkeypatch):
+def test_the_model_is_that_of_double_precision(method, storage, loss, intercept):
     problem = dn.Problem(storage(X), Y, loss, lam=3.0 / N, fit_intercept=intercept)
     single = dn.solve(problem, method=method, tol=1e-12, random_state=0)
-    monkeypatch.setattr(hessians, "WORTH_SINGLE", 1 << 60)
-    double = dn.solve(problem, method=method, tol=1e-12, random_state=0)
+    double = dn.solve(problem, method=method, tol=1e-12, random_state=0, tuning=NEVER)
     assert single.status is double.status is dn.Status.CONVERGED
     np.testing.assert_allclose(single.w, double.w, rtol=1e-6, atol=1e-7)
     assert single.n_epochs <= double.n_epochs + 3.0
@@ -69,12 +71,11 @@ def test_the_model_is_that_of_double_precision(method, storage, loss, intercept,
 
 @pytest.mark.parametrize("lam", [1.0, 1e-2, 1e-4])
 @pytest.mark.parametrize("loss", [losses.Logistic(), losses.Squared(), losses.SquaredHinge()], ids=repr)
-def test_collinear_features_are_no_harder(lam, loss, monkeypatch):
+def test_collinear_features_are_no_harder(lam, loss):
     """Where features depend on each other, some directions have no curvature but the ridge: where noise would be seen first."""
     twice = np.hstack([X, X[:, ::-1] + 1e-9 * RNG.standard_normal(X.shape), np.ones((N, 1))])
     problem = dn.Problem(twice, Y, loss, lam=lam / N)
     single = dn.solve(problem, method="newton", tol=1e-10, random_state=0)
-    monkeypatch.setattr(hessians, "WORTH_SINGLE", 1 << 60)
-    double = dn.solve(problem, method="newton", tol=1e-10, random_state=0)
+    double = dn.solve(problem, method="newton", tol=1e-10, random_state=0, tuning=NEVER)
     assert single.status is double.status is dn.Status.CONVERGED
     assert single.n_epochs <= double.n_epochs + 4.0

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.planning import small
+from dualnewton.planning.tuning import Tuning
 from dualnewton.solvers.primal.small import SmallNewton
 
 N, D = 90, 7
@@ -57,11 +58,9 @@ def test_it_finds_what_the_general_method_finds(loss, y, fit_intercept, penalty,
         found = dn.solve(problem, method="newton", tol=1e-12)
         assert seen, "the small method was not used"
         assert found.certificate.relative_gap <= 1e-12
-        with monkeypatch.context() as other:
-            other.setattr(small, "WIDEST", 0)
-            seen.clear()
-            general = dn.solve(problem, method="newton", tol=1e-12)
-            assert not seen
+        seen.clear()
+        general = dn.solve(problem, method="newton", tol=1e-12, tuning=Tuning(one_block_features=0))
+        assert not seen
         np.testing.assert_allclose(found.w, general.w, rtol=1e-4, atol=2e-6)
         assert found.certificate.primal == pytest.approx(general.certificate.primal, rel=1e-11)
 
@@ -123,5 +122,5 @@ def test_wide_or_large_data_are_left_to_the_general_method():
         return small.takes_one_block(dn.Problem(np.ones((n, d)), np.ones(n), losses.Logistic()))
 
     assert takes(500, 200)
-    assert not takes(300, 300)  # wider than WIDEST
-    assert not takes(3000, 100)  # more entries than SMALL
+    assert not takes(300, 300)  # more features than one_block_features
+    assert not takes(3000, 100)  # more entries than small_entries

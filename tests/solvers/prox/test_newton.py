@@ -7,12 +7,11 @@ from sklearn.linear_model import ElasticNet, LogisticRegression
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.planning import costs
 from dualnewton.solvers.prox import column_descent as by_columns
-from dualnewton.solvers.prox import model, working_set
-from dualnewton.solvers.prox import newton as proximal
+from dualnewton.solvers.prox import model
 from judged import assert_certificate_is_true
 from tables import LOSSES, WITH_KINKS, labels_for, name_of
+from tuned import tuned
 
 SHAPES = [(120, 7, "dense"), (20, 40, "csr")]
 
@@ -144,18 +143,17 @@ def sparse_truth(n, d, storage, seed=0, density=1.0):
 def test_working_sets_find_what_all_features_find(loss, storage, monkeypatch):
     X, y = sparse_truth(150, 600, storage, density=0.3)
     problem = dn.Problem(X, y, loss, regularizer=regularizers.L1(), lam=0.02, fit_intercept=True)
-    monkeypatch.setattr(working_set, "LEAST", 8)
-    monkeypatch.setattr(working_set, "MULTIPLY", 1.0)  # a matrix is so dear that the first sets are small
-    monkeypatch.setattr(working_set, "PAIR", 1.0)
+    small = tuned(least_set=8, multiply=1.0, sparse_pair=1.0)  # a matrix is so dear that the first sets are small
     sizes = []
     chosen = model.chosen
     monkeypatch.setattr(model, "chosen", lambda *args: sizes.append(len(found := chosen(*args))) or found)
-    result = dn.solve(problem, method="newton", tol=1e-12)
+    result = dn.solve(problem, method="newton", tol=1e-12, tuning=small)
     assert result.converged
+    assert "working sets" in result.plan.reason
     assert sizes[0] == 8
     assert max(sizes) < 600
-    monkeypatch.setattr(proximal, "take_all", lambda *_, **__: True)
-    whole = dn.solve(problem, method="newton", tol=1e-12)
+    whole = dn.solve(problem, method="newton", tol=1e-12, tuning=tuned(least_set=600))
+    assert "all features" in whole.plan.reason
     np.testing.assert_allclose(result.w, whole.w, atol=1e-9)
 
 
@@ -173,8 +171,9 @@ def test_many_sparse_features_are_moved_by_their_entries(fit_intercept, weights,
     result = dn.solve(problem, method="newton", tol=1e-9)
     assert used
     assert result.converged
-    monkeypatch.setattr(by_columns, "pays", lambda _: False)
-    by_matrix = dn.solve(problem, method="newton", tol=1e-9)
+    used.clear()
+    by_matrix = dn.solve(problem, method="newton", tol=1e-9, tuning=tuned(matrix_entries=np.inf))
+    assert not used
     assert by_matrix.certificate.primal == pytest.approx(result.certificate.primal, rel=1e-8)
 
 
@@ -187,13 +186,11 @@ def test_sweeps_that_crawl_are_left_for_a_matrix(monkeypatch):
     assert result.converged
 
 
-def test_more_features_in_use_than_a_step_may_take(monkeypatch):
+def test_more_features_in_use_than_a_step_may_take():
     X, y = sparse_truth(300, 100, "dense")
-    for module in (working_set, proximal, model):
-        monkeypatch.setattr(module, "LARGE", 20)
-    monkeypatch.setattr(working_set, "MOST_AT_ONCE", 20)
+    few = tuned(largest_matrix=20, most_together=20)
     problem = dn.Problem(X, y, losses.Squared(), regularizer=regularizers.ElasticNet(0.01), lam=0.01)
-    result = dn.solve(problem, method="newton", tol=1e-8, max_epochs=2000)
+    result = dn.solve(problem, method="newton", tol=1e-8, max_epochs=2000, tuning=few)
     assert result.converged
     assert np.count_nonzero(result.w) > 20
 
@@ -215,10 +212,10 @@ def test_models_share_passes_and_each_finds_its_own():
 
 
 @pytest.mark.parametrize("storage", ["dense", "csr"])
-def test_any_number_of_threads_gives_the_same_bits(storage, monkeypatch):
-    monkeypatch.setattr(costs, "WORTH_THREADS", 0.0)
+def test_any_number_of_threads_gives_the_same_bits(storage):
+    settings = {"method": "newton", "tuning": tuned(threads_from=0.0)}
     problem = problem_of(losses.SquaredHinge(), regularizers.L1(), data(20_000, 30, storage))
-    one, three = (dn.solve(problem, method="newton", n_threads=threads) for threads in (1, 3))
+    one, three = (dn.solve(problem, n_threads=threads, **settings) for threads in (1, 3))
     assert np.array_equal(one.w, three.w)
 
 

@@ -9,15 +9,15 @@ from sklearn.linear_model import LogisticRegression
 import dualnewton as dn
 from dualnewton import regularizers
 from dualnewton.matrix import MemoryData, grams
-from dualnewton.planning import costs
-from dualnewton.planning.planner import SMALL
+from dualnewton.planning.tuning import DEFAULT
+from dualnewton.planning.working_sets import SetSizes
 from dualnewton.solvers.deadline import NEVER
-from dualnewton.solvers.prox import model, working_set
-from dualnewton.solvers.prox import newton as proximal
+from dualnewton.solvers.prox import model
 from dualnewton.solvers.prox.curvature import Probabilities, pseudo_inverse
 from dualnewton.solvers.prox.working_set import Everything, Gathered
 from judged import assert_certificate_is_true
 from tables import WITH_KINKS, name_of
+from tuned import tuned
 
 STORAGES = {"dense": np.asarray, "csr": sp.csr_array}
 
@@ -152,7 +152,6 @@ def hessian(X, p, c):
 def test_the_curvature_is_that_of_the_losses(storage, damping, monkeypatch):
     monkeypatch.setattr(grams, "FEWEST", 7)
     monkeypatch.setattr(grams, "DENSE_PIECE", 50)
-    monkeypatch.setattr(working_set, "DENSE", 1.0)  # what is sparse stays sparse
     X, _ = classes(40, 5, density=0.5)
     rng = np.random.default_rng(4)
     Z, c, data = 3.0 * rng.standard_normal((40, 3)), rng.uniform(0.0, 2.0, 40), MemoryData(STORAGES[storage](X))
@@ -160,7 +159,8 @@ def test_the_curvature_is_that_of_the_losses(storage, damping, monkeypatch):
     mixed = (1.0 - damping) * p + damping / 3.0
     H, features, intercepts = hessian(X, mixed, (1.0 + 0.5 * damping) * c)
     some = np.array([0, 3, 4, 6, 7, 12, 14])
-    for source, inside in ((Everything(data), np.arange(15)), (Gathered(data), some)):
+    sizes = SetSizes.of(data, tuned(thin_share=1.0), columns=3, once=False, compiled=False)  # what is sparse stays so
+    for source, inside in ((Everything(data), np.arange(15)), (Gathered(data, sizes), some)):
         joint = source.curvature(inside, at, NEVER)
         own = features[inside]
         np.testing.assert_allclose(joint.H, H[np.ix_(own, own)], atol=1e-12)
@@ -197,26 +197,23 @@ def test_intercepts_follow_but_for_what_is_flat():
 def test_working_sets_find_what_all_coordinates_find(storage, monkeypatch):
     X, y = classes(80, 100, density=0.3)
     problem = problem_of(regularizers.L1(), STORAGES[storage](X), y, form=("intercept",))
-    monkeypatch.setattr(working_set, "LEAST", 8)
-    monkeypatch.setattr(working_set, "MULTIPLY", 1.0)  # a matrix is so dear that the first sets are small
-    monkeypatch.setattr(working_set, "PAIR", 1.0)
+    small = tuned(least_set=8, multiply=1.0, sparse_pair=1.0)  # a matrix is so dear that the first sets are small
     sizes, chosen = [], model.chosen
     monkeypatch.setattr(model, "chosen", lambda *args: sizes.append(len(found := chosen(*args))) or found)
-    result = dn.solve(problem, tol=1e-12)
+    result = dn.solve(problem, tol=1e-12, tuning=small)
     assert result.converged
+    assert "working sets" in result.plan.reason
     assert sizes[0] == 8
     assert max(sizes) < 300
-    monkeypatch.setattr(proximal, "take_all", lambda *_, **__: True)
-    whole = dn.solve(problem, tol=1e-12)
+    whole = dn.solve(problem, tol=1e-12, tuning=tuned(least_set=300))
+    assert "all features" in whole.plan.reason
     np.testing.assert_allclose(result.w, whole.w, atol=1e-8)
 
 
-def test_more_coordinates_in_use_than_a_step_may_take(monkeypatch):
+def test_more_coordinates_in_use_than_a_step_may_take():
     X, y = classes(150, 20, 4)
-    for module in (working_set, proximal, model):
-        monkeypatch.setattr(module, "LARGE", 20)
-    monkeypatch.setattr(working_set, "MOST_AT_ONCE", 20)
-    result = dn.solve(problem_of(regularizers.ElasticNet(0.1), X, y, 0.003, ("intercept",)), tol=1e-8, max_epochs=2000)
+    problem = problem_of(regularizers.ElasticNet(0.1), X, y, 0.003, ("intercept",))
+    result = dn.solve(problem, tol=1e-8, max_epochs=2000, tuning=tuned(largest_matrix=20, most_together=20))
     assert result.converged
     assert np.count_nonzero(result.w) > 20
 
@@ -240,12 +237,10 @@ def test_models_share_passes_and_each_finds_its_own():
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_any_number_of_threads_gives_the_same_bits(storage, monkeypatch):
-    monkeypatch.setattr(costs, "WORTH_THREADS", 0.0)
+def test_any_number_of_threads_gives_the_same_bits(storage):
     X, y = classes(20_000, 30)
-    one, three = (
-        dn.solve(problem_of(regularizers.L1(), STORAGES[storage](X), y), n_threads=threads) for threads in (1, 3)
-    )
+    problem = problem_of(regularizers.L1(), STORAGES[storage](X), y)
+    one, three = (dn.solve(problem, n_threads=threads, tuning=tuned(threads_from=0.0)) for threads in (1, 3))
     assert one.converged
     assert np.array_equal(one.w, three.w)
 
@@ -356,5 +351,5 @@ def test_more_classes_are_more_coordinates_and_cost_more():
         problem = dn.MultinomialProblem(X, np.arange(500) % K, regularizer=regularizers.L1())
         plan = dn.plan(problem)
         predicted.append(plan.cost)
-        assert plan.compiled == (500 * 60 * K > SMALL)
+        assert plan.compiled == (DEFAULT.small_entries < 500 * 60 * K)
     assert predicted == sorted(predicted)

@@ -4,7 +4,7 @@ In "sparse first" the first working sets have columns with few nonzero entries, 
 gathered features change from CSR to dense. In "dense first" they change from dense to CSR.
 """
 
-import sys
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -14,12 +14,13 @@ from sklearn.base import clone
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
+from dualnewton.estimators._base import CertifiedModel
 from dualnewton.matrix import MemoryData
+from dualnewton.planning.working_sets import SetSizes
 from dualnewton.solvers.deadline import NEVER
-from dualnewton.solvers.prox import newton as proximal
-from dualnewton.solvers.prox import working_set
 from dualnewton.solvers.prox.curvature import RowWeights
 from dualnewton.solvers.prox.working_set import Gathered, Growing
+from tuned import tuned
 
 ORDERS = {
     "sparse first": ((0.05, 0.07), (0.15, 0.4), ["csr", "dense"]),
@@ -88,21 +89,19 @@ def reference(kind, penalty, order):
     """The dense problem in float64 and its optimum, with all features in each step."""
     X, margins = data(order)
     problem = problem_of(kind, penalty, X, margins)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(proximal, "take_all", lambda *_, **__: True)
-        result = dn.solve(problem, method="newton", tol=1e-11)
+    result = dn.solve(problem, method="newton", tol=1e-11, tuning=tuned(least_set=3 * D))
+    assert "all features" in result.plan.reason
     assert result.converged
     return problem, result
+
+
+SMALL_SETS = tuned(least_set=4, thin_share=0.1, multiply=1.0, sparse_pair=1.0, most_together=4)
 
 
 @pytest.fixture
 def small_sets(monkeypatch):
     """Begin with working sets of 4 features; return the storages and sizes that the gathered features have had."""
-    monkeypatch.setattr(working_set, "LEAST", 4)
-    monkeypatch.setattr(working_set, "DENSE", 0.1)
-    monkeypatch.setattr(working_set, "MULTIPLY", 1.0)
-    monkeypatch.setattr(working_set, "PAIR", 1.0)
-    monkeypatch.setattr(working_set, "MOST_AT_ONCE", 4)
+    monkeypatch.setattr(CertifiedModel, "_tuning", SMALL_SETS)
     seen, places = [], Gathered.places
 
     def watched(self, features):
@@ -129,7 +128,7 @@ def test_any_storage_gives_what_dense_data_give(kind, penalty, order, storage, d
     wide, best = reference(kind, penalty, order)
     X, margins = data(order)
     problem = problem_of(kind, penalty, STORAGES[storage](X, dtype, tmp_path), margins)
-    result = dn.solve(problem, method="newton", tol=1e-9, max_epochs=300)
+    result = dn.solve(problem, method="newton", tol=1e-9, max_epochs=300, tuning=SMALL_SETS)
     assert result.converged
     assert wide.certify(result.w, result.intercept).relative_gap <= 2e-9
     assert result.certificate.primal == pytest.approx(best.certificate.primal, rel=2e-9)
@@ -153,7 +152,8 @@ ESTIMATORS = {
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_single_fits_and_paths_agree_for_any_storage(name, order, compiled, small_sets, monkeypatch):
-    monkeypatch.setattr(sys.modules["dualnewton.planning.planner"], "SMALL", 0 if compiled else N * D * 3)
+    small = replace(SMALL_SETS, small_entries=0 if compiled else N * D * 3)
+    monkeypatch.setattr(CertifiedModel, "_tuning", small)
     model, kind, values = ESTIMATORS[name]
     X, margins = data(order)
     y = problem_of(kind, "lasso", X, margins).y
@@ -196,21 +196,22 @@ def test_sets_that_shrink_and_grow_again_share_one_storage(small_sets):
         dn.Problem(problem.X, problem.y, losses.Squared(), regularizer=regularizers.L1(), lam=lam, fit_intercept=True)
         for lam in ways
     ]
-    results = dn.solve_many(problems, method="newton", tol=1e-10)
+    results = dn.solve_many(problems, method="newton", tol=1e-10, tuning=SMALL_SETS)
     assert {kind for kind, _ in small_sets} == {"csr", "dense"}
     for lam, result in zip(ways, results, strict=True):
         wide = dn.Problem(X, problem.y, losses.Squared(), regularizer=regularizers.L1(), lam=lam, fit_intercept=True)
         assert wide.certify(result.w, result.intercept).relative_gap <= 2e-10
-    near = dn.solve_many(problems[1:2], method="newton", tol=1e-10, warm_start=results[:1])[
+    near = dn.solve_many(problems[1:2], method="newton", tol=1e-10, warm_start=results[:1], tuning=SMALL_SETS)[
         0
     ]  # from many features to few
     assert near.certificate.primal == pytest.approx(results[1].certificate.primal, rel=2e-10)
 
 
-def test_no_matrix_of_more_features_than_a_step_may_have_is_kept(monkeypatch):
-    monkeypatch.setattr(working_set, "LARGE", 6)
+def test_no_matrix_of_more_features_than_a_step_may_have_is_kept():
     X, _ = data("dense first")
-    growing = Growing(Gathered(MemoryData(sp.csr_array(X))), np.ones(N))
+    rows = MemoryData(sp.csr_array(X))
+    sizes = SetSizes.of(rows, tuned(largest_matrix=6), once=True, compiled=False)
+    growing = Growing(Gathered(rows, sizes), np.ones(N))
     for inside in (np.arange(5), np.arange(4, 10), np.arange(20, 25)):
         found = growing.curvature(inside, RowWeights(np.ones(N)), NEVER)
         np.testing.assert_allclose(found.H, X[:, inside].T @ X[:, inside], atol=1e-11)

@@ -10,7 +10,7 @@ import numpy as np
 from dualnewton.estimators.model_selection._session import GridSession
 from dualnewton.objective.certificates import judge_models
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.plan import Plan
+from dualnewton.planning.direct import direct_plan
 from dualnewton.run.result import Progress, Result, Status, Trace
 
 TOGETHER = 1 << 22
@@ -22,7 +22,6 @@ def judged(
     models: Sequence[np.ndarray],
     intercepts: Sequence[Any],
     tol: float,
-    method: str,
     reason: str,
 ) -> list[Result]:
     """Return models with their certificates, in shared passes; nothing is improved.
@@ -35,28 +34,32 @@ def judged(
         w and b of each.
     tol : float
         The relative gap that counts as converged.
-    method, reason : str
-        Who computed them, for the plan of each result.
+    reason : str
+        What was computed, for the plan of each result.
     """
     results = []
     for k, pair in enumerate(judge_models(problems, models, intercepts)):
         met = pair.certificate.relative_gap <= tol
         trace = Trace([Progress(1.0, 0.0, pair.certificate, model=k)])  # a pass, at least, brought the model
         status = Status.CONVERGED if met else Status.NO_PROGRESS
-        results.append(Result.of(pair, status, trace=trace, plan=Plan(method, problems[k].n, reason)))
+        results.append(Result.of(pair, status, trace=trace, plan=direct_plan(problems[k], reason)))
     return results
 
 
 def finished(
-    session: GridSession, problems: Sequence[Problem], models: Sequence[np.ndarray], intercepts: Sequence[float]
+    session: GridSession,
+    problems: Sequence[Problem],
+    models: Sequence[np.ndarray],
+    intercepts: Sequence[float],
+    reason: str,
 ) -> list[Result]:
-    """Have the judge look at exact solutions, and solve the problems for which rounding has left them short of ``tol``."""
+    """Certify exact solutions, and solve the problems for which rounding has left them short of ``tol``."""
     step = max(1, TOGETHER // problems[0].n)
     results: list[Result] = []
     for low in range(0, len(problems), step):
         part = slice(low, low + step)
         own = [float(b) for b in intercepts[part]]
-        results += judged(problems[part], models[part], own, session.tol, "newton", "one exact step")
+        results += judged(problems[part], models[part], own, session.tol, reason)
     session.hear(results)
     missed = [k for k, result in enumerate(results) if not result.converged]
     if missed:

@@ -16,16 +16,11 @@ from dualnewton.estimators.model_selection._judged import judged
 from dualnewton.estimators.model_selection._session import GridSession
 from dualnewton.matrix import Data
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.costs import Costs, prepared
-from dualnewton.planning.planner import SMALL
+from dualnewton.planning.costs import is_small, prepared
+from dualnewton.planning.direct import steps_to_folds
+from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.result import Result
 from dualnewton.solvers.primal.curvature import Cholesky
-
-AFFORDABLE = 50.0
-"""Data that the Hessian may cost: about as many as the folds would take without it."""
-
-LARGE = 2000
-"""Features whose Hessian is factorised for every fold."""
 
 FAR = 0.1
 """A relative gap beyond which a step has gone too far to go on from."""
@@ -44,13 +39,17 @@ class Neighbours:
         The weights of the rows.
     n_threads : int
         How many threads may work.
+    tuning : Tuning
+        What counts as small.
     """
 
-    def __init__(self, data: Data, folds: Folds, c: np.ndarray | None, n_threads: int) -> None:
+    def __init__(
+        self, data: Data, folds: Folds, c: np.ndarray | None, n_threads: int, tuning: Tuning = DEFAULT
+    ) -> None:
         self.c, self.useful = 1.0 if c is None else c, True
         self.kinds, group = folds.patterns
         self.groups = [np.flatnonzero(group == k) for k in range(self.kinds.shape[1])]
-        self.data = prepared(data, n_threads, compiled=data.n * data.d > SMALL)
+        self.data = prepared(data, n_threads, compiled=not is_small(tuning, data.n, data.d), tuning=tuning)
 
     def __enter__(self) -> Neighbours:
         return self
@@ -59,11 +58,9 @@ class Neighbours:
         self.data.close()
 
     @staticmethod
-    def pay(data: Data, folds: Folds) -> bool:
-        """Whether the sums are worth their price, and are about as many as the folds."""
-        costs = Costs.of(data.profile)
-        few = folds.patterns[0].shape[1] <= len(folds) + 1
-        return few and costs.d <= LARGE and costs.sketch(costs.n) <= AFFORDABLE * costs.data_pass
+    def pay(data: Data, folds: Folds, tuning: Tuning = DEFAULT) -> bool:
+        """Whether such steps cost less than passes over the data."""
+        return steps_to_folds(data, folds.patterns[0].shape[1], len(folds), tuning)
 
     def fit(self, session: GridSession, problems: Sequence[Problem], whole: Sequence[Result]) -> list[Result]:
         """Return the results of the folds, one after the other, from those of all rows, of which there is one for each class."""
@@ -73,7 +70,7 @@ class Neighbours:
         flat = [own[fold] for fold in range(len(self.kinds)) for own in models]
         points, intercepts = [w for w, _ in flat], [b for _, b in flat]
         goal = session.goal(problems[0])
-        results = judged(problems, points, intercepts, goal, "newton", "one step from the model of all rows")
+        results = judged(problems, points, intercepts, goal, "one Newton step from the model of all rows")
         session.hear(results)
         missed = [k for k, result in enumerate(results) if not result.converged]
         # A weaker penalty leaves the folds farther apart: where none was served, none will be.

@@ -20,14 +20,14 @@ from dualnewton.estimators.model_selection._least_squares import moments_of_fold
 from dualnewton.estimators.model_selection._session import GridSession
 from dualnewton.interop.parts import Data
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.planner import SMALL
+from dualnewton.planning.costs import is_small
 from dualnewton.regularizers import mixed
 from dualnewton.run.result import Result
 from dualnewton.solvers.prox import subproblem as quadratic
 from dualnewton.solvers.prox.subproblem import Penalty, sweep_of
 
-LARGE = 1500
-"""Features beyond which the moments of every fold cost more than passes over the features in use."""
+BY_MOMENTS = "coordinate descent on the d×d moments of the rows, which one pass over the data has summed"
+"""What the plan of such a model says."""
 
 WELL_BELOW = 0.05
 """Of the threshold, times the gap that is wanted: the violation that a minimum may leave."""
@@ -68,7 +68,7 @@ class QuadraticPaths:
         moments = moments_of_folds(data.matrix, data.y[:, None], c, folds.and_all_rows(), shift=fit_intercept)
         scaled = [each.times(n / each.total) for each in moments]
         self.centred = [each.centred(fit_intercept=fit_intercept) for each in scaled]
-        self.sweep = sweep_of(compiled=n * data.matrix.d > SMALL)
+        self.sweep = sweep_of(compiled=not is_small(session.tuning, n, data.matrix.d))
 
     def along(self, ratio: float, alphas: np.ndarray) -> Iterator[list[Found]]:
         """Yield what was found for some of the alphas at a time, which must be positive and fall."""
@@ -107,11 +107,17 @@ class QuadraticPaths:
             [problem for step in steps for problem in step.problems[:folds]],
             [w for step in steps for w in step.models[:folds]],
             [b for step in steps for b in step.intercepts[:folds]],
+            BY_MOMENTS,
         )
         each = [results[k * folds : (k + 1) * folds] for k in range(len(steps))]
         last = slice(folds, None)
         return [
-            (own, partial(finished, self.session, step.problems[last], step.models[last], step.intercepts[last]))
+            (
+                own,
+                partial(
+                    finished, self.session, step.problems[last], step.models[last], step.intercepts[last], BY_MOMENTS
+                ),
+            )
             for own, step in zip(each, steps, strict=True)
         ]
 

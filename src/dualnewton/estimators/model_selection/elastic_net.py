@@ -22,10 +22,11 @@ from dualnewton.estimators.elastic_net import ElasticNet
 from dualnewton.estimators.model_selection import _routing
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
-from dualnewton.estimators.model_selection._quadratic_paths import LARGE, Found, QuadraticPaths
+from dualnewton.estimators.model_selection._quadratic_paths import Found, QuadraticPaths
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, certificates
 from dualnewton.interop.sklearn_objectives import elastic_net
 from dualnewton.interop.specification import Specification
+from dualnewton.planning.direct import decomposes_folds
 from dualnewton.run.result import Result
 
 RESOLUTION = 1e-15
@@ -214,7 +215,7 @@ class ElasticNetCV(CertifiedRegressor):
             for whole, of_folds in walk_values(session, members, data, c, weightings):
                 yield [(of_folds, partial(list, whole))]
 
-        if session.method != "auto" or data.matrix.d > LARGE:
+        if session.method != "auto" or not decomposes_folds(data.matrix.d, session.tuning):
             return in_passes
         whole = np.ones(len(data.y)) if c is None else c / c.mean()
         paths = QuadraticPaths(session, data, folds, [*weightings, whole], pose)

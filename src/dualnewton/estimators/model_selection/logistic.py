@@ -214,8 +214,10 @@ class LogisticRegressionCV(LogisticRegression):
         order = [int(k) for k in np.argsort(Cs, kind="stable")]
         grid, of_folds = _Grid(Cs, ratios), folds.weights(c)
         with GridSession(self) as session, contextlib.ExitStack() as stack:
-            near = session.method in ("auto", "newton") and not self._is_softmax and Neighbours.pay(data.matrix, folds)
-            neighbours = stack.enter_context(Neighbours(data.matrix, folds, c, session.threads)) if near else None
+            softmax, tuning = self._is_softmax, session.tuning
+            near = session.method in ("auto", "newton") and not softmax and Neighbours.pay(data.matrix, folds, tuning)
+            steps = Neighbours(data.matrix, folds, c, session.threads, tuning) if near else None
+            neighbours = None if steps is None else stack.enter_context(steps)
             for r, ratio in enumerate(ratios):
                 members = [self._member(float(Cs[k]), ratio, _OverFolds) for k in order]
                 for member in members:
@@ -281,7 +283,7 @@ class LogisticRegressionCV(LogisticRegression):
         problems = member._problems(data)
         w, b = _parted(coefs, fit_intercept=self.fit_intercept)
         models, intercepts = ([w], [b]) if self._is_softmax else (list(w), [float(each) for each in b])
-        return judged(problems, models, intercepts, self.tol, "mean", "the mean of the best model of each fold")
+        return judged(problems, models, intercepts, self.tol, "the mean of the best model of each fold")
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:  # noqa: ARG002
         # The grid has them already.

@@ -30,10 +30,11 @@ from dualnewton.estimators.ridge import Ridge
 from dualnewton.interop.sklearn_objectives import ridge
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.problem import Problem
+from dualnewton.planning.direct import decomposes_folds
 from dualnewton.run.result import Result
 
-LARGE = 1500
-"""Features or examples, whichever are fewer, beyond which passes over the data cost less than decompositions for every fold."""
+DECOMPOSED = "least squares for all alphas by one eigendecomposition of the moments or of the Gram matrix"
+"""What the plan of a direct solution says."""
 
 
 class RidgeCV(MultiOutputMixin, CertifiedRegressor):
@@ -185,7 +186,8 @@ class RidgeCV(MultiOutputMixin, CertifiedRegressor):
             each = []
             for alpha, W, b in zip(alphas, found.W, found.b, strict=True):
                 session.begin(f"alpha = {alpha:.3g}")
-                each.append(finished(session, self._posed_at(data, alpha, [data.sample_weight]), list(W), list(b)))
+                problems = self._posed_at(data, alpha, [data.sample_weight])
+                each.append(finished(session, problems, list(W), list(b), DECOMPOSED))
         scores = self._scores_of_rows(data, Y, c, found, params)  # (alphas, outputs or one)
         best = np.argmax(scores, axis=0)  # the first of several
         self.alpha_ = alphas[best] if best.size > 1 else float(alphas[best[0]])
@@ -233,7 +235,7 @@ class RidgeCV(MultiOutputMixin, CertifiedRegressor):
         self._finish(data, final, [outcomes[place] for place in range(len(alphas))])
 
     def _solutions(self, session: GridSession, data: Data, folds: Folds, alphas: np.ndarray) -> _Exact | _ByPasses:
-        exact = session.method == "auto" and min(data.X.shape) <= LARGE
+        exact = session.method == "auto" and decomposes_folds(min(data.X.shape), session.tuning)
         return (_Exact if exact else _ByPasses)(self, session, data, folds, alphas)
 
     # Both --------------------------------------------------------------------------------------------------------------
@@ -319,12 +321,8 @@ class _Exact:
         if alpha == 0.0:
             return unpenalised(self.model, session, self.data, weightings)
         W, b = self.W[which, place], self.b[which, place]
-        return finished(
-            session,
-            self.model._posed_at(self.data, alpha, weightings),
-            list(W.reshape(-1, W.shape[-1])),
-            list(b.ravel()),
-        )
+        problems = self.model._posed_at(self.data, alpha, weightings)
+        return finished(session, problems, list(W.reshape(-1, W.shape[-1])), list(b.ravel()), DECOMPOSED)
 
 
 class _ByPasses:

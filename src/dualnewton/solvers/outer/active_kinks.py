@@ -24,16 +24,10 @@ import numpy as np
 from dualnewton.losses import Kink
 from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.costs import Costs
+from dualnewton.planning.direct import solves_kinks
+from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.result import Result
 from dualnewton.solvers.primal.curvature import Cholesky
-
-MOST = 2000
-"""Free examples; the matrix of the system is dense."""
-
-RIPE, LONGER = 1e-8, 4.0
-"""Above this relative gap more free examples than unknowns in w and b are taken for a guess too early: they can all lie on kinks
-only where rows repeat or depend on each other. Below it the stages come near to rounding, and the system may cost more."""
 
 LIFT = 1e-13
 """Of the mean diagonal entry is added to the diagonal: rows may be repeated, or be more than the features."""
@@ -48,7 +42,9 @@ Pair = tuple[np.ndarray, np.ndarray]
 """w and α."""
 
 
-def finish(problem: Problem, neighbour: Problem, stage: Result, relative_gap: float) -> Pair | None:
+def finish(
+    problem: Problem, neighbour: Problem, stage: Result, relative_gap: float, tuning: Tuning = DEFAULT
+) -> Pair | None:
     """Guess from a solution of a smoothed problem who is free, and return the w and α that follow; None where that is no use.
 
     1. Find the set by the kinks of the loss. 2. Take every α_i from the neighbour. 3. Solve for the free ones. 4. See whether
@@ -64,6 +60,8 @@ def finish(problem: Problem, neighbour: Problem, stage: Result, relative_gap: fl
         What a method has found for the neighbour, and after how much work: the system may cost as much.
     relative_gap : float
         What is known of the problem so far.
+    tuning : Tuning
+        What the system may cost.
     """
     kinks, (low, high) = problem.loss.kinks(problem.y), problem.loss.domain(problem.y)
     if not (problem.regularizer.form.is_quadratic and is_piecewise_linear(kinks, low, high)):
@@ -74,10 +72,7 @@ def finish(problem: Problem, neighbour: Problem, stage: Result, relative_gap: fl
     for kink in kinks:
         np.copyto(at, kink.position, where=(kink.left < u) & (u < kink.right))
     free = np.flatnonzero(~np.isnan(at) & (problem.c > 0.0))
-    ripe = relative_gap <= RIPE
-    if free.size > (MOST if ripe else min(MOST, problem.d + problem.fit_intercept)):
-        return None
-    if (costs := Costs.of(problem.data.profile)).gram(free.size) > (LONGER if ripe else 1.0) * _spent(costs, stage):
+    if not solves_kinks(problem, free.size, relative_gap, stage.plan, stage.n_epochs, tuning):
         return None
     # 2. The vertices, and where the free ones start
     alpha = -u
@@ -130,8 +125,3 @@ def _gram(problem: Problem, rows: linear.Matrix) -> np.ndarray:
     v = problem.regularizer.form.weights
     scaled = rows if v is None else linear.scale_columns(rows, np.sqrt(1.0 / v))
     return linear.gram(scaled) / (problem.lam * problem.n)
-
-
-def _spent(costs: Costs, stage: Result) -> float:
-    """What a stage has cost at least: its passes and, of a primal method, one curvature."""
-    return stage.n_epochs * costs.data_pass + (costs.sketch(stage.plan.tau) if stage.plan.is_primal else 0.0)

@@ -113,7 +113,8 @@ class ProximalPoint(OuterMethod):
 
     def point(self, k: int) -> StagePoint:
         model = self.models[k]
-        return StagePoint(self._stage(model), self.inner.tracks[model.place].problem, model.best, tol=self.request.tol)
+        neighbour, asked = self.inner.tracks[model.place].problem, self.request
+        return StagePoint(self._stage(model), neighbour, model.best, tol=asked.tol, tuning=asked.tuning)
 
     def _stage(self, model: _Model) -> Result:
         result: Result = self.inner.tracks[model.place].result(self.inner.plan)
@@ -234,12 +235,15 @@ class StagePoint:
         The best pair before the stage.
     tol : float
         The relative gap that is wanted of the problem itself.
+    tuning : Tuning
+        What the linear algebra may cost.
     """
 
     stage: Result
     neighbour: Problem
     best: CertifiedPair
     tol: float
+    tuning: Any
 
     @staticmethod
     def judged(problems: Sequence[Problem], points: Sequence[StagePoint]) -> list[CertifiedPair]:
@@ -252,7 +256,7 @@ class StagePoint:
         gap = pair.joined_with(self.best).certificate.relative_gap
         if gap <= self.tol or self.stage.status not in NATURAL:
             return pair
-        found = finish(problem, self.neighbour, self.stage, gap)
+        found = finish(problem, self.neighbour, self.stage, gap, self.tuning)
         return pair if found is None else problem.certified_pair(found[0], alpha=found[1]).joined_with(pair)
 
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.objective.certificate import CertifiedPair
-from dualnewton.objective.huber_scale import MOST, MOST_WIDE, ConcomitantProblem
+from dualnewton.objective.huber_scale import ConcomitantProblem
 from dualnewton.objective.problem import Problem
+from dualnewton.planning.direct import steps_jointly
 from dualnewton.planning.plan import Plan
 from dualnewton.solvers.protocol import OuterMethod, Request, WholePoint
 
@@ -90,7 +91,7 @@ class ScaleSearch(OuterMethod):
     def _newton_step(self) -> tuple[np.ndarray, float, float] | None:
         """Take a step from the last point; None if there is no way down, or the features are too many for its matrix."""
         unit, scale = self.problem.unit, self.here.scale
-        has_matrix = unit.d <= (MOST if unit.d <= unit.n else MOST_WIDE)
+        has_matrix = steps_jointly(unit.n, unit.d, self.request.tuning)
         if self.fits == 0 or self.search.scale == 0.0 or not scale or not has_matrix:
             return None
         return self.problem.stepped(self.here.w, self.here.intercept, scale)

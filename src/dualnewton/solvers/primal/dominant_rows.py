@@ -15,9 +15,6 @@ import numpy as np
 from dualnewton.matrix import Data, linear
 from dualnewton.solvers.primal.curvature import Cholesky, Curvature, Woodbury, gram_of
 
-GAIN = 0.4
-"""With fewer rows than features, the speed of conjugate steps grows by about this power of the rows; so it was seen."""
-
 FEW = 256
 """Rows that tell what all others are like."""
 

@@ -8,17 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualnewton.planning.costs import Costs
 from dualnewton.solvers.primal.curvature import Curvature
-from dualnewton.solvers.primal.dominant_rows import GAIN
+from dualnewton.solvers.primal.decisions import Policy
 from dualnewton.solvers.primal.lbfgs import Corrections
 from dualnewton.solvers.primal.line_search import line_minimum
 from dualnewton.solvers.primal.objective import Objective
-from dualnewton.solvers.primal.sketching import PLENTY, Hessian
-
-LEAST_MEMORY, MOST_MEMORY, MOVED = 10, 40, 4e-10
-"""Pairs of steps and gradient differences that correct the curvature: as many as cost half a pass, at so many seconds for each
-number of a vector in a pair."""
+from dualnewton.solvers.primal.sketching import Hessian
 
 WELL_BELOW = 0.5
 """Of the gap that is wanted: what a step may leave."""
@@ -29,182 +24,8 @@ FULL = 0.05
 SUFFICIENT = 1e-4
 """Of the decrease that the gradient promises is asked of a step."""
 
-CHEAP = 0.5
-"""A sketch that costs less than this fraction of a pass is made anew at every step."""
-
-DEAR = 4.0
-"""Data: a sketch that costs more is dear."""
-
-WINDOW, SLOW_START = 4, 8
-"""Steps over which the speed is judged, and the most that go by before it is: the dearer the next sketch, the more, since a
-rough one shows its worth only when the gradients have corrected it."""
-
-FASTEST, SLOWEST = 3.0, 0.5
-"""Bounds of what is expected of a step on a fresh sketch: the logarithm of what it divides the gap by."""
-
 PATIENCE = 8
 """Trials in vain after which a model is stuck; as much curvature as can be had is tried before."""
-
-LIGHT = 2.0
-"""Data that the first sketch may cost where it has fewer rows than features and a larger one is dear."""
-
-REFRESHED, CLEARLY = 1.5, 1.2
-"""With fewer rows than features: those with the present weights make the steps so much faster, as long as no other factor is
-known; and another sketch must be expected to save so much."""
-
-LAST_RESORT = 100.0
-"""Data that the largest sketch may cost."""
-
-
-def is_dear(costs: Costs, rows: int) -> bool:
-    """Whether a sketch of so many rows is not to be bought before it is known to be needed."""
-    return costs.sketch(rows) > DEAR * costs.data_pass
-
-
-@dataclass
-class Policy:
-    """When a model buys a sketch, and how large; decided by work alone.
-
-    Attributes
-    ----------
-    costs : Costs
-        Of passes and sketches.
-    tol : float
-        The relative gap that is wanted.
-    first : int
-        The rows of the first sketch.
-    newton : bool
-        Whether each step has the curvature at its start.
-    coupled : bool
-        Whether the model has columns whose coupling no sketch knows, only the gradients.
-    quadratic : bool
-        Whether the curvature is the same everywhere, so that no sketch is bought twice.
-    promises : list of float
-        gᵀB⁻¹g before each step since the last sketch.
-    size : int
-        The rows of the last sketch, or of the next where there is none; zero while a diagonal has to do.
-    most : int
-        The rows of the largest sketch that may ever be bought.
-    active : int
-        The rows that had any curvature when the last sketch was made.
-    memory : int
-        The pairs that are kept.
-    noisy, restless : bool
-        Whether the last sketch had too few rows, and whether curvature is of use for one step only.
-    bought : int
-        The rows of the next sketch, where fewer than the features have been chosen; else zero.
-    before, refreshed : (int, float) or None, float
-        The rows and the speed at the last such choice, and how much faster new weights have made the steps since.
-    """
-
-    costs: Costs
-    tol: float
-    first: int
-    newton: bool
-    coupled: bool = False
-    quadratic: bool = False
-
-    def __post_init__(self) -> None:
-        self.size = self.first
-        if is_dear(self.costs, self.first) and not self.newton:
-            self.size = min(self.first, self.costs.affordable_sketch(LIGHT)) if self.first < self.costs.d else 0
-        self.active, self.noisy, self.restless = self.costs.n, False, False
-        self.most = max(self.first, self.costs.affordable_sketch(LAST_RESORT))
-        affordable = int(0.5 * self.costs.data_pass / (6.0 * self.costs.d * MOVED))
-        self.memory = min(max(affordable, LEAST_MEMORY), MOST_MEMORY)
-        self.promises: list[float] = []
-        self.bought, self.refreshed = 0, 1.0 if self.quadratic else REFRESHED
-        self.before: tuple[int, float] | None = None
-
-    def begin(self, promise: float) -> None:
-        """Start to watch a new sketch, on which the first step promises so much."""
-        self.promises, self.noisy, self.bought = [promise], False, 0
-
-    def watch(self, promise: float, value: float, step_length: float) -> None:
-        """Take what the next step promises: gᵀB⁻¹g, twice what is left to gain if B is right, and steadier than the gap.
-
-        By the first step on a sketch tell whether its noise is what slows the steps down; by a later one that was shortened to
-        next to nothing, that curvature does not last (squared hinge).
-        """
-        self.promises.append(promise)
-        self.restless |= self.age > 1 and step_length < 0.1
-        if self.age == 1:
-            near = self.promises[0] < abs(value)
-            slow = promise > (math.exp(-FASTEST) if near else 0.5) * self.promises[0]
-            self.noisy = slow or step_length < 1e-3
-
-    @property
-    def age(self) -> int:
-        """The number of steps on this sketch."""
-        return len(self.promises) - 1
-
-    def wants_another(self, gap: float, value: float, step_length: float) -> bool:
-        """Whether the passes that another sketch should save cost more than it does."""
-        if self.coupled and self.size:
-            return False  # another sketch knows the coupling no better, and the corrections of this one would be lost on it
-        if 0 < min(self.size, self.active) < self.costs.d and not self.newton:
-            return self._wants_other_rows(gap, value)
-        rows = min(self.next_size, self.active)
-        price = self.costs.sketch(rows) / self.costs.data_pass
-        # A step that had to be shortened was taken on curvature from somewhere else.
-        changed = self.restless or step_length < 1.0
-        if self.newton or price < CHEAP or (changed and price < DEAR):
-            return True
-        if self.age < (min(max(2, int(price / DEAR)), SLOW_START) if self.size else WINDOW):
-            return False
-        left = math.log(max(gap / (self.tol * abs(value) or 1e-300), 1.0))
-        # Steps on a diagonal come in fits and starts: all of them tell the speed, and the later half once more.
-        windows = [min(self.age, WINDOW)] if self.size else [self.age, self.age - self.age // 2]
-        speed = max(sum(map(self._speed, windows)) / len(windows), 0.01)
-        return left / speed - left / self._expected_speed(rows) > price
-
-    def _wants_other_rows(self, gap: float, value: float) -> bool:
-        """Whether a sketch of fewer rows than features should be another; its size is then ``bought``.
-
-        How fast the steps are depends on the spread of what the rows leave out, which only the steps themselves tell. That
-        the first ones are shortened does not count: the curvature is too small until the gradients have corrected it.
-        """
-        if self.age < SLOW_START:
-            return False
-        speed = max(self._speed(self.age - self.age // 2), 0.01)
-        if self.before and not self.quadratic:  # what the last purchase was worth, beyond its size
-            rows, slower = self.before
-            self.refreshed = min(max(speed / slower / (self.size / rows) ** GAIN, 1.0), REFRESHED)
-        left = math.log(max(gap / (self.tol * abs(value) or 1e-300), 1.0)) / speed
-
-        def cost(rows: int) -> float:
-            faster = (rows / self.size) ** GAIN * self.refreshed
-            return self.costs.sketch(rows) + left / faster * (self.costs.data_pass + self.costs.applied(rows))
-
-        sizes = [min(self.size << doublings, self.most) for doublings in range(6)]
-        best = min(sizes[1:] if self.quadratic else sizes, key=cost)
-        stay = left * (self.costs.data_pass + self.costs.applied(self.size))
-        if (best == self.size and self.quadratic) or CLEARLY * cost(best) >= stay:
-            return False
-        self.bought, self.before = best, (self.size, speed)
-        return True
-
-    def _speed(self, window: int) -> float:
-        """Return the logarithm of what each of the last steps has divided the promise by."""
-        before, now = (max(promise, 1e-300) for promise in (self.promises[-1 - window], self.promises[-1]))
-        return math.log(before / now) / window
-
-    def _expected_speed(self, rows: int) -> float:
-        """Return the logarithm of what a step on a fresh sketch should divide the gap by."""
-        if self.coupled:
-            return SLOWEST
-        if rows >= self.active:
-            return FASTEST
-        return min(max(1.5 * math.log(math.sqrt(rows / self.costs.d)), SLOWEST), FASTEST)
-
-    @property
-    def next_size(self) -> int:
-        """The rows of the sketch after this one."""
-        if self.bought:
-            return self.bought
-        if self.size == 0:
-            return self.first
-        return min(max(2 * self.size, PLENTY * self.costs.d), self.most) if self.noisy else self.size
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 Each iteration takes x⁺ = x − t B⁻¹∇ where B is the curvature of rows (``curvature.py``): of all of them, which is SDNA with τ = n
 (Newton's method), or of a sketch of τ (Section 6 of the paper), corrected by the last gradients. A full gradient costs one
-pass; a sketch is bought anew, larger, where the passes it should save cost more than it does.
+pass; :class:`Decisions` says when another sketch is computed, and how large.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 
 from dualnewton.matrix import Data
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.costs import Costs
+from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.joint_softmax import JointHessian
-from dualnewton.solvers.primal.model import Model, Policy
+from dualnewton.solvers.primal.model import Model
 from dualnewton.solvers.primal.objective import Objective
 from dualnewton.solvers.primal.shared_curvature import buy
 from dualnewton.solvers.primal.sketching import FromGram, Hessian, Sketches, hessian_of_all_rows
@@ -41,6 +41,8 @@ class Descent(SharedPasses):
         τ, the rows of the first sketch.
     newton : bool
         Whether the curvature is that of all rows, at every step.
+    decisions : Decisions
+        When curvature is computed, from how many rows and in which form.
     """
 
     def __init__(
@@ -52,17 +54,16 @@ class Descent(SharedPasses):
         tol: float,
         sketch: int,
         newton: bool,
+        decisions: Decisions,
     ) -> None:
-        self.data, self.models = data, []
-        self.costs = Costs.of(data.profile)
+        self.data, self.models, self.decisions = data, [], decisions
         self.hessians: dict[bytes, list[Hessian]] = {}
         for problem, (w, b) in zip(problems, starts, strict=True):
             objective = Objective(problem, newton=newton)
-            policy = Policy(
-                self.costs,
+            policy = decisions.policy(
                 tol,
                 data.n if newton else sketch,
-                newton,
+                newton=newton,
                 coupled=objective.columns > 1 and not objective.joint,
                 quadratic=objective.quadratic,
             )
@@ -74,18 +75,18 @@ class Descent(SharedPasses):
         """Return where the curvature of each column comes from; models with the same penalties have the same sources."""
         ridge = objective.column_ridge
         if (key := ridge.tobytes()) not in self.hessians and objective.joint:
-            self.hessians[key] = [JointHessian(self.data, ridge, objective.columns)]
+            self.hessians[key] = [JointHessian(self.data, ridge, objective.columns, self.decisions)]
         elif key not in self.hessians:
             self.hessians[key] = [
                 hessian_of_all_rows(
                     self.data,
                     ridge,
-                    self.costs.affordable_sketch(),
+                    self.decisions,
                     quadratic=objective.quadratic,
                     in_pieces=objective.in_pieces,
                 )
                 if newton
-                else Sketches(self.data, ridge, in_pieces=objective.in_pieces)
+                else Sketches(self.data, ridge, self.decisions, in_pieces=objective.in_pieces)
                 for _ in range(objective.columns)
             ]
         return self.hessians[key]

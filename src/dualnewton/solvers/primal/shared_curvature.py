@@ -65,7 +65,7 @@ def _give(models: Sequence[Model], weights: np.ndarray, rng: np.random.Generator
     active = max(1, int(np.count_nonzero(weights) / weights.shape[1]))
     for model in models:
         model.use(curvature, active, shares=shares)
-    return sum(hessian.rows_read for hessian in models[0].hessians) / len(each) / policy.costs.n
+    return sum(hessian.rows_read for hessian in models[0].hessians) / len(each) / len(weights)
 
 
 def _each(

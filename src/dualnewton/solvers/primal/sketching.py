@@ -14,9 +14,9 @@ from typing import Protocol
 import numpy as np
 
 from dualnewton.matrix import Data, linear
-from dualnewton.planning.costs import Costs
 from dualnewton.solvers.primal.curvature import Cholesky, ConjugateGradients, Curvature, Diagonal, Woodbury, gram_of
-from dualnewton.solvers.primal.dominant_rows import GAIN, HeaviestRows
+from dualnewton.solvers.primal.decisions import Decisions
+from dualnewton.solvers.primal.dominant_rows import HeaviestRows
 from dualnewton.solvers.primal.incremental_gram import KeptSum, active_rows
 
 RARE = 16
@@ -25,8 +25,8 @@ RARE = 16
 TINY = 1e-200
 """Of the largest curvature of a feature: no more than that counts as none."""
 
-PLENTY, ENOUGH = 4, 3
-"""Times the features: so many rows are asked for, and so many, where some were drawn twice, need no help."""
+ENOUGH = 3
+"""Distinct rows per feature from which a sketch needs no shrinkage towards its diagonal."""
 
 WIDE = 1 << 22
 """Numbers of sketched rows that are squared at a time."""
@@ -37,22 +37,12 @@ EVEN = 4.0
 FEW = 256
 """Rows that give the diagonal well enough."""
 
-ALWAYS_SQUARE = 128
-"""Up to so many features a d×d matrix is cheap, however few the rows."""
-
-LARGE = 4000
-"""Beyond so many rows and features no matrix of the size of either is factorised."""
-
 RESIDUAL, FINE, MOST_PRODUCTS = 0.05, 1e-3, 300
 """Where conjugate gradients stop: the next step of Newton's method corrects what they leave. Where the curvature is the same
 everywhere it would only begin them anew."""
 
-DEAREST = 100.0
-"""Data that a preconditioner may cost."""
-
-
-SINGLE, WORTH_SINGLE = 1e-7, 1 << 22
-"""Of single precision: its error in a sum of products, and the multiplications that make it worth a thought."""
+SINGLE = 1e-7
+"""Relative error of single precision in a sum of products."""
 
 EXACT, ROUGH = 0.2, 1.0
 """What it may change the curvature by: of all rows, for steps of Newton's method; of a sketch, which errs by more than that."""
@@ -121,15 +111,13 @@ def leverages(data: Data, weights: np.ndarray) -> np.ndarray | None:
     return 0.5 + 0.5 * scores / scores.mean() if scores.any() else None
 
 
-def bears_noise(data: Data, ridge: np.ndarray, weights: np.ndarray, rows: int, most: float) -> bool:
+def bears_noise(data: Data, ridge: np.ndarray, weights: np.ndarray, most: float) -> bool:
     """Whether products in single precision, twice as fast, change the curvature of no direction by more than this factor.
 
     They err by about 1e-7 of the diagonal of H in each place, as a matrix by √d times as much for d features, and no direction
     has less curvature than the ridge. A few rows tell the diagonal well enough.
     """
     d = data.d
-    if rows * d * d < WORTH_SINGLE:
-        return False
     some = np.linspace(0, data.n - 1, min(FEW, data.n)).astype(int)
     diagonal = (weights[some] @ linear.squared(data.rows(some))) * (data.n / some.size)
     return bool(SINGLE * math.sqrt(ridge.size) * float((diagonal / ridge[:d]).max()) <= most)
@@ -144,14 +132,16 @@ class Sketches:
         The data.
     ridge : array of shape (d,) or (d + 1,)
         The penalties; with one more where a constant feature, the intercept, is appended to the rows.
+    decisions : Decisions
+        In which form, and in which precision, the curvature is computed.
     in_pieces : bool
         Whether most rows have the same weight each time, so that the sum over all of them is worth keeping.
     """
 
     passes_made = rows_read = 0
 
-    def __init__(self, data: Data, ridge: np.ndarray, *, in_pieces: bool = False) -> None:
-        self.data, self.ridge, self.intercept = data, ridge, ridge.size > data.d
+    def __init__(self, data: Data, ridge: np.ndarray, decisions: Decisions, *, in_pieces: bool = False) -> None:
+        self.data, self.ridge, self.intercept, self.decisions = data, ridge, ridge.size > data.d, decisions
         self.kept = KeptSum(data, intercept=self.intercept) if in_pieces else None
         self.scores: np.ndarray | None = None
         self.heaviest = HeaviestRows(data, ridge)
@@ -160,11 +150,11 @@ class Sketches:
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
         data, diagonal = self.data, self.ridge.copy()
         active = max(1, int(np.count_nonzero(weights)))
-        if 0 < min(size, active) < diagonal.size and diagonal.size > ALWAYS_SQUARE:
+        if size and self.decisions.keeps_rows(min(size, active), diagonal.size):
             self.rows_read = min(size, active)
             return self.heaviest.at(weights, self.rows_read)
         if self.kept is not None and size >= active:
-            self.kept.single = bears_noise(data, self.ridge, weights, active, EXACT)
+            self.kept.single = self._single(weights, active, EXACT)
             H, self.rows_read = self.kept.at(weights)
             return Cholesky(H, diagonal, exact=True)
         if 0 < size < active and not self.scored:
@@ -181,9 +171,12 @@ class Sketches:
         scaled_well = exact or indices.size >= ENOUGH * data.d
         if not scaled_well:
             scaled = self._shrunk(indices, scaled, diagonal)
-        single = bears_noise(data, self.ridge, weights, indices.size, EXACT if exact else ROUGH)
+        single = self._single(weights, indices.size, EXACT if exact else ROUGH)
         H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=single)
         return Cholesky(H, diagonal, scaled_well=scaled_well, exact=exact)
+
+    def _single(self, weights: np.ndarray, rows: int, most: float) -> bool:
+        return self.decisions.considers_single(rows) and bears_noise(self.data, self.ridge, weights, most)
 
     def _shrunk(self, indices: np.ndarray, scaled: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
         """Move part of a sketch of few rows to the diagonal; return the weights that are left.
@@ -238,22 +231,21 @@ class MatrixFree:
         The data.
     ridge : array
         As for :class:`Sketches`.
-    sketch : int
-        Rows of the first preconditioner; twice as many where the products that this should save cost more.
+    decisions : Decisions
+        The rows of the preconditioners.
     fraction : float
         Of the gradient: what a solve may leave.
     """
 
-    def __init__(self, data: Data, ridge: np.ndarray, sketch: int, fraction: float) -> None:
-        self.costs = Costs.of(data.profile)
-        self.data, self.ridge, self.sketch, self.fraction = data, ridge, sketch, fraction
-        self.sketches = Sketches(data, ridge)
+    def __init__(self, data: Data, ridge: np.ndarray, decisions: Decisions, fraction: float) -> None:
+        self.data, self.ridge, self.decisions, self.fraction = data, ridge, decisions, fraction
+        self.sketch, self.sketches = decisions.first_preconditioner, Sketches(data, ridge, decisions)
         self.passes_made = self.rows_read = 0
         self.last: ConjugateGradients | None = None
         self.weights = np.empty(0)
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
-        rows = self.sketch if self.last is None else self._worthwhile(self.last.products)
+        rows = self.sketch if self.last is None else self.decisions.preconditioner(self.sketch, self.last.products)
         if self.last is not None and rows == self.sketch and np.array_equal(weights, self.weights):
             near, self.rows_read = self.last.near, 0
         else:
@@ -265,14 +257,6 @@ class MatrixFree:
         units = np.append(0.5 / self.ridge[:d], np.zeros(self.ridge.size - d)) / enough if enough > 0.0 else None
         self.last = ConjugateGradients(Product(self, weights), near, self.fraction, MOST_PRODUCTS, units)
         return self.last
-
-    def _worthwhile(self, products: float) -> int:
-        """Return the rows of a preconditioner whose cost is less than it saves, after so many products with this one."""
-        costs, rows = self.costs, self.sketch
-        most = min(costs.n, LARGE, costs.affordable_sketch(DEAREST))
-        while 2 * rows <= most and costs.sketch(2 * rows) < (1.0 - 2.0**-GAIN) * products * costs.data_pass:
-            rows, products = 2 * rows, products * 2.0**-GAIN
-        return rows
 
     def times(self, weights: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return the matrix with these weights times v."""
@@ -293,19 +277,14 @@ class Product:
         return self.hessian.times(self.weights, v)
 
 
-def is_matrix_free(n: int, d: int) -> bool:
-    """Whether Newton's method forms no matrix of the size of the rows or of the features."""
-    return min(n, d) > LARGE
-
-
 def hessian_of_all_rows(
-    data: Data, ridge: np.ndarray, sketch: int, *, quadratic: bool, in_pieces: bool = False
+    data: Data, ridge: np.ndarray, decisions: Decisions, *, quadratic: bool, in_pieces: bool = False
 ) -> Hessian:
     """Choose by the sizes how Newton's method solves with the Hessian: d×d, n×n, or by its products."""
-    if is_matrix_free(data.n, ridge.size):
-        return MatrixFree(data, ridge, sketch, FINE if quadratic else RESIDUAL)
+    if decisions.is_matrix_free(ridge.size):
+        return MatrixFree(data, ridge, decisions, FINE if quadratic else RESIDUAL)
     return (
         FromGram(data, ridge)
         if data.n < ridge.size and data.capabilities.whole
-        else Sketches(data, ridge, in_pieces=in_pieces)
+        else Sketches(data, ridge, decisions, in_pieces=in_pieces)
     )

@@ -9,6 +9,7 @@ gap to be small enough, which the gradient tells: n(P − D) = Σ_j g_j²/(2 rid
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -91,7 +92,8 @@ class SmallNewton(Method):
         return State(x, margins, slopes @ self.rows + pull, losses + 0.5 * float(pull @ x))
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
-        steps = min(MOST_STEPS, max(1, int(most / STEP_EPOCHS)))
+        # A limit that cuts the steps short is used up, so that an unlimited run never passes through what it leaves.
+        steps = max(1, math.ceil(min(most, STEP_EPOCHS * MOST_STEPS) / STEP_EPOCHS))
         return STEP_EPOCHS * max(self._advance(k, steps, deadline) for k in range(len(self.states)))
 
     def _advance(self, k: int, most: int, deadline: float) -> int:

@@ -18,14 +18,6 @@ from dualnewton.solvers.prox.subproblem import ROUNDING, Penalty
 
 MOST_SWEEPS = 100
 
-CHEAPER = 2
-"""Times the entries of the features: if H has more, it is not formed."""
-
-
-def pays(A: linear.Matrix) -> bool:
-    """Whether these features are better moved by their entries than by their matrix."""
-    return bool(linear.is_sparse(A)) and CHEAPER * A.nnz < A.shape[0] ** 2
-
 
 def column_sweep(
     A: linear.Matrix,

@@ -14,6 +14,7 @@ import numpy as np
 
 from dualnewton.losses import Curvature
 from dualnewton.losses.base import blocks
+from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.protocol import PrimalPoint
@@ -21,7 +22,7 @@ from dualnewton.solvers.prox import column_descent as by_columns
 from dualnewton.solvers.prox import subproblem as quadratic
 from dualnewton.solvers.prox.curvature import kind_of, pseudo_inverse
 from dualnewton.solvers.prox.subproblem import Penalty, Sweep
-from dualnewton.solvers.prox.working_set import LARGE, Features, chosen
+from dualnewton.solvers.prox.working_set import Features, Sizes, chosen
 
 SUFFICIENT = 1e-4
 """Fraction of the decrease predicted by the model that a step has to achieve."""
@@ -60,8 +61,8 @@ class Task:
         Where the curvature of coordinates comes from.
     bounds : array
         Upper bound of the curvature of each coordinate, by which working sets are chosen.
-    least, most : int
-        Coordinates of a working set, at least and at most; zero if all take part.
+    sizes : Sizes
+        Coordinates of a working set.
     tol : float
         The relative gap that is wanted.
     sweep : Sweep
@@ -72,8 +73,7 @@ class Task:
     penalty: Penalty
     features: Features
     bounds: np.ndarray
-    least: int
-    most: int
+    sizes: Sizes
     tol: float
     sweep: Sweep
 
@@ -110,12 +110,12 @@ class Task:
 
     def working_set(self, w: np.ndarray, violations: np.ndarray) -> np.ndarray:
         """Return the coordinates of a step from w, in order."""
-        if self.least == 0:
+        if self.sizes.every:
             return np.arange(w.size)
         curvature = self.bounds + self.penalty.ridge
         scores = np.square(violations) / np.where(curvature > 0.0, curvature, np.inf)
         support = self.penalty.nearest(np.zeros(w.size)) != w
-        return chosen(support, scores, self.least, self.most)
+        return chosen(support, scores, self.sizes.least, self.sizes.most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,8 +236,8 @@ class Model:
         """
         task, place = self.task, self.place
         at = kind_of(task.problem).of(task.problem, place.margins, self.progress.damping)
-        A = None if self.forms_matrices and inside.size <= LARGE else task.features.rows_of(inside)
-        by_entries = A is not None and by_columns.pays(A)
+        A = None if self.forms_matrices and inside.size <= task.sizes.largest_matrix else task.features.rows_of(inside)
+        by_entries = A is not None and linear.is_sparse(A) and task.sizes.by_entries(A.nnz, inside.size)
         if by_entries:
             A, border, corner = at.factored(A)
         else:

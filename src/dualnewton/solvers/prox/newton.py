@@ -17,22 +17,12 @@ import numpy as np
 from dualnewton.losses import Curvature
 from dualnewton.matrix import Data
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.costs import Costs
 from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
 from dualnewton.solvers.prox.curvature import kind_of
 from dualnewton.solvers.prox.model import Model, Task, Trial
 from dualnewton.solvers.prox.subproblem import Penalty, sweep_of
-from dualnewton.solvers.prox.working_set import (
-    LARGE,
-    Everything,
-    Features,
-    Gathered,
-    affordable,
-    is_thin,
-    of_classes,
-    take_all,
-)
+from dualnewton.solvers.prox.working_set import Everything, Features, Gathered, Sizes
 
 
 class Together:
@@ -71,6 +61,8 @@ class Proximal(SharedPasses):
         The relative gap that is wanted.
     compiled : bool
         Whether kernels may be used.
+    sizes : Sizes
+        Of the working sets.
     """
 
     def __init__(
@@ -81,13 +73,12 @@ class Proximal(SharedPasses):
         *,
         tol: float,
         compiled: bool,
+        sizes: Sizes,
     ) -> None:
         self.data, self.models = data, []
-        costs = of_classes(Costs.of(data.profile), max(problem.columns for problem in problems))
         once, kind = problems[0].loss.curvature is Curvature.CONSTANT, kind_of(problems[0])
-        every, by_entries = take_all(costs, once=once), kind.factors and compiled
-        least, most = (0, 0) if every else (affordable(costs), costs.d if is_thin(costs) and by_entries else LARGE)
-        features, sweep = Everything(data) if every else Gathered(data), sweep_of(compiled=compiled)
+        every, by_entries = sizes.every, kind.factors and compiled
+        features, sweep = Everything(data) if every else Gathered(data, sizes), sweep_of(compiled=compiled)
         shared: list[tuple[np.ndarray, Features, np.ndarray]] = []  # one for each vector of weights
         for problem, (w, b) in zip(problems, starts, strict=True):
             found = next((each for each in shared if np.array_equal(each[0], problem.c)), None)
@@ -96,7 +87,7 @@ class Proximal(SharedPasses):
                 found = problem.c, own, np.zeros(problem.d) if every else data.column_norms(problem.c)
                 shared.append(found)
             bounds = np.tile(kind.bound(problem) * found[2], problem.columns)
-            task = Task(problem, Penalty.of(problem), found[1], bounds, least, most, tol, sweep)
+            task = Task(problem, Penalty.of(problem), found[1], bounds, sizes, tol, sweep)
             self.models.append(Model(task, w, b, forms_matrices=not by_entries))
         self._evaluate(self.models)
 

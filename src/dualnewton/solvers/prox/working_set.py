@@ -6,28 +6,42 @@ gathered as rows of a matrix of their own when they are first asked for, and are
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
 from dualnewton.matrix import Data, grams, linear
-from dualnewton.planning.costs import MULTIPLY, PAIR, Costs
 from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.prox.curvature import CANCELLED, Curvature, RowCurvature, RowWeights
 
-LARGE = 4000
-"""The most features of a step: their matrix is factorised."""
 
-LEAST = 64
-"""Features whose matrix is always affordable."""
+class Sizes(Protocol):
+    """How many coordinates a step takes, and whether it forms their matrix: comparisons of costs, made outside the solvers."""
 
-ALL_AT_ONCE, MOST_AT_ONCE = 3.0, 2000
-"""Times the features whose matrix costs a pass: up to so many all are taken where one matrix serves for all steps."""
+    @property
+    def every(self) -> bool:
+        """Whether each step is over all coordinates."""
 
-DENSE = 0.05
-"""The share of nonzero entries beyond which gathered features are stored densely."""
+    @property
+    def least(self) -> int:
+        """The coordinates of a working set, at least; zero if all take part."""
+
+    @property
+    def most(self) -> int:
+        """The coordinates of a working set, at most; zero if all take part."""
+
+    @property
+    def largest_matrix(self) -> int:
+        """The most coordinates whose matrix is factorised."""
+
+    @property
+    def thin_share(self) -> float:
+        """The share of nonzero entries up to which gathered features stay sparse."""
+
+    def by_entries(self, stored: int, features: int) -> bool:
+        """Whether sparse features with so many stored entries are moved one by one, without their matrix."""
 
 
 class Features(ABC):
@@ -72,12 +86,12 @@ class Remembered(Features):
 class Gathered(Features):
     """Some features, one row each, in the order in which they were first asked for.
 
-    All rows have one storage, chosen by the share of nonzero entries of all features gathered so far: dense above ``DENSE``, CSR
-    below. More features may change it; then the rows that are there are converted.
+    All rows have one storage, chosen by the share of nonzero entries of all features gathered so far: dense above
+    ``sizes.thin_share``, CSR below. More features may change it; then the rows that are there are converted.
     """
 
-    def __init__(self, data: Data) -> None:
-        self.data = data
+    def __init__(self, data: Data, sizes: Sizes) -> None:
+        self.data, self.sizes = data, sizes
         self.place = np.full(data.d, -1)
         self.count = self.stored = 0
         self.rows: linear.Matrix = None
@@ -90,7 +104,7 @@ class Gathered(Features):
             self.place[missing] = self.count + np.arange(missing.size)
             self.count += missing.size
             self.stored += more.nnz if linear.is_sparse(more) else more.size
-            dense = self.stored > DENSE * self.data.n * self.count
+            dense = self.stored > self.sizes.thin_share * self.data.n * self.count
             self.rows = linear.stacked([more] if self.rows is None else [self.rows, more], dense=dense)
         return self.place[features]
 
@@ -119,7 +133,7 @@ class Gathered(Features):
 class Growing(Features):
     """The curvature of the gathered features for weights that never change: products with new ones are added as they come.
 
-    With more than ``LARGE`` features gathered, their matrix would be larger than that of any step, and is not kept.
+    With more than ``sizes.largest_matrix`` features gathered, their matrix is larger than that of any step, and is not kept.
     """
 
     def __init__(self, gathered: Gathered, weights: np.ndarray) -> None:
@@ -131,7 +145,7 @@ class Growing(Features):
 
     def curvature(self, inside: np.ndarray, at: RowCurvature, deadline: Deadline) -> Curvature:  # noqa: ARG002 (it does not change)
         places = self.gathered.places(inside)
-        if self.gathered.count > LARGE:
+        if self.gathered.count > self.gathered.sizes.largest_matrix:
             return self.gathered.curvature(inside, RowWeights(self.weights), deadline)
         rows, old = self.gathered.rows, len(self.known.H)
         if (size := self.gathered.count) > old:
@@ -145,31 +159,6 @@ class Growing(Features):
             border = np.append(self.known.border, (new @ self.weights)[:, None], axis=0)
             self.known = replace(self.known, H=H, border=border)
         return self.known.only(places)
-
-
-def of_classes(costs: Costs, columns: int) -> Costs:
-    """Return the costs where a coordinate is a feature of a class: those of data in which each class has features of its own."""
-    return replace(costs, d=columns * costs.d, stored=columns * costs.stored, pairs=columns**2 * costs.pairs)
-
-
-def affordable(costs: Costs) -> int:
-    """Return how many features have a matrix that costs about a pass."""
-    if costs.sparse:
-        size = costs.d * math.sqrt(costs.data_pass / max(costs.pairs * PAIR, 1e-300))
-    else:
-        size = math.sqrt(2.0 * MULTIPLY * costs.data_pass / costs.n)
-    return int(min(costs.d, LARGE, max(LEAST, size)))
-
-
-def take_all(costs: Costs, *, once: bool) -> bool:
-    """Whether every step is over all features; ``once`` if the curvature is computed once."""
-    few = costs.d <= (LEAST if is_thin(costs) else MOST_AT_ONCE)
-    return few and costs.d <= (ALL_AT_ONCE if once else 1.0) * affordable(costs)
-
-
-def is_thin(costs: Costs) -> bool:
-    """Whether the features have so few entries that they stay sparse when they are gathered."""
-    return costs.sparse and costs.stored <= DENSE * costs.n * costs.d
 
 
 def chosen(support: np.ndarray, scores: np.ndarray, least: int, most: int) -> np.ndarray:

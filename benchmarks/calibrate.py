@@ -1,0 +1,220 @@
+"""Time every method on a grid of problems, for the planner: ``python -m benchmarks.calibrate [FILE]``.
+
+Writes the times as JSON, with machine, versions and date, and prints the machine rates that this machine would be given
+(:class:`dualnewton.planning.tuning.Rates`). ``tests/planning/test_regret.py`` reads the file: it asks the planner for its choice
+on the same problems, and bounds what that choice loses against the fastest method.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.planning.eligible import methods_for
+
+TOL, CAP, REPEATS, ENOUGH = 1e-6, 4.0, 3, 0.3
+"""Relative gap; seconds after which a method is cut short; runs, the fastest of which counts, unless they took so many seconds.
+
+Times are seconds of this process on its core, which other processes disturb least; only the cap is by the clock."""
+
+FILE = Path(__file__).parents[1] / "tests" / "planning" / "times.json"
+
+
+def dense(n: int, d: int, spread: float = 0.0) -> np.ndarray:
+    """Gaussian features whose scales range over so many powers of ten."""
+    return np.random.default_rng(0).standard_normal((n, d)) * 10.0 ** np.linspace(-0.5 * spread, 0.5 * spread, d)
+
+
+def sparse(n: int, d: int, share: float) -> sp.csr_array:
+    """Rows of length one with this share of nonzero entries."""
+    X = sp.random_array((n, d), density=share, format="csr", random_state=np.random.default_rng(0))
+    norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel()) + 1e-9
+    return sp.csr_array(sp.diags_array(1.0 / norms) @ X)
+
+
+def digits(times: int) -> tuple[np.ndarray, np.ndarray]:
+    """scikit-learn's digits as they are, several times."""
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    return np.vstack([X] * times), np.hstack([y] * times)
+
+
+TABLES: dict[str, Callable[[], Any]] = {
+    "dense 300x20": lambda: dense(300, 20),
+    "dense 2000x50": lambda: dense(2000, 50),
+    "dense 20000x20": lambda: dense(20_000, 20),
+    "dense 3000x300": lambda: dense(3000, 300),
+    "dense 400x2000": lambda: dense(400, 2000),
+    "dense 8000x100, scales over 4 powers of ten": lambda: dense(8000, 100, 4.0),
+    "CSR 5000x2000, 1 %": lambda: sparse(5000, 2000, 0.01),
+    "CSR 3000x20000, 0.3 %": lambda: sparse(3000, 20_000, 0.003),
+    "CSR 30000x300, 5 %": lambda: sparse(30_000, 300, 0.05),
+}
+CLASSES: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
+    "digits": lambda: digits(1),
+    "digits three times": lambda: digits(3),
+    "4 classes, dense 5000x50": lambda: _classes(dense(5000, 50), 4),
+    "4 classes, dense 5000x50, scales over 3 powers of ten": lambda: _classes(dense(5000, 50, 3.0), 4),
+    "5 classes, CSR 3000x500, 2 %": lambda: _classes(sparse(3000, 500, 0.02), 5),
+    "3 classes, dense 400x600": lambda: _classes(dense(400, 600), 3),
+}
+LOSSES = {"logistic": losses.Logistic(), "squared": losses.Squared(), "squared hinge": losses.SquaredHinge()}
+PENALTIES = {
+    "L2": regularizers.L2(),
+    "elastic net, most features used": regularizers.ElasticNet(0.1),
+    "elastic net, few features used": regularizers.ElasticNet(30.0),
+}
+STRENGTHS = (1.0, 0.01)
+
+
+def _classes(X: Any, K: int) -> tuple[Any, np.ndarray]:
+    rng = np.random.default_rng(1)
+    scores = X @ rng.standard_normal((X.shape[1], K))
+    return X, np.argmax(scores / scores.std() + 0.5 * rng.gumbel(size=scores.shape), axis=1)
+
+
+@lru_cache(maxsize=1)
+def table(name: str) -> tuple[Any, np.ndarray]:
+    """Return X and, for one margin, scores with noise."""
+    X = TABLES[name]()
+    rng = np.random.default_rng(1)
+    scores = X @ rng.standard_normal(X.shape[1])
+    return X, scores / scores.std() + 0.5 * rng.standard_normal(X.shape[0])
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A problem of the grid: the name of its data, of its loss and of its penalty, and λn."""
+
+    data: str
+    loss: str
+    penalty: str
+    strength: float
+
+    @property
+    def problem(self) -> dn.Problem:
+        """Build it."""
+        penalty = PENALTIES[self.penalty]
+        if self.loss == "softmax":
+            X, y = CLASSES[self.data]()
+            K = int(y.max()) + 1
+            settings = {"n_classes": K, "regularizer": penalty, "fit_intercept": True}
+            return dn.MultinomialProblem(X, y, lam=self.strength / len(y), **settings)
+        X, scores = table(self.data)
+        y = scores if self.loss == "squared" else np.where(scores > 0.0, 1.0, -1.0)
+        return dn.Problem(X, y, LOSSES[self.loss], regularizer=penalty, lam=self.strength / len(y))
+
+
+def cells() -> Iterator[Cell]:
+    """Yield the grid."""
+    for data in TABLES:
+        for loss in LOSSES:
+            for strength in STRENGTHS:
+                yield Cell(data, loss, "L2", strength)
+        for loss in ("logistic", "squared"):
+            for penalty in list(PENALTIES)[1:]:
+                yield Cell(data, loss, penalty, 1.0)
+    for data in CLASSES:
+        for strength in STRENGTHS:
+            yield Cell(data, "softmax", "L2", strength)
+
+
+def seconds(problem: dn.Problem, method: str) -> float | None:
+    """Return the least seconds of a few runs; None if the method does not reach the gap in ``CAP`` seconds."""
+    times: list[float] = []
+    while len(times) < REPEATS and sum(times) < ENOUGH:
+        began = time.process_time()
+        result = dn.solve(problem, method=method, tol=TOL, time_limit=CAP, random_state=0, max_epochs=100_000)
+        times.append(time.process_time() - began)
+        if not result.converged:
+            return None
+    return min(times)
+
+
+def measured(cell: Cell) -> dict[str, Any]:
+    """Time each method that "auto" may choose, once its kernels are there."""
+    problem = cell.problem
+    times = {}
+    for method in methods_for(problem):
+        dn.solve(problem, method=method, tol=TOL, max_epochs=1, random_state=0)
+        times[method] = seconds(problem, method)
+    return {**vars(cell), "seconds": times}
+
+
+def rates() -> dict[str, float]:
+    """Measure the machine rates that simple products tell."""
+    from scipy.linalg.lapack import dpotrf
+
+    def least(work: Callable[[], Any]) -> float:
+        times = []
+        for _ in range(5):
+            began = time.process_time()
+            work()
+            times.append(time.process_time() - began)
+        return min(times)
+
+    large, near, square = np.ones((20_000, 500)), np.ones((1000, 500)), dense(1000, 1000)
+    rows, definite = sparse(20_000, 2000, 0.02), square @ square.T + 1000.0 * np.eye(1000)
+    v, w = np.ones(500), np.ones(2000)
+    z = np.linspace(-3.0, 3.0, 100_000)
+    logistic, y = losses.Logistic(), np.ones(100_000)
+    return {
+        "memory_bandwidth": large.nbytes / least(lambda: large @ v),
+        "cache_bandwidth": near.nbytes / least(lambda: near @ v),
+        "multiply": 1000.0**3 / least(lambda: square @ square),
+        "factorise": 1000.0**3 / 6.0 / least(lambda: dpotrf(definite)),
+        "sparse_entry": least(lambda: rows.T @ (rows @ w)) / rows.nnz,
+        "margin": least(lambda: (logistic.value(z, y), logistic.derivative(z, y))) / z.size,
+    }
+
+
+def main(path: Path) -> None:
+    """Measure, write, and print what the machine's rates are."""
+    found = [measured(cell) for cell in cells()]
+    record = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": {"processor": _processor(), "system": platform.system(), "python": platform.python_version()},
+        "versions": {name: version(name) for name in ("dualnewton", "numpy", "scipy", "numba")},
+        "relative_gap": TOL,
+        "cap_seconds": CAP,
+        "cells": found,
+    }
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    given = vars(dn.planning.tuning.DEFAULT.rates)
+    print(f"{'rate':20} {'here':>10} {'tuned':>10}")
+    for name, rate in rates().items():
+        print(f"{name:20} {rate:10.3g} {given[name]:10.3g}")
+    solved = sum(any(each is not None for each in cell["seconds"].values()) for cell in found)
+    print(f"{solved} of {len(found)} cells were solved in {CAP:g} s; geometric means per method:")
+    for method in ("sdna", "newton", "ihs"):
+        logs = [math.log(t) for cell in found if (t := cell["seconds"].get(method)) is not None]
+        print(f"{method:20} {math.exp(sum(logs) / len(logs)):10.3g} s over {len(logs)} cells")
+
+
+def _processor() -> str:
+    """Return the name of the processor, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FILE)

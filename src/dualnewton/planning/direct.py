@@ -1,0 +1,71 @@
+"""Where a direct solution (a decomposition, a linear system, one exact step) costs less than iterations."""
+
+from __future__ import annotations
+
+from dualnewton.matrix.protocol import Data
+from dualnewton.objective.problem import Problem
+from dualnewton.planning.costs import Costs
+from dualnewton.planning.plan import Plan
+from dualnewton.planning.tuning import DEFAULT, Tuning
+
+
+def direct_plan(problem: Problem, reason: str) -> Plan:
+    """Return the plan of a solution that no iterative method has found."""
+    return Plan("direct", problem.n, reason)
+
+
+def solved_directly(problem: Problem, plan: Plan, n_epochs: float) -> Plan:
+    """Return the plan of a ridge regression whose run began at the dual solution of an eigendecomposition.
+
+    Mostly its certificate meets the tolerance at once, and the run ends after no epoch. Otherwise its method went on from there.
+    """
+    direct = direct_plan(problem, "ridge regression by an eigendecomposition of the n×n Gram matrix")
+    return direct if n_epochs == 0 else plan.after(direct, plan.reason)
+
+
+def decomposes(n: int, d: int, tuning: Tuning = DEFAULT) -> bool:
+    """Whether ridge regression is solved by a decomposition of the n×n or d×d matrix, whichever is smaller."""
+    return n * d * min(n, d) <= tuning.direct_multiplications
+
+
+def decomposes_folds(smaller: int, tuning: Tuning = DEFAULT) -> bool:
+    """Whether cross-validation of least squares solves each fold from a moment matrix with so many rows.
+
+    Beyond, passes over the data cost less than a decomposition for every fold.
+    """
+    return smaller <= tuning.fold_decomposition
+
+
+def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
+    """Whether each fold takes a Newton step of its own from the model of all rows.
+
+    The Hessians of all folds are sums over groups of rows that the folds treat alike: they must be about as many as the folds,
+    and cost no more than the passes that the folds would take otherwise.
+    """
+    costs = Costs.of(data.profile, tuning)
+    affordable = costs.sketch(costs.n) <= tuning.fold_hessian_passes * costs.data_pass
+    return groups <= folds + 1 and costs.d <= tuning.fold_hessian and affordable
+
+
+def solves_kinks(
+    problem: Problem, free: int, relative_gap: float, stage: Plan, n_epochs: float, tuning: Tuning = DEFAULT
+) -> bool:
+    """Whether the linear system of the examples on kinks is worth its cost, after a stage of so many epochs.
+
+    Above ``late_kink_gap`` more free examples than unknowns in w and b mean that the set was guessed too early: they can all lie
+    on kinks only where rows repeat or depend on each other.
+    """
+    late = relative_gap <= tuning.late_kink_gap
+    if free > tuning.kink_system or (not late and free > problem.d + problem.fit_intercept):
+        return False
+    costs = Costs.of(problem.data.profile, tuning)
+    spent = n_epochs * costs.data_pass + (costs.sketch(stage.tau) if stage.is_primal else 0.0)
+    return costs.gram(free) <= (tuning.late_kink_factor if late else 1.0) * spent
+
+
+def steps_jointly(n: int, d: int, tuning: Tuning) -> bool:
+    """Whether a Newton step of Huber's regression in all variables, its scale included, is worth its d×d matrix.
+
+    With more features than examples the matrix is singular but for the penalty, and solving with it takes 20 times as long.
+    """
+    return d <= (tuning.joint_scale_features if d <= n else tuning.joint_scale_wide_features)

@@ -1,0 +1,117 @@
+"""Plans and predicted costs of the dual methods, SDNA and SDCA."""
+
+from __future__ import annotations
+
+import math
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.objective.problem import Problem
+from dualnewton.planning.facts import Facts
+from dualnewton.planning.plan import Plan, Tau
+from dualnewton.planning.tuning import DEFAULT, Tuning
+
+
+def expected_epochs(conditioning: float, tuning: Tuning = DEFAULT) -> float:
+    """Predict the epochs of SDNA to a relative gap of 1e-6: the bound of Theorem 5 is proportional to the conditioning."""
+    return tuning.epochs_fixed + tuning.epochs_per_conditioning * conditioning
+
+
+def sdna(facts: Facts, tau: Tau) -> Plan:
+    """Plan SDNA."""
+    _needs_a_dual_method("sdna", facts.problem)
+    obstacle = why_not_compiled(facts, tau)
+    size, reason = (tau, "tau as asked") if tau != "auto" else (_numpy_size if obstacle else _size)(facts)
+    return _dual_plan("sdna", facts, size, reason, obstacle)
+
+
+def sdca(facts: Facts, tau: Tau) -> Plan:
+    """Plan minibatch SDCA."""
+    _needs_a_dual_method("sdca", facts.problem)
+    obstacle = why_not_compiled(facts, tau)
+    few = 16 if obstacle else 1
+    reason = "larger sets would cost minibatch SDCA more epochs" if tau == "auto" else "tau as asked"
+    return _dual_plan("sdca", facts, few if tau == "auto" else tau, reason, obstacle)
+
+
+def _dual_plan(method: str, facts: Facts, size: int, reason: str, obstacle: str) -> Plan:
+    size = min(size, facts.costs.n)
+    if obstacle:
+        return Plan(method, size, f"{reason}; NumPy rounds, {obstacle}", compiled=False, cost=_numpy_cost(facts, size))
+    return Plan(method, size, reason, compiled=True, cost=_compiled_cost(facts))
+
+
+def _needs_a_dual_method(method: str, problem: Problem) -> None:
+    if not problem.data.capabilities.random_rows:
+        raise DualnewtonError(
+            f'method={method!r} visits rows in random order, but {problem.data.capabilities.reason}: use method="ihs"'
+        )
+    if not problem.regularizer.strongly_convex:
+        raise DualnewtonError(
+            f"method={method!r} needs a strongly convex regularizer, got {problem.regularizer!r}: "
+            'use method="newton", or regularizers.mixed with l1_ratio < 1'
+        )
+
+
+def sdna_cost(facts: Facts) -> float:
+    """Predict the cost of SDNA as "auto" would run it."""
+    return _numpy_cost(facts, _numpy_size(facts)[0]) if facts.small else _compiled_cost(facts)
+
+
+def _compiled_cost(facts: Facts) -> float:
+    epochs = expected_epochs(facts.difficulty, facts.tuning)
+    return epochs * facts.costs.epoch + facts.tuning.certificate_passes * facts.costs.data_pass
+
+
+def _numpy_cost(facts: Facts, size: int) -> float:
+    whole = size >= facts.costs.n
+    smaller = facts.difficulty / math.sqrt(size)
+    epochs = 3.0 if whole and facts.has_hessian else expected_epochs(smaller, facts.tuning)
+    return epochs * _numpy_epoch(facts, size)
+
+
+def _numpy_epoch(facts: Facts, size: int) -> float:
+    rates = facts.tuning.rates
+    a_round = rates.numpy_round + size**2 * min(size, facts.costs.d) / 6.0 / rates.factorise
+    return facts.costs.n / size * a_round + 10.0 * facts.costs.data_pass
+
+
+def dual_epoch(facts: Facts) -> float:
+    """Predict the cost of an epoch of SDNA as "auto" would run it."""
+    return _numpy_epoch(facts, _numpy_size(facts)[0]) if facts.small else facts.costs.epoch
+
+
+def why_not_compiled(facts: Facts, tau: Tau = "auto") -> str:
+    """Say why the NumPy rounds are to be used; an empty string if the kernels are.
+
+    On small data "auto" takes blocks that are large enough for NumPy. With a τ that was asked for, the rounds may be so many
+    that kernels are worth waiting for.
+    """
+    problem = facts.problem
+    if facts.small:
+        loading = facts.tuning.rates.kernel_loading
+        if tau == "auto" or _numpy_cost(facts, tau) <= loading + _compiled_cost(facts):
+            return "since the data are too small to wait for a compiler"
+    if tau != "auto" and tau > problem.d:
+        return "since blocks of more examples than features are best left to LAPACK"
+    from dualnewton.solvers.dual.compiled import why_not  # loads Numba
+
+    return why_not(problem)
+
+
+def _numpy_size(facts: Facts) -> tuple[int, str]:
+    if facts.costs.n <= facts.tuning.numpy_single_block:
+        return facts.costs.n, "all examples fit in one block, so each round is a step of Newton's method on the dual"
+    return facts.tuning.numpy_block, "larger blocks need fewer epochs, and up to this size a round costs little more"
+
+
+def _size(facts: Facts) -> tuple[int, str]:
+    costs = facts.costs
+    if facts.problem.regularizer.form.is_general:
+        # For each example ∇g* costs about d/τ and its part of the Gram block τ/2 entries of a row.
+        size = max(8, round(math.sqrt(2.0 * costs.d * costs.n / max(1, costs.stored))))
+        return min(size, costs.d), "blocks that balance the conjugate regularizer's gradient against their Gram matrix"
+    if costs.sparse:
+        return 1, "sparse rows one at a time: Gram matrices of blocks cost more than the epochs they save"
+    if 8 * costs.stored <= facts.tuning.rates.cache_bytes:
+        return 1, "dense rows that fit in the cache: one at a time is cheapest"
+    return 8, "dense rows that exceed the cache: the rows of a block are read once"

@@ -1,0 +1,162 @@
+"""What the predicted costs of a problem follow from: its sizes, its conditioning, and what its loss and penalty declare."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dualnewton.losses import Curvature
+from dualnewton.matrix import linear
+from dualnewton.objective.problem import Problem
+from dualnewton.planning.costs import Costs, is_small
+from dualnewton.planning.eligible import has_hessian, methods_for
+from dualnewton.planning.tuning import DEFAULT, Tuning
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """A problem with the numbers from which the cost of each method is predicted.
+
+    Attributes
+    ----------
+    problem : Problem
+        What is to be solved.
+    costs : Costs
+        Of work on its data.
+    conditioning : float
+        1 + R/(γλn), where R is the mean of c_i‖a_i‖²: the epochs in which a dual method divides the gap by e (Theorem 5, τ = 1).
+        Of a loss without γ, R is the mean of c_i φ″_i‖a_i‖² at w = 0, and γ is left out.
+    near : bool
+        Whether the run starts from the solution of a similar problem.
+    """
+
+    problem: Problem
+    costs: Costs
+    conditioning: float
+    near: bool = False
+
+    @classmethod
+    def of(cls, problem: Problem, tuning: Tuning = DEFAULT, *, near: bool = False) -> Facts:
+        """Measure the problem on a sample of its rows."""
+        costs = Costs.of(problem.data.profile, tuning)
+        some = _every(costs.n, tuning.norm_sample)
+        sizes, gamma = problem.c[some] * linear.squared_norms(problem.data.rows(some)), problem.loss.gamma
+        if gamma is None:
+            curvature = problem.loss.second_derivative(problem.o[some], problem.y[some])
+            sizes, gamma = sizes * curvature.reshape(sizes.size, -1).max(axis=1), 1.0
+        mean, scale = float(sizes.mean()), gamma * problem.lam * costs.n
+        # Squares may overflow to infinity or NaN.
+        worst = tuning.largest_conditioning
+        conditioning = 1.0 + mean / scale if mean < worst * scale else worst
+        return cls(problem, costs, conditioning, near)
+
+    @cached_property
+    def tuning(self) -> Tuning:
+        """The tuned numbers."""
+        return self.costs.tuning
+
+    @cached_property
+    def classes(self) -> int:
+        """The columns of margins of the model."""
+        return self.problem.columns
+
+    @cached_property
+    def has_hessian(self) -> bool:
+        """Whether the penalty is quadratic, so that Newton's method needs no working sets."""
+        return has_hessian(self.problem)
+
+    @cached_property
+    def methods(self) -> tuple[str, ...]:
+        """The methods among which "auto" chooses."""
+        return methods_for(self.problem, self.tuning)
+
+    @cached_property
+    def difficulty(self) -> float:
+        """The epochs in which a dual method divides the gap by e, but for a constant.
+
+        The conditioning is the worst case, of rows that point in one direction. Rows in random directions, fewer than features,
+        have a Gram matrix with eigenvalues in (1 ± ρ)², where ρ² = n E[cos²] over pairs of rows. Where ∇g* is not linear, steps
+        are shorter, since they follow a bound of g*.
+        """
+        rho, worst = math.sqrt(self.row_overlap), self.conditioning
+        epochs = min(worst, ((1.0 + rho) / (1.0 - rho)) ** 2) if rho < 1.0 else worst
+        return epochs if self.has_hessian else self.tuning.kinked_epochs * epochs
+
+    @cached_property
+    def row_overlap(self) -> float:
+        """n times the mean squared cosine between two rows, from a sample; infinite with more rows than features."""
+        n, d = self.costs.n, self.costs.d
+        if not 1 < n < d or not self.problem.data.capabilities.random_rows:
+            return math.inf
+        G = linear.gram(self.problem.data.rows(_every(n, self.tuning.overlap_sample)))
+        norms = np.sqrt(np.einsum("ii->i", G))
+        m = np.count_nonzero(norms)
+        if m < 2:
+            return math.inf
+        G /= np.outer(norms, norms) + (norms == 0.0)
+        return n * (float(np.square(G).sum()) - m) / (m * (m - 1))
+
+    @cached_property
+    def used_features(self) -> float:
+        """The coefficients, of all classes, that a penalty with a kink or bounds is expected to leave nonzero.
+
+        At least a share of the features (of the examples, if fewer). More where the threshold is below the noise of a feature's
+        gradient at w = 0, which then exceeds the threshold by chance. Without strong convexity no more than the examples.
+        """
+        problem, n, d = self.problem, self.costs.n, self.costs.d * self.columns
+        guess = self.tuning.used_share * min(n, d)
+        threshold = float(np.mean(problem.regularizer.form.threshold))
+        if threshold == 0.0:
+            return guess
+        some = _every(n, self.tuning.norm_sample)
+        slopes = problem.loss.derivative(problem.o[some], problem.y[some])
+        slopes = problem.c[some] * np.sqrt(np.square(slopes).reshape(len(slopes), -1).mean(axis=1))
+        squares = linear.squared(problem.data.rows(some))
+        noise = np.sqrt(np.asarray(np.square(slopes) @ squares).ravel() / len(slopes) / n)
+        by_chance = d * float(np.mean(noise > problem.lam * threshold))
+        return max(guess, by_chance if problem.regularizer.strongly_convex else min(by_chance, n))
+
+    @cached_property
+    def feature_spread(self) -> float:
+        """The standard deviation of ln(1 + E[a_j²]/λ) over the features, from a sample of the rows."""
+        rows = self.problem.data.rows(_every(self.costs.n, self.tuning.norm_sample))
+        means = np.asarray(linear.squared(rows).mean(axis=0)).ravel()
+        return float(np.log1p(means / self.problem.lam).std())
+
+    @cached_property
+    def columns(self) -> int:
+        """The classes whose features are coordinates of one model with kinks or bounds; one for all other problems."""
+        return 1 if self.has_hessian else self.classes
+
+    @cached_property
+    def small(self) -> bool:
+        """Whether nothing is to be compiled."""
+        return is_small(self.tuning, self.costs.n, self.costs.d, self.columns)
+
+    @cached_property
+    def quadratic(self) -> bool:
+        """Whether the Hessian is the same everywhere."""
+        return self.problem.loss.curvature is Curvature.CONSTANT
+
+    @cached_property
+    def in_pieces(self) -> bool:
+        """Whether φ″ is piecewise constant, so that Newton's method ends once it knows the piece of each row."""
+        return self.problem.loss.curvature is Curvature.PIECEWISE
+
+    @cached_property
+    def data_pass(self) -> float:
+        """The cost of a pass: margins, losses and gradients of all columns of the model."""
+        return self.costs.data_pass if self.classes == 1 else self.costs.class_pass(self.classes)
+
+    @cached_property
+    def matrix_free(self) -> bool:
+        """Whether Newton's method solves by conjugate gradients, since neither n×n nor d×d matrices may be factorised."""
+        return min(self.costs.n, self.costs.d) > self.tuning.largest_matrix and self.has_hessian
+
+
+def _every(n: int, rows: int) -> slice:
+    """Return about so many of n rows, evenly spaced."""
+    return slice(None, None, max(1, n // rows))

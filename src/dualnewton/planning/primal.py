@@ -1,0 +1,172 @@
+"""Plans and predicted costs of the primal methods: Newton's method and its sketch ("ihs")."""
+
+from __future__ import annotations
+
+import math
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.planning.facts import Facts
+from dualnewton.planning.plan import Plan, Tau
+from dualnewton.planning.working_sets import affordable, by_entries, takes_all
+
+
+def newton(facts: Facts, tau: Tau) -> Plan:
+    """Plan Newton's method, with proximal steps where the penalty has kinks or bounds."""
+    if "newton" not in facts.methods:
+        raise DualnewtonError(
+            f"method='newton' needs a regularizer that is a sum over features, got {facts.problem.regularizer!r}: "
+            'use method="sdna"'
+        )
+    if tau not in ("auto", facts.costs.n):
+        other = ': use method="ihs"' if facts.has_hessian else ""
+        raise DualnewtonError(f'tau must be "auto" or n = {facts.costs.n} with method="newton", got {tau}{other}')
+    return Plan("newton", facts.costs.n, _newton_reason(facts), compiled=not facts.small, cost=newton_cost(facts))
+
+
+def _newton_reason(facts: Facts) -> str:
+    if not facts.has_hessian:
+        every = takes_all(facts.costs.of_classes(facts.columns), once=facts.quadratic)
+        return f"proximal Newton steps over {'all features' if every else 'working sets of features'}"
+    if facts.classes > 1:
+        return "Newton's method: the Hessian of all classes together is cheap here"
+    if facts.matrix_free:
+        return "Newton's method by conjugate gradients, preconditioned by the rows of largest weight"
+    if facts.costs.n < facts.costs.d and facts.problem.data.capabilities.whole:
+        return "Newton's method: the n×n Gram matrix of the examples is cheap here"
+    return "Newton's method: the d×d Hessian is cheap here"
+
+
+def newton_cost(facts: Facts) -> float:
+    """Predict the cost of Newton's method."""
+    costs, tuning = facts.costs, facts.tuning
+    if not facts.has_hessian:
+        return _proximal_cost(facts)
+    if (K := facts.classes) > 1:
+        return (tuning.softmax_steps + math.log(facts.conditioning)) * costs.class_step(K)
+    steps = 1.0 if facts.quadratic else (tuning.near_passes if facts.near else tuning.newton_passes) - 1.0
+    if facts.matrix_free:
+        passes = sketched_passes(facts, costs.first_sketch)
+        return newton_by_products(facts, steps, passes) + tuning.certificate_passes * costs.data_pass
+    every = costs.sketch(costs.n)
+    later = costs.added(tuning.changed_rows * costs.n) if facts.in_pieces and costs.n >= costs.d else every
+    return (steps + tuning.certificate_passes) * costs.data_pass + every + (steps - 1.0) * later
+
+
+def newton_by_products(facts: Facts, steps: float, passes: float) -> float:
+    """Predict the cost of so many steps by conjugate gradients, which take so many passes where the losses are quadratic."""
+    costs, rows = facts.costs, facts.costs.first_sketch
+    passes *= 1.0 if facts.quadratic else facts.tuning.inexact_products
+    return passes * (costs.data_pass + costs.applied(rows)) + steps * (costs.data_pass + costs.sketch(rows))
+
+
+def _proximal_cost(facts: Facts) -> float:
+    """Predict the cost of proximal Newton steps, in which ``used_features`` take part in the end.
+
+    For softmax each feature of a class counts, and its matrix is always formed.
+    """
+    tuning, costs, once = facts.tuning, facts.costs.of_classes(facts.columns), facts.quadratic
+    every = takes_all(costs, once=once)
+    used = facts.used_features
+    size = costs.d if every else min(max(2.0 * used, affordable(costs)), costs.d, tuning.largest_matrix)
+    steps = (tuning.newton_passes if every else tuning.working_set_steps) * (1.0 if once else 2.0)
+    entries = costs.stored * size / costs.d
+    if costs.sparse and not every and facts.columns == 1 and by_entries(tuning, entries, size):
+        curvature = steps * tuning.column_sweeps * entries * tuning.rates.sparse_entry
+    else:
+        if every:
+            matrix = costs.outer(costs.n, costs.pairs)[0]
+        else:  # of gathered features
+            matrix = 0.5 * costs.n * size**2 / tuning.rates.multiply
+            pairs = costs.pairs * (size / costs.d) ** 2 * tuning.rates.gathered_pair
+            matrix = min(matrix, pairs) if costs.sparse else matrix
+        factor = costs.factor(min(size, 2.0 * used))
+        curvature = (1.0 if once else steps) * matrix + steps * tuning.factors_per_step * factor
+    return (steps + tuning.certificate_passes) * costs.data_pass + curvature
+
+
+def ihs(facts: Facts, tau: Tau) -> Plan:
+    """Plan sketched Newton."""
+    if not facts.has_hessian:
+        raise DualnewtonError(
+            f"method='ihs' needs regularizer L2(), got {facts.problem.regularizer!r}: use another method"
+        )
+    return ihs_plan(facts, tau)
+
+
+def ihs_plan(facts: Facts, tau: Tau) -> Plan:
+    """Plan sketched Newton for a penalty that is known to be quadratic."""
+    rows = ihs_size(facts) if tau == "auto" else tau
+    cost = expected_ihs_cost(facts, rows) if facts.classes > 1 else _ihs_cost(facts, rows)
+    reason = _ihs_reason(facts, rows) if tau == "auto" else "tau as asked"
+    return Plan("ihs", rows, reason, compiled=not facts.small, cost=cost)
+
+
+def _ihs_reason(facts: Facts, rows: int) -> str:
+    of_class = " of each class" if facts.classes > 1 else ""
+    source = f"Hessian{of_class} from {rows} sampled rows"
+    if facts.costs.is_dear(rows):
+        first = "fewer" if rows < facts.costs.d else "a diagonal at first"
+        source += f" ({first}, while steps are fast enough)"
+    return f"sketched Newton: full gradients, {source}"
+
+
+def ihs_size(facts: Facts) -> int:
+    """Return the rows of the first sketch that is predicted to be cheapest."""
+    n, first = facts.costs.n, facts.costs.first_sketch
+    enough = min(n, facts.tuning.sketch_rows * facts.costs.d)
+    if first >= n:
+        return n
+    # Many rows, or few: those in between make a full d×d matrix that is a poor estimate.
+    sizes = {max(enough, first)} | {min(n, first << doublings) for doublings in range(6)}
+    useful = [rows for rows in sorted(sizes) if rows >= enough or rows <= facts.costs.d // 2]
+    return min(useful, key=lambda rows: _ihs_cost(facts, rows))
+
+
+def _ihs_cost(facts: Facts, rows: int) -> float:
+    costs, tuning = facts.costs, facts.tuning
+    sketches = 1.5 if facts.quadratic or facts.near else tuning.sketches
+    sketches *= tuning.piecewise_sketches if facts.in_pieces else 1.0
+    passes = sketched_passes(facts, rows)
+    steps = passes * costs.applied(rows)
+    if costs.is_dear(rows):  # and is computed only where the steps on a diagonal turn out to be slow
+        by_diagonal = 0.5 * math.sqrt(facts.conditioning) * math.log(1e6)  # the bound of conjugate gradients
+        needed = tuning.sketch_needed if by_diagonal > 4.0 * tuning.diagonal_passes else 0.0
+        sketches = needed * (1.0 if facts.quadratic else tuning.late_sketches)
+        passes, steps = max(passes if needed else by_diagonal, tuning.diagonal_passes), needed * steps
+    return (passes + tuning.certificate_passes) * costs.data_pass + sketches * costs.sketch(rows) + steps
+
+
+def expected_ihs_cost(facts: Facts, rows: int) -> float:
+    """Predict the cost of sketched Newton for "auto"; conjugate gradients make more of few rows than single steps do."""
+    tuning = facts.tuning
+    if facts.classes > 1:
+        slower = tuning.softmax_spread * facts.feature_spread * facts.conditioning**0.25
+        passes = tuning.softmax_passes + slower
+        return (passes + tuning.certificate_passes) * facts.data_pass
+    few = rows < facts.costs.d
+    if facts.matrix_free and (few or facts.costs.is_dear(rows)):
+        return math.inf
+    return (tuning.few_rows_factor if few else 1.0) * _ihs_cost(facts, rows)
+
+
+def sketched_passes(facts: Facts, rows: int) -> float:
+    """Predict the passes to a relative gap of 1e-6 with a sketch of so many rows, from w = 0."""
+    begin = 2.0 if facts.quadratic or facts.near else facts.tuning.newton_passes - 2.0
+    return begin + (math.log(facts.conditioning / 1e-6) + 3.0) / speed(facts, rows)
+
+
+def speed(facts: Facts, rows: int) -> float:
+    """Predict the logarithm of the factor by which a pass divides the gap, with a sketch of so many rows.
+
+    With more rows than features the eigenvalues of H_S⁻¹H lie about in (1 ± e)² for e = √(d/rows), so that conjugate steps
+    leave the fraction e of the error. With fewer rows, the curvature that the sketch misses is spread over the directions that
+    it does not span, at most trace/rows in each. Where there are more examples than features, it is known up to their
+    correlations: with the diagonal as unit, the largest eigenvalue is at most the number of entries of a row.
+    """
+    error = math.sqrt(facts.costs.d / rows)
+    if error < 0.9:
+        return -1.5 * math.log(error)
+    if facts.matrix_free and facts.costs.n >= facts.costs.d:
+        return 1.0 / max(1.0, 0.5 * math.sqrt(facts.costs.stored / facts.costs.n))
+    missed = (facts.conditioning - 1.0) * facts.costs.n / rows
+    return 1.0 / max(1.0, facts.tuning.missed_curvature * math.sqrt(1.0 + missed))

@@ -1,0 +1,80 @@
+"""How many features a proximal Newton step takes, and whether it forms their matrix."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dualnewton.matrix.protocol import Data
+from dualnewton.planning.costs import Costs
+from dualnewton.planning.tuning import DEFAULT, Tuning
+
+
+@dataclass(frozen=True)
+class SetSizes:
+    """What :class:`dualnewton.solvers.prox.working_set.Sizes` asks for, by predicted costs.
+
+    Attributes
+    ----------
+    every : bool
+        Whether each step is over all features.
+    least, most : int
+        Features of a working set.
+    tuning : Tuning
+        The tuned numbers.
+    """
+
+    every: bool
+    least: int
+    most: int
+    tuning: Tuning = DEFAULT
+
+    @classmethod
+    def of(cls, data: Data, tuning: Tuning = DEFAULT, *, columns: int = 1, once: bool, compiled: bool) -> SetSizes:
+        """Choose the sizes for some data; ``once`` if one matrix serves for all steps, since the losses are quadratic."""
+        costs = Costs.of(data.profile, tuning).of_classes(columns)
+        if takes_all(costs, once=once):
+            return cls(True, 0, 0, tuning)
+        by_columns = columns == 1 and compiled and is_thin(costs)
+        return cls(False, affordable(costs), costs.d if by_columns else tuning.largest_matrix, tuning)
+
+    @property
+    def largest_matrix(self) -> int:
+        """The most features whose matrix is factorised."""
+        return self.tuning.largest_matrix
+
+    @property
+    def thin_share(self) -> float:
+        """The share of nonzero entries up to which gathered features stay sparse."""
+        return self.tuning.thin_share
+
+    def by_entries(self, stored: int, features: int) -> bool:
+        """Whether sparse features with so many stored entries are moved one by one, without their matrix."""
+        return by_entries(self.tuning, stored, features)
+
+
+def by_entries(tuning: Tuning, stored: float, features: float) -> bool:
+    """Whether the matrix of some sparse features has so many more entries than they have that it is not formed."""
+    return tuning.matrix_entries * stored < features**2
+
+
+def affordable(costs: Costs) -> int:
+    """Return how many features have a matrix that costs about a pass."""
+    rates = costs.tuning.rates
+    if costs.sparse:
+        size = costs.d * math.sqrt(costs.data_pass / max(costs.pairs * rates.sparse_pair, 1e-300))
+    else:
+        size = math.sqrt(2.0 * rates.multiply * costs.data_pass / costs.n)
+    return int(min(costs.d, costs.tuning.largest_matrix, max(costs.tuning.least_set, size)))
+
+
+def takes_all(costs: Costs, *, once: bool) -> bool:
+    """Whether every step is over all features; ``once`` if their matrix is computed once."""
+    tuning = costs.tuning
+    few = costs.d <= (tuning.least_set if is_thin(costs) else tuning.most_together)
+    return few and costs.d <= (tuning.quadratic_set_factor if once else 1.0) * affordable(costs)
+
+
+def is_thin(costs: Costs) -> bool:
+    """Whether the features have so few entries that they stay sparse when they are gathered."""
+    return costs.sparse and costs.stored <= costs.tuning.thin_share * costs.n * costs.d

@@ -1,0 +1,14 @@
+"""Planners with other numbers than the default ones, so that small problems take the way of large ones."""
+
+from dataclasses import fields, replace
+
+from dualnewton.planning.tuning import DEFAULT, Rates
+
+RATES = {field.name for field in fields(Rates)}
+
+
+def tuned(**changes):
+    """The default tuning but for these fields, of the record itself or of its rates."""
+    rates = {name: value for name, value in changes.items() if name in RATES}
+    others = {name: value for name, value in changes.items() if name not in RATES}
+    return replace(DEFAULT, rates=replace(DEFAULT.rates, **rates), **others)
