@@ -1,4 +1,4 @@
-"""Against itself: block sizes, minibatch SDCA, threads, many models at once, memory and the first fit."""
+"""Comparisons of our own settings: block sizes, minibatch SDCA, threads, many models at once, memory and the first fit."""
 
 from __future__ import annotations
 
@@ -18,17 +18,24 @@ from benchmarks.timing import best_of, in_child
 import dualnewton as dn
 
 GOAL = 1e-6
+"""The certified relative gap to which all fits are timed."""
+
 TAUS = (1, 4, 8, 16, 32, 64)
+"""The block sizes that are compared."""
+
 TAUS_FOR_THREADS = (16, 32, 64)
+"""The block sizes for which two threads are compared with one; smaller blocks leave too little work to share."""
+
 PATIENCE = 4.0
-"""A setting is cut short after so many times the best time so far: what it is compared with needs no more than that."""
+"""A run is stopped after this multiple of the best time so far, which suffices for all ratios that are compared."""
 
 SHORTEST_BUDGET = 1.0
+"""Smallest time limit of a run in seconds, so that noise in a short best time does not stop a run too early."""
 
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds to the goal; where it was not reached, the seconds after which the run was cut: a lower bound."""
+    """The seconds to the goal; if it was not reached, the seconds until the run was stopped, a lower bound."""
 
     seconds: float
     done: bool
@@ -37,23 +44,23 @@ class Spent:
         return seconds(self.seconds) if self.done or math.isnan(self.seconds) else f"> {seconds(self.seconds)}"
 
 
-NEVER = Spent(math.nan, done=False)
+NEVER = Spent(math.nan, done=False)  # a setting that was not measured
 
 
 def timed_solve(cell: Cell, limit: float, **settings: Any) -> Spent:
-    """Time a fit to a certified gap of 1e-6, the problem at hand."""
+    """Time a fit to a certified relative gap of GOAL, without the construction of the problem."""
     problem = cell.problem()
     run = best_of(lambda: dn.solve(problem, tol=GOAL, random_state=0, time_limit=limit, **settings))
     return Spent(run.seconds, run.value.converged)
 
 
 def quotient(above: Spent, below: Spent) -> float:
-    """above / below, a lower bound where only ``above`` was cut; NaN where ``below`` was."""
+    """Return above / below, a lower bound if only ``above`` was stopped early; NaN if ``below`` was."""
     return above.seconds / below.seconds if below.done else math.nan
 
 
 def fastest(times: Iterable[Spent]) -> Spent:
-    """Return the fastest of those done; where none is, the longest lower bound."""
+    """Return the shortest time of the runs that reached the goal or, if none did, the largest lower bound."""
     times = list(times)
     done = [time for time in times if time.done]
     return (
@@ -78,12 +85,12 @@ class Sweep:
         return self.times.get((method, tau), NEVER)
 
     def best(self, method: str, beyond: int = 0) -> Spent:
-        """Return the shortest time of a method over the τ beyond a bound."""
+        """Return the shortest time of a method over all τ > ``beyond``."""
         return fastest(time for (name, tau), time in self.times.items() if name == method and tau > beyond)
 
     @property
     def regret(self) -> float:
-        """The time of τ = "auto" over the best there is; NaN where it did not reach the goal."""
+        """The time of τ = "auto" divided by the best time; NaN if it did not reach the goal."""
         return quotient(self.auto, fastest([self.auto, self.best("sdna")])) if self.auto.done else math.nan
 
 
@@ -100,7 +107,7 @@ def sweep(cell: Cell, methods: tuple[str, ...], cap: float) -> Iterator[tuple[st
 
 
 def measured_sweep(cell: Cell, cap: float) -> Sweep:
-    """Sweep in a child; SDNA on all cells, minibatch SDCA on the dense ones too."""
+    """Run the sweep in a child process: SDNA on all cells, and minibatch SDCA on dense cells."""
     methods = ("sdna", "sdca") if cell.data.is_dense else ("sdna",)
     found = Sweep(cell)
     settings = 1 + len(methods) * len(TAUS)
@@ -115,7 +122,7 @@ def measured_sweep(cell: Cell, cap: float) -> Sweep:
 
 
 def sweep_section(cells: list[Cell], cap: float, say: Callable[[str], None]) -> Section:
-    """Time every τ."""
+    """Time every τ on every cell."""
     sweeps = []
     for cell in cells:
         sweeps.append(found := measured_sweep(cell, cap))
@@ -129,7 +136,7 @@ def sweep_section(cells: list[Cell], cap: float, say: Callable[[str], None]) -> 
         Target.at_least("dense cells: the best τ > 1 beats minibatch SDCA at every τ", ahead, 1.0),
         Target.at_most("all cells: τ = auto within 1.3× of the best τ in hindsight", [f.regret for f in sweeps], 1.3),
     ]
-    note = f"Cut short (>) after {PATIENCE:g} times the best time so far, or the time limit."
+    note = f"A run is stopped (>) after {PATIENCE:g} times the best time so far, or at the time limit."
     columns = ["cell", "auto", "its τ", *(f"τ = {tau}" for tau in TAUS)]
     for method, name, shown in (("sdna", "SDNA", sweeps), ("sdca", "Minibatch SDCA", dense)):
         rows = [[str(f.cell), str(f.auto), str(f.auto_tau), *(str(f.at(method, tau)) for tau in TAUS)] for f in shown]
@@ -141,7 +148,7 @@ def sweep_section(cells: list[Cell], cap: float, say: Callable[[str], None]) -> 
 
 
 def threads_section(cells: list[Cell], cap: float) -> Section:
-    """Compare two threads with one at the τ where the Gram pipeline has work to share."""
+    """Compare two threads with one for the τ at which the Gram matrices of the blocks can be computed in parallel."""
     rows, gains = [], []
     for cell in (cell for cell in cells if cell.data.is_dense):
         for tau in TAUS_FOR_THREADS:
@@ -153,7 +160,7 @@ def threads_section(cells: list[Cell], cap: float) -> Section:
             rows.append([str(cell), str(tau), str(one), str(two), ratio(gains[-1])])
     result = Section("Against itself: threads")
     columns = ["cell", "τ", "1 thread", "2 threads", "gain"]
-    result.tables = [Table("SDNA on dense data, the same bits whatever the number of threads", columns, rows)]
+    result.tables = [Table("SDNA on dense data, with equal bits for any number of threads", columns, rows)]
     result.targets = [Target.at_least("dense cells, τ ≥ 16: 2 threads at least 1.4× faster than 1", gains, 1.4)]
     return result
 
@@ -177,7 +184,7 @@ def many_section(data: Dataset, cap: float) -> Section:
 
 
 def many(data: Dataset, loss: str, cap: float) -> Iterator[tuple[Spent, Spent]]:
-    """Yield the mean time of a class alone, and the time of all ten together where the library has a function for that."""
+    """Yield the mean time of a single class, and the time of all ten together if the library has ``solve_many``."""
     X, n = data.X, len(data.y)
     problems = [dn.Problem(X, y, LOSSES[loss], lam=1.0 / n) for y in ten_classes(X).T]
     settings: dict[str, Any] = {"tol": GOAL, "n_threads": 1, "random_state": 0, "time_limit": cap}
@@ -195,7 +202,7 @@ def many(data: Dataset, loss: str, cap: float) -> Iterator[tuple[Spent, Spent]]:
 
 
 def memory_section(names: list[str], cap: float) -> Section:
-    """Measure, in a fresh process each, how far a fit's peak lies above the process that holds only the data."""
+    """Measure the peak memory of a fit above that of a process that holds only the data; each in a new process."""
     result = Section("Against itself: memory")
     rows, uses = [], []
     for name in names:
@@ -216,7 +223,7 @@ def memory_section(names: list[str], cap: float) -> Section:
 
 
 def start_section() -> Section:
-    """Measure the first fit of a fresh interpreter with an empty compilation cache, and what compiling costs beyond it."""
+    """Measure the first fit of a new interpreter with an empty compilation cache, and the time of compilation."""
     result = Section("Against itself: the first fit")
     small = [fresh.first_fit("small", storage, loss) for storage in fresh.STORAGES for loss in LOSSES]
     large = [fresh.first_fit("large", storage, loss) for storage in fresh.STORAGES for loss in LOSSES]

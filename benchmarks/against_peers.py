@@ -1,4 +1,4 @@
-"""Against peers: the time to P − P* ≤ 1e-6·P*, ours at default settings, theirs at their best tolerance."""
+"""Comparison with other libraries: the time to P − P* ≤ 1e-6·P*, ours at default settings, theirs at their best tolerance."""
 
 from __future__ import annotations
 
@@ -17,27 +17,31 @@ from benchmarks.timing import ENOUGH_SECONDS, REPEATS, Trial, best_of, geometric
 import dualnewton as dn
 
 WARM_UPS = 5
+"""Number of fits of a small problem in a child process before the timed fit."""
+
 COMPETITIVE = 3.0
-"""On more threads only those are asked again that were so close to the best peer on one: the others cannot become the best."""
+"""A peer is measured again on two threads only if its time on one is at most this multiple of the best peer's; a slower one
+cannot become the best."""
 
 NOT_CERTIFIED = "P* unknown"
+"""The entry of a cell whose optimum could not be certified."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When a contender is cut short.
+    """The time limits of a contender.
 
     Parameters
     ----------
     cap : float
-        The most seconds a run may take.
+        Largest time of a run in seconds.
     search : float
-        A peer's search may take so many times the best peer's time. Its trials before the success are not longer than that,
-        and are four or so: who could win is done well before.
+        Largest time of a peer's search for its tolerance, as a multiple of the best peer's time. A search has about four
+        trials before the successful one, each no longer than that one, so a peer that could be the best ends well before.
     run : float
-        Each run of it may take so many times the best peer's time: who takes longer cannot win.
+        Largest time of each run of a peer, as a multiple of the best peer's time; a slower peer cannot be the best.
     caps : float
-        A search may take so many times the cap at most.
+        Largest time of a search, as a multiple of ``cap``.
     """
 
     cap: float
@@ -47,13 +51,14 @@ class Limits:
 
     SHORTEST_SEARCH = 1.0
     SHORTEST_RUN = 0.5
+    """Smallest limits in seconds of a search and of a run, so that noise in short times does not stop a peer."""
 
     def for_search(self, best: float) -> float:
-        """The seconds of a search, with the best peer's time so far."""
+        """Return the limit of a search in seconds, given the best peer's time so far."""
         return min(self.caps * self.cap, max(self.SHORTEST_SEARCH, self.search * best))
 
     def for_run(self, best: float) -> float:
-        """The seconds of a run."""
+        """Return the limit of a run in seconds, given the best peer's time so far."""
         return min(self.cap, max(self.SHORTEST_RUN, self.run * best))
 
 
@@ -70,7 +75,7 @@ class Ours:
 
 @dataclass(frozen=True)
 class Row:
-    """A cell with what all contenders needed for it, on some number of threads."""
+    """The times of all contenders in a cell, on one number of threads."""
 
     cell: Cell
     optimum: Optimum
@@ -79,17 +84,17 @@ class Row:
 
     @property
     def peers(self) -> dict[str, float]:
-        """The times of those that reached the goal; ``tried`` holds the reason for the others."""
+        """The times of the peers that reached the goal; ``tried`` holds the reasons of the others."""
         return {name: found for name, found in self.tried.items() if not isinstance(found, str)}
 
     @property
     def best_peer(self) -> tuple[str, float]:
-        """The fastest that reached the goal."""
+        """The name and the time of the fastest peer that reached the goal."""
         return min(self.peers.items(), key=lambda item: item[1], default=(MISSING, math.inf))
 
     @property
     def ratio(self) -> float:
-        """The best peer's time over ours: ∞ where only we reached the goal, 0 where only a peer did, NaN where nobody did."""
+        """The best peer's time divided by ours: ∞ if only we reached the goal, 0 if only a peer did, NaN if none did."""
         best = self.best_peer[1]
         mine = self.ours.seconds if self.ours and self.ours.reached else math.inf
         return best / mine if math.isfinite(best) or math.isfinite(mine) else math.nan
@@ -97,17 +102,17 @@ class Row:
 
 @dataclass
 class Experience:
-    """What the cells of the same data and loss have taught: who is fast, and which tolerance sufficed."""
+    """Results of earlier cells with the same data and loss: the times of the peers and the tolerances that sufficed."""
 
     times: dict[str, float] = field(default_factory=dict)
     digits: dict[str, int] = field(default_factory=dict)
 
     def fast_first(self, peers: Iterable[Peer]) -> list[Peer]:
-        """Order the peers by their last time, since the best time cuts the others short."""
+        """Order the peers by their last time, because the best time so far limits the time of the others."""
         return sorted(peers, key=lambda peer: self.times.get(peer.name, math.inf))
 
     def learn(self, peer: Peer, trials: list[Trial]) -> None:
-        """Take what a search has found."""
+        """Record the best trial of a search."""
         best = min((trial for trial in trials if trial.seconds is not None), key=_time, default=None)
         self.times.pop(peer.name, None)
         if best is not None:
@@ -123,14 +128,14 @@ def _time(trial: Trial) -> float:
 
 
 def our_warm_up(cell: Cell, threads: int, **settings: Any) -> None:
-    """Solve something like it first, as every peer does: the first milliseconds after a fork are slow for anyone."""
+    """Solve a small problem of the same kind before the timed fit, as every peer does, since a new process starts slowly."""
     warm = warm_up_like(cell)
     for _ in range(WARM_UPS):
         dn.solve(warm.problem(), n_threads=threads, random_state=0, **settings)
 
 
 def our_fit(cell: Cell, optimum: Optimum, threads: int, limit: float, settings: dict[str, Any]) -> Iterator[Ours]:
-    """Build the problem and solve it; the peers' times hold their checks of the data too."""
+    """Build the problem and solve it; the construction is timed because the peers' times include their data checks."""
     run = best_of(
         lambda: dn.solve(cell.problem(), tol=GOAL, n_threads=threads, random_state=0, time_limit=limit, **settings)
     )
@@ -140,7 +145,7 @@ def our_fit(cell: Cell, optimum: Optimum, threads: int, limit: float, settings: 
 
 
 def our_time(cell: Cell, optimum: Optimum, threads: int, limit: float, **settings: Any) -> tuple[Ours | None, str]:
-    """Return our fit, with every setting left alone that is not given, and how its child ended."""
+    """Return our fit, at default settings except for those given, and how its child process ended."""
     outcome = in_child(
         partial(our_fit, cell, optimum, threads, limit, settings),
         2.0 * limit,
@@ -154,7 +159,7 @@ def our_time(cell: Cell, optimum: Optimum, threads: int, limit: float, **setting
 
 
 def peer_fit(peer: Peer, cell: Cell, optimum: Optimum, threads: int, first: int) -> Iterator[Trial]:
-    """Yield every run of a peer: the search for its loosest sufficient tolerance, then the best again."""
+    """Yield every run of a peer: the search for the loosest sufficient tolerance, then repetitions of the best run."""
     problem = cell.problem()
 
     def attempt(tol: float) -> float | None:
@@ -168,7 +173,7 @@ def peer_fit(peer: Peer, cell: Cell, optimum: Optimum, threads: int, first: int)
     spent = 0.0
     for _ in range(REPEATS - 1):
         spent += _time(best)
-        if spent > ENOUGH_SECONDS:  # a long run, or none that sufficed
+        if spent > ENOUGH_SECONDS:  # the run is long, or no run sufficed
             break
         yield Trial(best.digits, attempt(10.0**-best.digits))
 
@@ -176,7 +181,7 @@ def peer_fit(peer: Peer, cell: Cell, optimum: Optimum, threads: int, first: int)
 def trials_of(
     peer: Peer, cell: Cell, optimum: Optimum, threads: int, first: int, budget: float, patience: float
 ) -> tuple[list[Trial], str]:
-    """Run the search in a child; return its trials, and how it ended."""
+    """Run the search in a child process; return its trials and how it ended."""
     warm = warm_up_like(cell)
     outcome = in_child(
         work=partial(peer_fit, peer, cell, optimum, threads, first),
@@ -189,19 +194,19 @@ def trials_of(
 
 
 def could_gain(peer: Peer, known: Row) -> bool:
-    """Whether more threads could make it the best, after what was found on one."""
+    """Return True if the peer could be the best on more threads, given its time on one."""
     return peer.threaded and known.peers.get(peer.name, math.inf) <= COMPETITIVE * known.best_peer[1]
 
 
 def ask_peers(
     row: Row, peers: list[Peer], threads: int, known: Row | None, limits: Limits, experience: Experience
 ) -> None:
-    """Measure every peer that is installed and takes such data, and write it into the row.
+    """Measure every peer that is installed and supports the data, and add its time to the row.
 
     Parameters
     ----------
     known : Row, optional
-        What was found on one thread: a peer that more of them cannot help is not asked again.
+        The row on one thread; a peer that cannot gain from more threads is not measured again.
     """
     for peer in experience.fast_first(peers):
         best = row.best_peer[1]
@@ -234,7 +239,7 @@ def compare(
     experience: Experience,
     peers: list[Peer] | None = None,
 ) -> Row:
-    """Measure ours, then the peers for this loss, or those given."""
+    """Measure our fit, then all peers for the loss, or those given."""
     row = Row(cell, optimum, our_time(cell, optimum, threads, limits.cap)[0])
     ask_peers(row, peers or PEERS[cell.loss], threads, known, limits, experience)
     return row
@@ -248,12 +253,12 @@ def measured(
     then: Callable[[Row, int], None] = lambda _row, _threads: None,
     peers: list[Peer] | None = None,
 ) -> dict[int, list[Row]]:
-    """Run every cell at every number of threads; cells that follow each other may learn from each other.
+    """Run every cell at every number of threads; a cell reuses the results of the one before with the same data and loss.
 
     Parameters
     ----------
     then : callable
-        What else is to be measured of a row, told the number of threads.
+        Called with each row and the number of threads, for further measurements.
     """
     rows: dict[int, list[Row]] = {threads: [] for threads in thread_counts}
     previous: Row | None = None
@@ -301,23 +306,23 @@ def section(cells: list[Cell], thread_counts: list[int], cap: float, say: Callab
 
 
 def on(threads: int) -> str:
-    """The number of threads in words."""
+    """Return "on k threads"."""
     return f"on {threads} thread{'s' * (threads > 1)}"
 
 
 def mean_ratio(rows: list[Row]) -> float:
-    """The geometric mean of the ratios, where both sides reached the goal."""
+    """Return the geometric mean of the ratios of the cells in which both sides reached the goal."""
     return geometric_mean(row.ratio for row in rows if 0.0 < row.ratio < math.inf)
 
 
 def certified(rows: list[Row]) -> Target:
-    """Whether P* is known."""
+    """Return the target that P* is certified in every cell."""
     worst = max(row.optimum.uncertainty for row in rows)
     return Target(f"P* certified to {CERTIFIED:g} in every cell", f"{worst:.1e} at worst", worst <= CERTIFIED)
 
 
 def shown_ratio(row: Row) -> str:
-    """A ratio, or who alone reached the goal."""
+    """Return a ratio as text, or which side alone reached the goal."""
     return {0.0: "only a peer", math.inf: "only ours"}.get(row.ratio) or ratio(row.ratio)
 
 
@@ -325,7 +330,7 @@ COLUMNS = ["data", "loss", "λn", "ours", "method", "τ", "epochs", "best peer",
 
 
 def line(row: Row) -> list[str]:
-    """Ours against the best of the others in a cell."""
+    """Return the row of a cell: our fit and the best peer."""
     name, best = row.best_peer
     ours = row.ours if row.ours and row.ours.reached else None
     mine = [seconds(ours.seconds), ours.method, str(ours.tau), f"{ours.epochs:.3g}"] if ours else [MISSING] * 4
@@ -335,16 +340,16 @@ def line(row: Row) -> list[str]:
 
 
 def overview(rows: list[Row], threads: int) -> Table:
-    """Ours against the best of the others, cell by cell."""
+    """Return the table of our fit and the best peer in every cell."""
     note = (
-        "Ours is one call at default settings, the construction of the problem included; a peer's time is its smallest over a "
-        f"search for the loosest tolerance that suffices. {MISSING}: not within the time limit."
+        "Our time is that of one call at default settings with the construction of the problem; a peer's time is the smallest in "
+        f"a search for the loosest tolerance that suffices. {MISSING}: not within the time limit."
     )
     return Table(f"Ours and the best peer, {on(threads)[3:]}", COLUMNS, [line(row) for row in rows], note)
 
 
 def details(rows: list[Row], threads: int) -> Iterator[Table]:
-    """Yield every peer's time, a table per loss."""
+    """Yield a table of the times of all peers for each loss."""
     for loss in dict.fromkeys(row.cell.loss for row in rows):
         names = [peer.name for peer in PEERS[loss]]
         lines = [
@@ -355,11 +360,11 @@ def details(rows: list[Row], threads: int) -> Iterator[Table]:
         note = (
             f"Cut short: a run took {Limits.run:g} times as long as the best peer's, the search {Limits.search:g} times, or the "
             f"time limit was reached. A peer without threads, or {COMPETITIVE:g} times slower than the best on one thread, is "
-            "not measured again on more."
+            "not measured on more threads."
         )
         yield Table(f"All peers, {loss}, {on(threads)[3:]}", ["data", "λn", *names], lines, note)
 
 
 def shown(found: float | str) -> str:
-    """A time, or the reason why there is none."""
+    """Return a time as text, or the reason why there is none."""
     return found if isinstance(found, str) else seconds(found)

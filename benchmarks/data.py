@@ -22,11 +22,11 @@ EVERY_LOSS: dict[str, losses.Loss] = {**LOSSES, "squared": losses.Squared(), "Hu
 FOLDER = Path(os.environ.get("DUALNEWTON_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 NOISE = 0.1
-"""The part of noise in generated labels: enough that the classes overlap."""
+"""Standard deviation of the noise added to the linear scores of generated labels; it makes the classes overlap."""
 
 
 def unit_rows(X: Any) -> Any:
-    """Scale each row to norm one, in float64; a row of zeros stays."""
+    """Scale each row to norm one, in float64; a row of zeros stays zero."""
     if sp.issparse(X):
         X = sp.csr_matrix(X, dtype=np.float64)
         norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
@@ -38,7 +38,7 @@ def unit_rows(X: Any) -> Any:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A matrix that is loaded or generated on first use and then scaled, to unit rows by default, with its labels."""
+    """A matrix with labels that is loaded or generated on first use and then scaled, to unit rows by default."""
 
     name: str
     make: Callable[[], tuple[Any, np.ndarray]]
@@ -62,7 +62,7 @@ class Dataset:
 
     @property
     def is_dense(self) -> bool:
-        """Whether X is a plain array."""
+        """True if X is a NumPy array."""
         return not sp.issparse(self.X)
 
 
@@ -78,12 +78,12 @@ class Cell:
         return f"{self.data.name}, {self.loss}, λn={self.lam_n:g}"
 
     def problem(self) -> dn.Problem:
-        """Build the problem anew, as each fit does: checking the data is part of what is timed."""
+        """Return a new problem, so that the timed fit includes the checks of the data."""
         return dn.Problem(self.data.X, self.data.y, EVERY_LOSS[self.loss], lam=self.lam_n / len(self.data.y))
 
 
 def dense(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Generate Gaussian rows whose j-th feature has the standard deviation j^−½, and the noisy labels of a random plane."""
+    """Generate Gaussian rows whose j-th feature has the standard deviation j^−½, labelled by a random hyperplane with noise."""
     rng = np.random.default_rng(seed)
     X = unit_rows(rng.standard_normal((n, d)) / np.sqrt(np.arange(1, d + 1)))
     return X, np.where(X @ rng.standard_normal(d) + NOISE * rng.standard_normal(n) > 0.0, 1.0, -1.0)
@@ -97,12 +97,12 @@ def ten_classes(X: np.ndarray, seed: int = 1) -> np.ndarray:
 
 
 def dense_set(n: int, d: int) -> Dataset:
-    """Name a generated set by its shape."""
+    """Return a generated set, named by its shape."""
     return Dataset(f"dense {n}×{d}", lambda: dense(n, d))
 
 
 def reader(name: str, labels: Callable[[np.ndarray], np.ndarray]) -> Callable[[], tuple[Any, np.ndarray]]:
-    """Return what reads a set from the data folder and makes its labels what they are to be."""
+    """Return a function that reads a set from the data folder and transforms its labels."""
 
     def read() -> tuple[Any, np.ndarray]:
         with np.load(FOLDER / f"{name}.npz") as z:
@@ -113,12 +113,12 @@ def reader(name: str, labels: Callable[[np.ndarray], np.ndarray]) -> Callable[[]
 
 
 def real_set(name: str, is_positive: Callable[[np.ndarray], np.ndarray]) -> Dataset:
-    """A set from the data folder, its labels made binary."""
+    """Return a set from the data folder with labels ±1."""
     return Dataset(name, reader(name, lambda y: np.where(is_positive(y), 1.0, -1.0)))
 
 
 def is_here(name: str) -> bool:
-    """Whether the data folder holds this set."""
+    """Return True if the data folder contains this set."""
     return (FOLDER / f"{name}.npz").exists()
 
 
@@ -133,7 +133,7 @@ QUICK_DENSE = [dense_set(4_000, 200), dense_set(500, 2_000)]
 
 
 def datasets(quick: bool) -> tuple[list[Dataset], list[str]]:
-    """Return the sets that are here, and the names of those that are not."""
+    """Return the available sets, and the names of the others."""
     wanted = [data for data in REAL if not quick or data.name in ("mushrooms", "a9a")]
     here = [data for data in wanted if is_here(data.name)]
     absent = [data.name for data in wanted if data not in here]
@@ -149,9 +149,9 @@ def cells(sets: list[Dataset], quick: bool) -> Iterator[Cell]:
 
 @cache
 def warm_up_cells() -> tuple[Cell, ...]:
-    """Return one small problem per storage and loss, yet large enough (n·d > 2¹⁷) not to take the path that compiles nothing.
+    """Return one small problem per storage and loss, large enough (n·d > 2¹⁷) to use the compiled kernels.
 
-    The sparse one is sparse enough to stay so, and has a feature that is rare.
+    The sparse set has few enough entries that the library keeps it sparse, and one rare feature.
     """
     X, y = dense(2_500, 64)
     few = np.abs(X) >= np.quantile(np.abs(X), 0.85)
@@ -162,5 +162,5 @@ def warm_up_cells() -> tuple[Cell, ...]:
 
 
 def warm_up_like(cell: Cell) -> Cell:
-    """Return the small problem of the same storage and loss."""
+    """Return the warm-up problem with the same storage and loss."""
     return next(warm for warm in warm_up_cells() if (warm.data.is_dense, warm.loss) == (cell.data.is_dense, cell.loss))

@@ -1,4 +1,4 @@
-"""Against the hardware: an epoch of ours beside the least work that must be done to touch the same data."""
+"""Comparison with the hardware: an epoch of our methods against the least work that must be done on the same data."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ import dualnewton as dn
 from dualnewton import samplings
 
 EPOCHS = 12
-"""About as many as a fit makes: the first ones work hardest, so a median over more would flatter."""
+"""Number of timed epochs, about that of a fit. Later epochs cost less, so a median over more would be too low."""
 
 SECONDS = 5.0
+"""Time limit in seconds of the timed epochs together."""
+
 CAP = 60.0
+"""Time limit in seconds of one comparison."""
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """The median cost of an epoch, by what the loop of ``solve`` does in it; certificates are not part of it."""
+    """The median time of each part of an epoch of ``solve``, without certificates."""
 
     draw: float
     rounds: float
@@ -34,15 +37,15 @@ class Epoch:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """The time of the whole epoch in seconds."""
         return self.draw + self.rounds + self.end
 
 
 def epoch_of_ours(problem: dn.Problem, tau: int) -> Epoch:
-    """Drive the compiled engine as ``solve`` does, from zero through as many epochs as a fit makes.
+    """Run the compiled engine as ``solve`` does, from α = 0, and time its epochs.
 
-    After each epoch it is told its true gap, off the clock: the exactness of its rounds is tied to it, and an engine that is
-    told nothing would stay at its loosest and be flattered.
+    After each epoch, untimed, the engine receives its certified gap, because the accuracy of its inner solves depends on the
+    gap; without it the engine would use its loosest accuracy and the times would be too low.
     """
     from dualnewton.solvers.dual.compiled import CompiledEngine
 
@@ -66,7 +69,7 @@ def epoch_of_ours(problem: dn.Problem, tau: int) -> Epoch:
 
 
 def median_of(run: Callable[[], Any], repeats: int = EPOCHS) -> float:
-    """Take the median, as for an epoch of ours: like is set beside like."""
+    """Return the median time of repeated runs, the same statistic as for our epochs."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -80,10 +83,10 @@ def median_of(run: Callable[[], Any], repeats: int = EPOCHS) -> float:
 
 @cache
 def sweep_kernel() -> Callable[..., None]:
-    """Compile a bare permuted sweep: for each row a dot with w and an axpy to w, rows to come prefetched.
+    """Compile a permuted sweep that does, for each row, a dot product with w and an axpy to w, and prefetches later rows.
 
-    It is what τ = 1 must do at least: read the row, know its margin, move w along it. The step is so small that w stays
-    what it was, yet depends on the dot, so that no compiler can drop or reorder either.
+    A method with τ = 1 must do at least this work: read the row, compute its margin, update w. The step is too small to
+    change w noticeably, but depends on the dot product, so that the compiler can neither drop nor reorder the two.
     """
     from llvmlite import ir
     from numba import njit, types
@@ -108,7 +111,7 @@ def sweep_kernel() -> Callable[..., None]:
     def sweep(values, columns, starts, order, w, margins):
         n = len(order)
         for k in range(n):
-            # Pointers ten rows ahead, the rows themselves four ahead, a cache line (64 bytes) at a time.
+            # Prefetch the row pointers ten rows ahead and the rows four ahead, by cache lines of 64 bytes.
             if k + 10 < n:
                 prefetch(starts, order[k + 10])
                 prefetch(margins, order[k + 10])
@@ -130,7 +133,7 @@ def sweep_kernel() -> Callable[..., None]:
 
 
 def sparse_floor(X: Any) -> float:
-    """Time a bare permuted sweep over the rows of a CSR matrix."""
+    """Return the time of a permuted sweep over the rows of a CSR matrix."""
     sweep = sweep_kernel()
     n, d = X.shape
     order = np.random.default_rng(0).permutation(n)
@@ -140,7 +143,7 @@ def sparse_floor(X: Any) -> float:
 
 
 def dense_floor(X: np.ndarray) -> float:
-    """Time A w and Aᵀ v."""
+    """Return the time of the products A w and Aᵀ v."""
     n, d = X.shape
     w, v = np.ones(d), np.ones(n)
     return median_of(lambda: X @ w) + median_of(lambda: X.T @ v)
@@ -151,7 +154,7 @@ def dense_floor(X: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Floor:
-    """A comparison: which data, at which τ, against what, and the bound that is promised."""
+    """A comparison: the storage of the data, τ, the measured lower bound with its name, and the largest allowed ratio."""
 
     dense: bool
     tau: int
@@ -167,7 +170,7 @@ FLOORS = [
 
 
 def compare(cell: Cell, floor: Floor) -> Iterator[tuple[float, Epoch]]:
-    """Measure both in the same process, right after each other."""
+    """Measure the lower bound and our epoch in the same process, one after the other."""
     problem = cell.problem()
     yield floor.measure(problem.X), epoch_of_ours(problem, floor.tau)
 

@@ -1,4 +1,4 @@
-"""What only a fresh process can tell: the peak of its memory, and the first fit of its life.
+"""Measurements that need a new process: the peak of its memory, and the time of its first fit.
 
 ``python -m benchmarks.fresh memory NAME K`` and ``python -m benchmarks.fresh fit SIZE STORAGE LOSS`` print one line of JSON.
 """
@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-SMALL = (1_000, 100)
-LARGE = (2_000, 100)
+SMALL = (1_000, 100)  # n and d of a problem that is solved without compiled kernels
+LARGE = (2_000, 100)  # n and d of a problem that is solved with compiled kernels
 SIZES = {"small": SMALL, "large": LARGE}
 STORAGES = ("dense", "CSR")
 
 
-# From outside ------------------------------------------------------------------------------------------------------------
+# In the parent process ---------------------------------------------------------------------------------------------------
 
 
 def run(*arguments: str, timeout: float = 120.0, **environment: str) -> dict[str, float] | None:
-    """Start this module in a new interpreter on one thread and read its JSON; None where it fails."""
+    """Run this module in a new interpreter on one thread and return its JSON; None if it fails."""
     settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **environment}
     command = [sys.executable, "-m", "benchmarks.fresh", *arguments]
     try:
@@ -44,7 +44,7 @@ def run(*arguments: str, timeout: float = 120.0, **environment: str) -> dict[str
 
 @dataclass(frozen=True)
 class Start:
-    """Seconds of a first fit: the whole process, the fit in it, the same with a filled cache, and a second fit."""
+    """Times in seconds: the process of a first fit, that fit, a first fit with a filled cache, and a second fit."""
 
     process: float
     cold: float
@@ -53,7 +53,7 @@ class Start:
 
 
 def first_fit(size: str, storage: str, loss: str) -> Start:
-    """Fit in a new interpreter with an empty compilation cache, then in another one with what that left in it."""
+    """Fit in a new interpreter with an empty compilation cache, then in another one with the cache filled by the first."""
     with tempfile.TemporaryDirectory() as cache:
         start = time.perf_counter()
         cold = run("fit", size, storage, loss, NUMBA_CACHE_DIR=cache)
@@ -61,15 +61,15 @@ def first_fit(size: str, storage: str, loss: str) -> Start:
         cached = run("fit", size, storage, loss, NUMBA_CACHE_DIR=cache)
     if cold is None or cached is None:
         return Start(math.nan, math.nan, math.nan, math.nan)
-    # The process has also made a second fit and the data, which a user's first fit has not.
+    # The second fit and the generation of the data are no part of a user's first fit.
     return Start(process - cold["second"] - cold["data"], cold["first"], cached["first"], cached["second"])
 
 
-# From inside -------------------------------------------------------------------------------------------------------------
+# In the new process ------------------------------------------------------------------------------------------------------
 
 
 def fit(size: str, storage: str, loss: str) -> dict[str, float]:
-    """Make the data with NumPy alone, then time two fits; the first pays for imports and compilation."""
+    """Generate the data with NumPy alone, then time two fits; the first includes imports and compilation."""
     start = time.perf_counter()
     import numpy as np
 
@@ -97,7 +97,7 @@ def fit(size: str, storage: str, loss: str) -> dict[str, float]:
 
 
 def memory(name: str, models: str) -> dict[str, float]:
-    """Fit K models on named data; return the bytes of the data, the peak above them, and what is allowed."""
+    """Fit K models on a named data set; return the bytes of the data, of the peak above them, and of the allowed peak."""
     from benchmarks import data
 
     import dualnewton as dn
@@ -117,14 +117,14 @@ def memory(name: str, models: str) -> dict[str, float]:
 
 
 def extra_memory(work: Callable[[], Any]) -> int:
-    """Return by how many bytes the peak of this process during ``work()`` lies above what it held before (Linux)."""
+    """Return the peak memory of this process during ``work()`` minus the memory before, in bytes (Linux only)."""
     gc.collect()
-    # Memory that was freed but kept by the allocator would be used again unseen: give it back to the system first.
+    # Freed memory that the allocator keeps could be reused without raising the peak, so it is returned to the system first.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is None:
         raise OSError("the peak of memory is measured on Linux with the GNU C library only")
     trim(0)
-    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # forgets the peak so far
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # resets the recorded peak
     before = _status("VmRSS")
     work()
     return _status("VmHWM") - before

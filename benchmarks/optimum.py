@@ -1,4 +1,4 @@
-"""P*, found by a plain Newton method of the benchmark's own and certified by the judge."""
+"""The optimum P*, computed by a Newton method that is independent of the library's solvers, and certified by the gap."""
 
 from __future__ import annotations
 
@@ -22,31 +22,36 @@ from scipy.sparse.linalg import LinearOperator, cg
 import dualnewton as dn
 
 GOAL = 1e-6
+"""The relative suboptimality (P − P*)/P* that all contenders must reach."""
+
 TIGHT = 1e-10
+"""The relative duality gap at which the search for P* ends."""
+
 REFERENCE_CAP = 90.0
 NEWTON_SECONDS = 45.0
 OURS_SECONDS = 15.0
+"""Time limits in seconds: of the whole search for P*, of the Newton method, and of the library if that is not certified."""
 
 CERTIFIED = GOAL / 100
-"""What P* must be known to: a hundredth of the accuracy that is asked of the contenders."""
+"""The relative accuracy to which P* must be certified, a hundredth of the accuracy required of the contenders."""
 
-HEAVY = 3_000
-"""The columns that a preconditioner treats exactly, where there are too many for all of them."""
+DOMINANT = 3_000
+"""Number of columns that the preconditioner treats exactly if the whole Hessian is too large; their block takes 72 MB."""
 
 KEPT = Path(tempfile.gettempdir()) / "dualnewton-optima"
-"""Where the points found are kept for the next run. They are trusted in nothing: the judge certifies them anew."""
+"""The folder in which the points are kept as starting points of later runs; every run certifies them again."""
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """P*, known from above by the best point found and from below by a dual point.
+    """P*, bounded from above by the best primal value found and from below by the best dual value.
 
     Parameters
     ----------
     primal, dual : float
-        What bounds it.
+        The upper and the lower bound.
     point : array
-        From where the search may go on: w, or the u of w = Xᵀu.
+        A starting point for a further search: w, or the vector u of w = Xᵀu.
     """
 
     primal: float
@@ -55,23 +60,25 @@ class Optimum:
 
     @property
     def uncertainty(self) -> float:
-        """How far P* may lie below, relatively."""
+        """The relative gap between the two bounds."""
         return (self.primal - self.dual) / abs(self.primal)
 
     @property
     def certified(self) -> bool:
-        """Whether P* is known well enough to judge by."""
+        """True if the bounds are close enough to test the contenders against."""
         return self.uncertainty <= CERTIFIED
 
     def reached_by(self, primal: float) -> bool:
-        """P − P* ≤ 1e-6·P*."""
-        if primal < self.dual - GOAL * CERTIFIED * abs(self.dual):  # rounding aside nobody can, unless the judge errs
+        """Return True if P − P* ≤ 1e-6·P*."""
+        if primal < self.dual - GOAL * CERTIFIED * abs(
+            self.dual
+        ):  # impossible beyond rounding if the certificate is right
             raise ArithmeticError(f"P = {primal:.17g} lies below the dual value {self.dual:.17g} that bounds it")
         return primal - self.primal <= GOAL * abs(self.primal)
 
 
 def optimum_of(cell: Cell, neighbour: Optimum | None = None) -> Optimum:
-    """Find it in a child with all cores, since nobody is timed; start from what is kept, or from that of a neighbouring λ."""
+    """Compute P* in a child process with all cores, untimed; start from a kept point or that of a neighbouring λ."""
     kept = KEPT / (re.sub(r"\W+", "-", str(cell)) + ".npy")
     shape = (cell.data.X.shape[0 if is_wide(cell) else 1],)
     start = neighbour.point if neighbour else np.zeros(shape)
@@ -90,12 +97,12 @@ def optimum_of(cell: Cell, neighbour: Optimum | None = None) -> Optimum:
 
 
 def is_wide(cell: Cell) -> bool:
-    """Whether neither the Hessian nor much of it can be formed: sparse, and large both ways."""
+    """Return True if X is sparse and both of its sizes are too large to form a Hessian or a Gram matrix."""
     return not cell.data.is_dense and min(cell.data.X.shape) > WIDEST_HESSIAN
 
 
 def find_optimum(cell: Cell, point: np.ndarray) -> Iterator[Optimum]:
-    """Yield what Newton's method finds, and ask the library only where that is not certified."""
+    """Yield the result of Newton's method and, only if it is not certified, that of the library too."""
     problem = cell.problem()
     if is_wide(cell):
         point = dual_newton(problem, point, TIGHT, NEWTON_SECONDS)
@@ -110,10 +117,10 @@ def find_optimum(cell: Cell, point: np.ndarray) -> Iterator[Optimum]:
 
 
 def newton(problem: dn.Problem, w: np.ndarray, seconds: float) -> np.ndarray:
-    """Minimise P by Newton's method with step halving until ‖∇P‖²/(2λ) ≤ 1e-10·P, or until time is up.
+    """Minimise P by Newton's method with step halving until ‖∇P‖²/(2λ) ≤ 1e-10·P, or until the time limit.
 
-    That quantity is the duality gap of w and α_i = −φ′(z_i) under an L2 penalty, so the judge will find it small. It reads
-    nothing of the library but the scalar functions of the loss.
+    That quantity is the duality gap of w and α_i = −φ′(z_i) for the L2 penalty, so the certificate will be as small. The
+    method uses only the scalar functions of the loss from the library.
     """
     X, y, lam, n, phi = problem.X, problem.y, problem.lam, problem.n, problem.loss
     end = time.perf_counter() + seconds
@@ -131,7 +138,7 @@ def newton(problem: dn.Problem, w: np.ndarray, seconds: float) -> np.ndarray:
         along, slope, length = X @ step, float(gradient @ step), 1.0
         while (lower := value(z + length * along, w + length * step)) > P + 1e-4 * length * slope and length > 1e-10:
             length *= 0.5
-        if lower >= P:  # rounding has the last word
+        if lower >= P:  # rounding error prevents a further decrease
             break
         w = w + length * step
         z, P = X @ w, lower
@@ -139,21 +146,21 @@ def newton(problem: dn.Problem, w: np.ndarray, seconds: float) -> np.ndarray:
 
 
 def newton_step(X: Any, h: np.ndarray, lam: float, gradient: np.ndarray) -> np.ndarray:
-    """Solve (Xᵀ diag(h) X + λI) p = ∇P, by Cholesky, or by conjugate gradients where d is large.
+    """Solve (Xᵀ diag(h) X + λI) p = ∇P by Cholesky, or by preconditioned conjugate gradients if d is large.
 
-    These are preconditioned by the block of the heaviest columns and the diagonal of the others: in texts a few thousand
-    words carry most of the matrix.
+    The preconditioner is the block of the columns with the largest diagonal entries and the diagonal of the others: in text
+    data a few thousand words account for most of the matrix.
     """
     d = X.shape[1]
     if d <= WIDEST_HESSIAN:
         return la.cho_solve(hessian_factor(X, h, lam), gradient)
     diagonal = (X.multiply(X).T if sp.issparse(X) else (X * X).T) @ h + lam
-    heavy = np.argsort(-diagonal)[:HEAVY]
-    factor = hessian_factor(X[:, heavy], h, lam)
+    dominant = np.argsort(-diagonal)[:DOMINANT]
+    factor = hessian_factor(X[:, dominant], h, lam)
 
     def precondition(v: np.ndarray) -> np.ndarray:
         scaled = v / diagonal
-        scaled[heavy] = la.cho_solve(factor, v[heavy])
+        scaled[dominant] = la.cho_solve(factor, v[dominant])
         return scaled
 
     product = LinearOperator((d, d), lambda v: X.T @ (h * (X @ v)) + lam * v, dtype=np.float64)
@@ -166,6 +173,8 @@ def hessian_factor(X: Any, h: np.ndarray, lam: float) -> tuple[np.ndarray, bool]
         H = (X.T @ sp.diags_array(h) @ X).toarray(order="F")
     else:
         active = h > 0.0
-        H = la.blas.dsyrk(1.0, (X[active] * np.sqrt(h[active])[:, None]).T, lower=1)  # half of a general product
+        H = la.blas.dsyrk(
+            1.0, (X[active] * np.sqrt(h[active])[:, None]).T, lower=1
+        )  # half the work of a general product
     H[np.diag_indices(len(H))] += lam
     return la.cho_factor(H, lower=True, overwrite_a=True)

@@ -1,4 +1,4 @@
-"""The other solvers: those that the command ``compare`` asks, too."""
+"""The solvers of other libraries, the same as in the command ``compare``."""
 
 from dualnewton.lab.peers import PEERS, WIDEST_HESSIAN, Peer, preload
 

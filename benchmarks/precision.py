@@ -1,4 +1,4 @@
-"""Float32 against float64: the same rows in half the bytes, where memory is what a fit waits for."""
+"""Float32 against float64: the same rows in half the bytes, on data whose fits are limited by memory bandwidth."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from benchmarks.timing import best_of, in_child
 import dualnewton as dn
 
 GOAL = 1e-5
+"""The certified relative gap to which both are timed."""
+
 BOUND = 0.7
+"""The target: the largest allowed ratio of the times of float32 and float64."""
+
 TYPES = (np.float32, np.float64)
 
 
 def section(sets: list[Dataset], thread_counts: list[int], cap: float, say: Callable[[str], None]) -> Section:
-    """Time both types on every set at every number of threads."""
+    """Time both types on every data set at every number of threads."""
     rows, costs = [], []
     for data in sets:
         for threads in thread_counts:
@@ -37,7 +41,7 @@ def section(sets: list[Dataset], thread_counts: list[int], cap: float, say: Call
 
 
 def both(data: Dataset, cap: float, threads: int) -> Iterator[tuple[Spent, Spent]]:
-    """Yield the times of float32 and float64, each fit once before to be warm."""
+    """Yield the times of float32 and float64, each after one untimed fit that compiles the kernels."""
     times = []
     for kind in TYPES:
         X = data.X.astype(kind)
@@ -49,6 +53,6 @@ def both(data: Dataset, cap: float, threads: int) -> Iterator[tuple[Spent, Spent
 
 
 def timed_fit(X: np.ndarray, y: np.ndarray, threads: int, cap: float) -> bool:
-    """Fit, and say whether the goal was reached."""
+    """Fit the data and return True if the goal was reached."""
     problem = dn.Problem(X, y, LOSSES["logistic"], lam=1.0 / len(y))
     return dn.solve(problem, tol=GOAL, n_threads=threads, random_state=0, time_limit=cap).converged

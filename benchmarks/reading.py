@@ -1,7 +1,7 @@
 """The svmlight reader against scikit-learn's, on a generated file of 100 MB.
 
-Both read from the file cache of the system and return the same matrix, to the last bit. Ours is timed after a first read of a
-small file, since that loads the compiled parser; what loading and compiling cost is a row of its own.
+Both read from the file cache of the system and return the same matrix, to the last bit. Our reader is timed after an untimed
+read, which loads the compiled parser; the time of loading and compiling is shown in a separate table.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from benchmarks.timing import best_of, cores, pinned
 
 from dualnewton import data
 
-ROW = 60
-FEATURES = 50_000
+ROW = 60  # entries per line
+FEATURES = 50_000  # columns
 
 STYLES = {"6 digits": "%.6g", "17 digits": "%.17g"}
-"""How values are written: as by most tools, and so that doubles come back."""
+"""Formats of the values: that of most tools, and one from which every float64 can be read back exactly."""
 
 STARTS = {"compiled by an earlier process": True, "compiled now": False}
 
-REPEATS = 3
+REPEATS = 3  # reads of each file, of which the shortest counts
 
 FIRST_READ = """
 import sys, time
@@ -39,7 +39,7 @@ print(time.perf_counter() - start)
 
 
 def generate(path: Path, size: int, style: str, seed: int = 0) -> None:
-    """Write rows of 60 ascending indices with Gaussian values until the file has so many bytes."""
+    """Write rows of 60 ascending indices with Gaussian values until the file has ``size`` bytes."""
     rng = np.random.default_rng(seed)
     pattern = "%d " + " ".join(f"%d:{style}" for _ in range(ROW))
     with open(path, "w", encoding="ascii") as file:
@@ -53,7 +53,7 @@ def generate(path: Path, size: int, style: str, seed: int = 0) -> None:
 
 
 def section(megabytes: int, say: Callable[[str], None]) -> Section:
-    """Time both readers on one core and on all, for each style of numbers."""
+    """Time both readers on one core and on all cores, for each format of the values."""
     rows, ratios = [], []
     with tempfile.TemporaryDirectory() as folder:
         for name, style in STYLES.items():
@@ -78,7 +78,7 @@ def section(megabytes: int, say: Callable[[str], None]) -> Section:
 
 
 def both(path: Path) -> tuple[float, float]:
-    """Return our seconds and theirs, after a look at whether both have read the same."""
+    """Check that both readers return the same data; return the seconds of ours and of scikit-learn's."""
     from sklearn.datasets import load_svmlight_file
 
     ours = data.read(path)
@@ -96,7 +96,7 @@ def both(path: Path) -> tuple[float, float]:
 
 
 def first_read(path: Path, compiled: bool) -> float:
-    """Return the seconds of the first read in a new process, with or without the compiled code of earlier ones."""
+    """Return the seconds of the first read in a new process, with a filled or with an empty compilation cache."""
     with tempfile.TemporaryDirectory() as empty:
         environment = {} if compiled else {"NUMBA_CACHE_DIR": empty}
         run = subprocess.run(

@@ -1,4 +1,4 @@
-"""Every regime: tall, square and wide, dense and CSR, well and badly conditioned, as cells of the comparison."""
+"""Data of many kinds for the comparison: tall, square and wide, dense and CSR, well and ill-conditioned."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import scipy.linalg as la
 import scipy.sparse as sp
 from benchmarks.data import Cell, Dataset, is_here, reader
 
-STRENGTHS = (10.0, 1.0, 0.1, 0.01)
+STRENGTHS = (10.0, 1.0, 0.1, 0.01)  # values of λn
 QUICK_STRENGTHS = (0.1,)
 CLASSIFICATION = ("logistic", "squared", "squared hinge")
 REGRESSION = ("squared", "Huber")
 
 CONDITION = 1e6
+"""Condition number of the covariance of the generated ill-conditioned data."""
+
 FLIPPED = 0.1
-"""The part of generated labels that is wrong."""
+"""Fraction of the generated labels whose sign is flipped, so that the classes are not separable."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Regime:
 
     @property
     def name(self) -> str:
-        """What the tables and the command line call it."""
+        """The name in tables and on the command line."""
         return self.data.name
 
 
@@ -39,14 +41,14 @@ class Regime:
 
 
 def standardised(X: Any) -> Any:
-    """Scale each column to variance one; centre it if X is dense, since CSR data would not stay sparse.
+    """Scale each column to variance one, and centre it if X is dense; centred CSR data would not stay sparse.
 
-    A constant column is left alone.
+    A constant column is not changed.
     """
     X = as_it_is(X)
     if sp.issparse(X):
         mean = np.asarray(X.mean(axis=0)).ravel()
-        # About the mean, over entries and zeros apart: E[x²] − E[x]² would lose all digits of an almost constant column.
+        # The squared deviations of entries and of zeros are summed separately; E[x²] − E[x]² would cancel catastrophically.
         apart = np.bincount(X.indices, (X.data - mean[X.indices]) ** 2, X.shape[1])
         absent = X.shape[0] - np.bincount(X.indices, minlength=X.shape[1])
         scale = column_scale(np.sqrt((apart + absent * mean**2) / X.shape[0]), mean)
@@ -57,22 +59,22 @@ def standardised(X: Any) -> Any:
 
 
 def column_scale(deviation: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Return the deviations, and one for a column that is constant to rounding."""
+    """Return the standard deviations, with 1 for a column that is constant up to rounding."""
     return np.where(deviation > 1e-12 * np.abs(mean), deviation, 1.0)
 
 
 def as_it_is(X: Any) -> Any:
-    """Change nothing but the type: float64, dense in C order or CSR."""
+    """Convert X to float64, dense in C order or CSR, without scaling."""
     return sp.csr_matrix(X, dtype=np.float64) if sp.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
 
 
 def binary(y: np.ndarray) -> np.ndarray:
-    """The larger of two labels becomes 1, the other −1."""
+    """Return labels ±1, with 1 for the larger of the two labels."""
     return np.where(y == y.max(), 1.0, -1.0)
 
 
 def centred(y: np.ndarray) -> np.ndarray:
-    """Give real labels mean zero and variance one."""
+    """Scale real labels to mean zero and variance one."""
     return (y - y.mean()) / y.std()
 
 
@@ -80,7 +82,7 @@ def centred(y: np.ndarray) -> np.ndarray:
 
 
 def ill_conditioned(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Generate Gaussian rows of covariance Q diag(s) Qᵀ, and the labels of a random plane, one in ten of them wrong.
+    """Generate Gaussian rows with covariance Q diag(s) Qᵀ, labelled by a random hyperplane with one label in ten flipped.
 
     Q is a random rotation, and s falls geometrically from 1 to 10⁻⁶.
     """
@@ -92,7 +94,7 @@ def ill_conditioned(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarr
 
 
 def ill_set(n: int, d: int) -> Regime:
-    """Name a generated set by its shape."""
+    """Return a generated set, named by its shape."""
     return Regime(Dataset(f"ill-{n}x{d}", lambda: ill_conditioned(n, d), as_it_is), CLASSIFICATION, generated=True)
 
 
@@ -100,12 +102,12 @@ def ill_set(n: int, d: int) -> Regime:
 
 
 def classes(name: str) -> Regime:
-    """A set of two classes, standardised."""
+    """Return a standardised set with two classes."""
     return Regime(Dataset(name, reader(name, binary), standardised), CLASSIFICATION)
 
 
 def outputs(name: str) -> Regime:
-    """A set with real labels, standardised as they are."""
+    """Return a standardised set with standardised real labels."""
     return Regime(Dataset(name, reader(name, centred), standardised), REGRESSION)
 
 
@@ -126,7 +128,7 @@ QUICK = [classes("splice"), outputs("cpusmall"), ill_set(4_000, 50)]
 
 
 def regimes(quick: bool, names: list[str] | None = None) -> tuple[list[Regime], list[str]]:
-    """Return the sets asked for (all by default) that are here, and the names of those that are not."""
+    """Return the requested sets (all by default) that are available, and the names of the others."""
     wanted = QUICK if quick and names is None else REGIMES
     chosen = [regime for regime in wanted if names is None or regime.name in names]
     here = [regime for regime in chosen if regime.generated or is_here(regime.name)]
@@ -134,9 +136,9 @@ def regimes(quick: bool, names: list[str] | None = None) -> tuple[list[Regime], 
 
 
 def cells(sets: list[Regime], quick: bool) -> Iterator[Cell]:
-    """Yield every problem on these sets, the strengths of a loss one after the other from strong to weak.
+    """Yield every problem on these sets; for each loss, the strengths decrease from cell to cell.
 
-    In this order what is learned from one cell (an optimum to start from, who is fast, which tolerance suffices) serves the next.
+    In this order each cell can reuse results of the one before: an optimum to start from, the times and tolerances of the peers.
     """
     for regime in sets:
         for loss in regime.losses:

@@ -1,4 +1,4 @@
-"""Every regime: the comparison with peers over data of every shape and conditioning, and our own methods in hindsight."""
+"""The comparison with other libraries on data of many shapes and conditionings, and of "auto" with each of our methods."""
 
 from __future__ import annotations
 
@@ -27,19 +27,24 @@ from benchmarks.report import MISSING, Section, Table, Target, number, ratio, se
 OUR_METHODS = ("sdna", "newton", "ihs")
 
 PATIENCE = 4.0
-"""A method is cut short after so many times what auto needed: then it was no better choice."""
+"""A method is stopped after this multiple of the time of "auto", since it was then not the better choice."""
 
 SHORTEST_BUDGET = 0.5
+"""Smallest time limit of a method in seconds, so that noise in a short time of "auto" does not stop it too early."""
+
 MOST_CELLS = 0.9
-"""The part of the cells in which a target for most of them must hold."""
+"""Fraction of the cells in which a target must hold."""
 
 SLOWEST = 1.3
+"""Largest allowed ratio of our time to the best peer's, and of the time of "auto" to that of our best method."""
+
 WORST = 10
+"""Number of rows in the table of the worst cells."""
 
 
 @dataclass(frozen=True)
 class Hindsight:
-    """The times of our methods in a cell, or the reason why there is none."""
+    """The times of our methods in a cell, or the reasons why there are none."""
 
     cell: Cell
     auto: Ours | None
@@ -47,26 +52,26 @@ class Hindsight:
 
     @property
     def regret(self) -> float:
-        """The time of "auto" over the best; ∞ where only another method reached the goal, NaN where none did."""
+        """The time of "auto" divided by the best; ∞ if only another method reached the goal, NaN if none did."""
         mine = self.auto.seconds if self.auto and self.auto.reached else math.inf
         best = min([mine, *(found for found in self.times.values() if not isinstance(found, str))])
         return mine / best if math.isfinite(best) else math.nan
 
     @property
     def line(self) -> list[str]:
-        """A row of the table."""
+        """The row of the table."""
         auto = [seconds(self.auto.seconds), self.auto.method] if self.auto and self.auto.reached else [MISSING] * 2
         regret = "only another" if math.isinf(self.regret) else ratio(self.regret)
         return [str(self.cell), *auto, *(shown(self.times[method]) for method in OUR_METHODS), regret]
 
 
 def hindsight(row: Row, threads: int, cap: float) -> Hindsight:
-    """Measure each of our methods by itself."""
+    """Measure each of our methods separately."""
     return Hindsight(row.cell, row.ours, {method: own_time(row, method, threads, cap) for method in OUR_METHODS})
 
 
 def own_time(row: Row, method: str, threads: int, cap: float) -> float | str:
-    """Return a method's time with all else left alone; a dash where it refuses the problem."""
+    """Return the time of a method at default settings; a dash if the method cannot solve the problem."""
     auto = row.ours if row.ours and row.ours.reached else None
     limit = min(cap, max(SHORTEST_BUDGET, PATIENCE * auto.seconds)) if auto else cap
     found, ending = our_time(row.cell, row.optimum, threads, limit, method=method)
@@ -95,7 +100,7 @@ def section(cells: list[Cell], thread_counts: list[int], cap: float, say: Callab
 
 
 def against_peers(rows: list[Row], threads: int) -> list[Target]:
-    """Ahead nearly everywhere, never far behind, and far ahead on the mean."""
+    """Return the targets against the best peer: the number of cells ahead, the slowest cell, and the geometric mean."""
     ratios = [row.ratio for row in rows]
     ahead = sum(value > 1.0 for value in ratios)
     slow = [value for value in ratios if value < 1.0 / SLOWEST]
@@ -103,7 +108,7 @@ def against_peers(rows: list[Row], threads: int) -> list[Target]:
     behind = f"{len(slow)} of {len(rows)} cells slower" + (
         f", {ratio(1.0 / min(slow)) if min(slow) else 'not solved'} at worst" if slow else ""
     )
-    without = f", {unknown} of them solved by nobody in time" * (unknown > 0)
+    without = f", {unknown} of them not solved in time by any library" * (unknown > 0)
     mean = mean_ratio(rows)
     return [
         Target(
@@ -117,7 +122,7 @@ def against_peers(rows: list[Row], threads: int) -> list[Target]:
 
 
 def against_hindsight(found: list[Hindsight], threads: int) -> Target:
-    """The choice of method costs little nearly everywhere."""
+    """Return the target that "auto" is close to the best of our methods in most cells."""
     regrets = [one.regret for one in found if not math.isnan(one.regret)]
     good = sum(regret <= SLOWEST for regret in regrets)
     largest = max(regrets, default=math.nan)
@@ -128,14 +133,14 @@ def against_hindsight(found: list[Hindsight], threads: int) -> Target:
 
 
 def worst(rows: list[Row], threads: int) -> Table:
-    """The cells in which we are furthest behind, or least ahead."""
+    """Return the table of the cells with the smallest ratios."""
     compared = [row for row in rows if not math.isnan(row.ratio)]
     lines = [line(row) for row in sorted(compared, key=lambda row: row.ratio)[:WORST]]
     return Table(f"The worst {len(lines)} cells, {on(threads)[3:]}", COLUMNS, lines)
 
 
 def methods(found: list[Hindsight], threads: int) -> Table:
-    """Our methods beside the one that was chosen."""
+    """Return the table of the times of all our methods and of "auto"."""
     columns = ["cell", "auto", "its method", *OUR_METHODS, "auto / best"]
-    note = f"Cut short (>) after {PATIENCE:g} times what auto needed, or the time limit. {MISSING}: not for such a problem."
+    note = f"A method is stopped (>) after {PATIENCE:g} times the time of auto, or at the limit. {MISSING}: not applicable."
     return Table(f"Our methods in hindsight, {on(threads)[3:]}", columns, [one.line for one in found], note)

@@ -1,4 +1,4 @@
-"""What a run found: tables and targets, shown on the terminal and written as Markdown."""
+"""The tables and targets of a run, shown on the terminal and written as Markdown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MISSING = "–"
 
 @dataclass(frozen=True)
 class Target:
-    """A claim, what was measured, and whether it holds; None where it could not be measured."""
+    """A claim, its measurements, and whether it holds; None if it could not be measured."""
 
     claim: str
     measured: str
@@ -27,25 +27,25 @@ class Target:
 
     @property
     def verdict(self) -> str:
-        """PASS, FAIL, or that there is no measurement."""
+        """PASS, FAIL or "not measured"."""
         return {True: "PASS", False: "FAIL", None: "not measured"}[self.passed]
 
     @classmethod
     def at_most(cls, claim: str, values: Iterable[float], bound: float, unit: str = "×") -> Target:
-        """Every value is at most the bound; NaN, a value that could not be had, is not."""
+        """Return the target that every value is at most the bound; a missing value (NaN) fails it."""
         values = list(values)
         return cls(claim, spread(values, unit), all(value <= bound for value in values) if values else None)
 
     @classmethod
     def at_least(cls, claim: str, values: Iterable[float], bound: float, unit: str = "×") -> Target:
-        """Every value is at least the bound; NaN, a value that could not be had, is not."""
+        """Return the target that every value is at least the bound; a missing value (NaN) fails it."""
         values = list(values)
         return cls(claim, spread(values, unit), all(value >= bound for value in values) if values else None)
 
 
 @dataclass(frozen=True)
 class Table:
-    """A title, columns and rows; a note below where something needs to be said."""
+    """A title, column names and rows, with an optional note below."""
 
     title: str
     columns: list[str]
@@ -66,24 +66,24 @@ class Section:
 
 
 def seconds(value: float | None) -> str:
-    """Show a time in milliseconds or seconds, to three figures."""
+    """Format a time in milliseconds or seconds, with three significant digits."""
     if value is None or not math.isfinite(value):
         return MISSING
     return f"{1e3 * value:.3g} ms" if value < 0.9995 else f"{value:.3g} s"
 
 
 def ratio(value: float) -> str:
-    """Show a ratio to two decimals, or to two figures where it is small."""
+    """Format a ratio with two decimals, or with two significant digits if it is small."""
     return f"{number(value)}×" if math.isfinite(value) else MISSING
 
 
 def number(value: float) -> str:
-    """Show two decimals, or two figures where they would be zeros."""
+    """Format a number with two decimals, or with two significant digits below 0.1."""
     return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
 
 
 def spread(values: list[float], unit: str = "×") -> str:
-    """Show the smallest and the largest, and how many there are not."""
+    """Return the smallest and the largest value as text, with the number of missing values."""
     found = [value for value in values if math.isfinite(value)]
     missing = len(values) - len(found)
     ends = [f"{number(value)}{unit}" for value in (min(found), max(found))] if found else [MISSING]
@@ -94,7 +94,7 @@ def spread(values: list[float], unit: str = "×") -> str:
 
 
 def environment() -> dict[str, str]:
-    """Describe machine and software, without a name or a path that belongs to one installation."""
+    """Return the hardware and software of the run, without host names or paths."""
     return {
         "Machine": f"{processor()}, {os.cpu_count()} cores, {memory()}",
         "System": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",

@@ -1,7 +1,7 @@
 """`make bench`: measure, print the tables, and write them to benchmarks/RESULTS.md and REGIMES.md.
 
-``python -m benchmarks.run --help`` lists what can be left out. The exit status does not depend on what is found: this is a
-report, and a missed target is written into it as such.
+``python -m benchmarks.run --help`` lists the options. The exit status does not depend on the measurements: a missed target is
+shown in the report and is no error.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ import dualnewton as dn
 
 CAP = 20.0
 QUICK_CAP = 4.0
+"""Time limits in seconds of a contender in a cell, for a full and for a quick run."""
+
 WARM_UP: tuple[dict[str, Any], ...] = (
     {},
     {"tau": 1},
@@ -58,27 +60,27 @@ class Run:
 
     @property
     def cap(self) -> float:
-        """The most seconds a single contender may take for a single cell."""
+        """The time limit in seconds of one contender in one cell."""
         return self.asked_cap or (QUICK_CAP if self.quick else CAP)
 
     @cached_property
     def found(self) -> tuple[list[data.Dataset], list[str]]:
-        """The data sets at hand, and the names of the others."""
+        """The available data sets, and the names of the others."""
         return data.datasets(self.quick)
 
     @property
     def sets(self) -> list[data.Dataset]:
-        """The data sets at hand."""
+        """The available data sets."""
         return self.found[0]
 
     @cached_property
     def regimes(self) -> tuple[list[regime_data.Regime], list[str]]:
-        """The sets of the comparison in every regime, and the names of those that are not at hand."""
+        """The available sets of the section regimes, and the names of the others."""
         return regime_data.regimes(self.quick, self.names)
 
     @property
     def cells(self) -> list[data.Cell]:
-        """All problems on them."""
+        """All problems on the available data sets."""
         return list(data.cells(self.sets, self.quick))
 
     @property
@@ -88,7 +90,7 @@ class Run:
 
 
 def run_floors(run: Run) -> Iterator[report.Section]:
-    """Compare epochs with bare sweeps."""
+    """Compare our epochs with the least work on the same data."""
     yield floors.section(run.sets)
 
 
@@ -116,7 +118,7 @@ def run_regimes(run: Run) -> Iterator[report.Section]:
 
 
 def run_scaling(run: Run) -> Iterator[report.Section]:
-    """Let n, d and the nonzeros of a row grow."""
+    """Measure the growth of the time with n, d and the number of nonzeros per row."""
     yield scaling.section(run.quick, run.say)
 
 
@@ -127,7 +129,7 @@ def run_precision(run: Run) -> Iterator[report.Section]:
 
 
 def run_cross_validation(run: Run) -> Iterator[report.Section]:
-    """Compare searches over values and folds with scikit-learn's."""
+    """Compare cross-validation with scikit-learn's."""
     names = ("mushrooms",) if run.quick else ("mushrooms", "a9a", "news20")
     real = [chosen for chosen in run.sets if chosen.name in names]
     yield cross_validation.section(real if run.quick else [*real, run.dense_set], run.say)
@@ -153,15 +155,15 @@ REPORTS: dict[Path | None, list[str]] = {
     Path(__file__).with_name("RESULTS.md"): ["floors", "peers", "self", "reading"],
     Path(__file__).with_name("REGIMES.md"): ["regimes", "scaling", "precision", "cv"],
 }
-"""What a full run writes where."""
+"""The sections that a full run writes to each file."""
 
 
 def warm_up() -> float:
-    """Compile, or load from the cache, everything that the cells will use, on problems of the same types."""
+    """Compile, or load from the cache, all kernels that the cells use, on small problems of the same types."""
     start = time.perf_counter()
     for cell in data.warm_up_cells():
         for settings, threads in itertools.product(WARM_UP, (1, 2)):
-            with contextlib.suppress(dn.DualnewtonError):  # a method that such a problem is not for
+            with contextlib.suppress(dn.DualnewtonError):  # the method cannot solve this kind of problem
                 dn.solve(cell.problem(), n_threads=threads, max_epochs=2, tol=0.0, random_state=0, **settings)
     return time.perf_counter() - start
 
@@ -169,7 +171,7 @@ def warm_up() -> float:
 def arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small data and one λ: a look in under two minutes")
+    parser.add_argument("--quick", action="store_true", help="small data and one λ, in under two minutes")
     parser.add_argument(
         "--only", choices=SECTIONS, action="append", metavar="SECTION", help="one of " + ", ".join(SECTIONS)
     )
@@ -177,25 +179,26 @@ def arguments() -> argparse.Namespace:
         "--sets",
         type=lambda text: text.split(","),
         metavar="A,B",
-        help="the sets of the section regimes, of " + ", ".join(regime.name for regime in regime_data.REGIMES),
+        help="the sets of the section regimes, from " + ", ".join(regime.name for regime in regime_data.REGIMES),
     )
     parser.add_argument(
-        "--threads", type=int, nargs="+", help="numbers of threads to compare on (default: 1, and 2 if there)"
+        "--threads",
+        type=int,
+        nargs="+",
+        help="numbers of threads to compare (default: 1, and 2 if there are two cores)",
     )
+    parser.add_argument("--cap", type=float, help=f"time limit in seconds of a contender in a cell (default: {CAP:g})")
     parser.add_argument(
-        "--cap", type=float, help=f"the most seconds that a contender may take for a cell (default: {CAP:g})"
-    )
-    parser.add_argument(
-        "--out", type=Path, help="where to write (default: benchmarks/RESULTS.md and REGIMES.md, for a full run only)"
+        "--out", type=Path, help="the output file (default: benchmarks/RESULTS.md and REGIMES.md, for a full run only)"
     )
     chosen = parser.parse_args()
     if unknown := set(chosen.sets or ()) - {regime.name for regime in regime_data.REGIMES}:
-        parser.error(f"--sets has names that are not known: {', '.join(sorted(unknown))}")
+        parser.error(f"--sets contains unknown names: {', '.join(sorted(unknown))}")
     return chosen
 
 
 def main() -> None:
-    """Run the sections asked for, show each as it is done, and write the reports."""
+    """Run the requested sections, show each when it is complete, and write the reports."""
     chosen = arguments()
     available = len(timing.cores())
     threads = sorted(set(chosen.threads or [1, min(2, available)]))
@@ -204,7 +207,7 @@ def main() -> None:
     command = " ".join(["python -m benchmarks.run", *flags(chosen), "--threads", *map(str, threads)])
     partial = chosen.quick or chosen.only or chosen.sets
     groups = {chosen.out: chosen.only or list(SECTIONS)} if partial or chosen.out else REPORTS
-    with threadpool_limits(limits=1):  # the parent only waits and prepares data
+    with threadpool_limits(limits=1):  # the parent process only prepares data and waits
         peers.preload()
         compiled = warm_up()
         for out, names in groups.items():
@@ -212,7 +215,7 @@ def main() -> None:
 
 
 def flags(chosen: argparse.Namespace) -> Iterator[str]:
-    """Yield what was asked for, but for the threads and the file, as it would be typed."""
+    """Yield the given options, except for the threads and the output file, as on the command line."""
     if chosen.quick:
         yield "--quick"
     for name in chosen.only or []:
@@ -224,7 +227,7 @@ def flags(chosen: argparse.Namespace) -> Iterator[str]:
 
 
 def write_report(run: Run, names: list[str], out: Path | None, command: str, compiled: float) -> None:
-    """Run some sections, show each as it is done, and write them to a file if one is named."""
+    """Run the named sections, show each when it is complete, and write them to a file if one is given."""
     start = time.perf_counter()
     sections: list[report.Section] = []
     for name in names:
@@ -233,9 +236,9 @@ def write_report(run: Run, names: list[str], out: Path | None, command: str, com
             sections.append(section)
     absent = sorted({*run.found[1], *run.regimes[1]})
     notes = [
-        f"Warm-up, which compiles or loads every kernel and is part of no other time: {report.seconds(compiled)}",
+        f"Warm-up, which compiles or loads every kernel and is included in no other time: {report.seconds(compiled)}",
         f"Whole run: {time.perf_counter() - start:.0f} s",
-        *([f"Data sets left out because they are not here: {', '.join(absent)}"] if absent else []),
+        *([f"Data sets omitted because they are not available: {', '.join(absent)}"] if absent else []),
     ]
     if out is not None:
         out.write_text(report.markdown(sections, command, notes), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""How time grows with n, with d and with the nonzeros of a row, beside a few peers."""
+"""The growth of the time with n, with d and with the number of nonzeros per row, for our library and a few others."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from benchmarks.peers import PEERS
 from benchmarks.report import MISSING, Section, Table, number, seconds
 
 IMAGES = Path(__file__).parents[1] / "docs" / "img"
-BESIDE = ("snapml", "cyanure", "liblinear dual", "lbfgs", "newton-cholesky")
+COMPARED = ("snapml", "cyanure", "liblinear dual", "lbfgs", "newton-cholesky")
 LOSS, LAM_N = "logistic", 1.0
 CAP, CAPS = 4.0, 1.5
+"""Time limit in seconds of a run, and of a peer's search as a multiple of it."""
+
 SECONDS = 200.0
-"""After so many seconds no further size is begun."""
+"""Time in seconds after which no further size is started."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One quantity that grows while the others stay."""
+    """One quantity that grows while the others are fixed."""
 
     symbol: str
     title: str
@@ -33,12 +35,12 @@ class Axis:
     data: Callable[[int], Dataset]
 
     def cells(self, quick: bool) -> list[Cell]:
-        """The problems along it, small ones first; the two smallest for a quick look."""
+        """Return the problems in order of size; only the two smallest for a quick run."""
         return [Cell(self.data(size), LOSS, LAM_N) for size in self.sizes[: 2 if quick else None]]
 
 
 def sparse_set(n: int, d: int, entries: int) -> Dataset:
-    """Generate CSR rows of about so many Gaussian entries in random columns, with the noisy labels of a random plane."""
+    """Generate CSR rows of up to ``entries`` Gaussian entries in random columns, labelled by a random hyperplane with noise."""
 
     def make() -> tuple[sp.csr_matrix, np.ndarray]:
         rng = np.random.default_rng(0)
@@ -65,9 +67,9 @@ AXES = (
 
 
 def section(quick: bool, say: Callable[[str], None]) -> Section:
-    """Measure along every axis; plot each unless only a quick look is wanted."""
-    peers = [peer for peer in PEERS[LOSS] if peer.name in BESIDE]
-    # Everybody's time is wanted here and not only the best one: nobody is cut short for being slower.
+    """Measure along every axis, and plot each in a full run."""
+    peers = [peer for peer in PEERS[LOSS] if peer.name in COMPARED]
+    # The times of all peers are shown here and not only the best one, so a slower peer is not stopped.
     limits = Limits(CAP, search=math.inf, run=math.inf, caps=CAPS)
     end = time.perf_counter() + SECONDS
     result = Section(f"Scaling: time to P − P* ≤ 1e-06·P*, {LOSS}, λn = {LAM_N:g}, 1 thread")
@@ -82,27 +84,27 @@ def section(quick: bool, say: Callable[[str], None]) -> Section:
 
 
 def times(rows: list[Row], name: str) -> list[float]:
-    """The times of a contender along an axis, NaN where it did not reach the goal."""
+    """Return the times of a contender along an axis, NaN where it did not reach the goal."""
     if name == "ours":
         return [row.ours.seconds if row.ours and row.ours.reached else math.nan for row in rows]
     return [row.peers.get(name, math.nan) for row in rows]
 
 
 def table(axis: Axis, rows: list[Row], picture: str) -> Table:
-    """All times along an axis."""
+    """Return the table of all times along an axis."""
     lines = [
-        [str(size), seconds(mine), *(shown(row.tried[name]) for name in BESIDE)]
+        [str(size), seconds(mine), *(shown(row.tried[name]) for name in COMPARED)]
         for size, row, mine in zip(axis.sizes, rows, times(rows, "ours"), strict=False)
     ]
     note = (
-        f"{picture}{growth(axis, rows)}A peer's run is cut after {CAP:g} s and its search after {CAPS * CAP:g} s; what had "
-        f"sufficed by then counts. {MISSING}: not in that time."
+        f"{picture}{growth(axis, rows)}A peer's run is stopped after {CAP:g} s and its search after {CAPS * CAP:g} s; the best "
+        f"run that sufficed by then counts. {MISSING}: none in that time."
     )
-    return Table(f"Time against {axis.title}", [axis.symbol, "ours", *BESIDE], lines, note)
+    return Table(f"Time against {axis.title}", [axis.symbol, "ours", *COMPARED], lines, note)
 
 
 def growth(axis: Axis, rows: list[Row]) -> str:
-    """The exponent with which our time has grown over the whole range, in words."""
+    """Return a sentence with the exponent of the growth of our time over the whole range."""
     mine = times(rows, "ours")
     if len(mine) < 2 or not math.isfinite(mine[0] * mine[-1]):
         return ""
@@ -118,7 +120,7 @@ def plot(axis: Axis, rows: list[Row], folder: Path) -> Path:
     figure = Figure(figsize=(6.0, 4.0), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    for name in ("ours", *BESIDE):
+    for name in ("ours", *COMPARED):
         style = {"linewidth": 2.5, "color": "black", "zorder": 3} if name == "ours" else {"linewidth": 1.2}
         axes.loglog(axis.sizes[: len(rows)], times(rows, name), marker="o", label=name, **style)
     axes.set_xlabel(axis.title)

@@ -1,4 +1,4 @@
-"""How a time is taken: in a child process of its own, on pinned cores, the best of a few repetitions."""
+"""Timing: in a separate child process, on pinned cores, the shortest of a few repetitions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from threadpoolctl import threadpool_limits
 from dualnewton.lab.child import silence
 
 REPEATS = 10
+"""Largest number of repetitions of a run."""
 
 ENOUGH_SECONDS = 0.5
-"""A run this long is not repeated: the machine's noise is then small against it."""
+"""Total time in seconds after which a run is not repeated again; the noise of the machine is then relatively small."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """The shortest of some runs, and what the last of them returned."""
+    """The shortest time of some runs, and the return value of the last."""
 
     seconds: float
     value: Any
@@ -34,7 +35,7 @@ class Timed:
 def best_of(run: Callable[[], Any], repeats: int = REPEATS, enough: float = ENOUGH_SECONDS) -> Timed:
     """Run up to ``repeats`` times, fewer once the runs have taken ``enough`` seconds together; keep the shortest time.
 
-    The shortest and not the mean: everything else that happens on a machine only adds.
+    The shortest time is the best estimate, because other work on the machine can only lengthen a time.
     """
     times: list[float] = []
     value = None
@@ -47,33 +48,33 @@ def best_of(run: Callable[[], Any], repeats: int = REPEATS, enough: float = ENOU
 
 @dataclass(frozen=True)
 class Trial:
-    """A run at the tolerance 10^−digits: its seconds, or None where the result is not good enough."""
+    """A run at the tolerance 10^−digits: its seconds, or None if the result is not accurate enough."""
 
     digits: float
     seconds: float | None
 
     @property
     def succeeded(self) -> bool:
-        """Whether the tolerance sufficed."""
+        """True if the tolerance sufficed."""
         return self.seconds is not None
 
 
 TIGHTEST = 10
-"""The digits after which a search gives up."""
+"""The tightest tolerance of a search is 10^−TIGHTEST."""
 
 
 def loosest_success(attempt: Callable[[float], float | None], first: int = 1) -> Iterator[Trial]:
     """Yield every trial of a search for the loosest tolerance that suffices.
 
-    A solver is charged for the accuracy that was asked of it and no more: whole decades until a success stands next to a
-    failure, then two bisections, so that the tolerance is at most a quarter of a decade tighter than it had to be.
+    A solver should not spend time on more accuracy than the goal requires. The search changes the tolerance by whole decades
+    until a success is next to a failure, then bisects twice, so the tolerance found is within a quarter of a decade.
 
     Parameters
     ----------
     attempt : callable
-        Takes a tolerance; returns its seconds, or None where the result is not good enough.
+        Returns the seconds of a run for a tolerance, or None if the result is not accurate enough.
     first : int
-        The digits to begin with: a good guess saves runs.
+        The number of digits to begin with; a good guess saves runs.
     """
 
     def trial(digits: float) -> Trial:
@@ -99,17 +100,17 @@ def loosest_success(attempt: Callable[[float], float | None], first: int = 1) ->
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """exp of the mean of the logarithms: the mean for which 2× ahead and 2× behind cancel; NaN of nothing."""
+    """Return exp of the mean of the logarithms, for which the ratios 2 and ½ cancel; NaN for no values."""
     logarithms = [math.log(value) for value in values]
     return math.exp(sum(logarithms) / len(logarithms)) if logarithms else math.nan
 
 
 @contextlib.contextmanager
 def pinned(threads: int) -> Iterator[None]:
-    """Let this process use so many cores, and its BLAS and OpenMP pools so many threads."""
+    """Restrict this process to ``threads`` cores, and its BLAS and OpenMP pools to as many threads."""
     before = cores()
     try:
-        _set_affinity(before[-threads:])  # the last ones: the first also serves most interrupts
+        _set_affinity(before[-threads:])  # the last cores, since the first handles most interrupts
         with threadpool_limits(limits=threads):
             yield
     finally:
@@ -117,7 +118,7 @@ def pinned(threads: int) -> Iterator[None]:
 
 
 def cores() -> list[int]:
-    """Return the cores this process may run on."""
+    """Return the cores on which this process may run."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
@@ -130,7 +131,7 @@ def _set_affinity(chosen: Iterable[int]) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a child sent, and how it ended."""
+    """The values that a child process sent, and how it ended."""
 
     values: list[Any]
     ending: str
@@ -140,7 +141,7 @@ class Outcome:
     FAILED = "failed"
 
     def last(self, default: Any = None) -> Any:
-        """Return the last value, or the default where there is none."""
+        """Return the last value, or the default if there is none."""
         return self.values[-1] if self.values else default
 
 
@@ -151,30 +152,30 @@ def in_child(
     prepare: Callable[[], Any] = lambda: None,
     patience: float = math.inf,
 ) -> Outcome:
-    """Collect what ``work()`` yields in a forked child that is killed after ``cap`` seconds.
+    """Collect the values that ``work()`` yields in a forked child process, which is killed after ``cap`` seconds.
 
-    Compiled code cannot be interrupted from within, and a peer may crash: neither must take the benchmark along. The
-    child inherits the data and the compiled kernels, and its first act on its own is to pin itself. What it has sent
-    before its end stays valid.
+    A child process is needed because compiled code cannot be interrupted and another library may crash. The child inherits
+    the data and the compiled kernels, and pins itself to its cores. The values that it sent before its end stay valid.
 
     Parameters
     ----------
     work : callable
-        Returns the values one by one.
+        Returns an iterable of values.
     cap : float
-        Seconds for the work, from the moment the child is prepared: imports and warm-up must not eat a short budget.
+        Time limit of the work in seconds, counted from the end of ``prepare``, so that it excludes imports and warm-up.
     threads : int
-        What the child is pinned to.
+        The number of cores to which the child is pinned.
     prepare : callable
-        Runs first, in the child.
+        Called first in the child.
     patience : float
-        Seconds to wait for each value: the child is killed too if one takes longer.
+        Time limit in seconds for each value; the child is killed if one takes longer.
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_serve, args=(work, prepare, sender, threads), daemon=True)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # "fork in a multi-threaded process": its threads are idle
+        # Python warns of a fork in a multi-threaded process; the threads of this process are idle at this point.
+        warnings.simplefilter("ignore", DeprecationWarning)
         child.start()
     sender.close()
     values: list[Any] = []
@@ -188,7 +189,7 @@ def in_child(
                 values.append(value)
             else:
                 return Outcome(values, value)
-    except EOFError:  # it died without a word
+    except EOFError:  # the child process crashed
         return Outcome(values, Outcome.FAILED)
     finally:
         child.kill()
@@ -198,6 +199,8 @@ def in_child(
 
 
 PREPARATION_SECONDS = 60.0
+"""Time limit in seconds of the preparation of a child process: imports and a warm-up fit."""
+
 _READY, _VALUE, _END = "ready", "value", "end"
 
 

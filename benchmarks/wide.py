@@ -1,4 +1,4 @@
-"""Newton's method for P* on data with many features and many examples, where no Hessian can be formed."""
+"""Newton's method for P* on sparse data with many features and many examples, for which no Hessian can be formed."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 
-HEAVY = 2_000
-"""The columns that the preconditioner treats exactly."""
+DOMINANT = 2_000
+"""Number of columns that the preconditioner treats exactly; the inverse of their block takes 32 MB."""
 
 FORCING = (1e-2, 1e-4)
-"""By how much the residual of a Newton system is reduced: at first, and at most."""
+"""Relative residual to which a Newton system is solved: the first one, and the smallest, since each is a tenth of the last."""
 
 NEGLIGIBLE = 1e-12
+"""Second derivative, relative to the largest, below which an example counts as linear and is left out of the system."""
 
 Linear = Callable[[np.ndarray], np.ndarray]
 
 
 def dual_newton(problem: dn.Problem, u: np.ndarray, tight: float, seconds: float) -> np.ndarray:
-    """Minimise P over w = Xᵀu by Newton's method, until the judge finds w and α = λn·u tight, or until time is up.
+    """Minimise P over w = Xᵀu by Newton's method until the relative gap of w and α = λn·u is ``tight``, or until the limit.
 
     With h = φ″ and r = z − φ′/φ″ at the margins z of the last point, the Newton point is w = Xᵀu for
 
         (X Xᵀ + λn diag(1/h)) u = r,        u_i = 0 where h_i = 0,
 
-    for losses whose slope vanishes with their curvature. Unlike −φ′(Xw)/λn, this u does not magnify the error of w by 1/λ.
+    for losses with φ′ = 0 wherever φ″ = 0. Unlike −φ′(Xw)/λn, this u does not magnify the error of w by 1/λ.
     """
     X, y, phi, lam_n = problem.X, problem.y, problem.loss, problem.lam * problem.n
     columns, end = X.T.tocsr(), time.perf_counter() + seconds
@@ -63,16 +64,16 @@ def product(X: Any, diagonal: np.ndarray) -> Linear:
 
 
 def preconditioner(X: Any, diagonal: np.ndarray) -> Linear:
-    """Invert X Xᵀ + diag with the heaviest columns of X and, of the others, what they add to the diagonal.
+    """Return an approximate inverse of X Xᵀ + diag: the dominant columns of X exactly, the others by their diagonal.
 
-    In texts a few thousand words carry most of the matrix. Woodbury's identity does the inversion.
+    In text data a few thousand words account for most of the matrix. The inverse is computed by Woodbury's identity.
     """
     squares = X.multiply(X).tocsr()
     norms = np.asarray(squares.sum(axis=1)).ravel()
-    heavy = np.argsort(-(squares.T @ (1.0 / (norms + diagonal))))[:HEAVY]
-    words = X[:, heavy]
-    rest = norms - np.asarray(squares[:, heavy].sum(axis=1)).ravel() + diagonal
-    inner = (words.T @ sp.diags_array(1.0 / rest) @ words).toarray() + np.eye(len(heavy))
+    dominant = np.argsort(-(squares.T @ (1.0 / (norms + diagonal))))[:DOMINANT]
+    words = X[:, dominant]
+    rest = norms - np.asarray(squares[:, dominant].sum(axis=1)).ravel() + diagonal
+    inner = (words.T @ sp.diags_array(1.0 / rest) @ words).toarray() + np.eye(len(dominant))
     inverse = la.inv(inner, overwrite_a=True)  # one product is faster than two triangular solves
 
     def apply(v: np.ndarray) -> np.ndarray:
@@ -85,7 +86,7 @@ def preconditioner(X: Any, diagonal: np.ndarray) -> Linear:
 def conjugate_gradients(
     product: Linear, right: np.ndarray, x: np.ndarray, precondition: Linear, forcing: float, end: float
 ) -> np.ndarray:
-    """Solve product(x) = right until the preconditioned residual has fallen by ``forcing``, or until time is up."""
+    """Solve product(x) = right until the preconditioned residual is reduced by ``forcing``, or until the time limit."""
     x = x.copy()
     residual = right - product(x)
     z = precondition(residual)

@@ -1,4 +1,4 @@
-"""How good is a fit that scikit-learn made? Its tolerance does not say; its duality gap proves it."""
+"""Certify models that scikit-learn fitted: the duality gap bounds their suboptimality, which a tolerance does not."""
 
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression

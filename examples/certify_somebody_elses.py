@@ -1,4 +1,4 @@
-"""Somebody hands you a fitted model, or only its coefficients. How far is it from the best one? No refit is needed to tell."""
+"""Certify a fitted model of another library, or given coefficients, without a new fit: bound the distance to the optimum."""
 
 import warnings
 
@@ -13,7 +13,7 @@ import dualnewton as dn
 
 X, y = load_breast_cancer(return_X_y=True)
 X = StandardScaler().fit_transform(X)
-size, X_rest = X[:, 0], X[:, 1:]  # something to predict by the other features
+size, X_rest = X[:, 0], X[:, 1:]  # a regression target and the features that predict it
 
 MODELS = [
     (LogisticRegression(solver="saga", tol=0.1, random_state=0), X, y),
@@ -27,17 +27,17 @@ MODELS = [
 print("Models that scikit-learn fitted:")
 for model, data, target in MODELS:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the certificate says it better
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the certificate gives the accuracy
         model.fit(data, target)
     print(f"  {model!s:48} {dn.certify(model, data, target)}")
 
-print("\nCoefficients of any origin, here from SGD, on an objective that you write down:")
+print("\nCoefficients of any origin, here from SGD, with the objective given explicitly:")
 signs = np.where(y == 1, 1.0, -1.0)
 sgd = SGDClassifier(loss="log_loss", alpha=1e-2, random_state=0).fit(X, y)
 problem = dn.Problem(X, signs, dn.losses.Logistic(), lam=1e-2, fit_intercept=True)
 print(f"  {problem.certify(sgd.coef_[0], sgd.intercept_[0])}")
 
-print("\nWhat cannot be proved is refused, with a way out:")
+print("\nA model that cannot be certified is refused, with a suggestion:")
 try:
     dn.certify(sgd, X, y)
 except dn.DualnewtonError as refusal:

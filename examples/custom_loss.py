@@ -1,4 +1,4 @@
-"""A loss of your own in ERMClassifier: a few expressions, checked, compiled and certified like the library's."""
+"""A custom loss in ERMClassifier: a class with a few expressions, which the library checks, compiles and certifies."""
 
 import time
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class SoftHinge(losses.Margin):
         return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
 
 
-losses.check(SoftHinge())  # silent: convexity, smoothness and the conjugate are as they must be
+losses.check(SoftHinge())  # raises an error if convexity, smoothness or the conjugate is wrong
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((40_000, 30))
@@ -46,7 +46,7 @@ y = np.where(X @ rng.standard_normal(30) + 2.0 * rng.standard_normal(40_000) > 0
 
 for loss in (SoftHinge(), losses.SmoothHinge(0.5)):
     model = dn.ERMClassifier(loss, lam=1e-3, solver="sdna", tol=1e-6)
-    model.fit(X[:4000], y[:4000])  # compiles what is not in the cache yet
+    model.fit(X[:4000], y[:4000])  # compiles the kernels that are not in the cache
     start = time.perf_counter()
     model.fit(X, y)
     print(f"{loss!s:28} {time.perf_counter() - start:.2f} s, accuracy {model.score(X, y):.3f}, {model.certificate_}")

@@ -1,4 +1,4 @@
-"""`make demo`: fit a logistic regression, print its certificate, judge scikit-learn's fit of it, and plot the gap."""
+"""`make demo`: fit a logistic regression, print its certificate, certify scikit-learn's fit, and plot the gap."""
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer
@@ -14,16 +14,16 @@ def main() -> None:
     X, y = StandardScaler().fit_transform(X), np.where(target == 1, 1.0, -1.0)
     n = len(y)
 
-    print("1. Fit a logistic regression with an unpenalised intercept, and prove how good it is.")
+    print("1. Fit a logistic regression with an unpenalised intercept, and certify its duality gap.")
     problem = dn.Problem(X, y, losses.Logistic(), lam=1 / n, fit_intercept=True)
     result = dn.solve(problem, tol=1e-8, random_state=0)
     print(result)
     print(f"  accuracy     {np.mean(np.sign(X @ result.w + result.intercept) == y):.3f} on the training data\n")
 
-    print("2. Judge the same model fitted by scikit-learn with its default tolerance.")
+    print("2. Certify the same model fitted by scikit-learn with its default tolerance.")
     print(f"  certificate  {dn.certify(LogisticRegression(C=1.0).fit(X, y), X, y)}\n")
 
-    print("3. The paper's claim: the larger the random set, the fewer the epochs of SDNA; not so for minibatch SDCA.")
+    print("3. The paper's claim: with larger random sets, SDNA needs fewer epochs; minibatch SDCA does not.")
     unit = dn.Problem(X / np.linalg.norm(X, axis=1, keepdims=True), y, losses.Logistic(), lam=0.1 / n)
     runs = {}
     print("  tau   SDNA epochs   SDCA epochs   proved rates: theta (SDCA)   sigma1_prox (SDNA)")

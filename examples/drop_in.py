@@ -1,4 +1,4 @@
-"""Change the import, keep the code: the same lines with scikit-learn and with dualnewton, their times, and the proof of each."""
+"""The same code with scikit-learn and with dualnewton, changing only the import: times, certificates, and differences."""
 
 import time
 

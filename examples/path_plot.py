@@ -1,4 +1,4 @@
-"""A regularisation path of the Lasso: every model on it is certified. Usage: path_plot.py [folder for the figure]"""
+"""A regularisation path of the Lasso on which every model is certified. Usage: path_plot.py [folder for the figure]"""
 
 import sys
 import tempfile
@@ -16,7 +16,7 @@ def main() -> None:
     data = load_diabetes()
     X, y = StandardScaler().fit_transform(data.data), data.target
 
-    strongest = np.abs(X.T @ (y - y.mean())).max() / len(y)  # from here on every coefficient is zero
+    strongest = np.abs(X.T @ (y - y.mean())).max() / len(y)  # the smallest alpha for which every coefficient is zero
     path = dn.Lasso(tol=1e-10).path(X, y, strongest * np.logspace(0.0, -3.0, 60))
 
     print("     alpha   features   relative gap   coefficients that are not zero")

@@ -220,14 +220,14 @@ def small_cells():
 @pytest.mark.parametrize("cell", small_cells(), ids=str)
 def test_newton_finds_an_optimum_that_the_judge_certifies(cell, widest, monkeypatch):
     monkeypatch.setattr(optimum, "WIDEST_HESSIAN", widest)
-    monkeypatch.setattr(optimum, "HEAVY", 5)
+    monkeypatch.setattr(optimum, "DOMINANT", 5)
     problem = cell.problem()
     assert problem.certify(optimum.newton(problem, np.zeros(problem.d), 30.0)).relative_gap <= 1e-9
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared", "squared hinge"])
 def test_newton_in_the_dual_finds_it_too_where_data_are_wide(loss, monkeypatch):
-    monkeypatch.setattr(wide, "HEAVY", 5)
+    monkeypatch.setattr(wide, "DOMINANT", 5)
     monkeypatch.setattr(optimum, "WIDEST_HESSIAN", 20)
     data_set = scaling.sparse_set(60, 80, 6)
     cell = data.Cell(data_set, loss, 0.1)

@@ -52,7 +52,7 @@ WRONG = {
     "no such file": (["absent.svm", "out.npz"], "there is no file 'absent.svm'"),
     "a damaged line": (["damaged.svm", "out.npz"], "damaged.svm, line 2: expected index:value, found 'x'"),
     "an absent column": (["in.csv", "out.npz", "--target", "cost"], "(a, price, b), got 'cost'"),
-    "an unknown format": (["in.csv", "out.xls"], "the ending must say the format"),
+    "an unknown format": (["in.csv", "out.xls"], "the ending must name the format"),
     "a folder to write": (["in.csv", "."], "Is a directory"),
     "no folder": (["in.csv", "absent/out.npz"], "absent"),
     "another type": (["in.csv", "out.npz", "--dtype", "int"], "dtype must be one of float64, float32, got 'int'"),

@@ -42,7 +42,7 @@ def test_a_set_is_fetched_once_and_described(command, server, tmp_path):
     said = command("datasets", "small")
     assert (said.code, said.err) == (0, "")
     assert str(tmp_path / "cache" / "small") in said.out
-    assert f"{hashlib.sha256(TEXT).hexdigest()} (as it should be)" in said.out
+    assert f"{hashlib.sha256(TEXT).hexdigest()} (as in the catalog)" in said.out
     assert command("datasets", "small").code == 0  # a second download would fail: the folder is there
     rows = {row["name"]: row for row in json.loads(command("datasets", "--json").out)}
     assert rows["small"]["here"] == "yes"

@@ -169,9 +169,9 @@ def test_a_full_disk_names_the_file_and_leaves_nothing(tmp_path, monkeypatch):
 
 
 REFUSED = {
-    "unknown ending": ("out.xls", {}, "the ending must say the format"),
-    "no ending": ("out", {}, "the ending must say the format"),
-    "a compressed archive": ("out.npz.gz", {}, "only svmlight and CSV files are compressed"),
+    "unknown ending": ("out.xls", {}, "the ending must name the format"),
+    "no ending": ("out", {}, "the ending must name the format"),
+    "a compressed archive": ("out.npz.gz", {}, "only svmlight and CSV files can be compressed"),
     "text labels": ("out.svm", {"target": "t"}, "labels that are numbers, the data have text"),
     "no labels": ("out.svm", {"target": False}, "labels that are numbers, the data have none"),
     "no folder": ("absent/out.npz", {}, "there is no folder"),

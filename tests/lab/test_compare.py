@@ -12,7 +12,7 @@ from dualnewton import Problem, losses, regularizers, solve
 from dualnewton.io import load
 from dualnewton.lab import child, compare, contenders
 from dualnewton.lab.compare import Row
-from dualnewton.lab.contenders import Attempt, Match, Ours, Theirs, climbed
+from dualnewton.lab.contenders import Attempt, Match, Ours, Theirs, attempts_at
 from dualnewton.lab.peers import Peer
 
 
@@ -32,8 +32,8 @@ def test_the_judge_proves_the_suboptimality(problem, match):
     for scale in (0.0, 0.9, 1.0):
         w = scale * best.w
         true = (problem.primal(w) - best.certificate.primal) / problem.primal(w)
-        assert true <= match.judged(w) + 1e-12
-        assert match.judged(w) <= true + 1e-6
+        assert true <= match.suboptimality(w) + 1e-12
+        assert match.suboptimality(w) <= true + 1e-6
 
 
 @pytest.mark.parametrize("method", contenders.METHODS)
@@ -58,18 +58,18 @@ def test_the_hinge_of_liblinear_is_ours():
 
 def test_a_contender_that_gets_no_better_is_ended(match):
     tried = []
-    attempts = list(climbed(match, lambda tol: (tried.append(tol), (np.zeros(20), 1.0))[1], contenders.LADDER))
+    attempts = list(attempts_at(match, lambda tol: (tried.append(tol), (np.zeros(20), 1.0))[1], contenders.LADDER))
     assert len(attempts) == contenders.STALLED + 1
-    assert {one.suboptimality for one in attempts} == {match.judged(np.zeros(20))}
+    assert {one.suboptimality for one in attempts} == {match.suboptimality(np.zeros(20))}
 
 
 def test_a_model_that_is_not_finite_is_worth_nothing(match):
-    attempts = list(climbed(match, lambda _tol: (np.full(20, np.nan), 1.0), contenders.LADDER[:2]))
+    attempts = list(attempts_at(match, lambda _tol: (np.full(20, np.nan), 1.0), contenders.LADDER[:2]))
     assert [one.suboptimality for one in attempts] == [math.inf] * 2
 
 
 def test_a_warm_up_has_both_labels(match):
-    assert set(match.few().problem.y) == {-1.0, 1.0}
+    assert set(match.warm_up_task().problem.y) == {-1.0, 1.0}
 
 
 # Children --------------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def test_times_are_those_of_models_that_are_proved():
 def test_what_is_refused(problem):
     with pytest.raises(ValueError, match="all, none or some of auto, sdna, sdca, newton, ihs, got 'lbfgs'"):
         compare.compare(problem, "logistic", "data", methods="lbfgs")
-    with pytest.raises(ValueError, match="nobody takes part"):
+    with pytest.raises(ValueError, match="no solver takes part"):
         compare.compare(problem, "logistic", "data", methods="none", peers="none")
     for wrong in (replace(problem, regularizer=regularizers.ElasticNet(0.5)), replace(problem, fit_intercept=True)):
         with pytest.raises(ValueError, match="the penalty must be l2, without an intercept"):

@@ -7,7 +7,7 @@ import pytest
 
 from dualnewton import Problem, losses, samplings, solve
 from dualnewton.io import load
-from dualnewton.lab.watched import DEFAULT, NICE, Limits, Watched, watch, watch_again
+from dualnewton.lab.watched import DEFAULT, NICE, Limits, Watched, watch, watch_repeatedly
 
 
 def problem_of(name="dense:400x300", loss=None):
@@ -53,7 +53,7 @@ def test_what_it_tells_is_what_it_returns():
 
 def test_repeated_runs_have_the_same_iterates_and_the_shortest_times():
     problem, limits = problem_of(), Limits(1e-6, 30)
-    once, again = watch(problem, "sdna", 8, NICE, limits), watch_again(3, problem, "sdna", 8, NICE, limits)
+    once, again = watch(problem, "sdna", 8, NICE, limits), watch_repeatedly(3, problem, "sdna", 8, NICE, limits)
     np.testing.assert_array_equal(once.gap, again.gap)
     assert again.seconds.shape == once.seconds.shape
     assert (np.diff(again.seconds) > 0.0).all()

@@ -1,4 +1,4 @@
-"""The command line: ``dualnewton COMMAND …``, one file a command."""
+"""The command line ``dualnewton COMMAND …``, with one module for each command."""
 
 from dualnewton.cli._app import main
 

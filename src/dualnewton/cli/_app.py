@@ -1,4 +1,4 @@
-"""The application that the commands belong to, and what happens when one of them fails."""
+"""The application that contains the commands, and the handling of their errors."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ COMMANDS = (
     "convert",
     "datasets",
 )
-"""In the order of ``--help``; each is a function of the same name in a module of that name."""
+"""The commands in the order of ``--help``; each is a function in a module of the same name."""
 
 INTERRUPTED, WRONG = 130, 2
-"""Exit codes: the keyboard asked to stop; the user has to change something."""
+"""Exit codes of an interrupted command (128 plus the number of SIGINT, as in shells) and of an error in the user's input."""
 
 USERS_FAULT = (DualnewtonError, MissingPackageError, OSError, MemoryError)
-"""Errors whose message is for the user: about the input, optional packages, files, and data too large for the memory. All
-others, a ``ValueError`` of NumPy among them, are faults of the library and keep their traceback."""
+"""Errors that are shown as one line: about the input, optional packages, files, and data too large for the memory. All others,
+including a ``ValueError`` from NumPy, are bugs of the library and are shown with their traceback."""
 
 
 def application() -> typer.Typer:
-    """Gather the commands. What they need is loaded when one of them runs, so that ``--help`` comes at once."""
+    """Return the application with all commands; each imports its dependencies when it runs, so that ``--help`` is fast."""
     app = typer.Typer(
         name="dualnewton",
         add_completion=False,
@@ -53,7 +53,7 @@ def application() -> typer.Typer:
 def options_of_all(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
 ) -> None:
-    """Fit regularised linear models, and prove how good each fit is."""
+    """Fit regularised linear models, and certify each fit by its duality gap."""
     if version:
         import dualnewton
 
@@ -62,40 +62,40 @@ def options_of_all(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; an error of the user's is one line and exit code 2, Ctrl-C exit code 130."""
+    """Run a command; an error in the user's input is shown as one line with exit code 2, Ctrl-C gives exit code 130."""
     arguments = sys.argv[1:] if arguments is None else arguments
     code = None
     try:
-        # A command finds what was typed in ctx.obj.
+        # ctx.obj passes the command line to the command, which writes it into reports and models.
         typed = shlex.join(["dualnewton", *arguments])
         code = application()(arguments or ["--help"], prog_name="dualnewton", standalone_mode=False, obj=typed)
-        sys.stdout.flush()  # while an error can still be told
+        sys.stdout.flush()  # here, so that an error of writing is handled below
     except KeyboardInterrupt:
         code = INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it
         drop_output()
         sys.exit(1)
     except USERS_FAULT as error:
         fail(message(error), WRONG)
     except Exception as error:
-        # A word that the command does not know. Where typer has the class of its errors depends on its version.
+        # A usage error of typer, recognised by its method because the module of its class depends on the version of typer.
         if not hasattr(error, "format_message"):
             raise
         fail(usage(error), WRONG)
-    if code == INTERRUPTED:  # which is also what typer makes of Ctrl-C
+    if code == INTERRUPTED:  # typer also converts Ctrl-C to this code
         fail("interrupted", INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def usage(error: Any) -> str:
-    """Return what is wrong with the words of a command, and where to read about them, in one line."""
+    """Return the message of a usage error in one line, with a reference to the help of the command."""
     command = error.ctx.command_path if getattr(error, "ctx", None) else "dualnewton"
     text = " ".join(error.format_message().split())
     return f"{text.rstrip('.')} (see {command} --help)"
 
 
 def message(error: BaseException) -> str:
-    """Return what an error says, in one line."""
+    """Return the message of an error in one line."""
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     else:
@@ -104,7 +104,7 @@ def message(error: BaseException) -> str:
 
 
 def fail(text: str, code: int) -> None:
-    """Say why on standard error, and leave."""
+    """Print a message on standard error and exit."""
     print(f"dualnewton: {text}", file=sys.stderr)
     try:
         sys.stdout.flush()
@@ -114,5 +114,5 @@ def fail(text: str, code: int) -> None:
 
 
 def drop_output() -> None:
-    """Forget what could not be written, which Python would otherwise try again at its end, and complain."""
+    """Redirect standard output to the null device, because Python would otherwise try to flush it again at exit and fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Data for a model that is there already: its features, in its order."""
+"""Data for a saved model: its features, in its order."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class OtherColumnsError(DualnewtonError):
 
 @dataclass(frozen=True)
 class Columns:
-    """What a model wants of data.
+    """The columns that a model needs.
 
     Attributes
     ----------
     d : int
-        How many features.
+        The number of features.
     names : sequence of str, optional
-        Their names. Where the data have names, too, their order does not matter and other columns are left out.
+        The names of the features. If the data have names too, they may be in any order, and other columns are ignored.
     target : str, optional
         The column of the target.
     """
@@ -37,21 +37,21 @@ class Columns:
     def read(
         self, source: str, target: str | None = None, weights: str | None = None, *, labelled: bool = True
     ) -> Dataset:
-        """Read data.
+        """Read the data of a file or a named set.
 
         Parameters
         ----------
         source : str
             A file or a name of the catalog.
         target, weights : str, optional
-            Columns; by default the target is where it was when the model was fitted.
+            The columns of the target and of the weights; by default the target is that of the model.
         labelled : bool
-            Whether there has to be a target. If not, a file without one is as good.
+            True if a target is required; if False, a file without one is accepted.
         """
         targets: list[Any] = [self.target if target is None else target]
         if not labelled and target is None:
             targets.append(False)
-        # A table may have columns that the model does not know; a sparse file may end before the last feature.
+        # A table may have columns that the model does not use; a sparse file may have no entry of the last features.
         widths = [self.d, None] if self.names is None else [None, self.d]
         errors: list[DualnewtonError] = []
         for place in targets:
@@ -60,11 +60,11 @@ class Columns:
                     return self.of(loaded(source, target=place, weights=weights, n_features=n_features))
                 except DualnewtonError as error:
                     errors.append(error)
-        # That the columns are others tells more than what came of reading them in some way.
+        # An error about the columns is more helpful than one about an attempt to read them.
         raise next((error for error in errors if isinstance(error, OtherColumnsError)), errors[0])
 
     def of(self, dataset: Dataset) -> Dataset:
-        """Return data with these features in their order."""
+        """Return the data with the features of the model, in the order of the model."""
         d = dataset.X.shape[1]
         if self.names is None or dataset.feature_names is None:
             if d != self.d:
@@ -82,7 +82,7 @@ class Columns:
 
 
 def loaded(source: str, **options: Any) -> Dataset:
-    """Read a file or a named set, with a bar where that takes its time; the options are those of ``dualnewton.data.find``."""
+    """Read a file or a named set with a progress bar; the options are those of ``dualnewton.data.find``."""
     from dualnewton import io
     from dualnewton.cli._transfer import transfer
 

@@ -1,4 +1,4 @@
-"""The words that commands share, each with its line of help."""
+"""The options that several commands share, with their help texts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 FROM, OBJECTIVE, RUN = "Data", "Objective", "Run"
-"""The panels of ``--help``."""
+"""The titles of the groups of options in ``--help``."""
 
 Data = Annotated[
     str,
@@ -27,7 +27,7 @@ Loss = Annotated[
         "--loss",
         metavar="NAME",
         help="For classes: logistic, squared_hinge, smooth_hinge, hinge. For numbers: squared, huber, epsilon_insensitive, "
-        "squared_epsilon_insensitive. By default logistic for at most 20 labels, else squared.",
+        "squared_epsilon_insensitive. By default logistic for at most 20 distinct labels, else squared.",
         rich_help_panel=OBJECTIVE,
     ),
 ]
@@ -46,7 +46,7 @@ C = Annotated[
 ]
 Lam = Annotated[
     float | None,
-    typer.Option("--lam", metavar="NUMBER", help="lambda itself, in the place of C.", rich_help_panel=OBJECTIVE),
+    typer.Option("--lam", metavar="NUMBER", help="The value of lambda, instead of C.", rich_help_panel=OBJECTIVE),
 ]
 L1Ratio = Annotated[
     float | None,
@@ -60,7 +60,7 @@ L1Ratio = Annotated[
 Intercept = Annotated[
     bool,
     typer.Option(
-        "--intercept/--no-intercept", help="With a constant term, which is not penalised.", rich_help_panel=OBJECTIVE
+        "--intercept/--no-intercept", help="Fit a constant term, which is not penalised.", rich_help_panel=OBJECTIVE
     ),
 ]
 Delta = Annotated[
@@ -68,7 +68,7 @@ Delta = Annotated[
     typer.Option(
         "--delta",
         metavar="NUMBER",
-        help="Of huber: where the loss becomes linear. 1 by default.",
+        help="For huber: the absolute error at which the loss becomes linear. 1 by default.",
         rich_help_panel=OBJECTIVE,
     ),
 ]
@@ -77,7 +77,7 @@ Epsilon = Annotated[
     typer.Option(
         "--epsilon",
         metavar="NUMBER",
-        help="Of the epsilon_insensitive losses: errors up to it cost nothing. 0.1 by default.",
+        help="For the epsilon_insensitive losses: the largest absolute error without a loss. 0.1 by default.",
         rich_help_panel=OBJECTIVE,
     ),
 ]
@@ -86,7 +86,7 @@ Width = Annotated[
     typer.Option(
         "--width",
         metavar="NUMBER",
-        help="Of smooth_hinge: over which margin its kink is rounded. 1 by default.",
+        help="For smooth_hinge: the width of the interval of margins on which the kink is smoothed. 1 by default.",
         rich_help_panel=OBJECTIVE,
     ),
 ]
@@ -95,7 +95,7 @@ Multiclass = Annotated[
     typer.Option(
         "--multiclass",
         metavar="NAME",
-        help="More than two classes: softmax, or ovr (each against the rest). By default softmax for logistic, else ovr.",
+        help="For several classes: softmax, or ovr (each class against the rest). By default softmax for logistic, else ovr.",
         rich_help_panel=OBJECTIVE,
     ),
 ]
@@ -111,35 +111,33 @@ TimeLimit = Annotated[
     typer.Option(
         "--time-limit",
         metavar="SECONDS",
-        help="Stop after so long with the best model so far. No limit by default.",
+        help="Stop after this time with the best model so far. No limit by default.",
         rich_help_panel=RUN,
     ),
 ]
 MaxEpochs = Annotated[
     int,
-    typer.Option(
-        "--max-epochs", metavar="NUMBER", help="Stop after so many passes over the data.", rich_help_panel=RUN
-    ),
+    typer.Option("--max-epochs", metavar="NUMBER", help="Limit on the passes over the data.", rich_help_panel=RUN),
 ]
 Threads = Annotated[
     int,
     typer.Option(
-        "--threads", metavar="NUMBER", help="Threads that may work; the result is the same.", rich_help_panel=RUN
+        "--threads", metavar="NUMBER", help="Number of threads; it does not change the result.", rich_help_panel=RUN
     ),
 ]
 Seed = Annotated[
     int,
-    typer.Option("--seed", metavar="NUMBER", help="Of the random numbers: same seed, same model.", rich_help_panel=RUN),
+    typer.Option("--seed", metavar="NUMBER", help="Random seed; equal seeds give equal models.", rich_help_panel=RUN),
 ]
 Method = Annotated[
     str,
     typer.Option(
         "--method",
         metavar="NAME",
-        help="sdna, sdca, newton or ihs; auto takes what should cost least.",
+        help="sdna, sdca, newton or ihs; auto chooses the method with the smallest predicted cost.",
         rich_help_panel=RUN,
     ),
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A file that `fit --out` has saved.")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A file saved by `fit --out`.")]

@@ -1,4 +1,4 @@
-"""What commands print: facts, tables, certificates; and the files they write."""
+"""Output of the commands: facts, tables, certificates and files."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dualnewton.interop.labels import listed
 from dualnewton.objective.certificate import Certificate
 
 KEY = 12
-"""The width of the first column of facts."""
+"""Width in characters of the first column of facts, enough for the longest key."""
 
 SHOWN = 12
-"""So many classes have a line of their own; of more, only the worst is shown."""
+"""Largest number of classes whose certificates are all printed; with more classes, only the one with the largest gap is."""
 
 
 def say(key: str, value: Any) -> None:
-    """Print a fact: a word, and what there is to say about it."""
+    """Print a fact: a key and its value."""
     _print(f"{key:<{KEY}} ", end="", style="bold")
     _print(str(value))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table: text to the left, in columns as wide as they need to be."""
+    """Print a table with left-aligned columns."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
     _print(_line(head, widths), style="bold")
@@ -36,19 +36,19 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def as_json(value: Any) -> None:
-    """Print what another program is to read: numbers that are not finite are null there."""
+    """Print a value as JSON for other programs; numbers that are not finite must be None."""
     print(json.dumps(value, indent=1, allow_nan=False))
 
 
 def certificate_lines(certificates: Sequence[Certificate], names: Sequence[Any]) -> Iterator[tuple[str, str]]:
-    """Say what is proved: the whole, and each class if there are several.
+    """Yield the lines of the certificate: that of the sum, and that of each class if there are several.
 
     Parameters
     ----------
     certificates : sequence of Certificate
-        Of each problem.
+        The certificate of each problem.
     names : sequence
-        Of the problems, where there are several.
+        The names of the problems, if there are several.
     """
     if len(certificates) == 1:
         yield "certificate", str(certificates[0])
@@ -57,19 +57,19 @@ def certificate_lines(certificates: Sequence[Certificate], names: Sequence[Any])
     named = list(zip(names, certificates, strict=True))
     if len(named) > SHOWN:
         named = [max(named, key=lambda pair: pair[1].relative_gap)]
-        yield "", f"of {len(certificates)} classes the one that is farthest from its optimum:"
+        yield "", f"of {len(certificates)} classes the one with the largest relative gap:"
     for name, certificate in named:
         yield "", f"{listed([name])}: {certificate}"
 
 
 def certificate_json(certificates: Sequence[Certificate]) -> dict[str, Any]:
-    """Return the same for other programs; ``parts`` has each class."""
+    """Return the certificate as values for JSON; ``parts`` has an entry for each class."""
     whole = certificates[0] if len(certificates) == 1 else Certificate.of_parts(tuple(certificates))
     return {**_numbers(whole), "parts": [_numbers(each) for each in whole.parts]}
 
 
 def finite_or_none(value: float) -> float | None:
-    """Return a number that JSON can say."""
+    """Return a finite number, or None, since JSON has no infinities and NaN."""
     return float(value) if abs(value) < float("inf") else None
 
 
@@ -77,13 +77,13 @@ def finite_or_none(value: float) -> float | None:
 
 
 def ready(path: str | None) -> None:
-    """Refuse, before any work is done, to write a file where none can be."""
+    """Raise an error, before any work is done, if a file cannot be written at ``path``."""
     if path is None:
         return
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    if target.exists() and not target.is_file():  # a device, which a file must not take the place of
+    if target.exists() and not target.is_file():  # a device, which must not be replaced by a file
         raise OSError(errno.EINVAL, "is not a plain file, so nothing is written there", path)
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder to write to", str(target.parent))
@@ -93,7 +93,7 @@ def ready(path: str | None) -> None:
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Have an error say which file could not be written: a full disk does not."""
+    """Add the path to an ``OSError``, since the error for a full disk does not name the file."""
     try:
         yield
     except OSError as error:
@@ -106,7 +106,7 @@ def writing(path: str) -> Iterator[None]:
 def _print(text: str, **how: Any) -> None:
     from rich.console import Console
 
-    # Long lines are the terminal's to fold; colours are for terminals only, which rich knows.
+    # soft_wrap leaves the wrapping of long lines to the terminal; rich omits colours if the output is not a terminal.
     Console().print(text, markup=False, highlight=False, emoji=False, soft_wrap=True, **how)
 
 

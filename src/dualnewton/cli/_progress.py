@@ -1,4 +1,4 @@
-"""How far a fit has come, on a terminal with a bar."""
+"""The progress display of a fit, with a bar on terminals."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from dualnewton.estimators._progress import ProgressLine
 from dualnewton.run.result import Progress
 
 CELLS = 16
-"""The length of the bar."""
+"""Length of the bar in characters, which leaves room for the text on a line of 80."""
 
 
 class ProgressBar(ProgressLine):
-    """The progress line, and before it a bar that fills as the logarithm of the gap falls from the first one to ``tol``."""
+    """The progress line after a bar that fills as the logarithm of the gap falls from its first value to that of ``tol``."""
 
     def __init__(self, name: str, tol: float) -> None:
         super().__init__(name, tol)
         self.first: dict[int, float] = {}
 
     def __call__(self, progress: Progress) -> None:
-        """Show the model that is farthest from its end."""
+        """Record the first gap of each model and show the progress."""
         self.first.setdefault(progress.model, progress.certificate.relative_gap)
         super().__call__(progress)
 
     def share(self) -> float:
-        """Return the part of the way that the slowest model has behind it, in [0, 1]."""
+        """Return the progress of the slowest model, in [0, 1]."""
         return min(done(self.first[k], rows[-1].certificate.relative_gap, self.tol) for k, rows in self.recent.items())
 
     def _rewrite(self, text: str) -> None:
@@ -35,7 +35,7 @@ class ProgressBar(ProgressLine):
 
 
 def done(first: float, now: float, tol: float) -> float:
-    """Return log(first/now)/log(first/tol), as far as that makes sense: in [0, 1]."""
+    """Return log(first/now)/log(first/tol), clipped to [0, 1]."""
     if now <= tol:
         return 1.0
     if not now < first < math.inf:

@@ -1,4 +1,4 @@
-"""How much of a file was read, or has come, on a terminal with a bar."""
+"""The progress bar of reading and downloading."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def transfer(text: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a bar of the bytes that are there, of how many."""
+    """Show a progress bar; the block calls the yielded function with the bytes done and the total number, if known."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 

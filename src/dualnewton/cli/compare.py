@@ -1,4 +1,4 @@
-"""``dualnewton compare``: our methods and whichever other libraries are installed."""
+"""``dualnewton compare``: our methods and the other libraries that are installed."""
 
 from __future__ import annotations
 
@@ -10,22 +10,27 @@ import typer
 from dualnewton.cli import _options as options
 from dualnewton.errors import DualnewtonError
 
-Out = Annotated[str, typer.Option("--out", metavar="DIR", help="The folder for the report; made if it is not there.")]
+Out = Annotated[str, typer.Option("--out", metavar="DIR", help="The folder for the report; created if missing.")]
 Methods = Annotated[
     str,
-    typer.Option("--methods", metavar="NAMES", help="Ours, with commas: auto, sdna, sdca, newton, ihs; or all, none."),
+    typer.Option(
+        "--methods",
+        metavar="NAMES",
+        help="Methods of this library, separated by commas: auto, sdna, sdca, newton, ihs; or all, none.",
+    ),
 ]
 Peers = Annotated[
     str,
     typer.Option(
         "--peers",
         metavar="NAMES",
-        help="Of other libraries, with commas, or all, none. For logistic: lbfgs, newton-cholesky, newton-cg, 'liblinear dual', "
-        "'liblinear primal', saga, cyanure, snapml, glum. A wrong name is answered with the list for the loss.",
+        help="Solvers of other libraries, separated by commas; or all, none. For logistic: lbfgs, newton-cholesky, newton-cg, "
+        "'liblinear dual', 'liblinear primal', saga, cyanure, snapml, glum. For a wrong name the error lists the right ones.",
     ),
 ]
 Seconds = Annotated[
-    float, typer.Option("--time-limit", metavar="SECONDS", help="For each contender.", rich_help_panel=options.RUN)
+    float,
+    typer.Option("--time-limit", metavar="SECONDS", help="Limit for each solver.", rich_help_panel=options.RUN),
 ]
 
 
@@ -48,11 +53,11 @@ def compare(
     seed: options.Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """Let our methods and other libraries solve the same problem on DATA, and prove how good each of their models is.
+    """Solve the same problem on DATA with our methods and with other libraries, and certify the suboptimality of each model.
 
-    Each contender is given one tolerance after the other, in a process of its own. Every model that it makes is judged by one
-    certificate, so that nobody is believed. The folder gets compare.html (charts to zoom, a table, the machine), compare.png and
-    compare.csv. The penalty is l2, without an intercept: this is what all of them can be asked.
+    Each solver runs in a separate process with a sequence of decreasing tolerances. Every model is certified in the same way, by
+    the duality gap, whatever the solver reports. The folder receives compare.html (interactive charts, a table, the machine),
+    compare.png and compare.csv. The penalty is l2 and there is no intercept, since all solvers support this problem.
 
     For example:
 
@@ -74,7 +79,7 @@ def compare(
         )
     folder = report.folder(out)
     dataset = loaded(data, target=target)
-    # In single precision some of the others would compute in it, and be judged for it.
+    # With float32 data some of the other solvers would compute in float32 and could not reach the tolerances.
     dataset = replace(dataset, X=dataset.X.astype(np.float64, copy=False))
     task = problems_from(dataset, loss=loss, C=C, lam=lam, intercept=False, delta=delta, epsilon=epsilon, width=width)
     found, rows = comparison.compare(

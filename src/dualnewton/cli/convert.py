@@ -1,4 +1,4 @@
-"""``dualnewton convert``: a data file in another format."""
+"""``dualnewton convert``: conversion of a data file to another format."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ def convert(
     target: options.Target = None,
     weights: options.Weights = None,
     n_features: Annotated[
-        int | None, typer.Option("--n-features", metavar="NUMBER", help="How many columns a sparse file is to have.")
+        int | None, typer.Option("--n-features", metavar="NUMBER", help="The number of columns of a sparse file.")
     ] = None,
     zero_based: Annotated[
         bool | None,
         typer.Option(
-            "--zero-based/--one-based", help="How a svmlight file counts. By default from 1, unless a 0 occurs."
+            "--zero-based/--one-based",
+            help="First index in a svmlight file. By default 1, unless a 0 occurs.",
         ),
     ] = None,
     dtype: Annotated[str | None, typer.Option("--dtype", metavar="NAME", help="Store X as float64 or float32.")] = None,
 ) -> None:
-    """Write data in another format, in memory that does not grow with the file.
+    """Write data in another format, with memory use that does not depend on the size of the file.
 
-    What does not fit into memory becomes a file that is mapped into it: **.npz** (sparse or dense, everything in one file)
-    or **.npy** (dense; the labels beside it in NAME.y.npy). `fit` and the others then read from the disk what they need.
+    For data that do not fit into memory, convert to a format that can be memory-mapped: **.npz** (sparse or dense, everything
+    in one file) or **.npy** (dense; the labels in NAME.y.npy). `fit` and the other commands then read parts from disk.
 
-    OUT is there whole or not at all. While IN is read, unnamed files beside OUT take about the room that OUT will.
+    OUT appears under its name only when it is complete. Temporary files in its folder take about as much space as OUT.
 
     For example:
 

@@ -1,4 +1,4 @@
-"""``dualnewton datasets``: what there is by name, and where it is."""
+"""``dualnewton datasets``: the named data sets and their sources."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dualnewton.cli import _options as options
 
 
 def datasets(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Fetch this one.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Download this data set.")] = None,
     json: options.Json = False,
 ) -> None:
-    """List the named data sets, or fetch one of them.
+    """List the named data sets, or download one of them.
 
-    A name can stand wherever a command takes a file. It is looked for in the folder that **DUALNEWTON_DATA** names (NAME.npz,
-    NAME.svm, NAME.csv, NAME.bz2, ...), then in the cache (**DUALNEWTON_CACHE**, or the user's own); else its file is
-    downloaded, and its checksum compared where it is known. Sets that come with the library need no network.
+    A name can be used wherever a command takes a file. Its file is searched in the folder **DUALNEWTON_DATA** (NAME.npz,
+    NAME.svm, NAME.csv, NAME.bz2, ...), then in the cache (**DUALNEWTON_CACHE**, or the cache folder of the user); otherwise it is
+    downloaded, and its checksum is compared if it is known. Sets that come with the library need no network.
 
     For example:
 
@@ -32,16 +32,14 @@ def datasets(
         _output.as_json(rows if name is None else rows[0])
     elif name is None:
         _output.table(("name", "kind", "n", "d", "here", "from"), [list(row.values()) for row in rows])
-        print(
-            "\nGenerators: dense:NxD, uncentred:NxD, sparse:NxDxK (K entries a row), with :SEED after them if you like."
-        )
+        print("\nGenerators: dense:NxD, uncentred:NxD, sparse:NxDxK (K entries per row), optionally followed by :SEED.")
     else:
         for key, value in rows[0].items():
             _output.say(key, value)
 
 
 def listed() -> list[dict[str, Any]]:
-    """Return a row for each name."""
+    """Return a row of the table for each named set."""
     from dualnewton.io.catalog import FILES, OFFLINE, located
 
     rows = []
@@ -54,7 +52,7 @@ def listed() -> list[dict[str, Any]]:
 
 
 def fetched(name: str) -> dict[str, Any]:
-    """Return what is known about a set, once it is here."""
+    """Download a set if it is not local, and return its file, source, checksum and size."""
     from dualnewton.cli._transfer import transfer
     from dualnewton.io.catalog import FILES, checksum, fetch, load
 
@@ -62,9 +60,9 @@ def fetched(name: str) -> dict[str, Any]:
     if name in FILES:
         with transfer(f"downloading {name}") as progress:
             path, origin = fetch(name, progress)
-        facts |= {"file": str(path), "from": origin.url if origin else "a file of yours"}
+        facts |= {"file": str(path), "from": origin.url if origin else "a local file"}
         if origin is not None:
-            known = "as it should be" if origin.sha256 else "the catalog has none to compare it with"
+            known = "as in the catalog" if origin.sha256 else "the catalog has no checksum to compare with"
             facts["sha256"] = f"{checksum(path)} ({known})"
     data = load(name)
     n, d = data.X.shape

@@ -1,4 +1,4 @@
-"""``dualnewton plan``: what a fit would do, and why."""
+"""``dualnewton plan``: the method that a fit would use, its predicted cost, and the reason."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def plan(
     method: options.Method = "auto",
     json: options.Json = False,
 ) -> None:
-    """Say by which method `fit` would begin on DATA, what that should cost, and why. Nothing is fitted.
+    """Show the method with which `fit` would begin on DATA, its predicted cost, and the reason. Nothing is fitted.
 
-    tau is the number of examples in a round of sdna and sdca, and of rows in the first sketch of ihs. The cost is a guess, from
-    sizes and conditioning, of the seconds that a common core takes to a relative gap of 1e-6. The run itself changes its
-    method when the gap falls otherwise than expected.
+    tau is the number of examples in a round of sdna and sdca, and of rows in the first sketch of ihs. The cost is an estimate of
+    the seconds to a relative gap of 1e-6 on one core, from the sizes and the conditioning. During a fit the method may change
+    if the gap falls more slowly than predicted.
 
     For example:
 
@@ -77,14 +77,14 @@ def plan(
 
 
 def described(task: Task) -> str:
-    """Say how many problems there are, and of what."""
+    """Return a description of the number of problems."""
     if len(task.problems) == 1:
         return "one"
     return f"{len(task.problems)}, one for each class against the rest, in shared passes over the data"
 
 
 def chosen_of(task: Task, method: str) -> dict[str, Any]:
-    """Return the plan of a fit, by name of its fields."""
+    """Return the plan of a fit as a dictionary."""
     from dualnewton.planning.planner import plan as planned
 
     made = planned(task.problems[0], method=method, models=len(task.problems))
@@ -98,19 +98,24 @@ def chosen_of(task: Task, method: str) -> dict[str, Any]:
 
 
 def alternatives(task: Task) -> list[dict[str, Any]]:
-    """Return the plan by each method, or why it cannot serve here."""
+    """Return the plan of each method, or the reason why the method cannot solve the problem."""
     rows = []
     for method in METHODS:
         try:
             rows.append(chosen_of(task, method))
         except DualnewtonError as error:
-            why = {"tau": None, "compiled": None, "cost": None, "reason": f"not here: {str(error).split(': ')[0]}"}
+            why = {
+                "tau": None,
+                "compiled": None,
+                "cost": None,
+                "reason": f"not applicable: {str(error).split(': ')[0]}",
+            }
             rows.append({"method": method, **why})
     return rows
 
 
 def seconds(cost: float | None) -> str:
-    """Return a time in words."""
+    """Format a time in seconds."""
     if cost is None:
         return "-"
     return f"{cost:.0f} s" if cost >= 10.0 else f"{cost:.2g} s"

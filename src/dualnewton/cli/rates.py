@@ -1,4 +1,4 @@
-"""``dualnewton rates``: the theory on the user's own data."""
+"""``dualnewton rates``: the rates and bounds of the theory on the user's data."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from dualnewton.cli._problems import Task
     from dualnewton.objective.problem import Problem
 
-Taus = Annotated[str, typer.Option("--tau", metavar="NUMBERS", help="Sizes of the random sets, with commas.")]
+Taus = Annotated[str, typer.Option("--tau", metavar="NUMBERS", help="Sizes of the random sets, separated by commas.")]
 Gap = Annotated[float, typer.Option("--gap", metavar="NUMBER", help="The relative gap to reach.")]
-Out = Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write the table as CSV, too.")]
+Out = Annotated[str | None, typer.Option("--out", metavar="FILE", help="Also write the table to a CSV file.")]
 MaxEpochs = Annotated[
-    int, typer.Option("--max-epochs", metavar="NUMBER", help="Of each run.", rich_help_panel=options.RUN)
+    int, typer.Option("--max-epochs", metavar="NUMBER", help="The limit for each run.", rich_help_panel=options.RUN)
 ]
 Seconds = Annotated[
-    float, typer.Option("--time-limit", metavar="SECONDS", help="For each run.", rich_help_panel=options.RUN)
+    float, typer.Option("--time-limit", metavar="SECONDS", help="The limit for each run.", rich_help_panel=options.RUN)
 ]
 
 
@@ -41,12 +41,12 @@ def rates(
     time_limit: Seconds = 20.0,
     seed: options.Seed = 0,
 ) -> None:
-    """Say what the paper's theorems promise on DATA, and what the methods then do.
+    """Compute the rates and bounds of the paper's theorems on DATA, and compare them with runs of the methods.
 
-    SDNA maximises the dual exactly over a random set of tau examples; SDCA moves the examples of the set one by one. For each
-    tau the table has their rates theta and sigma1_prox, the epochs (passes over the data) to the relative gap --gap that
-    Theorems 6 and 8 bound, and the epochs that a run with such sets took, judged by its certificate. The penalty is l2, and
-    there is no intercept, which the theorems do not cover.
+    SDNA maximises the dual exactly over a random set of tau examples; SDCA updates the examples of the set separately. For each
+    tau the table has the rates theta of SDCA and sigma1_prox of SDNA, the bounds of Theorems 6 and 8 on the epochs (passes over
+    the data) to the relative gap --gap, and the epochs of a run until its certificate reached that gap. The penalty is l2, and
+    there is no intercept, since the theorems do not cover one.
 
     For example:
 
@@ -82,10 +82,10 @@ def rates(
 
 
 def only(task: Task, command: str) -> Problem:
-    """Return the one problem of a task; more than two classes are refused."""
+    """Return the only problem of a task, or raise an error if there are more than two classes."""
     if task.classes is not None and len(task.classes) > 2:
         raise DualnewtonError(
             f"{command} takes numbers or two classes, got a target of {len(task.classes)} classes: --loss squared "
-            "takes them as numbers"
+            "treats them as numbers"
         )
     return task.problems[0]

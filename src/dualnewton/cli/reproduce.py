@@ -1,4 +1,4 @@
-"""``dualnewton reproduce``: the paper's experiments."""
+"""``dualnewton reproduce``: reproduction of the paper's experiments."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import typer
 from dualnewton.cli import _options as options
 
 Part = Annotated[
-    str, typer.Argument(metavar="[example|figure1|figure2|figure3|all]", help="Which experiment; all by default.")
+    str, typer.Argument(metavar="[example|figure1|figure2|figure3|all]", help="The experiment; all by default.")
 ]
-Out = Annotated[str, typer.Option("--out", metavar="DIR", help="The folder for the report; made if it is not there.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Small data and short runs: a look at what it will be.")]
-Loss = Annotated[str, typer.Option("--loss", metavar="NAME", help="squared or logistic; the paper does not say which.")]
+Out = Annotated[str, typer.Option("--out", metavar="DIR", help="The folder for the report; created if missing.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Small data and short runs, for a preview.")]
+Loss = Annotated[str, typer.Option("--loss", metavar="NAME", help="squared or logistic; the paper does not name it.")]
 
 
 def reproduce(
@@ -25,13 +25,13 @@ def reproduce(
     loss: Loss = "squared",
     seed: options.Seed = 0,
 ) -> None:
-    """Run the experiments of the SDNA paper, and say of each of its claims whether this run bears it out.
+    """Run the experiments of the SDNA paper, and test each of its claims on the measurements.
 
-    example: three methods on a quadratic, whose rates differ by ten thousand (Example 2.3). figure1: the duality gap against
-    epochs for tau = 1, 32, 256. figure2: the time of an epoch against tau. figure3: the gap against runtime for tau = 1, 4, 16,
-    32, 64. The data are mushrooms (to be had as `datasets` says) and a synthetic set, with lambda = 1/n. All of it takes a
-    minute or two. The folder gets report.html (charts to zoom, tables, the claims with their verdicts, the machine), and a PNG
-    and a CSV file for each part. Begin with a quick look; `reproduce all --out paper` is the whole.
+    example: three methods on a quadratic, whose rates differ by a factor of ten thousand (Example 2.3). figure1: the duality gap
+    against epochs for tau = 1, 32, 256. figure2: the time of an epoch against tau. figure3: the gap against runtime for tau = 1,
+    4, 16, 32, 64. The data are mushrooms (see `datasets`) and a synthetic set, with lambda = 1/n. All parts take a minute or
+    two. The folder receives report.html (interactive charts, tables, claims with verdicts, the machine), and a PNG and a CSV
+    file for each part. --quick gives a preview; `reproduce all --out paper` runs everything.
 
     For example:
 

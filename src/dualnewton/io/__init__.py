@@ -1,4 +1,4 @@
-"""Data files and named data sets: from a path or a name to X, y and weights."""
+"""Reading of data files and named data sets: X, y and weights from a path or a name."""
 
 from dualnewton.io.catalog import find, load
 from dualnewton.io.conversion import convert

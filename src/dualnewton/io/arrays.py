@@ -1,8 +1,7 @@
-"""Arrays in NumPy's own files, npy and npz: mapped into memory where they lie, never unpickled, never larger than the file says.
+"""Arrays in npy and npz files: memory-mapped where possible, never unpickled, with sizes checked before anything is allocated.
 
-An npz file is a zip archive of npy files. A member without compression lies in the archive as it would lie in a file of its
-own, so that it can be mapped at its place (``convert`` sees to it that this place is aligned). Sizes are compared before
-anything is allocated.
+An npz file is a zip archive of npy files. The bytes of an uncompressed member are those of an npy file, so the member can be
+memory-mapped inside the archive if its offset is aligned, as it is in files written by ``convert``.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ from dualnewton.files.npy import FAULTS, MAGIC, Header, bytes_of, header
 from dualnewton.io.dataset import DataError
 
 RATIO = 1100
-"""More than deflate can shrink anything: a member that says otherwise lies."""
+"""Upper bound on the compression ratio of deflate, which is 1032; a member that claims a larger ratio is damaged."""
 
 LOCAL = struct.Struct("<4s5H3L2H")
-"""The header of a zip member; the lengths of its name and of what follows the name come last."""
+"""The local header of a zip member; its last two fields are the lengths of the name and of the extra field after it."""
 
 
 @contextlib.contextmanager
 def faults(path: Path) -> Iterator[None]:
-    """Turn whatever a damaged file leads to into one line about the file."""
+    """Convert the exceptions that a damaged file causes into a ``DataError`` that names the file."""
     try:
         yield
     except DataError:
         raise
     except OSError as error:
-        if error.errno not in (None, 22):  # EINVAL is what a wrong offset leads to
+        if error.errno not in (None, 22):  # mapping or seeking at a wrong offset raises EINVAL (22)
             raise
         raise _damaged(path, error) from None
     except FAULTS as error:
@@ -63,7 +62,7 @@ def npy(path: Path) -> np.ndarray:
 
 
 class Members(Mapping[str, np.ndarray]):
-    """The arrays of an npz file by name, each opened when it is asked for.
+    """The arrays of an npz file by name; each is opened on first access.
 
     Parameters
     ----------
@@ -96,7 +95,7 @@ class Members(Mapping[str, np.ndarray]):
         return self._loaded[name]
 
     def _in_place(self, info: zipfile.ZipInfo) -> np.ndarray:
-        """Map a member where it lies; read it if its place is not aligned."""
+        """Memory-map an uncompressed member; read it into memory if its offset is not aligned."""
         with open(self.path, "rb") as file:
             file.seek(info.header_offset)
             magic, *_, name, extra = LOCAL.unpack(file.read(LOCAL.size))
@@ -110,15 +109,15 @@ class Members(Mapping[str, np.ndarray]):
         return mapped(self.path, found, start)
 
     def _read(self, info: zipfile.ZipInfo) -> np.ndarray:
-        """Read a member into memory, if it fits there; its checksum is compared."""
+        """Read a member into memory if it fits; ``zipfile`` compares its checksum."""
         if info.file_size > RATIO * (info.compress_size + 1):
             raise DualnewtonError(f"{info.filename} cannot have the size it claims")
         with open(self.path, "rb") as file, zipfile.ZipFile(file) as archive, archive.open(info) as member:
             found = header(member, info.file_size)
             if info.file_size > memory():
                 raise DataError(
-                    f"{self.path}: {info.filename} needs {info.file_size >> 20} MiB of memory, there are {memory() >> 20}: "
-                    "save it without compression, then it is mapped where it lies"
+                    f"{self.path}: {info.filename} needs {info.file_size >> 20} MiB of memory, the machine has {memory() >> 20}: "
+                    "save it without compression, so that it can be memory-mapped"
                 )
             raw = member.read()
         if found.start + len(raw) != info.file_size:
@@ -129,7 +128,7 @@ class Members(Mapping[str, np.ndarray]):
 
 
 def memory() -> int:
-    """Return how many bytes of memory the machine has, or a number that nothing exceeds where it does not tell."""
+    """Return the bytes of memory of the machine, or 2⁶² where the system does not report them."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -137,7 +136,7 @@ def memory() -> int:
 
 
 def vector_file(path: Path) -> np.ndarray:
-    """Return the numbers of a file, one for each example: an npy array, or text with one number a line."""
+    """Return the numbers in a file, one per example: an npy array, or text with one number per line."""
     with open(path, "rb") as file:
         is_npy = file.read(len(MAGIC)) == MAGIC
     if is_npy:
@@ -149,11 +148,11 @@ def vector_file(path: Path) -> np.ndarray:
     try:
         return vector(path, "the file", np.array([float(word) for word in words]))
     except ValueError as error:
-        raise DataError(f"{path}: expected one number a line ({str(error)[:80]})") from None
+        raise DataError(f"{path}: expected one number per line ({str(error)[:80]})") from None
 
 
 def vector(path: Path, what: str, value: np.ndarray) -> np.ndarray:
-    """Return finite float64 numbers, one for each example."""
+    """Return a vector of finite float64 numbers, one per example; ``what`` names it in error messages."""
     if value.ndim == 2 and value.shape[1] == 1:
         value = value[:, 0]
     if value.ndim != 1 or value.dtype.kind not in "fiub":
@@ -166,7 +165,7 @@ def vector(path: Path, what: str, value: np.ndarray) -> np.ndarray:
 
 
 def labels(path: Path, value: np.ndarray) -> np.ndarray:
-    """Return labels as they are: finite numbers or text, one for each example."""
+    """Return the labels, one per example: finite numbers or text; integers keep their type."""
     if value.dtype.kind == "S":
         try:
             value = np.char.decode(value, "utf-8")

@@ -1,4 +1,4 @@
-"""Data sets by name: what they are, where they come from, and how to get them."""
+"""The catalog of named data sets: their sizes, their download addresses, and their loading."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dualnewton.io.folders import CACHE, DATA, cache_folder, own_file
 from dualnewton.io.formats import format_of, read
 from dualnewton.io.gathered import gather
 from dualnewton.io.pieces import Pieces
-from dualnewton.io.source import Wanted, only_for_svmlight, right_width, weights_beside
+from dualnewton.io.source import Wanted, check_width, refuse_zero_based, separate_weights
 from dualnewton.io.streams import Progress
 from dualnewton.io.tables import source as table
 
@@ -33,11 +33,11 @@ class Origin:
     Parameters
     ----------
     url : str
-        Where it is.
+        The download address.
     sha256 : str, optional
-        Its checksum; None as long as it is not known.
+        The checksum of the file; None if it is not known.
     member : str, optional
-        The table inside, if the file is a zip archive.
+        The name of the table inside the file, if that is a zip archive.
     """
 
     url: str
@@ -52,7 +52,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Entry:
-    """A named data set: its kind, its size, and the files it can be made from, the preferred one first."""
+    """A named data set: its kind, its size, and the files that it can be read from, the preferred one first."""
 
     name: str
     kind: str
@@ -62,7 +62,7 @@ class Entry:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names of these files."""
+        """The names of the files that the set can be read from."""
         return tuple(origin.file for origin in self.origins)
 
 
@@ -108,24 +108,25 @@ _ENTRIES = (
 )
 
 FILES: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
-"""Sets that come from files, here or on the network."""
+"""Data sets that are read from files, which are local or downloaded."""
 
 OFFLINE: dict[str, Entry] = {name: Entry(name, *known) for name, known in generated.KNOWN.items()}
-"""Sets that are always here."""
+"""Data sets that need no file: the synthetic set, and those that scikit-learn contains."""
 
 
 def load(name: str, progress: Progress | None = None) -> Dataset:
     """Return a data set by its name.
 
-    The folder of the variable DUALNEWTON_DATA is searched first, then the cache; else the file is downloaded.
+    The folder named by the environment variable DUALNEWTON_DATA is searched first, then the cache; if the file is in neither,
+    it is downloaded.
 
     Parameters
     ----------
     name : str
-        A name of the catalog, a file in the folder of DUALNEWTON_DATA without its ending, or a generator: dense:NxD,
+        A name of the catalog, the name of a file in the folder DUALNEWTON_DATA without its suffix, or a generator: dense:NxD,
         uncentred:NxD, sparse:NxDxK.
     progress : callable, optional
-        Told the bytes that have come and how many will.
+        Called with the number of bytes received and the total number, if that is known.
     """
     if name in FILES:
         return _from_file(FILES[name], *fetch(name, progress))
@@ -138,16 +139,16 @@ def load(name: str, progress: Progress | None = None) -> Dataset:
 
 
 def find(source: str, progress: Progress | None = None, **options: Any) -> Dataset:
-    """Return the data set of a file, or else of a name of the catalog.
+    """Return the data set of a file or, if there is no such file, of a name of the catalog.
 
     Parameters
     ----------
     source : str
         A path or a name.
     progress : callable, optional
-        Told the bytes that have been read or have come, and how many there are, where that is known.
+        Called with the number of bytes read or received and the total number, if that is known.
     options
-        As of :func:`read`. A named set knows its own target; ``False`` leaves it out.
+        The options of :func:`read`. The target of a named set is fixed; ``target=False`` omits it.
     """
     path = Path(source)
     if path.is_file():
@@ -161,7 +162,7 @@ def find(source: str, progress: Progress | None = None, **options: Any) -> Datas
 
 
 def is_known(name: str) -> bool:
-    """Whether ``load`` knows what is meant, though it may not be here."""
+    """Return True if ``load`` accepts the name; the file of the set may still have to be downloaded."""
     return name in FILES or _own(name) is not None or generated.is_known(name)
 
 
@@ -172,13 +173,13 @@ def _adapted(
     n_features: int | None = None,
     zero_based: bool | None = None,
 ) -> Dataset:
-    """Return a named set with what can be asked of it: no labels, or weights from a file."""
+    """Apply the options of ``read`` that a named set allows: omit the labels, or read weights from a file."""
     path = Path(data.name)
-    only_for_svmlight(path, Wanted(zero_based=zero_based))
-    right_width(path, data.X.shape[1], Wanted(n_features=n_features))
+    refuse_zero_based(path, Wanted(zero_based=zero_based))
+    check_width(path, data.X.shape[1], Wanted(n_features=n_features))
     if target is not None and target is not False:
         raise DataError(f"{data.name} is a named data set, whose target cannot be chosen, got {target!r}")
-    if (file := weights_beside(path, Wanted(weights=weights), "part of it")) is not None:
+    if (file := separate_weights(path, Wanted(weights=weights), "part of it")) is not None:
         found = vector_file(file)
         if len(found) != data.X.shape[0]:
             raise DataError(f"{file}: must have one weight for each of {data.X.shape[0]} examples, has {len(found)}")
@@ -187,7 +188,7 @@ def _adapted(
 
 
 def fetch(name: str, progress: Progress | None = None) -> tuple[Path, Origin | None]:
-    """Return the file of a named set and which of its origins it is (None: the user's own), downloaded if need be."""
+    """Return the file of a named set and its origin (None for the user's own file); download it if it is not local."""
     entry = FILES[name]
     here = located(entry)
     if here is not None:
@@ -203,12 +204,12 @@ def fetch(name: str, progress: Progress | None = None) -> tuple[Path, Origin | N
             return path, origin
     raise DataError(
         f"{name} is not here and could not be downloaded: put {' or '.join(entry.files)} into {cache_folder()} (or the folder "
-        f"that {CACHE} names), or {name}.npz into the folder that {DATA} names [{'; '.join(faults)}]"
+        f"named by {CACHE}), or {name}.npz into the folder named by {DATA} [{'; '.join(faults)}]"
     )
 
 
 def located(entry: Entry) -> tuple[Path, Origin | None] | None:
-    """Return the file of a set if it is here: among the user's own, else in the cache."""
+    """Return the local file of a set, from the user's own folder or else from the cache; None if there is none."""
     if (mine := own_file(entry.name, entry.files)) is not None:
         return mine, next((origin for origin in entry.origins if origin.file == mine.name), None)
     for origin in entry.origins:
@@ -224,16 +225,16 @@ def checksum(path: Path) -> str:
 
 
 def _from_file(entry: Entry, path: Path, origin: Origin | None) -> Dataset:
-    """Read the file of a set; what was downloaded must have the size that the set has, the user's own may have another."""
+    """Read the file of a set. A downloaded file must have the size in the catalog; the user's own file may have another."""
     found = replace(_read(entry, path, origin), name=entry.name)
     if path.parent == cache_folder() and found.X.shape != (entry.n, entry.d):
         seen, wanted = ("{} examples of {} features".format(*shape) for shape in (found.X.shape, (entry.n, entry.d)))
-        raise DataError(f"{path}: has {seen}, and {entry.name} has {wanted}: delete the file to have it fetched again")
+        raise DataError(f"{path}: has {seen}, and {entry.name} has {wanted}: delete the file to download it again")
     return found
 
 
 def _read(entry: Entry, path: Path, origin: Origin | None) -> Dataset:
-    """Read a file by the reader that it needs."""
+    """Read a file of the catalog: the UCI mushrooms, a table inside a zip archive, or any format of ``read``."""
     if path.name == mushrooms.FILE:
         return mushrooms.read(path)
     if origin is not None and origin.member is not None:
@@ -243,7 +244,7 @@ def _read(entry: Entry, path: Path, origin: Origin | None) -> Dataset:
 
 
 def _own(name: str) -> Path | None:
-    """Return the user's own file of that name; what is a path is none."""
+    """Return the user's own file of that name, or None; a name with path separators has none."""
     return own_file(name) if name and not set(name) & set("/\\:\0") else None
 
 

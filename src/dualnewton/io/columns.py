@@ -1,4 +1,4 @@
-"""Which columns of a table are features, which is the target and which the weights."""
+"""The roles of the columns of a table: features, target and weights."""
 
 from __future__ import annotations
 
@@ -8,86 +8,88 @@ from pathlib import Path
 import numpy as np
 
 from dualnewton.io.dataset import DataError
-from dualnewton.io.source import Wanted, right_width, weights_beside
+from dualnewton.io.source import Wanted, check_width, separate_weights
 
 TARGETS = ("target", "label", "y", "class")
-"""Names by which a column is known as the target, if the user does not say which it is."""
+"""Column names that mark the target if the user does not name it, in order of preference."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The parts of a table.
+    """The role of each column of a table.
 
     Parameters
     ----------
     names : tuple of str
-        Of all columns, for messages.
+        The names of all columns, for error messages.
     features : array of int
         The columns of X, in order.
     target, weights : int, optional
         The columns of y and of the weights.
-    said : str, optional
-        Which column is the target, in words.
+    target_text : str, optional
+        A description of the target column, such as "the last column ('price')".
     weights_file : path, optional
-        Where the weights are, if not in a column.
+        The file with the weights, if they are not in a column.
     """
 
     names: tuple[str, ...]
     features: np.ndarray
     target: int | None
     weights: int | None
-    said: str | None
+    target_text: str | None
     weights_file: Path | None
 
     def name(self, j: int) -> str:
-        """Name a column in a message."""
+        """Return the quoted name of a column, for error messages."""
         return repr(self.names[j])
 
 
 def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: Wanted) -> Columns:
-    """Give every column of a table its part.
+    """Assign a role to every column of a table.
 
-    The target is what the user asks for, by name or by number (from 0, or from the end if negative); else the first column
-    named as in ``TARGETS``; else the last.
+    The target is the column that the user names, by name or by number (from 0, or from the end if negative); otherwise the first
+    column whose name is in ``TARGETS``; otherwise the last column.
 
     Parameters
     ----------
     path : path
-        The file, for messages.
+        The file, for error messages.
     names : tuple of str
-        Of all columns.
+        The names of all columns.
     has_names : bool
-        Whether the file itself gives them.
+        True if the names come from the file, False if they were generated.
     wanted : Wanted
-        What the user asks for.
+        The options of the user.
     """
     d = len(names)
     weights, beside = None, None
     if wanted.weights is not None:
         weights = _number_of(names, wanted.weights)
         if weights is None:
-            beside = weights_beside(path, wanted, f"a column ({_list(names)})")
-    target, said = None, None
+            beside = separate_weights(path, wanted, f"a column ({_list(names)})")
+    target, target_text = None, None
     if wanted.target is None:
         by_name = [j for name in TARGETS for j in range(d) if names[j].lower() == name and j != weights]
         target = by_name[0] if by_name and has_names else d - 1 if weights != d - 1 else d - 2
-        said = f"the column {names[target]!r}" if by_name and has_names else f"the last column ({names[target]!r})"
+        target_text = (
+            f"the column {names[target]!r}" if by_name and has_names else f"the last column ({names[target]!r})"
+        )
     elif wanted.target is not False:
         target = _number_of(names, wanted.target)
         if target is None:
             raise DataError(f"{path}: target must name one of the columns ({_list(names)}), got {wanted.target!r}")
-        said = f"the column {names[target]!r}"
+        target_text = f"the column {names[target]!r}"
     if target is not None and target == weights:
         raise DataError(f"{path}: the column {names[target]!r} cannot be both the target and the weights")
     features = np.array([j for j in range(d) if j not in (target, weights)], dtype=np.intp)
     if len(features) == 0:
         raise DataError(f"{path}: no column is left for the features (columns: {_list(names)})")
-    right_width(path, len(features), wanted)
-    return Columns(names, features, target, weights, said, beside)
+    check_width(path, len(features), wanted)
+    return Columns(names, features, target, weights, target_text, beside)
 
 
 def _number_of(names: tuple[str, ...], asked: str | int) -> int | None:
-    """Return which column is meant, or None: a name that stands there once, else a number in range."""
+    """Return the index of the column that ``asked`` names or numbers; None if it is neither a unique name nor in range."""
     if isinstance(asked, str) and names.count(asked) == 1:
         return names.index(asked)
     try:
@@ -103,7 +105,7 @@ def _list(names: tuple[str, ...], shown: int = 8) -> str:
 
 
 def not_numbers(path: Path, columns: Columns, which: list[int], where: str, seen: object) -> DataError:
-    """Return the error about features that are text."""
+    """Return the error for feature columns that contain text."""
     named = ", ".join(columns.name(j) for j in which[:8]) + (f" and {len(which) - 8} more" if len(which) > 8 else "")
     kind, verb = ("column", "is") if len(which) == 1 else ("columns", "are")
     return DataError(
@@ -113,12 +115,12 @@ def not_numbers(path: Path, columns: Columns, which: list[int], where: str, seen
 
 
 def missing(path: Path, columns: Columns, j: int, where: str, seen: object) -> DataError:
-    """Return the error about a value that is not there."""
+    """Return the error for a missing value."""
     return DataError(
         f"{path}{where}, column {columns.name(j)}: the value is missing (found {str(seen)[:40]!r}): fill it in or remove the row"
     )
 
 
 def infinite(path: Path, columns: Columns, j: int, where: str, seen: object) -> DataError:
-    """Return the error about a number that is none."""
+    """Return the error for an infinite value."""
     return DataError(f"{path}{where}, column {columns.name(j)}: the value must be finite, found {str(seen)[:40]!r}")

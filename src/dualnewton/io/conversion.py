@@ -1,4 +1,4 @@
-"""From one format to another, in memory that does not grow with the file."""
+"""Conversion of data files between formats, with memory use that does not depend on the size of the file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DTYPES = {"float64": np.float64, "float32": np.float32}
 
 @dataclass(frozen=True)
 class Converted:
-    """What was written: n and d, the stored entries, where the labels came from, and the file."""
+    """A summary of the new file: its path, n and d, the number of stored entries, and where the labels came from."""
 
     path: Path
     shape: tuple[int, int]
@@ -48,26 +48,26 @@ def convert(
     block: int = BLOCK,
     report: Report | None = None,
 ) -> Converted:
-    """Write a data file, or a named data set, in the format that the name of the new file ends with.
+    """Write a data file, or a named data set, in the format given by the suffix of the new file.
 
-    The source is read once, in blocks; these wait in unnamed files beside the new one until it is known how many rows and
-    columns there are. The new file is there whole or not at all. Sparse data stay sparse in npz and svmlight files, and
-    become dense in npy, CSV and Parquet files.
+    The source is read once, in blocks. The blocks are kept in unnamed temporary files in the folder of the new file until the
+    numbers of rows and columns are known. The new file appears under its name only when it is complete. Sparse data stay sparse
+    in npz and svmlight files, and become dense in npy, CSV and Parquet files.
 
     Parameters
     ----------
     source : path or str
         A file, or a name of the catalog.
     out : path
-        The new file: .npz, .npy, .svm, .csv, .tsv or .parquet; text with .gz, .bz2 or .xz after it is compressed.
+        The new file: .npz, .npy, .svm, .csv, .tsv or .parquet; a second suffix .gz, .bz2 or .xz compresses svmlight and CSV.
     target, weights, n_features, zero_based
-        As of :func:`dualnewton.io.read`.
+        The options of :func:`dualnewton.io.read`.
     dtype : {"float64", "float32"}, optional
-        What X is stored as; by default what it is.
+        The type of X in the new file; by default that of the source.
     block : int
-        Bytes that are read at a time.
+        The number of bytes read at a time.
     report : callable, optional
-        Told how many bytes have been read.
+        Called with the number of bytes read so far.
     """
     new = Path(out)
     writer = _writer(new)
@@ -79,7 +79,7 @@ def convert(
     with _named(new), contextlib.ExitStack() as files:
 
         def spilled() -> SpilledPieces:
-            # A file without a name is gone when the process is, however it ends.
+            # The system deletes an unnamed file when the process ends, for whatever reason it ends.
             return SpilledPieces(files.enter_context(tempfile.TemporaryFile(dir=new.absolute().parent)))
 
         data = _gathered(source, Wanted(**options, block=block, report=report), options, spilled)
@@ -91,7 +91,7 @@ def convert(
 
 @contextlib.contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Have an error about no file in particular, such as a full disk, name this one."""
+    """Add the path to an ``OSError`` that names no file, such as the one for a full disk."""
     try:
         yield
     except OSError as error:
@@ -113,7 +113,7 @@ def _gathered(source: str | os.PathLike[str], wanted: Wanted, options: dict[str,
 def _writer(out: Path) -> Callable[[Gathered, Path, Any], None]:
     kind = SUFFIXES.get(stem(out).suffix.lower())
     if kind is None:
-        raise DataError(f"{out}: the ending must say the format, one of {', '.join(SUFFIXES)}")
+        raise DataError(f"{out}: the ending must name the format, one of {', '.join(SUFFIXES)}")
     if kind not in ("svmlight", "csv") and out.suffix.lower() in COMPRESSED:
-        raise DataError(f"{out}: only svmlight and CSV files are compressed, got the ending {out.suffix}")
+        raise DataError(f"{out}: only svmlight and CSV files can be compressed, got the ending {out.suffix}")
     return WRITERS[kind]

@@ -1,4 +1,4 @@
-"""What every reader returns, and the error every reader raises."""
+"""``Dataset``, which every reader returns, and ``DataError``, which every reader raises."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from dualnewton.errors import DualnewtonError
 
 
 class DataError(DualnewtonError):
-    """A file or a name is not what it should be: one line with the place, what was seen and what is allowed."""
+    """A file or a name is invalid; the message is one line with the place, the value found and the values allowed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Examples, and what is known about them.
+    """A data set: the examples with their labels, weights and feature names.
 
     Parameters
     ----------
     X : array or CSR array of shape (n, d)
         One example per row; float64 or float32, in C order, possibly mapped from a file.
     y : array of shape (n,), optional
-        The labels: numbers or text, as the file has them.
+        The labels: numbers or text, as in the file.
     sample_weight : array of shape (n,), optional
         The weights of the examples.
     feature_names : tuple of str, optional
         The names of the columns of X.
     name : str
-        What to call it.
+        The name of the data set.
     target : str, optional
-        Where the labels were found, in words.
+        A description of where the labels were found, such as "the array 'y'".
     """
 
     X: Any

@@ -1,4 +1,4 @@
-"""Files from the network, complete and checked before they take their name."""
+"""Downloads; a file appears under its name only when it is complete and its checksum is right."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from dualnewton.io.dataset import DataError
 from dualnewton.io.streams import Progress
 
 ATTEMPTS = 3
+"""Number of attempts to download a file; the further ones are for interrupted connections and errors of the server."""
+
 WAIT = 1.0
-"""Seconds before the second attempt; each further one waits twice as long."""
+"""Seconds of waiting before the second attempt; the wait doubles with each further one, to spare a busy server."""
 
 TIMEOUT = 30.0
-"""Seconds without a byte after which a connection counts as lost."""
+"""Seconds without data after which a connection counts as lost."""
 
 PIECE = 1 << 18
+"""Bytes read from the network at a time; progress is reported after each."""
 
 
 class DownloadError(DataError):
     """A file could not be downloaded; the message says why."""
 
 
-class _PassingError(Exception):
-    """A fault that another attempt may not meet."""
+class _TransientError(Exception):
+    """An error that may not occur in another attempt."""
 
 
 def download(url: str, path: Path, sha256: str | None = None, progress: Progress | None = None) -> str:
@@ -34,19 +37,19 @@ def download(url: str, path: Path, sha256: str | None = None, progress: Progress
     Parameters
     ----------
     url : str
-        Where from.
+        The address of the file.
     path : path
-        Where to; the folder is made if need be. What was there is replaced only by a complete file.
+        The new file; missing folders are created. An existing file is replaced only by a complete one.
     sha256 : str, optional
-        What the checksum has to be; a file with another is thrown away.
+        The expected checksum; a file with another one is deleted.
     progress : callable, optional
-        Told how much has come.
+        Called with the number of bytes received and the total number, if that is known.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return _once(url, path, sha256, progress)
-        except _PassingError as error:
+        except _TransientError as error:
             if attempt == ATTEMPTS:
                 raise DownloadError(f"{url}: {error} ({ATTEMPTS} attempts)") from None
             time.sleep(WAIT * 2 ** (attempt - 1))
@@ -71,13 +74,13 @@ def _once(url: str, path: Path, sha256: str | None, progress: Progress | None) -
                 if progress is not None:
                     progress(received, total)
             if total is not None and received != total:
-                raise _PassingError(f"the connection ended after {received} of {total} bytes")
+                raise _TransientError(f"the connection ended after {received} of {total} bytes")
             if sha256 is not None and digest.hexdigest() != sha256:
                 raise DownloadError(f"{url}: the SHA-256 is {digest.hexdigest()}, expected {sha256}: nothing was kept")
     except urllib.error.HTTPError as error:
         error.close()
         reason = f"the server answers {error.code} {error.reason}"
-        raise _PassingError(reason) if error.code >= 500 else DownloadError(f"{url}: {reason}") from None
+        raise _TransientError(reason) if error.code >= 500 else DownloadError(f"{url}: {reason}") from None
     except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
-        raise _PassingError(f"no connection ({getattr(error, 'reason', None) or error})") from None
+        raise _TransientError(f"no connection ({getattr(error, 'reason', None) or error})") from None
     return digest.hexdigest()

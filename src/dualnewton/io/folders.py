@@ -1,4 +1,4 @@
-"""Where data sets are looked for, and where downloads are kept."""
+"""The folders in which data sets are searched and downloads are kept."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import sys
 from pathlib import Path
 
 DATA, CACHE = "DUALNEWTON_DATA", "DUALNEWTON_CACHE"
-"""Variables of the environment: a folder of the user's own files, and the one for downloads."""
+"""Environment variables that name the folder of the user's own files and the folder for downloads."""
 
 CACHES = {
     "win32": lambda: Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"),
     "darwin": lambda: Path.home() / "Library" / "Caches",
 }
-"""Where a system keeps what can be had again; all others follow the XDG rules."""
+"""The cache folders of Windows and macOS; other systems follow the XDG base directory specification."""
 
 ENDINGS = (".npz", ".npy", "", ".svm", ".libsvm", ".svmlight", ".txt", ".csv", ".tsv", ".parquet", ".data")
 COMPRESSED = ("", ".bz2", ".gz", ".xz")
 
 
 def cache_folder() -> Path:
-    """Return the folder for downloads; it need not exist."""
+    """Return the folder for downloads, which may not exist yet."""
     chosen = os.environ.get(CACHE)
     if chosen:
         return Path(chosen).expanduser()
@@ -29,13 +29,13 @@ def cache_folder() -> Path:
 
 
 def data_folder() -> Path | None:
-    """Return the folder of the user's own files, if one is named."""
+    """Return the folder of the user's own files, or None if the environment variable is not set."""
     chosen = os.environ.get(DATA)
     return Path(chosen).expanduser() if chosen else None
 
 
 def own_file(name: str, others: tuple[str, ...] = ()) -> Path | None:
-    """Return the user's own file of a data set: by its name with any known ending, or by one of other names."""
+    """Return the user's own file of a data set, or None: its name with any known suffix, or one of the ``others``."""
     folder = data_folder()
     if folder is None:
         return None

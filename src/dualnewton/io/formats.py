@@ -1,4 +1,4 @@
-"""From a path to a data set: by the ending of the name, or by the first bytes where it says nothing."""
+"""Reading of a data file in any format, which is known by the suffix of the path or else by the first bytes of the file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SOURCES: dict[str, Callable[[Path, Wanted], Source]] = {
     "csv": tables.source,
     "parquet": parquet.source,
 }
-"""Formats that are read from the beginning to the end."""
+"""Formats that are read sequentially, in blocks."""
 
 MAPPED: dict[str, Callable[[Path, Wanted], Dataset]] = {"npy": matrices.npy, "npz": matrices.npz}
-"""Formats whose arrays are used where they lie."""
+"""Formats whose arrays are memory-mapped."""
 
 SUFFIXES = {
     ".svm": "svmlight",
@@ -40,10 +40,10 @@ SUFFIXES = {
 STARTS = {MAGIC: "npy", b"PK\x03\x04": "npz", b"PK\x05\x06": "npz", b"PAR1": "parquet"}
 
 SVMLIGHT = re.compile(rb"^[^\S\n]*[+-]?[\d.][^\s,;]*[^\S\n]+(qid:|\d+:[+-]?[\d.])", re.MULTILINE)
-"""A line with a label and a first entry."""
+"""The beginning of a svmlight line: a label, and a first index:value or qid."""
 
-GLANCE = 1 << 16
-"""Bytes that are looked at to tell what a file is."""
+HEAD = 1 << 16
+"""Bytes of a file that are examined to determine its format, the size of the read buffer."""
 
 
 def read(
@@ -65,20 +65,20 @@ def read(
         The column (by name, or by number from 0, negative from the end) or the array with the labels. By default the column
         named target, label, y or class, else the last; in npz and npy files the array y. ``False``: there are no labels.
     weights : str or int, optional
-        The column or array with the weights of the examples, or another file with one number a line.
+        The column or array with the weights of the examples, or another file with one number per line.
     n_features : int, optional
-        The number of columns X is to have. Sparse files may have fewer, as test sets do.
+        The number of columns of X. A sparse file may use fewer, as test sets often do.
     zero_based : bool, optional
-        Whether a svmlight file counts features from 0. By default it does if and only if the index 0 occurs.
+        True if a svmlight file numbers its features from 0. By default it does if and only if the index 0 occurs.
     progress : callable, optional
-        Told the bytes that have been read, and of how many. A file that is mapped is not read.
+        Called with the number of bytes read and the size of the file; not called for memory-mapped files.
 
     Raises
     ------
     DataError
-        If the file is damaged or is not what was asked for; in one line, with the place.
+        If the file is damaged or does not match the options; the message is one line with the place.
     OSError
-        If it cannot be opened.
+        If the file cannot be opened.
     """
     file = Path(path)
     kind = format_of(file)
@@ -96,7 +96,7 @@ def format_of(path: Path) -> str:
     if known is not None:
         return known
     with reading(path) as stream:
-        start = stream.read(GLANCE)
+        start = stream.read(HEAD)
     for magic, name in STARTS.items():
         if start.startswith(magic):
             return name

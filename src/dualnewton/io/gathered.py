@@ -1,4 +1,4 @@
-"""All blocks of a file, gathered: from here on it is known how many rows and columns there are."""
+"""All blocks of a file collected, after which the numbers of rows and columns are known."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from dualnewton.io.pieces import Maker, Pieces, Slices, cuts
 from dualnewton.io.source import NO_INDEX, Rows, Source, SparseRows
 
 NARROW = np.iinfo(np.int32).max
+"""Largest index that an int32 can hold; larger matrices use int64 indices, which take twice the memory."""
 
 
 class MixedLabelsError(Exception):
-    """Some labels are numbers, others text."""
+    """The labels of some blocks are numbers and those of others are text."""
 
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """The examples of a file in pieces, each of which can be taken once.
+    """The examples of a file in pieces, each of which can be read once.
 
     Parameters
     ----------
     shape : pair of int
         n and d.
     X : pieces
-        Dense blocks, or the entries of sparse rows.
+        Dense blocks, or the stored values of sparse rows.
     indices, ends : pieces, optional
-        Of sparse rows: the indices less ``shift``, and the entries up to the end of each row, from the first row of all.
+        For sparse rows: the column indices plus ``shift``, and the number of entries up to the end of each row.
     y, sample_weight : pieces, optional
-        Of every row.
+        The label and the weight of every row.
     """
 
     shape: tuple[int, int]
@@ -50,16 +51,16 @@ class Gathered:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether rows are sparse."""
+        """True if the rows are sparse."""
         return self.indices is not None
 
     @property
     def index_dtype(self) -> type:
-        """The integers of indices: 32 bits where they suffice."""
+        """The integer type of the indices: int32 where it suffices."""
         return np.int32 if max(self.shape[1], self.X.length) <= NARROW else np.int64
 
     def dataset(self) -> Dataset:
-        """Return everything in memory."""
+        """Return the whole data set in memory."""
         return Dataset(
             self._matrix(),
             None if self.y is None else self.y.joined(),
@@ -80,7 +81,7 @@ class Gathered:
         return sp.csr_array((self.X.joined(), indices, starts), shape=self.shape)
 
     def rows(self) -> Iterator[Rows]:
-        """Yield the examples by pieces, with indices from zero on."""
+        """Yield the examples piece by piece, with column indices from zero."""
         before = 0
         for X, indices, ends, y, weights in zip(
             self.X.drain(), *map(_parts, (self.indices, self.ends, self.y, self.sample_weight)), strict=False
@@ -103,14 +104,14 @@ def gather(source: Source, make: Maker) -> Gathered:
     Parameters
     ----------
     source : Source
-        A file.
+        The file.
     make : callable
-        Returns empty pieces, in memory or on the disk.
+        Returns an empty ``Pieces`` object, in memory or on disk.
     """
     try:
         return _gather(source, make)
     except MixedLabelsError:
-        # A number that was read as such has lost its spelling: once more, and as text from the beginning.
+        # Labels that were parsed as numbers have lost their spelling, so the file is read again with all labels as text.
         return _gather(source.with_text_labels(), make)
 
 
@@ -142,7 +143,7 @@ def _gather(source: Source, make: Maker) -> Gathered:
         raise DataError(f"{source.weights_file}: must have one weight for each of {n} examples, has {len(beside)}")
     shift = 0
     if source.is_sparse:
-        shift, d = source.settle(least, most)
+        shift, d = source.shift_and_width(least, most)
     if d == 0:
         raise DataError(f"{source.path}: holds no features")
     return Gathered(
@@ -160,7 +161,7 @@ def _gather(source: Source, make: Maker) -> Gathered:
 
 
 def of_dataset(data: Dataset, block: int) -> Gathered:
-    """Return pieces of what is in memory, or mapped to it."""
+    """Return a data set that is in memory, or memory-mapped, in pieces of about ``block`` bytes."""
     n, d = data.X.shape
     sparse = not isinstance(data.X, np.ndarray)
     width = (data.X.nnz // max(1, n) + 1) * 12 if sparse else d * data.X.itemsize

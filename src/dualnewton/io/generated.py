@@ -1,4 +1,4 @@
-"""Data sets that need no file: generators, and what scikit-learn brings along."""
+"""Data sets that need no file: random generators, and the sets that scikit-learn contains."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import scipy.sparse as sp
 from dualnewton.io.dataset import DataError, Dataset
 
 NOISE = 0.1
-"""The standard deviation of what is added to x_iᵀu before its sign is taken: enough that the classes overlap."""
+"""Standard deviation of the noise added to x_iᵀu before its sign is taken as the label; it makes the classes overlap."""
 
 LENGTH = math.sqrt(10.0)
-"""The norm of uncentred rows."""
+"""Norm of the rows of ``uncentred``; with λ = 1/n it makes the conditioning that of unit rows with λ = 1/(10n)."""
 
 KNOWN = {
     "synthetic": ("classification", 2048, 1024),
@@ -28,11 +28,11 @@ KNOWN = {
 }
 """Kind, n and d of the paper's synthetic set (Section 7), and of the sets inside scikit-learn."""
 
-PAPERS = "synthetic"
+PAPER_SET = "synthetic"
 
 
 def bundled(name: str) -> Dataset:
-    """Return a set that scikit-learn brings along."""
+    """Return a data set that scikit-learn contains."""
     import sklearn.datasets
 
     found = getattr(sklearn.datasets, f"load_{name}")()
@@ -48,11 +48,11 @@ def bundled(name: str) -> Dataset:
 
 
 def dense(n: int, d: int, seed: int = 0) -> Dataset:
-    """Gaussian rows of norm one, and the noisy sides of a random plane.
+    """Return Gaussian rows of norm one, labelled by the side of a random hyperplane with noise.
 
         x_i = s_i / ‖s_i‖,   s_ij ~ N(0, 1/j),   y_i = sign(x_iᵀu + 0.1 ε_i),   u_j, ε_i ~ N(0, 1)
 
-    The standard deviation j^−½ of feature j makes rows correlated, as those of real data are. The numbers are drawn from
+    The standard deviation j^−½ of feature j makes the rows correlated, as in real data. The random numbers are drawn from
     ``numpy.random.default_rng(seed)`` in the order s, u, ε.
     """
     rng = np.random.default_rng(seed)
@@ -63,13 +63,13 @@ def dense(n: int, d: int, seed: int = 0) -> Dataset:
 
 
 def uncentred(n: int, d: int, seed: int = 0) -> Dataset:
-    """Rows that have a direction in common, as those of features that nobody has centred do, and the noisy sides of a plane.
+    """Return rows with a common mean direction, as features that were not centred have, labelled by a hyperplane with noise.
 
         x_i = √10 s_i / ‖s_i‖,   s_ij ~ N(1, 1),   y_i = sign(x_iᵀu + 0.1 ε_i),   u = v − mean(v),   v_j, ε_i ~ N(0, 1)
 
-    The numbers are drawn from ``numpy.random.default_rng(seed)`` in the order s, v, ε. The paper does not say how its synthetic
-    set was made; ``synthetic`` is this one with n = 2048 and d = 1024. With λ = 1/n its rows are as long against the penalty as
-    rows of norm one are with λ = 1/(10n).
+    The random numbers are drawn from ``numpy.random.default_rng(seed)`` in the order s, v, ε. The paper does not say how its
+    synthetic set was generated; ``synthetic`` is this set with n = 2048 and d = 1024. With λ = 1/n the problem is conditioned
+    like one with rows of norm one and λ = 1/(10n).
     """
     rng = np.random.default_rng(seed)
     X = 1.0 + rng.standard_normal((n, d))
@@ -80,9 +80,9 @@ def uncentred(n: int, d: int, seed: int = 0) -> Dataset:
 
 
 def sparse(n: int, d: int, entries: int, seed: int = 0) -> Dataset:
-    """Rows of norm one with about so many entries each, and the noisy sides of a random plane.
+    """Return sparse rows of norm one with at most ``entries`` nonzeros each, labelled by a random hyperplane with noise.
 
-    Columns are drawn with probabilities falling as 1/j, as those of words in texts do; one that is drawn twice counts once.
+    Column j is drawn with a probability proportional to 1/j, as word frequencies are; repeated draws are summed into one entry.
     """
     rng = np.random.default_rng(seed)
     weights = np.cumsum(1.0 / np.arange(1, d + 1))
@@ -101,19 +101,19 @@ def sparse(n: int, d: int, entries: int, seed: int = 0) -> Dataset:
 GENERATORS: dict[str, tuple[Callable[..., Dataset], int, str]] = {
     "dense": (dense, 2, "dense:NxD"),
     "uncentred": (uncentred, 2, "uncentred:NxD"),
-    "sparse": (sparse, 3, "sparse:NxDxK (K entries a row)"),
+    "sparse": (sparse, 3, "sparse:NxDxK (K entries per row)"),
 }
-"""Generators by name: the function, how many sizes it takes, and how it is written."""
+"""Generators by name: the function, the number of sizes in the name, and the form of the name."""
 
 
 def is_known(name: str) -> bool:
-    """Whether a name is that of a set that needs no file."""
+    """Return True if the name is that of a data set that needs no file."""
     return name in KNOWN or name.partition(":")[0] in GENERATORS
 
 
 def generated(name: str) -> Dataset | None:
-    """Return a set by its name, such as iris, dense:20000x500 or (with a seed) dense:20000x500:7; None of another."""
-    if name == PAPERS:
+    """Return the set of a name such as iris, dense:20000x500 or (with a seed) dense:20000x500:7; None for other names."""
+    if name == PAPER_SET:
         return replace(uncentred(*KNOWN[name][1:]), name=name)
     if name in KNOWN:
         return bundled(name)
@@ -124,5 +124,5 @@ def generated(name: str) -> Dataset | None:
     found = re.fullmatch(r"(\d{1,12}(?:x\d{1,12})*)(?::(\d{1,12}))?", rest)
     sizes = [int(size) for size in found[1].split("x")] if found else []
     if found is None or len(sizes) != count or min(sizes) < 1:
-        raise DataError(f"{name!r} must have the form {usage}, with :SEED after it if you like")
+        raise DataError(f"{name!r} must have the form {usage}, optionally followed by :SEED")
     return make(*sizes, seed=int(found[2] or 0))

@@ -1,4 +1,4 @@
-"""From the arrays of npy and npz files to data sets."""
+"""Data sets from the arrays of npy and npz files."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ import scipy.sparse as sp
 from dualnewton.io import arrays
 from dualnewton.io.arrays import Members, labels, matrix, vector, vector_file
 from dualnewton.io.dataset import DataError, Dataset
-from dualnewton.io.source import Wanted, only_for_svmlight, right_width, weights_beside
+from dualnewton.io.source import Wanted, check_width, refuse_zero_based, separate_weights
 
 LABELS, WEIGHTS, NAMES = "y", "sample_weight", "feature_names"
-"""What the entries of an npz file are called, and the files beside an npy file: NAME.y.npy."""
+"""The names of the labels, weights and feature names in an npz file, and in the files beside an npy file (NAME.y.npy)."""
 
 SPARSE = {"csr": sp.csr_array, "csc": sp.csc_array}
-"""The formats of scipy.sparse.save_npz that have starts and indices."""
+"""The formats of scipy.sparse.save_npz that have the arrays indptr and indices."""
 
 STEP = 1 << 20
-"""Indices that are looked at together."""
+"""Number of indices validated at a time; the temporary arrays of the check then take at most 8 MiB."""
 
 
 def beside(path: Path, entry: str) -> Path:
-    """Name the file beside an array that holds its labels, weights or names."""
+    """Return the path of the file that holds the labels, weights or feature names of an npy file."""
     return path.with_name(f"{path.stem}.{entry}.npy")
 
 
 def npy(path: Path, wanted: Wanted) -> Dataset:
-    """Map a dense matrix; its labels are a column, or the file NAME.y.npy beside it."""
-    only_for_svmlight(path, wanted)
+    """Memory-map a dense matrix; its labels are a column, or the file NAME.y.npy in the same folder."""
+    refuse_zero_based(path, wanted)
     entries = {
         name: arrays.npy(beside(path, name)) for name in (LABELS, WEIGHTS, NAMES) if beside(path, name).is_file()
     }
@@ -39,8 +39,8 @@ def npy(path: Path, wanted: Wanted) -> Dataset:
 
 
 def npz(path: Path, wanted: Wanted) -> Dataset:
-    """Open a dense matrix X, or the parts of a sparse one, with the labels y."""
-    only_for_svmlight(path, wanted)
+    """Open a dense matrix X, or the arrays of a sparse one, with the labels y."""
+    refuse_zero_based(path, wanted)
     members: Any = Members(path)
     if LABELS not in members and beside(path, LABELS).is_file():
         members = ChainMap({LABELS: arrays.npy(beside(path, LABELS))}, members)
@@ -64,13 +64,13 @@ def npz(path: Path, wanted: Wanted) -> Dataset:
 
 
 def _dense(path: Path, X: np.ndarray, entries: Any, wanted: Wanted) -> Dataset:
-    """Take the labels out of the matrix if they are one of its columns. That copies the others."""
+    """Return the data set of a dense matrix; if the labels are a column of it, the other columns are copied."""
     column = _column(wanted.target, X.shape[1], entries)
     if column is None:
-        right_width(path, X.shape[1], wanted)
+        check_width(path, X.shape[1], wanted)
         return _finished(path, X, entries, wanted)
     rest = np.delete(np.arange(X.shape[1]), column)
-    right_width(path, len(rest), wanted)
+    check_width(path, len(rest), wanted)
     if len(rest) == 0:
         raise DataError(f"{path}: no column is left for the features")
     entries = ChainMap({LABELS: np.asarray(X[:, column])}, entries)
@@ -89,7 +89,7 @@ def _dense(path: Path, X: np.ndarray, entries: Any, wanted: Wanted) -> Dataset:
 
 
 def _column(target: str | int | bool | None, d: int, entries: Any) -> int | None:
-    """Return the column that is meant, if one is."""
+    """Return the index of the column that ``target`` names, or None if it names an array or nothing."""
     if target is None or target is False or target in entries:
         return None
     try:
@@ -101,11 +101,11 @@ def _column(target: str | int | bool | None, d: int, entries: Any) -> int | None
 
 def _finished(path: Path, X: Any, entries: Any, wanted: Wanted) -> Dataset:
     n, d = X.shape
-    y, said = None, None
+    y, target_text = None, None
     if wanted.target is not False:
         entry = LABELS if wanted.target is None else str(wanted.target)
         if entry in entries:
-            y, said = labels(path, entries[entry]), f"the array {entry!r}"
+            y, target_text = labels(path, entries[entry]), f"the array {entry!r}"
             if len(y) != n:
                 raise DataError(f"{path}: {entry} must have one label for each of {n} examples, has {len(y)}")
         elif wanted.target is not None:
@@ -117,7 +117,7 @@ def _finished(path: Path, X: Any, entries: Any, wanted: Wanted) -> Dataset:
         weights = vector(path, WEIGHTS, entries[WEIGHTS])
     elif wanted.weights is not None and str(wanted.weights) in entries:
         weights = vector(path, str(wanted.weights), entries[str(wanted.weights)])
-    elif (file := weights_beside(path, wanted, f"an array ({', '.join(entries)})")) is not None:
+    elif (file := separate_weights(path, wanted, f"an array ({', '.join(entries)})")) is not None:
         weights = vector_file(file)
     if weights is not None and len(weights) != n:
         raise DataError(f"{path}: there must be one weight for each of {n} examples, got {len(weights)}")
@@ -127,7 +127,7 @@ def _finished(path: Path, X: Any, entries: Any, wanted: Wanted) -> Dataset:
         if found.dtype.kind != "U" or len(found) > d:
             raise DataError(f"{path}: {NAMES} must be text, one name for each of {d} features, got {found.shape}")
         names = tuple(found.tolist()) if len(found) == d else None
-    return Dataset(X, y, sample_weight=weights, feature_names=names, name=path.stem, target=said)
+    return Dataset(X, y, sample_weight=weights, feature_names=names, name=path.stem, target=target_text)
 
 
 def _shape(path: Path, members: Any) -> tuple[int, int]:
@@ -138,20 +138,22 @@ def _shape(path: Path, members: Any) -> tuple[int, int]:
 
 
 def _compressed(path: Path, members: Any) -> Any:
-    """Return a matrix from entries, indices and starts, which are looked at first: a kernel would believe them."""
+    """Return a matrix from data, indices and indptr after checking their range, because compiled kernels do not check it."""
     kind = _format(members)
     if kind not in SPARSE:
-        raise DataError(f"{path}: is a sparse matrix of the format {kind!r:.20}, expected csr, csc or coo")
+        raise DataError(f"{path}: the sparse matrix has the format {kind!r:.20}, expected csr, csc or coo")
     shape = _shape(path, members)
     data, indices, starts = members["data"], members["indices"], members["indptr"]
     major, minor = shape if kind == "csr" else shape[::-1]
     if not (data.ndim == indices.ndim == starts.ndim == 1 and indices.dtype.kind in "iu" and starts.dtype.kind in "iu"):
         raise DataError(f"{path}: data, indices and indptr must be vectors, the last two of integers")
     if len(starts) != major + 1 or starts[0] != 0 or starts[-1] != len(data) or len(data) != len(indices):
-        raise DataError(f"{path}: indptr must have {major + 1} entries from 0 to {len(data)}, which does not agree")
+        raise DataError(
+            f"{path}: indptr must have {major + 1} entries from 0 to {len(data)}, the number of entries of data"
+        )
     for at in range(0, major, STEP):
         if (np.diff(starts[at : at + STEP + 1].astype(np.int64)) < 0).any():
-            raise DataError(f"{path}: indptr must not fall")
+            raise DataError(f"{path}: indptr must not decrease")
     _in_range(path, "indices", indices, minor)
     X = SPARSE[kind]((_floats(path, data), indices, starts), shape=shape)
     return X if kind == "csr" else sp.csr_array(X)

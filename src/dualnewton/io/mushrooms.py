@@ -1,8 +1,8 @@
-"""The mushrooms of the paper from the file of the UCI repository, agaricus-lepiota.data.
+"""The mushrooms data set of the paper, read from agaricus-lepiota.data of the UCI repository.
 
-Each line has 23 letters: the class (e: edible, p: poisonous) and 22 attributes. Every value of every attribute but stalk-root
-(which is missing in 2480 lines) becomes a column of zeros and ones. Of the values that the documentation lists, 112 occur;
-veil-type has only one, whose column is therefore all ones. Labels are those of the LIBSVM file: 1 for poisonous, 2 for edible.
+Each line has 23 letters: the class (e: edible, p: poisonous) and 22 attributes. Every value of every attribute becomes a column
+of zeros and ones, except for stalk-root, which is missing in 2480 lines. Of the values in the documentation, 112 occur; veil-type
+has only one, so its column is all ones. The labels are those of the LIBSVM file: 1 for poisonous, 2 for edible.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ ATTRIBUTES = {
     "population": "acnsvy",
     "habitat": "dglmpuw",
 }
-"""The attributes in the order of the file, and the letters that occur."""
+"""The attributes in the order of the file, with the letters that occur."""
 
 COLUMNS = tuple(f"{name}={letter}" for name, letters in ATTRIBUTES.items() if name != LEFT_OUT for letter in letters)
-"""112 names."""
+"""The names of the 112 columns of X."""
 
 
 def read(path: Path) -> Dataset:
-    """Read the UCI file into zeros and ones."""
+    """Read the UCI file into a sparse matrix of zeros and ones."""
     place = {name: j for j, name in enumerate(COLUMNS)}
     columns: list[int] = []
     labels: list[float] = []

@@ -1,4 +1,4 @@
-"""Parquet files, by pyarrow."""
+"""Parquet files, read with pyarrow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from dualnewton.errors import MissingPackageError
 from dualnewton.io.columns import Columns, assign, infinite, missing, not_numbers
 from dualnewton.io.dataset import DataError
-from dualnewton.io.source import Rows, Source, Wanted, only_for_svmlight
+from dualnewton.io.source import Rows, Source, Wanted, refuse_zero_based
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +70,8 @@ class ParquetSource(Source):
 
 
 def source(path: Path, wanted: Wanted) -> ParquetSource:
-    """Look at the names and types of the columns."""
-    only_for_svmlight(path, wanted)
+    """Read the names and types of the columns and assign their roles."""
+    refuse_zero_based(path, wanted)
     with _opened(path) as file, _faults(path):
         schema = file.schema_arrow
     names = tuple(schema.names)
@@ -82,7 +82,7 @@ def source(path: Path, wanted: Wanted) -> ParquetSource:
     if columns.weights is not None and not _is_number(schema.field(columns.weights).type):
         raise not_numbers(path, columns, [columns.weights], "", schema.field(columns.weights).type)
     features = tuple(names[j] for j in columns.features)
-    return ParquetSource(path, wanted, features, columns.said, columns.weights_file, False, columns)
+    return ParquetSource(path, wanted, features, columns.target_text, columns.weights_file, False, columns)
 
 
 def _is_number(kind: Any) -> bool:
@@ -93,7 +93,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def pyarrow_for(path: Path) -> Any:
-    """Return pyarrow, or say how to get it."""
+    """Return the module pyarrow, or raise an error that says how to install it."""
     try:
         import pyarrow.parquet
     except ImportError as error:
@@ -116,7 +116,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _faults(path: Path) -> Iterator[None]:
-    """Turn what pyarrow raises about a damaged file into one line about the file."""
+    """Convert the exceptions that pyarrow raises for a damaged file into a ``DataError`` that names the file."""
     import pyarrow as pa
 
     try:

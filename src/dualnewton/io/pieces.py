@@ -1,4 +1,4 @@
-"""Arrays of unknown length that grow piece by piece, in memory or on the disk."""
+"""Arrays of unknown length that are built from pieces, in memory or on disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dualnewton.files.npy import bytes_of
 
 
 class Pieces:
-    """A list of arrays that are to become one along their first axis."""
+    """A list of arrays to be concatenated along their first axis."""
 
     def __init__(self) -> None:
         self.length = 0
@@ -21,24 +21,24 @@ class Pieces:
         self._parts: list[Any] = []
 
     def append(self, part: np.ndarray) -> None:
-        """Add what comes next."""
+        """Add the next piece."""
         self.length += len(part)
         self.dtypes.add(part.dtype)
         self._keep(part)
 
     @property
     def dtype(self) -> np.dtype:
-        """The type that holds all pieces."""
+        """The common type of all pieces."""
         return np.result_type(*self.dtypes) if self.dtypes else np.dtype(np.float64)
 
     def drain(self) -> Iterator[np.ndarray]:
-        """Yield the pieces in order, each of them once: it can be freed by whoever has taken it."""
+        """Yield the pieces in order and drop the reference to each, so that the caller can free it."""
         self._parts.reverse()
         while self._parts:
             yield self._fetch(self._parts.pop())
 
     def joined(self, dtype: Any = None, shift: int = 0) -> np.ndarray:
-        """Return one array of all pieces, less ``shift``, and forget them."""
+        """Return the concatenation of all pieces minus ``shift``, and drop the pieces."""
         whole: np.ndarray | None = None
         at = 0
         for part in self.drain():
@@ -56,12 +56,12 @@ class Pieces:
 
 
 class SpilledPieces(Pieces):
-    """The same with the pieces in a file.
+    """Pieces that are kept in a file.
 
     Parameters
     ----------
     file : binary file
-        Empty, to be read and written, and to be closed by whoever has opened it.
+        An empty file, open for reading and writing; the caller closes it.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -80,14 +80,14 @@ class SpilledPieces(Pieces):
 
 
 class Slices(Pieces):
-    """An array that is there already, piece by piece: nothing is copied.
+    """The pieces of an existing array, as views without copies.
 
     Parameters
     ----------
     array : array
-        All of it.
+        The whole array.
     starts : sequence of int
-        Where the pieces begin and end.
+        The boundaries of the pieces, including 0 and the length.
     """
 
     def __init__(self, array: np.ndarray, starts: list[int]) -> None:
@@ -104,6 +104,6 @@ Maker = Callable[[], Pieces]
 
 
 def cuts(n: int, row_bytes: int, block: int) -> list[int]:
-    """Return where to cut n rows into pieces of about so many bytes."""
+    """Return the boundaries that divide n rows of ``row_bytes`` each into pieces of about ``block`` bytes."""
     rows = max(1, block // max(1, row_bytes))
     return [*range(0, n, rows), n]

@@ -1,4 +1,4 @@
-"""What every format offers: its examples, block by block."""
+"""The interface of a format that is read sequentially: its examples, block by block."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from dualnewton.io.dataset import DataError
 from dualnewton.io.streams import Report
 
 BLOCK = 1 << 22
-"""Bytes that are read, parsed and kept at a time."""
-
+"""Bytes of a file that are read and parsed at a time: 4 MiB, large against the cost of a call and small in memory."""
 
 NO_INDEX = 1 << 62
-"""The smallest index of no entry."""
+"""The minimum over the indices of a block without entries; larger than any index, so that ``min`` ignores it."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user asks of a file; the parameters are those of :func:`dualnewton.io.read`."""
+    """The options of the user; the parameters are those of :func:`dualnewton.io.read`."""
 
     target: str | int | bool | None = None
     weights: str | int | None = None
@@ -35,7 +34,7 @@ class Wanted:
 
 @dataclass(frozen=True, eq=False)
 class SparseRows:
-    """Rows in CSR form; ``ends`` counts entries from the first row of the block, indices are as the file has them."""
+    """Rows in CSR form; ``ends`` counts entries from the first row of the block, and indices are those of the file."""
 
     data: np.ndarray
     indices: np.ndarray
@@ -46,7 +45,7 @@ class SparseRows:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Some examples in their order: a dense block or sparse rows, labels and weights where the file has them."""
+    """Consecutive examples: a dense block or sparse rows, with labels and weights if the file has them."""
 
     X: np.ndarray | SparseRows
     y: np.ndarray | None = None
@@ -58,22 +57,22 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Source(ABC):
-    """A file that has been looked at and can be read from its beginning, as often as one likes.
+    """A file whose columns are known and whose examples can be read from the beginning any number of times.
 
     Parameters
     ----------
     path : path
         The file.
     wanted : Wanted
-        What was asked for.
+        The options of the user.
     feature_names : tuple of str, optional
         The names of the columns of X.
     target : str, optional
-        Where the labels are, in words.
+        A description of where the labels are, such as "the column 'price'".
     weights_file : path, optional
         Another file that holds the weights.
     text_labels : bool
-        Whether labels are to be kept as text even where they look like numbers.
+        True if labels that look like numbers are kept as text.
     """
 
     path: Path
@@ -87,31 +86,31 @@ class Source(ABC):
 
     @abstractmethod
     def blocks(self) -> Iterator[Rows]:
-        """Yield all examples; a fault anywhere is an error, and what came before it is to be thrown away."""
+        """Yield all examples; an invalid line raises ``DataError``, and the caller discards the blocks before it."""
 
-    def settle(self, least: int, most: int) -> tuple[int, int]:
-        """Return what to subtract from the indices of sparse rows, and the number of columns, once all were seen."""
+    def shift_and_width(self, least: int, most: int) -> tuple[int, int]:
+        """Return the number to subtract from sparse indices and the number of columns, from the extreme indices of the file."""
         raise NotImplementedError(f"{type(self).__name__} has no sparse rows")
 
     def with_text_labels(self) -> Any:
-        """Return the same file, with labels as text."""
+        """Return a source of the same file that keeps all labels as text."""
         return replace(self, text_labels=True)
 
 
-def only_for_svmlight(path: Path, wanted: Wanted) -> None:
-    """Refuse a choice that has no meaning in other formats."""
+def refuse_zero_based(path: Path, wanted: Wanted) -> None:
+    """Raise an error if ``zero_based`` is given for a format other than svmlight."""
     if wanted.zero_based is not None:
         raise DataError(f"{path}: zero_based is for svmlight files, got {wanted.zero_based!r}")
 
 
-def right_width(path: Path, d: int, wanted: Wanted) -> None:
-    """Refuse a dense file with another number of features than was asked for."""
+def check_width(path: Path, d: int, wanted: Wanted) -> None:
+    """Raise an error if a dense file does not have the requested number of features."""
     if wanted.n_features not in (None, d):
         raise DataError(f"{path}: has {d} features, n_features={wanted.n_features} was asked for")
 
 
-def weights_beside(path: Path, wanted: Wanted, what: str) -> Path | None:
-    """Return the file that the weights are asked from, for a format that has none of that name itself."""
+def separate_weights(path: Path, wanted: Wanted, what: str) -> Path | None:
+    """Return the separate file that ``wanted.weights`` names, or None; raise an error if there is no such file."""
     if wanted.weights is None:
         return None
     if isinstance(wanted.weights, str) and Path(wanted.weights).is_file():

@@ -1,4 +1,4 @@
-"""The bytes of a file, decompressed where it is compressed, with word of how far it was read."""
+"""Streams of the bytes of a file, decompressed if necessary, with reports of progress."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "lzma"}
 """The first bytes of a compressed file, and the module that reads it."""
 
 SUFFIXES = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
-"""How names say the same. Reading believes the bytes, writing has only the name."""
+"""The module by suffix of the file name. Only writing uses it; reading detects the compression by the first bytes."""
 
 BUFFER = 1 << 16
+"""Bytes of the read buffer."""
 
 Progress = Callable[[int, int | None], None]
-"""Told how many bytes there are already, and of how many if that is known."""
+"""A function of the number of bytes read or received so far and the total number, None if that is unknown."""
 
 Report = Callable[[int], None]
-"""Told how many bytes of the file, as it lies on the disk, have been read."""
+"""A function of the number of bytes of the file on disk (before decompression) that have been read."""
 
 
 def stem(path: Path) -> Path:
-    """Return a path without the ending of its compression."""
+    """Return a path without the suffix of its compression."""
     return path.with_suffix("") if path.suffix.lower() in SUFFIXES else path
 
 
@@ -41,11 +42,11 @@ def reading(path: Path, report: Report | None = None, member: str | None = None)
     Parameters
     ----------
     path : path
-        The file; its compression is known by its first bytes.
+        The file; its compression is detected by its first bytes.
     report : callable, optional
-        Told how far it was read.
+        Called with the number of bytes of the file read so far.
     member : str, optional
-        A file inside the archive.
+        The name of a file inside the zip archive.
     """
     with contextlib.ExitStack() as opened:
         file: IO[bytes] = opened.enter_context(open(path, "rb"))
@@ -69,7 +70,7 @@ def _member(opened: contextlib.ExitStack, file: IO[bytes], path: Path, name: str
 
 
 class _Watched(io.RawIOBase):
-    """Bytes of an inner stream: its faults become errors of the data, its progress is reported."""
+    """The bytes of an inner stream; decompression errors become ``DataError``, and progress is reported."""
 
     def __init__(self, inner: Any, file: IO[bytes], path: Path, report: Report | None) -> None:
         self.inner, self.file, self.path, self.report = inner, file, path, report
@@ -83,11 +84,11 @@ class _Watched(io.RawIOBase):
         except (EOFError, zlib.error, zipfile.BadZipFile) as error:
             raise self._damage(error) from None
         except OSError as error:
-            if error.errno is not None:  # the disk's fault, not the content's
+            if error.errno is not None:  # an error of the system, not of the content
                 raise
             raise self._damage(error) from None
         except Exception as error:
-            if type(error).__name__ != "LZMAError":  # named instead of imported: not every Python has it
+            if type(error).__name__ != "LZMAError":  # compared by name, since some Python builds lack the module lzma
                 raise
             raise self._damage(error) from None
         buffer[: len(found)] = found
@@ -101,12 +102,12 @@ class _Watched(io.RawIOBase):
 
 @contextlib.contextmanager
 def compressing(file: IO[bytes], path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Wrap an open file so that it is compressed as the ending of its name says, or not at all."""
+    """Wrap an open file in the compression that the suffix of its name asks for, if any."""
     module = SUFFIXES.get(Path(path).suffix.lower())
     if module is None:
         yield file
         return
-    # Neither a name nor a date goes into the file: equal contents make equal files.
+    # The file stores neither a name nor a date, so that equal contents give equal files.
     options: dict[str, Any] = {"filename": "", "mtime": 0} if module == "gzip" else {}
     kinds = {"gzip": "GzipFile", "bz2": "BZ2File", "lzma": "LZMAFile"}
     kind = getattr(importlib.import_module(module), kinds[module])

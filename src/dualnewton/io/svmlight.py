@@ -1,10 +1,10 @@
-"""The svmlight format of SVMlight, LIBSVM and LIBLINEAR: one sparse example a line.
+"""The svmlight format of SVMlight, LIBSVM and LIBLINEAR: one sparse example per line.
 
     label [qid:number] index:value index:value ... [# comment]
 
-Each line by itself is read by :func:`parse_line`, which says what is allowed and what is wrong. A compiled pass over blocks of
-text does the same for files of more than a few lines, by two threads; where it finds a line that it cannot read, the line is
-handed to ``parse_line``. Numbers are those that ``float`` finds, to the last bit.
+:func:`parse_line` parses one line and specifies the format and its error messages. For files of more than a few lines, a compiled
+kernel parses blocks of text in two threads and leaves every line that it cannot parse to ``parse_line``. All numbers equal
+those of Python's ``float`` to the last bit.
 """
 
 from __future__ import annotations
@@ -24,28 +24,29 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.io.dataset import DataError
-from dualnewton.io.source import NO_INDEX, Rows, Source, SparseRows, Wanted, weights_beside
+from dualnewton.io.source import NO_INDEX, Rows, Source, SparseRows, Wanted, separate_weights
 from dualnewton.io.streams import reading
 
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 INDEX = re.compile(rb"\d{1,18}")
 
 SMALL = 1 << 17
-"""Bytes that are read faster line by line than a compiler is loaded."""
+"""Largest size in bytes of a first block that is parsed line by line, because loading the compiled kernel would take longer."""
 
 LONGEST = 1 << 28
-"""Bytes that a line may have: what has more is not text."""
+"""Largest length of a line in bytes; a file with a longer line is not text, and reading on would exhaust the memory."""
 
 THREADS = 2
+"""Number of threads that parse blocks while the main thread reads and decompresses the file."""
 
 HARD = 64
-"""The compiled pass may leave one number in so many to ``float``; a text with more of them is read line by line."""
+"""One in this many numbers may be left by the kernel to ``float``; a text with more of them is parsed line by line."""
 
 Parser = Callable[[bytes, int], Rows]
 
 
 class DamagedLineError(Exception):
-    """A line that cannot be read, by its place in a block and the reason."""
+    """A line that cannot be parsed: its position in the block, and the reason."""
 
     def __init__(self, lines_before: int, reason: str) -> None:
         super().__init__(reason)
@@ -68,12 +69,12 @@ class SvmlightSource(Source):
             yield from self._in_order(chain([first] if first else [], texts), lambda text: parser(text, lowest))
 
     def _in_order(self, texts: Iterable[bytes], parse: Callable[[bytes], Rows]) -> Iterator[Rows]:
-        """Parse some texts at the same time and yield their rows in order; a damaged line is named by its number."""
+        """Parse several texts concurrently and yield their rows in order; the error for an invalid line has its number."""
         lines = 0
         workers = min(THREADS, os.cpu_count() or 1)
         with ThreadPoolExecutor(workers) as pool:
             waiting: deque[tuple[bytes, Future[Rows]]] = deque()
-            # What still waits after the last text is taken out by as many empty turns.
+            # The None values after the last text make the loop yield the blocks that are still in the queue.
             for text in chain(texts, [None] * (workers + 1)):
                 if text is not None:
                     waiting.append((text, pool.submit(parse, text)))
@@ -88,7 +89,7 @@ class SvmlightSource(Source):
                     if len(block):
                         yield block
 
-    def settle(self, least: int, most: int) -> tuple[int, int]:
+    def shift_and_width(self, least: int, most: int) -> tuple[int, int]:
         zero_based = self.wanted.zero_based if self.wanted.zero_based is not None else least == 0
         shift = 0 if zero_based else 1
         d, asked = most + 1 - shift if most >= 0 else 0, self.wanted.n_features
@@ -98,7 +99,7 @@ class SvmlightSource(Source):
 
 
 def source(path: Path, wanted: Wanted) -> SvmlightSource:
-    """Return what reads a file; its labels stand at the beginning of each line."""
+    """Return the source of a svmlight file, whose labels are at the beginning of each line."""
     if wanted.target is not None and wanted.target is not False:
         raise DataError(
             f"{path}: target={wanted.target!r} is not allowed, a svmlight file has its labels first in each line"
@@ -107,12 +108,12 @@ def source(path: Path, wanted: Wanted) -> SvmlightSource:
         path,
         wanted,
         target="the first number of each line",
-        weights_file=weights_beside(path, wanted, "anything in a svmlight file"),
+        weights_file=separate_weights(path, wanted, "anything in a svmlight file"),
     )
 
 
 def _texts(stream: BinaryIO, size: int, path: Path) -> Iterator[bytes]:
-    """Cut a stream into texts of whole lines, of about ``size`` bytes."""
+    """Divide a stream into texts of whole lines, of about ``size`` bytes each."""
     rest: list[bytes] = []
     while chunk := stream.read(size):
         cut = chunk.rfind(b"\n") + 1
@@ -130,9 +131,9 @@ def _texts(stream: BinaryIO, size: int, path: Path) -> Iterator[bytes]:
 
 
 def parse_line(line: bytes, lowest: int) -> tuple[float, list[tuple[int, float]]] | None:
-    """Return the label and the entries of a line by ascending index, None where it is blank.
+    """Return the label and the entries of a line in ascending order of the index, or None for a blank line.
 
-    Raise ``DualnewtonError`` where it is neither.
+    An invalid line raises ``DualnewtonError``.
     """
     words = line.split(b"#", 1)[0].split()
     if not words:
@@ -152,7 +153,7 @@ def parse_line(line: bytes, lowest: int) -> tuple[float, list[tuple[int, float]]
         if index < lowest:
             raise DualnewtonError(f"the index {index} in a file that counts features from {lowest} (zero_based=False)")
         if index in entries:
-            raise DualnewtonError(f"the index {index} stands there twice")
+            raise DualnewtonError(f"the index {index} occurs twice")
         entries[index] = _number(value, f"value of the feature {index}")
     return number, sorted(entries.items())
 
@@ -190,15 +191,15 @@ def by_lines(text: bytes, lowest: int) -> Rows:
     return Rows(X, np.array(labels, dtype=np.float64))
 
 
-# A block at a time: compiled ------------------------------------------------------------------------------------------
+# A block at a time: the compiled kernel -------------------------------------------------------------------------------
 
 
 def by_kernel(text: bytes, lowest: int) -> Rows:
-    """Parse all lines in one compiled pass; what it does not read is left to the parser of lines."""
+    """Parse all lines with the compiled kernel; :func:`parse_line` handles the lines that the kernel rejects."""
     from dualnewton.kernels.svmlight import parse
 
     content = np.frombuffer(text, dtype=np.uint8)
-    labels, values = np.empty(text.count(b"\n")), np.empty(text.count(b":"))  # as many as there can be
+    labels, values = np.empty(text.count(b"\n")), np.empty(text.count(b":"))  # upper bounds on the sizes
     ends, columns = np.empty(len(labels), dtype=np.int64), np.empty(len(values), dtype=np.int64)
     hard = np.empty((HARD + (len(labels) + len(values)) // HARD, 3), dtype=np.int64)
     found = parse(content, lowest, labels.view(np.uint64), ends, columns, values.view(np.uint64), hard)
@@ -224,7 +225,7 @@ def by_kernel(text: bytes, lowest: int) -> Rows:
 
 
 def _by_specification(text: bytes, lowest: int, start: int) -> Rows:
-    """Have the parser of lines say what is wrong with the line that begins at a place, or read everything."""
+    """Raise the error of ``parse_line`` for the line at ``start``; if that line is valid, parse the text line by line."""
     try:
         parse_line(text[start : text.index(b"\n", start)], lowest)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""CSV and its relatives: one example a line, values between commas, semicolons or tabs."""
+"""CSV and TSV files: one example per line, with values separated by commas, semicolons or tabs."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ import numpy as np
 
 from dualnewton.io.columns import TARGETS, Columns, assign, infinite, missing, not_numbers
 from dualnewton.io.dataset import DataError
-from dualnewton.io.source import Rows, Source, Wanted, only_for_svmlight
+from dualnewton.io.source import Rows, Source, Wanted, refuse_zero_based
 from dualnewton.io.streams import reading, stem
 
 DELIMITERS = (",", ";", "\t")
 
 MISSING = {"", "na", "n/a", "nan", "null", "?"}
-"""How files say that a value is not there, in small or capital letters."""
+"""Spellings of a missing value, in lower case; the comparison ignores case."""
 
 NUMBER_BYTES = 128
-"""What a number takes while it is a string in a list."""
+"""Estimated bytes of memory per value while it is a Python string in a list; it bounds the number of lines in a block."""
 
 LONGEST = 1 << 26
-"""Characters that a line may have: what has more is not a table."""
+"""Largest length of a line in characters; a file with a longer line is not a table, and reading on would exhaust the memory."""
 
 Line = tuple[int, list[str]]
 
 
 @dataclass(frozen=True, eq=False)
 class TableSource(Source):
-    """A file of values between delimiters, with or without a line of names."""
+    """A file of values separated by a delimiter, with or without a header line."""
 
     columns: Columns = None  # type: ignore[assignment]
     delimiter: str = ","
@@ -65,7 +65,7 @@ class TableSource(Source):
         return Rows(X.reshape(len(lines), len(features)), y, weights)
 
     def _labels(self, lines: list[Line]) -> np.ndarray:
-        """Return labels as numbers if all of a block are, else as text."""
+        """Return the labels as numbers if all labels of the block are numbers, else as text."""
         texts = self._column(lines, self.columns.target)
         numbers = None if self.text_labels else _numbers(texts)
         return np.array(texts) if numbers is None else numbers
@@ -84,7 +84,7 @@ class TableSource(Source):
         return texts
 
     def _fault(self, lines: list[Line], column: int | None = None) -> DataError:
-        """Return what is wrong with rows of which some value is not a number."""
+        """Return the error for the first value of the lines that is not a finite number."""
         features = self.columns.features.tolist() if column is None else [column]
         bad = {j: (number, row[j]) for number, row in reversed(lines) for j in features if _number(row[j]) is None}
         first, j = min((number, j) for j, (number, _) in bad.items())
@@ -98,8 +98,8 @@ class TableSource(Source):
 
 
 def source(path: Path, wanted: Wanted, member: str | None = None) -> TableSource:
-    """Look at the first line of a table: what separates its values, and whether they are names."""
-    only_for_svmlight(path, wanted)
+    """Read the first line of a table to find the delimiter and whether the line is a header."""
+    refuse_zero_based(path, wanted)
     delimiter = "\t" if stem(path).suffix.lower() == ".tsv" else _delimiter(path, member)
     with _lines(path, delimiter, wanted, member) as lines:
         _, first = next(lines, (0, []))
@@ -112,19 +112,19 @@ def source(path: Path, wanted: Wanted, member: str | None = None) -> TableSource
     columns = assign(path, names, has_names, wanted)
     features = tuple(names[j] for j in columns.features) if has_names else None
     return TableSource(
-        path, wanted, features, columns.said, columns.weights_file, False, columns, delimiter, has_names, member
+        path, wanted, features, columns.target_text, columns.weights_file, False, columns, delimiter, has_names, member
     )
 
 
 def _are_names(first: tuple[str, ...], wanted: Wanted) -> bool:
-    """Whether the first line names the columns: none of it is a number, or a name that is looked for is there."""
+    """Return True if the first line is a header: none of its values is a number, or one is a requested or known name."""
     asked = {name for name in (wanted.target, wanted.weights) if isinstance(name, str) and _number(name) is None}
     known = asked.intersection(first) or {name.lower() for name in first}.intersection(TARGETS)
     return bool(known) or all(_number(name) is None and name.lower() not in MISSING - {""} for name in first)
 
 
 def _delimiter(path: Path, member: str | None) -> str:
-    """Return what cuts the first line into the most values."""
+    """Return the delimiter that occurs most often in the first line."""
     with reading(path, member=member) as stream:
         line = b"\n"
         while line and not line.strip():
@@ -135,7 +135,7 @@ def _delimiter(path: Path, member: str | None) -> str:
 
 @contextlib.contextmanager
 def _lines(path: Path, delimiter: str, wanted: Wanted, member: str | None) -> Iterator[Iterator[Line]]:
-    """Open a table for its rows with the numbers of their lines; blank lines are passed over."""
+    """Open a table as an iterator of (line number, values); blank lines are skipped."""
     with reading(path, wanted.report, member) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
         yield _counted(path, csv.reader(_bounded(path, text), delimiter=delimiter, strict=True))
@@ -163,9 +163,9 @@ def _bounded(path: Path, text: io.TextIOWrapper) -> Iterator[str]:
 
 
 def _numbers(texts: list[str]) -> np.ndarray | None:
-    """Return finite numbers, or None where a text is anything else."""
+    """Return an array of finite numbers, or None if a text is anything else."""
     together = "".join(texts)
-    if "_" in together or not together.isascii():  # which ``float`` would take
+    if "_" in together or not together.isascii():  # Python's float accepts these, the file format does not
         return None
     try:
         found = np.fromiter(map(float, texts), dtype=np.float64, count=len(texts))

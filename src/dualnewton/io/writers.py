@@ -1,4 +1,4 @@
-"""Data sets into files, piece by piece: what was gathered is never in memory as a whole."""
+"""Writers of data files in each format; they write piece by piece, so the data set is never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from dualnewton.io.source import BLOCK, Rows, SparseRows
 from dualnewton.io.streams import compressing
 
 ALIGNED = 64
-"""Bytes: where an array begins in a file, so that kernels can use it there."""
+"""Alignment in bytes of an array in an npz file, that of NumPy's npy files, so that the array can be memory-mapped."""
 
 PADDING = 0xD935
-"""The mark of a field of a zip header that only fills room: Android's tools use it to the same end."""
+"""Identifier of an extra field of a zip header that only contains padding; Android's zipalign uses the same identifier."""
 
 FIRST_DAY = (1980, 1, 1, 0, 0, 0)
-"""The date of every member: equal contents make equal files."""
+"""The date of every member, the earliest that zip can store; with a fixed date, equal contents give equal files."""
 
 Write = Callable[[Gathered, Path, Any], None]
 
 
 def npz(data: Gathered, path: Path, dtype: Any) -> None:
-    """Write an archive whose members are mapped in place by ``read``; sparse rows stay sparse."""
-    _no_strangers(data, path, (LABELS,))
+    """Write an archive whose members ``read`` can memory-map; sparse rows stay sparse."""
+    _refuse_unrelated_files(data, path, (LABELS,))
     n, d = data.shape
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         add = partial(_member, archive, file)
@@ -57,10 +57,10 @@ def npz(data: Gathered, path: Path, dtype: Any) -> None:
 
 
 def npy(data: Gathered, path: Path, dtype: Any) -> None:
-    """Write a dense matrix, and its labels, weights and names into files beside it: NAME.y.npy."""
-    _no_strangers(data, path, (LABELS, WEIGHTS, NAMES))
+    """Write a dense matrix, and its labels, weights and feature names into files in the same folder, such as NAME.y.npy."""
+    _refuse_unrelated_files(data, path, (LABELS, WEIGHTS, NAMES))
     with contextlib.ExitStack() as files:
-        # The matrix takes its name last, when everything that belongs to it is there.
+        # The matrix gets its name last, after the files with its labels, weights and feature names.
         matrix = files.enter_context(replacing(path))
         for name, shape, kind, parts in _beside(data):
             _array(files.enter_context(replacing(beside(path, name))), shape, kind, parts)
@@ -69,7 +69,7 @@ def npy(data: Gathered, path: Path, dtype: Any) -> None:
 
 
 def svmlight(data: Gathered, path: Path, dtype: Any) -> None:
-    """Write lines of label and index:value, counted from 1; zeros are left out of dense rows."""
+    """Write lines of label and index:value with indices from 1; the zeros of dense rows are omitted."""
     if data.y is None or data.y.dtype.kind == "U":
         found = "none" if data.y is None else "text"
         raise DataError(f"{path}: a svmlight file needs labels that are numbers, the data have {found}")
@@ -79,7 +79,7 @@ def svmlight(data: Gathered, path: Path, dtype: Any) -> None:
 
 
 def table(data: Gathered, path: Path, dtype: Any) -> None:
-    """Write values between commas (or tabs, for .tsv) below a line of names; the labels are the last column."""
+    """Write values separated by commas (tabs for .tsv) below a header line; the labels are the last column."""
     delimiter = "\t" if ".tsv" in path.suffixes else ","
     names = _names(data, path)
     with replacing(path) as file, compressing(file, path) as out:
@@ -119,7 +119,7 @@ def header(shape: tuple[int, ...], dtype: Any) -> bytes:
 
 
 def dense(data: Gathered) -> Iterator[tuple[np.ndarray, Rows]]:
-    """Yield dense rows, few enough at a time where sparse ones are to become dense."""
+    """Yield dense rows, at most BLOCK bytes of float64 at a time, since sparse rows grow when they become dense."""
     d = data.shape[1]
     few = max(1, BLOCK // (8 * d))
     for rows in data.rows():
@@ -156,11 +156,13 @@ def _label(number: float) -> str:
 
 
 def _names(data: Gathered, path: Path) -> list[str]:
-    """Name all columns of a table."""
+    """Return the names of all columns of a table, including those of the weights and labels."""
     names = list(data.feature_names or (f"x{j}" for j in range(data.shape[1])))
     more = [WEIGHTS] * (data.sample_weight is not None) + [TARGETS[0]] * (data.y is not None)
     if taken := set(names).intersection(more):
-        raise DataError(f"{path}: a feature is named {taken.pop()!r}, which the table needs for itself: rename it")
+        raise DataError(
+            f"{path}: a feature is named {taken.pop()!r}, which the table uses for another column: rename the feature"
+        )
     return names + more
 
 
@@ -168,7 +170,7 @@ Part = tuple[str, tuple[int, ...], np.dtype, Iterable[np.ndarray]]
 
 
 def _beside(data: Gathered) -> Iterator[Part]:
-    """Yield what a data set has beside its matrix: name, shape, type, pieces."""
+    """Yield the name, shape, type and pieces of the labels, weights and feature names that the data set has."""
     for name, pieces in ((LABELS, data.y), (WEIGHTS, data.sample_weight)):
         if pieces is not None:
             yield name, (pieces.length,), pieces.dtype, pieces.drain()
@@ -177,12 +179,12 @@ def _beside(data: Gathered) -> Iterator[Part]:
         yield NAMES, names.shape, names.dtype, [names]
 
 
-def _no_strangers(data: Gathered, path: Path, entries: tuple[str, ...]) -> None:
-    """Refuse to write a file beside which another lies that would be taken for its labels, weights or names."""
+def _refuse_unrelated_files(data: Gathered, path: Path, entries: tuple[str, ...]) -> None:
+    """Raise an error if an existing file would be read as labels, weights or names that the new file does not have."""
     there = {LABELS: data.y, WEIGHTS: data.sample_weight, NAMES: data.feature_names}
     for name in entries:
         if there[name] is None and beside(path, name).exists():
-            raise DataError(f"{path}: {beside(path, name)} is there and would be taken for its {name}: remove it first")
+            raise DataError(f"{path}: {beside(path, name)} exists and would be read as its {name}: remove it first")
 
 
 def _member(
@@ -193,9 +195,9 @@ def _member(
     dtype: Any,
     parts: Iterable[np.ndarray],
 ) -> None:
-    """Add an array to an archive, at an aligned place."""
+    """Add an array to an archive at an aligned offset."""
     info = zipfile.ZipInfo(f"{name}.npy", FIRST_DAY)
-    # Before the array come 30 bytes, the name, our padding and the 20 bytes by which sizes may exceed 4 GiB.
+    # The array is preceded by 30 bytes, the name, the padding field and the 20-byte zip64 field for sizes above 4 GiB.
     place = file.tell() + 30 + len(info.filename) + 4 + 20
     fill = -place % ALIGNED
     info.extra = struct.pack("<HH", PADDING, fill) + bytes(fill)

@@ -1,1 +1,1 @@
-"""The paper's Section 7 and Example 2.3 on this machine, comparisons with other libraries, and the reports they end in."""
+"""Reproduction of the paper's Example 2.3 and Section 7, comparisons with other libraries, and their reports."""

@@ -1,4 +1,4 @@
-"""Numbers as text."""
+"""Formatting of numbers for tables and claims."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ MISSING = "–"
 
 
 def seconds(value: float | None) -> str:
-    """Show a time in milliseconds or seconds, to three figures."""
+    """Format a time in milliseconds or seconds, with three significant digits."""
     if value is None or not math.isfinite(value):
         return MISSING
     return f"{1e3 * value:.3g} ms" if value < 0.9995 else f"{value:.3g} s"
 
 
 def count(value: float | None, most: float = math.inf) -> str:
-    """Show a number to three figures, or to the last whole one; what was not reached is more than the most."""
+    """Format a number with three significant digits, or as a whole number; infinity is shown as "> most" or "not reached"."""
     if value is None or math.isnan(value):
         return MISSING
     if math.isinf(value):
@@ -25,10 +25,10 @@ def count(value: float | None, most: float = math.inf) -> str:
 
 
 def gap(value: float | None) -> str:
-    """Show a gap to two figures."""
+    """Format a gap with two significant digits."""
     return MISSING if value is None or not math.isfinite(value) else f"{value:.1e}"
 
 
 def chain(values: Iterable[str]) -> str:
-    """Show values that follow each other."""
+    """Join values by arrows."""
     return " → ".join(values)

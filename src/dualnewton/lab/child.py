@@ -1,4 +1,4 @@
-"""Work in a process of its own, which can be ended: compiled code cannot be interrupted, and others' may crash."""
+"""Jobs in a child process, which can be killed at a time limit; compiled code cannot be interrupted otherwise, and may crash."""
 
 from __future__ import annotations
 
@@ -12,37 +12,38 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 PREPARATION_SECONDS = 120.0
-"""For imports, compilation and a warm-up, before the clock starts."""
+"""Time limit in seconds for imports, compilation and a warm-up, which are not timed; compilation may take tens of seconds."""
 
 _READY, _VALUE, _END = "ready", "value", "end"
 
 DONE, CUT = "", "cut short by the time limit"
-"""How the work ended: all is done, or the time was over. Otherwise it is an error in words."""
+"""How a job ended: complete, or killed at the time limit. Any other ending is an error message."""
 
 
 class Job(Protocol):
-    """What a child does. It has to be picklable where processes cannot be forked."""
+    """The work of a child process. It must be picklable on systems where processes cannot be forked."""
 
     def prepare(self) -> None:
-        """Do what shall not count."""
+        """Do the part of the work that is not timed."""
 
     def work(self) -> Iterator[Any]:
-        """Yield the values one by one."""
+        """Yield the results one by one."""
 
 
 def values_of(job: Job, cap: float, threads: int, start: str | None = None) -> Iterator[Any]:
-    """Yield what a job yields, and at last how it ended, as a string.
+    """Run a job in a child process; yield its results and, as the last value, how it ended, as a string.
 
     Parameters
     ----------
     job : Job
-        What to do.
+        The job.
     cap : float
-        Seconds for the work, from the moment it is prepared.
+        Time limit of the work in seconds, counted from the end of its preparation.
     threads : int
-        For the BLAS and OpenMP pools of the child.
+        The size of the BLAS and OpenMP thread pools of the child.
     start : str, optional
-        How the process starts: "fork" where there is one, so that the child has the data and the kernels at once, else "spawn".
+        The start method of the process. The default is "fork" where it exists, so that the child shares the data and the
+        compiled kernels, else "spawn".
     """
     if start is None:
         start = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
@@ -50,7 +51,8 @@ def values_of(job: Job, cap: float, threads: int, start: str | None = None) -> I
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_serve, args=(job, sender, threads), daemon=True)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # "fork in a multi-threaded process": its threads are idle
+        # Python warns of a fork in a multi-threaded process; the threads of this process are idle at this point.
+        warnings.simplefilter("ignore", DeprecationWarning)
         child.start()
     sender.close()
     deadline = time.perf_counter() + PREPARATION_SECONDS
@@ -90,9 +92,9 @@ def _serve(job: Job, sender: Connection, threads: int) -> None:
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Send warnings and all output, that of C code too, nowhere: runs at loose tolerances complain by design."""
-    with warnings.catch_warnings(), open(os.devnull, "w") as nowhere:
+    """Discard warnings and all output, also that of C code, since fits at loose tolerances warn that they did not converge."""
+    with warnings.catch_warnings(), open(os.devnull, "w") as null:
         warnings.simplefilter("ignore")
         for stream in (1, 2):
-            os.dup2(nowhere.fileno(), stream)
+            os.dup2(null.fileno(), stream)
         yield

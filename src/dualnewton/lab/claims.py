@@ -1,4 +1,4 @@
-"""What Section 7 says, each sentence as a question to the measurements."""
+"""The claims of Section 7 of the paper, each as a test of the measurements."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from dualnewton.samplings import Nice
 from dualnewton.solvers import METHODS
 
 GROWS = 2.0
-"""A cost that grows by this factor grows."""
+"""Factor from the smallest to the largest τ above which a cost counts as growing; above the noise of timings."""
 
 HARDLY = 2.0
-"""A cost whose largest value is at most so many times its smallest hardly grows."""
+"""Largest ratio of the costs over all τ > 1 that counts as "hardly growing"; within the noise of timings."""
 
 SAME = 1e-9
-"""Two dual points that differ by less than this fraction are the same but for rounding."""
+"""Largest relative difference of two dual points that counts as rounding error, accumulated over thousands of rounds."""
 
 
 def fewer_epochs(posed: Posed, runs: Sequence[Watched], level: float) -> Claim:
-    """As τ increases, SDNA requires less passes over data."""
+    """Test the claim "As τ increases, SDNA requires less passes over data"."""
     taken = [run.first(level) for run in runs]
     never_more = all(after <= before for before, after in pairwise(taken))
     return Claim(
@@ -34,12 +34,12 @@ def fewer_epochs(posed: Posed, runs: Sequence[Watched], level: float) -> Claim:
         posed.name,
         None if math.isinf(taken[-1]) else never_more and taken[-1] < taken[0],
         _epochs(runs, taken, level),
-        "" if never_more else "the last digit of a random count: larger sets do not help much on these rows",
+        "" if never_more else "the counts are random and differ little: larger sets do not help much on these rows",
     )
 
 
 def more_epochs(posed: Posed, runs: Sequence[Watched], level: float) -> Claim:
-    """While SDCA requires more passes over data."""
+    """Test the claim "while SDCA requires more passes over data"."""
     taken = [run.first(level) for run in runs]
     return Claim(
         "As τ grows, SDCA needs more epochs",
@@ -57,7 +57,7 @@ def _epochs(runs: Sequence[Watched], taken: Sequence[float], level: float) -> st
 
 
 def coincide(posed: Posed, rounds: int, seed: int) -> Claim:
-    """The methods coincide for τ = 1: the two reference rounds, which share no formula for the step, on the same draws."""
+    """Test that the methods coincide for τ = 1: run both reference implementations, whose formulas differ, on equal draws."""
     block = Nice(posed.problem.n, 1).draw(np.random.default_rng(seed), rounds)
     points = []
     for name in ("sdna", "sdca"):
@@ -74,7 +74,7 @@ def coincide(posed: Posed, rounds: int, seed: int) -> Claim:
 
 
 def cost_grows(posed: Posed, costs: Mapping[int, float]) -> Claim:
-    """As τ increases, SDNA does more work."""
+    """Test the claim that an epoch of SDNA costs more as τ increases."""
     first, last = costs[min(costs)], costs[max(costs)]
     return Claim(
         "An epoch of SDNA costs more as τ grows",
@@ -85,7 +85,7 @@ def cost_grows(posed: Posed, costs: Mapping[int, float]) -> Claim:
 
 
 def cost_hardly_grows(posed: Posed, costs: Mapping[int, float]) -> Claim:
-    """The work of SDCA nearly does not increase with τ."""
+    """Test the claim that the work of SDCA nearly does not increase with τ."""
     sets = {tau: cost for tau, cost in costs.items() if tau > 1}
     spread = max(sets.values()) / min(sets.values())
     return Claim(
@@ -93,7 +93,7 @@ def cost_hardly_grows(posed: Posed, costs: Mapping[int, float]) -> Claim:
         posed.name,
         spread <= HARDLY and costs[max(costs)] <= 2.0 * HARDLY * costs[min(costs)],
         f"{_costs(costs)}; from τ = {min(sets)} on within a factor of {spread:.3g} ({HARDLY:g} counts as hardly)",
-        "τ = 1 has a kernel of its own, without sets to gather" if 1 in costs else "",
+        "τ = 1 uses a different kernel, which does not gather sets" if 1 in costs else "",
     )
 
 
@@ -103,16 +103,16 @@ def _costs(costs: Mapping[int, float]) -> str:
 
 
 def interior(posed: Posed, how: str, epochs: Mapping[int, float], times: Mapping[int, float]) -> Claim:
-    """The runtime of SDNA improves up to some τ and then deteriorates.
+    """Test the claim that the runtime of SDNA improves up to some τ and then deteriorates.
 
     Parameters
     ----------
     posed : Posed
-        The data.
+        The problem.
     how : str
-        Whose rounds.
+        The implementation of the rounds, such as "compiled rounds".
     epochs, times : mappings from τ
-        To the goal.
+        The epochs and the seconds until the gap reached the goal.
     """
     statement = f"The runtime of SDNA is best at a τ between the smallest and the largest ({how})"
     if not any(math.isfinite(value) for value in times.values()):
@@ -130,14 +130,14 @@ def interior(posed: Posed, how: str, epochs: Mapping[int, float], times: Mapping
 
 
 def _why(posed: Posed, epochs: Mapping[int, float], times: Mapping[int, float], best: int) -> str:
-    """Say what the second best τ gains in epochs and loses in their cost."""
+    """Explain why the best τ is at an end of the grid: compare the epochs of the second best τ, and the cost of each."""
     if best >= posed.problem.d:
-        return f"likely, not measured apart: beyond τ = d = {posed.problem.d} a block is solved in d variables"
+        return f"probable reason, not measured: for τ above d = {posed.problem.d} a block is solved in d variables"
     rivals = {tau: value for tau, value in times.items() if tau != best and math.isfinite(value)}
     if not rivals:
         return ""
     rival = min(rivals, key=rivals.__getitem__)
     few, many = epochs[rival], epochs[best]
-    dearer = (times[rival] / few) / (times[best] / many)
+    cost_ratio = (times[rival] / few) / (times[best] / many)
     less = f"against τ = {best}, τ = {rival} needs {few / many:.2g} times the epochs"
-    return f"{less}, and each of them costs {dearer:.2g} times as much"
+    return f"{less}, and each of them costs {cost_ratio:.2g} times as much"

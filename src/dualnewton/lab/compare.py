@@ -1,4 +1,4 @@
-"""Our methods and other libraries on one problem: the certified suboptimality of their models against time and iterations."""
+"""Comparison of our methods with other libraries on one problem: certified suboptimality against time and iterations."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from dualnewton.regularizers import L2
 from dualnewton.run.loop import solve
 
 LEVELS = (1e-2, 1e-4, 1e-6)
-"""The suboptimalities whose times are in the table."""
+"""Relative suboptimalities for which the table shows the time to reach them."""
 
 REFERENCE = 1e-9
-"""The relative gap of the fit that all are judged by."""
+"""Relative gap of the reference fit, whose dual point certifies all models; it is far below the smallest level."""
 
 ROUNDING = 1e-16
-"""Where a gap of zero is drawn."""
+"""Value at which a gap of zero is drawn on a logarithmic axis, about the rounding error of float64."""
 
 OURS = "dualnewton"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A contender with all it has done.
+    """The attempts of one contender.
 
     Attributes
     ----------
     name, by : str
-        It, and the package it comes from.
+        The name of the contender and the package that contains it.
     attempts : list of Attempt
-        From loose to tight.
+        The fits, from the loosest tolerance to the tightest.
     ending : str
-        Why there are no more; empty where it reached the goal or had nothing more to give.
+        Why the attempts ended; empty if the goal was reached or no tolerance gave a better model.
     """
 
     name: str
@@ -50,26 +50,26 @@ class Row:
     ending: str = DONE
 
     def time_to(self, level: float) -> float:
-        """The shortest time in which it has made a model that is proved to be so good."""
+        """The shortest time in seconds of a fit whose certified suboptimality is at most ``level``."""
         return min((one.seconds for one in self.attempts if one.suboptimality <= level), default=math.inf)
 
     @property
     def best(self) -> float:
-        """The smallest suboptimality."""
+        """The smallest certified suboptimality of all attempts."""
         return min((one.suboptimality for one in self.attempts), default=math.inf)
 
 
 def chosen(what: str, asked: str, known: Sequence[str]) -> list[str]:
-    """Return the names in a list with commas; "all" and "none" are lists, too.
+    """Return the names in a comma-separated list; "all" and "none" are accepted too.
 
     Parameters
     ----------
     what : str
-        The option.
+        The name of the option, for error messages.
     asked : str
         The list.
     known : sequence of str
-        What may be in it.
+        The names that the list may contain.
     """
     names = {"all": list(known), "none": []}.get(asked, [name.strip() for name in asked.split(",")])
     for name in names:
@@ -90,36 +90,36 @@ def compare(
     seed: int = 0,
     command: str = "",
 ) -> tuple[Report, list[Row]]:
-    """Let all contenders solve a problem, and judge their models by its certificate.
+    """Solve a problem with all contenders, and certify the model of each by the duality gap.
 
     Parameters
     ----------
     problem : Problem
-        With the penalty l2 and without an intercept: what all of them can be asked.
+        A problem with the penalty l2 and without an intercept, which all contenders can solve.
     loss : str
         The name of its loss on the command line.
     name : str
-        Of the data.
+        The name of the data.
     methods, peers : str
-        Lists with commas, "all" or "none".
+        Comma-separated lists, "all" or "none".
     time_limit : float
-        Seconds for each contender, over all its attempts.
+        Seconds for all attempts of one contender.
     threads, seed : int
-        For each contender.
+        The number of threads and the random seed of each contender.
     command : str
-        What repeats the report.
+        The command line that repeats the report.
     """
     if not isinstance(problem.regularizer, L2) or problem.fit_intercept:
         raise DualnewtonError(
-            f"the penalty must be l2, without an intercept, which is what all solvers share; got {problem.regularizer!r}"
+            f"the penalty must be l2, without an intercept, since all solvers support it; got {problem.regularizer!r}"
         )
     table = ALL_PEERS.get(loss, ())
     ours, others = chosen("--methods", methods, METHODS), chosen("--peers", peers, [peer.name for peer in table])
     if not ours and not others:
-        raise DualnewtonError("nobody takes part: --methods and --peers are both none")
+        raise DualnewtonError("no solver takes part: --methods and --peers are both none")
     known = {peer.name: peer for peer in table}
     with Steps(len(ours) + len(others) + 1.0) as steps:
-        tell = steps.begin("the optimum, to judge by", REFERENCE)
+        tell = steps.begin("reference solution", REFERENCE)
         reference = solve(
             problem,
             tol=REFERENCE,
@@ -141,17 +141,16 @@ def compare(
             rows.append(row)
     rows.sort(key=lambda row: tuple(row.time_to(level) for level in reversed(LEVELS)))
     notes = (
-        [] if table else [f"No other library that is known here has the loss {loss}: only our own methods take part."]
+        [] if table else [f"No other library in the comparison has the loss {loss}: only our own methods take part."]
     )
     if reference.certificate.relative_gap > 0.1 * LEVELS[-1]:
         sharp = reference.certificate.relative_gap
-        notes.append(f"The optimum is known to {sharp:.0e} only, so no model can be proved to be better than that.")
+        notes.append(f"The reference has a relative gap of {sharp:.0e}, so no smaller suboptimality can be certified.")
     n, d = problem.X.shape
     report = Report(
-        f"{name}: who is how fast",
-        f"{n} × {d}, {loss} loss, penalty l2 with λ = {problem.lam:.3g}, no intercept. Each contender was given "
-        "one tolerance after the "
-        f"other, 10⁻¹ to 10⁻¹⁰, and {time_limit:g} s in all. Every model was judged by the same certificate.",
+        f"{name}: comparison of solvers",
+        f"{n} × {d}, {loss} loss, penalty l2 with λ = {problem.lam:.3g}, no intercept. Each solver was run with the "
+        f"tolerances 10⁻¹ to 10⁻¹⁰ in turn, {time_limit:g} s in all. Every model was certified with the same dual point.",
         [section(rows)],
         command,
         notes,
@@ -161,7 +160,7 @@ def compare(
 
 
 def measured(contender: Ours | Theirs, by: str, time_limit: float, steps: Steps) -> Row:
-    """Run a contender in a process of its own."""
+    """Run a contender in a child process."""
     tell = steps.begin(contender.name, LEVELS[-1])
     attempts: list[Attempt] = []
     ending = DONE
@@ -174,11 +173,11 @@ def measured(contender: Ours | Theirs, by: str, time_limit: float, steps: Steps)
     return Row(contender.name, by, attempts, ending)
 
 
-# What it shows -------------------------------------------------------------------------------------------------------
+# The report ----------------------------------------------------------------------------------------------------------
 
 
 def section(rows: Sequence[Row]) -> Section:
-    """One chart, one table."""
+    """Return the section of the report: one chart and one table."""
     return Section(
         "compare",
         "Certified suboptimality",
@@ -195,10 +194,10 @@ def section(rows: Sequence[Row]) -> Section:
 
 
 def chart(rows: Sequence[Row]) -> Chart:
-    """Suboptimality against time, and against iterations."""
+    """Draw suboptimality against time, and against iterations."""
     return Chart(
         "compare",
-        "Suboptimality of the models against what they cost",
+        "Suboptimality of the models against time and iterations",
         [
             [
                 Panel("against time", _curves(rows, "seconds")),
@@ -207,10 +206,9 @@ def chart(rows: Sequence[Row]) -> Chart:
         ],
         "seconds",
         "certified (P(w) − D)/P",
-        "Each point is a whole fit at some tolerance; left and low is good. Solid: ours; dashed: the others. An "
-        "iteration is an "
-        "epoch of ours, and of the others whatever they count; who does not count is missing on the right. Axes "
-        "are logarithmic.",
+        "Each point is a complete fit at one tolerance; lower and further left is better. Solid: our methods; dashed: other "
+        "libraries. An iteration is an epoch of our methods, and the solver's own count for the others; solvers without a "
+        "count are missing on the right. Both axes are logarithmic.",
         x_log=True,
     )
 
@@ -226,14 +224,13 @@ def _curves(rows: Sequence[Row], x: str) -> list[Curve]:
 
 
 def table_of(rows: Sequence[Row]) -> Table:
-    """The times to three levels."""
+    """Return the table of the times to the three levels."""
     return Table(
         "Time to a certified suboptimality",
         ("solver", "package", *(f"{level:.0e}".replace("e-0", "e-") for level in LEVELS), "best", "remark"),
         [_line(row) for row in rows],
-        "The shortest fit, over all tolerances tried, whose model is proved to be so close to the optimum, "
-        "relatively. Short fits are "
-        f"repeated and the shortest time counts. {MISSING}: not reached.",
+        "The time of the shortest fit, over all tolerances tried, whose certified relative suboptimality is at most the level. "
+        f"Short fits are repeated and the shortest time counts. {MISSING}: not reached.",
     )
 
 
@@ -246,7 +243,7 @@ def _line(row: Row) -> list[str]:
 
 
 def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The table for other programs."""
+    """Return the table as values for JSON."""
     return [
         {
             "solver": row.name,

@@ -1,4 +1,4 @@
-"""Who takes part in a comparison: our methods and the peers, each asked for one accuracy after the other."""
+"""The contenders of a comparison: our methods and other libraries, each run at a sequence of decreasing tolerances."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from dualnewton.objective.problem import Problem
 from dualnewton.run.loop import solve
 
 METHODS = ("auto", "sdna", "sdca", "newton", "ihs")
-"""Of ours."""
+"""The methods of this library."""
 
 LADDER = tuple(10.0**-k for k in range(1, 11))
-"""The tolerances that a contender is given, until its model is good enough."""
+"""The tolerances that a contender is run with, in this order, until its suboptimality reaches the goal."""
 
 REPEATS, ENOUGH = 3, 0.2
-"""Short runs are repeated: so often at most, and until they have taken so many seconds together."""
+"""A short fit is repeated up to REPEATS times, until the repetitions take ENOUGH seconds together; the shortest time counts."""
 
 STALLED = 3
-"""So many tolerances without a better model end it."""
+"""Number of successive tolerances without a better model after which a contender is stopped."""
 
 WARM_ROWS = 400
+"""Number of rows in the warm-up of another library, which only imports its modules and starts its threads."""
 
 
 def _hinge(task: Task) -> Any:
@@ -46,25 +47,26 @@ ALL_PEERS: dict[str, Sequence[Peer]] = {
     "squared": PEERS["squared"],
     "hinge": [Peer("liblinear dual", "sklearn", _hinge)],
 }
-"""By the names that the command line has for losses; of the others no peer is known."""
+"""Solvers of other libraries by the command line's name of the loss; for other losses none is known."""
 
 SHOWN = {"sklearn": "scikit-learn"}
+"""Distribution names of packages whose import name differs, for the tables."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A model that a contender has made.
+    """One fit of a contender.
 
     Attributes
     ----------
     tol : float
-        What it was told.
+        The tolerance passed to the solver.
     seconds : float
-        How long it took: checks of the data and all.
+        The time of the fit, including its checks of the data.
     iterations : float
-        Epochs of ours; whatever a peer calls an iteration.
+        Epochs for our methods; the solver's own count of iterations for the others.
     suboptimality : float
-        Certified: (P(w) − D)/|P|, with the best dual point known.
+        The certified (P(w) − D)/|P|, with the dual value D of the reference solution.
     """
 
     tol: float
@@ -75,45 +77,45 @@ class Attempt:
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """What all contenders are to solve, and how their models are judged.
+    """The problem that all contenders solve, and the dual point that certifies their models.
 
     Attributes
     ----------
     problem : Problem
-        With L2 and without an intercept.
+        A problem with the regulariser L2 and without an intercept.
     loss : str
         The name of its loss.
-    proof : array of shape (n,)
-        The best dual point known.
+    dual_point : array of shape (n,)
+        The dual point of the reference solution.
     goal : float
-        The suboptimality at which a contender may rest.
+        The suboptimality at which a contender is stopped.
     threads, seed : int
-        For all.
+        The number of threads and the random seed of all contenders.
     """
 
     problem: Problem
     loss: str
-    proof: np.ndarray
+    dual_point: np.ndarray
     goal: float
     threads: int = 1
     seed: int = 0
 
-    def judged(self, w: np.ndarray) -> float:
-        """Prove how good a model is, whoever made it."""
-        certificate = self.problem.certify(w, alpha=self.proof)
+    def suboptimality(self, w: np.ndarray) -> float:
+        """Return the certified relative suboptimality of any model."""
+        certificate = self.problem.certify(w, alpha=self.dual_point)
         return certificate.relative_gap
 
-    def again(self) -> Problem:
-        """Build the problem anew, as each fit does: checking the data is part of what is timed."""
+    def new_problem(self) -> Problem:
+        """Return a new problem with the same data, so that the timed fit includes the checks of the data."""
         old = self.problem
         return Problem(old.X, old.y, old.loss, regularizer=old.regularizer, lam=old.lam)
 
-    def few(self) -> Match:
-        """Return a few of its rows, of all labels, for a warm-up."""
+    def warm_up_task(self) -> Match:
+        """Return the same task on a few rows that cover all labels, for a warm-up."""
         order = np.argsort(self.problem.y, kind="stable")
         rows = np.sort(order[np.linspace(0, len(order) - 1, min(WARM_ROWS, len(order))).astype(int)])
         small = replace(self.problem, X=self.problem.X[rows], y=self.problem.y[rows], lam=self.problem.lam)
-        return replace(self, problem=small, proof=self.proof[rows])
+        return replace(self, problem=small, dual_point=self.dual_point[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +127,11 @@ class Ours:
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """The name in tables."""
         return f"dualnewton {self.method}"
 
     def prepare(self) -> None:
-        """Compile what it will need."""
+        """Compile the kernels of the method."""
         solve(
             self.match.problem,
             method=self.method,
@@ -140,10 +142,10 @@ class Ours:
         )
 
     def attempt(self, tol: float) -> tuple[np.ndarray, float]:
-        """Return a model, and the epochs it took."""
+        """Return a model and its number of epochs."""
         match = self.match
         result = solve(
-            match.again(),
+            match.new_problem(),
             method=self.method,
             tol=tol,
             n_threads=match.threads,
@@ -153,50 +155,50 @@ class Ours:
         return result.w, result.n_epochs
 
     def work(self) -> Iterator[Attempt]:
-        """Yield its attempts."""
-        yield from climbed(self.match, self.attempt, LADDER)
+        """Yield the attempts of the method."""
+        yield from attempts_at(self.match, self.attempt, LADDER)
 
 
 @dataclass(frozen=True, eq=False)
 class Theirs:
-    """A peer, by its place in the table, so that it can be sent to another process."""
+    """A solver of another library, referred to by name so that the object can be pickled."""
 
     match: Match
     name: str
 
     @property
     def peer(self) -> Peer:
-        """Who it is."""
+        """The solver."""
         return next(peer for peer in ALL_PEERS[self.match.loss] if peer.name == self.name)
 
     def prepare(self) -> None:
-        """Import it, and let it start its threads."""
-        with contextlib.suppress(Exception):  # what is wrong will show in the work
-            self.attempts(self.match.few())(1e-2)
+        """Import the library and start its threads."""
+        with contextlib.suppress(Exception):  # the timed fits will raise and report the same error
+            self.attempts(self.match.warm_up_task())(1e-2)
 
     def attempts(self, match: Match) -> Callable[[float], tuple[np.ndarray, float]]:
-        """Return what fits at a tolerance. Some peers know SciPy's matrices, but not its newer arrays."""
+        """Return the function from a tolerance to a fit; X becomes a SciPy matrix, since some solvers reject SciPy's arrays."""
         problem, peer = match.problem, self.peer
         X = sp.csr_matrix(problem.X) if sp.issparse(problem.X) else problem.X
         return lambda tol: peer.fitted(X, problem.y, problem.lam * problem.n, tol, match.threads)
 
     def work(self) -> Iterator[Attempt]:
-        """Yield its attempts; one that factorises has only one."""
+        """Yield the attempts of the solver; a direct solver makes only one."""
         ladder = LADDER[5:6] if self.peer.direct else LADDER
-        yield from climbed(self.match, self.attempts(self.match), ladder)
+        yield from attempts_at(self.match, self.attempts(self.match), ladder)
 
 
-def climbed(
+def attempts_at(
     match: Match, attempt: Callable[[float], tuple[np.ndarray, float]], ladder: Sequence[float]
 ) -> Iterator[Attempt]:
-    """Ask for one accuracy after the other, until a model is good enough or none gets better.
+    """Yield a fit for each tolerance, until the suboptimality reaches the goal or stops improving.
 
     Parameters
     ----------
     match : Match
-        The judge.
+        The problem, with the dual point that certifies the models.
     attempt : callable
-        Takes a tolerance; returns w and the number of iterations.
+        Returns w and the number of iterations for a tolerance.
     ladder : sequence of float
         The tolerances.
     """
@@ -207,7 +209,7 @@ def climbed(
             began = time.perf_counter()
             w, iterations = attempt(tol)
             times.append(time.perf_counter() - began)
-        found = match.judged(w) if np.isfinite(w).all() else math.inf
+        found = match.suboptimality(w) if np.isfinite(w).all() else math.inf
         yield Attempt(tol, min(times), iterations, found)
         stalled = 0 if found < best else stalled + 1
         best = min(best, found)

@@ -22,32 +22,34 @@ from dualnewton.samplings import Nice
 M = np.array([[1.0, 0.99, 0.9999], [0.99, 1.0, 0.99], [0.9999, 0.99, 1.0]])
 SAMPLING = Nice(3, 2)
 V = np.full(3, 2.0)
+"""The matrix, the sampling and the ESO vector of Example 2.3."""
+
 START = np.array([1.0, 0.0, -1.0])
-"""The direction of least curvature, along which a method that sees only the diagonal is slow."""
+"""The starting point: the direction of least curvature, along which methods that use only the diagonal of M are slow."""
 
 PRINTED = {
     "E[(M_S)⁻¹]": ((1683.50, -16.58, -1666.58), (-16.58, 33.50, -16.58), (-1666.58, -16.58, 1683.50)),
     "D(p)(E[M_S])⁻¹D(p)": ((0.9967, -0.3268, -0.3365), (-0.3268, 0.9902, -0.3268), (-0.3365, -0.3268, 0.9967)),
 }
-"""The two matrices, to the digits of the paper."""
+"""The two matrices with the digits printed in the paper."""
 
 DIGITS = {"E[(M_S)⁻¹]": 0.005, "D(p)(E[M_S])⁻¹D(p)": 5e-5}
-"""Half a unit of the last digit printed."""
+"""Tolerance on each matrix: half a unit of the last printed digit."""
 
 RATES = {"σ₁": (0.33501, 5e-6), "σ₂": (1.3332e-4, 5e-9), "σ₃": (3.3333e-5, 5e-10)}
-"""The rates and half a unit of their last digit; the paper prints fewer digits, and the third one as a second σ₂."""
+"""The rates with half a unit of their last digit; the paper prints fewer digits, and names the third rate σ₂ by mistake."""
 
 LONG, SHORT = 80_000, 2_000
-"""Iterations of the slow methods, in full and for a quick look."""
+"""Iterations of Methods 2 and 3 in a full and in a quick run; by Theorem 3, Method 3 needs up to 69 078 for a factor of ten."""
 
 FEW = 40
-"""Iterations of Method 1, which has then come down to rounding."""
+"""Iterations of Method 1, which then reaches rounding error."""
 
 MANY, SEVERAL = 400, 5
-"""Runs over which a mean is taken: a step of Method 1 either gains nearly all or nothing."""
+"""Runs averaged for Method 1 and for the others. Method 1 needs more because its steps gain either nearly all or nothing."""
 
 SMALL_N, SMALL_TAUS = 12, (1, 2, 4, 8, 12)
-"""The problem on which σ₁ of Theorem 7 is computed exactly."""
+"""The number of examples and the set sizes for which σ₁ of Theorem 7 is computed by enumeration of all sets."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Contender:
     most: int | None = None
 
     def values(self, iterations: int, seed: int) -> np.ndarray:
-        """f(x^k)/f(x⁰) for k = 0, 1, …, over the mean of some runs."""
+        """Return the mean over the runs of f(x^k)/f(x⁰) for k = 0, 1, …."""
         steps = iterations if self.most is None else min(self.most, iterations)
         f = methods.Quadratic(M)
         runs = [self.run(f, SAMPLING, START, steps, [seed, k]) for k in range(self.runs)]
@@ -70,7 +72,7 @@ class Contender:
 
     @property
     def predicted(self) -> float:
-        """The iterations after which E[f] is a tenth at most, by Theorem 3."""
+        """The number of iterations after which E[f] is at most a tenth of f(x⁰), by Theorem 3."""
         return math.log(10.0) / -math.log1p(-self.sigma)
 
 
@@ -103,21 +105,21 @@ def contenders() -> list[Contender]:
 
 
 def weight(quick: bool) -> float:
-    """How much of a progress bar it takes."""
+    """Return the weight of the example in the progress bar."""
     return 1.0 if quick else 8.0
 
 
 def run(steps: Steps, seed: int = 0, *, quick: bool = False) -> Section:
-    """Compute the numbers of the example, and let the three methods run on it.
+    """Compute the numbers of the example, and run the three methods on it.
 
     Parameters
     ----------
     steps : Steps
-        Hears what runs.
+        The progress display.
     seed : int
-        Of the draws.
+        The seed of the draws.
     quick : bool
-        Whether a short look will do.
+        True for short runs.
     """
     steps.begin("example: three methods on a quadratic", weight=weight(quick))
     iterations = SHORT if quick else LONG
@@ -126,8 +128,8 @@ def run(steps: Steps, seed: int = 0, *, quick: bool = False) -> Section:
     return Section(
         "example",
         "Example 2.3: ½xᵀMx in three variables, 2-nice sampling",
-        "M is almost singular: its first and third row differ by 10⁻⁴. Method 1 inverts the 2×2 blocks of M and sees "
-        "that; Method 2 inverts their average, Method 3 a diagonal above it.",
+        "M is almost singular: its first and third row differ by 10⁻⁴. Method 1 inverts the 2×2 blocks of M, Method 2 "
+        "their expectation, Method 3 a diagonal upper bound on the expectation.",
         charts=[chart(curves)],
         tables=[rates_table(curves), *matrix_tables(), small_table(small)],
         claims=[digits_claim(), ratio_claim(), runs_claim(curves), order_claim(small)],
@@ -148,16 +150,16 @@ def small_rates(loss: Any = None) -> list[tuple[int, theory.Rates]]:
     return [(tau, theory.rates(problem, Nice(SMALL_N, tau))) for tau in SMALL_TAUS]
 
 
-# What it shows -------------------------------------------------------------------------------------------------------
+# Charts and tables ---------------------------------------------------------------------------------------------------
 
 
 def _spread(length: int) -> np.ndarray:
-    """Pick points that are even on a logarithmic axis."""
+    """Return indices that are evenly spaced on a logarithmic axis."""
     return np.unique(np.round(np.geomspace(1, max(1, length - 1), 160)).astype(int))
 
 
 def chart(curves: Sequence[tuple[Contender, np.ndarray]]) -> Chart:
-    """Draw f(xᵏ)/f(x⁰) of the three methods and what Theorem 3 allows."""
+    """Draw f(xᵏ)/f(x⁰) of the three methods and the bounds of Theorem 3."""
     lines = []
     for shade, (one, values) in enumerate(curves):
         k = _spread(len(values))
@@ -167,21 +169,19 @@ def chart(curves: Sequence[tuple[Contender, np.ndarray]]) -> Chart:
         lines.append(Curve(f"{one.name}, bound", k[bound > 1e-16], bound[bound > 1e-16], "bound", shade))
     return Chart(
         "example",
-        "What the three methods do",
+        "Convergence of the three methods",
         [[Panel(f"mean over runs that start from x⁰ = {tuple(int(x) for x in START)}", lines)]],
         "iteration k",
         "f(xᵏ) / f(x⁰)",
-        "Dotted: (1 − σ)ᵏ, what Theorem 3 allows in expectation. Method 1 is done before the others have begun: a "
-        "step that draws the "
-        "first and the third variable together gains almost all, any other almost nothing, so its mean falls in "
-        "jumps once few runs are "
-        "left that never drew them. Both axes are logarithmic.",
+        "Dotted: (1 − σ)ᵏ, the bound of Theorem 3 on the expectation. A step of Method 1 that draws the first and the third "
+        "variable together removes almost all of the error, any other step almost none; its mean therefore falls in jumps "
+        "when few runs remain that have not drawn them together. Both axes are logarithmic.",
         x_log=True,
     )
 
 
 def rates_table(curves: Sequence[tuple[Contender, np.ndarray]]) -> Table:
-    """The rates, and the iterations to a tenth of the first value."""
+    """Return the table of rates and of the iterations until f is a tenth of f(x⁰)."""
     rows = [
         [one.name, f"{one.sigma:.5g}", count(math.ceil(one.predicted)), count(_tenth(values), len(values) - 1)]
         for one, values in curves
@@ -190,7 +190,7 @@ def rates_table(curves: Sequence[tuple[Contender, np.ndarray]]) -> Table:
 
 
 def matrix_tables() -> list[Table]:
-    """The two matrices as computed."""
+    """Return the two computed matrices as tables."""
     form = {"E[(M_S)⁻¹]": "{:.2f}", "D(p)(E[M_S])⁻¹D(p)": "{:.4f}"}
     return [
         Table(
@@ -204,7 +204,7 @@ def matrix_tables() -> list[Table]:
 
 
 def small_table(small: Sequence[tuple[int, theory.Rates]]) -> Table:
-    """Theorem 9 on a small problem."""
+    """Return the table of the rates of Theorem 9 on a small problem."""
     rows = [[str(tau), f"{found.theta:.4g}", f"{found.sigma1_prox:.4g}", f"{found.sigma1:.4g}"] for tau, found in small]
     note = f"Squared loss, λ = 1/n, {SMALL_N} rows of the synthetic law in 6 dimensions; σ₁ by enumeration of all sets."
     return Table(
@@ -217,11 +217,11 @@ def _tenth(values: np.ndarray) -> float:
     return float(below[0]) if below.size else math.inf
 
 
-# What the paper says of it -------------------------------------------------------------------------------------------
+# Claims --------------------------------------------------------------------------------------------------------------
 
 
 def digits_claim() -> Claim:
-    """Both matrices and the three rates, to the digits printed."""
+    """Test that both matrices and the three rates agree with the paper to the digits printed."""
     off = [np.abs(matrix - np.array(PRINTED[name])).max() / DIGITS[name] for name, matrix in matrices().items()]
     sigma = sigmas()
     off += [abs(sigma[name] - value) / half for name, (value, half) in RATES.items()]
@@ -235,7 +235,7 @@ def digits_claim() -> Claim:
 
 
 def ratio_claim() -> Claim:
-    """σ₁ is ten thousand times σ₃."""
+    """Test that σ₁ is ten thousand times σ₃."""
     sigma = sigmas()
     ratio = sigma["σ₁"] / sigma["σ₃"]
     return Claim(
@@ -244,7 +244,7 @@ def ratio_claim() -> Claim:
 
 
 def runs_claim(curves: Sequence[tuple[Contender, np.ndarray]]) -> Claim:
-    """The methods themselves differ as their rates do."""
+    """Test that the measured iterations of the methods are ordered as their rates are."""
     taken = [_tenth(values) for _, values in curves]
     shown = [f"{one.name} {count(value, len(values) - 1)}" for value, (one, values) in zip(taken, curves, strict=True)]
     return Claim(
@@ -256,7 +256,7 @@ def runs_claim(curves: Sequence[tuple[Contender, np.ndarray]]) -> Claim:
 
 
 def order_claim(small: Sequence[tuple[int, theory.Rates]]) -> Claim:
-    """Theorem 9."""
+    """Test the inequalities of Theorem 9."""
     one = 1.0 + 1e-9
     holds = [r.theta <= one * r.sigma1_prox and r.sigma1_prox <= one * r.sigma1 for _, r in small]  # type: ignore[operator]
     widest = max(small, key=lambda pair: pair[1].sigma1 / pair[1].theta)  # type: ignore[operator]

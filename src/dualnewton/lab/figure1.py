@@ -16,21 +16,22 @@ from dualnewton.samplings import Nice
 
 FULL = Grid(("sdna", "sdca"), (1, 32, 256), Limits(1e-9, 250, 15.0))
 QUICK = Grid(("sdna", "sdca"), (1, 8, 32), Limits(1e-6, 200, 2.0))
+"""The methods, τ, and limits (relative gap, epochs, seconds) of each run, in full with the paper's τ and for a quick run."""
 
 LEVEL = 1e-5
-"""The relative gap whose epochs decide: τ = 1 reaches it on both sets."""
+"""The relative gap at which epochs are counted; runs with τ = 1 reach it on both data sets within their limits."""
 
 UNPREDICTED = (
     "The paper says that the complexity results predict the behaviour. They do for SDCA. The general bound for SDNA grows with τ "
-    "here, although the method itself needs fewer epochs: σ₁ᵖʳᵒˣ sees only the mean of the blocks."
+    "here, although the method itself needs fewer epochs: σ₁ᵖʳᵒˣ depends only on the expectation of the blocks."
 )
 
 ROUNDS = 2000
-"""Of the references, on which the two methods are compared for τ = 1."""
+"""Number of rounds after which the reference implementations of the two methods are compared for τ = 1."""
 
 
 def grid(quick: bool) -> Grid:
-    """The runs."""
+    """Return the runs of the figure."""
     return QUICK if quick else FULL
 
 
@@ -40,13 +41,13 @@ def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = Fal
     Parameters
     ----------
     sets : sequence of Posed
-        The data.
+        The problems.
     steps : Steps
-        Hears what runs.
+        The progress display.
     seed : int
-        Of the draws.
+        The seed of the draws.
     quick : bool
-        Whether a short look will do.
+        True for short runs.
     """
     chosen = grid(quick)
     rows: dict[str, list] = {order: [] for order in ORDERS}
@@ -59,7 +60,7 @@ def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = Fal
             lines = curves(runs, "epoch", chosen.taus)
             if order == DEFAULT:
                 lines.append(automatic(posed, chosen.limits.goal, seed, "epoch", len(chosen.taus)))
-            # SDCA may need many times as long: the axis ends soon after SDNA does.
+            # SDCA may need many times the epochs of SDNA; the axis ends soon after the curves of SDNA.
             end = 1.2 * max(run.epoch[-1] for run in of("sdna", runs))
             rows[order].append(panel(posed, order, lines, end))
             found += records(posed, runs)
@@ -77,18 +78,16 @@ def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = Fal
         [rows[order] for order in ORDERS],
         "epochs",
         "relative duality gap (P − D)/P",
-        "Solid: SDNA; the larger τ, the steeper. Dashed: minibatch SDCA; the larger τ, the flatter. For τ = 1 "
-        "they are the same "
-        "method. Upper row: sets drawn anew for every round, as in the paper; lower row: the order that solve has "
-        "by default, a fresh "
-        "permutation cut into sets, and solve left alone. Curves of SDCA may go on beyond the right end "
-        "(autoscale shows all).",
+        "Solid: SDNA, which converges faster for larger τ. Dashed: minibatch SDCA, which converges more slowly for larger τ. "
+        "For τ = 1 they are the same method. Upper row: independent sets in every round, as in the paper; lower row: the "
+        "default order of solve, a new permutation cut into sets, and solve with default settings. Curves of SDCA may "
+        "continue beyond the right end (autoscale shows them).",
         lowest=0.5 * chosen.limits.goal,
     )
     return Section(
         "figure1",
         "Figure 1. Gap against epochs",
-        "An epoch is n visits of examples. The gap is certified after every epoch.",
+        "An epoch is n visits to examples. The gap is certified after every epoch.",
         charts=[chart],
         tables=tables,
         claims=verdicts,
@@ -98,7 +97,7 @@ def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = Fal
 
 
 def forecast(posed: Posed, sdna: Sequence[Watched], sdca: Sequence[Watched]) -> Table:
-    """Epochs by Theorems 6 and 8 beside those measured."""
+    """Return the table of the epochs bounded by Theorems 6 and 8 and the epochs measured."""
     rows, bounds = [], []
     for one, other in zip(sdna, sdca, strict=True):
         bound = theory.epochs_to(posed.problem, Nice(posed.problem.n, one.tau), LEVEL)
@@ -106,7 +105,7 @@ def forecast(posed: Posed, sdna: Sequence[Watched], sdca: Sequence[Watched]) -> 
         rows.append([str(one.tau), measured[0], count(bound.sdna), measured[1], count(bound.sdca)])
         bounds.append(bound.sdna)
     return Table(
-        f"Epochs to a relative gap of {LEVEL:g}, {posed.name}, sets drawn anew",
+        f"Epochs to a relative gap of {LEVEL:g}, {posed.name}, independent sets",
         ("τ", "SDNA", "bound (Theorem 6)", "SDCA", "bound (Theorem 8)"),
         rows,
         UNPREDICTED if bounds[-1] > bounds[0] else "",

@@ -14,10 +14,11 @@ from dualnewton.lab.watched import NICE, Limits, Watched
 
 FULL = Grid(("sdna", "sdca"), (1, 2, 4, 8, 16, 32, 64, 128, 256), Limits(0.0, 12, 4.0))
 QUICK = Grid(("sdna", "sdca"), (1, 4, 16, 64), Limits(0.0, 6, 1.0))
+"""The methods, τ, and limits of each run: a goal of zero makes the number of epochs end it, so that all epochs are timed."""
 
 
 def grid(quick: bool) -> Grid:
-    """The runs."""
+    """Return the runs of the figure."""
     return QUICK if quick else FULL
 
 
@@ -27,7 +28,7 @@ def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = Fal
     Parameters
     ----------
     sets, steps, seed, quick
-        As of :func:`figure1.run`.
+        The parameters of :func:`figure1.run`.
     """
     chosen = grid(quick)
     rows: dict[str, list] = {order: [] for order in ORDERS}
@@ -63,18 +64,16 @@ def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = Fal
         "Figure 2. Time of an epoch against τ",
         [rows[order] for order in ORDERS],
         "τ",
-        "milliseconds an epoch",
-        "SDNA forms and factorises a τ×τ block in every round, so that an epoch costs more with τ. SDCA treats "
-        "the examples of a set "
-        "one by one, and an epoch costs about the same. Both axes are logarithmic.",
+        "milliseconds per epoch",
+        "SDNA forms and factorises a τ×τ block in every round, so that the cost of an epoch grows with τ. SDCA updates "
+        "the examples of a set separately, and the cost of an epoch hardly depends on τ. Both axes are logarithmic.",
         x_log=True,
     )
     return Section(
         "figure2",
         "Figure 2. Time of an epoch",
-        "One thread. The median over the epochs of a run but the first, draws included, certificates not. Each "
-        "epoch counts with its "
-        f"shortest time in {REPEATS} runs. Kernels are compiled before.",
+        "One thread. The time is the median over the epochs of a run except the first; it includes the draws and excludes the "
+        f"certificates. The time of each epoch is the shortest of {REPEATS} runs. Kernels are compiled before.",
         charts=[chart],
         tables=tables,
         claims=verdicts,
@@ -88,16 +87,16 @@ def _code(run: Watched) -> str:
 
 
 def table(posed: Posed, by_method: dict[str, list[Watched]]) -> Table:
-    """The times, and who does the rounds."""
+    """Return the table of the times, with the implementation of the rounds."""
     rows = [
         [str(one.tau), seconds(one.seconds_per_epoch), _code(one), seconds(other.seconds_per_epoch), _code(other)]
         for one, other in zip(*by_method.values(), strict=True)
     ]
     return Table(
-        f"Time of an epoch, {posed.name}, sets drawn anew",
+        f"Time of an epoch, {posed.name}, independent sets",
         ("τ", "SDNA", "by", "SDCA", "by"),
         rows,
-        "Blocks of more examples than features are left to LAPACK (NumPy rounds)." if _has_numpy(by_method) else "",
+        "Blocks of more examples than features are solved by LAPACK (NumPy rounds)." if _has_numpy(by_method) else "",
     )
 
 

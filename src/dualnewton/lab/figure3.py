@@ -20,16 +20,17 @@ from dualnewton.solvers import SDNA
 
 FULL = Grid(("sdna",), (1, 4, 16, 32, 64), Limits(1e-9, 300, 6.0))
 QUICK = Grid(("sdna",), (1, 4, 16, 32), Limits(1e-4, 150, 1.0))
+"""The method, τ, and limits (relative gap, epochs, seconds) of each run, in full with the paper's τ and for a quick run."""
 
 LARGEST = 256
-"""A larger τ for the NumPy rounds, whose best one lies beyond the paper's grid."""
+"""An additional τ for the NumPy rounds, whose best τ is larger than those of the paper."""
 
-LOOK = 0.25
-"""Seconds of NumPy rounds from which their price is taken."""
+SAMPLE_SECONDS = 0.25
+"""Seconds of NumPy rounds from which the cost of an epoch is estimated, enough for a stable median."""
 
 
 def grid(quick: bool) -> Grid:
-    """The runs."""
+    """Return the runs of the figure."""
     return QUICK if quick else FULL
 
 
@@ -39,7 +40,7 @@ def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = Fal
     Parameters
     ----------
     sets, steps, seed, quick
-        As of :func:`figure1.run`.
+        The parameters of :func:`figure1.run`.
     """
     chosen = grid(quick)
     goal = chosen.limits.goal
@@ -70,18 +71,16 @@ def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = Fal
         [rows[order] for order in ORDERS],
         "seconds",
         "relative duality gap (P − D)/P",
-        "Fewer epochs against dearer ones: the leftmost curve has the best τ. Upper row: sets drawn anew for "
-        "every round, as in the "
-        "paper; lower row: the order that solve has by default, and solve left alone.",
+        "A larger τ needs fewer epochs, each of which costs more; the leftmost curve has the best τ. Upper row: independent "
+        "sets in every round, as in the paper; lower row: the default order of solve, and solve with default settings.",
         lowest=0.5 * chosen.limits.goal,
     )
     return Section(
         "figure3",
         "Figure 3. Gap against runtime",
-        "One thread. The clock runs during draws and rounds and stands still while the judge certifies, which it "
-        "does after every epoch. "
-        f"Each turn counts with its shortest time in {REPEATS} runs, whose iterates are the same. "
-        "The curve of solve left alone has its own certificates in its time.",
+        "One thread. The time includes draws and rounds and excludes the certificate after every epoch. "
+        f"The time of each epoch is the shortest of {REPEATS} runs, whose iterates are equal. "
+        "The time of solve with default settings includes its certificates.",
         charts=[chart],
         tables=tables,
         claims=verdicts,
@@ -91,25 +90,25 @@ def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = Fal
 
 
 Plain = dict[int, tuple[float, float, float]]
-"""From τ to the epochs, the seconds of an epoch, and their product."""
+"""A mapping from τ to the number of epochs, the seconds per epoch, and their product."""
 
 
 def in_numpy(posed: Posed, runs: Sequence[Watched], chosen: Grid, seed: int) -> Plain:
-    """What the same runs would cost with the reference rounds: their epochs, times the price of some NumPy rounds.
+    """Estimate the time of the same runs with the NumPy reference rounds: epochs times the measured cost of an epoch.
 
-    The iterates are the same but for rounding, so the epochs are. A NumPy round has a fixed price (the interpreter's), as a round
-    has wherever fetching data is costly.
+    The iterates are equal up to rounding, and so are the epochs. A NumPy round has a fixed cost (that of the interpreter), as a
+    round has on machines where fetching data is costly.
     """
     goal = chosen.limits.goal
     epochs = {run.tau: run.first(goal) for run in runs}
     if posed.problem.n >= LARGEST and chosen is FULL:
         epochs[LARGEST] = watch(posed.problem, "sdna", LARGEST, NICE, chosen.limits, seed).first(goal)
-    prices = {tau: price(posed, tau, seed) for tau in epochs}
-    return {tau: (needed, prices[tau], needed * prices[tau]) for tau, needed in epochs.items()}
+    costs = {tau: numpy_epoch_cost(posed, tau, seed) for tau in epochs}
+    return {tau: (needed, costs[tau], needed * costs[tau]) for tau, needed in epochs.items()}
 
 
-def price(posed: Posed, tau: int, seed: int) -> float:
-    """The seconds of an epoch of NumPy rounds, from the median of some."""
+def numpy_epoch_cost(posed: Posed, tau: int, seed: int) -> float:
+    """Return the seconds of an epoch of NumPy rounds, estimated from the median over some rounds."""
     sampling = Nice(posed.problem.n, tau)
     solver = SDNA(posed.problem, sampling)
     took: list[float] = []
@@ -118,24 +117,23 @@ def price(posed: Posed, tau: int, seed: int) -> float:
             began = time.perf_counter()
             solver.round(S)
             took.append(time.perf_counter() - began)
-            if sum(took) > LOOK and len(took) > 2:
+            if sum(took) > SAMPLE_SECONDS and len(took) > 2:
                 break
     return float(np.median(took)) * posed.problem.n / tau
 
 
 def table(posed: Posed, goal: float, runs: Sequence[Watched], plain: Plain) -> Table:
-    """Epochs times price, for both kinds of rounds."""
+    """Return the table of epochs, cost per epoch and their product, for compiled and for NumPy rounds."""
     rows = []
     compiled = {run.tau: run for run in runs}
-    for tau, (needed, numpy_price, numpy_total) in plain.items():
+    for tau, (needed, numpy_cost, numpy_total) in plain.items():
         one = compiled.get(tau)
         mine = ["", ""] if one is None else [seconds(one.seconds_per_epoch), seconds(one.first(goal, "seconds"))]
-        rows.append([str(tau), count(needed), *mine, seconds(numpy_price), seconds(numpy_total)])
+        rows.append([str(tau), count(needed), *mine, seconds(numpy_cost), seconds(numpy_total)])
     return Table(
-        f"To a relative gap of {goal:g}, {posed.name}, sets drawn anew",
+        f"To a relative gap of {goal:g}, {posed.name}, independent sets",
         ("τ", "epochs", "an epoch, compiled", "all, compiled", "an epoch, NumPy", "all, NumPy (product)"),
         rows,
-        "A compiled round of one example costs a few hundred nanoseconds, so small sets are cheap. A NumPy round "
-        "costs tens of microseconds "
-        "whatever its size, and larger sets pay: as the paper says of machines on which fetching data is costly.",
+        "A compiled round of one example costs a few hundred nanoseconds, so small sets are cheap. A NumPy round costs at least "
+        "tens of microseconds, so larger sets are faster, as the paper says of machines on which fetching data is costly.",
     )

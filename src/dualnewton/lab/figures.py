@@ -1,4 +1,4 @@
-"""What the three figures share: the runs of a grid, panels of them, and the default of the library beside them."""
+"""Shared by the three figures: the runs of a grid, their panels, and the curve of ``solve`` with default settings."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ import numpy as np
 from dualnewton.lab.progress import Steps
 from dualnewton.lab.report import Curve, Panel
 from dualnewton.lab.sets import Posed
-from dualnewton.lab.watched import DEFAULT, NICE, Limits, Watched, watch_again
+from dualnewton.lab.watched import DEFAULT, NICE, Limits, Watched, watch_repeatedly
 from dualnewton.run.loop import solve
 
-ORDERS = {NICE: "sets drawn anew for every round, as in the paper", DEFAULT: "the order that solve has by default"}
-"""The rows of every figure."""
+ORDERS = {NICE: "independent sets in every round, as in the paper", DEFAULT: "the default order of solve"}
+"""The orders of the examples, one for each row of every figure, with their titles."""
 
 ROUNDING = 1e-16
-"""Where a gap of zero is drawn."""
+"""Value at which a gap of zero is drawn on a logarithmic axis, about the rounding error of float64."""
 
 REPEATS = 3
-"""Runs of what is timed: their iterates are the same, and each turn counts with its shortest time."""
+"""Number of runs of each timed method; their iterates are equal, and the shortest time of each epoch counts."""
 
 COLUMNS = ("data", "order", "method", "tau", "epoch", "seconds", "gap", "relative_gap")
+"""The columns of the CSV files."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Grid:
     taus : sequence of int
         τ.
     limits : Limits
-        When each run ends.
+        The stopping conditions of each run.
     """
 
     methods: Sequence[str]
@@ -45,31 +46,31 @@ class Grid:
     limits: Limits
 
     def cells(self, posed: Posed) -> list[tuple[str, int]]:
-        """The pairs of method and τ; the two methods are one for τ = 1, which is run once, and no set is larger than n."""
+        """Return the pairs of method and τ ≤ n; τ = 1 occurs once, because the two methods then coincide."""
         pairs = [(method, tau) for method in self.methods for tau in self.taus if tau <= posed.problem.n]
         return [(method, tau) for method, tau in pairs if tau > 1 or method == self.methods[0]]
 
     def weight(self, sets: Sequence[Posed]) -> float:
-        """How much of a progress bar they take."""
+        """Return the weight of the runs in the progress bar."""
         return float(len(ORDERS) * sum(len(self.cells(posed)) for posed in sets))
 
 
 def runs_of(grid: Grid, posed: Posed, order: str, steps: Steps, name: str, seed: int, times: int = 1) -> list[Watched]:
-    """Run a grid on one data set, each run some times, of which the shortest times are kept."""
+    """Run a grid on one data set, each run ``times`` times, and keep the shortest time of each epoch."""
     found = []
     for method, tau in grid.cells(posed):
         tell = steps.begin(f"{name}: {posed.name}, {method.upper()} τ={tau}", grid.limits.goal)
-        found.append(watch_again(times, posed.problem, method, tau, order, grid.limits, seed, tell))
+        found.append(watch_repeatedly(times, posed.problem, method, tau, order, grid.limits, seed, tell))
     return found
 
 
 def of(method: str, runs: Sequence[Watched]) -> list[Watched]:
-    """Those of a method, τ = 1 included whichever method has run it."""
+    """Return the runs of a method, including the run with τ = 1, which both methods share."""
     return [run for run in runs if run.method == method or run.tau == 1]
 
 
 def curves(runs: Sequence[Watched], x: str, taus: Sequence[int]) -> list[Curve]:
-    """The relative gap against "epoch" or "seconds"; a colour for each τ, a kind of line for each method."""
+    """Return curves of the relative gap against "epoch" or "seconds", with a colour per τ and a line style per method."""
     both = len({run.method for run in runs}) > 1
     return [
         Curve(
@@ -84,20 +85,20 @@ def curves(runs: Sequence[Watched], x: str, taus: Sequence[int]) -> list[Curve]:
 
 
 def automatic(posed: Posed, goal: float, seed: int, x: str, shade: int) -> Curve:
-    """What ``solve`` does when it is left alone: its own certificates, their time included."""
+    """Return the curve of ``solve`` with default settings, whose time includes its own certificates."""
     result = solve(posed.problem, tol=goal, random_state=seed)
     trace = result.trace
-    name = f"solve as it is ({result.plan.method}{f', τ = {result.plan.tau}' if not result.plan.is_primal else ''})"
+    name = f"solve, default settings ({result.plan.method}{f', τ = {result.plan.tau}' if not result.plan.is_primal else ''})"
     return Curve(name, getattr(trace, x), np.maximum(trace.gap / np.abs(trace.primal), ROUNDING), "default", shade)
 
 
 def panel(posed: Posed, order: str, lines: Sequence[Curve], end: float | None = None) -> Panel:
-    """A panel for a data set and an order."""
+    """Return the panel of a data set and an order."""
     return Panel(f"{posed}: {order}", lines, end=end)
 
 
 def records(posed: Posed, runs: Iterable[Watched]) -> list[tuple[Any, ...]]:
-    """The curves in long format."""
+    """Return the points of the curves as records, in the order of ``COLUMNS``."""
     return [
         (posed.name, run.order, run.method, run.tau, float(epoch), float(spent), float(gap), float(relative))
         for run in runs

@@ -1,4 +1,4 @@
-"""The theory on a problem of the user's: rates, predicted epochs, and the measured ones beside them."""
+"""The theory on the user's problem: rates, bounds on the epochs, and measured epochs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dualnewton.validation import integer
 
 @dataclass(frozen=True)
 class Row:
-    """One τ.
+    """The rates, bounds and measurements for one τ.
 
     Attributes
     ----------
@@ -31,9 +31,9 @@ class Row:
     theta, sigma1_prox, sigma1 : float or None
         The rates (``theory.rates``); σ₁ for quadratic losses and few examples only.
     sdna_bound, sdca_bound : float
-        Epochs to the gap by Theorems 6 and 8.
+        Upper bounds on the epochs to the relative gap by Theorems 6 and 8.
     sdna_epochs, sdca_epochs : float or None
-        Epochs until the certificate said so; None if it never did.
+        Measured epochs until the certified gap was reached; None if it was not.
     """
 
     tau: int
@@ -47,14 +47,14 @@ class Row:
 
 
 def taus_of(text: str, n: int) -> list[int]:
-    """Read a list of τ with commas.
+    """Parse a comma-separated list of τ.
 
     Parameters
     ----------
     text : str
-        Such as "1,8,32".
+        The list, such as "1,8,32".
     n : int
-        The number of examples, which no set exceeds.
+        The number of examples, the largest possible τ.
     """
     try:
         found = [int(part) for part in text.split(",")]
@@ -71,15 +71,15 @@ def forecast(problem: Problem, taus: Sequence[int], relative_gap: float, limits:
     Parameters
     ----------
     problem : Problem
-        Without an intercept, with a smooth loss.
+        A problem without an intercept and with a smooth loss.
     taus : sequence of int
         τ.
     relative_gap : float
         ε of ``theory.epochs_to``; the runs end when the certified relative gap is at most this.
     limits : Limits
-        Of each run; its goal is not looked at.
+        The limits on epochs and seconds of each run; its goal is ignored.
     seed : int
-        Of the draws.
+        The seed of the draws.
     """
     rows = []
     limits = Limits(relative_gap, limits.epochs, limits.seconds)
@@ -109,15 +109,15 @@ def forecast(problem: Problem, taus: Sequence[int], relative_gap: float, limits:
 
 
 MEANING = (
-    "θ and σ₁ᵖʳᵒˣ are the fractions by which one round of SDCA and of SDNA is proved to shrink the error; a round "
-    "visits τ examples. "
-    "A bound is the number of epochs (n visits) after which Theorem 6 (SDNA) or 8 (SDCA) promises the gap, in expectation. "
-    "Measured is when the certificate of a run with i.i.d. τ-nice sets said so. Data are often far kinder than bounds."
+    "θ and σ₁ᵖʳᵒˣ are proved lower bounds on the fraction by which one round of SDCA and of SDNA reduces the expected error; "
+    "a round visits τ examples. A bound is the number of epochs (n visits) after which Theorem 6 (SDNA) or 8 (SDCA) guarantees "
+    "the gap in expectation. Measured is the number of epochs after which the certificate of a run with i.i.d. τ-nice sets "
+    "reached the gap. Measured epochs are often far below the bounds."
 )
 
 
 def table(rows: Sequence[Row], relative_gap: float) -> Table:
-    """The rows as text."""
+    """Return the rows as a table of text."""
 
     def rate(value: float | None) -> str:
         return MISSING if value is None else f"{value:.3g}"
@@ -148,12 +148,12 @@ def table(rows: Sequence[Row], relative_gap: float) -> Table:
 
 
 def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The rows for other programs."""
+    """Return the rows as values for JSON."""
     return [asdict(row) for row in rows]
 
 
 def write(rows: Sequence[Row], path: str) -> None:
-    """Write the rows as CSV; what is not known stays empty."""
+    """Write the rows as CSV; a value that is None stays empty."""
     with replacing(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([field.name for field in fields(Row)])

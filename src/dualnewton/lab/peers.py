@@ -1,7 +1,7 @@
-"""The other solvers, each told to solve exactly our problem.
+"""Solvers of other libraries, with parameters that make each solve exactly our problem.
 
-Ours is P(w) = (1/n) Σ φ(a_iᵀw) + (λ/2)‖w‖², with φ(z) = ½ max(0, 1 − yz)² for the squared hinge and ½(z − y)² for the
-squared loss. Theirs:
+Our problem is P(w) = (1/n) Σ φ(a_iᵀw) + (λ/2)‖w‖², with φ(z) = ½ max(0, 1 − yz)² for the squared hinge and ½(z − y)² for the
+squared loss. The objectives of the others are:
 
 * scikit-learn, logistic: C Σ φ + ½‖w‖², so C = 1/(λn);
 * scikit-learn's LinearSVC: C Σ max(0, ·)² + ½‖w‖², twice our loss, so C = 1/(2λn);
@@ -10,10 +10,11 @@ squared loss. Theirs:
 * snapml: Σ φ + (r/2)‖w‖², so r = λn, but its squared hinge is max(0, ·)² without the ½, so there r = 2λn;
 * glum: half the mean deviance + (α/2)‖w‖², which is our φ for normal and for binomial labels 0 and 1, so α = λ.
 
-For the Huber loss no peer was found: scikit-learn's HuberRegressor estimates a scale beside w and so solves another problem,
-cyanure, snapml and glum have none. SciPy's L-BFGS-B on the objective itself stands in for them.
+None of them solves our problem with the Huber loss: scikit-learn's HuberRegressor estimates a scale together with w, which is
+another problem; cyanure, snapml and glum do not have the loss. SciPy's L-BFGS-B on the objective is used instead.
 
-tests/test_benchmarks.py checks each of these by its optimum. The command ``compare`` and the benchmarks ask the same peers.
+tests/test_benchmarks.py checks that each of these solvers reaches our optimum. The command ``compare`` and the benchmarks use the
+same solvers.
 """
 
 from __future__ import annotations
@@ -30,50 +31,50 @@ import numpy as np
 import scipy.sparse as sp
 
 MANY = 100_000
-"""A number of iterations that no run reaches: the tolerance alone shall end it."""
+"""Iteration limit of the other solvers, too large to be reached, so that the tolerance ends every run."""
 
 WIDEST_HESSIAN = 5_000
-"""Beyond so many features a method that forms the d×d Hessian is left out: it would need gigabytes."""
+"""Largest number of features for solvers that form the d×d Hessian, which takes 200 MB at this size and grows as d²."""
 
 MODULES = ("sklearn.linear_model", "sklearn.svm", "scipy.optimize", "cyanure.estimators", "snapml", "glum")
 
 
 def preload() -> None:
-    """Import the peers that are installed, so that the child of each measurement need not: each would take a second."""
+    """Import the installed libraries, so that forked child processes need not import them, at about a second each."""
     for module in MODULES:
         if importlib.util.find_spec(module.split(".")[0]) is not None:
             importlib.import_module(module)
 
 
-# What a peer cannot be asked; each returns the reason, or nothing ---------------------------------------------------------
+# Restrictions of solvers; each function returns the reason why a matrix is not supported, or an empty string ---------------
 
 
 def takes_all(_: Any) -> str:
-    """Every matrix."""
+    """Accept every matrix."""
     return ""
 
 
 def forms_hessian(X: Any) -> str:
-    """Matrices of few features."""
+    """Accept matrices with few features."""
     return "too wide" if X.shape[1] > WIDEST_HESSIAN else ""
 
 
 def forms_smaller_gram(X: Any) -> str:
-    """Matrices of few features or few examples."""
+    """Accept matrices with few features or few examples."""
     return "too wide" if min(X.shape) > WIDEST_HESSIAN else ""
 
 
 def dense_only(X: Any) -> str:
-    """Dense matrices."""
+    """Accept dense matrices with few features or few examples."""
     return "dense only" if sp.issparse(X) else forms_smaller_gram(X)
 
 
-# What a peer is --------------------------------------------------------------------------------------------------------------
+# The interface of a solver ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a peer is told: the regularisation, in all the ways they count it, its tolerance and its threads."""
+    """The settings of a solver: n and λn, from which its regularisation follows, its tolerance and its threads."""
 
     n: int
     lam_n: float
@@ -88,17 +89,17 @@ class Peer:
     Parameters
     ----------
     name : str
-        What the tables call it.
+        The name in tables.
     package : str
-        What must be installed.
+        The package that must be installed.
     make : callable
-        Builds the unfitted estimator of a :class:`Task`.
+        Returns the unfitted estimator for a :class:`Task`.
     threaded : bool
-        Whether more threads could help it; the others are not measured again.
+        True if the solver uses several threads; the others are measured with one thread only.
     refuses : callable
-        Says why a matrix is not asked of it; an empty string where it is.
+        Returns the reason why a matrix is not supported, or an empty string.
     direct : bool
-        Whether its tolerance means nothing, since it factorises: it is then run at one.
+        True for a solver that factorises a matrix and ignores the tolerance; it is run once.
     """
 
     name: str
@@ -110,26 +111,26 @@ class Peer:
 
     @property
     def installed(self) -> bool:
-        """Whether it can be imported."""
+        """True if the package can be imported."""
         return importlib.util.find_spec(self.package) is not None
 
     def fit(self, X: Any, y: np.ndarray, lam_n: float, tol: float, threads: int = 1) -> np.ndarray:
-        """Return its w."""
+        """Return the coefficients w of a fit."""
         return self.fitted(X, y, lam_n, tol, threads)[0]
 
     def fitted(self, X: Any, y: np.ndarray, lam_n: float, tol: float, threads: int = 1) -> tuple[np.ndarray, float]:
-        """Return its w, and how many iterations it says it has made; NaN where it does not say."""
+        """Return the coefficients w and the number of iterations that the solver reports, NaN if it reports none."""
         model = self.make(Task(len(y), lam_n, tol, threads)).fit(X, y)
         count = getattr(model, "n_iter_", None)
         iterations = math.nan if count is None else float(np.max(count))
         return np.ravel(model.coef_).astype(np.float64), iterations
 
 
-# The makers ------------------------------------------------------------------------------------------------------------------
+# Constructors of the estimators ----------------------------------------------------------------------------------------------
 
 
 def sklearn_logistic(solver: str, **options: Any) -> Callable[[Task], Any]:
-    """scikit-learn's LogisticRegression by one of its solvers."""
+    """Return the constructor of scikit-learn's LogisticRegression with one of its solvers."""
 
     def make(task: Task) -> Any:
         from sklearn.linear_model import LogisticRegression
@@ -148,7 +149,7 @@ def sklearn_logistic(solver: str, **options: Any) -> Callable[[Task], Any]:
 
 
 def sklearn_svc(dual: bool) -> Callable[[Task], Any]:
-    """liblinear's squared hinge through scikit-learn's LinearSVC."""
+    """Return the constructor of scikit-learn's LinearSVC, liblinear with the squared hinge."""
 
     def make(task: Task) -> Any:
         from sklearn.svm import LinearSVC
@@ -160,7 +161,7 @@ def sklearn_svc(dual: bool) -> Callable[[Task], Any]:
 
 
 def cyanure(loss: str) -> Callable[[Task], Any]:
-    """cyanure with the solver it chooses itself."""
+    """Return the constructor of cyanure's classifier with its automatic choice of the solver."""
 
     def make(task: Task) -> Any:
         return importlib.import_module("cyanure.estimators").Classifier(loss=loss, **cyanure_options(task))
@@ -169,7 +170,7 @@ def cyanure(loss: str) -> Callable[[Task], Any]:
 
 
 def cyanure_options(task: Task) -> dict[str, Any]:
-    """What cyanure is told of any loss."""
+    """Return the options of cyanure that do not depend on the loss."""
     return {
         "penalty": "l2",
         "lambda_1": task.lam_n / task.n,
@@ -182,14 +183,14 @@ def cyanure_options(task: Task) -> dict[str, Any]:
 
 
 def snapml_logistic(task: Task) -> Any:
-    """snapml's dual coordinate ascent, logistic."""
+    """Return snapml's dual coordinate ascent for the logistic loss."""
     return importlib.import_module("snapml").LogisticRegression(
         regularizer=task.lam_n, dual=True, tol=task.tol, max_iter=MANY, n_jobs=task.threads, use_gpu=False
     )
 
 
 def snapml_svc(task: Task) -> Any:
-    """snapml's dual coordinate ascent, squared hinge."""
+    """Return snapml's dual coordinate ascent for the squared hinge."""
     return importlib.import_module("snapml").SupportVectorMachine(
         loss="squared_hinge",
         regularizer=2.0 * task.lam_n,
@@ -201,7 +202,7 @@ def snapml_svc(task: Task) -> Any:
 
 
 def sklearn_ridge(solver: str) -> Callable[[Task], Any]:
-    """scikit-learn's Ridge by one of its solvers."""
+    """Return the constructor of scikit-learn's Ridge with one of its solvers."""
 
     def make(task: Task) -> Any:
         from sklearn.linear_model import Ridge
@@ -212,12 +213,12 @@ def sklearn_ridge(solver: str) -> Callable[[Task], Any]:
 
 
 def cyanure_squared(task: Task) -> Any:
-    """cyanure's least squares with the solver it chooses itself."""
+    """Return cyanure's least squares with its automatic choice of the solver."""
     return importlib.import_module("cyanure.estimators").Regression(**cyanure_options(task))
 
 
 def snapml_squared(task: Task) -> Any:
-    """snapml's dual coordinate ascent, squared loss."""
+    """Return snapml's dual coordinate ascent for the squared loss."""
     return importlib.import_module("snapml").LinearRegression(
         regularizer=task.lam_n,
         dual=True,
@@ -231,7 +232,7 @@ def snapml_squared(task: Task) -> Any:
 
 @dataclass
 class Glum:
-    """glum's iteratively reweighted least squares, a Newton method; its binomial labels are 0 and 1."""
+    """glum's iteratively reweighted least squares, a Newton method, with labels 0 and 1 for the binomial family."""
 
     family: str
     task: Task
@@ -255,20 +256,20 @@ class Glum:
 
 @dataclass
 class HuberByLbfgs:
-    """SciPy's L-BFGS-B on the Huber loss of width one, ended by the largest entry of the gradient as in scikit-learn."""
+    """SciPy's L-BFGS-B on the Huber loss with δ = 1, stopped by the largest gradient entry, as scikit-learn's lbfgs is."""
 
     task: Task
     coef_: np.ndarray = field(init=False)
 
     def fit(self, X: Any, y: np.ndarray) -> HuberByLbfgs:
-        """Minimise."""
+        """Minimise the objective."""
         from scipy.optimize import minimize
 
         n, lam = self.task.n, self.task.lam_n / self.task.n
 
         def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
             r = X @ w - y
-            c = np.clip(r, -1.0, 1.0)  # φ′; and φ = c(r − c/2) on both branches
+            c = np.clip(r, -1.0, 1.0)  # c = φ′(r), and φ(r) = c(r − c/2) on both branches
             return c @ (r - 0.5 * c) / n + 0.5 * lam * (w @ w), X.T @ c / n + lam * w
 
         options = {"gtol": self.task.tol, "ftol": 64 * np.finfo(float).eps, "maxiter": MANY, "maxfun": MANY}
@@ -276,7 +277,7 @@ class HuberByLbfgs:
         return self
 
 
-# Usually fast ones first: a peer that could not win any more is cut short.
+# Fast solvers come first, because the benchmarks stop a solver when it exceeds the best time so far.
 PEERS: dict[str, list[Peer]] = {
     "logistic": [
         Peer("snapml", "snapml", snapml_logistic, threaded=True),

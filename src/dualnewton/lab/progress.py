@@ -1,4 +1,4 @@
-"""A live line for experiments: what is running, its epoch and gap, and the time left for all of it."""
+"""The progress display of experiments: the current run, its epoch and gap, and the estimated time left."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from dualnewton.lab.watched import Tell
 
 
 class Steps:
-    """Counts the steps of an experiment, each of some weight, and shows where it is.
+    """Counts the weighted steps of an experiment and shows the progress.
 
-    On a terminal one line is rewritten in place. Elsewhere a plain line is written each time the run has taken twice as long.
+    On a terminal one line is rewritten in place. Elsewhere a plain line is written each time the elapsed time has doubled.
 
     Parameters
     ----------
     total : float
-        The weights of all steps.
+        The sum of the weights of all steps; a weight is relative and has no unit.
     file : text stream, optional
-        Where to; standard error by default.
+        The output; standard error by default.
     """
 
     def __init__(self, total: float, file: Any = None) -> None:
@@ -35,7 +35,7 @@ class Steps:
             TimeElapsedColumn(table_column=Column(min_width=7)),
             TextColumn("left", table_column=Column(min_width=4)),
             TimeRemainingColumn(table_column=Column(min_width=7)),
-            # On a narrow terminal it is the words that are cut.
+            # On a narrow terminal only the description is truncated.
             TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
             console=self.console,
             transient=True,
@@ -55,16 +55,16 @@ class Steps:
         self.bar.stop()
 
     def begin(self, name: str, goal: float = 0.0, weight: float = 1.0) -> Tell:
-        """Say that a step begins, and that the one before has ended; return what hears of its epochs.
+        """Begin a step, which ends the one before; return the function to call with its epoch and relative gap.
 
         Parameters
         ----------
         name : str
-            What runs.
+            The description of the step.
         goal : float
-            The relative gap at which it will end.
+            The relative gap at which the step ends.
         weight : float
-            Its part of the total.
+            The weight of the step, its share of ``total``.
         """
         self.done += self.weight
         self.weight = weight
@@ -88,7 +88,7 @@ class Steps:
 
 
 def _fraction(first: float, now: float, goal: float) -> float:
-    """How much of the way to the goal is done, in logarithms of the gap."""
+    """Return log(first/now)/log(first/goal) in [0, 1], the part of the decrease of the logarithm of the gap that is done."""
     if not 0.0 < goal < first or not 0.0 < now < first:
         return 0.0
     return min(1.0, math.log(first / now) / math.log(first / goal))

@@ -1,4 +1,4 @@
-"""Example 2.3 and Section 7 as one report."""
+"""The reproduction of Example 2.3 and Section 7 as one report."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dualnewton.lab.watched import DEFAULT, NICE, Limits, watch
 FIGURES = {"figure1": figure1, "figure2": figure2, "figure3": figure3}
 
 PARTS = ("example", *FIGURES)
-"""What can be reproduced, in the order of the paper."""
+"""The parts that can be reproduced, in the order of the paper."""
 
 
 def chosen_parts(part: str) -> Sequence[str]:
-    """Return the parts that a word stands for."""
+    """Return the parts that the argument names."""
     if part not in (*PARTS, "all"):
         raise DualnewtonError(f"the part to reproduce must be one of {', '.join((*PARTS, 'all'))}, got {part!r}")
     return PARTS if part == "all" else (part,)
@@ -31,20 +31,20 @@ def chosen_parts(part: str) -> Sequence[str]:
 def reproduce(
     part: str = "all", *, quick: bool = False, seed: int = 0, loss: str = "squared", command: str = ""
 ) -> Report:
-    """Run some of the paper's experiments.
+    """Run one or all of the paper's experiments.
 
     Parameters
     ----------
     part : {"example", "figure1", "figure2", "figure3", "all"}
-        Which.
+        The experiment.
     quick : bool
-        Whether small data and short runs will do.
+        True for small data and short runs.
     seed : int
-        Of all random numbers.
+        The seed of all random numbers.
     loss : {"squared", "logistic"}
-        φ; the paper does not name it.
+        The loss φ, which the paper does not name.
     command : str
-        What repeats the report.
+        The command line that repeats the report.
     """
     parts = chosen_parts(part)
     began = time.perf_counter()
@@ -58,7 +58,7 @@ def reproduce(
             warm_up(sets, grids.values())
         sections = [_makers(sets, steps, seed, quick)[name]() for name in parts]
     if quick:
-        missing.append("A quick look: small data, short runs. Without --quick the sizes are the paper's.")
+        missing.append("A quick run with small data and few epochs. Without --quick the sizes are those of the paper.")
     return Report(
         "Stochastic Dual Newton Ascent: the paper's experiments",
         "Example 2.3 and Section 7 of Qu, Richtárik, Takáč and Fercoq (ICML 2016), run in "
@@ -79,7 +79,7 @@ def _makers(sets: Sequence[Posed], steps: Steps, seed: int, quick: bool) -> dict
 
 
 def warm_up(sets: Sequence[Posed], grids: Iterable[Grid]) -> None:
-    """Let each kernel that will be timed run an epoch before: every method, one example at a time and in sets."""
+    """Run an epoch of every kernel that will be timed, so that it is compiled: every method, with τ = 1 and with τ > 1."""
     methods = dict.fromkeys(method for grid in grids for method in grid.methods)
     for one, method, order, tau in itertools.product(sets, methods, (NICE, DEFAULT), (1, 4)):
         watch(one.problem, method, tau, order, Limits(0.0, 1))

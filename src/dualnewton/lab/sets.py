@@ -1,9 +1,9 @@
-"""The two data sets of Section 7, and the problem that is posed on them.
+"""The two data sets of Section 7, and the problems on them.
 
-The paper gives their sizes, λ = 1/n and g(w) = ½‖w‖². It names neither the loss nor the law of the synthetic set. Here the
-loss is the squared one, for which all of the paper's theorems hold (the logistic loss can be asked for), and the synthetic set
-is the catalog's (``data.generated.uncentred``), whose rows have a direction in common. On centred rows (``dense``) sets of any
-size need about as many epochs.
+The paper gives their sizes, λ = 1/n and g(w) = ½‖w‖². It names neither the loss nor the distribution of the synthetic set. Here
+the loss is the squared loss by default, for which all of the paper's theorems hold; the logistic loss is an option. The synthetic
+set is ``io.generated.uncentred``, whose rows have a common mean direction. On centred rows (``dense``) the number of epochs
+hardly depends on τ.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ MUSHROOMS, SYNTHETIC = "mushrooms", "synthetic"
 LOSSES: dict[str, Loss] = {"squared": Squared(), "logistic": Logistic()}
 
 SMALL = "uncentred:640x256"
-"""The synthetic law for a quick look."""
+"""The synthetic set of a quick run."""
 
 SMALL_ROWS = 1500
-"""Rows of mushrooms for a quick look."""
+"""Number of rows of mushrooms in a quick run."""
 
 
 @dataclass(frozen=True, eq=False)
 class Posed:
-    """A data set with the problem on it."""
+    """A problem with the name of its data set."""
 
     name: str
     problem: Problem
@@ -42,14 +42,14 @@ class Posed:
 
 
 def mushrooms() -> Dataset:
-    """Load mushrooms, with labels ±1 and in float64; a ``DataError`` says what to do where it is not to be had."""
+    """Load mushrooms in float64 with labels ±1; if it cannot be downloaded, ``DataError`` says where to put the file."""
     found = load(MUSHROOMS)
     labels = np.asarray(found.y)
     return Dataset(found.X.astype(np.float64), np.where(labels == labels.max(), 1.0, -1.0), name=MUSHROOMS)
 
 
 def few_mushrooms() -> Dataset:
-    """Some rows of it."""
+    """Return SMALL_ROWS random rows of mushrooms."""
     whole = mushrooms()
     n = whole.X.shape[0]
     rows = np.sort(np.random.default_rng(0).choice(n, min(SMALL_ROWS, n), replace=False))
@@ -60,18 +60,18 @@ SETS: dict[str, tuple[Callable[[], Dataset], Callable[[], Dataset]]] = {
     MUSHROOMS: (mushrooms, few_mushrooms),
     SYNTHETIC: (partial(load, SYNTHETIC), partial(load, SMALL)),
 }
-"""How to come by each set, whole and for a quick look."""
+"""The functions that load each set, whole and for a quick run."""
 
 
 def posed(loss: str = "squared", *, quick: bool = False) -> tuple[list[Posed], list[str]]:
-    """Return the problems, λ = 1/n, and a sentence for each set that is not to be had.
+    """Return the problems with λ = 1/n, and a message for each data set that could not be loaded.
 
     Parameters
     ----------
     loss : {"squared", "logistic"}
         φ.
     quick : bool
-        Whether smaller sets will do.
+        True for smaller sets.
     """
     if loss not in LOSSES:
         raise DualnewtonError(f"loss must be one of {', '.join(LOSSES)} here, got {loss!r}")

@@ -1,7 +1,7 @@
-"""Runs of ``solve`` with a certificate of every iterate, and a clock that counts draws and rounds only.
+"""Runs of ``solve`` that certify the iterate after every epoch and record the time of draws and rounds alone.
 
-``solve`` computes a certificate when one is due, since each costs about an epoch. A curve needs one after every epoch, and its
-time must not include them: ``certify_every=1``, and the ``work_seconds`` of the trace.
+By default ``solve`` certifies less often, since a certificate costs about an epoch. A curve needs one after every epoch
+(``certify_every=1``), and its time must exclude them (``work_seconds`` of the trace).
 """
 
 from __future__ import annotations
@@ -21,25 +21,24 @@ from dualnewton.run.result import Progress, Status
 from dualnewton.samplings import Nice
 
 NICE, DEFAULT = "i.i.d. τ-nice", "library default"
-"""How sets of examples come about: drawn anew for every round, as in the paper, or by the order that ``solve`` has by
-default."""
+"""How the sets are drawn: independently in every round, as in the paper, or in the default order of ``solve``."""
 
 Tell = Callable[[float, float], None]
-"""(epoch, relative gap) ↦ nothing: hears how far a run has come."""
+"""A progress callback with the arguments epoch and relative gap."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When a watched run ends.
+    """The stopping conditions of a run.
 
     Attributes
     ----------
     goal : float
-        The certified relative gap.
+        The certified relative gap at which the run ends.
     epochs : int
-        The most epochs.
+        The largest number of epochs.
     seconds : float
-        The most seconds, certificates included.
+        The time limit in seconds, including the certificates.
     """
 
     goal: float
@@ -49,7 +48,7 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """What was seen: after every turn the epochs, the seconds of the turns, and the certified gap.
+    """The record of a run: the epochs, the seconds of work and the certified gap after every turn of ``solve``.
 
     Attributes
     ----------
@@ -58,9 +57,9 @@ class Watched:
     tau : int
         τ.
     plan : Plan
-        What ``solve`` did.
+        The plan of ``solve``.
     epoch, seconds, gap, relative_gap : arrays
-        The curve, which begins at α = 0. The gap is that of the iterate itself, not of the best one so far.
+        The curve, which begins at α = 0. The gap is that of the current iterate, not the smallest so far.
     """
 
     method: str
@@ -73,19 +72,19 @@ class Watched:
     relative_gap: np.ndarray
 
     def first(self, level: float, column: str = "epoch") -> float:
-        """Return the epochs (or the seconds) until the relative gap was at most a level; ∞ if it never was."""
+        """Return the epochs (or seconds) until the relative gap was at most ``level``; ∞ if it never was."""
         below = np.flatnonzero(self.relative_gap <= level)
         return float(getattr(self, column)[below[0]]) if below.size else math.inf
 
     @property
     def seconds_per_epoch(self) -> float:
-        """The median over the turns but the first, of the seconds per epoch."""
+        """The median of the seconds per epoch over all turns except the first."""
         each = np.diff(self.seconds) / np.diff(self.epoch)
         return float(np.median(each[1:] if len(each) > 1 else each))
 
     @property
     def label(self) -> str:
-        """What a legend calls it."""
+        """The name in legends."""
         return f"{self.method.upper()}, τ = {self.tau}"
 
 
@@ -103,7 +102,7 @@ def watch(
     Parameters
     ----------
     problem : Problem
-        What is to be solved.
+        The problem.
     method : {"sdna", "sdca"}
         The method.
     tau : int
@@ -111,18 +110,18 @@ def watch(
     order : str
         ``NICE`` or ``DEFAULT``.
     limits : Limits
-        When to end.
+        The stopping conditions.
     seed : int
-        Of the draws.
+        The seed of the draws.
     tell : callable
-        Hears the epoch and the relative gap after every turn.
+        Called with the epoch and the relative gap after every turn.
     """
     drawn = {"sampling": Nice(problem.n, tau)} if order == NICE else {"tau": tau}
     end = time.perf_counter() + limits.seconds
     rows: list[tuple[Any, ...]] = []
 
     def over(progress: Progress) -> bool:
-        """Stop by the gap of the iterate, and between two turns only: repeated runs then have the same iterates."""
+        """Stop by the gap of the iterate, and only between two turns, so that repeated runs have equal iterates."""
         iterate = progress.latest
         assert iterate is not None
         rows.append((progress.epoch, progress.work_seconds, iterate.gap, iterate.relative_gap))
@@ -140,12 +139,12 @@ def watch(
         callback=over,
         certify_every=1,
     )
-    if result.status is Status.INTERRUPTED:  # the whole experiment is meant, not this run of many
+    if result.status is Status.INTERRUPTED:  # Ctrl-C ends the whole experiment, not only this run
         raise KeyboardInterrupt
     return Watched(method, order, tau, result.plan, *(np.array(column) for column in zip(*rows, strict=True)))
 
 
-def watch_again(
+def watch_repeatedly(
     times: int,
     problem: Problem,
     method: str,
@@ -155,12 +154,12 @@ def watch_again(
     seed: int = 0,
     tell: Tell = lambda _epoch, _gap: None,
 ) -> Watched:
-    """Repeat a run, whose iterates are the same each time, and keep the shortest time of each turn.
+    """Repeat a run, whose iterates are equal each time, and keep the shortest time of each turn.
 
-    Everything else that happens on a machine only adds to a time.
+    The shortest time is the best estimate, because other work on the machine can only lengthen a time.
     """
     runs = [watch(problem, method, tau, order, limits, seed, tell) for _ in range(times)]
-    turns = min(len(run.seconds) for run in runs)  # a run that the clock has ended is shorter
+    turns = min(len(run.seconds) for run in runs)  # the time limit may end some runs earlier than others
     shortest = np.min([np.diff(run.seconds[:turns]) for run in runs], axis=0)
     kept = {name: getattr(runs[0], name)[:turns] for name in ("epoch", "gap", "relative_gap")}
     return replace(runs[0], seconds=np.append(0.0, np.cumsum(shortest)), **kept)

@@ -1,4 +1,4 @@
-"""Methods 1, 2, 3 (NSync), proximal Method 1 and PCDM in NumPy, written to be read beside Sections 2 and 3 of the paper."""
+"""Methods 1, 2, 3 (NSync), proximal Method 1 and PCDM of Sections 2 and 3 of the paper: reference implementations in NumPy."""
 
 from dualnewton.methods.composite import pcdm, prox_method1
 from dualnewton.methods.functions import (

@@ -1,8 +1,8 @@
 """Proximal Method 1 and PCDM of Section 3: min F(x) = f(x) + Σ ψ_i(x_i) for uniform samplings.
 
 By Theorem 5 and Proposition 1 both contract in expectation, E[F(x^{k+1}) − F*] ≤ (1 − σ) E[F(x^k) − F*], with
-σ = ``theory.sigma1_prox`` and ``theory.sigma3_prox``; the first is never the smaller one (Proposition 2). For ψ = 0 they
-are Methods 1 and 3 of :mod:`dualnewton.methods.smooth`, and for |Ŝ| = 1 they coincide.
+σ = ``theory.sigma1_prox`` and ``theory.sigma3_prox`` respectively; the first is at least the second (Proposition 2). For ψ = 0
+they are Methods 1 and 3 of :mod:`dualnewton.methods.smooth`, and for |Ŝ| = 1 they coincide.
 """
 
 from __future__ import annotations
@@ -19,42 +19,44 @@ from dualnewton.samplings import Sampling
 _EPS = float(np.finfo(float).eps)
 
 _SLACK = 32.0
-"""Where Newton steps gain no more, the residual of a block counts as zero below so many roundings of its own terms."""
+"""Largest residual of a converged block, in units of the rounding error of its own terms; a sum of terms loses a few units."""
 
 _RIDGE = 1e-14
-"""Added to the Newton matrix, which is singular where Q is and ψ is flat; the steps that follow repair what it does to one."""
+"""Multiple of the identity added to the Newton matrix, which is singular where Q is singular and ψ is flat. Later steps correct
+the error that it causes."""
 
 _FAR = 1e8
-"""So many proximal gradient steps along a direction without curvature lead to no minimiser, they run away from the data."""
+"""Distance from the start, in units of the first residual, beyond which a block with a singular Newton matrix counts as
+unbounded."""
 
 _NEWTON_STEPS = 300
-"""Far more than blocks need: about 5 are usual, 60 were the most seen on blocks made to be difficult."""
+"""Largest number of Newton steps on a block: about 5 are usual, and 60 were the most seen on ill-conditioned test blocks."""
 
 
 def prox_method1(F: Composite, sampling: Sampling, x0: Any, iterations: int, rng: Any) -> np.ndarray:
-    """Minimise F with the whole curvature of random blocks (Section 3, the proximal version of Method 1).
+    """Minimise F by steps that use the whole block M_{S_k} of the curvature (Section 3, the proximal version of Method 1).
 
         h^k = argmin_h ⟨∇f(x^k), h_{S_k}⟩ + ½ hᵀM_{S_k}h + Σ_{i∈S_k} ψ_i(x_i^k + h_i),    x^{k+1} = x^k + h^k
 
-    each block solved to rounding by :func:`minimise_block`. Applied to ``dual_of(problem)`` it is SDNA (Section 4).
+    Each block is solved to rounding error by :func:`minimise_block`. On ``dual_of(problem)`` the method is SDNA (Section 4).
 
     Parameters
     ----------
     F : Composite
         The function.
     sampling : Sampling
-        The law of the sets S_k; a uniform one, as Section 3 asks.
+        The law of the sets S_k; it must be uniform (Section 3).
     x0 : array of shape (n,)
-        The start.
+        The starting point.
     iterations : int
-        How many steps to make.
+        The number of steps.
     rng : numpy.random.Generator or seed
-        Where the sets come from: ``sampling.draw(rng, iterations)``, so equal seeds give equal sets to all methods.
+        The sets are ``sampling.draw(rng, iterations)``, so all methods use equal sets for equal seeds.
 
     Returns
     -------
     array of shape (iterations + 1, n)
-        The trajectory, x0 first.
+        The iterates x^0, x^1, ….
     """
     x0 = _starting_point(F, sampling, x0)
     f, psi = F.f, F.psi
@@ -70,15 +72,15 @@ def pcdm(F: Composite, sampling: Sampling, x0: Any, iterations: int, rng: Any, *
 
         h_i^k = argmin_h ∇_i f(x^k) h + (v_i/2) h² + ψ_i(x_i^k + h)    for i ∈ S_k,    x^{k+1} = x^k + h^k
 
-    which is one prox.
+    Each of these steps is one evaluation of the prox of ψ_i.
 
     Parameters
     ----------
     F, sampling, x0, iterations, rng
-        As for :func:`prox_method1`, and so is the result.
+        The parameters, and the result, are those of :func:`prox_method1`.
     v : array of shape (n,), optional
         A positive vector with E[M_Ŝ] ≼ D(p)D(v) (an ESO; smaller is faster); ``theory.eso(F.f.M, sampling)`` by default.
-        One that breaks the inequality is refused, since the steps may then diverge.
+        A vector that violates the inequality is an error, since the steps may then diverge.
     """
     x0 = _starting_point(F, sampling, x0)
     f, psi = F.f, F.psi
@@ -93,35 +95,35 @@ def pcdm(F: Composite, sampling: Sampling, x0: Any, iterations: int, rng: Any, *
 def minimise_block(u: np.ndarray, Q: np.ndarray, x: np.ndarray, psi: Separable, S: np.ndarray) -> np.ndarray:
     """Return argmin_β m(β) + Σ_{i∈S} ψ_i(β_i), m(β) = ⟨u, β − x⟩ + ½(β − x)ᵀQ(β − x), to rounding, for any ψ with a prox.
 
-    Coordinate descent would be shorter, and needs 10⁵ sweeps on blocks as ill-conditioned as those of Example 2.3. Instead,
-    Newton's method on the residual of the proximal gradient step,
+    Coordinate descent would be simpler, but needs 10⁵ sweeps on blocks as ill-conditioned as those of Example 2.3. This is a
+    Newton method on the residual of the proximal gradient step,
 
         R(β) = β − prox(β − D⁻¹∇m(β)),    d_i = Q_ii + 2 Σ_{j≠i} |Q_ij|,    D = D(d) ≽ Q,
 
     which is zero exactly at the solution. Its derivative is I − D(π)(I − D⁻¹Q) with the slopes π of the prox; one step is
-    exact for ψ = 0, and finitely many are where the prox is piecewise linear. What makes it safe: (D − Q)R is the gradient of
-    the forward–backward envelope of the objective (Patrinos, Stella and Bemporad, 2014), a function with the same
-    minimiser, which is convex because m is a convex quadratic and D ≽ Q, and on which the Newton step descends. So
+    exact for ψ = 0, and finitely many steps suffice where the prox is piecewise linear. The method converges globally because
+    (D − Q)R is the gradient of the forward–backward envelope of the objective (Patrinos, Stella and Bemporad, 2014). The
+    envelope has the same minimiser, is convex because m is a convex quadratic and D ≽ Q, and decreases along the Newton step:
 
-    1. take the full Newton step if it halves the residual of the last full one, which can happen only so often;
-    2. where it does not, or need not, stop if R is zero to the rounding of its own terms;
-    3. else go along it to where the envelope is smallest, from the near side, which cannot but lower the envelope.
+    1. take the full Newton step if it halves the residual of the last full step, which can happen only finitely often;
+    2. otherwise, or if R is within its rounding error, stop if R is zero up to ``_SLACK`` times the rounding of its terms;
+    3. otherwise move along the step to just before the minimum of the envelope, found by bisection of its slope.
 
-    No values of the objective are compared, so this works down to rounding, and outside the domain of ψ.
+    No objective values are compared, so the method reaches rounding accuracy and also works outside the domain of ψ.
 
     Parameters
     ----------
     u, Q : arrays of shape (s,) and (s, s)
         ∇_S f(x) and M_S.
     x : array of shape (s,)
-        The block of the present point.
+        The block x_S of the current point.
     psi : Separable
         ψ.
     S : array of s indices
-        The coordinates of the block, for ψ.
+        The coordinates of the block, which are passed to ψ.
     """
     d = 2.0 * np.abs(Q).sum(axis=1) - np.diag(Q)
-    d[d == 0.0] = d.max() or 1.0  # a coordinate without curvature: any step will do, ψ must bound it
+    d[d == 0.0] = d.max() or 1.0  # without curvature any step length is valid, and ψ must bound the coordinate
     step = 1.0 / d
     contraction = np.eye(len(x)) - step[:, None] * Q
 
@@ -141,18 +143,18 @@ def minimise_block(u: np.ndarray, Q: np.ndarray, x: np.ndarray, psi: Separable, 
         # 1. The full step.
         pi = psi.prox_slope(gradient_step(beta), step, S)
         matrix = (1.0 + _RIDGE) * np.eye(len(x)) - pi[:, None] * contraction
-        # Least squares has an answer even where rounding eats the ridge, and tells how near to singular the matrix is.
+        # Least squares also works where rounding cancels the ridge, and its singular values show a singular matrix.
         newton, _, _, spectrum = np.linalg.lstsq(matrix, -R, rcond=None)
         full = residual(beta + newton)
         if norm(full) < 0.5 * record and (np.abs(R) > rounding).any():
             beta, R, record = beta + newton, full, norm(full)
             continue
-        # 2. Are we there?
+        # 2. The test of convergence.
         if (np.abs(R) <= _SLACK * rounding).all():
             if spectrum[-1] < 10.0 * _RIDGE and norm(beta - x) > _FAR * first:
                 break
-            return psi.prox(gradient_step(beta), step, S)  # β − R itself, but inside the domain of ψ to the last bit
-        # 3. Part of the step.
+            return psi.prox(gradient_step(beta), step, S)  # equals β − R, but inside the domain of ψ
+        # 3. A shorter step.
         uphill = d * newton - Q @ newton  # uphill @ R(β) is the slope of the envelope along the step
         low, high, R = (1.0, 1.0, full) if uphill @ full <= 0.0 else (0.0, 1.0, R)
         while high - low > 0.1 * low and high > _RIDGE:
@@ -161,7 +163,7 @@ def minimise_block(u: np.ndarray, Q: np.ndarray, x: np.ndarray, psi: Separable, 
             low, high, R = (middle, high, trial) if uphill @ trial <= 0.0 else (low, middle, R)
         beta = beta + low * newton
     raise RuntimeError(
-        f"no minimiser of the subproblem on the coordinates {S.tolist()} was found, a residual of {np.abs(R).max():.2e} is left: "
+        f"no minimiser of the subproblem on the coordinates {S.tolist()} was found, the residual is {np.abs(R).max():.2e}: "
         f"either there is none (M_S singular where psi does not bound it), or {type(psi).__name__}.prox is not the prox of a "
         "closed convex function"
     )

@@ -1,7 +1,7 @@
-"""The functions the methods minimise: f between two quadratics (Section 2), and F = f + Σ ψ_i (Section 3).
+"""The functions that the methods minimise: f between two quadratics (Section 2), and F = f + Σ ψ_i (Section 3).
 
-A function of your own is either a :class:`Smooth` made of two callables and two matrices, or any object with the same
-four attributes; a separable term of your own is a subclass of :class:`Separable` that knows its value and its prox.
+A custom function is either a :class:`Smooth` built from two callables and two matrices, or any object with the same four
+attributes; a custom separable term is a subclass of :class:`Separable` that implements its value and its prox.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class SmoothFunction(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Smooth:
-    """Any convex function whose gradient and quadratic bounds are known (Assumptions 1 and 2).
+    """A convex function given by its value, its gradient and its quadratic bounds (Assumptions 1 and 2).
 
     Parameters
     ----------
     value, gradient : callables
         x ↦ f(x) and x ↦ ∇f(x).
     M, G : arrays of shape (n, n)
-        The bounds, 0 ≼ G ≼ M. Methods 1 and 2 need M ≻ 0; the rates of Theorem 3 are positive only for G ≻ 0, while a
-        strongly convex separable term makes G = 0 useful too (Lemma 3).
+        The bounds, 0 ≼ G ≼ M. Methods 1 and 2 need M ≻ 0. The rates of Theorem 3 are positive only for G ≻ 0; with a
+        strongly convex separable term, the rates of Section 3 are positive for G = 0 too (Lemma 3).
     """
 
     value: Callable[[np.ndarray], float]
@@ -74,7 +74,7 @@ class Smooth:
         if M.shape != G.shape:
             raise DualnewtonError(f"M and G must have one shape, got {M.shape} and {G.shape}")
         _nonnegative_definite("G", G, scale=M)
-        # Follows from the two assumptions, so a pair that breaks it belongs to no function.
+        # The two assumptions imply G ≼ M.
         _nonnegative_definite("M - G", M - G, scale=M)
         object.__setattr__(self, "M", M)
         object.__setattr__(self, "G", G)
@@ -117,7 +117,7 @@ class Quadratic:
 
     @cached_property
     def minimiser(self) -> np.ndarray:
-        """The only x with Mx = b, which asks for M ≻ 0."""
+        """The solution of Mx = b, which is unique for M ≻ 0."""
         return frozen(np.linalg.solve(positive_definite("M", self.M, "the minimiser to be one point"), self.b))
 
 
@@ -125,21 +125,21 @@ class Quadratic:
 
 
 class Separable:
-    """ψ(x) = Σ ψ_i(x_i), each ψ_i closed and γ_i-strongly convex (Assumption 4); a term of your own subclasses this.
+    """ψ(x) = Σ ψ_i(x_i), each ψ_i closed and γ_i-strongly convex (Assumption 4); custom terms are subclasses.
 
     All functions are vectorised over coordinates: ``x[k]`` and ``step[k]`` belong to coordinate ``index[k]``, so a method
-    that works on a set S passes ``x[S]`` and S. Only ``value`` and ``prox`` must be given. The identity that binds them:
-    t = prox(x, step) exactly when (x − t)/step is a subgradient of ψ_i at t.
+    that works on a set S passes ``x[S]`` and S. A subclass must implement ``value`` and ``prox``, which obey the identity:
+    t = prox(x, step) if and only if (x − t)/step is a subgradient of ψ_i at t.
     """
 
     gamma: Any = 0.0
-    """γ, one number for all coordinates or one for each."""
+    """γ, one number for all coordinates or an array with one for each."""
 
     size: int | None = None
-    """The number of coordinates it is made for; None if it fits any."""
+    """The number of coordinates of ψ; None if ψ is defined for any number."""
 
     def value(self, x: Array, index: np.ndarray) -> Array:
-        """ψ_i(x_i), +∞ where x_i is not allowed."""
+        """ψ_i(x_i), +∞ outside the domain of ψ_i."""
         raise NotImplementedError(f"{type(self).__name__} has no value(x, index)")
 
     def prox(self, x: Array, step: Array, index: np.ndarray) -> Array:
@@ -147,10 +147,10 @@ class Separable:
         raise NotImplementedError(f"{type(self).__name__} has no prox(x, step, index)")
 
     def prox_slope(self, x: Array, step: Array, index: np.ndarray) -> Array:
-        """Return the derivative of the prox in x, a number in [0, 1]; at a kink, anything between the one-sided ones.
+        """Return the derivative of the prox in x, a number in [0, 1]; at a kink, any value between the one-sided derivatives.
 
-        It guides Newton steps and never decides where they end, so central differences serve where nothing better is given.
-        Strong convexity bounds it by 1/(1 + γ_i step_i), which is all they can know of a curvature below their rounding.
+        It affects the speed of Newton's method and not its solution, so central differences suffice as the default. They are
+        clipped at the bound 1/(1 + γ_i step_i) of strong convexity, because their rounding error can hide a small curvature.
         """
         reach = np.sqrt(_EPS) * np.where(x == 0.0, np.abs(x).max() or 1.0, np.abs(x))
         rise = self.prox(x + reach, step, index) - self.prox(x - reach, step, index)
@@ -159,7 +159,7 @@ class Separable:
 
 @dataclass(frozen=True)
 class Zero(Separable):
-    """ψ = 0: the proximal methods become those of Section 2."""
+    """ψ = 0, for which the proximal methods are those of Section 2."""
 
     def value(self, x: Array, index: np.ndarray) -> Array:  # noqa: ARG002
         return np.zeros_like(x)
@@ -203,7 +203,7 @@ class Interval(Separable):
     upper: Any = 1.0
 
     def __post_init__(self) -> None:
-        box = Box(self.lower, self.upper)  # asks of its bounds what is asked of these
+        box = Box(self.lower, self.upper)  # validates the bounds
         object.__setattr__(self, "lower", box.lower)
         object.__setattr__(self, "upper", box.upper)
         object.__setattr__(self, "size", box.size)
@@ -245,8 +245,8 @@ class Square(Separable):
 class ConjugateLoss(Separable):
     """ψ_i(t) = (c_i/n) φ*(−t; y_i), the separable term of the dual of empirical risk minimisation (Section 4).
 
-    Its prox β at x is found on the side of φ, whose domain is the whole line: with κ_i = c_i step_i/n, β solves the prox
-    problem exactly when β = −φ′(z) for the one margin z with φ′(z) + x + κz = 0, and then β = x + κz as well.
+    Its prox β at x is computed from φ, whose domain is the whole line: with κ_i = c_i step_i/n, β solves the prox problem
+    if and only if β = −φ′(z) for the unique margin z with φ′(z) + x + κz = 0, and then β = x + κz as well.
 
     Parameters
     ----------
@@ -255,9 +255,9 @@ class ConjugateLoss(Separable):
     y : array
         The label of each coordinate.
     n : int
-        The n of the average.
+        The number of examples n by which the sum of losses is divided.
     weight : float or array
-        c > 0, ones by default.
+        The weights c > 0; 1 by default.
     """
 
     loss: Loss
@@ -293,7 +293,7 @@ class ConjugateLoss(Separable):
         y, kappa = self.y[index], self.weight[index] * step / self.n
         z = _root(self.loss, y, x, kappa)
         low, high = self.loss.domain(y)
-        # Two formulas for one number. An error of z enters the first times κ and the second times φ″: take the smaller.
+        # Both formulas give β. An error of z is multiplied by κ in the first and by φ″ in the second: use the smaller factor.
         from_x = -np.clip(-(x + kappa * z), low, high)
         from_loss = -self.loss.derivative(z, y)
         return np.where(self.loss.second_derivative(z, y) > kappa, from_x, from_loss)
@@ -305,20 +305,20 @@ class ConjugateLoss(Separable):
 
 
 def _root(loss: Loss, y: np.ndarray, x: np.ndarray, kappa: np.ndarray) -> np.ndarray:
-    """Find the zero z of the increasing function φ′(z) + x + κz, for all coordinates at once: Newton inside a bracket.
+    """Find the zero z of the increasing function φ′(z) + x + κz for all coordinates, by Newton's method inside a bracket.
 
-    Its slope is at least κ, so 0 and −(φ′(0) + x)/κ enclose the zero. A Newton step is taken while it stays between them
-    and the last one halved the value, a bisection otherwise; so every round halves the value or the bracket.
+    The slope is at least κ, so 0 and −(φ′(0) + x)/κ enclose the zero. A Newton step is taken if it stays inside the bracket
+    and the last step halved the value, otherwise a bisection; so every iteration halves the value or the bracket.
     """
     z = np.zeros_like(x)
     end = -(loss.derivative(z, y) + x) / kappa
     low, high = np.minimum(end, 0.0), np.maximum(end, 0.0)
     previous = np.full_like(x, np.inf)
-    for _ in range(4096):  # a double holds fewer halvings than this
+    for _ in range(4096):  # only a NaN reaches this bound: float64 allows about 2100 halvings of each
         derivative, slope = loss.derivative(z, y), loss.second_derivative(z, y) + kappa
         value = derivative + x + kappa * z
         low, high = np.where(value < 0.0, z, low), np.where(value > 0.0, z, high)
-        # The terms of the value are rounded, and so is z: what either can do to the value counts as zero.
+        # Rounding errors of the terms and of z change the value by at most this much, so such a value counts as zero.
         rounding = 2.0 * _EPS * (np.abs(derivative) + np.abs(x) + slope * np.abs(z))
         done = (np.abs(value) <= rounding) | (np.nextafter(low, high) >= high)
         if done.all():
@@ -327,7 +327,7 @@ def _root(loss: Loss, y: np.ndarray, x: np.ndarray, kappa: np.ndarray) -> np.nda
         trusted = (low < newton) & (newton < high) & (np.abs(value) <= 0.5 * previous)
         z = np.where(done, z, np.where(trusted, newton, 0.5 * low + 0.5 * high))
         previous = np.abs(value)
-    raise RuntimeError(f"the prox of the conjugate of {loss!r} was not found: x or its derivative is not a number")
+    raise RuntimeError(f"the prox of the conjugate of {loss!r} was not found: x or the derivative of the loss is NaN")
 
 
 # Composite functions -------------------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ class Composite:
 
     Parameters
     ----------
-    f : Smooth, Quadratic or the like
+    f : Smooth, Quadratic or another SmoothFunction
         The smooth part.
     psi : Separable
         The separable part.
@@ -360,7 +360,7 @@ class Composite:
 
     @cached_property
     def gamma(self) -> np.ndarray:
-        """γ, the strong convexity of each ψ_i."""
+        """γ, the strong convexity constant of each ψ_i."""
         return frozen(np.broadcast_to(np.asarray(self.psi.gamma, dtype=float), (len(self.f.M),)))
 
     def value(self, x: np.ndarray) -> float:
@@ -369,16 +369,16 @@ class Composite:
 
 
 def dual_of(problem: Problem) -> Composite:
-    """Return F = −D, the dual of a regularised risk as a composite function to be minimised (Section 4).
+    """Return F = −D, the negative dual of a regularised risk, as a composite function to minimise (Section 4).
 
     f(α) = λ g*(ᾱ) + (1/n) Σ c_i o_i α_i with ᾱ = (1/λn) Σ c_i α_i a_i, and ψ_i(t) = (c_i/n) φ*(−t; y_i). Since g* is
-    1-smooth, f obeys Assumption 1 with M = D(c) A Aᵀ D(c)/(λn²), which may be singular; G = 0 as in Lemma 3, the strong
-    convexity being ψ's: γ_i = c_i γ/n.
+    1-smooth, f obeys Assumption 1 with M = D(c) A Aᵀ D(c)/(λn²), which may be singular. G = 0 as in Lemma 3: ψ alone is
+    strongly convex, with γ_i = c_i γ/n.
 
     Parameters
     ----------
     problem : Problem
-        Without intercept, and with positive weights.
+        A problem without an intercept and with positive weights.
     """
     if problem.fit_intercept:
         raise DualnewtonError(
@@ -418,14 +418,12 @@ def symmetric(name: str, value: Any) -> np.ndarray:
     if not np.isfinite(matrix).all():
         raise DualnewtonError(f"{name} must be finite, got an entry that is not")
     if (asymmetry := float(np.abs(matrix - matrix.T).max())) > 1e-12 * np.abs(matrix).max():
-        raise DualnewtonError(
-            f"{name} must be symmetric, got entries that differ from their mirror image by {asymmetry:.2e}"
-        )
+        raise DualnewtonError(f"{name} must be symmetric, got entries (i, j) and (j, i) that differ by {asymmetry:.2e}")
     return frozen(0.5 * (matrix + matrix.T))
 
 
 def positive_definite(name: str, matrix: np.ndarray, purpose: str) -> np.ndarray:
-    """Return ``matrix`` if its inverse exists beyond rounding; ``purpose`` ends the sentence of the refusal."""
+    """Return ``matrix`` if it is positive definite beyond rounding error; ``purpose`` appears in the error message."""
     eigenvalues = np.linalg.eigvalsh(matrix)
     if eigenvalues[0] <= len(matrix) * _EPS * eigenvalues[-1]:
         raise DualnewtonError(
@@ -441,7 +439,7 @@ def _nonnegative_definite(name: str, matrix: np.ndarray, scale: np.ndarray) -> N
 
 
 def _parameter(name: str, value: Any) -> np.ndarray:
-    """One number ≥ 0 for all coordinates or one for each, as an array of no or one dimension."""
+    """Return one number ≥ 0 for all coordinates, or one for each, as an array of zero or one dimension."""
     if np.ndim(value) == 0:
         return np.array(positive(name, value, or_zero=True))
     return vector(name, value, np.size(value), low=0.0)

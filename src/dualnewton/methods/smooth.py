@@ -1,11 +1,11 @@
-"""Methods 1, 2 and 3 of Section 2: min f(x), moving a random set of coordinates at a time.
+"""Methods 1, 2 and 3 of Section 2: min f(x) by steps on random sets of coordinates.
 
 All have the form x^{k+1} = x^k + h^k with h^k zero outside S_k. They differ in how much of the curvature M they use:
-Method 1 the block M_{S_k} itself, Method 2 its expectation, Method 3 a diagonal above the expectation. By Theorem 3 each
+Method 1 uses the block M_{S_k}, Method 2 its expectation, Method 3 a diagonal upper bound on the expectation. By Theorem 3 each
 contracts in expectation, E[f(x^{k+1}) − f*] ≤ (1 − σ_m) E[f(x^k) − f*], and by Theorem 4 σ₃ ≤ σ₂ ≤ σ₁
 (``theory.sigma1``, ``theory.sigma2``, ``theory.sigma3``). All three coincide when |Ŝ| = 1.
 
-Written to be read and checked, not to be fast: the whole gradient is formed where a few of its entries would do.
+These are reference implementations and not fast: they compute the whole gradient in every step.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ def method1(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng
 
     Parameters
     ----------
-    f : Smooth, Quadratic or the like
+    f : Smooth, Quadratic or another SmoothFunction
         The function, with M ≻ 0 (Assumption 1).
     sampling : Sampling
-        The law of the sets S_k; any proper one.
+        The law of the sets S_k; any proper sampling (Assumption 3).
     x0 : array of shape (n,)
-        The start.
+        The starting point.
     iterations : int
-        How many steps to make.
+        The number of steps.
     rng : numpy.random.Generator or seed
-        Where the sets come from: ``sampling.draw(rng, iterations)``, so equal seeds give equal sets to all methods.
+        The sets are ``sampling.draw(rng, iterations)``, so all methods use equal sets for equal seeds.
 
     Returns
     -------
     array of shape (iterations + 1, n)
-        The trajectory, x0 first.
+        The iterates x^0, x^1, ….
     """
     x0 = starting_point(f, sampling, x0)
     M = positive_definite("f.M", f.M, "Method 1, which inverts its blocks (Assumption 1)")
@@ -56,14 +56,14 @@ def method1(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng
 
 
 def method2(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng: Any) -> np.ndarray:
-    """Minimise f with the average curvature of the blocks: h^k = −I_{S_k} (E[M_Ŝ])⁻¹ D(p) ∇f(x^k)  (Method 2).
+    """Minimise f with the expected curvature of the blocks: h^k = −I_{S_k} (E[M_Ŝ])⁻¹ D(p) ∇f(x^k)  (Method 2).
 
-    A method for theory: inverting E[M_Ŝ] is as hard as inverting M.
+    The method is of theoretical interest only, since inverting E[M_Ŝ] costs as much as inverting M.
 
     Parameters
     ----------
     f, sampling, x0, iterations, rng
-        As for :func:`method1`, and so is the result.
+        The parameters, and the result, are those of :func:`method1`.
     """
     x0 = starting_point(f, sampling, x0)
     M = positive_definite("f.M", f.M, "Method 2, which inverts E[M_S] (Lemma 1)")
@@ -81,10 +81,10 @@ def nsync(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng: 
     Parameters
     ----------
     f, sampling, x0, iterations, rng
-        As for :func:`method1`, and so is the result; M may be singular.
+        The parameters, and the result, are those of :func:`method1`; M may be singular.
     v : array of shape (n,), optional
         A positive vector with E[M_Ŝ] ≼ D(p)D(v) (an ESO; smaller is faster); ``theory.eso(f.M, sampling)`` by default.
-        One that breaks the inequality is refused, since the steps may then diverge.
+        A vector that violates the inequality is an error, since the steps may then diverge.
     """
     x0 = starting_point(f, sampling, x0)
     v = eso_vector(f.M, sampling, v)
@@ -95,11 +95,11 @@ def nsync(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng: 
     return trajectory(move, sampling, x0, iterations, rng)
 
 
-# What the methods share, the proximal ones included ------------------------------------------------------------------
+# Shared by all methods, including the proximal ones ------------------------------------------------------------------
 
 
 def trajectory(move: Move, sampling: Sampling, x0: np.ndarray, iterations: int, rng: Any) -> np.ndarray:
-    """Draw S_0, S_1, … and let each move its coordinates; the rest of x stays where it is."""
+    """Draw S_0, S_1, …, apply ``move`` to the coordinates of each set, and return all iterates."""
     sets = sampling.draw(np.random.default_rng(rng), integer("iterations", iterations, 0))
     x = np.empty((len(sets) + 1, len(x0)))
     x[0] = x0
@@ -110,7 +110,7 @@ def trajectory(move: Move, sampling: Sampling, x0: np.ndarray, iterations: int, 
 
 
 def starting_point(f: SmoothFunction, sampling: Sampling, x0: Any) -> np.ndarray:
-    """Return x0 as a vector, once f, the sampling and it are known to fit together."""
+    """Check that f, the sampling and x0 have matching sizes, and return x0 as a vector."""
     if not isinstance(f, SmoothFunction):
         raise DualnewtonError(
             f"f must have value, gradient, M and G, as methods.Smooth does, got {f!r} "
@@ -132,7 +132,7 @@ def starting_point(f: SmoothFunction, sampling: Sampling, x0: Any) -> np.ndarray
 
 
 def eso_vector(M: np.ndarray, sampling: Sampling, v: Any) -> np.ndarray:
-    """Return a positive v with E[M_Ŝ] ≼ D(p)D(v), the given one if it is that."""
+    """Return a positive v with E[M_Ŝ] ≼ D(p)D(v): the given one after a check, or that of ``theory.eso``."""
     if np.diag(M).min() <= 0.0:
         raise DualnewtonError(
             f"M must have a positive diagonal for steps of length 1/v, got 0 at index {np.argmin(np.diag(M))}"

@@ -1,7 +1,7 @@
 """E[M_Ŝ] and E[(M_Ŝ)⁻¹], the two expectations that Section 2 of the paper is built on.
 
-The first follows from the pair probabilities alone, E[M_Ŝ] = P ∘ M. The second needs the law: summed exactly where it has few
-sets, averaged over draws otherwise, and then the standard error goes with it.
+The first follows from the pair probabilities alone: E[M_Ŝ] = P ∘ M. The second needs the law of Ŝ: it is summed exactly where
+the law has few sets; otherwise it is averaged over random draws and returned with its standard error.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from dualnewton.samplings.base import SUPPORT_LIMIT, Sampling
 from dualnewton.validation import integer
 
 DRAWS = 10_000
-"""Draws of a Monte Carlo average unless told otherwise: a relative error of about one percent."""
+"""Default number of draws of a Monte Carlo average, chosen for a relative standard error of about one percent."""
 
 _CHUNK = 1 << 20
-"""Entries of all the blocks that are inverted in one batch."""
+"""Matrix entries inverted in one batch: 8 MiB of float64, which bounds the memory of the batched Cholesky factorisations."""
 
 
 class Expectation(np.ndarray):
-    """The matrix E[(M_Ŝ)⁻¹], a plain array for all purposes, with its own error beside it.
+    """The matrix E[(M_Ŝ)⁻¹] as an array with its standard error as an attribute.
 
-    Anything computed from it is an ordinary array without these attributes: an error does not carry over by itself.
+    The result of any operation on it is an ordinary array without these attributes, since the error would no longer be right.
 
     Attributes
     ----------
     standard_error : array of shape (n, n)
-        Of each entry; zeros where the law was enumerated.
+        The standard error of each entry; zeros where the law was enumerated.
     exact : bool
-        Whether the law was enumerated.
+        True if the law was enumerated.
     """
 
     standard_error: np.ndarray
@@ -58,7 +58,7 @@ class Expectation(np.ndarray):
 
 @dataclass(frozen=True)
 class Law:
-    """Finitely many sets with weights that sum to one: the law of a sampling itself, or an i.i.d. sample of it."""
+    """Finitely many sets with weights that sum to one: the exact law of a sampling, or the empirical law of i.i.d. draws."""
 
     sets: Sequence[np.ndarray]
     weights: np.ndarray
@@ -69,10 +69,10 @@ class Law:
         return float(self.error(self.weights @ values, self.weights @ values**2))
 
     def error(self, mean: Any, mean_square: Any) -> Any:
-        """Return the standard error of a mean, or of an array of means; zero for the law itself."""
+        """Return the standard error of a mean, or of an array of means; zero for the exact law."""
         if self.exact:
             return 0.0 * mean
-        # The sample variance K/(K−1)·(mean square − mean²), divided by K; rounding may make a zero of it negative.
+        # The sample variance K/(K−1)·(mean square − mean²), divided by K; the maximum removes negative rounding errors.
         return np.sqrt(np.maximum(mean_square - mean**2, 0.0) / (len(self.sets) - 1))
 
 
@@ -88,7 +88,7 @@ def law_of(sampling: Sampling, draws: int, rng: Any, limit: int) -> Law:
 
 
 def enumerable(sampling: Sampling, limit: int) -> bool:
-    """Whether the sampling states its law and has at most ``limit`` sets."""
+    """Return True if the sampling can list its law and the law has at most ``limit`` sets."""
     try:
         return bool(sampling.support_size <= limit)
     except DualnewtonError:  # a sampling that can only be drawn from
@@ -114,21 +114,21 @@ def expected_inverse(
 ) -> Expectation:
     """E[(M_Ŝ)⁻¹], each inverse taken on its block and padded with zeros (eq. inverses of the paper).
 
-    Exact, by summing over the law, where that has at most ``limit`` sets; otherwise the average over ``draws`` independent draws.
-    The result says which (``.exact``) and how far off an entry may be (``.standard_error``).
+    The expectation is summed exactly if the law has at most ``limit`` sets; otherwise it is the average over ``draws``
+    independent draws. The result has the attributes ``exact`` and ``standard_error``.
 
     Parameters
     ----------
     M : array of shape (n, n)
-        A symmetric positive definite matrix; it is enough that its blocks M_S are.
+        A symmetric matrix whose blocks M_S are positive definite.
     sampling : Sampling
-        Ŝ; for one whose draws depend on each other the law is that of one draw at a random place.
+        Ŝ; if the draws of an epoch depend on each other, the law is that of one draw at a uniformly random position.
     draws : int
-        How many draws to average over where the law is not enumerated.
+        The number of draws to average over where the law is not enumerated.
     rng : numpy.random.Generator or seed, optional
-        Where those draws come from.
+        The random numbers of those draws.
     limit : int
-        The most sets to enumerate.
+        The largest number of sets to enumerate.
     """
     M = symmetric("M", M, sampling)
     return inverse_mean(M, law_of(sampling, draws, rng, limit))
@@ -156,7 +156,7 @@ def inverse_forms(M: np.ndarray, law: Law, x: np.ndarray) -> np.ndarray:
 
 
 def symmetric(name: str, value: Any, sampling: Sampling) -> np.ndarray:
-    """Return ``value`` as a symmetric float64 matrix of the size that the sampling is made for."""
+    """Return ``value`` as a symmetric float64 matrix of order ``sampling.n``."""
     n = sampling.n
     try:
         if np.iscomplexobj(value):
@@ -170,22 +170,20 @@ def symmetric(name: str, value: Any, sampling: Sampling) -> np.ndarray:
         raise DualnewtonError(f"{name} must be finite, got {matrix[~np.isfinite(matrix)][0]!r}")
     skew = np.abs(matrix - matrix.T).max()
     if skew > 1e-10 * np.abs(matrix).max():
-        raise DualnewtonError(
-            f"{name} must be symmetric, got entries that differ from their mirror image by {skew:.3g}"
-        )
+        raise DualnewtonError(f"{name} must be symmetric, got entries (i, j) and (j, i) that differ by {skew:.3g}")
     return 0.5 * (matrix + matrix.T)
 
 
 def _independent_draws(sampling: Sampling, draws: int, rng: np.random.Generator) -> list[np.ndarray]:
     if sampling.iid:
         return list(sampling.draw(rng, draws))
-    # Draws of one epoch depend on each other: of each fresh epoch keep the set at one random place.
+    # The draws of one epoch depend on each other, so each new epoch contributes one set, at a random position.
     epoch = sampling.rounds_per_epoch
     return [sampling.draw(rng, epoch)[int(place)].copy() for place in rng.integers(epoch, size=draws)]
 
 
 def _inverse_roots(M: np.ndarray, sets: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield batches of equal size: which sets, their members, and R_S = L⁻¹ for M_S = LLᵀ, so that (M_S)⁻¹ = R_SᵀR_S."""
+    """Yield batches of sets of one size: their numbers, their members, and R_S = L⁻¹ with M_S = LLᵀ, so (M_S)⁻¹ = R_SᵀR_S."""
     sizes = np.array([s.size for s in sets])
     for size in np.unique(sizes):
         here = np.flatnonzero(sizes == size)
@@ -201,7 +199,7 @@ def _inverse_root(blocks: np.ndarray) -> np.ndarray:
         root = np.linalg.cholesky(blocks)
     except np.linalg.LinAlgError:
         raise DualnewtonError(singular) from None
-    # L_jj²/M_jj is what is left of column j after the ones before it; rounding alone leaves size · eps.
+    # L_jj²/M_jj is the fraction of column j not explained by the columns before it; values up to size · eps are rounding.
     left = np.diagonal(root, axis1=1, axis2=2) ** 2 / np.diagonal(blocks, axis1=1, axis2=2)
     if (left <= size * np.finfo(float).eps).any():
         raise DualnewtonError(singular)

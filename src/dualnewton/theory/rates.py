@@ -1,7 +1,7 @@
-"""The rates of Sections 2 to 4: σ₁, σ₂, σ₃ of the smooth methods, their proximal kin, and θ and σ of the dual of a Problem.
+"""The rates of Sections 2 to 4: σ₁, σ₂, σ₃ of the smooth methods, their proximal variants, and θ and σ of the dual of a Problem.
 
-A method contracts its suboptimality by 1 − σ an iteration, in expectation. Smaller is slower; 0 < σ₃ ≤ σ₂ ≤ σ₁ ≤ 1 (Theorem 4)
-and θ ≤ σ₁ᵖʳᵒˣ ≤ σ₁ (Theorem 9).
+A method with rate σ multiplies its expected suboptimality by at most 1 − σ per iteration, so a smaller rate is slower. The rates
+obey 0 < σ₃ ≤ σ₂ ≤ σ₁ ≤ 1 (Theorem 4) and θ ≤ σ₁ᵖʳᵒˣ ≤ σ₁ (Theorem 9).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from dualnewton.theory.spectra import ExpectedGram
 from dualnewton.validation import integer, positive, vector
 
 _DENSE = 1_000
-"""Examples up to which the n×n eigenvalue problem of Theorem 7 is solved."""
+"""Largest number of examples n for which the n×n eigenvalue problem of Theorem 7 is solved: LAPACK needs O(n³) operations."""
 
 _WORK = 2e10
-"""Multiplications (sets × size³) up to which the law is enumerated for it."""
+"""Largest number of multiplications (sets × size³) spent on the blocks of an enumerated law: it bounds the run time."""
 
 
 class Estimate(float):
-    """A number with its standard error, which is zero where nothing was estimated."""
+    """A float with a standard error, which is zero where the value is exact."""
 
     standard_error: float
 
@@ -66,13 +66,13 @@ def sigma1(
     sampling : Sampling
         Ŝ.
     draws : int, optional
-        Where the law has more than ``limit`` sets: estimate from so many draws. The answer then has a
-        ``standard_error`` (to first order) and leans to the low side, as the smallest eigenvalue of an average does.
-        Without it such a law is refused.
+        The number of draws from which E[(M_Ŝ)⁻¹] is estimated if the law has more than ``limit`` sets; such a law is an
+        error without it. The estimate has a ``standard_error`` (to first order) and is biased downwards, because the
+        smallest eigenvalue is a concave function of the average.
     rng : numpy.random.Generator or seed, optional
-        Where the draws come from.
+        The random numbers of the draws.
     limit : int
-        The most sets to enumerate.
+        The largest number of sets to enumerate.
     """
     M, G = symmetric("M", M, sampling), _semidefinite("G", G, sampling)
     if draws is None and not enumerable(sampling, limit):
@@ -84,7 +84,7 @@ def sigma1(
     mean = np.asarray(inverse_mean(M, law))
     if not mean.diagonal().all():
         raise DualnewtonError(f"draws={draws} are too few: example {int(np.argmin(mean.diagonal()))} was never drawn")
-    # G E x = σ x, with xᵀ E x = 1. A change dE moves σ by σ xᵀ dE x, which is what the standard error is made of.
+    # G E x = σ x with xᵀ E x = 1. A perturbation dE changes σ by σ xᵀ dE x, which gives the first-order standard error.
     sigma, x = _lowest(G, mean, kind=2)
     return Estimate(sigma, sigma * law.error_of_mean(inverse_forms(M, law, x)))
 
@@ -110,11 +110,11 @@ def sigma3(M: Any, G: Any, sampling: Sampling, v: Any) -> float:
     Parameters
     ----------
     M, G : arrays of shape (n, n)
-        The smoothness and strong convexity matrices; M enters through v alone.
+        The smoothness and strong convexity matrices; the rate depends on M through v alone.
     sampling : Sampling
         Ŝ.
     v : array of shape (n,)
-        Positive, with E[M_Ŝ] ⪯ D(p)D(v): see :func:`eso` and, for a check, :func:`is_eso`.
+        A positive vector with E[M_Ŝ] ⪯ D(p)D(v), from :func:`eso`; :func:`is_eso` checks it.
     """
     symmetric("M", M, sampling)
     G, v = _semidefinite("G", G, sampling), _positive_vector("v", v, sampling.n)
@@ -129,9 +129,9 @@ def sigma2_from_sigma3(sigma3: float, *, beta: float, n: int, tau: int) -> float
     sigma3 : float
         The rate of Method 3.
     beta : float
-        The multiple of diag M that v is.
+        The factor β in v = β diag M.
     n, tau : int
-        The τ-nice sampling.
+        The number of coordinates, and the size of the sets of the τ-nice sampling.
     """
     integer("n", n, 1)
     integer("tau", tau, 1, n)
@@ -166,13 +166,13 @@ def sigma3_prox(M: Any, G: Any, gamma: Any, sampling: Sampling, v: Any) -> float
     Parameters
     ----------
     M, G : arrays of shape (n, n)
-        The smoothness and strong convexity matrices of the smooth part; M enters through v alone.
+        The smoothness and strong convexity matrices of the smooth part; the rate depends on M through v alone.
     gamma : float or array of shape (n,)
         γ ≥ 0 of the separable part.
     sampling : Sampling
         Ŝ, with equal marginals.
     v : array of shape (n,)
-        Positive, with E[M_Ŝ] ⪯ D(p)D(v).
+        A positive vector with E[M_Ŝ] ⪯ D(p)D(v).
     """
     symmetric("M", M, sampling)
     G, v = _semidefinite("G", G, sampling), _positive_vector("v", v, sampling.n)
@@ -185,7 +185,7 @@ def sigma3_prox(M: Any, G: Any, gamma: Any, sampling: Sampling, v: Any) -> float
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """The rates of SDNA and SDCA on one problem with one sampling; what does not apply is None, and ``missing`` says why.
+    """The rates of SDNA and SDCA on one problem with one sampling; a rate that was not computed is None, with a reason.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ class Rates:
     sigma1 : float or None
         σ₁ of SDNA where loss and regulariser are quadratic (Theorem 7), for few examples and laws that can be enumerated.
     missing : mapping of str to str
-        Why each of the others is None, in words.
+        For each attribute that is None, the reason as a sentence.
     """
 
     theta: float
@@ -207,19 +207,19 @@ class Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """How long the theorems say it takes, at most and in expectation, until the gap is below a fraction of the optimum.
+    """Upper bounds from the theorems on the time until the expected duality gap is below a fraction of the optimum |P*|.
 
     Attributes
     ----------
     relative_gap : float
         The fraction ε.
     sdna, sdna_quadratic, sdca : float
-        Epochs, that is passes over the n examples, by Theorems 6, 7 and 8; ``sdna_quadratic`` is None where Theorem 7
+        Bounds in epochs (passes over the n examples) by Theorems 6, 7 and 8; ``sdna_quadratic`` is None where Theorem 7
         does not apply.
     sdna_iterations, sdna_quadratic_iterations, sdca_iterations : int
-        The same in iterations.
+        The same bounds in iterations.
     rates : Rates
-        The rates that they follow from.
+        The rates from which the bounds were computed.
     """
 
     relative_gap: float
@@ -233,11 +233,11 @@ class Forecast:
 
 
 def dual_rows(problem: Problem) -> linear.Matrix:
-    """Return the rows √c_i a_i, whose Gram matrix is that of the dual.
+    """Return the rows √c_i a_i, whose Gram matrix appears in the dual of the weighted problem.
 
     With weights c, put α̂ = √c α: the loss c_i φ(a_iᵀw) is φ̂_i(â_iᵀw) for â_i = √c_i a_i and φ̂_i(z) = c_i φ(z/√c_i), which
-    is 1/γ-smooth as φ is, and ᾱ = Σ c_i α_i a_i/(λn) = Σ α̂_i â_i/(λn). So the weighted problem is the paper's own with other
-    rows, and steps in α̂ are steps in α. (A row of weight zero becomes a zero row.)
+    is 1/γ-smooth as φ is, and ᾱ = Σ c_i α_i a_i/(λn) = Σ α̂_i â_i/(λn). So the weighted problem is the paper's unweighted problem
+    with the rows â_i, and steps in α̂ correspond to steps in α. (A row of weight zero becomes a zero row.)
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ def theta(problem: Problem, sampling: Sampling, v: Any = None) -> float:
     sampling : Sampling
         Ŝ.
     v : array of shape (n,), optional
-        With E[(AAᵀ)_Ŝ] ⪯ D(p)D(v) for A = ``dual_rows(problem)``; :func:`eso_from_data` by default.
+        A vector with E[(AAᵀ)_Ŝ] ⪯ D(p)D(v) for A = ``dual_rows(problem)``; :func:`eso_from_data` by default.
     """
     rows = dual_rows(problem)
     _same_size(problem, sampling)
@@ -279,7 +279,7 @@ def theta(problem: Problem, sampling: Sampling, v: Any = None) -> float:
 def importance(problem: Problem) -> np.ndarray:
     """q with q_i ∝ v_i + λγn, v_i = ‖√c_i a_i‖²: the serial law that maximises θ, ``samplings.Serial(n, q)``.
 
-    θ is the smallest of q_i λγn/(v_i + λγn), so at its best all are equal, to λγn/Σ(v_i + λγn).
+    θ = min_i q_i λγn/(v_i + λγn) is largest when all these terms are equal; each is then λγn/Σ(v_i + λγn).
 
     Parameters
     ----------
@@ -293,15 +293,15 @@ def importance(problem: Problem) -> np.ndarray:
 def rates(problem: Problem, sampling: Sampling) -> Rates:
     """θ, σ₁ᵖʳᵒˣ and, for quadratic problems, σ₁ of the dual (Theorems 6 to 9).
 
-    σ₁ᵖʳᵒˣ = (τ/n) / (1 + λmax(E[(AAᵀ)_Ŝ])/(τγλ)), which is eq. s_2 with the inverse carried out; the eigenvalue comes
-    from products with the rows, so that n may be large.
+    σ₁ᵖʳᵒˣ = (τ/n) / (1 + λmax(E[(AAᵀ)_Ŝ])/(τγλ)), which is eq. s_2 with the inverse carried out; the eigenvalue is computed
+    from products with the rows and without an n×n matrix, so that n may be large.
 
     Parameters
     ----------
     problem : Problem
         The problem, without an intercept.
     sampling : Sampling
-        Ŝ. Of one whose draws depend on each other (``Shuffled``) these are the rates for independent draws of the same law.
+        Ŝ. If its draws depend on each other (``Shuffled``), the rates are those of independent draws from the same law.
     """
     A = dual_rows(problem)
     _same_size(problem, sampling)
@@ -313,8 +313,8 @@ def rates(problem: Problem, sampling: Sampling) -> Rates:
             f"Theorem 6 is proved for equal marginals, {reason}; theta is a rate of SDNA too (Lemma 5)"
         )
     else:
-        # E[(AAᵀ)_S] ⪯ D(p∘v) bounds the eigenvalue beforehand, and so keeps θ ≤ σ₁ᵖʳᵒˣ (Theorem 9, whose proof has a misprint:
-        # (n/τ)θ ≤ 1 is meant where 1 ≤ (n/τ)θ is printed).
+        # E[(AAᵀ)_S] ⪯ D(p∘v) bounds the eigenvalue, which ensures θ ≤ σ₁ᵖʳᵒˣ in floating point too (Theorem 9, whose proof has
+        # a misprint: (n/τ)θ ≤ 1 is meant where 1 ≤ (n/τ)θ is printed).
         expected = ExpectedGram(rows_for(A, sampling), sampling.pair_structure())
         largest = expected.top(np.ones(problem.n), at_most=float((sampling.p * v).max()))
         tau = sampling.expected_size
@@ -334,13 +334,12 @@ def rates(problem: Problem, sampling: Sampling) -> Rates:
 def epochs_to(problem: Problem, sampling: Sampling, relative_gap: float, *, optimum: float | None = None) -> Forecast:
     """Bound the epochs until the expected gap is at most ε P*, from α⁰ = 0 (Theorems 6, 7 and 8).
 
-    Each theorem says E[P(w^k) − D(α^k)] ≤ (1−σ)^k/θ · (D* − D(0)). As D* = P*, this is at most ε P* once
+    Each theorem states E[P(w^k) − D(α^k)] ≤ (1−σ)^k/θ · (D* − D(0)). As D* = P*, this is at most ε P* once
 
         k ≥ ln(ρ/(θε)) / −ln(1−σ),     ρ = (P* − D(0))/P*,
 
-    and ρ ≤ 1 wherever D(0) ≥ 0, as it is for every loss and regulariser that is nowhere negative. For marginals that differ,
-    Theorem 6 is not available and ``sdna`` uses θ (Lemma 5). For dependent draws the bounds are those of independent draws of the
-    same law.
+    and ρ ≤ 1 if D(0) ≥ 0, which holds for every nonnegative loss and regulariser. For unequal marginals, Theorem 6 does not apply
+    and ``sdna`` uses θ (Lemma 5). For dependent draws the bounds are those of independent draws from the same law.
 
     Parameters
     ----------
@@ -351,7 +350,7 @@ def epochs_to(problem: Problem, sampling: Sampling, relative_gap: float, *, opti
     relative_gap : float
         ε > 0.
     optimum : float, optional
-        P*, where it is known; asked for where D(0) < 0.
+        P*; required if D(0) < 0.
     """
     positive("relative_gap", relative_gap)
     found = rates(problem, sampling)
@@ -384,7 +383,7 @@ def epochs_to(problem: Problem, sampling: Sampling, relative_gap: float, *, opti
 
 
 def _lowest(a: np.ndarray, b: np.ndarray, *, kind: int = 1, name: str = "M") -> tuple[float, np.ndarray]:
-    """Return the smallest eigenvalue and its vector, of b⁻¹a (kind 1) or of ab (kind 2), a ⪰ 0 and b ≻ 0.
+    """Return the smallest eigenvalue and its eigenvector of b⁻¹a (kind 1) or of ab (kind 2), for a ⪰ 0 and b ≻ 0.
 
     These are the paper's λmin(a^½ b⁻¹ a^½) and λmin(a^½ b a^½) without a square root of a, so that a may be singular.
     """
@@ -417,12 +416,12 @@ def _gamma(value: Any, n: int) -> np.ndarray:
 
 
 def _marginals(sampling: Sampling) -> np.ndarray:
-    """Return p from P, which is all that a sampling of one's own must state here."""
+    """Return p = diag P; here a custom sampling needs to implement only ``pair_probabilities()``."""
     return sampling.pair_probabilities().diagonal()
 
 
 def _not_uniform(p: np.ndarray) -> str:
-    """Say how the marginals differ; an empty string if they do not."""
+    """Describe how the marginals differ; return an empty string if they are equal."""
     return "" if np.ptp(p) <= 1e-12 * p.max() else f"and those of this sampling go from {p.min():.3g} to {p.max():.3g}"
 
 
@@ -451,7 +450,7 @@ def _theta_of(problem: Problem, p: np.ndarray, v: np.ndarray) -> float:
 
 
 def _no_theorem_7(problem: Problem, sampling: Sampling) -> str:
-    """Say why σ₁ of Theorem 7 is not computed; an empty string if it is."""
+    """Return the reason why σ₁ of Theorem 7 is not computed; an empty string if it is computed."""
     if problem.loss.curvature is not Curvature.CONSTANT:
         return f"Theorem 7 is for a quadratic loss, and {type(problem.loss).__name__} is not"
     if not problem.regularizer.form.is_plain:

@@ -1,6 +1,7 @@
-"""Largest eigenvalues of Gram matrices AAᵀ and of their expectations E[(AAᵀ)_Ŝ], known by their rows and never formed.
+"""Largest eigenvalues of Gram matrices AAᵀ and of their expectations E[(AAᵀ)_Ŝ], computed from the rows of A.
 
-What Lanczos finds is rounded upwards: an eigenvalue that is too small would make an invalid ESO vector or an untrue rate.
+The n×n matrices are never formed. The Lanczos process returns an upper bound, because an eigenvalue that is too small would give
+an invalid ESO vector or a rate that is too fast.
 """
 
 from __future__ import annotations
@@ -18,40 +19,41 @@ from dualnewton.matrix import linear, whole
 from dualnewton.samplings import PairStructure
 
 SMALL = 300
-"""Matrices up to this size are formed and given to LAPACK; Lanczos serves the others."""
+"""Largest order of a matrix that is formed and passed to LAPACK at a small cost; larger ones use Lanczos."""
 
 _STEPS = 400
-"""The most products a Lanczos process may ask for."""
+"""Largest number of matrix-vector products in a Lanczos process; each costs two passes over the rows."""
 
 _CONVERGED = 1e-8
-"""The residual, relative to the Ritz value, at which it stops before that."""
+"""Residual norm, relative to the Ritz value, at which a Lanczos process has converged; it loosens the bound by as much."""
 
 _ROUNDING = 1e-12
-"""What its own arithmetic may have lost, relative to the Ritz value."""
+"""Allowance for the rounding errors of a Lanczos process, relative to the Ritz value; about 5000 units of rounding."""
 
 _CHANCE = 1e-10
-"""The probability that its bound fails where the residual has not converged."""
+"""Probability that the bound of a Lanczos process fails if its residual did not converge; small enough to neglect."""
 
 _GROUP = 256
-"""Rows of small blocks that are multiplied together; a quarter of it is a small block."""
+"""Number of rows in a group of small blocks whose Gram matrices are computed by one product, to save calls. A factor with at
+most a quarter of it, 64 rows, counts as small."""
 
 _CHUNK = 1 << 20
-"""Entries of the data that are scaled at a time."""
+"""Matrix entries scaled at a time: 8 MiB of float64, which bounds the size of the temporary copy."""
 
 
 def top(matrix: np.ndarray) -> float:
-    """λmax of a symmetric matrix that is at hand."""
+    """λmax of a symmetric matrix, by LAPACK."""
     return float(np.linalg.eigvalsh(matrix)[-1])
 
 
 def lanczos_top(times: Callable[[np.ndarray], np.ndarray], size: int, at_most: float) -> float:
-    """λmax of a positive semidefinite operator, from above.
+    """Return an upper bound on λmax of a positive semidefinite operator, by the Lanczos process.
 
-    When the residual r of the Ritz value ρ has converged, ρ + r. Where it has not within a few hundred products (the largest
-    eigenvalues lie too close together), the bound of Kuczyński and Woźniakowski (SIAM J. Matrix Anal. Appl. 13, 1992) serves,
-    which asks for no gap: for a random start, λmax > ρ/(1 − ε) has a probability below 1.648 √size exp(−√ε(2k − 1)) after
-    k steps. ``eigsh`` raises there instead, which is why the recurrence is written out; the vectors need not be
-    kept, for rounding only repeats eigenvalues that have been found.
+    If the residual r of the Ritz value ρ converges, the bound is ρ + r. If it does not within ``_STEPS`` products (the largest
+    eigenvalues lie too close together), the bound is that of Kuczyński and Woźniakowski (SIAM J. Matrix Anal. Appl. 13, 1992),
+    which needs no eigenvalue gap: for a random start, λmax > ρ/(1 − ε) has a probability below 1.648 √size exp(−√ε(2k − 1))
+    after k steps. SciPy's ``eigsh`` raises an error in that case, so the recurrence is written out here. The Lanczos vectors
+    are not reorthogonalised, because the loss of orthogonality only repeats eigenvalues that were already found.
 
     Parameters
     ----------
@@ -60,26 +62,26 @@ def lanczos_top(times: Callable[[np.ndarray], np.ndarray], size: int, at_most: f
     size : int
         The order of the operator.
     at_most : float
-        A bound that is known beforehand, never exceeded by the answer.
+        A known upper bound on λmax; the result does not exceed it.
     """
     from scipy.linalg import eigh_tridiagonal
 
-    x = np.random.default_rng(0).standard_normal(size)  # the same on every run, and aligned with nobody's data
+    x = np.random.default_rng(0).standard_normal(size)  # a fixed seed, so that equal inputs give equal bits
     x /= np.linalg.norm(x)
     previous = np.zeros(size)
     diagonal: list[float] = []
-    beside: list[float] = []
+    off_diagonal: list[float] = []
     ritz, beta = 0.0, 0.0
     for k in range(_STEPS):
         y = times(x) - beta * previous
         diagonal.append(float(x @ y))
         y -= diagonal[-1] * x
         beta = float(np.linalg.norm(y))
-        values, vectors = eigh_tridiagonal(diagonal, beside, select="i", select_range=(k, k))
+        values, vectors = eigh_tridiagonal(diagonal, off_diagonal, select="i", select_range=(k, k))
         ritz, residual = float(values[0]), beta * abs(float(vectors[-1, 0]))
         if residual <= _CONVERGED * ritz:
             return min(at_most, ritz + residual + _ROUNDING * ritz)
-        beside.append(beta)
+        off_diagonal.append(beta)
         previous, x = x, y / beta
     slack = (math.log(1.648 * math.sqrt(size) / _CHANCE) / (2 * _STEPS - 1)) ** 2
     return min(at_most, ritz / (1.0 - slack))
@@ -99,7 +101,7 @@ class Rows:
     def tops(self, columns: sp.csc_array) -> np.ndarray:
         """λmax(D(u) M D(u)) for each column u of a sparse matrix.
 
-        Short columns are taken together, so that the rows of hundreds of small blocks are gathered and multiplied at once.
+        Columns with few entries are processed in groups, so that one product computes the Gram matrices of many small blocks.
         """
         found = np.zeros(columns.shape[1])
         for first, last in _groups(columns.indptr):
@@ -119,7 +121,7 @@ class Rows:
         n, d = rows.shape
         if n <= min(d, SMALL):
             return top(_gram(rows) * np.outer(u, u))
-        if d <= SMALL:  # D(u)A and its transpose have the same singular values: take the smaller product
+        if d <= SMALL:  # D(u)A and its transpose have the same singular values, so the d×d product gives the same λmax
             return top(sum((linear.gram(part.T) for part in _scaled_chunks(rows, u)), start=np.zeros((d, d))))
 
         def across(x: np.ndarray) -> np.ndarray:
@@ -132,27 +134,27 @@ class Rows:
         return lanczos_top(down if d < n else across, min(n, d), at_most=trace)
 
     def take(self, members: np.ndarray) -> linear.Matrix:
-        """Return the given rows; all of them, in order, without a copy."""
+        """Return the given rows, without a copy if they are all rows in order."""
         everyone = members.size == self.A.shape[0] and bool((np.diff(members) == 1).all())
         return self.A if everyone else whole.take_rows(self.A, members)
 
 
 @dataclass(frozen=True)
 class ExpectedGram:
-    """E[(AAᵀ)_Ŝ] = D(δ∘m) + Σ_k c_k D(u_k) AAᵀ D(u_k), from the shape of P that every sampling states.
+    """E[(AAᵀ)_Ŝ] = D(δ∘m) + Σ_k c_k D(u_k) AAᵀ D(u_k), with δ, c and u from ``sampling.pair_structure()``.
 
-    Products cost two passes over the rows of each u_k; factors with few rows are multiplied out once, into one sparse matrix.
+    A product with a vector costs two passes over the rows of each u_k; factors with few rows are summed once in a sparse matrix.
     """
 
     rows: Rows
     pairs: PairStructure
 
     def top(self, scale: np.ndarray, at_most: float) -> float:
-        """λmax(D(scale) E[(AAᵀ)_Ŝ] D(scale)), at most a bound known beforehand."""
+        """λmax(D(scale) E[(AAᵀ)_Ŝ] D(scale)); the result of Lanczos does not exceed the known bound ``at_most``."""
         alone = scale**2 * self.pairs.diagonal * self.rows.diagonal
         if not self.pairs.weights.any():
             return float(alone.max())
-        if not self.pairs.diagonal.any() and not overlapping(self.pairs):  # block diagonal: block by block
+        if not self.pairs.diagonal.any() and not overlapping(self.pairs):  # block diagonal: λmax is that of one block
             columns = sp.csc_array(sp.diags_array(scale) @ self.pairs.factors)
             return float((self.pairs.weights * self.rows.tops(columns)).max())
         if scale.size <= SMALL:
@@ -188,7 +190,7 @@ class ExpectedGram:
 
 
 def columns_of(matrix: sp.csc_array) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return the places and the values of the entries of each column."""
+    """Return the row indices and the values of the entries of each column."""
     cuts = matrix.indptr[1:-1]
     if matrix.shape[1] == 0:
         return [], []
@@ -196,17 +198,17 @@ def columns_of(matrix: sp.csc_array) -> tuple[list[np.ndarray], list[np.ndarray]
 
 
 def overlapping(pairs: PairStructure) -> bool:
-    """Whether some example is in more than one factor."""
+    """Return True if some example is in the support of more than one factor."""
     return bool(np.bincount(pairs.factors.indices, minlength=1).max() > 1)
 
 
 def inverse_root(x: np.ndarray) -> np.ndarray:
-    """x^(−1/2), and 0 where x is 0: a coordinate with a zero diagonal is dropped."""
+    """x^(−1/2), and 0 where x is 0, so that coordinates with a zero diagonal entry are ignored."""
     return np.divide(1.0, np.sqrt(x), out=np.zeros_like(x), where=x > 0.0)
 
 
 def _groups(starts: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Cut the columns into runs of at most _GROUP entries (or of one column that has more)."""
+    """Yield ranges of consecutive columns with at most _GROUP entries together, or of one column with more."""
     first, columns = 0, len(starts) - 1
     while first < columns:
         last = int(np.searchsorted(starts, starts[first] + _GROUP, side="right")) - 1
@@ -220,7 +222,7 @@ def _gram(rows: linear.Matrix) -> np.ndarray:
 
 
 def _scaled_chunks(rows: linear.Matrix, u: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield D(u) rows in float64, some rows at a time."""
+    """Yield D(u) rows in float64, at most _CHUNK entries at a time."""
     step = max(1, _CHUNK // rows.shape[1])
     for start in range(0, rows.shape[0], step):
         part = slice(start, start + step)

@@ -1,4 +1,4 @@
-"""What an experiment has found, and the files that tell it: CSV, PNG and one HTML page."""
+"""The report of an experiment, and its files: CSV, PNG and one HTML page."""
 
 from dualnewton.lab.report.content import Chart, Claim, Curve, Panel, Report, Section, Table, Verdict
 from dualnewton.lab.report.files import folder, require, write

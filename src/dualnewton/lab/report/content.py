@@ -1,4 +1,4 @@
-"""What a report holds, without a word on how it is drawn."""
+"""The content of a report, independent of its rendering."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Verdict(enum.Enum):
-    """Whether a run bears out a claim; the value of each member is its word."""
+    """The result of testing a claim; the value of each member is its text in reports."""
 
     HOLDS = "borne out"
     FAILS = "not borne out"
@@ -19,26 +19,26 @@ class Verdict(enum.Enum):
 
     @classmethod
     def of(cls, holds: bool | None) -> Verdict:
-        """Translate a truth value; None is a claim that could not be looked at."""
+        """Return the member for a truth value; None means that the claim could not be tested."""
         return cls.UNKNOWN if holds is None else cls.HOLDS if holds else cls.FAILS
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper (or of ours), what was measured, and the verdict.
+    """A claim of the paper or of this library, with the measurements and the verdict.
 
     Attributes
     ----------
     statement : str
         The claim.
     where : str
-        The data it was looked at on.
+        The data on which it was tested.
     holds : bool or None
-        None where it could not be measured.
+        Whether the claim holds; None if it could not be measured.
     measured : str
-        The numbers that decide.
+        The measurements on which the verdict is based.
     reason : str
-        Why it fails, where that is known.
+        Why the claim fails, if that is known.
     """
 
     statement: str
@@ -49,7 +49,7 @@ class Claim:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict with its word."""
+        """The verdict on the claim."""
         return Verdict.of(self.holds)
 
 
@@ -60,13 +60,13 @@ class Curve:
     Attributes
     ----------
     name : str
-        What the legend calls it.
+        The name in the legend.
     x, y : arrays
-        Points; on a logarithmic axis those that are not positive are left out.
+        The points; on a logarithmic axis those that are not positive are omitted.
     family : str
-        Curves of one family share a kind of line: see ``palette.DASHES``.
+        The group of curves that share a line style, a key of ``palette.DASHES``.
     shade : int
-        The colour, by its place in ``palette.COLOURS``.
+        The colour, as an index into ``palette.COLOURS``.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Curve:
     shade: int = 0
 
     def points(self, *, x_log: bool, y_log: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return what can be drawn."""
+        """Return the points that can be drawn."""
         x, y = np.asarray(self.x, dtype=float), np.asarray(self.y, dtype=float)
         shown = np.isfinite(x) & np.isfinite(y) & ((x > 0.0) | (not x_log)) & ((y > 0.0) | (not y_log))
         return x[shown], y[shown]
@@ -89,13 +89,13 @@ class Panel:
     Attributes
     ----------
     title : str
-        What is in it.
+        The title.
     curves : sequence of Curve
-        Its lines.
+        The lines.
     x_label : str
-        What is on its x-axis, if not what the chart says.
+        The label of the x-axis, if it differs from that of the chart.
     end : float, optional
-        Where a linear x-axis ends at first; curves may go on beyond it.
+        The initial right end of a linear x-axis; curves may continue beyond it.
     """
 
     title: str
@@ -111,17 +111,17 @@ class Chart:
     Attributes
     ----------
     name : str
-        The stem of the picture's file.
+        The stem of the name of the PNG file.
     title, caption : str
-        What it is, and what there is to see in it.
+        The title, and the explanation below the chart.
     rows : sequence of sequences of Panel
-        As they stand on the page.
+        The panels in the rows of the page.
     x_label, y_label : str
-        The axes.
+        The labels of the axes.
     x_log, y_log : bool
-        Whether they are logarithmic.
+        True for logarithmic axes.
     lowest : float, optional
-        The lower end of the y-axis; curves may leave the chart there.
+        The lower end of the y-axis; curves may continue below it.
     """
 
     name: str
@@ -136,13 +136,13 @@ class Chart:
 
     @property
     def panels(self) -> list[Panel]:
-        """All of them, row by row."""
+        """All panels, row by row."""
         return [panel for row in self.rows for panel in row]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A title, columns and rows of text; a note below where something needs to be said."""
+    """A title, column names and rows of text, with an optional note below."""
 
     title: str
     columns: Sequence[str]
@@ -157,13 +157,13 @@ class Section:
     Attributes
     ----------
     name : str
-        The stem of its CSV file.
+        The stem of the name of its CSV file.
     title, text : str
         The heading, and a paragraph.
     charts, tables, claims : sequences
-        What it shows.
+        The contents.
     columns, records : sequences
-        The measurements in long format, one record a point.
+        The measurements for the CSV file, one record per point.
     """
 
     name: str
@@ -178,18 +178,18 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """All that a command has found.
+    """A report with all its sections.
 
     Attributes
     ----------
     title, lead : str
-        The heading, and what was done.
+        The heading, and a description of the experiment.
     sections : sequence of Section
-        In order.
+        The sections in order.
     command : str
-        What repeats it.
+        The command line that repeats the experiment.
     notes : sequence of str
-        What is missing, what to know before reading.
+        Remarks before the sections, such as missing data.
     environment : mapping of str to str
         The machine and the software.
     """
@@ -203,5 +203,5 @@ class Report:
 
     @property
     def claims(self) -> list[Claim]:
-        """Those of all sections."""
+        """The claims of all sections."""
         return [claim for section in self.sections for claim in section.claims]

@@ -1,4 +1,4 @@
-"""The machine and the software of a run, without a name or a path that belongs to one installation."""
+"""The hardware and software of a run, without host names or paths."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ PACKAGES = ("dualnewton", "numpy", "scipy", "numba", "scikit-learn")
 
 
 def environment(threads: int = 1, packages: Sequence[str] = ()) -> dict[str, str]:
-    """Describe where and when a run was made.
+    """Return the date, the hardware and the software versions of a run.
 
     Parameters
     ----------
     threads : int
-        How many it was allowed.
+        The number of threads of the run.
     packages : sequence of str
-        Others whose version matters, where they are installed.
+        Further packages whose versions are listed if they are installed.
     """
     versions = {name: version(name) for name in (*PACKAGES, *packages)}
     return {
@@ -34,7 +34,7 @@ def environment(threads: int = 1, packages: Sequence[str] = ()) -> dict[str, str
 
 
 def version(package: str) -> str:
-    """Return the installed version; an empty string where there is none."""
+    """Return the installed version, or an empty string if the package is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -52,7 +52,7 @@ def processor() -> str:
 
 
 def memory() -> str:
-    """Return how much memory the machine has."""
+    """Return the memory of the machine in GiB, as text."""
     try:
         return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"
     except (AttributeError, ValueError, OSError):

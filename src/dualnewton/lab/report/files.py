@@ -1,4 +1,4 @@
-"""The files of a report: CSV for every section, PNG for every chart, and the page."""
+"""The files of a report: a CSV file for every section, a PNG file for every chart, and the HTML page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEEDED = ("matplotlib", "plotly")
 
 
 def require() -> None:
-    """Raise an error that says what to install, before any work is done, where a report could not be drawn."""
+    """Raise an error that names the packages to install if a report cannot be drawn; called before any work is done."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingPackageError(
@@ -29,7 +29,7 @@ def require() -> None:
 
 
 def folder(path: str) -> Path:
-    """Make the folder of a report before any work is done; an ``OSError`` says why it cannot be."""
+    """Create the folder of a report before any work is done; raise ``OSError`` if that is impossible."""
     made = Path(path)
     if made.exists() and not made.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
@@ -40,16 +40,16 @@ def folder(path: str) -> Path:
 
 
 def write(report: Report, folder: Path | str, stem: str) -> list[Path]:
-    """Write all files of a report; return where they are, the page first.
+    """Write all files of a report and return their paths, that of the HTML page first.
 
     Parameters
     ----------
     report : Report
-        What was found.
+        The report.
     folder : path
-        It must be there.
+        An existing folder.
     stem : str
-        Of the page's name.
+        The stem of the name of the HTML page.
     """
     folder = Path(folder)
     text = page(report)
@@ -73,5 +73,5 @@ def write(report: Report, folder: Path | str, stem: str) -> list[Path]:
 
 
 def _cell(value: Any) -> Any:
-    """Write floats so that they are read back as they were."""
+    """Return floats as text from which the same value can be read back."""
     return repr(float(value)) if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: plotly.js, styles and data are inside."""
+"""A report as one self-contained HTML page, with plotly.js, styles and data inside."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dualnewton.lab.report.content import Chart, Claim, Curve, Panel, Report, Se
 from dualnewton.lab.report.palette import colour, dash, has_markers
 
 TICKS = 8
-"""About so many powers of ten are written on an axis."""
+"""Approximate number of labels on a logarithmic axis."""
 
 PLOT, TOP, TITLE, ENTRY = 300, 28, 56, 21
-"""Pixels: the height of the axes, the room for the buttons above, for the title below, and for a row of the legend."""
+"""Heights in pixels: of the axes, of the space for the buttons above, for the title below, and for a row of the legend."""
 
 
 def page(report: Report) -> str:
@@ -27,14 +27,14 @@ def page(report: Report) -> str:
     Parameters
     ----------
     report : Report
-        What was found.
+        The report.
     """
     from plotly.offline import get_plotlyjs
 
     charts = [chart for section in report.sections for chart in section.charts]
     specs = [_spec(chart, panel, number) for chart in charts for number, panel in enumerate(chart.panels)]
     body = "\n".join(_body(report))
-    # "</" inside a script would end it.
+    # "</" inside a script element would end the element.
     data = json.dumps(specs, ensure_ascii=False, allow_nan=False).replace("</", "<\\/")
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -118,7 +118,7 @@ def _table(table: Table) -> Iterator[str]:
         yield f'<p class="small">{escape(table.note)}</p>'
 
 
-# Charts in plotly's words --------------------------------------------------------------------------------------------
+# Charts as plotly specifications -------------------------------------------------------------------------------------
 
 
 def _identity(chart: Chart, number: int) -> str:
@@ -126,7 +126,7 @@ def _identity(chart: Chart, number: int) -> str:
 
 
 def _below(panel: Panel) -> int:
-    """The room below the axes: their title, and a legend of two columns."""
+    """Return the height in pixels below the axes, for their title and a legend of two columns."""
     return TITLE + ENTRY * math.ceil(len(panel.curves) / 2) + 8
 
 

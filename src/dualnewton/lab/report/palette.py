@@ -1,4 +1,4 @@
-"""Colours and lines that both renderers share."""
+"""Colours and line styles shared by both renderers."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ COLOURS = (
     "#17becf",
     "#b40426",
 )
-"""Told apart by most kinds of eyes, on a white and on a dark page."""
+"""Colours that can be distinguished with most kinds of colour blindness, on light and dark backgrounds."""
 
 DASHES = {"": "solid", "SDNA": "solid", "SDCA": "dash", "bound": "dot", "default": "dashdot"}
-"""A kind of line for each family of curves, in plotly's words."""
+"""The line style of each family of curves, by its name in plotly."""
 
 LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
-"""The same in matplotlib's."""
+"""The names of the line styles in matplotlib."""
 
 FEW = 40
-"""With fewer points than this a curve shows them."""
+"""Number of points from which on a curve is drawn without markers, which would overlap."""
 
 
 def colour(shade: int) -> str:
-    """The colour of a place, around and around."""
+    """Return the colour of an index, modulo the number of colours."""
     return COLOURS[shade % len(COLOURS)]
 
 
 def dash(family: str) -> str:
-    """The line of a family."""
+    """Return the line style of a family."""
     return DASHES.get(family, "solid")
 
 
 def has_markers(curve: Curve, points: int) -> bool:
-    """Whether the points are shown: where they are few, and measured."""
+    """Return True if the points are marked: if they are few, and measured rather than computed bounds."""
     return points < FEW and curve.family != "bound"

@@ -1,4 +1,4 @@
-"""Charts as PNG, by matplotlib."""
+"""Charts as PNG files, drawn by matplotlib."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dualnewton.lab.report.content import Chart, Panel
 from dualnewton.lab.report.palette import LINES, colour, dash, has_markers
 
 WIDTH, HEIGHT = 5.8, 4.3
-"""Inches of a panel."""
+"""Width and height of a panel in inches."""
 
 LEGEND_COLUMNS = 3
-"""Of the legend below a panel."""
+"""Number of columns of the legend below a panel."""
 
 
 def draw(chart: Chart, file: IO[bytes]) -> None:
@@ -20,11 +20,11 @@ def draw(chart: Chart, file: IO[bytes]) -> None:
     Parameters
     ----------
     chart : Chart
-        What to draw.
+        The chart.
     file : binary stream
-        Where to.
+        The output.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # draws without a display, whatever the user's settings
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # works without a display and with any user settings
     from matplotlib.figure import Figure
 
     columns = max(len(row) for row in chart.rows)
@@ -52,7 +52,7 @@ def _panel(ax: Any, panel: Panel, chart: Chart) -> None:
     ax.set_title(panel.title, fontsize=11)
     ax.set_xlabel(panel.x_label or chart.x_label)
     ax.set_ylabel(chart.y_label)
-    if chart.x_log and drawn:  # an empty axis has no logarithms
+    if chart.x_log and drawn:  # matplotlib warns about a logarithmic axis without data
         ax.set_xscale("log")
     if chart.y_log and drawn:
         ax.set_yscale("log")
