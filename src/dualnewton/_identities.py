@@ -1,8 +1,8 @@
-"""How ``losses.check`` and ``regularizers.check`` ask an object for numbers, and report the identities that it breaks.
+"""Tools of ``losses.check`` and ``regularizers.check``: call the methods of an object and report the identities that fail.
 
-Every identity is a small function that looks at one set of tried points and yields a sentence, with the numbers seen, where it
-is broken. The comparisons leave room for rounding only. In particular no slope is compared with a finite difference up to a
-guessed truncation error: by convexity a secant's slope lies between the derivatives at its ends, kinks or not.
+Every identity is a small function of the test points that yields a sentence with the numbers found where the identity fails.
+The tolerances cover rounding only. In particular no derivative is compared with a finite difference up to an assumed truncation
+error: by convexity the slope of a secant lies between the derivatives at its ends, with or without kinks.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.validation import Array
 
 ROUNDING = 1e-12
-"""What rounding may do, as a fraction of one and of the terms that were added: thousands of units in the last place."""
+"""Allowed rounding error, as a fraction of one plus the absolute terms of the sum: about 5000 units in the last place."""
 
 STEP = 1e-5
-"""Length of the secants that derivatives are compared with, as a fraction of 1 + |z|."""
+"""Half-length of the secants with which derivatives are compared, as a fraction of 1 + |z|: secants this long resolve slopes
+to ROUNDING/STEP = 1e-7."""
 
 
 class UnusableError(Exception):
-    """A method cannot be asked; the text says why."""
+    """A method cannot be called or gives unusable results; the message says why."""
 
 
-def ask(owner: Any, method: str, *args: Any) -> Any:
-    """Call a method; raise ``UnusableError``, naming it, if it fails or writes into its arguments."""
+def call(owner: Any, method: str, *args: Any) -> Any:
+    """Call a method; raise an ``UnusableError`` that names it if it fails or writes into its arguments."""
     before = [np.array(arg) for arg in args]
     try:
-        with np.errstate(all="ignore"):  # a result that is not finite is reported with its place, which says more
+        with np.errstate(all="ignore"):  # results that are not finite are reported later, with their arguments
             result = getattr(owner, method)(*args)
     except NotImplementedError as error:
         raise UnusableError(f"is not complete: {error}") from error
@@ -41,27 +42,29 @@ def ask(owner: Any, method: str, *args: Any) -> Any:
     return result
 
 
-def listen(identity: Callable[[Any], Iterator[str]], subject: Any) -> Iterator[str]:
-    """Pass on what one identity says, or what keeps it from being tested."""
+def failures(identity: Callable[[Any], Iterator[str]], subject: Any) -> Iterator[str]:
+    """Yield the failures that one identity reports, or the reason why it cannot be tested."""
     try:
         yield from identity(subject)
     except UnusableError as error:
         yield str(error)
 
 
-def report(subject: Any, complaints: Iterable[str]) -> None:
-    if lines := [f"{type(subject).__name__} {words}" for words in dict.fromkeys(complaints)]:
+def report(subject: Any, found: Iterable[str]) -> None:
+    """Raise a ``DualnewtonError`` with one line per different failure, if there is any."""
+    if lines := [f"{type(subject).__name__} {words}" for words in dict.fromkeys(found)]:
         raise DualnewtonError("\n".join(lines))
 
 
 def broken(defect: Array, allowed: Array, size: Array) -> Iterator[tuple[Any, ...]]:
-    """Yield the index of one defect beyond what is allowed, if there is any; NaN is beyond everything.
+    """Yield the index of one defect that exceeds its allowed value, if there is any; NaN counts as exceeding.
 
-    Of the worst, within a factor of ten, it is the one whose arguments are nearest to one in size: the easiest to read.
+    Among the defects within a factor of ten of the worst, it is the one whose argument is nearest to one in size, which makes
+    the most readable message.
     """
     defect, allowed, size = np.broadcast_arrays(defect, allowed, size)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         excess = np.where(defect <= allowed, 0.0, np.nan_to_num(defect / allowed, nan=np.inf, posinf=np.inf))
         if excess.any():
-            strangeness = np.where(excess >= 0.1 * excess.max(), np.abs(np.log(np.abs(size))), np.nan)
-            yield np.unravel_index(np.nanargmin(strangeness), excess.shape)
+            distance = np.where(excess >= 0.1 * excess.max(), np.abs(np.log(np.abs(size))), np.nan)
+            yield np.unravel_index(np.nanargmin(distance), excess.shape)

@@ -1,10 +1,10 @@
-"""The errors that the library raises about what it was given, as against faults of its own."""
+"""The exceptions that the library raises about its input."""
 
 
 class DualnewtonError(ValueError):
-    """An argument or a file is not what it must be; the message names it, what was seen and what is allowed.
+    """An argument or a file is invalid; the message names it, the value found and what is allowed.
 
-    Every error about the user's input derives from it. A plain ``ValueError`` that leaves the library is a fault of the library.
+    Every exception about the user's input derives from this class. Any other ``ValueError`` raised by the library is a bug in it.
     """
 
 

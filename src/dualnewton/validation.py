@@ -1,6 +1,6 @@
-"""Errors that teach: each names the argument, what was seen and what is allowed.
+"""Validation of arguments: each error names the argument, the value found and what is allowed.
 
-Written here instead of borrowed, because importing scikit-learn's validation takes a second and these need none of it.
+scikit-learn's validation is not used here, because importing it takes about a second.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from dualnewton.errors import DualnewtonError
 
 Array = Any
-"""A float or an array of floats: the mathematics is written once for both."""
+"""A float or an array of floats; the formulas of losses and regularisers accept both."""
 
 
 def positive(name: str, value: float, *, or_zero: bool = False) -> float:
@@ -65,7 +65,7 @@ def vector(name: str, value: Any, length: int, *, low: float = -math.inf) -> np.
 
 
 def probabilities(name: str, value: Any, length: int) -> np.ndarray:
-    """Return ``value`` as a vector of ``length`` positive probabilities that sum to one."""
+    """Return ``value`` as a vector of ``length`` nonnegative probabilities that sum to one."""
     array = vector(name, value, length, low=0.0)
     total = math.fsum(array)
     if abs(total - 1.0) > 1e-9:
@@ -74,7 +74,7 @@ def probabilities(name: str, value: Any, length: int) -> np.ndarray:
 
 
 def data_matrix(name: str, value: Any) -> np.ndarray | sp.csr_array:
-    """Return ``value`` as a nonempty finite float matrix, CSR if sparse and else in C order, copied only if need be."""
+    """Return ``value`` as a nonempty finite float matrix, CSR if sparse and otherwise in C order, copied only if necessary."""
     if sp.issparse(value):
         matrix = sp.csr_array(value)
         if matrix.dtype not in (np.float32, np.float64):
@@ -93,7 +93,7 @@ def data_matrix(name: str, value: Any) -> np.ndarray | sp.csr_array:
 
 
 def without_repeats(matrix: sp.csr_array) -> sp.csr_array:
-    """Return a CSR matrix that names no entry twice: itself, unless it did."""
+    """Return the CSR matrix itself if it has no duplicate entries, else a copy in which duplicates are summed."""
     if not matrix.has_canonical_format:
         matrix = matrix.copy()
         matrix.sum_duplicates()
@@ -101,7 +101,7 @@ def without_repeats(matrix: sp.csr_array) -> sp.csr_array:
 
 
 def frozen(array: np.ndarray) -> np.ndarray:
-    """Return a read-only view of ``array``: inputs do not change under the feet of a solver."""
+    """Return a read-only view of ``array``, so that no code of the library can modify its inputs."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -110,7 +110,7 @@ def frozen(array: np.ndarray) -> np.ndarray:
 def _floats(name: str, value: Any, dtype: type | None = None) -> np.ndarray:
     try:
         array = np.asarray(value)
-        if array.dtype.kind not in "fiub":  # text, objects and dates convert in part, complex numbers lose theirs
+        if array.dtype.kind not in "fiub":  # NumPy would convert some text, objects and dates, and drop imaginary parts
             raise TypeError
         if dtype is None:
             dtype = array.dtype.type if array.dtype in (np.float32, np.float64) else np.float64
@@ -124,7 +124,7 @@ def _kind(value: Any) -> str:
 
 
 def _all_finite(name: str, array: np.ndarray) -> None:
-    # The sum is finite when every entry is (unless it overflows): one pass without a mask of the size of the data.
+    # A finite sum proves that every entry is finite, in one pass and without a mask of the size of the data.
     with np.errstate(over="ignore", invalid="ignore"):
         suspicious = not math.isfinite(float(array.sum()))
     if suspicious and not (finite := np.isfinite(array)).all():

@@ -183,10 +183,10 @@ def test_rows_are_read_and_written_as_numpy_does():
 
 
 @jit
-def _solve_scalars(u, curvature, alpha, y, slopes, tolerance, beta, surprise):
+def _solve_scalars(u, curvature, alpha, y, slopes, tolerance, beta, residual):
     for i in range(u.size):
         found = separable.solve_scalar(u[i], curvature[i], alpha[i], y[i], slopes, tolerance)
-        beta[i], surprise[i] = found[0], found[-1]
+        beta[i], residual[i] = found[0], found[-1]
 
 
 solve_scalars = Kernel(_solve_scalars)
@@ -206,11 +206,11 @@ def scalar_cases(loss, curvatures=CURVATURES):
 
 
 def solved(loss, u, curvature, alpha, y, tolerance=0.0):
-    beta, surprise = np.empty(u.size), np.empty(u.size)
-    args = (*map(np.ascontiguousarray, (u, curvature, alpha, y)), compiled(loss).slopes, tolerance, beta, surprise)
+    beta, residual = np.empty(u.size), np.empty(u.size)
+    args = (*map(np.ascontiguousarray, (u, curvature, alpha, y)), compiled(loss).slopes, tolerance, beta, residual)
     solve_scalars.prepare(*args)
     solve_scalars(*args)
-    return beta, surprise
+    return beta, residual
 
 
 def exact_root(loss, u, curvature, alpha, y):
@@ -232,14 +232,14 @@ def exact_root(loss, u, curvature, alpha, y):
 @pytest.mark.parametrize("loss", ALL_LOSSES, ids=name_of)
 def test_the_scalar_solve_finds_the_root_to_rounding_and_stays_in_the_domain(loss):
     u, curvature, alpha, y = scalar_cases(loss)
-    beta, surprise = solved(loss, u, curvature, alpha, y)
+    beta, residual = solved(loss, u, curvature, alpha, y)
     z = exact_root(loss, u, curvature, alpha, y)
     best = -loss.derivative(z, y.astype(np.longdouble))
     # A margin is known to a few units of its last place, or of those of u, which 1 + curvature φ″ damps; φ′ passes it on by 1/γ.
     spread = (8.0 * np.finfo(float).eps * (np.abs(z) + np.abs(u) + 1.0)) / loss.gamma
     assert np.all(np.abs(beta - best) <= spread + 1e-15 * np.abs(best))
     assert np.isfinite(loss.conjugate(-beta, y)).all()
-    np.testing.assert_allclose(surprise, (alpha + loss.derivative(u, y)) ** 2, rtol=1e-12, atol=1e-20)
+    np.testing.assert_allclose(residual, (alpha + loss.derivative(u, y)) ** 2, rtol=1e-12, atol=1e-20)
 
 
 @pytest.mark.parametrize("loss", ALL_LOSSES, ids=name_of)
@@ -303,9 +303,9 @@ def block_solved(loss, y, u, G, alpha, c, tolerance=1e-12):
     beta = np.full(u.size, np.nan)
     args = (G, u, alpha, y, c, beta, tolerance, compiled(loss).pointwise, compiled(loss).slopes)
     solve_one_block.prepare(*args)
-    surprise = solve_one_block(*args)
+    residual = solve_one_block(*args)
     expected = c @ (alpha + loss.derivative(u, y)) ** 2
-    np.testing.assert_allclose(surprise, expected, rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(residual, expected, rtol=1e-12, atol=1e-300)
     return beta
 
 

@@ -183,7 +183,7 @@ def test_producing_ahead_is_the_same_round_bit_for_bit(regularizer, storage, n_t
         engine.close()
         states.append(engine.models)
     one, several = states
-    for name in ("w", "w_bar", "alpha", "b", "surprise"):
+    for name in ("w", "w_bar", "alpha", "b", "residual"):
         assert np.array_equal(getattr(one, name), getattr(several, name)), name
 
 

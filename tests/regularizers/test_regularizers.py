@@ -348,7 +348,7 @@ def test_strengths_must_be_finite_and_not_negative(name, make, bad):
         (np.nan, 1.0, "lower must be a number or a vector of numbers, got nan"),
         (0.0, [np.nan, 1.0], "upper must be a number or a vector of numbers, got"),
         (np.zeros((2, 2)), 1.0, "lower must be a number or a vector"),
-        (np.zeros(2), np.ones(3), "one length, got 2 and 3"),
+        (np.zeros(2), np.ones(3), "the same length, got 2 and 3"),
         ("low", 1.0, "lower must be a number or a vector"),
         (0.0, [1.0, None], "upper must be a number or a vector"),
         (0.0, object(), "upper must be a number or a vector"),

@@ -341,7 +341,7 @@ REFUSED = [
     (lambda: Shuffled(5, 6), r"tau must be an integer in \[1, 5\], got 6"),
     (lambda: Explicit(2, [[0], [2]], [0.5, 0.5]), r"sets\[1\] must have indices in \[0, 1\], got \[2\]"),
     (lambda: Explicit(2, [[0, 1], [-1]], [0.5, 0.5]), r"sets\[1\] must have indices in \[0, 1\], got \[-1\]"),
-    (lambda: Explicit(2, [[0, 1, 0]], [1.0]), r"sets\[0\] must not name an example twice, got \[0, 1, 0\]"),
+    (lambda: Explicit(2, [[0, 1, 0]], [1.0]), r"sets\[0\] must not contain an example twice, got \[0, 1, 0\]"),
     (lambda: Explicit(2, [[0, 1.5]], [1.0]), r"sets\[0\] must be a flat sequence of integers"),
     (lambda: Explicit(2, [[[0, 1]]], [1.0]), r"sets\[0\] must be a flat sequence of integers"),
     (lambda: Explicit(2, [[True, False]], [1.0]), r"sets\[0\] must be a flat sequence of integers"),

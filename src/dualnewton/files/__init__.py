@@ -1,1 +1,1 @@
-"""Files on disk: written whole or not at all, a JSON header with arrays, and the header of an array."""
+"""Files on disk: atomic replacement, archives of a JSON header with arrays, and the header of an npy array."""

@@ -1,11 +1,11 @@
-"""Files of a JSON header and named arrays, for models and checkpoints: no pickle, whole or not at all, refused where damaged.
+"""Files of a JSON header and named arrays, for models and checkpoints: no pickle, atomic writes, validated reads.
 
-A file is a zip archive without compression. Its member ``header.json`` says what it is; every other member is an array in
-NumPy's own format, so that ``numpy.load`` opens the file, too:
+A file is a zip archive without compression. Its member ``header.json`` describes it; every other member is an array in
+NumPy's npy format, so that ``numpy.load`` opens the file, too:
 
     {"format": "dualnewton model", "version": 1, "content": {...}, "arrays": ["coef", "intercept"]}
 
-Reading runs nothing and believes nothing: each member has to agree with its checksum, and each array with its length.
+Reading executes no code from the file and validates it: each member must match its checksum, and each array its length.
 """
 
 from __future__ import annotations
@@ -26,35 +26,36 @@ from dualnewton.files.npy import FAULTS, header
 from dualnewton.files.replacing import replacing
 
 HEADER = "header.json"
+"""The name of the member that describes the file."""
 
 FIRST_DAY = (1980, 1, 1, 0, 0, 0)
-"""The date of every member: equal contents make equal files."""
+"""The fixed date of every member, so that equal contents give equal files; it is the earliest date that zip can store."""
 
 NPY = (1, 0)
-"""The version of NumPy's format that plain arrays are written in."""
+"""The version of the npy format in which arrays are written; it suffices for arrays of numbers and text."""
 
 
 class BadFileError(DualnewtonError):
-    """A file is not what it should be; the message says in one line why."""
+    """A file is damaged or of another kind; the message says why in one line."""
 
 
 def write(
     path: str | os.PathLike[str], kind: str, version: int, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> None:
-    """Write a file, or leave what was there.
+    """Write a file atomically: if writing fails, an existing file is unchanged.
 
     Parameters
     ----------
     path : path
-        Where to.
+        The file.
     kind : str
-        What the file is, such as "model".
+        The kind of file, such as "model".
     version : int
-        Of the content's layout.
+        The version of the layout of ``content``.
     content : mapping
-        What JSON can say.
+        Values that JSON can represent.
     arrays : mapping of arrays
-        By name; none may hold Python objects.
+        Arrays by name; none may hold Python objects.
     """
     header = {"format": f"dualnewton {kind}", "version": version, "content": content, "arrays": list(arrays)}
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
@@ -70,18 +71,18 @@ def read(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[st
     Parameters
     ----------
     path : path
-        Where it is.
+        The file.
     kind : str
-        What it has to be.
+        The expected kind of file.
     version : int
-        The newest that is known.
+        The newest supported version.
 
     Raises
     ------
     BadFileError
-        If it is damaged, something else, or newer than ``version``.
+        If the file is damaged, of another kind, or newer than ``version``.
     OSError
-        If it cannot be opened.
+        If the file cannot be opened.
     """
     with open(path, "rb") as file:
         try:
@@ -89,7 +90,7 @@ def read(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[st
         except BadFileError:
             raise
         except OSError as error:
-            if error.errno not in (None, errno.EINVAL):  # what a wrong offset in a damaged file leads to
+            if error.errno not in (None, errno.EINVAL):  # a wrong offset in a damaged file raises one of these two
                 raise
             raise _damaged(path, kind, error) from None
         except FAULTS as error:
@@ -103,25 +104,25 @@ def _content(file: Any, path: Any, kind: str, version: int) -> tuple[dict[str, A
         members = {info.filename: info for info in archive.infolist()}
         if HEADER not in members:
             raise BadFileError(f"{path} is not a dualnewton {kind}: it has no {HEADER}")
-        told = json.loads(_bytes(archive, members[HEADER]))
-        if told["format"] != f"dualnewton {kind}":
-            raise BadFileError(f"{path} is not a dualnewton {kind} but says it is {told['format']!r}")
-        if not isinstance(told["version"], int) or told["version"] < 1:
-            raise BadFileError(f"{path} is damaged: its version is {told['version']!r}")
-        if told["version"] > version:
+        stated = json.loads(_bytes(archive, members[HEADER]))
+        if stated["format"] != f"dualnewton {kind}":
+            raise BadFileError(f"{path} is not a dualnewton {kind} but says it is {stated['format']!r}")
+        if not isinstance(stated["version"], int) or stated["version"] < 1:
+            raise BadFileError(f"{path} is damaged: its version is {stated['version']!r}")
+        if stated["version"] > version:
             raise BadFileError(
-                f"{path} is a dualnewton {kind} of version {told['version']}, this library knows versions up to {version}: "
+                f"{path} is a dualnewton {kind} of version {stated['version']}, this library knows versions up to {version}: "
                 "a newer dualnewton can read it"
             )
-        arrays = {name: _array(_bytes(archive, members[f"{name}.npy"])) for name in told["arrays"]}
-        content = told["content"]
+        arrays = {name: _array(_bytes(archive, members[f"{name}.npy"])) for name in stated["arrays"]}
+        content = stated["content"]
         if not isinstance(content, dict):
             raise BadFileError(f"{path} is damaged: its content is not a table")
         return content, arrays
 
 
 def _bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    """Read a member, whose checksum is compared; nothing may be larger than it says, as compressed things are."""
+    """Read a member and verify its checksum; compressed members are refused, since they may expand to any size."""
     if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
         raise DualnewtonError(f"{member.filename} is compressed")
     raw = archive.read(member)
@@ -131,7 +132,7 @@ def _bytes(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 
 def _array(raw: bytes) -> np.ndarray:
-    """Read an array after a look at whether its shape agrees with its length."""
+    """Read an array whose shape must match its length."""
     found = header(io.BytesIO(raw), len(raw))
     flat = np.frombuffer(raw, found.dtype, math.prod(found.shape), found.start).copy()
     return flat.reshape(found.shape, order="F" if found.in_columns else "C")

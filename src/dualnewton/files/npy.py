@@ -1,7 +1,7 @@
-"""The header of an array in NumPy's npy format, read without belief.
+"""Strict reader of the header of an array in NumPy's npy format.
 
-Nothing is made of it but numbers and text, and its shape has to agree with the length of the array. NumPy's own reader takes
-more than is needed here: it repairs headers, warns, and makes any type.
+It evaluates no code, creates only types of numbers and text, and requires that the shape matches the length of the array.
+NumPy's own reader accepts more: it repairs headers, emits warnings, and creates any type.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from dualnewton.errors import DualnewtonError
 
 MAGIC = b"\x93NUMPY"
 LENGTHS = {b"\x01\x00": struct.Struct("<H"), b"\x02\x00": struct.Struct("<I")}
-"""How the versions of the npy format say how long the header is."""
+"""The format of the length of the header in each supported version of the npy format."""
 
 LONGEST = 10_000
-"""Bytes that a header may have."""
+"""Maximum length of a header in bytes; NumPy has the same limit. The headers of arrays of numbers have about 120 bytes."""
 
-TOLD = re.compile(
+LAYOUT = re.compile(
     rb"\{ *'descr' *: *'([^']{1,40})' *, *'fortran_order' *: *(True|False) *, *'shape' *: *\(([\d, ]{0,400})\) *,? *\} *\n?"
 )
-"""What it says: the type, the order, the shape. Nothing is evaluated."""
+"""The text of a header: type, memory order and shape."""
 
 TYPES = re.compile(r"[<>|=]?[fiubUS]\d{1,8}")
-"""Floats, integers, truth values and text: all that is ever made a type."""
+"""The accepted types: floats, integers, booleans and text."""
 
 FAULTS = (
     zipfile.BadZipFile,
@@ -46,11 +46,11 @@ FAULTS = (
     NotImplementedError,
     RuntimeError,
 )
-"""What zipfile, json and this module raise about damaged files of arrays."""
+"""The exceptions that zipfile, json and this module raise for damaged files."""
 
 
 class Header(NamedTuple):
-    """What an array says about itself, and where its numbers begin."""
+    """Shape, memory order and type of an array, and the offset in bytes at which its entries begin."""
 
     shape: tuple[int, ...]
     in_columns: bool
@@ -59,14 +59,14 @@ class Header(NamedTuple):
 
 
 def header(file: IO[bytes], length: int) -> Header:
-    """Read the header of an array that has so many bytes with it; raise ``DualnewtonError`` where they do not agree."""
+    """Read the header of an npy file of ``length`` bytes; raise a ``DualnewtonError`` if it is invalid or does not match."""
     magic, version = file.read(len(MAGIC)), file.read(2)
     if magic != MAGIC or version not in LENGTHS:
-        raise DualnewtonError("does not begin as an npy array does")
+        raise DualnewtonError("does not begin with the signature of an npy array")
     (size,) = LENGTHS[version].unpack(file.read(LENGTHS[version].size))
     if size > LONGEST:
-        raise DualnewtonError(f"the header has {size} bytes")
-    found = TOLD.fullmatch(file.read(size))
+        raise DualnewtonError(f"the header has {size} bytes, more than the {LONGEST} allowed")
+    found = LAYOUT.fullmatch(file.read(size))
     if found is None:
         raise DualnewtonError("the header is not that of an npy array of numbers or text")
     kind, shape = found[1].decode("ascii", "replace"), tuple(int(each) for each in found[3].split(b",") if each.strip())
@@ -79,5 +79,5 @@ def header(file: IO[bytes], length: int) -> Header:
 
 
 def bytes_of(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    """Return how many bytes an array has, in numbers that do not overflow."""
+    """Return the size of an array in bytes, in Python integers, which do not overflow."""
     return math.prod(shape) * dtype.itemsize

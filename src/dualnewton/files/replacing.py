@@ -1,4 +1,4 @@
-"""Output files that are there whole or not at all."""
+"""Atomic replacement of output files."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import IO, Any
 
 UNFINISHED = ".part"
-"""The ending of a file that is being written. A process that is killed leaves one behind, and the next overwrites it."""
+"""The suffix of a file that is being written. A killed process leaves such a file behind; the next write replaces it."""
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], mode: str = "wb", **options: Any) -> Iterator[IO[Any]]:
-    """Open a file for writing that takes its name only when it is complete and on the disk.
+    """Open a temporary file for writing; it replaces ``path`` when it is complete and on the disk.
 
-    Whatever goes wrong before (an error, a full disk, a lost machine), what had the name before is untouched.
+    After any failure before that (an error, a full disk, a crash), an existing file at ``path`` is unchanged.
 
     Parameters
     ----------
     path : path
-        The name it will have.
+        The final name of the file.
     mode, options
-        As of ``open``.
+        Arguments of ``open``.
     """
     path = Path(path)
-    if path.exists() and not path.is_file():  # a device or a folder is not to be replaced by a file
+    if path.exists() and not path.is_file():  # devices and folders must not be replaced
         raise OSError(errno.EINVAL, "is not a file that can be replaced", str(path))
     unfinished = path.with_name(path.name + UNFINISHED)
     try:
@@ -40,11 +40,11 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb", **options: Any) ->
         with contextlib.suppress(OSError):
             unfinished.unlink()
         raise
-    _keep_name(path.parent)
+    _sync_folder(path.parent)
 
 
-def _keep_name(folder: Path) -> None:
-    """Have the folder remember the new name, where the system can be asked to."""
+def _sync_folder(folder: Path) -> None:
+    """Write the new directory entry to the disk, on systems that support it."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,1 +1,1 @@
-"""Compiled code: rows, block Newton, sweeps. Importing it loads Numba."""
+"""Code compiled by Numba: access to rows, block Newton steps, sweeps. Importing a module of this package loads Numba."""

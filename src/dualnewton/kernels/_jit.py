@@ -1,4 +1,4 @@
-"""How every kernel is compiled, and the one instruction Numba has no word for."""
+"""The compiler options of every kernel, and the prefetch instruction, which Numba does not offer."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
 FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
-"""Sums may be reordered, which vectorises them; NaN and infinity keep their meaning."""
+"""LLVM flags that let sums be reordered, so that they are vectorised; NaN and infinity keep their meaning."""
 
 jit = numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
 
 overloads = partial(overload, jit_options={"fastmath": FASTMATH}, inline="always")
-"""Give a function its compiled meaning by the types of its arguments, in place: a call would hand over whole array headers."""
+"""Decorator that selects an implementation by argument types and inlines it: a call would pass whole array headers."""
 
 
 @intrinsic
 def prefetch(typingctx: Any, array: Any, offset: Any) -> Any:
-    """Ask the memory for the element at a flat offset of a contiguous array, without waiting for it."""
+    """Prefetch the element at a flat offset of a contiguous array."""
     signature = types.void(array, types.intp)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -32,7 +32,7 @@ def prefetch(typingctx: Any, array: Any, offset: Any) -> Any:
         kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
         place = builder.bitcast(builder.gep(data, [args[1]]), byte)
-        # Read access, to be kept in all caches, of data.
+        # Arguments: 0 = read access, 3 = keep in all cache levels, 1 = data cache.
         builder.call(function, [place, number(0), number(3), number(1)])
         return context.get_dummy_value()
 

@@ -1,4 +1,4 @@
-"""Words that several threads share: loads, stores and claims that none of them can see half done."""
+"""Atomic loads, stores and compare-and-swap on 64-bit counters that several threads share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _place(context: Any, builder: Any, signature: Any, args: Any) -> Any:
 
 @intrinsic
 def load(typingctx: Any, words: Any, i: Any) -> Any:
-    """Return words[i], and see all that was written before it was stored there."""
+    """Return words[i] with acquire ordering: writes made before the matching store are visible afterwards."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.load_atomic(_place(context, builder, signature, args), "acquire", 8)
@@ -28,7 +28,7 @@ def load(typingctx: Any, words: Any, i: Any) -> Any:
 
 @intrinsic
 def store(typingctx: Any, words: Any, i: Any, value: Any) -> Any:
-    """words[i] = value, after all that was written before."""
+    """words[i] = value with release ordering: earlier writes are visible to a thread that loads this value."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.store_atomic(args[2], _place(context, builder, signature, args), "release", 8)
@@ -39,7 +39,7 @@ def store(typingctx: Any, words: Any, i: Any, value: Any) -> Any:
 
 @intrinsic
 def swap_if(typingctx: Any, words: Any, i: Any, expected: Any, value: Any) -> Any:
-    """If words[i] is still as expected, set it to the value; return whether it was."""
+    """Set words[i] to ``value`` if it equals ``expected`` (compare-and-swap); return whether it did."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = _place(context, builder, signature, args)
@@ -49,11 +49,11 @@ def swap_if(typingctx: Any, words: Any, i: Any, expected: Any, value: Any) -> An
 
 
 @intrinsic
-def give_way(typingctx: Any) -> Any:
-    """Let another thread have the processor: what one waits for may be what it keeps from running."""
+def yield_thread(typingctx: Any) -> Any:
+    """Yield the processor to another thread: the thread for which this one waits may need it to run."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if sys.platform != "win32":  # where the name is not among those of the process
+        if sys.platform != "win32":  # Windows has no sched_yield
             kind = ir.FunctionType(ir.IntType(32), [])
             builder.call(cgutils.get_or_insert_function(builder.module, kind, "sched_yield"), [])
         return context.get_dummy_value()

@@ -1,17 +1,18 @@
-"""Rounds of SDNA on sets of several examples, in two halves.
+"""Rounds of SDNA on sets of several examples, in two stages.
 
-The first gathers rows and computes Gram blocks, which depend on neither w nor α; the second does the rest: margins, the Newton
-solves, the update. So other threads may do the first half of sets to come while one does the second, with the same bits as if it
-did both: a ``helper`` takes pieces of the index block in order while there is room for them, the ``leader`` does the second half
-of each in turn, and helps when it would wait. They find each other on a ``board`` of shared words.
+The first stage gathers rows and computes Gram blocks, which depend on neither w nor α. The second stage computes margins,
+solves the block subproblems and updates w. Threads may therefore do the first stage of later sets while one thread does the
+second stage, with the same bits as a single thread. Each ``helper`` claims pieces of the index block in order, as long as buffer
+slots are free. The ``leader`` does the second stage of the pieces in order, and first stages while it would otherwise wait.
+They coordinate through an array of shared atomic ``counters``.
 
     rounds(*rows, indices, starts, gathered, grams, limit, models, pointwise, slopes)
-    helper(*rows, indices, starts, gathered, grams, limit, board)
-    leader(*rows, indices, starts, gathered, grams, limit, board, models, pointwise, slopes)
+    helper(*rows, indices, starts, gathered, grams, limit, counters)
+    leader(*rows, indices, starts, gathered, grams, limit, counters, models, pointwise, slopes)
 
-``grams`` (sets, τ, τ) and, for dense data, ``gathered`` (sets, τ, ≥ d) hold what is produced ahead; for CSR data ``gathered`` is
-(1, 1, d) and zero, room to spread a row in. With several threads both have one axis more, for the slots. Up to ``limit`` the Gram
-blocks of dense float32 rows are summed in float32 (:mod:`dualnewton.kernels.gram`).
+``grams`` (sets, τ, τ) and, for dense data, ``gathered`` (sets, τ, ≥ d) are the output of the first stage. For CSR data
+``gathered`` (1, 1, d) is zero scratch space for one expanded row. With several threads both have a leading axis of slots. Gram
+blocks of dense float32 rows are summed in float32 up to ``limit`` (:mod:`dualnewton.kernels.gram`).
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import jit, overloads
 from dualnewton.kernels.gram import gather_and_gram
 from dualnewton.kernels.models import Kernel
-from dualnewton.kernels.newton import AWAY, scratch, solve_block, square
+from dualnewton.kernels.newton import START_RESIDUAL, scratch, solve_block, square
 from dualnewton.kernels.thin import block_margins, block_update
 
 
 def _grams(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams, limit):
-    """Gather the rows of sets [first, last) where that pays, and compute their Gram blocks; fetch ahead up to ``horizon``."""
+    """Gather the rows of sets [first, last) if dense and compute their Gram blocks; prefetch sets below ``horizon``."""
     raise NotImplementedError("for compiled code")
 
 
@@ -94,11 +95,11 @@ def _update_of(data, columns, row_starts, S, gathered, h, w_bar):
 def _consume(data, columns, row_starts, indices, starts, first, last, gathered, grams, models, pointwise, slopes):
     size, K = grams.shape[1], models.w.shape[0]
     per_row_c, per_row_o = models.c.shape[1] > 1, models.o.shape[1] > 1
-    # Taken out once: Numba counts who holds an array, for each example if it is taken out in the loops.
+    # Read the fields once: inside the loops, Numba would count references for every example.
     w, w_bar, alphas, labels, weights, offsets = models.w, models.w_bar, models.alpha, models.y, models.c, models.o
     b, b_curvature, scales, tolerance = models.b, models.b_curvature, models.scale, models.tolerance
-    surprise, sleepy, awake, limits, gradient = (
-        models.surprise, models.sleepy, models.awake, models.limits, models.gradient,
+    residual, inactive_below, active, limits, gradient = (
+        models.residual, models.inactive_below, models.active, models.limits, models.gradient,
     )  # fmt: skip
     work, B = scratch(size)
     margins, h, G = np.empty((size, K)), np.empty((size, K)), square(size)
@@ -116,12 +117,12 @@ def _consume(data, columns, row_starts, indices, starts, first, last, gathered, 
                 alpha[i], y[i], c[i] = alphas[k, e], labels[k, e], weights[k, e * per_row_c]
                 for j in range(t):
                     G[i, j] = grams[place, i, j] * scale + b_curvature[k]
-            surprise[k] += solve_block(G, u, alpha, y, c, beta, t, tolerance[k], pointwise, slopes, work, B)
+            residual[k] += solve_block(G, u, alpha, y, c, beta, t, tolerance[k], pointwise, slopes, work, B)
             total = 0.0
             for i in range(t):
                 e, mass = indices[begin + i], c[i] * (beta[i] - alpha[i])
                 alphas[k, e] = beta[i]
-                awake[e] = (work[AWAY, i] > sleepy[k]) | (awake[e] & (k > 0))
+                active[e] = (work[START_RESIDUAL, i] > inactive_below[k]) | (active[e] & (k > 0))
                 h[i, k] = mass * scale
                 total += mass
             b[k] += b_curvature[k] * total
@@ -140,71 +141,62 @@ def _rounds(data, columns, row_starts, indices, starts, gathered, grams, limit, 
 
 
 TAKEN, CONSUMED, FAILED, READY = 0, 1, 2, 8
-"""Where the threads find, on their board, how many pieces are taken and consumed, and from where on which are ready."""
+"""Positions in ``counters``: number of pieces claimed, number consumed, whether a helper failed, and from READY on one flag
+per piece that says whether its first stage is done. READY = 8 (64 bytes) keeps the flags off the cache line of the counters."""
 
 
 @jit
-def _claim(board, pieces, slots):
-    """Return a piece that nobody has taken and for which there is room, or −1."""
-    taken = atomic.load(board, TAKEN)
-    room = min(pieces, atomic.load(board, CONSUMED) + slots)
-    if taken < room and atomic.swap_if(board, TAKEN, taken, taken + 1):
+def _claim(counters, pieces, slots):
+    """Claim and return the next piece if there is one and a buffer slot is free, else −1."""
+    taken = atomic.load(counters, TAKEN)
+    room = min(pieces, atomic.load(counters, CONSUMED) + slots)
+    if taken < room and atomic.swap_if(counters, TAKEN, taken, taken + 1):
         return taken
     return -1
 
 
 @jit
-def _make_ready(data, columns, row_starts, indices, starts, gathered, grams, limit, board, piece):
-    """Do the first half of a piece, and say so."""
+def _make_ready(data, columns, row_starts, indices, starts, gathered, grams, limit, counters, piece):
+    """Do the first stage of a piece and set its flag."""
     slots, ahead = grams.shape[0], grams.shape[1]
     first, slot = piece * ahead, piece % slots
     last = min(starts.size - 1, first + ahead)
     _grams(data, columns, row_starts, indices, starts, first, last, 0, gathered[slot], grams[slot], limit)
-    atomic.store(board, READY + piece, 1)
+    atomic.store(counters, READY + piece, 1)
 
 
 @jit
-def _helper(data, columns, row_starts, indices, starts, gathered, grams, limit, board):
+def _helper(data, columns, row_starts, indices, starts, gathered, grams, limit, counters):
     slots, ahead, sets = grams.shape[0], grams.shape[1], starts.size - 1
     pieces = -(-sets // ahead)
-    while atomic.load(board, TAKEN) < pieces:
-        piece = _claim(board, pieces, slots)
+    while atomic.load(counters, TAKEN) < pieces:
+        piece = _claim(counters, pieces, slots)
         if piece >= 0:
-            _make_ready(data, columns, row_starts, indices, starts, gathered, grams, limit, board, piece)
+            _make_ready(data, columns, row_starts, indices, starts, gathered, grams, limit, counters, piece)
         else:
-            atomic.give_way()
+            atomic.yield_thread()
 
 
 @jit
-def _leader(data, columns, row_starts, indices, starts, gathered, grams, limit, board, models, pointwise, slopes):
+def _leader(data, columns, row_starts, indices, starts, gathered, grams, limit, counters, models, pointwise, slopes):
     slots, ahead, sets = grams.shape[0], grams.shape[1], starts.size - 1
     pieces = -(-sets // ahead)
     for piece in range(pieces):
-        while atomic.load(board, READY + piece) == 0:
-            if atomic.load(board, FAILED) != 0:
+        while atomic.load(counters, READY + piece) == 0:
+            if atomic.load(counters, FAILED) != 0:
                 return  # the piece will never be ready
-            mine = _claim(board, pieces, slots)  # rather than wait
+            mine = _claim(counters, pieces, slots)  # do useful work instead of waiting
             if mine >= 0:
-                _make_ready(data, columns, row_starts, indices, starts, gathered, grams, limit, board, mine)
+                _make_ready(data, columns, row_starts, indices, starts, gathered, grams, limit, counters, mine)
             else:
-                atomic.give_way()
+                atomic.yield_thread()
         first, slot = piece * ahead, piece % slots
         last = min(sets, first + ahead)
         _consume(
-            data,
-            columns,
-            row_starts,
-            indices,
-            starts,
-            first,
-            last,
-            gathered[slot],
-            grams[slot],
-            models,
-            pointwise,
-            slopes,
-        )
-        atomic.store(board, CONSUMED, piece + 1)
+            data, columns, row_starts, indices, starts, first, last,
+            gathered[slot], grams[slot], models, pointwise, slopes,
+        )  # fmt: skip
+        atomic.store(counters, CONSUMED, piece + 1)
 
 
 rounds, helper, leader = Kernel(_rounds), Kernel(_helper), Kernel(_leader)

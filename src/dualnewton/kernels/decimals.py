@@ -1,8 +1,8 @@
-"""Decimal numbers in text, to the nearest double: the bits that ``float`` finds, found by integers alone.
+"""Parsing of decimal numbers to the nearest double, with integer arithmetic only and the same bits as Python's ``float``.
 
-A number is w · 10^q with a whole w < 2⁶⁴ (its first 19 digits). Eisel and Lemire: with 5^q ≈ t · 2^e and t kept to 128 bits,
-the first 64 bits of w · t decide the rounding to 53 bits, but for rare cases that are recognised. These, and what lies
-below the normal numbers or above all, are left to ``float``. No operation on floats takes part, so none is rounded.
+A number is w · 10^q with an integer w < 2⁶⁴ (its first 19 digits). Eisel and Lemire: with 5^q ≈ t · 2^e and t kept to 128 bits,
+the first 64 bits of w · t determine the rounding to 53 bits except in rare cases, which are detected. These cases, subnormal
+numbers and overflows are left to ``float``.
 
 D. Lemire, *Number parsing at a gigabyte per second*, Software: Practice and Experience 51 (2021).
 """
@@ -18,20 +18,20 @@ from numba import types
 from numba.extending import intrinsic
 
 LEAST, MOST = -342, 308
-"""The powers of ten beyond which w · 10^q rounds to zero or overflows, whatever w."""
+"""Smallest and largest exponent q: outside, w · 10^q rounds to zero or overflows for every w."""
 
 DIGITS = 19
-"""The decimal digits that a word of 64 bits holds for certain."""
+"""Number of decimal digits that always fit into a 64-bit word."""
 
 jit = numba.njit(cache=True, nogil=True)
-"""For text: nothing here is a sum that may be reordered."""
+"""Compiler options for text: unlike the numerical kernels, without fast-math."""
 
 
 def _powers() -> tuple[np.ndarray, np.ndarray]:
     """Return 5^q for each q, scaled to [2¹²⁷, 2¹²⁸), as upper and lower words: rounded down, but up for −27 ≤ q < 0.
 
-    So products are never too large. Up to 5²⁷ a word can be divided without a remainder, and a quotient that is exact must
-    not fall below itself.
+    Rounding down keeps products from being too large. For −27 ≤ q < 0 the word w may be divisible by 5^−q, and rounding up
+    keeps such an exact quotient from being too small.
     """
     upper, lower = np.empty((2, MOST - LEAST + 1), dtype=np.uint64)
     for k, q in enumerate(range(LEAST, MOST + 1)):
@@ -43,10 +43,11 @@ def _powers() -> tuple[np.ndarray, np.ndarray]:
 
 
 UPPER, LOWER = _powers()
+"""The two words of 5^q for q = LEAST, …, MOST."""
 
 
 class Number(NamedTuple):
-    """A number as it was read: its bits, where it ends, and how it went."""
+    """A parsed number: the bits of the double, the index after its last character, and the outcome."""
 
     bits: np.uint64
     end: int
@@ -54,12 +55,12 @@ class Number(NamedTuple):
 
 
 EXACT, HARD, NONE = 0, 1, 2
-"""The bits are right; ``float`` has to be asked; there is no number here."""
+"""Outcomes: the bits are exact; ``float`` must parse the text instead; the text is not a number."""
 
 
 @intrinsic
 def _upper_half(typingctx: Any, a: Any, b: Any) -> Any:
-    """The upper 64 bits of a product of two words."""
+    """The upper 64 bits of the 128-bit product of two words."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         wide = ir.IntType(128)
@@ -71,7 +72,7 @@ def _upper_half(typingctx: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def _leading_zeros(typingctx: Any, word: Any) -> Any:
-    """How many zeros a word that is not zero begins with."""
+    """The number of leading zero bits of a nonzero word."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.ctlz(args[0], ir.IntType(1)(1))
@@ -81,13 +82,13 @@ def _leading_zeros(typingctx: Any, word: Any) -> Any:
 
 @jit
 def nearest(w, q):
-    """Return the bits of the double nearest to w · 10^q for w > 0, or 0 where this cannot tell."""
+    """Return the bits of the double nearest to w · 10^q for w > 0, or 0 if this method cannot determine it."""
     zeros = _leading_zeros(w)
     w = np.uint64(w << zeros)
     k = q - LEAST
     high, low = _upper_half(w, UPPER[k]), np.uint64(w * UPPER[k])
     if (high & np.uint64(0x1FF)) == np.uint64(0x1FF):
-        # The bits that decide are all ones: what the lower word of the power adds may carry into them.
+        # The deciding bits are all ones: the product with the lower word of the power may carry into them.
         more = _upper_half(w, LOWER[k])
         low = np.uint64(low + more)
         if low < more:
@@ -96,13 +97,13 @@ def nearest(w, q):
             return np.uint64(0)
     top = high >> np.uint64(63)
     drop = np.uint64(top + np.uint64(9))
-    mantissa = high >> drop  # 54 bits: the last one decides the rounding
+    mantissa = high >> drop  # 54 bits, of which the last one determines the rounding
     exponent = ((217706 * q) >> 16) + 1086 + np.int64(top) - np.int64(zeros)  # ⌊q·log₂10⌋ and the bias 1023
     if exponent <= 0:
         return np.uint64(0)
     halfway = low <= np.uint64(1) and q >= -4 and q <= 23 and (mantissa & np.uint64(3)) == np.uint64(1)
     if halfway and np.uint64(mantissa << drop) == high:
-        mantissa = mantissa & np.uint64(0xFFFFFFFFFFFFFFFE)  # a tie: to even
+        mantissa = mantissa & np.uint64(0xFFFFFFFFFFFFFFFE)  # a tie is rounded to even
     mantissa = np.uint64(mantissa + (mantissa & np.uint64(1))) >> np.uint64(1)
     if mantissa == np.uint64(1 << 53):
         mantissa, exponent = np.uint64(1 << 52), exponent + 1
@@ -113,7 +114,7 @@ def nearest(w, q):
 
 @jit
 def number(text, p):
-    """Read a number that begins at text[p]; the text has to end with something that belongs to no number.
+    """Parse the number that begins at text[p]; the text must end with a character that cannot belong to a number.
 
     sign? (digits (. digits?)? | . digits) ([eE] sign? digits)?
     """
@@ -171,5 +172,5 @@ def number(text, p):
         return Number(sign, p, HARD)
     bits = nearest(w, q)
     if bits == 0 or (cut and bits != nearest(np.uint64(w + np.uint64(1)), q)):
-        return Number(sign, p, HARD)  # digits beyond the nineteenth matter only if w + 1 rounds otherwise
+        return Number(sign, p, HARD)  # digits after the nineteenth matter only if w + 1 rounds to another double
     return Number(sign | bits, p, EXACT)

@@ -1,8 +1,8 @@
-"""∇g* of a regulariser that is not separable: compiled from its own method, called through its address.
+"""∇g* of a nonseparable regulariser: compiled from its ``grad_conjugate`` method and called through its address.
 
-The kernels find the address in an array of one number, or of none where ∇g* needs no call. So Numba sees the same types whatever
-the regulariser, no kernel is compiled for one, and a problem with g = ½‖w‖² does not pay for what it does not use. (A pointer of
-Numba's own type, as the losses have, is looked up by its types at every call, and cannot be absent.)
+The kernels receive the address in an array with one entry, or an empty array if ∇g* needs no call. The argument types are thus
+the same for every regulariser, so that no kernel is recompiled for one, and g = ½‖w‖² pays nothing. (Numba's own function
+pointers, used for the losses, are resolved by type at every call and cannot be absent.)
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from dualnewton.regularizers import Regularizer
 from dualnewton.validation import frozen
 
 Gradient = types.void(float64[::1], float64[::1])
-"""(s, w): write ∇g*(s) to w."""
+"""Signature of a compiled gradient (s, w), which writes ∇g*(s) to w."""
 
 NONE = frozen(np.zeros(0, dtype=np.uintp))
-"""The address of no function."""
+"""Stands for no function: ∇g* needs no call."""
 
 _jit = partial(numba.njit, fastmath=FASTMATH, error_model="numpy")
-"""A division by zero is what it is in NumPy, between numbers too."""
+"""Compiler options under which scalar division by zero gives inf or NaN, as in NumPy."""
 
 
 class CompiledGradient(NamedTuple):
-    """∇g* as the kernels call it: an array with the address, good for as long as ``function`` lives."""
+    """∇g* as the kernels call it: an array with its address, which is valid as long as ``function`` exists."""
 
     function: Any
     address: np.ndarray
@@ -43,8 +43,8 @@ class CompiledGradient(NamedTuple):
 def compiled_gradient(regularizer: Regularizer) -> CompiledGradient:
     """Compile ∇g* of a regulariser from its own method ``grad_conjugate``.
 
-    A named tuple of its fields, as far as they are numbers and arrays, stands for ``self``. Equal fields share one compilation,
-    and arrays are copied, so that it stays theirs.
+    A named tuple of those fields that are numbers or arrays replaces ``self``. Regularisers with equal fields share one
+    compilation; it holds copies of the arrays, so that later changes to them have no effect.
     """
     fields = {
         name: frozen(np.array(value, order="C")) if np.ndim(value) else np.asarray(value).item()
@@ -57,7 +57,7 @@ def compiled_gradient(regularizer: Regularizer) -> CompiledGradient:
 
 
 def _content(value: Any) -> tuple[Any, ...]:
-    """What two fields must have in common to be the same constant of compiled code."""
+    """Return a key that is equal for two fields exactly if they are the same constant in compiled code."""
     array = np.asarray(value)
     return array.dtype.str, array.shape, blake2b(array.tobytes()).digest()
 
@@ -83,7 +83,7 @@ def _compiled(recipe: _Recipe) -> CompiledGradient:
     return CompiledGradient(function, frozen(np.array([address], dtype=np.uintp)))
 
 
-# What is compiled for a class and the types of its fields serves all its instances: half of the time.
+# Instances of one class share the compiled method, which saves half of the compile time.
 
 
 @lru_cache(maxsize=64)
@@ -98,7 +98,7 @@ def _fields_type(names: tuple[str, ...]) -> Any:
 
 @intrinsic
 def call_gradient(typingctx: Any, address: Any, s: Any, w: Any) -> Any:
-    """Call the function at an address; an error that it raises is raised here."""
+    """Call the function at an address and propagate its exceptions."""
     if (s, w) != Gradient.args:
         raise numba.TypingError(f"a gradient takes two vectors {Gradient.args}, got {(s, w)}")
 

@@ -1,17 +1,17 @@
-"""The producer of SDNA's pipeline on dense data: the gathered rows A_S and their Gram blocks A_S A_Sᵀ, read once from memory.
+"""First stage of SDNA's rounds on dense data: gathered rows A_S and Gram blocks A_S A_Sᵀ, read once from memory.
 
-Neither depends on w or α, so any thread may compute any range of the sets to come: each set is summed in an order of its own,
-and cutting the work differently changes no bit.
+Neither depends on w or α, so that any thread may compute any range of sets. The order of summation within a set is fixed;
+the result has the same bits for every division of the work.
 
-A set is worked off in column tiles that stay in the second-level cache, a tile in blocks of 4×4 rows whose sixteen sums stay in
-registers. Blocks on the diagonal read the data and write the gathered copy on their way, the others, below it, read the copy; the
-rest is mirrored. Meanwhile the lines of the next tile or set are fetched, two with every step of the arithmetic:
-asked for all at once they would hold up the loads that the arithmetic waits for. Rows are told by where they begin, not taken
-out of their matrix: Numba counts who holds a view, which on rows of 100 was seen to cost a tenth of the time.
+A set is processed in column tiles that fit into the second-level cache, and a tile in blocks of 4×4 rows whose sixteen sums stay
+in registers. Diagonal blocks read the data and write the gathered copy; blocks below the diagonal read the copy; the upper
+triangle is mirrored. Each step of the arithmetic also prefetches two cache lines of the next tile or set: prefetching all of
+them at once would delay the loads that the arithmetic needs. Rows are addressed by flat offsets, not by array views:
+Numba's reference counting of views cost a tenth of the time for rows of length 100.
 
-The products of float32 rows are summed in float32, eight at a time, where that cannot matter: rounds end where the margins
-fit the dual variables, and both are kept in float64; G says only how far to go. With an error δ of G a step is still one of
-ascent while ‖δ‖ is small against the curvature γλn of the conjugates. Sets that are too large for that are summed in float64.
+Products of float32 rows are summed in float32, in eight lanes, where the error is harmless: margins and dual variables are
+kept in float64, and G determines only the length of a step. With an error δ in G a step still increases the dual as long as ‖δ‖
+is small compared with the curvature γλn of the conjugates. Blocks with larger norms are summed in float64.
 """
 
 from __future__ import annotations
@@ -25,24 +25,23 @@ from dualnewton.kernels._jit import jit, overloads
 from dualnewton.kernels._lanes import LANES, add, fetch_to_l2, fma, lanes_of, load, narrow_zeros, store, totals, zeros
 
 PANEL = 4
-"""Rows of a register block."""
+"""Number of rows of a register block."""
 
 _TILE = 1 << 15
-"""Entries of a column tile of a set: 256 KiB, a part of any second-level cache in use."""
+"""Number of entries in a column tile of a set: 256 KiB of float64, less than the second-level cache of current processors."""
 
 _LINE = 64
-"""Bytes of a cache line."""
+"""Bytes per cache line."""
 
 TINY = 1e-20
-"""Squares of norms below this are not summed in float32, whose numbers end at 1e-38."""
+"""Smallest value of max ‖a_i‖² for which a set is summed in float32, whose smallest normal number is 1e-38."""
 
 
 def room_for_rows(sets: int, size: int, d: int, dtype: Any = np.float64) -> np.ndarray:
-    """Return zeros of shape (sets, size, width ≥ d), laid out for the kernels.
+    """Return zeros of shape (sets, size, width ≥ d) in the memory layout that is fastest for the kernels.
 
-    Rows begin on a cache line and are an odd number of lines apart: no load then straddles two lines, and the same column of
-    neighbouring rows does not compete for one place in the cache. Other layouts were seen to cost up to
-    a quarter more (d = 4096, sets of 64).
+    Rows are aligned to cache lines and an odd number of lines apart: no load then straddles two lines, and the same column of
+    adjacent rows does not map to the same cache set. Other layouts cost up to a quarter more (d = 4096, sets of 64).
     """
     line = _LINE // np.dtype(dtype).itemsize
     width = line * (-(-d // line) | 1)
@@ -53,7 +52,7 @@ def room_for_rows(sets: int, size: int, d: int, dtype: Any = np.float64) -> np.n
 
 @jit
 def _add_row(G, i, j, c0, c1, c2, c3):
-    """G[i, j:j+4] += the sums over lanes of c0 … c3."""
+    """G[i, j:j+4] += (Σ c0, Σ c1, Σ c2, Σ c3), sums over lanes."""
     place, sums = i * G.shape[1] + j, totals(c0, c1, c2, c3)
     store(G, place, add(load(G, place, sums), sums))
 
@@ -62,7 +61,7 @@ def _add_row(G, i, j, c0, c1, c2, c3):
 def _diagonal_block(A, indices, begin, t, i, lo, hi, rows, base, G, ahead, also_ahead, ahead_lo, zero):
     """Gather columns [lo, hi) of rows i … i+3 of the set and add their products with each other.
 
-    A row past the last is replaced by the last: its sums fall into the padding of G.
+    A row past the last is replaced by the last; its sums are written to the padding of G.
     """
     last, d, width = t - 1, A.shape[1], rows.shape[2]
     i1, i2, i3 = min(i + 1, last), min(i + 2, last), min(i + 3, last)
@@ -128,11 +127,11 @@ def _square_block(A, t, i, j, lo, hi, rows, base, G, ahead, also_ahead, ahead_lo
 
 @jit
 def _tile(A, indices, begin, t, lo, hi, rows, base, G, coming, number, ahead_lo, zero):
-    """Work off columns [lo, hi) of one set in vectors like ``zero``, and fetch columns from ``ahead_lo`` on of ``number`` rows.
+    """Process columns [lo, hi) of one set in vectors like ``zero``; prefetch columns from ``ahead_lo`` on of ``number`` rows.
 
-    They are those of the indices from ``coming`` on, shared out over the register blocks. A block fetches two rows while it
-    computes; where more fall to it (sets of fewer than twelve rows: little arithmetic, bound by memory anyway) the others are
-    asked for at once.
+    The prefetched rows are ``indices[coming:coming + number]``, distributed over the register blocks. A block prefetches two
+    rows during its arithmetic; any further ones are prefetched at once, which happens only for sets of fewer than twelve rows,
+    whose time is memory-bound anyway.
     """
     panels = (t + PANEL - 1) // PANEL
     blocks, block = panels * (panels + 1) // 2, 0
@@ -154,7 +153,7 @@ def _tile(A, indices, begin, t, lo, hi, rows, base, G, coming, number, ahead_lo,
 
 @jit
 def _last_columns(A, indices, begin, t, whole, rows, s, G):
-    """Gather the fewer than four columns from ``whole`` on, and add their products to the lower triangle."""
+    """Gather the last columns from ``whole`` on, fewer than four, and add their products to the lower triangle."""
     for i in range(t):
         for k in range(whole, A.shape[1]):
             x = np.float64(A[indices[begin + i], k])
@@ -176,18 +175,18 @@ def _block(A, indices, begin, t, rows, s, G, coming, number, zero):
     width = line * ((whole + tiles * line - 1) // (tiles * line)) if tiles > 1 else max(whole, 1)
     for lo in range(0, whole, width):
         hi = min(whole, lo + width)
-        if hi < whole:  # fetch the next tile of this set …
+        if hi < whole:  # prefetch the next tile of this set
             _tile(A, indices, begin, t, lo, hi, rows, base, G, begin, t, hi, zero)
-        else:  # … or the first of the next
+        else:  # prefetch the first tile of the next set
             _tile(A, indices, begin, t, lo, hi, rows, base, G, coming, number, 0, zero)
     fours = d // LANES * LANES
-    if whole < fours:  # four columns after groups of eight
+    if whole < fours:  # four columns left after groups of eight
         _tile(A, indices, begin, t, whole, fours, rows, base, G, coming, number, whole, zeros())
     _last_columns(A, indices, begin, t, fours, rows, s, G)
 
 
 def _produce(A, indices, begin, t, rows, s, G, coming, number, limit):
-    """Gather the rows of one set and write the lower triangle of their Gram block, in float32 if that will do."""
+    """Gather the rows of one set and write the lower triangle of their Gram block, in float32 if ``limit`` allows it."""
     raise NotImplementedError("for compiled code")
 
 
@@ -213,35 +212,35 @@ def gather_and_gram(A, indices, starts, first, last, rows_out, gram_out, horizon
     """Write the rows and the Gram block of the sets first, …, last-1; set s is ``indices[starts[s]:starts[s+1]]``.
 
     For a set S of t examples, ``rows_out[s-first, :t, :d]`` becomes A_S and ``gram_out[s-first, :t, :t]`` the whole
-    symmetric A_S A_Sᵀ; nothing else is written. Bit for bit the same for every choice of ranges.
+    symmetric A_S A_Sᵀ; nothing else is written. The result has the same bits for every division into ranges.
 
     Parameters
     ----------
     A : C-order (n, d) array
-        float64 or float32, may be read-only.
+        The data, float64 or float32; it may be read-only.
     indices, starts : int64 arrays
     first, last : int
         The range of sets to produce.
     rows_out : array of the type of A or wider, of shape (≥ last-first, ≥ t, ≥ d)
-        Fastest as :func:`room_for_rows` makes it.
+        The layout of :func:`room_for_rows` is the fastest.
     gram_out : float64 array of shape (≥ last-first, ≥ t, ≥ t)
     horizon : int
-        Sets from ``last`` to before this one may be fetched ahead: the number of sets where the same thread goes on with them, 0
-        where another does.
+        Sets from ``last`` to ``horizon - 1`` may be prefetched: the number of sets if the same thread processes them next, 0 if
+        another thread does.
     limit : float
-        Products of float32 rows are summed in float32 where t max‖a_i‖² is not larger.
+        Products of float32 rows are summed in float32 if t max‖a_i‖² ≤ limit.
     """
     horizon = max(last, horizon)
     largest = 0
     for s in range(first, last):
         largest = max(largest, starts[s + 1] - starts[s])
     padded = (largest + PANEL - 1) // PANEL * PANEL
-    G = np.empty((padded, padded))  # whole register blocks, so that none needs to ask where the set ends
+    G = np.empty((padded, padded))  # padded to whole register blocks, which need no bounds checks
     for s in range(first, last):
         begin, t, place = starts[s], starts[s + 1] - starts[s], s - first
         if t == 0:
             continue
-        coming, number = begin, 1  # fetch nothing new, or the first tile of the next set
+        coming, number = begin, 1  # prefetch nothing new, or (below) the first tile of the next set
         if s + 1 < horizon and starts[s + 2] > starts[s + 1]:
             coming, number = starts[s + 1], starts[s + 2] - starts[s + 1]
         _produce(A, indices, begin, t, rows_out, place, G, coming, number, limit)

@@ -1,4 +1,4 @@
-"""What the kernels work on: K models over the same rows, and the functions of their loss."""
+"""The arguments of the kernels: the state of K models over the same rows, and the compiled functions of their loss."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from dualnewton.kernels._jit import FASTMATH, jit, overloads
 from dualnewton.losses import Loss
 
 Pointwise = types.FunctionType(types.UniTuple(float64, 3)(float64, float64))
-"""(z, y) ↦ φ, φ′, φ″, called through a pointer: a new loss compiles in a fraction of a second, and no kernel with it."""
+"""Type of (z, y) ↦ φ, φ′, φ″ as a function pointer: a new loss compiles in a fraction of a second, without any kernel."""
 
 Slopes = types.FunctionType(types.UniTuple(float64, 2)(float64, float64))
-"""(z, y) ↦ φ′, φ″, where the value is not needed."""
+"""Type of (z, y) ↦ φ′, φ″, for kernels that do not need the value."""
 
 
 class Models(NamedTuple):
-    """The state of K models, one row each; c and o have a single column where all examples have the same."""
+    """The state of K models, one row each; c and o have a single column if all examples have the same value."""
 
     w: np.ndarray  # (K, d) primal points
     w_bar: np.ndarray  # (K, d) ᾱ; the same array as w where ∇g* is the identity
-    alpha: np.ndarray  # (K, n)
-    y: np.ndarray  # (K, n)
-    c: np.ndarray  # (K, n) or (K, 1)
-    o: np.ndarray  # (K, n) or (K, 1)
+    alpha: np.ndarray  # (K, n) dual variables
+    y: np.ndarray  # (K, n) labels
+    c: np.ndarray  # (K, n) or (K, 1) sample weights
+    o: np.ndarray  # (K, n) or (K, 1) offsets
     b: np.ndarray  # (K,) intercepts
     b_curvature: np.ndarray  # (K,) ρ/(λn), zero without an intercept
     scale: np.ndarray  # (K,) 1/(λn)
     limits: np.ndarray  # (4, d) threshold, factor, lower, upper of a separable ∇g*; else (4, 0)
-    gradient: np.ndarray  # (1,) the address of another ∇g* (see gradients.py); else (0,)
-    tolerance: np.ndarray  # (K,) of the margins, in the block solves
-    surprise: np.ndarray  # (K,) Σ c (α + φ′)² at the visits of a sweep, which falls as the gap does
-    sleepy: np.ndarray  # (K,) a visit with less surprise than this leaves the example asleep
-    awake: np.ndarray  # (n,) whether the last visit surprised any model
+    gradient: np.ndarray  # (1,) the address of a nonseparable ∇g* (see gradients.py); else (0,)
+    tolerance: np.ndarray  # (K,) absolute tolerance of the margins in the block subproblems
+    residual: np.ndarray  # (K,) dual residual Σ c (α + φ′)² over the visits of a sweep; it falls with the duality gap
+    inactive_below: np.ndarray  # (K,) an example whose c (α + φ′)² is at most this becomes inactive (shrinking)
+    active: np.ndarray  # (n,) whether an example was active for any model at its last visit
 
 
 class CompiledLoss(NamedTuple):
     """The functions of a loss as the kernels call them.
 
-    ``pointwise`` and ``slopes`` are pointers. ``inlined`` is for the innermost loop of all, in which a call through a pointer
-    was seen to cost a fifth of the time: the fields of a loss of this library, by whose type :func:`slopes_at` finds the
-    expressions and compiles them in place; for a loss of the user's it is the pointer again.
+    ``pointwise`` and ``slopes`` are function pointers. ``inlined`` is for the serial rounds, in which a call through a pointer
+    cost a fifth of the time: for a loss of this library it holds the fields of the loss, by whose type :func:`slopes_at` selects
+    the expressions and inlines them; for a user-defined loss it is the pointer ``slopes``.
     """
 
     pointwise: Any
@@ -78,7 +78,7 @@ def _slopes_at(loss, z, y):
 
 
 def _fields_type(kind: type[Loss]) -> Any:
-    """A named tuple with the fields of a loss, importable by name so that what is compiled for it can be cached."""
+    """Make a named tuple type with the fields of a loss; it is importable by name, which Numba's cache on disk requires."""
     name = f"{kind.__name__}Fields"
     made = namedtuple(name, [field.name for field in dataclasses.fields(kind)] or ["none"])  # type: ignore[misc, arg-type]
     made.__module__ = __name__
@@ -101,7 +101,7 @@ _FIELDS: dict[type[Loss], Any] = {kind: _fields_type(kind) for kind in _INLINED}
 def compiled(loss: Loss) -> CompiledLoss:
     """Compile a loss from its own methods.
 
-    Its fields become a named tuple that stands for ``self``, so that the expressions compile as they are written.
+    A named tuple of its fields replaces ``self``, so that the methods compile unchanged.
     """
     fields = {name: float(value) for name, value in vars(loss).items()}
     kind = _FIELDS.get(type(loss)) or namedtuple("Fields", fields or ["none"])  # type: ignore[misc, call-overload]
@@ -126,21 +126,21 @@ def compiled(loss: Loss) -> CompiledLoss:
 
 
 class Kernel:
-    """A compiled function of which each combination of array types is made once, with the loss as a pointer.
+    """A compiled function with one specialisation per combination of array types, which takes the loss as a pointer.
 
-    Left to itself Numba would compile the kernel anew for every loss it is handed. ``prepare`` sees to that once for arguments
-    of some types, since finding the types of many arrays takes longer than many a sweep; a call trusts that it was done.
+    By default Numba would compile the kernel again for every loss. ``prepare`` compiles it for the types of its arguments; a
+    call assumes that this was done and does not check, since determining the types of many arrays can take longer than a sweep.
     """
 
     def __init__(self, dispatcher: Any) -> None:
         self.dispatcher = dispatcher
-        # What is called compiles nothing, not even while another thread prepares other types; what compiles is never called,
-        # and stays free to compile when a kernel that uses it is prepared.
+        # Two dispatchers: ``called`` has compilation disabled, so that a call never compiles while another thread prepares other
+        # types; ``dispatcher`` is never called and can still compile when another kernel that uses it is prepared.
         self.called = jit(dispatcher.py_func)
         self.known: set[Any] = set()
 
     def prepare(self, *args: Any) -> None:
-        """Compile, or load from the cache, what a call with these arguments needs."""
+        """Compile the kernel for the types of these arguments, or load it from the cache."""
         kinds = tuple(map(_kind, args))
         with _COMPILING:
             if kinds not in self.known:
@@ -154,6 +154,7 @@ class Kernel:
 
 
 _COMPILING = threading.Lock()
+"""Serialises compilation: several threads may prepare kernels at the same time."""
 
 
 def _kind(arg: Any) -> Any:
@@ -169,5 +170,5 @@ def _kind(arg: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _array_kind(dtype: np.dtype[Any], ndim: int, layout: Any, writeable: bool, aligned: bool) -> Any:
-    """What Numba's own ``typeof`` says, which takes longer over an array than many a kernel over its rows."""
+    """Return the Numba type of an array from its properties; Numba's own ``typeof`` can take longer than a kernel call."""
     return types.Array(numba.from_dtype(dtype), ndim, layout, readonly=not writeable, aligned=aligned)

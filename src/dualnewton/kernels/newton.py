@@ -1,8 +1,8 @@
 """The block subproblem of SDNA, compiled: the Newton iteration of :mod:`dualnewton.solvers.dual.block` without its allocations.
 
-Vectors and matrices have room for whole groups of four numbers. What lies beyond the block is read, too, but never mixed with
-what lies inside: it may be anything. The vectors of the iteration are rows of one matrix and are never taken out of it: Numba
-counts who holds an array, and with a view of each in each function a block of eight was seen to take a fifth more time.
+Vectors and matrices are padded to multiples of four numbers. The padding is read but never enters the results, so that it may
+hold any values. The vectors of the iteration are rows of one matrix ``work`` and are addressed by row index, not as views:
+Numba's reference counting of views cost a fifth more time for blocks of eight.
 """
 
 from __future__ import annotations
@@ -16,49 +16,50 @@ from dualnewton.kernels._lanes import LANES, fma, load, spread, store, zeros
 from dualnewton.kernels.separable import solve_scalar
 
 MAX_STEPS = 50
+"""Maximum number of Newton steps per attempt; after them the point is accepted only if the dual does not decrease."""
 
 FAST = 0.5
-"""Newton's method needs no values of φ as long as each step leaves at most this part of the misfit."""
+"""Largest ratio of the residuals of the margins after and before a full Newton step at which no values of φ are needed."""
 
 VECTORS = 11
-Z, FIRST, SECOND, RESIDUAL, K, Q, STEP, PULL, IMAGE, TRIAL, AWAY = range(VECTORS)
-"""The rows of ``work``: z, φ′, φ″, c∘F, the diagonal of K, q, Δβ, G(c∘α), G(c∘F) or Δz, margins on trial, c (α + φ′)²."""
+Z, FIRST, SECOND, RESIDUAL, K, Q, STEP, PULL, IMAGE, TRIAL, START_RESIDUAL = range(VECTORS)
+"""The rows of ``work``: z, φ′, φ″, c∘F, the diagonal of K, q, Δβ, G(c∘α), G(c∘F) or Δz, trial z, c (α + φ′)² at the start."""
 
 
 @jit
 def solve_block(G, u, alpha, y, c, beta, t, tolerance, pointwise, slopes, work, B):
-    """Write the new dual variables of a block into ``beta``; return Σ c (α + φ′)² at the start, its terms in work[AWAY].
+    """Write the new dual variables of a block into ``beta``; return the dual residual Σ c (α + φ′)² at the start.
 
-    Minimises J = Σ c φ(z) + ½ (c∘β)ᵀG(c∘β), z = u + G(c∘(β − α)), by Newton's method, until the margins z fit the dual
-    variables −φ′(z) to within the tolerance, and then returns just those, which belong to the domain of the dual
-    whatever rounding did. Where the steps do not converge fast, it begins again and halves them until J does not rise. Where that
-    does not help either, the block is passed over one example at a time instead, which is always possible.
+    Minimises J = Σ c φ(z) + ½ (c∘β)ᵀG(c∘β), z = u + G(c∘(β − α)), by Newton's method, until replacing β by −φ′(z) would change
+    the margins z by at most the tolerance, and returns β = −φ′(z), which lies in the domain of the dual despite rounding. If
+    full steps do not converge fast, the iteration restarts and halves each step until J does not rise. If that fails too,
+    the examples are updated one at a time, which always works. The terms of the residual are left in work[START_RESIDUAL].
 
     Parameters
     ----------
     G : array (≥ t, ≥ t)
-        The Gram block over λn, with the curvature of the intercept added, in what :func:`square` returns.
+        The Gram block divided by λn plus the curvature of the intercept, in an array from :func:`square`.
     u, alpha, y, c : arrays (≥ t,)
         Margins, dual variables, labels and weights.
     beta : array (≥ t,)
-        The answer.
+        Output: the new dual variables.
     t : int
         The number of examples.
     tolerance : float
-        Of the margins.
+        Absolute tolerance of the margins.
     pointwise, slopes : functions
         (z, y) ↦ φ, φ′, φ″ and (z, y) ↦ φ′, φ″.
     work, B : arrays
-        What :func:`scratch` returns.
+        Scratch arrays from :func:`scratch`.
     """
     worst = _fast(G, u, alpha, y, c, beta, t, tolerance, slopes, work, B)
-    surprise = 0.0
+    residual = 0.0
     for i in range(t):
-        surprise += work[AWAY, i]
+        residual += work[START_RESIDUAL, i]
     if not worst <= tolerance:
         worst = _safe(G, u, alpha, y, c, beta, t, tolerance, pointwise, work, B)
-    # Take −φ′(z) if the margins fit, and beyond doubt; rounding adds to them up to ε max G Σ c|h|. Where that matters, or
-    # the iteration has ended for another reason, the step must be seen to gain.
+    # Accept −φ′(z) if the margins have converged and their rounding error, up to ε max G Σ c|h|, is below the tolerance.
+    # Otherwise accept it only if the dual does not decrease.
     reach = largest = 0.0
     for i in range(t):
         work[RESIDUAL, i] = c[i] * (-work[FIRST, i] - alpha[i])
@@ -70,24 +71,24 @@ def solve_block(G, u, alpha, y, c, beta, t, tolerance, pointwise, slopes, work, 
             beta[i] = -work[FIRST, i]
     else:
         _one_by_one(G, u, alpha, y, c, beta, t, tolerance, slopes, work)
-    return surprise
+    return residual
 
 
 @jit
 def _fast(G, u, alpha, y, c, beta, t, tolerance, slopes, work, B):
-    """Take whole Newton steps while each of them pays; return the largest misfit of a margin, infinity if one did not.
+    """Take full Newton steps while they converge fast; return the largest residual of a margin, or infinity if they do not.
 
-    With values of the logistic loss, their logarithms would take a third of a visit. Where the margins fit, it does not matter on
-    which way they were found: J is convex, and this is its minimum.
+    It evaluates no values of φ, whose logarithms would take a third of the time for the logistic loss. They are not needed: J
+    is convex, so that a point at which the residual vanishes is its minimum.
     """
     for i in range(t):
         work[Z, i], beta[i] = u[i], alpha[i]
         work[FIRST, i], work[SECOND, i] = slopes(u[i], y[i])
-        work[AWAY, i] = c[i] * (alpha[i] + work[FIRST, i]) ** 2
+        work[START_RESIDUAL, i] = c[i] * (alpha[i] + work[FIRST, i]) ** 2
     enough = np.inf
     for _ in range(MAX_STEPS):
-        worst, total = _misfit(G, c, beta, t, work)
-        if worst <= tolerance and total < np.inf:  # a maximum overlooks what is not a number
+        worst, total = _residual(G, c, beta, t, work)
+        if worst <= tolerance and total < np.inf:  # the sum detects NaN, the maximum does not
             return worst
         if not total < enough:
             return np.inf
@@ -103,8 +104,8 @@ def _fast(G, u, alpha, y, c, beta, t, tolerance, slopes, work, B):
 
 @jit
 def _safe(G, u, alpha, y, c, beta, t, tolerance, pointwise, work, B):
-    """Take Newton steps, each halved until J does not rise; return the largest misfit of a margin where they end."""
-    # 1. Start where the block is.
+    """Take Newton steps, each halved until J does not rise; return the largest residual of a margin at the last point."""
+    # 1. Start at the current dual variables.
     for i in range(t):
         work[RESIDUAL, i] = c[i] * alpha[i]
     _times(G, t, work, RESIDUAL, PULL)
@@ -115,8 +116,8 @@ def _safe(G, u, alpha, y, c, beta, t, tolerance, pointwise, work, B):
         J += c[i] * (value + 0.5 * alpha[i] * work[PULL, i])
     worst = last = np.inf
     for _ in range(MAX_STEPS):
-        # 2. Stop when the margins fit.
-        worst, _total = _misfit(G, c, beta, t, work)
+        # 2. Stop when the margins have converged, or when rounding prevents further progress.
+        worst, _total = _residual(G, c, beta, t, work)
         if worst <= tolerance or worst >= last:
             break
         # 3. The Newton step.
@@ -149,7 +150,7 @@ def _safe(G, u, alpha, y, c, beta, t, tolerance, pointwise, work, B):
 
 @jit
 def _times(G, t, work, x, out):
-    """work[out] = G work[x] for symmetric G: its rows are added up, so that no sum runs across a register."""
+    """work[out] = G work[x] for symmetric G, as a combination of its rows: this needs no sums across the lanes of a vector."""
     width = G.shape[1]
     for p in range(0, t, LANES):
         total = zeros()
@@ -159,8 +160,8 @@ def _times(G, t, work, x, out):
 
 
 @jit
-def _misfit(G, c, beta, t, work):
-    """Write C F, F = −φ′(z) − β, and G C F, what z would move by if β became −φ′(z); return its largest |entry| and their sum."""
+def _residual(G, c, beta, t, work):
+    """Write C F, F = −φ′(z) − β, and the change G C F of z if β became −φ′(z); return the maximum and sum of its |entries|."""
     for i in range(t):
         work[RESIDUAL, i] = c[i] * (-work[FIRST, i] - beta[i])
     _times(G, t, work, RESIDUAL, IMAGE)
@@ -173,7 +174,7 @@ def _misfit(G, c, beta, t, work):
 
 @jit
 def _newton_step(G, c, beta, t, work, B):
-    """Write Δβ and Δz from what :func:`_misfit` has left; False if rounding has made the matrix indefinite.
+    """Write Δβ and Δz, given the output of :func:`_residual`; return False if rounding has made the matrix indefinite.
 
     q = (I + KGK)⁻¹ K G C F, C Δβ = C F − K q, Δz = G C Δβ, Δβ = F − φ″ Δz.
     """
@@ -199,7 +200,7 @@ def _newton_step(G, c, beta, t, work, B):
 
 @jit
 def _solve(B, t, work):
-    """Solve B x = q in place by elimination in the upper triangle of B; False if a pivot is not positive."""
+    """Solve B x = q in place by elimination in the upper triangle of B; return False if a pivot is not positive."""
     width = B.shape[1]
     for j in range(t):
         if not B[j, j] > 0.0:
@@ -221,7 +222,7 @@ def _solve(B, t, work):
 
 @jit
 def _one_by_one(G, u, alpha, y, c, beta, t, tolerance, slopes, work):
-    """Visit the examples of a block in turn, each solved on its own with the margins that the others have left."""
+    """Update the examples of a block one at a time, each with the margins that result from the previous updates."""
     for i in range(t):
         work[Z, i] = u[i]
     for i in range(t):
@@ -230,14 +231,14 @@ def _one_by_one(G, u, alpha, y, c, beta, t, tolerance, slopes, work):
         for j in range(i + 1, t):
             work[Z, j] += G[j, i] * mass
         work[Z, i] = root
-    if not _gains(G, u, t, work):  # rounding has the last word: better stay
+    if not _gains(G, u, t, work):  # rounding made the dual decrease: keep the old dual variables
         for i in range(t):
             beta[i] = alpha[i]
 
 
 @jit
 def _gains(G, u, t, work):
-    """Whether D rises by Σ m(z − u) − ½mᵀGm ≥ 0 at least, m = c∘(β − α): the Fenchel–Young inequality at β = −φ′(z)."""
+    """Whether D rises by at least Σ m(z − u) − ½mᵀGm ≥ 0, m = c∘(β − α), by the Fenchel–Young inequality at β = −φ′(z)."""
     gain = noise = 0.0
     for i in range(t):
         total = 0.0
@@ -251,13 +252,13 @@ def _gains(G, u, t, work):
 
 @jit
 def square(size):
-    """Room for a matrix on blocks of up to ``size`` examples."""
+    """Allocate a zero matrix for blocks of up to ``size`` examples, padded to whole vectors."""
     padded = (size + LANES - 1) // LANES * LANES
     return np.zeros((padded, padded))
 
 
 @jit
 def scratch(size):
-    """Room for the iteration on blocks of up to ``size`` examples."""
+    """Allocate ``work`` and ``B`` for blocks of up to ``size`` examples."""
     B = square(size)
     return np.zeros((VECTORS, B.shape[1])), B

@@ -1,4 +1,4 @@
-"""What a pass over the data asks of rows that NumPy and SciPy would first widen or copy: float32, and sparse curvature.
+"""Kernels for passes over rows that NumPy and SciPy would first convert or copy: float32 data, and sparse Gram matrices.
 
     products(*rows, first, last, W, Z)               Z[i, k] = a_iᵀw_k
     gather(*rows, first, last, R, G)                 g_k += Σ R[i, k] a_i
@@ -6,7 +6,7 @@
     diagonal(*rows, weights, out)                    out_j += Σ weight a_j²
     row_scores(*rows, scale, out)                    out_i = Σ_j scale_j a_ij²
 
-Rows ``first`` to ``last`` of the data; sums run in float64 whatever the data.
+``first`` and ``last`` delimit a range of rows. Sums are accumulated in float64 for every storage type.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _add_outer_of(data, columns, starts, i, weight, H, border):
                     H[j, k] += scaled * data[i, k]
 
     def sparse(data, columns, starts, i, weight, H, border):
-        # Two rows of H at a time read the entries half as often. The columns of a row are in order.
+        # Updating two rows of H at a time halves the reads of the entries. It relies on sorted column indices.
         one, first, last = np.uintp(1), np.uintp(starts[i]), np.uintp(starts[i + 1])
         p = first
         while p + one < last:

@@ -1,7 +1,7 @@
-"""Coordinate descent on a quadratic model with a separable penalty: ``solvers/quadratic.py`` says what, this does it fast.
+"""Coordinate descent on a quadratic model with a separable penalty, compiled; ``solvers/prox`` defines the model.
 
-sweeps(H, slopes, v, ridge, threshold, lower, upper, most, goal)      v and slopes are moved in place
-column_sweep(*rows, q, diagonal, slopes, v, moved, …)                 one sweep without H (``solvers/by_columns.py``)
+sweeps(H, slopes, v, ridge, threshold, lower, upper, most, goal)      updates v and slopes in place
+column_sweep(*rows, q, diagonal, slopes, v, moved, …)                 one sweep without forming H
 """
 
 from __future__ import annotations

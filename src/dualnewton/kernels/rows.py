@@ -1,9 +1,9 @@
-"""One access to the rows of the data, dense or CSR.
+"""Uniform access to the rows of the data, dense or CSR.
 
-A kernel is handed three arrays (:class:`Rows`) and never asks what they are: ``data`` is the matrix itself if it has two
-dimensions, else the entries of a CSR matrix whose columns and row starts are the other two. The functions below are resolved
-by the type of ``data`` when the kernel is compiled. Sums run in float64 whatever the data. (Not one tuple: unpacking it would
-count references in the innermost loop, which was seen to cost a third of a sweep.)
+Every kernel receives three arrays (:class:`Rows`) and needs no case distinction: ``data`` is the matrix itself if it has two
+dimensions, else the entries of a CSR matrix whose column indices and row starts are the other two. The functions below are
+resolved by the type of ``data`` when a kernel is compiled. Sums are accumulated in float64. (The arrays are separate arguments:
+reference counting when unpacking a tuple in the innermost loop cost a third of a sweep.)
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dualnewton.kernels.gradients import call_gradient
 from dualnewton.validation import frozen
 
 ENTRIES, INDICES = 8, 16
-"""Numbers (of 8 bytes) and indices (of 4) in a cache line; constants, since a division for each row would cost too much."""
+"""Number of entries (8 bytes) and of indices (4 bytes) per cache line; constants, since a division per row would be slow."""
 
 _UNSIGNED = {np.dtype(np.int32): np.dtype(np.uint32), np.dtype(np.int64): np.dtype(np.uint64)}
-"""A place that might be negative would count from the end: seeing to that was seen to cost half of a sparse sweep."""
+"""Unsigned types for column indices: the check for negative indices, which count from the end, took half of a sparse sweep."""
 
 
 class Rows(NamedTuple):
-    """The data as the kernels take it, read-only so that one compilation serves arrays that may and may not be written."""
+    """The data as the kernels take it; read-only views, so that writable and read-only input share one compilation."""
 
     data: np.ndarray
     columns: np.ndarray
@@ -44,7 +44,7 @@ def _is_dense(data: Any) -> bool:
 
 
 def entries(starts: Any, i: int) -> Any:
-    """Return the places of the stored entries of row i, as numbers that cannot be negative."""
+    """Return the range of positions of the stored entries of row i, as unsigned integers."""
     raise NotImplementedError("for compiled code")
 
 
@@ -64,7 +64,7 @@ def add(data: Any, columns: Any, starts: Any, i: int, factor: float, w: np.ndarr
 
 
 def shrink(data: Any, columns: Any, starts: Any, i: int, w_bar: np.ndarray, w: np.ndarray, limits: np.ndarray) -> None:
-    """w_j = ∇g*(w̄_j) where a_i is not zero: soft threshold limits[0], factor limits[1], then clip to limits[2], limits[3]."""
+    """w_j = ∇g*(w̄_j) for a_ij ≠ 0: soft threshold limits[0], factor limits[1], then clip to [limits[2], limits[3]]."""
     raise NotImplementedError("for compiled code")
 
 
@@ -80,26 +80,26 @@ def follow(
     limits: np.ndarray,
     gradient: np.ndarray,
 ) -> None:
-    """w = ∇g*(w̄) after w̄ has moved along the rows indices[first:last].
+    """Update w = ∇g*(w̄) after w̄ has changed by multiples of the rows indices[first:last].
 
-    By ``limits``, where it may have changed, or by the function at the address ``gradient``; where both are empty w is w̄, and
-    nothing is left to do.
+    A separable ∇g* is given by ``limits`` and applied to the changed features only; any other is the function at the address
+    ``gradient``. If both are empty, w and w̄ are the same array and nothing is done.
     """
     raise NotImplementedError("for compiled code")
 
 
 def fetch(data: Any, columns: Any, starts: Any, i: int) -> None:
-    """Ask the memory for row i."""
+    """Prefetch the entries of row i."""
     raise NotImplementedError("for compiled code")
 
 
 def fetch_place(data: Any, columns: Any, starts: Any, i: int) -> None:
-    """Ask the memory for where row i is."""
+    """Prefetch the row start of row i."""
     raise NotImplementedError("for compiled code")
 
 
 def spread(data: Any, columns: Any, starts: Any, i: int, factor: float, dense: np.ndarray) -> None:
-    """Write factor · a_i into the places of a dense vector where a_i is not zero."""
+    """Write factor · a_i into a dense vector, at the nonzero entries of a_i only."""
     raise NotImplementedError("for compiled code")
 
 
@@ -172,7 +172,7 @@ def _follow(data, columns, starts, indices, first, last, w_bar, w, limits, gradi
 @overloads(fetch)
 def _fetch(data, columns, starts, i):
     def dense(data, columns, starts, i):
-        # The hardware follows a long row by itself once it has begun.
+        # The hardware prefetcher continues long rows by itself.
         for j in range(0, min(data.shape[1], 512), ENTRIES):
             prefetch(data, i * data.shape[1] + j)
 

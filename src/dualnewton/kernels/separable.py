@@ -1,7 +1,7 @@
-"""Rounds in which each example moves on its own: SDNA and SDCA one at a time, and minibatch SDCA.
+"""Rounds with one scalar subproblem per example: SDNA and SDCA on single examples, and minibatch SDCA.
 
-    singles(*rows, curvature, indices, models, loss)                a round for each index
-    minibatches(*rows, curvature, indices, starts, models, loss)    a round for each set
+    singles(*rows, curvature, indices, models, loss)                one round per index
+    minibatches(*rows, curvature, indices, starts, models, loss)    one round per set
 
 ``curvature`` (K, n) is c_i(‖a_i‖² + ρ) or, for sets of several examples, the ESO vector v; it is divided by λn here.
 """
@@ -16,36 +16,37 @@ from dualnewton.kernels.gradients import call_gradient
 from dualnewton.kernels.models import Kernel, slopes_at
 
 ROW_AHEAD = 4
-"""Rows to come whose entries are asked for."""
+"""Prefetch distance of the entries of a row, in rows: long enough to hide the latency of main memory."""
 
 PLACE_AHEAD = 10
-"""Rows to come whose places are asked for."""
+"""Prefetch distance of the row start and of α, y and the curvature, in rows; it must exceed ROW_AHEAD."""
 
 GROUP = 64
-"""Rows that several models visit before they move on."""
+"""Number of rows that one model processes before the next model takes its turn: these rows stay in the cache."""
 
 MAX_STEPS = 1100
-"""So many halvings lead from the largest float to the smallest; a handful of Newton steps are the rule."""
+"""Maximum number of steps of a scalar solve. Newton's method usually needs a handful; 1100 bisections reduce a bracket of width
+2^1024, the float64 range, to less than 2^−52."""
 
 
 @jit
 def solve_scalar(u, curvature, alpha, y, loss, tolerance):
     """Return β = −φ′(z) at the root z of F(z) = z − u + curvature(α + φ′(z)), z itself, and (α + φ′)² at the start.
 
-    F has slope at least one, so the root lies between z and z − F(z): a bracket from the first evaluation on, in which
-    Newton's method is kept by bisection.
+    F has slope at least one, so that the root lies between z and z − F(z). The first evaluation thus gives a bracket, and a
+    Newton step that leaves the bracket is replaced by bisection.
     """
     z = u
     first, second = slopes_at(loss, z, y)
-    away = alpha + first
-    F = curvature * away
+    residual = alpha + first
+    F = curvature * residual
     low, high = min(z, z - F), max(z, z - F)
     for _ in range(MAX_STEPS):
         if abs(F) <= tolerance:
-            return -first, z, away * away
+            return -first, z, residual * residual
         newton = z - F / (1.0 + curvature * second)
         if newton == z:
-            break  # F is no more than what rounding leaves
+            break  # F is at rounding level
         z = newton if low < newton < high else 0.5 * (low + high)
         if not (low < z < high):
             break
@@ -55,48 +56,30 @@ def solve_scalar(u, curvature, alpha, y, loss, tolerance):
             high = z
         else:
             low = z
-    # The dual gains at least h(z − u) − curvature h²/2, by Fenchel and Young at z; rounding may leave a step that it loses by.
+    # By Fenchel–Young at z, D increases by at least h(z − u) − curvature h²/2; reject a step that rounding has made harmful.
     h = -first - alpha
     if h * (z - u) + 1e-15 * abs(h) * (abs(z) + abs(u)) >= 0.5 * curvature * h * h:
-        return -first, z, away * away
-    return alpha, u, away * away
+        return -first, z, residual * residual
+    return alpha, u, residual * residual
 
 
 @jit
 def _singles(data, columns, row_starts, curvature, indices, models, loss):
-    # Several models take turns on groups of rows that stay in the cache; one model takes them all at once. Where ∇g* is called
-    # it is called here, after each row: a call inside the innermost loop was seen to cost all others a fifth of their time.
+    # Several models take turns on groups of rows that stay in the cache; a single model processes all rows at once.
+    # A nonseparable ∇g* is called here after each row: a call in the innermost loop slowed all other regularisers by a fifth.
     K, total = models.w.shape[0], indices.size
     whole = models.gradient.size > 0
     group = 1 if whole else total if K == 1 else GROUP
     for first in range(0, total, max(1, group)):
         last = min(total, first + group)
         for k in range(K):
-            models.b[k], surprise = _singles_of_one(
-                data,
-                columns,
-                row_starts,
-                curvature[k],
-                indices,
-                first,
-                last,
-                models.w[k],
-                models.w_bar[k],
-                models.alpha[k],
-                models.y[k],
-                models.c[k],
-                models.o[k],
-                models.b[k],
-                models.b_curvature[k],
-                models.scale[k],
-                models.limits,
-                models.tolerance[k],
-                models.sleepy[k],
-                models.awake,
-                k == 0,
-                loss,
-            )
-            models.surprise[k] += surprise
+            models.b[k], residual = _singles_of_one(
+                data, columns, row_starts, curvature[k], indices, first, last,
+                models.w[k], models.w_bar[k], models.alpha[k], models.y[k], models.c[k], models.o[k],
+                models.b[k], models.b_curvature[k], models.scale[k], models.limits,
+                models.tolerance[k], models.inactive_below[k], models.active, k == 0, loss,
+            )  # fmt: skip
+            models.residual[k] += residual
             if whole:
                 call_gradient(models.gradient, models.w_bar[k], models.w[k])
 
@@ -121,8 +104,8 @@ def _singles_of_one(
     scale,
     limits,
     tolerance,
-    sleepy,
-    awake,
+    inactive_below,
+    active,
     is_first,
     loss,
 ):
@@ -140,11 +123,11 @@ def _singles_of_one(
         i = indices[p]
         old, weight = alpha[i], c[i * per_row_c]
         u = row.dot(data, columns, row_starts, i, w) + o[i * per_row_o] + b
-        beta, _, surprise = solve_scalar(u, curvature[i] * scale, old, y[i], loss, tolerance)
+        beta, _, residual = solve_scalar(u, curvature[i] * scale, old, y[i], loss, tolerance)
         alpha[i] = beta
         mass = weight * (beta - old)
-        total += weight * surprise
-        awake[i] = (weight * surprise > sleepy) | (awake[i] & (not is_first))
+        total += weight * residual
+        active[i] = (weight * residual > inactive_below) | (active[i] & (not is_first))
         if mass != 0.0:
             b += b_curvature * mass
             row.add(data, columns, row_starts, i, mass * scale, w_bar)
@@ -170,10 +153,10 @@ def _minibatches(data, columns, row_starts, curvature, indices, starts, models, 
                 old = models.alpha[k, i]
                 u = row.dot(data, columns, row_starts, i, models.w[k]) + models.o[k, i * per_row_o] + models.b[k]
                 g = curvature[k, i] * models.scale[k]
-                beta, _, surprise = solve_scalar(u, g, old, models.y[k, i], loss, models.tolerance[k])
-                surprise *= models.c[k, i * per_row_c]
-                models.surprise[k] += surprise
-                models.awake[i] = (surprise > models.sleepy[k]) | (models.awake[i] & (k > 0))
+                beta, _, residual = solve_scalar(u, g, old, models.y[k, i], loss, models.tolerance[k])
+                residual *= models.c[k, i * per_row_c]
+                models.residual[k] += residual
+                models.active[i] = (residual > models.inactive_below[k]) | (models.active[i] & (k > 0))
                 models.alpha[k, i] = beta
                 mass[k, p - starts[s]] = models.c[k, i * per_row_c] * (beta - old)
         for p in range(starts[s], starts[s + 1]):
@@ -184,17 +167,9 @@ def _minibatches(data, columns, row_starts, curvature, indices, starts, models, 
                 row.add(data, columns, row_starts, i, m * models.scale[k], models.w_bar[k])
         for k in range(K):
             row.follow(
-                data,
-                columns,
-                row_starts,
-                indices,
-                starts[s],
-                starts[s + 1],
-                models.w_bar[k],
-                models.w[k],
-                models.limits,
-                models.gradient,
-            )
+                data, columns, row_starts, indices, starts[s], starts[s + 1],
+                models.w_bar[k], models.w[k], models.limits, models.gradient,
+            )  # fmt: skip
 
 
 singles, minibatches = Kernel(_singles), Kernel(_minibatches)

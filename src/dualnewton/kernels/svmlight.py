@@ -1,9 +1,9 @@
-"""Lines of svmlight text into arrays, in one pass over the bytes.
+"""Parser of svmlight text into arrays, in one pass over the bytes.
 
     label [qid:number] index:value index:value ... [# comment]
 
-A line that is damaged ends the pass. What is wrong with it is for :mod:`dualnewton.io.svmlight` to say, whose parser of
-single lines is the specification of this one.
+The pass ends at the first malformed line. :mod:`dualnewton.io.svmlight` then reports the error: its parser of single lines is
+the specification of this one.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from dualnewton.kernels.decimals import HARD, NONE, jit, number
 
 NEWLINE, SPACE, HASH, COLON = 10, 32, 35, 58
 QID = (113, 105, 100, COLON)
+"""The bytes of ``qid:``."""
 
 DIGITS = 18
-"""What an index may have: more would not fit a word."""
+"""Maximum number of digits of an index: 18 digits always fit into an int64."""
 
 in_place = numba.njit(nogil=True, inline="always")
 
 
 class Parsed(NamedTuple):
-    """How much was read: rows, entries and numbers left to ``float``; whether columns ascend; the smallest and largest index.
+    """Numbers of rows, entries and values left to ``float``; whether columns ascend; the smallest and the largest index.
 
-    ``damaged`` is where the first damaged line begins, or −1.
+    ``damaged`` is the position at which the first malformed line begins, or −1.
     """
 
     rows: int
@@ -52,23 +53,23 @@ def _ends_word(byte):
 
 @jit
 def parse(text, lowest, labels, ends, columns, values, hard):
-    """Read all lines of a text that ends with a newline.
+    """Parse all lines of a text that ends with a newline.
 
     Parameters
     ----------
     text : array of uint8
         The bytes.
     lowest : int
-        The smallest index that is allowed.
+        The smallest allowed index.
     labels, values : arrays of uint64
-        Filled with the bits of the numbers.
+        Output: the bits of the numbers.
     ends : array of int64
-        Filled with the number of entries up to the end of each row.
+        Output: the number of entries up to the end of each row.
     columns : array of int64
-        Filled with indices, as they are written.
+        Output: the indices as written in the text.
     hard : array of int64, shape (?, 3)
-        Filled with the numbers to ask ``float`` for: their place (entry i, or −1 − i for the label of row i), start and end.
-        Where there is no room for one, its line counts as damaged.
+        Output: the numbers that ``float`` must parse: entry i, or −1 − i for the label of row i; start; end. If the array is
+        full, the line counts as malformed.
     """
     rows, entries, left, ascending, p = 0, 0, 0, True, 0
     least, most = np.int64(1) << np.int64(62), np.int64(-1)
@@ -102,7 +103,7 @@ def parse(text, lowest, labels, ends, columns, values, hard):
                 break
             digit = np.uint8(text[p] - 48)
             if digit > 9:
-                # The query of a ranking takes no part in X. (No byte is read beyond a newline, so none beyond the end.)
+                # A query id (for ranking) is not part of X. (No byte after a newline is read, so none after the end of the text.)
                 for k in range(4):
                     if not first or text[p + k] != QID[k]:
                         return damaged

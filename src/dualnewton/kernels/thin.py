@@ -1,9 +1,9 @@
-"""The consumer's two thin products with one gathered block, for K models at once: margins and update.
+"""Second stage of SDNA's rounds on dense data: margins and update of K models from one gathered block.
 
-Written out instead of left to BLAS: K and t are small, the rows may be padded, and the result must not depend on how BLAS was
-built or threaded. Measured against it, one thread: mostly faster for one to three models
-(up to 4 times for few rows, 1.3 slower for 64 rows of 50), on long rows mostly also for ten; slower for ten
-models on rows of 500 (by up to 1.5) or 50 (up to 1.9).
+These two thin matrix products do not use BLAS: K and t are small, the rows are padded, and the result must not depend on the
+build or the threads of BLAS. Compared with BLAS on one thread, they are mostly faster for one to three models (up to 4 times
+for few rows; 1.3 times slower for 64 rows of length 50) and, on long rows, mostly also for ten models; they are slower for ten
+models on rows of length 500 (up to 1.5 times) or 50 (up to 1.9 times).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dualnewton.kernels._jit import jit
 from dualnewton.kernels._lanes import LANES, add, fma, load, numbers, spread, store, totals, zeros
 
 _TILE = 512
-"""Columns that an update works off before it moves on: those of four rows and three models stay in the first-level cache."""
+"""Number of columns per tile of an update: those of four rows and three models (28 KiB) stay in the first-level cache."""
 
 
 @jit
@@ -21,7 +21,7 @@ def _margins_of_one(rows, i, t, W, k, U):
     last, width, d = t - 1, rows.shape[1], W.shape[1]
     a0, a1 = i * width, min(i + 1, last) * width
     a2, a3, w = min(i + 2, last) * width, min(i + 3, last) * width, k * d
-    u0 = u1 = u2 = u3 = v0 = v1 = v2 = v3 = zeros()  # two sums a row: one would wait for itself
+    u0 = u1 = u2 = u3 = v0 = v1 = v2 = v3 = zeros()  # two sums per row hide the latency of the multiply-add
     j = 0
     while j + 2 * LANES <= d:
         x, y, m = load(W, w + j, u0), load(W, w + j + LANES, u0), j + LANES
@@ -40,7 +40,7 @@ def _margins_of_one(rows, i, t, W, k, U):
 
 @jit
 def _margins_of_four(rows, i, t, W, k, U):
-    """The same for the models k … k+3: sixteen sums in registers, each number read once for four of them."""
+    """U[i+r, k+m] for r, m = 0 … 3: sixteen sums in registers, so that each number is read once for four of them."""
     last, last_model = t - 1, W.shape[0] - 1
     a0, a1, a2, a3 = rows[i], rows[min(i + 1, last)], rows[min(i + 2, last)], rows[min(i + 3, last)]
     w0, w1, w2, w3 = W[k], W[min(k + 1, last_model)], W[min(k + 2, last_model)], W[min(k + 3, last_model)]
@@ -88,13 +88,13 @@ def block_margins(rows, t, W, U):
 
 @jit
 def _coefficient(H, i, t, k):
-    """H[i, k], and zero for the rows that only fill up a group of four."""
+    """H[i, k], or zero for the padding rows of the last group of four."""
     return H[i, k] if i < t else 0.0
 
 
 @jit
 def _update_one(rows, i, t, H, k, W, lo, hi):
-    """W[k] += Σ_r H[i+r, k] rows[i+r] on columns [lo, hi), r = 0 … 3, so that W is read and written once for four rows."""
+    """W[k] += Σ_r H[i+r, k] rows[i+r] on columns [lo, hi), r = 0 … 3: W is read and written once for four rows."""
     last, width, w = t - 1, rows.shape[1], k * W.shape[1]
     i1, i2, i3 = min(i + 1, last), min(i + 2, last), min(i + 3, last)
     a0, a1, a2, a3 = i * width, i1 * width, i2 * width, i3 * width
@@ -112,7 +112,7 @@ def _update_one(rows, i, t, H, k, W, lo, hi):
 
 @jit
 def _update_three(rows, i, t, H, k, W, lo, hi):
-    """The same for the models k, k+1, k+2; explicit vectors, since LLVM cannot know that the three do not overlap."""
+    """:func:`_update_one` for the models k, k+1, k+2, in explicit vectors: LLVM cannot know that the outputs do not overlap."""
     last = t - 1
     a0, a1, a2 = rows[i, lo:hi], rows[min(i + 1, last), lo:hi], rows[min(i + 2, last), lo:hi]
     a3, w0, w1, w2 = rows[min(i + 3, last), lo:hi], W[k, lo:hi], W[k + 1, lo:hi], W[k + 2, lo:hi]

@@ -1,10 +1,10 @@
-"""Losses φ(z; y): convex in the margin z = aᵀw, each with its conjugate and with declarations of what it is.
+"""Losses φ(z; y), convex in the margin z = aᵀw: each class gives φ, its conjugate φ* and the declared properties of both.
 
-Every function of a loss is one branch-free expression in ``z`` (or ``u``), ``y`` and the loss's own fields. It runs on
-NumPy arrays as it stands and is simple enough to be compiled for scalars, so that there is one truth per loss:
-indicators are written ``(m < 1.0) * 1.0`` and clips as minimum-of-maximum, never ``np.where`` or ``if``.
+Every function of a loss is one branch-free expression in ``z`` (or ``u``), ``y`` and the loss's own fields. The same
+expression runs on NumPy arrays and is compiled by Numba for scalars, so that each formula is written once: indicators are
+written ``(m < 1.0) * 1.0`` and clips as minimum-of-maximum, never with ``np.where`` or ``if``.
 
-The identities that bind the functions of a loss (Section 4 of the paper uses all of them; :func:`check` tests them):
+The functions of a loss satisfy these identities (Section 4 of the paper uses all of them; :func:`check` tests them):
 
 * Fenchel–Young: φ(z) + φ*(u) ≥ z u, with equality exactly when u = φ′(z);
 * φ′ is nondecreasing and 1/γ-Lipschitz, so 0 ≤ φ″ ≤ 1/γ and φ* is γ-strongly convex;
@@ -45,12 +45,12 @@ __all__ = [
 
 
 def check(loss: Loss) -> None:
-    """Test the identities that every part of the library relies on; raise a ``DualnewtonError`` that names each broken one.
+    """Test the identities that the library relies on; raise a ``DualnewtonError`` that names each one that fails.
 
-    Convexity and 1/γ-smoothness of φ, φ′ and φ″ against differences, the Fenchel–Young inequality and its equality
-    at u = φ′(z), strong convexity of φ*, its domain, and every declaration. Of a loss without γ those that do not need it; of
-    a loss with kinks also all of its smooth neighbours, whose conjugates must be φ* + (width/2)u²; of a loss of several
-    columns the same identities for vectors of margins.
+    The check covers convexity and 1/γ-smoothness of φ, φ′ and φ″ against finite differences, the Fenchel–Young inequality with
+    equality at u = φ′(z), strong convexity and domain of φ*, and every declared property. For a loss without γ it skips the
+    identities that involve γ. For a loss with kinks it also checks the smoothed losses, whose conjugates must be
+    φ* + (width/2)u². For a loss of several columns it checks the same identities for vectors of margins.
     """
     from dualnewton.losses.checks import check_loss  # not needed to fit a model
 

@@ -1,4 +1,4 @@
-"""What a loss declares, and what follows from it for a loss of one column of margins."""
+"""The interface of a loss, with default implementations for a loss of one margin per example."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from dualnewton.losses.root import zero_of
 from dualnewton.validation import Array, vector
 
 BLOCK = 1 << 13
-"""Margins that the functions of a loss are asked for at once: larger temporaries would be paged in anew for each of them."""
+"""Number of margins per call of a loss function. The temporaries (64 KiB each) then stay in cache; the operating system maps
+larger ones anew at every call."""
 
 
 class Curvature(Enum):
-    """What φ″ can be as the margin changes."""
+    """The values that φ″ takes as the margin changes."""
 
     CONSTANT = "one number everywhere"
     PIECEWISE = "one number or zero"
-    VARYING = "anything"
+    VARYING = "any nonnegative number"
 
 
 class Kink(NamedTuple):
-    """A place where φ′ jumps, for each label: the margin, and the slopes of φ on both sides of it."""
+    """A jump of φ′, for each label: the margin at which it lies, and φ′ to its left and to its right."""
 
     position: np.ndarray
     left: np.ndarray
@@ -33,32 +34,32 @@ class Kink(NamedTuple):
 
 
 class Loss:
-    """A loss written by the library or by you.
+    """Base class of the library's losses and of user-defined ones.
 
-    Subclass it as a frozen dataclass and give it the scalar functions, the domain of the conjugate and ``gamma``;
-    ``losses.check(YourLoss())`` then says in words what is wrong, if anything is. The other declarations have defaults that
-    are safe for every smooth loss of one margin. See docs/extending.md.
+    Subclass it as a frozen dataclass and define the scalar functions, the domain of the conjugate and ``gamma``;
+    ``losses.check(YourLoss())`` then reports each identity that fails. The other declarations have defaults that
+    are valid for every smooth loss of one margin. See docs/extending.md.
     """
 
     label_domain: ClassVar[str] = "finite real numbers"
 
     gamma: float | None = None
-    """The largest known γ for which φ is 1/γ-smooth on the whole line; None where there is no such bound. Without it the dual
-    has no known strong concavity: the primal methods serve such a loss, the rates and the rounds of the paper do not."""
+    """The largest known γ for which φ is 1/γ-smooth on the whole real line; None if there is no such bound. Without γ the
+    dual is not known to be strongly concave, so that only the primal methods apply, not the paper's dual rounds and rates."""
 
     curvature: Curvature = Curvature.VARYING
-    """What φ″ can be. CONSTANT makes the sharper Theorem 7 apply, and Newton's method needs one step; with PIECEWISE it
-    updates its Hessian by the rows whose φ″ has changed."""
+    """The values that φ″ takes. With CONSTANT the sharper Theorem 7 applies and Newton's method needs one step; with PIECEWISE
+    Newton's method updates its Hessian by the rows whose φ″ has changed."""
 
     kinked: ClassVar[bool] = False
-    """Whether φ′ jumps somewhere: see :class:`NonSmooth`."""
+    """Whether φ′ has a jump: see :class:`NonSmooth`."""
 
     columns: int = 1
-    """K, the margins that each example has: z_i is a number for K = 1, and a vector of K numbers otherwise."""
+    """K, the number of margins per example: z_i is a number for K = 1 and a vector of length K otherwise."""
 
     @property
     def has_dual_rounds(self) -> bool:
-        """Whether dual methods can work on blocks of examples: one dual variable for each, and a strongly concave dual."""
+        """Whether block dual methods apply: each example has one dual variable, and the dual is strongly concave."""
         return self.columns == 1 and self.gamma is not None
 
     # The functions of one example --------------------------------------------------------------------------------------
@@ -72,19 +73,19 @@ class Loss:
         raise NotImplementedError(f"{type(self).__name__} has no derivative(z, y)")
 
     def second_derivative(self, z: Array, y: Array) -> Array:
-        """φ″(z; y), at a kink any element of the generalised derivative; of several columns, the diagonal of the Hessian."""
+        """φ″(z; y), at a kink of φ′ any element of the generalised derivative; for K > 1 columns the Hessian's diagonal."""
         raise NotImplementedError(f"{type(self).__name__} has no second_derivative(z, y)")
 
     def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
-        """Return φ and φ′ of arrays; a loss whose two formulas share an expensive part computes it once."""
+        """Return φ and φ′ of arrays; override it where the two formulas share an expensive term."""
         return self.value(z, y), self.derivative(z, y)
 
     def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
-        """Return φ′ and φ″ of arrays, likewise."""
+        """Return φ′ and φ″ of arrays; override it where the two formulas share an expensive term."""
         return self.derivative(z, y), self.second_derivative(z, y)
 
     def conjugate_inside(self, u: Array, y: Array) -> Array:
-        """φ*(u; y) for u inside the domain, its ends included; never asked for elsewhere."""
+        """φ*(u; y) for u in the closed domain; it is never evaluated outside."""
         raise NotImplementedError(f"{type(self).__name__} has no conjugate_inside(u, y)")
 
     def domain(self, y: Array) -> tuple[Array, Array]:
@@ -98,36 +99,36 @@ class Loss:
         return np.where(inside, self.conjugate_inside(np.clip(u, low, high), y), np.inf)
 
     def valid_labels(self, y: Array) -> Array:
-        """Say for each label whether the loss is defined for it."""
+        """Return for each label whether the loss is defined for it."""
         return np.isfinite(y)
 
     def kinks(self, y: Array) -> tuple[Kink, ...]:  # noqa: ARG002
         """Return the kinks of φ(·; y) from left to right; none for a smooth loss.
 
-        Where the slopes at the kinks fill the domain of φ* without a gap, φ is piecewise linear between and beyond them, and a
-        fit with a quadratic penalty ends by a linear system.
+        If the slopes at the kinks cover the whole domain of φ*, then φ is piecewise linear, and a fit with a quadratic penalty
+        is completed by one linear system in the dual variables of the examples that lie on a kink.
         """
         return ()
 
     def smoothed(self, width: float) -> Loss:
         """Return the smooth loss with the conjugate φ*(u) + (width/2)u², which lies at most width·u²/2 below φ at slope u.
 
-        Only a loss with kinks is asked.
+        It is called for losses with kinks only.
         """
         raise NotImplementedError(f"{type(self).__name__} has no smoothed(width)")
 
     def curvature_times(self, z: Array, y: Array, t: Array) -> Array:
-        """φ″(z; y) t; of several columns, the Hessian of φ in the margins times t, row by row."""
+        """φ″(z; y) t; for several columns, the Hessian of φ with respect to the margins times t, row by row."""
         return self.second_derivative(z, y) * t
 
     def couplings(self, z: Array, y: Array) -> np.ndarray:
-        """Return q_kl ≥ 0 for each two columns k < l, a column each, where the Hessian of φ is Σ q_kl (e_k − e_l)(e_k − e_l)ᵀ."""
+        """Return one column q_kl ≥ 0 for each pair k < l, such that the Hessian of φ is Σ q_kl (e_k − e_l)(e_k − e_l)ᵀ."""
         raise NotImplementedError(f"{type(self).__name__} has no couplings(z, y)")
 
-    # What a problem asks of all examples together ------------------------------------------------------------------------
+    # Operations on all examples of a problem -----------------------------------------------------------------------------
 
     def labels(self, y: Any, n: int) -> np.ndarray:
-        """Return n labels as the functions take them; refuse, by name, what the loss is not defined for."""
+        """Return the n labels in the type that the functions take; raise an error that names the first invalid label."""
         y = vector("y", y, n)
         if not (valid := self.valid_labels(y)).all():
             at = int(np.argmin(valid))
@@ -142,9 +143,9 @@ class Loss:
         return -np.clip(-alpha, low, high)
 
     def balanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:  # noqa: ARG002
-        """Return a point near α with Σ c_i α_i = 0, by shrinking the heavier sign towards zero.
+        """Return a point near α with Σ c_i α_i = 0, by scaling down the entries of the sign with the larger weighted sum.
 
-        −α_i stays in the domain of φ*, which is convex and holds 0 for every loss that is bounded below.
+        −α_i stays in the domain of φ*, which is convex and contains 0 for every loss that is bounded below.
         """
         up, down = c @ np.maximum(alpha, 0.0), c @ np.maximum(-alpha, 0.0)
         keep = min(up, down)
@@ -153,16 +154,16 @@ class Loss:
         return np.where(alpha > 0.0, shrink_up, shrink_down) * alpha
 
     def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0) -> Any:
-        """argmin_b Σ c_i φ(z_i + b): the zero of the nondecreasing slope Σ c_i φ′(z_i + b), searched for from a guess.
+        """argmin_b Σ c_i φ(z_i + b), found as the zero of the nondecreasing slope Σ c_i φ′(z_i + b).
 
         Parameters
         ----------
         margins, y : arrays
-            Of all examples.
+            Margins and labels of all examples.
         weights : array of shape (n,), optional
             c; ones by default.
         near : float
-            Where the search begins.
+            Starting point of the root search.
         """
 
         def slope(b: float) -> tuple[float, float, float]:
@@ -177,7 +178,7 @@ class Loss:
         return zero_of(slope, near, reach=max(1.0, float(np.abs(margins).max())))
 
     def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
-        """Σ c_i φ*(−α_i; y_i), where a row of weight zero does not take part, whatever its dual variable."""
+        """Σ c_i φ*(−α_i; y_i); a row of weight zero contributes zero even where its φ* is infinite."""
         total = 0.0
         for rows in blocks(len(y), self.columns):
             conjugate = self.conjugate(-alpha[rows], y[rows])
@@ -201,9 +202,9 @@ class Loss:
 class NonSmooth(Loss):
     """A loss with a kink, such as the hinge: convex, but 1/γ-smooth for no γ > 0.
 
-    ``derivative`` is any subgradient, ``second_derivative`` any number. Beside them such a loss gives its smooth neighbours,
-    which :func:`dualnewton.run.loop` follows; the problem of the loss itself certifies what they lead to. A piecewise linear loss
-    declares its :meth:`kinks` as well, by which a fit with a quadratic penalty ends exactly.
+    ``derivative`` returns any subgradient, ``second_derivative`` any number. Such a loss defines :meth:`smoothed`:
+    :func:`dualnewton.solve` fits a sequence of smoothed losses, and the gap is certified for the loss itself. A piecewise linear
+    loss also declares its :meth:`kinks`, which let a fit with a quadratic penalty finish exactly.
     """
 
     kinked: ClassVar[bool] = True
@@ -215,24 +216,24 @@ class Margin(Loss):
     label_domain: ClassVar[str] = "-1 or +1"
 
     def valid_labels(self, y: Array) -> Array:
-        """Say for each label whether it is −1 or +1."""
+        """Return for each label whether it is −1 or +1."""
         return np.abs(y) == 1.0
 
 
 def require_smooth(loss: Loss, purpose: str) -> float:
-    """Return γ; refuse a loss that has none where something is made of it."""
+    """Return γ; raise an error for a loss without γ, with the ``purpose`` that needs it."""
     if loss.gamma is None:
         remedy = (
-            "use a neighbour such as loss.smoothed(0.1), or dualnewton.run.loop, which follows such neighbours to the loss itself"
+            "use a smoothed loss such as loss.smoothed(0.1), or dualnewton.solve, which solves a sequence of smoothed losses"
             if loss.kinked
-            else 'use dualnewton.run.loop with method="newton", which needs no such bound'
+            else 'use dualnewton.solve with method="newton", which needs no gamma'
         )
         raise DualnewtonError(f"loss must be smooth for {purpose}, got {loss!r}, which has no gamma: {remedy}")
     return float(loss.gamma)
 
 
 def blocks(n: int, columns: int = 1, least: int = 1) -> Iterator[slice]:
-    """Cut n rows of margins into blocks on which the functions of a loss are fast, of at least so many rows each."""
+    """Yield slices of n rows with at least ``least`` rows and about ``BLOCK`` margins each."""
     step = max(least, BLOCK // columns)
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))

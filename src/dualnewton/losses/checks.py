@@ -1,4 +1,4 @@
-"""The identities behind ``losses.check``: one small function each, speaking plain words."""
+"""The identities tested by ``losses.check``: one small function each, which yields a sentence where the identity fails."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dualnewton._identities import ROUNDING, STEP, UnusableError, ask, broken, listen, report
+from dualnewton._identities import ROUNDING, STEP, UnusableError, broken, call, failures, report
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses.base import Curvature, Loss
 
 _LABELS = np.array([-1.0, 1.0, 0.0, 0.5, -2.5, 3.0, 40.0])
-"""Labels to try, those of them that the loss declares valid."""
+"""Test labels; those that the loss declares valid are used."""
 
 _WIDTHS = (0.01, 1.0, 7.0)
-"""Widths at which the neighbours of a loss with kinks are looked at."""
+"""Widths at which the smoothed versions of a loss with kinks are tested."""
 
 _OFFSETS = np.concatenate([np.outer([-2.7, -1.0, 1.0, 2.7], 10.0 ** np.arange(-8, 9)).ravel(), np.linspace(-4, 4, 81)])
-"""Margins to try, from zero and from the label: every scale, and a fine grid where kinks are likely."""
+"""Test margins, used relative to zero and relative to the label: all scales, and a fine grid where kinks are likely."""
 
 _BOUNDED = 30.0
-"""Margins up to this size are tried of a smooth loss without γ, which may overflow beyond."""
+"""Largest |z| tested for a smooth loss without γ: such a loss may grow exponentially and overflow at larger margins."""
 
 _BESIDE = 1e-6
-"""Distance from a declared kink at which its slopes are looked at, as a fraction of 1 + |z|."""
+"""Distance from a declared kink at which φ′ is compared with the declared slopes, as a fraction of 1 + |z|."""
 
 
 def check_loss(loss: Loss) -> None:
@@ -36,22 +36,22 @@ def check_loss(loss: Loss) -> None:
 
         check_columns(loss)
         return
-    # The identities compare numbers: first there must be some, and before them labels to ask for.
-    report(loss, listen(_labels, loss))
-    report(loss, (words for usable in (_gamma, _loss_methods) for words in listen(usable, loss)))
+    # The identities need finite function values, and these need valid labels: test labels, then methods, then identities.
+    report(loss, failures(_labels, loss))
+    report(loss, (words for usable in (_gamma, _loss_methods) for words in failures(usable, loss)))
     tried = _LossPoints(loss)
     with_gamma = () if loss.gamma is None else _GAMMA_IDENTITIES
     identities = _KINKED_IDENTITIES if loss.kinked else (*_SMOOTH_IDENTITIES, *with_gamma)
-    report(loss, (words for identity in (*_IDENTITIES, *identities) for words in listen(identity, tried)))
+    report(loss, (words for identity in (*_IDENTITIES, *identities) for words in failures(identity, tried)))
     if loss.kinked:
         for width in _WIDTHS:
-            check_loss(ask(loss, "smoothed", width))
-            report(loss, _neighbour(tried, loss.smoothed(width), width))
+            check_loss(call(loss, "smoothed", width))
+            report(loss, _smoothed(tried, loss.smoothed(width), width))
     else:
         _hint_at_larger_gamma(tried)
 
 
-# Losses: can it be asked? --------------------------------------------------------------------------------------------
+# Labels, γ and the shape of results ----------------------------------------------------------------------------------
 
 
 def _gamma(loss: Loss) -> Iterator[str]:
@@ -62,7 +62,7 @@ def _gamma(loss: Loss) -> Iterator[str]:
 
 def _labels(loss: Loss) -> Iterator[str]:
     not_finite = np.array([np.nan, np.inf, -np.inf])
-    mask = np.asarray(ask(loss, "valid_labels", np.concatenate([_LABELS, not_finite])))
+    mask = np.asarray(call(loss, "valid_labels", np.concatenate([_LABELS, not_finite])))
     if mask.shape != (_LABELS.size + 3,) or mask.dtype != np.bool_:
         raise UnusableError(f"gives no mask of its labels: valid_labels must return one bool per label, got {mask!r}")
     if not mask[:-3].any():
@@ -72,23 +72,23 @@ def _labels(loss: Loss) -> Iterator[str]:
 
 
 def _loss_methods(loss: Loss) -> Iterator[str]:
-    """Arrays in, finite arrays of the same shape out; and the same numbers for scalars."""
-    mask = np.asarray(ask(loss, "valid_labels", _LABELS))
+    """Each method maps arrays to finite arrays of the same shape, and gives the same numbers for scalars."""
+    mask = np.asarray(call(loss, "valid_labels", _LABELS))
     y, z = (x.ravel() for x in np.broadcast_arrays(_LABELS[mask][:, None], _offsets(loss)))
     for method in ("value", "derivative", "second_derivative"):
-        yield from listen(lambda name: _elementwise(loss, name, z, y), method)
+        yield from failures(lambda name: _elementwise(loss, name, z, y), method)
     low, high = _domain(loss, y)
     for method in ("conjugate_inside", "conjugate"):
-        yield from listen(lambda name: _elementwise(loss, name, np.clip(z, low, high), y), method)
+        yield from failures(lambda name: _elementwise(loss, name, np.clip(z, low, high), y), method)
 
 
 def _offsets(loss: Loss) -> np.ndarray:
-    """Return the margins at which the loss is tried."""
+    """Return the margins at which the loss is tested."""
     return _OFFSETS[np.abs(_OFFSETS) <= _BOUNDED] if loss.gamma is None and not loss.kinked else _OFFSETS
 
 
 def _domain(loss: Loss, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    ends = ask(loss, "domain", y)
+    ends = call(loss, "domain", y)
     try:
         low, high = (np.broadcast_to(end, y.shape) for end in ends)
     except (TypeError, ValueError):
@@ -99,29 +99,29 @@ def _domain(loss: Loss, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _elementwise(loss: Loss, method: str, x: np.ndarray, y: np.ndarray) -> Iterator[str]:
-    result = np.asarray(ask(loss, method, x, y))
+    result = np.asarray(call(loss, method, x, y))
     if result.shape != x.shape or not np.issubdtype(result.dtype, np.floating):
         seen = f"{result.dtype} of shape {result.shape}"
         raise UnusableError(f"is not elementwise: {method} of floats of shape {x.shape} gave {seen}")
     for k in broken(~np.isfinite(result) * 1.0, 0.0, x):
         raise UnusableError(f"is not finite: {method} at {x[k]:g}, y={y[k]:g} is {result[k]}")
     few = np.linspace(0, x.size - 1, 40).astype(int)
-    alone = np.array([np.asarray(ask(loss, method, float(x[k]), float(y[k]))).item() for k in few])
+    alone = np.array([np.asarray(call(loss, method, float(x[k]), float(y[k]))).item() for k in few])
     for (k,) in broken(np.abs(alone - result[few]), ROUNDING * np.abs(result[few]), x[few]):
         seen = f"{alone[k]:.8g} alone and {result[few[k]]:.8g} in an array"
         yield f"treats scalars and arrays differently: {method} at {x[few[k]]:g}, y={y[few[k]]:g} is {seen}"
 
 
-# Losses: the identities ----------------------------------------------------------------------------------------------
+# The identities ------------------------------------------------------------------------------------------------------
 
 
 class _LossPoints:
-    """The margins and labels at which a loss is tried, one row per label, and what it says there."""
+    """The margins and labels at which a loss is tested, one row per label, and the function values there."""
 
     def __init__(self, loss: Loss) -> None:
         self.loss = loss
         self.gamma = 0.0 if loss.gamma is None else float(loss.gamma)
-        labels = _LABELS[ask(loss, "valid_labels", _LABELS)]
+        labels = _LABELS[call(loss, "valid_labels", _LABELS)]
         self.label = labels[:, None]
         offsets = _offsets(loss)
         self.z = np.sort(np.concatenate([0.0 * self.label + offsets, self.label + offsets], axis=1), axis=1)
@@ -136,24 +136,24 @@ class _LossPoints:
     def of(self, method: str, x: np.ndarray) -> np.ndarray:
         """Apply a method of the loss to one row of arguments per label."""
         y = np.broadcast_to(self.label, x.shape)
-        return np.asarray(ask(self.loss, method, x.ravel(), y.ravel())).reshape(x.shape)
+        return np.asarray(call(self.loss, method, x.ravel(), y.ravel())).reshape(x.shape)
 
     def ends(self) -> np.ndarray:
-        """Return the two ends of each domain, some point of it in the place of an infinite one."""
+        """Return the two ends of each domain; an infinite end is replaced by a point of the domain."""
         return np.concatenate([np.where(np.isfinite(end), end, self.u[:, :1]) for end in (self.low, self.high)], axis=1)
 
     def rounding_of_value(self, value: np.ndarray) -> np.ndarray:
-        """Say what rounding of z, y and φ itself can do to φ(z)."""
+        """Bound the rounding error of φ(z) that comes from z, y and φ itself."""
         return ROUNDING * (1.0 + np.abs(value) + np.abs(self.slope) * (np.abs(self.z) + np.abs(self.y)))
 
     def rounding_of_slope(self, z: np.ndarray, slope: np.ndarray) -> np.ndarray:
-        """Say what rounding of z, y and φ′ itself can do to φ′(z)."""
+        """Bound the rounding error of φ′(z) that comes from z, y and φ′ itself."""
         steepest = 1.0 / self.gamma if self.gamma else self.curvature
         return ROUNDING * (1.0 + np.abs(slope) + (np.abs(z) + np.abs(self.label)) * steepest)
 
 
 def _pairs(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pair the points of each row with their neighbours, to see kinks, and with random others, to see the whole."""
+    """Pair the points of each row with the next larger ones, which detects kinks, and with random ones, for the global shape."""
     x = np.sort(x, axis=1)
     other = x[:, np.random.default_rng(0).permutation(x.shape[1])]
     return np.concatenate([x[:, :-1], x], axis=1), np.concatenate([x[:, 1:], other], axis=1)
@@ -176,7 +176,7 @@ def _halfway(tried: _LossPoints, method: str, points: np.ndarray, modulus: float
     at_a, at_b, halfway = (tried.of(method, x) for x in (a, b, middle))
     bound = 0.5 * (at_a + at_b) - 0.125 * modulus * (a - b) ** 2
     terms = np.abs(at_a) + np.abs(at_b) + (np.abs(a) + np.abs(b)) * np.abs(tried.label)
-    # At the end of a domain φ* may be vertical: what one ulp of the middle changes there is no fault.
+    # At the end of its domain φ* may have infinite slope: the change by one ulp of the argument is allowed.
     ulp = np.maximum(*(np.abs(tried.of(method, np.nextafter(middle, end)) - halfway) for end in (a, b)))
     for k in broken(halfway - bound, ROUNDING * (1.0 + terms) + ulp, a):
         seen = f"y={tried.label[k[0], 0]:g}, it is {halfway[k]:.8g} but may be at most {bound[k]:.8g}"
@@ -197,9 +197,9 @@ def _derivative_is_slope_of_value(tried: _LossPoints) -> Iterator[str]:
 
 
 def _second_derivative_is_slope_of_derivative(tried: _LossPoints) -> Iterator[str]:
-    """φ″ against differences of φ′ to the left and to the right; where these two disagree there is a kink between."""
+    """φ″ agrees with the left and right difference quotients of φ′; where these two differ φ′ has a kink, which is skipped."""
     excess, climbs = [], []
-    for shortening in (1.0, 1e-4):  # the short one resolves narrow losses, the long one drowns rounding: one must agree
+    for shortening in (1.0, 1e-4):  # long steps suppress rounding, short ones resolve narrow losses: one must agree
         step = shortening * STEP * (1.0 + np.abs(tried.z))
         a, b = tried.z - step, tried.z + step
         left = (tried.slope - tried.of("derivative", a)) / (tried.z - a)
@@ -237,14 +237,14 @@ def _derivative_is_lipschitz(tried: _LossPoints) -> Iterator[str]:
 
 
 def _derivative_lies_in_domain(tried: _LossPoints) -> Iterator[str]:
-    """−α = φ′(z) is dual feasible, to the last bit: one ulp past the end the dual value would be −∞."""
+    """−α = φ′(z) lies in the domain of φ* exactly: one ulp outside, the dual value would be −∞."""
     for k in broken(np.maximum(tried.low - tried.slope, tried.slope - tried.high), 0.0, tried.z):
         seen = f"phi'(z)={tried.slope[k]:.17g} lies outside [{tried.low[k[0], 0]:.17g}, {tried.high[k[0], 0]:.17g}]"
         yield f"has a domain too narrow: at z={tried.z[k]:.8g}, y={tried.y[k]:g} the slope {seen}"
 
 
 def _domain_is_reached(tried: _LossPoints) -> Iterator[str]:
-    """The domain is the closure of the range of φ′: far out, φ′ is near a finite end or still grows to an infinite one."""
+    """The domain is the closure of the range of φ′: at large |z|, φ′ is near a finite end, or still grows towards infinity."""
     ends = np.array([tried.low, tried.high])
     largest = np.where(np.isfinite(ends), np.abs(ends), 0.0).max(axis=0)
     scale = np.where(largest > 0.0, largest, 1.0 / tried.gamma)
@@ -264,7 +264,7 @@ def _domain_is_reached(tried: _LossPoints) -> Iterator[str]:
 def _fenchel_young_equality(tried: _LossPoints) -> Iterator[str]:
     """φ(z) + φ*(u) = zu at u = φ′(z)."""
     total, product = tried.value + tried.conjugate, tried.z * tried.u
-    # A slope outside the domain is a fault of the domain, told elsewhere.
+    # Slopes outside the domain are skipped: _derivative_lies_in_domain reports them.
     defect = np.where(tried.u == tried.slope, np.abs(total - product), 0.0)
     for k in broken(defect, tried.rounding_of_value(np.abs(tried.value) + np.abs(tried.conjugate)), tried.z):
         seen = f"the sum value+conjugate is {total[k]:.8g} but z*u is {product[k]:.8g}; is conjugate_inside right?"
@@ -272,7 +272,7 @@ def _fenchel_young_equality(tried: _LossPoints) -> Iterator[str]:
 
 
 def _fenchel_young_inequality(tried: _LossPoints) -> Iterator[str]:
-    """φ(z) + φ*(u) ≥ zu for every z and every u of the domain."""
+    """φ(z) + φ*(u) ≥ zu for every z and every u in the domain."""
     z, value = tried.z[:, :, None], tried.value[:, :, None]
     u, conjugate = tried.u[:, None, :], tried.conjugate[:, None, :]
     total, product = value + conjugate, z * u
@@ -296,7 +296,7 @@ def _conjugate_at_the_ends(tried: _LossPoints) -> Iterator[str]:
 
 
 def _declared_curvature(tried: _LossPoints) -> Iterator[str]:
-    """CONSTANT promises one φ″ everywhere (Theorem 7), PIECEWISE one number or zero."""
+    """CONSTANT declares that φ″ is one number everywhere (Theorem 7), PIECEWISE that it is one number or zero."""
     low, high = tried.curvature.min(), tried.curvature.max()
     near = 1e-9 * high
     if tried.loss.curvature is Curvature.CONSTANT and high - low > near:
@@ -309,7 +309,7 @@ def _declared_curvature(tried: _LossPoints) -> Iterator[str]:
 
 
 def _no_kinks(tried: _LossPoints) -> Iterator[str]:
-    """A smooth loss has none."""
+    """A smooth loss declares no kinks."""
     if tried.loss.kinks(tried.label[:, 0]):
         yield "declares kinks, but is not a NonSmooth loss"
 
@@ -317,31 +317,31 @@ def _no_kinks(tried: _LossPoints) -> Iterator[str]:
 def _declared_kinks(tried: _LossPoints) -> Iterator[str]:
     """φ′ is the left slope just left of a kink, and the right slope just right of it."""
     y = tried.label[:, 0]
-    for number, kink in enumerate(ask(tried.loss, "kinks", y)):
+    for number, kink in enumerate(call(tried.loss, "kinks", y)):
         step = _BESIDE * (1.0 + np.abs(kink.position))
         for side, slope in ((-1.0, kink.left), (1.0, kink.right)):
             z = kink.position + side * step
-            seen = np.asarray(ask(tried.loss, "derivative", z, y))
+            seen = np.asarray(call(tried.loss, "derivative", z, y))
             for k in broken(np.abs(seen - slope), 1e-4 * (1.0 + np.abs(slope)), z):
                 place = f"just {'left' if side < 0.0 else 'right'} of kink {number}, at z={z[k]:.8g}, y={y[k]:g},"
                 yield f"declares a kink that is not there: {place} derivative is {seen[k]:.8g} but the kink says {slope[k]:.8g}"
 
 
-def _neighbour(tried: _LossPoints, neighbour: Loss, width: float) -> Iterator[str]:
+def _smoothed(tried: _LossPoints, smoothed: Loss, width: float) -> Iterator[str]:
     """φ_μ*(u) = φ*(u) + μu²/2 on the same domain, which also makes φ_μ 1/μ-smooth."""
-    if neighbour.gamma != width:
-        yield f"has a neighbour smoothed({width:g}) with gamma={neighbour.gamma}: it must be the width"
-    near = _LossPoints(neighbour)
+    if smoothed.gamma != width:
+        yield f"has a loss smoothed({width:g}) with gamma={smoothed.gamma}: gamma must equal the width"
+    near = _LossPoints(smoothed)
     if not (np.array_equal(near.low, tried.low) and np.array_equal(near.high, tried.high)):
-        yield f"has a neighbour smoothed({width:g}) whose conjugate has another domain"
+        yield f"has a loss smoothed({width:g}) whose conjugate has a different domain"
         return
     u = np.concatenate([near.u, tried.ends()], axis=1)
     defect = np.abs(near.of("conjugate", u) - tried.of("conjugate", u) - 0.5 * width * np.square(u))
     allowed = ROUNDING * (1.0 + np.abs(u) * np.abs(tried.label) + width * np.square(u))
     for k in broken(defect, allowed, u):
         yield (
-            f"has a neighbour smoothed({width:g}) whose conjugate at u={u[k]:.8g}, y={tried.label[k[0], 0]:g} is off by "
-            f"{defect[k]:.3g}: it must be that of the loss plus width*u**2/2"
+            f"has a loss smoothed({width:g}) whose conjugate at u={u[k]:.8g}, y={tried.label[k[0], 0]:g} is wrong by "
+            f"{defect[k]:.3g}: it must be the conjugate of the loss plus width*u**2/2"
         )
 
 
@@ -353,7 +353,7 @@ _IDENTITIES = (
     _fenchel_young_inequality,
     _conjugate_at_the_ends,
 )
-"""Of every loss."""
+"""Identities of every loss."""
 
 _KINKED_IDENTITIES = (_declared_kinks,)
 
@@ -365,12 +365,12 @@ _SMOOTH_IDENTITIES = (
 )
 
 _GAMMA_IDENTITIES = (_derivative_is_lipschitz, _domain_is_reached, _conjugate_is_strongly_convex)
-"""Of a loss with a γ."""
+"""Identities of smooth losses that declare γ."""
 
 
 def _hint_at_larger_gamma(tried: _LossPoints) -> None:
-    """Warn of a γ far smaller than need be, which is no error: it only weakens the rates and bounds made from it."""
+    """Warn of a γ far smaller than necessary: the results stay correct, but the rates and bounds that use γ are weaker."""
     if tried.gamma and 0.0 < (steepest := float(tried.curvature.max())) < 0.5 / tried.gamma:
         seen = f"{type(tried.loss).__name__} has gamma={tried.gamma:g}, but no curvature above {steepest:.4g} was seen"
-        hint = f"if the loss is 1/gamma-smooth with gamma={1.0 / steepest:.4g}, say so, and every bound improves"
+        hint = f"if the loss is 1/gamma-smooth with gamma={1.0 / steepest:.4g}, declare it, and every bound improves"
         warnings.warn(f"{seen}: {hint}", stacklevel=4)  # at the caller of losses.check

@@ -1,4 +1,4 @@
-"""Piecewise linear losses: φ′ jumps at kinks, and φ is smooth for no γ."""
+"""Piecewise linear losses: φ′ jumps at kinks, and φ is 1/γ-smooth for no γ > 0."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dualnewton.validation import Array, positive
 class Hinge(Margin, NonSmooth):
     """max(0, 1 − yz); the loss of the support vector machine."""
 
-    curvature = Curvature.PIECEWISE  # none
+    curvature = Curvature.PIECEWISE  # φ″ = 0 away from the kink
 
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(1.0 - y * z, 0.0)
@@ -44,7 +44,7 @@ class EpsilonInsensitive(NonSmooth):
     """max(0, |z − y| − epsilon); the loss of support vector regression, with epsilon = 0 the absolute error."""
 
     epsilon: float = 0.1
-    curvature = Curvature.PIECEWISE  # none
+    curvature = Curvature.PIECEWISE  # φ″ = 0 away from the kinks
 
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon, or_zero=True)

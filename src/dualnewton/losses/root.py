@@ -1,4 +1,4 @@
-"""The zero of a nondecreasing function of one variable: the best intercept, where the derivatives of the losses cancel."""
+"""Root of a nondecreasing function of one variable, used for the intercept: its optimality condition is Σ c_i φ′(z_i + b) = 0."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import math
 from collections.abc import Callable
 
 EXACT = 1e-15
-"""A value below this fraction of the terms it is the sum of is zero but for rounding."""
+"""Stopping tolerance on |value|, as a fraction of the sum of its absolute terms: a few float64 roundings."""
 
 MOST = 3000
-"""Evaluations: enough to halve the whole range of floating point numbers to nothing."""
+"""Maximum number of evaluations; bisection of the whole float64 range, from a width of 2^1024 to 2^−1074, takes 2098."""
 
 
 def zero_of(function: Callable[[float], tuple[float, float, float]], near: float, reach: float) -> float:
-    """Return where a nondecreasing function is zero, or as near to it as can be.
+    """Return the argument at which a nondecreasing function is zero, or the evaluated one with the least absolute value.
 
-    Newton's steps from ``near``, doubled each time until the sign has changed. (With one class only the slope of a margin loss
-    reaches zero at the end of the line alone; in floating point it does so soon enough.) Then the zero lies between two points,
-    and a step that leaves them, or follows one that has not halved the value, goes to their middle.
+    Until the sign changes, the method takes Newton steps from ``near`` with a factor that doubles each time. (If all labels
+    agree, the slope of a margin loss vanishes only at infinity; in floating point it underflows to zero at a finite b.) Once the
+    root is bracketed, a Newton step that leaves the bracket, or follows one that did not halve |value|, is replaced by bisection.
 
     Parameters
     ----------
     function : callable
-        b ↦ the value, its derivative, and the sum of the absolute terms that make up the value.
+        b ↦ the value, its derivative, and the sum of the absolute terms of the value.
     near : float
-        Where to begin.
+        Starting point.
     reach : float
-        The first step where the derivative is zero.
+        Length of the step where the derivative is zero.
     """
     low, high, b, best, last, doubled = -math.inf, math.inf, near, (math.inf, near), math.inf, 1.0
     for _ in range(MOST):
@@ -41,7 +41,7 @@ def zero_of(function: Callable[[float], tuple[float, float, float]], near: float
             slow = not abs(value) <= 0.5 * last
             b = 0.5 * (low + high) if slow or not low < trial < high else trial
             if not low < b < high:
-                break  # no number lies between
+                break  # the bracket holds no further float64 number
         else:
             b, doubled = b + doubled * step, 2.0 * doubled
             if not math.isfinite(b):

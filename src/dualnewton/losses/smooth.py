@@ -52,7 +52,7 @@ class Logistic(Margin):
     def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
         m = y * z
         size = np.abs(m)
-        e = np.exp(-size)  # the dearest part of both
+        e = np.exp(-size)  # the most expensive term, shared by φ and φ′
         return np.log1p(e) + 0.5 * (size - m), -y * np.where(m > 0.0, e, 1.0) / (1.0 + e)
 
     def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
@@ -62,7 +62,7 @@ class Logistic(Margin):
         return -y * np.where(m > 0.0, e, 1.0) * rest, e * rest * rest
 
     def conjugate_inside(self, u: Array, y: Array) -> Array:
-        # s log s + (1 − s) log(1 − s) with 0 log 0 = 0: at an end the logarithm is taken of one.
+        # s log s + (1 − s) log(1 − s) with 0 log 0 = 0: at s = 0 and s = 1 the argument of the logarithm is replaced by one.
         s = -y * u
         return s * np.log(s + (s == 0.0) * 1.0) + (1.0 - s) * np.log1p((s == 1.0) * 1.0 - s)
 
@@ -90,7 +90,7 @@ class SquaredHinge(Margin):
         return u * (0.5 * u + y)
 
     def domain(self, y: Array) -> tuple[Array, Array]:
-        # −yu ≥ 0: the half-line from 0 towards the sign of −y.
+        # The domain is the half-line −yu ≥ 0.
         return np.minimum(-y * np.inf, 0.0), np.maximum(-y * np.inf, 0.0)
 
 
@@ -132,7 +132,7 @@ class SmoothHinge(Margin):
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """½r² while |r| ≤ delta, then delta(|r| − delta/2), for the residual r = z − y: least squares deaf to outliers."""
+    """½r² while |r| ≤ delta, then delta(|r| − delta/2), for r = z − y: least squares that is robust to outliers."""
 
     delta: float = 1.0
     gamma = 1.0

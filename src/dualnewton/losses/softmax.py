@@ -19,24 +19,24 @@ from dualnewton.losses.base import Loss, blocks
 from dualnewton.validation import frozen, integer, vector
 
 FEASIBLE = 1e-12
-"""Σ_k α_ik counts as zero below this, and so does what p_i lacks of a distribution."""
+"""Absolute tolerance, for rounding, within which p_i = e_y − α_i counts as a distribution: Σ_k p_ik = 1 and p_ik ≥ 0."""
 
 BELOW_ONE = 1.0 - 2.0**-53
-"""The largest number below one: so close to it, (1 − m) log(1 − m) is zero for all that float64 can tell."""
+"""The largest float64 number below one; m = 1 − p_y is clipped to it, since (1 − m) log(1 − m) → 0 as m → 1."""
 
 UNDERFLOW = 800.0
-"""A margin this far below another has probability zero in float64: exp(−746) is."""
+"""Distance below the largest margin at which a class has probability zero in float64: exp(−746) underflows to zero."""
 
 TINY = 1e-280
-"""Dual variables below this count as zero, so that no quotient of sums of them overflows."""
+"""Absolute value below which dual variables are set to zero, so that quotients of their sums do not overflow."""
 
 
 @dataclass(frozen=True)
 class Softmax(Loss):
     """log Σ_k exp(z_k) − z_y over K classes; labels are class numbers 0, …, K − 1.
 
-    The eigenvalues of the Hessian diag(p) − ppᵀ are at most ½, so that γ = 2. Only differences between margins count: the dual
-    variables of an example sum to zero.
+    The eigenvalues of the Hessian diag(p) − ppᵀ are at most ½, so that γ = 2. φ depends on differences of margins only; hence
+    the dual variables of an example sum to zero.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Softmax(Loss):
             p, top, _, rest = softmax(z[part])
             block = curvature[part]
             np.multiply(p, 1.0 - p, out=block)
-            block[np.arange(len(p)), top] = rest / (1.0 + rest) ** 2  # 1 − p would lose the digits of a p close to one
+            block[np.arange(len(p)), top] = rest / (1.0 + rest) ** 2  # 1 − p would cancel for p close to one
         return curvature
 
     def curvature_times(self, z: np.ndarray, y: np.ndarray, t: np.ndarray) -> np.ndarray:  # noqa: ARG002
@@ -92,19 +92,19 @@ class Softmax(Loss):
         entropies, inside = entropy(-u, y)
         return np.where(inside, -entropies, np.inf)
 
-    # What a problem asks of all examples together ------------------------------------------------------------------------
+    # Operations on all examples of a problem -----------------------------------------------------------------------------
 
     def labels(self, y: Any, n: int) -> np.ndarray:
         return class_numbers(y, n, self.n_classes)
 
     def nearest_dual(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return a point near α with every e_y − α_i in the simplex."""
-        # 1. A class with a negative probability gets none; where the others have more than one together, they are scaled to it.
+        # 1. Set negative probabilities of the other classes to zero; scale them where their sum exceeds one.
         alpha, own = np.minimum(alpha, 0.0), (np.arange(len(y)), y)
         alpha[own] = 0.0
         missed = -(alpha @ np.ones(self.n_classes))
         alpha /= np.maximum(missed, 1.0)[:, None]
-        # 2. What the others have, the own class misses.
+        # 2. The row sums to zero: α_y equals the total probability of the other classes.
         alpha[own] = np.minimum(missed, 1.0)
         return alpha
 
@@ -112,15 +112,15 @@ class Softmax(Loss):
         """Make Σ c_i α_i = 0 by mixing all p_i with one distribution q.
 
         With N_k = Σ c_i over the examples of class k, S = Σ c_i α_i and C = Σ c_i, p′_i = (1 − ε) p_i + ε q is balanced for
-        q = (N + S (1 − ε)/ε)/C. The smallest ε that leaves q ≥ 0 is taken. A class without examples must have probability zero
-        in every row; what it had goes to the row's own class first.
+        q = (N + S (1 − ε)/ε)/C. ε is the smallest for which q ≥ 0. A class without examples must have probability zero
+        in every row; its probability is first moved to the class of the row's label.
         """
         N, alpha = np.bincount(y, weights=c, minlength=self.n_classes), np.array(alpha, dtype=np.float64)
         alpha[:, N == 0.0] = 0.0
         alpha[np.abs(alpha) < TINY] = 0.0
         _close(alpha, y)
         S, weight = c @ alpha, c @ np.abs(alpha)
-        S -= S.sum() * (weight / (weight.sum() or 1.0))  # the sum over classes is zero but for rounding
+        S -= S.sum() * (weight / (weight.sum() or 1.0))  # removes the rounding error of Σ_k S_k = 0
         if not (S < 0.0).any():
             return alpha
         ratio = float((N[S < 0.0] / -S[S < 0.0]).min())  # (1 − ε)/ε
@@ -137,16 +137,16 @@ class Softmax(Loss):
         *,
         near: Any = 0.0,  # noqa: ARG002
     ) -> np.ndarray:
-        """Return the best intercepts; only their differences count.
+        """Return the best intercepts, which are unique up to a common constant.
 
-        Those of the classes that have examples sum to zero. A class without any would go to −∞; it is put where its
-        probability is zero in float64 in every row, and no lower.
+        The intercepts of the classes with examples sum to zero. The best intercept of a class without examples is −∞; it gets
+        the largest value at which its probability underflows to zero in every row.
         """
         c = np.ones(len(y)) if weights is None else weights
         present = np.bincount(y, weights=c, minlength=self.n_classes) > 0.0
         if present.all():
             return balancing_intercept(margins, y, c)
-        # A row of weight zero may belong to an absent class; any other label will do for it.
+        # A row of weight zero may have the label of an absent class; it does not matter which present class replaces it.
         y = np.maximum(np.cumsum(present) - 1, 0)[y]
         b, there = np.zeros(self.n_classes), margins[:, present]
         b[present] = balancing_intercept(there, y, c)
@@ -157,10 +157,10 @@ class Softmax(Loss):
     def conjugates_along(
         self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, at_one: float
     ) -> Callable[[float], float]:
-        """Return s ↦ Σ c_i φ*(−sα_i), without another look at the n × K numbers.
+        """Return s ↦ Σ c_i φ*(−sα_i), evaluated from n numbers instead of n × K.
 
-        With m_i = 1 − p_{i,y_i} the conjugate of row i at −sα_i is s log(s) m_i + (1 − s m_i) log(1 − s m_i), but for a multiple
-        of s, which the value at s = 1 gives.
+        With m_i = 1 − p_{i,y_i} the conjugate of row i at −sα_i is s log(s) m_i + (1 − s m_i) log(1 − s m_i) plus a multiple
+        of s; the sum of these multiples follows from the value at s = 1.
         """
         c = np.ones(len(y)) if weights is None else weights
         missed = np.clip(alpha[np.arange(len(y)), y], 0.0, BELOW_ONE)
@@ -174,7 +174,7 @@ class Softmax(Loss):
 
 
 def class_numbers(y: Any, n: int, K: int | None) -> np.ndarray:
-    """Return y as integers if they are class numbers 0, …, K − 1; any whole numbers that are not negative if K is None."""
+    """Return y as integers; raise an error unless all are in 0, …, K − 1, or nonnegative integers if K is None."""
     allowed = f"whole class numbers {'0, 1, 2, ...' if K is None else f'in 0, ..., {K - 1}'}"
     remedy = "np.unique(y, return_inverse=True) numbers any labels"
     if (dtype := np.asarray(y).dtype).kind not in "fiub":
@@ -188,25 +188,25 @@ def class_numbers(y: Any, n: int, K: int | None) -> np.ndarray:
 
 
 def _close(alpha: np.ndarray, y: np.ndarray) -> None:
-    """Make each row sum to zero by the entry of its own class, which keeps the digits of small sums."""
+    """Set α_{i,y_i} to minus the sum of the other entries of its row, so that each row sums to zero without cancellation."""
     own = (np.arange(len(y)), y)
     alpha[own] = 0.0
     alpha[own] = -(alpha @ np.ones(alpha.shape[1]))
 
 
 def pair_products(p: np.ndarray) -> np.ndarray:
-    """p_ik p_il for each two classes k < l, a column each: diag(p) − ppᵀ = Σ p_k p_l (e_k − e_l)(e_k − e_l)ᵀ."""
+    """p_ik p_il, one column for each pair of classes k < l: diag(p) − ppᵀ = Σ p_k p_l (e_k − e_l)(e_k − e_l)ᵀ."""
     pairs = np.array(list(combinations(range(p.shape[1]), 2)))
     return np.asarray(p[:, pairs[:, 0]] * p[:, pairs[:, 1]])
 
 
-# One block of rows ---------------------------------------------------------------------------------------------------
+# Functions of one block of rows --------------------------------------------------------------------------------------
 
 
 def softmax(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return p = softmax(z) of each row, where z is largest, that value, and the rest Σ exp(z_k − max z) over all others.
+    """Return for each row p = softmax(z), argmax z, max z, and rest = Σ exp(z_k − max z) over the other classes.
 
-    No exponential overflows. log Σ exp(z_k) is max z + log(1 + rest), and 1 − max p is rest/(1 + rest) to its last digit.
+    No exponential overflows. log Σ exp(z_k) = max z + log(1 + rest), and 1 − max p = rest/(1 + rest) without cancellation.
     """
     rows, top = np.arange(len(Z)), Z.argmax(axis=1)
     high = Z[rows, top]
@@ -220,7 +220,7 @@ def softmax(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
 
 
 def chances(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return p of any number of rows, and 1 − p to its last digit."""
+    """Return p and, without cancellation, 1 − p for any number of rows."""
     p, missed = np.empty(Z.shape), np.empty(Z.shape)
     for part in blocks(*Z.shape):
         p[part], top, _, rest = softmax(Z[part])
@@ -230,7 +230,7 @@ def chances(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def losses(Z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return log Σ_k exp(z_k) − z_y, p, and 1 − p_y of each row; neither of the differences loses digits."""
+    """Return log Σ_k exp(z_k) − z_y, p and 1 − p_y of each row; both differences are computed without cancellation."""
     p, top, high, rest = softmax(Z)
     own = (np.arange(len(Z)), y)
     missed = np.where(top == y, rest / (1.0 + rest), 1.0 - p[own])
@@ -238,7 +238,7 @@ def losses(Z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def entropy(alpha: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return H(e_y − α) of each row, and whether e_y − α is a distribution but for rounding."""
+    """Return H(e_y − α) of each row, and whether e_y − α is a distribution up to ``FEASIBLE``."""
     own, ones = (np.arange(len(alpha)), y), np.ones(alpha.shape[1])
     missed = alpha[own]
     p = -alpha
@@ -254,18 +254,19 @@ def entropy(alpha: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 # The intercept -------------------------------------------------------------------------------------------------------
 
 _MILD = 16.0
-"""Margins up to this size are no trouble for Newton's method."""
+"""Largest |z| at which Newton's method for the intercept starts without continuation: all probabilities exceed about 1e-14."""
 
 _LONGEST = 100.0
-"""A longer step is the mark of a flat place, where the quadratic model says nothing."""
+"""Largest allowed entry of a Newton step, in units of margins: longer steps arise only where the Hessian is nearly singular."""
 
 _ROUNDS = 300
-"""Several times what margins of any use ask for; beyond it :meth:`Softmax.balanced` does the rest."""
+"""Maximum number of Newton steps, several times what practical margins need. :meth:`Softmax.balanced` removes what imbalance
+is left after them."""
 
 
 @dataclass(frozen=True)
 class _Moments:
-    """What an intercept is judged by: S = Σ c_i α_i (minus the slope), Σ c_i p_i p_iᵀ and Σ c_i ‖α_i‖₁."""
+    """Sums over the examples at one intercept: S = Σ c_i α_i (the negative gradient), Σ c_i p_i p_iᵀ and Σ c_i ‖α_i‖₁."""
 
     mass: np.ndarray
     pairs: np.ndarray
@@ -273,14 +274,14 @@ class _Moments:
 
     @property
     def imbalance(self) -> float:
-        """‖S‖₁ as a fraction of what it could be."""
+        """‖S‖₁ as a fraction of its upper bound Σ c_i ‖α_i‖₁."""
         return float(np.abs(self.mass).sum()) / (self.weight or 1.0)
 
     def newton_step(self) -> np.ndarray:
         """Solve H δ = S with the last coordinate fixed, since H = D(Σ c_i p_i) − Σ c_i p_i p_iᵀ has rows that sum to zero.
 
-        H's diagonal is taken from that, not from a difference, which would lose its digits where all p_i are close to
-        corners of the simplex. There H may be singular; the small ridge leaves a direction of descent.
+        The diagonal of H is computed from its zero row sums, since the difference would cancel where all p_i are close to
+        corners of the simplex. There H may be singular; the small ridge keeps the step a descent direction.
         """
         H = -self.pairs
         np.fill_diagonal(H, 0.0)
@@ -294,7 +295,7 @@ class _Moments:
 def _moments(Z: np.ndarray, y: np.ndarray, c: np.ndarray, b: np.ndarray, T: float) -> _Moments:
     K = Z.shape[1]
     mass, pairs, weight = np.zeros(K), np.zeros((K, K)), 0.0
-    for part in blocks(len(Z), K, least=K):  # fewer rows would be dwarfed by their K × K pairs
+    for part in blocks(len(Z), K, least=K):  # with fewer than K rows, adding the K × K matrices would dominate
         _, p, missed = losses(Z[part] / T + b, y[part])
         pairs += (c[part, None] * p).T @ p
         p[np.arange(len(p)), y[part]] = -missed
@@ -306,8 +307,8 @@ def _moments(Z: np.ndarray, y: np.ndarray, c: np.ndarray, b: np.ndarray, T: floa
 def balancing_intercept(Z: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
     """Return the b with Σ_k b_k = 0 that minimises Σ c_i (log Σ_k exp(z_ik + b_k) − b_{y_i}); every class must have weight.
 
-    This is Newton's method with step halving. Wild margins are cooled down: the problem is solved roughly at the margins
-    z/T for a T that makes them mild, then from there at T/2, T/4, …, 1.
+    This is Newton's method with step halving. Large margins are treated by continuation: the problem is solved roughly for
+    the margins z/T with a temperature T for which |z|/T ≤ 16, then warm-started at T/2, T/4, …, 1.
     """
     N = np.bincount(y, weights=c, minlength=Z.shape[1])
     b = np.log(N / N.sum())  # exact where z = 0
@@ -317,18 +318,18 @@ def balancing_intercept(Z: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarr
     for _ in range(_ROUNDS):
         settled = at_b.imbalance <= (1e-2 if T > 1.0 else 1e-14)
         if not settled:
-            # 1. Halve the step while the way up at its end is more than half as steep as the way down at its start.
+            # 1. Halve the step while the slope at its end is positive and more than half as steep as the descent at its start.
             step, resolution = at_b.newton_step(), 1e-15 * (1.0 + scale / T)
             at_end = _moments(Z, y, c, b + step, T)
             while -(at_end.mass @ step) > 0.5 * (at_b.mass @ step) and np.abs(step).max() > resolution:
                 step *= 0.5
                 at_end = _moments(Z, y, c, b + step, T)
-            # 2. Where the imbalance does not halve any more although it is tiny, or the step is, rounding is all there is.
+            # 2. Rounding level is reached if the imbalance or the step is tiny and the imbalance no longer halves.
             tiny = at_b.imbalance <= 1e-9 or np.abs(step).max() <= resolution
             settled = tiny and at_end.imbalance > 0.5 * at_b.imbalance
             if at_end.imbalance < at_b.imbalance or not settled:
                 b, at_b = b + step, at_end
-        # 3. Cool down, or stop.
+        # 3. Lower the temperature, or stop at T = 1.
         if settled and T == 1.0:
             break
         if settled:

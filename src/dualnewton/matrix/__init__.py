@@ -1,9 +1,8 @@
-"""Everything that touches the data matrix X, with ``kernels``: one protocol, and a class for each place where X may lie.
+"""Access to the data matrix X (together with ``kernels``): one protocol, and one class for each kind of storage.
 
-``protocol`` says what solvers, planner and verifier may ask of data; ``memory`` answers for arrays and CSR matrices,
-``chunked`` for a list of pieces of them. Rows that have been gathered in memory are worked on by ``linear`` and, where they are
-multiplied by each other, by ``grams``; ``whole`` has the products with a matrix as it is stored, and is used in here and by
-the theory only.
+``protocol`` defines the operations that solvers, planner and verifier use; ``memory`` implements them for arrays and CSR
+matrices, ``chunked`` for a list of such pieces. ``linear`` works on rows that have been gathered in memory, ``grams`` computes
+their weighted Gram products, and ``whole`` has the products with a matrix as it is stored, for this package and the theory.
 """
 
 from dualnewton.matrix.chunked import ChunkedData

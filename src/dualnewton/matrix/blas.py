@@ -1,4 +1,4 @@
-"""One thread for the linear algebra of NumPy and SciPy while a problem is solved."""
+"""Limit of the BLAS libraries of NumPy and SciPy to one thread while a problem is solved."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 class _OneBlasThread:
-    """Keep the linear algebra of certificates to one thread: their last bits would depend on the number of threads.
+    """Context in which BLAS uses one thread, since the last bits of its results depend on the number of threads.
 
-    The limit is the process's, so it is set by the first of several solves that run side by side and lifted by the last.
+    The limit applies to the process: of several concurrent solves, the first sets it and the last restores the old one.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ one_blas_thread = _OneBlasThread()
 
 @lru_cache(maxsize=1)
 def _blas_controller() -> Any:
-    import scipy.linalg  # noqa: F401  (so that its library is among those found)
+    import scipy.linalg  # noqa: F401  (loads its BLAS library, so that the controller finds it)
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -1,4 +1,4 @@
-"""Blocks of consecutive rows in memory, and the two products of a pass with one of them."""
+"""Blocks of consecutive rows in memory, and the two products that a pass computes with each block."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 
 class Block(Protocol):
-    """Some consecutive rows A of the data."""
+    """A block A of consecutive rows of the data."""
 
     rows: slice
 
@@ -36,7 +36,7 @@ class LibraryBlock:
             self.transposed = self.A.T
 
     def products(self, W: np.ndarray, out: np.ndarray) -> None:
-        if not W.any():  # where most runs begin
+        if not W.any():  # most runs start at zero
             out[:] = 0.0
         elif len(W) == 1:
             out[:, 0] = self.A @ W[0]
@@ -51,14 +51,14 @@ class LibraryBlock:
 
 
 def _view(kind: Any, parts: tuple[np.ndarray, ...], shape: tuple[int, int]) -> Any:
-    """Return a sparse matrix of these arrays; SciPy's constructor would copy those that view a small part of another."""
+    """Return a sparse matrix of these arrays; SciPy's constructor would copy arrays that are views of a small part of another."""
     matrix = kind(shape, dtype=parts[0].dtype)
     matrix.data, matrix.indices, matrix.indptr = parts
     return matrix
 
 
 class KernelBlock:
-    """Products by kernels that read the rows in the type in which they are stored."""
+    """Products by kernels that read the rows in their stored type."""
 
     def __init__(self, X: Any, rows: slice) -> None:
         from dualnewton.kernels import passes

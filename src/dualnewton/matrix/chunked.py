@@ -1,7 +1,7 @@
-"""Data in pieces: a list of arrays or CSR arrays of rows, in memory or memory-mapped, that together are one matrix.
+"""Data in pieces: one matrix whose rows are stored as a list of arrays or CSR arrays, in memory or memory-mapped.
 
-A pass visits the pieces in order and adds their sums in order. Rows at random places would read a piece each, so dual methods
-are left to data that lie in memory as a whole; primal methods and certificates need passes and a few sampled rows only.
+A pass visits the pieces in order and adds their sums in order. Reading one random row may load a whole piece, so that dual
+methods are not offered for such data; primal methods and certificates need only passes and a few sampled rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ChunkedData(Data):
     Parameters
     ----------
     pieces : sequence of arrays or CSR arrays
-        The rows, piece by piece. All have the same number of columns and are stored alike, sparse or dense.
+        The rows, piece by piece. All pieces must have the same number of columns and be all sparse or all dense.
     """
 
     capabilities = Capabilities(
@@ -70,7 +70,7 @@ class ChunkedData(Data):
         return made
 
     def _visit(self) -> Iterator[tuple[slice, MemoryData]]:
-        """Yield each piece with the places of its rows."""
+        """Yield each piece with the slice of its rows."""
         return zip(self.places, self.pieces, strict=True)
 
     # Identity ----------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class ChunkedData(Data):
         return linear.stacked(found, dense=not self.profile.sparse, axis=1)
 
     def _shares(self, indices: np.ndarray) -> Iterator[tuple[slice, np.ndarray, MemoryData]]:
-        """Yield, for each piece that has some of the rows, their places among the indices, their indices there, and the piece."""
+        """Yield, for each piece with some of the rows, the slice of ``indices``, the indices within the piece, and the piece."""
         ends = np.searchsorted(indices, [rows.stop for rows in self.places])
         low = 0
         for (rows, piece), high in zip(self._visit(), ends, strict=True):
@@ -179,7 +179,7 @@ class ChunkedData(Data):
 
 
 class _Later:
-    """A target whose rows are counted from the first row of a piece."""
+    """A target whose rows are numbered from the first row of a piece."""
 
     def __init__(self, target: Target, start: int) -> None:
         self.target, self.start = target, start

@@ -1,4 +1,4 @@
-"""Weighted products of a matrix with itself, AᵀDA and ADAᵀ, in pieces: every such sum of the library is made here."""
+"""Weighted Gram products AᵀDA and ADAᵀ, computed in pieces; all code of the library uses these functions for them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import scipy.sparse as sp
 from dualnewton.matrix.linear import Matrix, scale_rows, to_dense
 
 DENSE_PIECE, FEWEST = 1 << 20, 1 << 7
-"""Entries of a dense matrix that are multiplied at a time, and columns at least: with 4000 rows, in 0.2 s."""
+"""Number of entries per piece of a dense matrix, and minimum number of its columns; a piece of 4000 rows takes about 0.2 s."""
 
 PRODUCTS, SPARSE_PRODUCTS = 1 << 30, 1 << 25
-"""Multiplications of dense and of sparse rows between two calls of ``check``: about a tenth of a second."""
+"""Number of multiplications, of dense and of sparse rows, between two calls of ``check``: about a tenth of a second."""
 
 
 def outer_products(rows: Matrix, weights: np.ndarray, kind: type) -> np.ndarray:
-    """Return AᵀD(weights)A; dense rows are multiplied by themselves, which takes half the multiplications."""
+    """Return AᵀD(weights)A; for dense rows as products BᵀB, for which BLAS needs half the multiplications."""
     if sp.issparse(rows):
         return to_dense(rows.T @ scale_rows(rows, weights))
-    if (weights == weights[:1]).all():  # no copy, unless of another type
+    if (weights == weights[:1]).all():  # needs no scaled copy
         same: np.ndarray = rows.astype(kind, copy=False)
         return np.asarray(weights[:1].sum() * (same.T @ same))
     if (negative := weights < 0.0).any():
@@ -32,7 +32,7 @@ def outer_products(rows: Matrix, weights: np.ndarray, kind: type) -> np.ndarray:
 
 
 def column_pieces(A: Matrix, size: int) -> list[slice]:
-    """Cut the columns of A so that dense copies of ``size`` rows stay small; sparse rows are small as they are."""
+    """Return slices of the columns of A for which dense copies of ``size`` rows are small; one slice if A is sparse."""
     if sp.issparse(A):
         return [slice(None)]
     step = max(FEWEST, DENSE_PIECE // max(size, 1))
@@ -52,13 +52,13 @@ def add_products(H: np.ndarray, A: Matrix, B: Matrix, check: Callable[[], None])
     step = max(FEWEST, PRODUCTS // max(H.size, 1))
     for low in range(0, A.shape[1], step):
         part = slice(low, low + step)
-        # Fortran's order: Hᵀ += B Aᵀ, in place.
+        # BLAS uses column-major order: this computes Hᵀ += B Aᵀ in place.
         dgemm(1.0, B[:, part].T, A[:, part].T, beta=1.0, c=H.T, trans_a=True, overwrite_c=True)
         check()
 
 
 def sum_of_grams(pieces: Iterable[Matrix], size: int, check: Callable[[], None]) -> np.ndarray:
-    """Σ M Mᵀ over matrices of so many rows."""
+    """Σ M Mᵀ over matrices with ``size`` rows."""
     from scipy.linalg.blas import dsyrk
 
     H = np.zeros((size, size))
@@ -66,7 +66,7 @@ def sum_of_grams(pieces: Iterable[Matrix], size: int, check: Callable[[], None])
         if sp.issparse(M):
             add_products(H, M, M, check)
         else:
-            # Fortran's order: the upper triangle of Hᵀ is the lower one of H.
+            # BLAS uses column-major order: the upper triangle of Hᵀ is the lower one of H.
             dsyrk(1.0, M.T, beta=1.0, c=H.T, trans=True, overwrite_c=True)
         check()
     lower = np.tril(H)

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from dualnewton.validation import without_repeats
 
 Matrix = Any
-"""A NumPy array or a SciPy CSR array, one example per row; both know ``@``, ``.T`` and row indexing."""
+"""A NumPy array or a SciPy CSR array, one example per row; both support ``@``, ``.T`` and row indexing."""
 
 
 def gram(rows: Matrix) -> np.ndarray:
@@ -40,7 +40,7 @@ def scale_columns(X: Matrix, factors: np.ndarray) -> Matrix:
 
 
 def stacked(parts: Sequence[Matrix], *, dense: bool, axis: int = 0) -> Matrix:
-    """Join matrices of any storage below one another, or (axis 1) side by side, as a NumPy array or as a CSR array."""
+    """Concatenate dense or sparse matrices along the given axis, into a NumPy array or a CSR array."""
     if dense:
         return np.concatenate([to_dense(part) for part in parts], axis=axis)
     return (sp.hstack if axis else sp.vstack)([sp.csr_array(part) for part in parts], format="csr")

@@ -1,4 +1,4 @@
-"""Data in memory, or memory-mapped: a NumPy array in C order or a CSR array, passed over by blocks that stay in the cache."""
+"""Data in memory or memory-mapped: a NumPy array in C order or a CSR array, processed in blocks that fit into the cache."""
 
 from __future__ import annotations
 
@@ -19,47 +19,48 @@ from dualnewton.matrix.workers import Workers, added
 from dualnewton.validation import data_matrix
 
 BLOCK_BYTES = 1 << 22
-"""Bytes of a block of dense rows: the second of its two products should still find it in the cache."""
+"""Size of a block of dense rows in bytes (4 MiB): the block is still in the cache for the second of its two products."""
 
 SQUARED_BYTES = 1 << 21
-"""Bytes of a block of rows whose outer products are added: it should stay in the cache together with its weighted copy."""
+"""Size in bytes (2 MiB) of a block of rows for weighted Gram matrices: the block and its weighted copy fit into the cache."""
 
 BLOCK_MARGINS = 1 << 13
-"""Margins in a block of sparse rows: the allocator reuses mapped memory for temporaries of up to 128 KiB."""
+"""Number of sparse rows per block: vectors of 8 bytes per row (64 KiB) stay below the 128 KiB up to which the allocator reuses
+memory instead of mapping it anew."""
 
 PART_ENTRIES, DENSE_PART_ENTRIES = 1 << 17, 1 << 19
-"""Stored entries of the smallest part of the data that a thread takes; sparse ones take longer each."""
+"""Minimum number of stored entries per part (the unit of work of a thread), sparse and dense; sparse entries take longer."""
 
 MOST_PARTS = 16
-"""Parts at most, each with a gradient of its own."""
+"""Maximum number of parts, each of which needs its own gradient."""
 
 GRAM_PARTS, LARGE_GRAM = 4, 1 << 25
-"""Parts of a weighted Gram matrix, each d×d, and the multiplications from which on it is cut into parts."""
+"""Number of parts of a weighted Gram matrix, each with a d×d sum, and the least number of multiplications to use them."""
 
 WIDTH = 4096
-"""Columns of dense float32 rows that are widened at a time for their products with each other."""
+"""Number of columns of dense float32 rows that are converted to float64 at a time for their products with each other."""
 
 PIECE = 1 << 17
-"""Stored entries that are squared or gathered at a time."""
+"""Number of stored entries that are squared or gathered at a time (1 MiB), so that they stay in the cache."""
 
 HASHED = 1 << 24
-"""Bytes that are hashed at a time, so that a memory-mapped array is never in memory as a whole."""
+"""Bytes that are hashed at a time (16 MiB), so that a memory-mapped array is never in memory as a whole."""
 
 
 class MemoryData(Data):
     """Rows in memory (or memory-mapped).
 
-    The rows are cut into parts by their number and size alone. Threads take parts, and the sums of the parts are added in
-    order: the result has the same bits for any number of threads.
+    The division of the rows into parts depends on the data only. Threads process parts, and the sums of the parts are added in
+    order, so that the result has the same bits for any number of threads.
 
     Parameters
     ----------
     X : array in C order or CSR array of shape (n, d)
         The rows, of float32 or float64.
     work : Work
-        How passes are carried out.
+        Options of the passes.
     workers : Workers, optional
-        Threads that are shared with other data; by default this object starts and ends its own.
+        Threads shared with other data; by default this object starts and ends its own.
     """
 
     def __init__(self, X: Any, work: Work = Work(), workers: Workers | None = None) -> None:  # noqa: B008 (frozen)
@@ -67,7 +68,7 @@ class MemoryData(Data):
 
     @cached_property
     def profile(self) -> Profile:  # type: ignore[override]
-        """Size and sparsity; counted when first asked for."""
+        """Size and sparsity, computed at the first access."""
         return profile_of(self.X)
 
     # Identity ----------------------------------------------------------------------------------------------------
@@ -75,7 +76,7 @@ class MemoryData(Data):
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(digest_size=16)
         for array in self.arrays().values():
-            # A read-only view of one contiguous piece at a time; a strided array is copied piece by piece.
+            # Hash views of contiguous pieces; a strided array is copied piece by piece.
             for low in range(0, len(array), step := max(1, HASHED // max(1, array[:1].nbytes))):
                 digest.update(np.ascontiguousarray(array[low : low + step]).data)
         storage = f" {self.X.format}" if sp.issparse(self.X) else ""
@@ -218,12 +219,12 @@ class MemoryData(Data):
             H[: self.d, : self.d] += outer_products(rows, weights[some], kind)
 
     def _squared_pieces(self, indices: np.ndarray, *, expanded: bool = True) -> Iterator[tuple[slice, Any]]:
-        """Yield rows whose outer products are summed, some at a time, or all at once if they are sparse and not expanded."""
+        """Yield pieces of the rows, or all rows at once unless ``expanded``, for sums of outer products."""
         consecutive = indices.size == indices[-1] - indices[0] + 1 if indices.size else False
-        # As many rows as features at least, or the sum would be read and written more often than the rows.
+        # Use at least d rows at a time: with fewer, the traffic of updating the sum would exceed that of reading the rows.
         step = max(self.d, SQUARED_BYTES // (8 * self.d)) if expanded else max(indices.size, 1)
         for some in _pieces(indices.size, step):
-            # A view where possible: copies take as long as the product.
+            # Consecutive rows are used as a view: a copy takes as long as the product.
             yield (
                 some,
                 self.rows(slice(indices[some.start], indices[some.stop - 1] + 1) if consecutive else indices[some]),
@@ -290,12 +291,12 @@ class MemoryData(Data):
         return linear.stacked(pieces, dense=not self.profile.sparse, axis=1)
 
     def _slices(self) -> Iterator[slice]:
-        """Cut the rows into slices that stay in the cache."""
+        """Yield slices of rows that fit into the cache."""
         return _pieces(self.n, max(1, PIECE * self.n // max(self.profile.stored, 1)))
 
 
 def as_data(X: Any) -> Data:
-    """Return data as they are, and a matrix in memory, once it is validated, as data."""
+    """Return X itself if it is ``Data``, else wrap the validated matrix in ``MemoryData``."""
     return X if isinstance(X, Data) else MemoryData(data_matrix("X", X))
 
 

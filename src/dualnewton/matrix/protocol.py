@@ -1,7 +1,8 @@
-"""What the library may ask of a data matrix, wherever it lies: in memory, in pieces on a disk, on other machines, on a GPU.
+"""The operations on a data matrix that the library uses, for every storage: memory, pieces on disk, other machines, a GPU.
 
-Solvers, planner and verifier never see X. They hand over models and get products and sums over rows back. Vectors with one
-entry per row (labels, weights, offsets, margins, dual variables) stay with their rows: a pass gets those of a block beside it.
+Solvers, planner and verifier never access X directly. They pass models and receive products and sums over rows. Vectors with one
+entry per row (labels, weights, offsets, margins, dual variables) are used block by block: a pass calls a ``Target`` with the
+rows of each block.
 """
 
 from __future__ import annotations
@@ -14,25 +15,25 @@ from typing import Any, Protocol
 import numpy as np
 
 Rows = np.ndarray | slice
-"""Which rows: their indices in increasing order, or a range."""
+"""A selection of rows: their indices in increasing order, or a slice."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Size and sparsity of a data matrix, from which the cost of work on it is predicted.
+    """Size and sparsity of a data matrix, from which the planner predicts costs.
 
     Attributes
     ----------
     n, d : int
-        Rows (examples) and columns (features).
+        Numbers of rows (examples) and columns (features).
     stored : int
-        Stored entries; n·d if dense.
+        Number of stored entries; n·d if dense.
     pairs : float
-        Pairs of stored entries within a row, summed over the rows: the multiplications of AᵀA.
+        Number of pairs of stored entries within a row, summed over the rows: the multiplications of AᵀA.
     sparse : bool
         Whether the rows are stored sparsely.
     itemsize : int
-        Bytes of an entry.
+        Bytes per entry.
     """
 
     n: int
@@ -45,16 +46,16 @@ class Profile:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a kind of data can do at a reasonable price; the planner leaves out methods that need more.
+    """The operations that a kind of data supports efficiently; the planner excludes methods that need others.
 
     Attributes
     ----------
     random_rows : bool
-        A few rows in random order cost about their own size. Dual methods (SDNA, SDCA) visit rows like that.
+        Whether reading a few random rows takes time proportional to their size, as dual methods (SDNA, SDCA) require.
     whole : bool
-        All rows fit in memory at once, so that a method may gather them.
+        Whether all rows fit in memory at once, so that a method may gather them.
     reason : str
-        Why one of these is False, for the plan.
+        Why one of these is False; the plan quotes it.
     """
 
     random_rows: bool = True
@@ -63,7 +64,7 @@ class Capabilities:
 
 
 class Target(Protocol):
-    """What a pass makes of the margins of a block of rows: K columns of them, of one model or several."""
+    """The losses that a pass evaluates at the margins of a block of rows: K columns, of one model or several."""
 
     def losses(self, rows: slice, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return Σ c_i φ_i for each model, and R of the shape of Z, the derivatives c_i ∂φ_i/∂z_ik."""
@@ -71,7 +72,7 @@ class Target(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What one pass returns.
+    """The result of one pass.
 
     Attributes
     ----------
@@ -80,7 +81,7 @@ class Evaluation:
     gradients : array of shape (K, d)
         Σ_i R_ik a_i.
     slopes : array of shape (K,)
-        Σ_i R_ik, the derivatives by the intercepts.
+        Σ_i R_ik, the derivatives with respect to the intercepts.
     margins : array of shape (n, K)
         a_iᵀw_k + b_k.
     """
@@ -93,19 +94,19 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Work:
-    """How the passes of a run are carried out; the planner chooses it, and no choice changes what a pass means.
+    """Options of the passes of a run, chosen by the planner; they affect the time of a pass, not its mathematical result.
 
     Attributes
     ----------
     n_threads : int
-        Threads that may work. The results have the same bits for any number.
+        Number of threads. The results have the same bits for any number.
     compiled : bool
         Whether kernels may be used.
     dense : bool
-        Whether sparse rows are expanded to dense ones first.
+        Whether sparse rows are converted to dense ones first.
     by_pairs : callable, optional
-        Whether the weighted Gram matrix of m sparse rows with p pairs of entries is summed pair by pair, ``by_pairs(m, p)``,
-        instead of by products of expanded rows, which is the default.
+        ``by_pairs(m, p)`` says whether the weighted Gram matrix of m sparse rows with p pairs of entries is summed pair by pair
+        instead of by products of dense copies of the rows, which is the default.
     """
 
     n_threads: int = 1
@@ -115,14 +116,14 @@ class Work:
 
 
 class Data(ABC):
-    """A matrix A of n rows a_i and d columns. Sums are accumulated in float64, whatever the storage.
+    """A matrix A of n rows a_i and d columns. Sums are accumulated in float64 for every storage type.
 
     Attributes
     ----------
     profile : Profile
         Size and sparsity.
     capabilities : Capabilities
-        What can be asked for at a reasonable price.
+        The operations that are efficient.
     """
 
     profile: Profile
@@ -142,32 +143,32 @@ class Data(ABC):
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Return a hash of the content, its type and its storage: equal data have equal fingerprints in every process."""
+        """Return a hash of content, type and storage: equal data have equal fingerprints in every process."""
 
     @abstractmethod
     def same_as(self, other: Data) -> bool:
-        """Whether the other reads the same memory (or files) in the same way; the content is not compared."""
+        """Whether ``other`` uses the same memory (or files) with the same layout; the content is not compared."""
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays in memory that hold the entries, by name, for whoever must recognise views into them."""
+        """Return the arrays in memory that hold the entries, by name: checkpoints recognise views of them."""
         return {}
 
     @property
     def stored(self) -> Any:
-        """Return the matrix as kernels read it, where ``capabilities.random_rows``."""
+        """Return the matrix as kernels read it, if ``capabilities.random_rows``."""
         raise TypeError(f"{type(self).__name__} has no random access to rows: {self.capabilities.reason}")
 
     @abstractmethod
     def with_constant(self, value: float) -> Data:
-        """Return the same rows with one more column, which is constant."""
+        """Return the same rows with an appended constant column."""
 
     # Work --------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def using(self, work: Work) -> Data:
-        """Return the same data, set up for the passes of a run; whoever asks for it closes it."""
+        """Return the same data with the given options for passes; the caller must close it."""
 
-    def close(self) -> None:  # noqa: B027 (most hold nothing)
+    def close(self) -> None:  # noqa: B027 (optional)
         """Release threads and files."""
 
     # Products, one pass each -------------------------------------------------------------------------------------
@@ -182,19 +183,19 @@ class Data(ABC):
 
     @abstractmethod
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target) -> Evaluation:
-        """Margins, losses and gradients at the K models with coefficients W (K×d) and intercepts b, in one pass."""
+        """Compute margins, losses and gradients of K models with coefficients W (K×d) and intercepts b, in one pass."""
 
     @abstractmethod
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Aᵀ D(weights_k) (A V_k + v_k) for each k, and the column sums of what Aᵀ is applied to, in one pass."""
+        """Aᵀ u_k with u_k = D(weights_k) (A V_k + v_k) for each k, and the sums of the entries of u_k, in one pass."""
 
     @abstractmethod
     def weighted_gram(
         self, weights: np.ndarray, indices: np.ndarray | None = None, *, intercept: bool = False, single: bool = False
     ) -> np.ndarray:
-        """Σ_s weights_s ã_s ã_sᵀ over the rows with these indices (all by default); ã ends in a constant 1 if ``intercept``.
+        """Σ_s weights_s ã_s ã_sᵀ over the rows ``indices`` (all by default); ã has an appended constant 1 if ``intercept``.
 
-        Weights may be negative. Products in float32 are accurate enough for the caller where ``single``.
+        Weights may be negative. If ``single``, products in float32 are accurate enough for the caller.
         """
 
     @abstractmethod
@@ -203,13 +204,13 @@ class Data(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Σ_s weights_s ã_s ã_sᵀ and Σ_s weights_s ã_s t_sᵀ with ã = (a − origin, 1), over these rows (all by default).
 
-        ``targets`` has a row t_s for each index. An origin near the mean keeps the digits of rows far from zero; any other than
-        zero expands sparse rows.
+        ``targets`` has a row t_s for each index. An origin near the mean avoids cancellation for rows far from zero; an origin
+        other than zero makes sparse rows dense.
         """
 
     @abstractmethod
     def row_gram(self, indices: Rows = slice(None)) -> np.ndarray:
-        """Return the products a_sᵀ a_t of the rows with these indices, A Aᵀ by default, where ``capabilities.whole``."""
+        """Return the products a_sᵀ a_t of the rows with these indices, A Aᵀ by default, if ``capabilities.whole``."""
 
     @abstractmethod
     def column_norms(self, weights: np.ndarray, features: np.ndarray | None = None) -> np.ndarray:

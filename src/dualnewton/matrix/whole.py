@@ -1,5 +1,5 @@
-"""Products with a whole matrix in memory, dense or CSR, summed in float64 whatever its type: for ``memory``, and for the theory,
-to which users hand matrices of their own. Everything else asks data behind the protocol.
+"""Products with a whole matrix in memory, dense or CSR, summed in float64: for ``memory``, and for the theory, whose functions
+take matrices from users. All other code uses the data protocol.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import scipy.sparse as sp
 from dualnewton.matrix.linear import Matrix
 
 CHUNK = 1 << 20
-"""Entries of the data that are widened to float64 at a time: certificates must not need a second copy of the data."""
+"""Number of entries that are converted to float64 at a time (8 MiB), so that a product needs no second copy of the data."""
 
 
 def times(X: Matrix, w: np.ndarray) -> np.ndarray:
     """X w."""
-    if not w.any():  # where every run begins
+    if not w.any():  # most runs start at zero
         return np.zeros((X.shape[0], *w.shape[1:]))
     if X.dtype == np.float64:
         return X @ w
@@ -34,14 +34,14 @@ def transposed_times(X: Matrix, a: np.ndarray) -> np.ndarray:
 
 
 def take_rows(X: Matrix, indices: np.ndarray | slice) -> Matrix:
-    """Return the given rows as float64, in the storage they have."""
-    # NumPy gathers rows by take() several times as fast as by an index.
+    """Return the given rows as float64, sparse or dense as they are stored."""
+    # NumPy gathers rows several times faster by take() than by indexing.
     rows = X[indices] if sp.issparse(X) or isinstance(indices, slice) else X.take(indices, axis=0)
     return rows.astype(np.float64, copy=False)
 
 
 def widened(X: Matrix) -> Iterator[tuple[slice, Matrix]]:
-    """Yield chunks of rows as float64; the next takes the place of the last, for fresh memory costs more than the products."""
+    """Yield chunks of rows as float64, all in the same buffer: allocating new memory would cost more than the products."""
     stored = X.nnz if sp.issparse(X) else X.size
     step = max(1, CHUNK * X.shape[0] // max(1, stored))
     room = None if sp.issparse(X) or X.dtype == np.float64 else np.empty((min(step, X.shape[0]), X.shape[1]))

@@ -1,4 +1,4 @@
-"""Threads that share a list of tasks; the results come back in the order of the list, whoever did what."""
+"""Threads that process a list of tasks; the results are in the order of the list."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 
 class Workers:
-    """The calling thread and ``helpers`` others.
+    """The calling thread and ``helpers`` further threads.
 
     Parameters
     ----------
     helpers : int
-        Further threads; with none of them everything is done by the calling thread.
+        Number of further threads; with 0 the calling thread does all the work.
     """
 
     def __init__(self, helpers: int = 0) -> None:
@@ -23,10 +23,10 @@ class Workers:
         self.pool = ThreadPoolExecutor(helpers) if helpers > 0 else None
 
     def each(self, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
-        """Return ``work(item)`` of each item, in the order of the items."""
+        """Return ``work(item)`` for each item, in the order of the items."""
         if self.pool is None or len(items) == 1:
             return [work(item) for item in items]
-        waiting = iter(range(len(items)))  # next() on it is atomic: no item is taken twice
+        waiting = iter(range(len(items)))  # next() is atomic, so that each item is processed once
         done: list[Any] = [None] * len(items)
 
         def take() -> None:
@@ -46,7 +46,7 @@ class Workers:
 
 
 def added(parts: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
-    """Add tuples of arrays, in their order, so that the result does not depend on who computed which."""
+    """Add tuples of arrays in their order, so that the result does not depend on which thread computed which part."""
     total = parts[0]
     for part in parts[1:]:
         total = tuple(sum_ + more for sum_, more in zip(total, part, strict=True))

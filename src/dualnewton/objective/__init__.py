@@ -1,1 +1,1 @@
-"""What is minimised, and the proof of how good a point is."""
+"""The optimisation problems, their duals, and certificates of the duality gap."""

@@ -1,4 +1,4 @@
-"""The judge for several problems over the same X: certificates in shared passes."""
+"""Certificates for several problems over the same X, computed in shared passes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dualnewton.objective.problem import Problem
 
 
 def judge_duals(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[CertifiedPair]:
-    """Certify w = ∇g*(ᾱ) for a dual point of each problem: two passes over the data where there is no intercept to find.
+    """Certify w = ∇g*(ᾱ) for a dual point of each problem, in two passes over the data if there is no intercept.
 
-    A dual method is judged by its α alone, so that whatever rounding it has gathered in its w does not count.
+    Only α is taken from the dual method: w is recomputed, so that rounding errors accumulated in the method's w do not matter.
     """
     if any(problem.fit_intercept for problem in problems):
         both = zip(problems, alphas, strict=True)
@@ -30,9 +30,9 @@ def judge_duals(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> li
 
 
 def certify_cold_starts(problems: Sequence[Problem]) -> list[CertifiedPair]:
-    """Certify w = ∇g*(0) with its best intercept, against α = 0: where a run begins that was given no start.
+    """Certify w = ∇g*(0) with its best intercept by α = 0: the starting point of a run without a warm start.
 
-    No better dual point is searched for: the first turn of any method finds one.
+    There is no search for a better dual point, since the first step of any method finds one.
     """
     pairs = []
     for problem in problems:
@@ -52,15 +52,15 @@ def judge_models(
     intercepts: Sequence[Any],
     alphas: Sequence[np.ndarray] | None = None,
 ) -> list[CertifiedPair]:
-    """Certify a primal point of each problem, each with the dual point α_i = −φ′(z_i) that belongs to it.
+    """Certify a primal point of each problem with its dual point α_i = −φ′(z_i).
 
-    Where there is an intercept, the dual point is that of the best one for this w, which balances it. Feasible dual points that
-    are given are tried, too: the better of the two is the proof.
+    With an intercept, the dual point is evaluated at the best intercept for w, where Σ c_i α_i = 0. If feasible ``alphas`` are
+    given, each certificate uses the better of the two dual points.
     """
     models = [problem.model(w) for problem, w in zip(problems, models, strict=True)]
     values, own = [], []
     for problem, w, z, b in zip(problems, models, _margins(problems, models), intercepts, strict=True):
-        value, alpha = problem.judged_at(z, w, b)
+        value, alpha = problem.pair_at(z, w, b)
         values.append(value)
         own.append(alpha)
     pairs = []
@@ -96,12 +96,12 @@ def _bars(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[np.
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Put vectors and matrices side by side as columns; one stays as it is, for which products are faster."""
+    """Concatenate vectors and matrices as columns; a single one is returned as it is, since products with vectors are faster."""
     return parts[0] if len(parts) == 1 else np.column_stack(parts)
 
 
 def _parted(problems: Sequence[Problem], columns: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield each problem its columns: a vector if it has one."""
+    """Yield the columns of each problem, as a vector if there is only one."""
     first = 0
     for problem in problems:
         last = first + problem.columns

@@ -1,17 +1,17 @@
-"""Huber's regression with the scale of its residuals estimated beside the coefficients, certified jointly.
+"""Huber regression with a jointly estimated (concomitant) scale σ of the residuals, and its joint certificate.
 
-With h(t) = ½t² for |t| ≤ ε and ε(|t| − ε/2) beyond, r_i = a_iᵀw + b − y_i and weights c_i, the problem is
+With h(t) = ½t² for |t| ≤ ε and ε(|t| − ε/2) otherwise, r_i = a_iᵀw + b − y_i and weights c_i, the problem is
 
     min_{w, b, σ≥0}  P(w, b, σ) = (1/n) Σ c_i (σ/2 + σ h(r_i/σ)) + (λ/2)‖w‖²,
 
-which is jointly convex: σh(r/σ) = max {−αr − σα²/2 : |α| ≤ ε} is a perspective, and tends to ε|r| for σ → 0. What is left of σ is
-linear in it, (σ/2n) Σ c_i (1 − α_i²), so that minimising over σ ≥ 0 leaves a constraint in the place of a conjugate:
+which is jointly convex: σh(r/σ) = max {−αr − σα²/2 : |α| ≤ ε} is a perspective function, with the limit ε|r| for σ → 0. For
+fixed α the objective is linear in σ, (σ/2n) Σ c_i (1 − α_i²), so that minimising over σ ≥ 0 gives a constraint in the dual:
 
     max_α  D(α) = (1/n) Σ c_i α_i y_i − (λ/2)‖ᾱ‖²,    ᾱ = (1/λn) Σ c_i α_i a_i,    |α_i| ≤ ε,   Σ c_i α_i² ≤ Σ c_i,
 
-and Σ c_i α_i = 0 with an intercept. Where λ = 0, Σ c_i α_i a_i = 0 stands in the place of ‖ᾱ‖². For a fixed σ it is the problem
-of :class:`losses.Huber` on the targets y/σ with λσ, of which w/σ is the model and whose dual point is the same α. For σ = 0 it is
-that of the absolute error, with λ/ε and the dual point α/ε.
+and Σ c_i α_i = 0 with an intercept. If λ = 0, the constraint Σ c_i α_i a_i = 0 replaces the term ‖ᾱ‖². For a fixed σ > 0 this
+is the problem of :class:`losses.Huber` with targets y/σ and penalty λσ, with the model w/σ and the same dual point α. For σ = 0
+it is the problem of the absolute error with penalty λ/ε and the dual point α/ε.
 """
 
 from __future__ import annotations
@@ -31,37 +31,38 @@ from dualnewton.objective.problem import Problem
 from dualnewton.validation import positive, vector
 
 ROUNDING = 1e-12
-"""Σ c_i α_i² may exceed Σ c_i by this fraction: what rounding leaves of an equality."""
+"""Relative tolerance, for rounding, of the dual constraint Σ c_i α_i² ≤ Σ c_i."""
 
 STEPS = 50
-"""The most sets of outliers that are tried for the best intercept and scale of given residuals."""
+"""Maximum number of Newton steps (sets of outliers) when minimising over intercept and scale for given residuals."""
 
 ORTHOGONAL = 1e-11
-"""Without a penalty Σ c_i α_i a_ij counts as zero below this fraction of Σ c_i |α_i a_ij|."""
+"""Tolerance of the constraint Σ c_i α_i a_ij = 0 of a problem without penalty, as a fraction of Σ c_i |α_i a_ij|."""
 
 INSIDE = 1e-6
-"""By this fraction a dual variable has to stay away from ±ε in order to be moved."""
+"""Minimum distance from ±ε, as a fraction of ε, of the dual variables that the projection :meth:`_orthogonal` may change."""
 
 WEAK = 1e-9
-"""The penalty, relative to the mean of c_i‖a_i‖², of the fits at one scale where there is none."""
+"""Penalty λ of the subproblems with fixed scale if λ = 0, as a fraction of the mean of c_i‖a_i‖²."""
 
 MOST = 2000
 """Features up to which, without a penalty, a dual point is made orthogonal to them, by a matrix of their size."""
 
 HALVINGS, DAMPINGS = 10, (0.0, 1e-6, 1e-3, 1.0)
-"""How short a step may become, and what is added of the diagonal where too few inliers leave the curvature singular."""
+"""Maximum number of trial lengths 1, ½, ¼, … of a step, and the multiples of the Hessian's diagonal that are added to it in
+turn, since the Hessian is singular if there are too few inliers."""
 
 
 @dataclass(frozen=True, eq=False)
 class ConcomitantProblem:
-    """Huber's regression with a joint scale: P, D and the certificate that connects them, as the head of this file has them.
+    """Huber regression with a joint scale: P, D and the certificate, as defined at the top of this module.
 
     Parameters
     ----------
     X, y, lam, sample_weight, fit_intercept
         As in :class:`Problem`, but λ may be zero.
     epsilon : float
-        ε ≥ 1, from where a residual, in units of σ, counts as an outlier. (Below one the scale of any data would be zero.)
+        ε ≥ 1, the size in units of σ above which a residual is an outlier. (For ε < 1 the best scale would always be zero.)
     """
 
     X: Any
@@ -82,7 +83,7 @@ class ConcomitantProblem:
 
     @cached_property
     def unit(self) -> Problem:
-        """The problem at σ = 1; where there is no penalty, with a weak one."""
+        """The problem at σ = 1; if λ = 0, with the weak penalty ``WEAK``."""
         unit = Problem(
             self.X, self.y, Huber(self.epsilon), sample_weight=self.sample_weight, fit_intercept=self.fit_intercept
         )
@@ -90,7 +91,7 @@ class ConcomitantProblem:
 
     @property
     def data(self) -> Data:
-        """X behind the protocol by which everything else asks for it."""
+        """X, wrapped in the protocol :class:`Data`."""
         return self.unit.data
 
     @property
@@ -110,18 +111,18 @@ class ConcomitantProblem:
         return replace(self.unit, loss=EpsilonInsensitive(0.0), lam=self.unit.lam / self.epsilon)
 
     def factors(self, scale: float) -> tuple[float, float]:
-        """Return by what the model and the dual point of the problem at σ have to be multiplied."""
+        """Return the factors that turn model and dual point of the problem at fixed σ into those of this problem."""
         return (scale, 1.0) if scale > 0.0 else (1.0, self.epsilon)
 
     def starting_pair(self, start: Any = None) -> CertifiedPair:
-        """Certify where a run starts: at an earlier result or, without one, at w = 0 and the median of the targets."""
+        """Certify the starting point of a run: an earlier result or, without one, w = 0 and the median of the targets."""
         if start is not None:
             return self.certified_pair(start.w, start.intercept, start.scale or None, start.alpha)
         middle = float(np.median(self.unit.y[self.unit.c > 0.0])) if self.fit_intercept else 0.0
         return self.certified_pair(np.zeros(self.d), middle)
 
     def primal(self, w: np.ndarray, intercept: float, scale: float) -> float:
-        """P(w, b, σ), at σ = 0 the limit."""
+        """P(w, b, σ), with the limit σ → 0 at σ = 0."""
         w = vector("w", w, self.unit.d)
         return self._primal_at(self.unit.margins(w, intercept) - self.unit.y, w, scale)
 
@@ -132,19 +133,19 @@ class ConcomitantProblem:
         return float(losses) / self.unit.n + 0.5 * self.lam * float(w @ w)
 
     def dual(self, alpha: np.ndarray) -> float:
-        """D(α), which is −∞ where α is infeasible."""
+        """D(α), which is −∞ if α is infeasible."""
         unit, alpha = self.unit, vector("alpha", alpha, self.unit.n)
         if float(unit.c @ np.square(alpha)) > (1.0 + ROUNDING) * unit.c.sum() or unit.dual(alpha) == -math.inf:
             return -math.inf
         mass = unit.weighted(alpha)
-        climb, along = float(mass @ unit.y) / unit.n, unit.data.transposed_times(mass)
+        linear, along = float(mass @ unit.y) / unit.n, unit.data.transposed_times(mass)
         if self.lam > 0.0:
-            return climb - 0.5 * float(along @ along) / (self.lam * unit.n**2)
+            return linear - 0.5 * float(along @ along) / (self.lam * unit.n**2)
         allowed = ORTHOGONAL * unit.data.absolute_sums(np.abs(mass))
-        return climb if np.all(np.abs(along) <= allowed) else -math.inf
+        return linear if np.all(np.abs(along) <= allowed) else -math.inf
 
     def feasible(self, alpha: np.ndarray) -> np.ndarray:
-        """Return the best multiple of α that is feasible, once its ends are cut off and it is balanced, or orthogonal."""
+        """Clip α to [−ε, ε], make it balanced (orthogonal if λ = 0), and return its best feasible multiple."""
         unit = self.unit
         alpha = unit.dual_near(np.where(unit.c > 0.0, alpha, 0.0))
         if self.lam == 0.0 and unit.d <= MOST:
@@ -154,22 +155,22 @@ class ConcomitantProblem:
         longest = min(
             math.sqrt(float(unit.c.sum() / (unit.c @ np.square(alpha)))), self.epsilon / float(np.abs(alpha).max())
         )
-        climb = float(unit.c @ (alpha * unit.y)) / unit.n
-        bend = self.lam * float(np.square(unit.alpha_bar(alpha)).sum())
-        return alpha * (min(longest, max(climb, 0.0) / bend) if bend > 0.0 else longest * (climb > 0.0))
+        linear = float(unit.c @ (alpha * unit.y)) / unit.n
+        quadratic = self.lam * float(np.square(unit.alpha_bar(alpha)).sum())
+        return alpha * (min(longest, max(linear, 0.0) / quadratic) if quadratic > 0.0 else longest * (linear > 0.0))
 
     def certified_pair(
         self, w: np.ndarray, intercept: float = 0.0, scale: float | None = None, alpha: np.ndarray | None = None
     ) -> CertifiedPair:
-        """Prove how good a model is, with the best intercept and scale for its residuals near the given ones.
+        """Certify a model, with the best intercept and scale for its residuals found from the given ones.
 
-        At these −α_i = r_i/σ, cut off at ±ε, is feasible and leaves P − D = (λ/2)‖w − ᾱ‖².
+        At these, −α_i = r_i/σ clipped to ±ε is feasible and P − D = (λ/2)‖w − ᾱ‖².
         """
         unit = self.unit
         w = vector("w", w, unit.d)
         r = unit.margins(w) - unit.y
         spread = math.sqrt(float(unit.c @ np.square(r + intercept) / unit.c.sum()))
-        starts = (scale or 0.0, spread)  # from zero no step leads away
+        starts = (scale or 0.0, spread)  # two starts, since the iteration cannot leave σ = 0
         primal, b, sigma = min(self._settled(r, w, intercept, start) for start in starts)
         own = -np.clip((r + b) / sigma, -self.epsilon, self.epsilon) if sigma > 0.0 else -self.epsilon * np.sign(r + b)
         candidates = [self.feasible(point) for point in (own, alpha) if point is not None]
@@ -177,11 +178,11 @@ class ConcomitantProblem:
         return CertifiedPair(w, b, best, Certificate(primal, dual), float(sigma))
 
     def _settled(self, r: np.ndarray, w: np.ndarray, b: float, scale: float) -> tuple[float, float, float]:
-        """Return the lowest P over (b, σ) and where it is, for r without b: Newton steps, each exact on its set of outliers.
+        """Minimise P over (b, σ) for residuals r without b; return (P, b, σ). Each Newton step is exact for its set of outliers.
 
-        While the outliers stay the same, Σ c_i α_i = 0 makes b = −m − σκ, where m is the mean of the inliers' r and κ the
-        pull of the outliers on it, and Σ c_i α_i² = Σ c_i makes σ² = V/(Σ c_i − ε²·(weight of outliers) − κ²·(of inliers)),
-        where V = Σ c_i (r_i − m)² over the inliers.
+        For a fixed set of outliers, Σ c_i α_i = 0 gives b = −m − σκ, where m is the mean of r over the inliers and κ = ε Σ c_i
+        sign(r_i + b) over the outliers divided by the weight of the inliers, and Σ c_i α_i² = Σ c_i gives
+        σ² = V/(Σ c_i − ε²·(weight of outliers) − κ²·(weight of inliers)), where V = Σ c_i (r_i − m)² over the inliers.
         """
         c, total = self.unit.c, float(self.unit.c.sum())
         best = (self._primal_at(r + b, w, scale), b, scale)
@@ -199,7 +200,7 @@ class ConcomitantProblem:
                 aim = math.sqrt(spread / left)
                 aim_b = -middle - aim * pull if self.fit_intercept else 0.0
             else:
-                aim, aim_b = 2.0 * scale, b  # so many outliers that P falls with σ
+                aim, aim_b = 2.0 * scale, b  # with so many outliers P decreases as σ grows
             for t in 0.5 ** np.arange(HALVINGS):
                 there, moved = b + t * (aim_b - b), scale + t * (aim - scale)
                 if (here := self._primal_at(r + there, w, moved)) < best[0]:
@@ -211,9 +212,9 @@ class ConcomitantProblem:
         return best
 
     def stepped(self, w: np.ndarray, b: float, scale: float) -> tuple[np.ndarray, float, float] | None:
-        """Take a step of Newton's method on P in (w, b, σ) together, halved until P does not rise; None if it always does.
+        """Take a joint Newton step on P in (w, b, σ), halved until P decreases; return None if no step decreases P.
 
-        With ψ_i = r_i/σ cut off at ±ε, the inliers I have the curvature (1/nσ) Σ_I c_i v_i v_iᵀ, where v_i = (ã_i, −ψ_i).
+        With ψ_i = r_i/σ clipped to ±ε, the Hessian is (1/nσ) Σ_I c_i v_i v_iᵀ over the inliers I, where v_i = (ã_i, −ψ_i).
         """
         unit, d = self.unit, self.unit.d
         r = unit.margins(w, b) - unit.y
@@ -236,7 +237,7 @@ class ConcomitantProblem:
             for t in 0.5 ** np.arange(HALVINGS):
                 moved = scale + t * to_scale
                 there = self._primal_at(r + t * to_r, w + t * to_w, moved) if moved > 0.0 else math.inf
-                # The full step is taken where P has nothing left to show: the dual point still gains.
+                # At rounding level of P the full step is still taken, since it improves the dual point.
                 if there < here - noise or (t == 1.0 and damping == 0.0 and there <= here + noise):
                     return w + t * to_w, b + t * to_b, moved
         return None
@@ -246,7 +247,7 @@ class ConcomitantProblem:
         return self.unit.d + self.fit_intercept
 
     def _along(self, mass: np.ndarray) -> np.ndarray:
-        """Σ mass_i ã_i, where ã_i is a_i, and a one beside it for an intercept."""
+        """Σ mass_i ã_i, where ã_i is a_i, with an appended one for the intercept."""
         along = self.unit.data.transposed_times(mass)
         return np.append(along, mass.sum()) if self.fit_intercept else along
 
@@ -255,17 +256,17 @@ class ConcomitantProblem:
         return self.unit.data.weighted_gram(weights, intercept=self.fit_intercept)
 
     def _orthogonal(self, alpha: np.ndarray) -> np.ndarray:
-        """Return an orthogonal point near α that differs from it on inliers alone, where Newton's step would move it."""
+        """Return a point near α with Σ c_i α_i ã_i = 0 that differs from α on the inliers only."""
         unit, inside = self.unit, (np.abs(alpha) < (1.0 - INSIDE) * self.epsilon) * 1.0
         H = self._moments(unit.c * inside)
-        for _ in range(3):  # once more each time, for what rounding has left
+        for _ in range(3):  # repeated to remove the rounding errors of the first projection
             u = _solved(H, self._along(unit.c * alpha))
             alpha = alpha - inside * (unit.data.times(u[: unit.d]) + u[unit.d :].sum())
         return alpha
 
 
 def _solved(H: np.ndarray, g: np.ndarray) -> np.ndarray:
-    """Return a solution of Hx = g for a positive semidefinite H, the features brought to one scale."""
+    """Return a solution of Hx = g for a positive semidefinite H, scaled to a unit diagonal for accuracy."""
     from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
 
     scale = 1.0 / np.sqrt(np.where(np.diag(H) > 0.0, np.diag(H), 1.0))

@@ -1,4 +1,4 @@
-"""Multinomial (softmax) logistic regression, in the words of classification: a problem with the loss ``Softmax``."""
+"""Multinomial (softmax) logistic regression as a :class:`Problem` with the loss ``Softmax``."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def MultinomialProblem(
         min_{W, b}  P(W, b) = (1/n) Σ c_i (log Σ_k exp(z_ik) − z_{i,y_i}) + λ Σ_k g(w_k)
         max_α       D(α)    = (1/n) Σ c_i (H(p_i) − o_iᵀα_i) − λ Σ_k g*(Ā_k),    Ā = (1/λn) Σ c_i α_i a_iᵀ,
 
-    where p_i = e_{y_i} − α_i ∈ Δ and H(p) = −Σ_k p_k log p_k; Σ c_i α_i = 0 is asked for exactly when there is an intercept. With
-    g = ½‖w‖² and no intercept, P(W) − D(α) = (λ/2)‖W − Ā‖² at the α that belongs to W.
+    where p_i = e_{y_i} − α_i ∈ Δ and H(p) = −Σ_k p_k log p_k; with an intercept, Σ c_i α_i = 0 is required. With
+    g = ½‖w‖² and no intercept, P(W) − D(α) = (λ/2)‖W − Ā‖² at α = −φ′(z).
 
-    An even number of classes and g = ‖w‖₁ may leave W undetermined: to add a number to a feature's coefficients, half of which
-    are positive and half negative, changes neither the margins' differences nor the penalty.
+    With an even number of classes and g = ‖w‖₁ the minimiser W may not be unique: if half of a feature's coefficients are
+    positive and half negative, adding a small number to all of them changes neither the loss nor the penalty.
 
     Parameters
     ----------
     X, lam, sample_weight, fit_intercept
-        Those of :class:`Problem`.
+        As in :class:`Problem`.
     y : array of shape (n,)
         The class numbers, whole numbers in 0, …, K − 1.
     n_classes : int, optional
@@ -48,7 +48,7 @@ def MultinomialProblem(
     offset : array of shape (n, K), optional
         o, added to the margins.
     regularizer : Regularizer, optional
-        g, a sum over features: L2 (by default), ElasticNet, L1, NonNegative or Box.
+        g, a sum over features: L2 (the default), ElasticNet, L1, NonNegative or Box.
     """
     if n_classes is None:
         n_classes = max(2, int(class_numbers(y, np.size(y), None).max(initial=0)) + 1)

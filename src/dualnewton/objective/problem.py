@@ -1,4 +1,4 @@
-"""What is to be solved, and the only judge of a solution."""
+"""The optimisation problem, its dual, and the verifier that certifies solutions of it."""
 
 from __future__ import annotations
 
@@ -20,28 +20,30 @@ from dualnewton.regularizers.rows import OverRows
 from dualnewton.validation import data_matrix, finite, frozen, positive, vector
 
 _FAR = 1e-2
-"""The relative gap beyond which a shorter dual point is worth the search for it."""
+"""Relative gap above which the verifier searches for the best multiple sα of the dual point: far from the optimum −φ′
+overshoots."""
 
 _ROOM = 8.0
-"""Times what rounding was seen to add: sums in another order round otherwise."""
+"""Safety factor on the measured rounding error of ᾱ when α is scaled into the domain of g*: other summation orders may round
+to larger values."""
 
 _FEASIBLE = 1e-12
-"""Σ c_i α_i counts as zero below this fraction of Σ c_i |α_i|: what rounding leaves of an exact balance."""
+"""Tolerance, for rounding, of the dual constraint Σ c_i α_i = 0, as a fraction of Σ c_i |α_i|."""
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A regularised empirical risk, its dual, and the certificate that connects them.
+    """A regularised empirical risk, its dual, and certificates of the duality gap.
 
     The two problems of Section 4 of the paper, with weights c, offsets o and an unpenalised intercept b added, are
 
         min_{w, b}  P(w, b) = (1/n) Σ c_i φ(a_iᵀw + b + o_i; y_i) + λ g(w)
         max_α       D(α)    = (1/n) Σ c_i (−φ*(−α_i; y_i) − o_i α_i) − λ g*(ᾱ),    ᾱ = (1/λn) Σ c_i α_i a_i
 
-    where Σ c_i α_i = 0 is asked for exactly when there is an intercept. At the optimum w = ∇g*(ᾱ) and α_i = −φ′(z_i).
-    Where g is not strongly convex (the Lasso), ᾱ has to lie where g* is finite, and w ∈ ∂g*(ᾱ).
+    where Σ c_i α_i = 0 is required if there is an intercept. At the optimum w = ∇g*(ᾱ) and α_i = −φ′(z_i).
+    If g is not strongly convex (the Lasso), ᾱ must lie in the domain of g*, and w ∈ ∂g*(ᾱ).
 
-    Of a loss of K > 1 columns (:class:`losses.Softmax`), an example has K margins z_i = W a_i + b + o_i: w is a K × d matrix W,
+    For a loss of K > 1 columns (:class:`losses.Softmax`), an example has K margins z_i = W a_i + b + o_i: w is a K × d matrix W,
     b has K entries, α and o are n × K, and the penalty is Σ_k g(w_k) over the rows of W.
 
     Parameters
@@ -49,15 +51,15 @@ class Problem:
     X : array or sparse array of shape (n, d)
         One example a_i per row; float32 and float64 are kept as they are, CSR and C order are not copied.
     y : array of shape (n,)
-        The labels; what is allowed is the loss's to say.
+        The labels; the loss defines which are allowed.
     loss : Loss
         φ.
     regularizer : Regularizer
-        g; ½‖w‖² by default. For several columns it has to be a sum over features.
+        g; ½‖w‖² by default. For several columns it must be a sum over features.
     lam : float
         λ > 0; 1/n by default.
     sample_weight : array of shape (n,), optional
-        c ≥ 0, not all zero. A weight of two equals a repeated row, but for the factor 1/n.
+        c ≥ 0, not all zero. A weight of two equals a repeated row, except for the factor 1/n.
     offset : array of shape (n,) or (n, K), optional
         o, added to the margins.
     fit_intercept : bool
@@ -96,7 +98,7 @@ class Problem:
         if weights is not None and not weights.any():
             raise DualnewtonError("sample_weight must have a positive entry, got zeros only")
         checked = {
-            "X": getattr(self.data, "X", self.data),  # the matrix itself where it lies in memory
+            "X": getattr(self.data, "X", self.data),  # the matrix itself if it is in memory
             "y": y,
             "lam": 1.0 / n if self.lam is None else positive("lam", self.lam),
             "sample_weight": weights,
@@ -117,7 +119,7 @@ class Problem:
 
     @cached_property
     def data(self) -> Data:
-        """X behind the protocol by which everything else asks for it."""
+        """X, wrapped in the protocol :class:`Data`."""
         return as_data(self.X)
 
     @property
@@ -132,12 +134,12 @@ class Problem:
 
     @property
     def columns(self) -> int:
-        """K, the number of margins of an example."""
+        """K, the number of margins per example."""
         return self.loss.columns
 
     @property
     def scheme(self) -> str | None:
-        """The outer scheme that the methods need: smoothing, for a loss with a kink."""
+        """The outer scheme that solves the problem: smoothing for a loss with kinks, else None."""
         return "smoothing" if self.loss.kinked else None
 
     @cached_property
@@ -157,23 +159,23 @@ class Problem:
 
     @cached_property
     def g(self) -> Any:
-        """The penalty as a function of w: the regulariser or, of several columns, its sum over the rows of W."""
+        """The penalty as a function of w: the regulariser or, for several columns, its sum over the rows of W."""
         return self.regularizer if self.columns == 1 else OverRows(self.regularizer)
 
     # The two objectives ----------------------------------------------------------------------------------------------
 
     def margins(self, w: np.ndarray, intercept: Any = 0.0) -> np.ndarray:
-        """z_i = a_iᵀw + b + o_i; of several columns, a row for each example."""
+        """z_i = a_iᵀw + b + o_i; for several columns, one row per example."""
         products = self.data.times(w.T)
         return (products if self.offset is None else products + self.offset) + intercept
 
     def primal(self, w: np.ndarray, intercept: Any = None) -> float:
-        """P(w, b); b is zero unless given."""
+        """P(w, b), with b = 0 by default."""
         w = self.model(w)
         return self.primal_at(self.margins(w, 0.0 if intercept is None else self._intercept(intercept)), w)
 
     def dual(self, alpha: np.ndarray) -> float:
-        """D(α), which is −∞ where α is infeasible."""
+        """D(α), which is −∞ if α is infeasible."""
         alpha = self.dual_point(alpha)
         return self.dual_at(alpha, self.alpha_bar(alpha))
 
@@ -187,7 +189,7 @@ class Problem:
         return float(-total / self.n - self.lam * self.g.conjugate(alpha_bar))
 
     def weighted(self, values: np.ndarray) -> np.ndarray:
-        """c_i times the values."""
+        """Multiply the values of each example by c_i."""
         return values if self.sample_weight is None else (values.T * self.sample_weight).T
 
     def alpha_bar(self, alpha: np.ndarray) -> np.ndarray:
@@ -195,10 +197,10 @@ class Problem:
         sums = self.data.transposed_times(self.weighted(alpha))
         return np.ascontiguousarray(sums.T) / (self.lam * self.n)
 
-    # Block by block, for methods that pass over the data -----------------------------------------------------------------
+    # Losses and curvatures of blocks of rows, for primal methods ---------------------------------------------------------
 
     def row_losses(self, rows: slice, z: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return Σ c_i φ_i and c_i φ′_i over a block of rows with margins z = a_iᵀw + b, to which the offsets are added here."""
+        """Return Σ c_i φ_i and c_i φ′_i over a block of rows with margins z = a_iᵀw + b, given without the offsets."""
         z = z if self.offset is None else z + self.offset[rows]
         value, slopes = self.loss.value_and_derivative(z, self.y[rows])
         if self.sample_weight is None:
@@ -207,7 +209,7 @@ class Problem:
         return float(c @ value), (slopes.T * c).T
 
     def row_curvature(self, z: np.ndarray) -> np.ndarray:
-        """c_i φ″_i of all rows with margins z = a_iᵀw + b, in the shape of z: of several columns, the diagonals."""
+        """c_i φ″_i of all rows with margins z = a_iᵀw + b, given without the offsets; for several columns, the diagonals."""
         weights = np.empty(z.shape)
         for rows in blocks(self.n, self.columns):
             at = z[rows] if self.offset is None else z[rows] + self.offset[rows]
@@ -215,25 +217,25 @@ class Problem:
         return self.weighted(weights)
 
     def row_couplings(self, z: np.ndarray) -> np.ndarray:
-        """c_i q_kl of all rows with margins z = W a_i + b, a column for each two columns of margins: see ``Loss.couplings``."""
+        """c_i q_kl of all rows with margins z = W a_i + b, one column for each pair of classes: see ``Loss.couplings``."""
         return self.weighted(self.loss.couplings(z if self.offset is None else z + self.offset, self.y))
 
-    # From one to the other -------------------------------------------------------------------------------------------
+    # Conversion between primal and dual points, and projection onto the feasible set ---------------------------------
 
     def model(self, w: Any) -> np.ndarray:
-        """Return w as a read-only array of float64, if it has the right shape."""
+        """Return w as a read-only float64 array; raise an error if its shape is wrong."""
         return vector("w", w, self.d) if self.columns == 1 else _matrix("W", w, (self.columns, self.d))
 
     def dual_point(self, alpha: Any, name: str = "alpha") -> np.ndarray:
-        """Return α as a read-only array of float64, if it has the right shape."""
+        """Return α as a read-only float64 array; raise an error if its shape is wrong."""
         return vector(name, alpha, self.n) if self.columns == 1 else _matrix(name, alpha, (self.n, self.columns))
 
     def w_of(self, alpha: np.ndarray) -> np.ndarray:
-        """Return w = ∇g*(ᾱ), the primal point of a dual one."""
+        """Return w = ∇g*(ᾱ), the primal point of a dual point."""
         return self.g.grad_conjugate(self.alpha_bar(self.dual_point(alpha)))
 
     def alpha_of(self, w: np.ndarray, intercept: Any = None) -> np.ndarray:
-        """α_i = −φ′(z_i), the dual point of a primal one; with an intercept balanced, and at the best one if none is given."""
+        """α_i = −φ′(z_i), made feasible: the dual point of (w, b), with the best intercept for w if none is given."""
         margins = self.margins(self.model(w))
         b = self.best_intercept_at(margins) if intercept is None else self._intercept(intercept)
         return self.alpha_at(margins + b)
@@ -243,63 +245,62 @@ class Problem:
         return 0.0 if self.columns == 1 else np.zeros(self.columns)
 
     def no_dual(self) -> np.ndarray:
-        """α = 0, where every dual method may start."""
+        """α = 0, a feasible starting point of every dual method."""
         return np.zeros(self.n if self.columns == 1 else (self.n, self.columns))
 
     def dual_near(self, alpha: np.ndarray) -> np.ndarray:
-        """Return a feasible dual point near α, to start from."""
+        """Return a feasible dual point near α, for a warm start."""
         alpha = self.loss.nearest_dual(self.dual_point(alpha, "warm_start"), self.y)
         return self.feasible(alpha)
 
     def feasible(self, alpha: np.ndarray) -> np.ndarray:
-        """Return the point near α, all −α_i in the domain of φ*, that is balanced and within the reach of g*."""
+        """Return a feasible point near α, whose −α_i lie in the domain of φ*: balanced, and with finite g*(ᾱ)."""
         return self.within_reach(self.balanced(alpha))
 
     def balanced(self, alpha: np.ndarray) -> np.ndarray:
-        """Make Σ c_i α_i = 0 where an intercept asks for it."""
+        """Make Σ c_i α_i = 0 if there is an intercept."""
         return self.loss.balanced(alpha, self.y, self.c) if self.fit_intercept else alpha
 
     def within_reach(self, alpha: np.ndarray) -> np.ndarray:
-        """Shorten α until g*(ᾱ) is finite, which it is everywhere but for a g that is not strongly convex (the Lasso).
+        """Scale α down until g*(ᾱ) is finite, which is necessary only if g is not strongly convex (the Lasso).
 
-        0 lies in the domains of φ* and g*, which are convex, so that a shorter point is as feasible as a longer one.
+        The domains of φ* and g* are convex and contain 0, so that scaling down preserves feasibility.
         """
         if self.regularizer.strongly_convex:
             return alpha
         factor = self.g.reach(self.alpha_bar(alpha))
         if factor == 1.0:
             return alpha
-        # Where λ is small, sums that almost cancel are divided by it: what rounding adds to ᾱ is seen, and made room for.
+        # For small λ, sums that almost cancel are divided by λ: the rounding error of ᾱ is measured, and α scaled down further.
         excess = 1.0 - self.g.reach(self.alpha_bar(factor * alpha))
         return factor * (1.0 - _ROOM * excess) * alpha
 
     def best_intercept(self, w: np.ndarray) -> Any:
-        """argmin_b P(w, b), zero without an intercept; there Σ c_i φ′(z_i) = 0, which makes α_i = −φ′(z_i) feasible."""
+        """argmin_b P(w, b), or zero without an intercept; there Σ c_i φ′(z_i) = 0, which makes α_i = −φ′(z_i) feasible."""
         return self.best_intercept_at(self.margins(self.model(w)))
 
     def _intercept(self, intercept: Any) -> Any:
         return finite("intercept", intercept) if self.columns == 1 else vector("intercept", intercept, self.columns)
 
-    # The judge -------------------------------------------------------------------------------------------------------
+    # The verifier ----------------------------------------------------------------------------------------------------
 
     def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
-        """Prove how good (w, b) is, from scratch and in float64, whoever made it.
+        """Return a certificate of (w, b), recomputed from the data in float64.
 
         Parameters
         ----------
         w : array of shape (d,) or (K, d)
             The model.
         intercept : float or array of shape (K,), optional
-            b; where there is an intercept and none is given, the best one for this w.
+            b; by default the best one for w if the problem has an intercept.
         alpha : array of shape (n,) or (n, K), optional
-            A dual point to try beside α_i = −φ′(z_i), balanced first where there is an intercept; the largest dual value
-            is taken, since each is a proof. Far from the optimum, where −φ′ overshoots, sα for the best s ∈ [0, 1] is
-            tried too.
+            A dual point to try in addition to α_i = −φ′(z_i); it is made feasible first. The certificate uses the larger dual
+            value. Far from the optimum, where −φ′ overshoots, sα for the best s ∈ [0, 1] is tried as well.
         """
         return self.certified_pair(w, intercept, alpha).certificate
 
     def certified_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
-        """Do what :meth:`certify` does, and return the model and the dual point that prove it beside the certificate."""
+        """Do what :meth:`certify` does, and return the model and the dual point together with the certificate."""
         w = self.model(w)
         margins = self.margins(w)
         given = None if intercept is None else self._intercept(intercept)
@@ -307,7 +308,7 @@ class Problem:
             seen = np.asarray(given).tolist()
             raise DualnewtonError(f"intercept must be 0 in a problem with fit_intercept=False, got {seen!r}")
         b = self.best_intercept_at(margins) if given is None else given
-        primal, own = self.judged_at(margins, w, b, best=given is None)
+        primal, own = self.pair_at(margins, w, b, best=given is None)
         candidates = [own]
         if alpha is not None:
             candidates.append(self.feasible(self.dual_point(alpha)))
@@ -317,7 +318,7 @@ class Problem:
         return CertifiedPair(w, b, proof, Certificate(primal, dual))
 
     def _shrunk(self, alpha: np.ndarray, dual: float) -> tuple[float, np.ndarray]:
-        """Maximise the concave D(sα) over s ∈ (0, 1], given D(α), without another pass over X; α = 0 is feasible, so sα is."""
+        """Maximise the concave D(sα) over s ∈ (0, 1], given D(α), without a pass per s; sα is feasible, since 0 is."""
         if dual == -np.inf:
             nothing = self.no_dual()
             return self.dual(nothing), nothing
@@ -337,7 +338,7 @@ class Problem:
         return total / self.n + self.lam * self.g.value(w)
 
     def alpha_at(self, margins: np.ndarray) -> np.ndarray:
-        """α_i = −φ′(z_i), balanced and within reach."""
+        """α_i = −φ′(z_i), made feasible."""
         return self.feasible(self.slopes_at(margins))
 
     def slopes_at(self, margins: np.ndarray) -> np.ndarray:
@@ -347,15 +348,15 @@ class Problem:
             np.negative(self.loss.derivative(margins[rows], self.y[rows]), out=alpha[rows])
         return alpha
 
-    def judged_at(self, margins: np.ndarray, w: np.ndarray, b: Any, *, best: bool = False) -> tuple[float, np.ndarray]:
-        """Return P(w, b) and the dual point of the best intercept for w, given the margins of w with no intercept.
+    def pair_at(self, margins: np.ndarray, w: np.ndarray, b: Any, *, best: bool = False) -> tuple[float, np.ndarray]:
+        """Return P(w, b) and the dual point at the best intercept for w, given the margins of w without intercept.
 
         Parameters
         ----------
         margins, w, b : arrays, float or array
-            The point.
+            The point (w, b) and its margins.
         best : bool
-            Whether b is that intercept.
+            Whether b is the best intercept for w.
         """
         if self.fit_intercept and not best:
             primal = self.primal_at(margins + b, w)
@@ -368,7 +369,7 @@ class Problem:
         return total / self.n + self.lam * self.g.value(w), self.feasible(alpha)
 
     def best_intercept_at(self, margins: np.ndarray, near: Any = 0.0) -> Any:
-        """argmin_b of the losses at the margins z_i + b, searched for from a guess; zero without an intercept."""
+        """argmin_b of the losses at the margins z_i + b, with the root search started at ``near``; zero without an intercept."""
         if not self.fit_intercept:
             return self.no_intercept()
         return self.loss.best_intercept(margins, self.y, self.sample_weight, near=near)
@@ -382,7 +383,7 @@ def _matrix(name: str, value: Any, shape: tuple[int, int]) -> np.ndarray:
 
 
 def _best_factor(value: Callable[[float], float]) -> float:
-    """Return the s ∈ (0, 1] that about minimises a convex function; searched for in log s, since it may be tiny."""
+    """Return an approximate minimiser s ∈ (0, 1] of a convex function; the search is in log s, since s may be tiny."""
     from scipy.optimize import minimize_scalar
 
     found = minimize_scalar(

@@ -1,11 +1,11 @@
-"""Without a penalty (C = ∞, alpha = 0): the mean loss, its dual, and the certificate that connects them.
+"""Problems without a penalty (C = ∞, alpha = 0): the mean loss, its dual, and certificates of the duality gap.
 
     min_{w, b}  P₀(w, b) = (1/n) Σ c_i φ(z_i; y_i)        max_α  D₀(α) = −(1/n) Σ c_i φ*(−α_i; y_i),  Σ c_i α_i x̃_i = 0,
 
-where x̃_i is x_i, and a one beside it for an intercept. A dual point has to be orthogonal to every feature, as with an intercept
-it has to be balanced; α_i = −φ′(z_i) is not, before the optimum. The step of Newton's method knows the remedy: with
-H = Σ c_i φ″_i x̃_i x̃_iᵀ and u = H⁺Σ c_i α_i x̃_i the point α_i − φ″_i x̃_iᵀu is orthogonal, and φ* changes little on the way to
-it, since φ″_i is small near an end of its domain. With softmax φ″_i is the matrix diag(p_i) − p_i p_iᵀ.
+where x̃_i is x_i, with an appended one for the intercept. A feasible dual point is orthogonal to every feature; α_i = −φ′(z_i) is
+orthogonal at the optimum only. It is projected by the Newton step: with H = Σ c_i φ″_i x̃_i x̃_iᵀ and u = H⁺Σ c_i α_i x̃_i the
+point α_i − φ″_i x̃_iᵀu is orthogonal, and φ* changes little, since φ″_i is small near an end of its domain. For softmax φ″_i is
+the matrix diag(p_i) − p_i p_iᵀ.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import Problem
 
 FIRST = 1e-6
-"""The weak penalty of :attr:`Unpenalised.unit`, relative to the mean of c_i‖x_i‖²."""
+"""Penalty λ of :attr:`Unpenalised.unit`, as a fraction of the mean of c_i‖x_i‖²."""
 
 MOST = 2000
-"""Coefficients up to which H is factorised."""
+"""Maximum number of coefficients K(d + 1): the method computes the eigenvalues of the Hessian H of this size."""
 
 ORTHOGONAL = 1e-12
-"""Σ c_i α_i x_ij counts as zero below this fraction of the norms of the two vectors: what rounding leaves of it."""
+"""Tolerance, for rounding, of the dual constraint Σ c_i α_i x_ij = 0, as a fraction of the norms of the two vectors."""
 
 SINGULAR, SMALLEST = 1e-13, 1e-200
-"""Eigenvalues below this fraction of the largest, or this small, are zero but for rounding."""
+"""Eigenvalues of H below this fraction of the largest one, or below this number, count as zero: they are rounding errors."""
 
 NOTHING = 1e-26
-"""Squared residuals below this fraction of the largest target's square are rounding, and count as zero."""
+"""Mean losses below this fraction of max y² count as zero for the squared loss: residuals of 1e-13 max|y| are rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class Unpenalised:
-    """P₀ and D₀, and the certificate that connects them.
+    """P₀, D₀ and certificates of the duality gap.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Unpenalised:
 
     @classmethod
     def of(cls, problem: Problem) -> Unpenalised:
-        """Leave out the penalty of a problem."""
+        """Return a problem without its penalty."""
         names = ("sample_weight", "offset", "fit_intercept")
         return cls(problem.X, problem.y, problem.loss, **{name: getattr(problem, name) for name in names})
 
@@ -80,7 +80,7 @@ class Unpenalised:
 
     @property
     def data(self) -> Data:
-        """X behind the protocol by which everything else asks for it."""
+        """X, wrapped in the protocol :class:`Data`."""
         return self.unit.data
 
     @property
@@ -95,11 +95,11 @@ class Unpenalised:
 
     @property
     def columns(self) -> int:
-        """K, the number of margins of an example."""
+        """K, the number of margins per example."""
         return self.loss.columns
 
     def starting_pair(self, start: Any = None) -> CertifiedPair:
-        """Certify where a run starts: at the model of an earlier result or, without one, at zero."""
+        """Certify the starting point of a run: the model of an earlier result or, without one, zero."""
         if (size := self.columns * (self.d + 1)) > MOST:
             raise DualnewtonError(
                 f"without a penalty at most {MOST} coefficients can be fitted, got {size}: use a large finite C or a small "
@@ -111,12 +111,12 @@ class Unpenalised:
         return self.certified_pair(self.unit.w_of(nothing), alpha=nothing)
 
     def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
-        """Prove how good (w, b) is, with the orthogonal point near α_i = −φ′(z_i), or with α if that is better."""
+        """Certify (w, b) with the projection of α_i = −φ′(z_i), or with the given α if its dual value is larger."""
         pair = self.certified_pair(w, intercept)
         return (pair if alpha is None else pair.proved_by(alpha, self.dual(alpha))).certificate
 
     def certified_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
-        """Return (w, b) with its certificate by α or, if none is given, by the orthogonal point near α_i = −φ′(z_i)."""
+        """Return (w, b) with its certificate by α or, if none is given, by the projection of α_i = −φ′(z_i)."""
         intercept = self.unit.no_intercept() if intercept is None else intercept
         theta = self.view.joined(w, intercept)
         if alpha is None:
@@ -127,14 +127,14 @@ class Unpenalised:
         return pair.proved_by(alpha, self.dual(alpha))
 
     def dual(self, alpha: np.ndarray) -> float:
-        """D₀(α), −∞ where α is not orthogonal to the features."""
+        """D₀(α), which is −∞ if α is not orthogonal to the features."""
         mass = self.view.weighted(alpha)
         along = np.abs(self.data.transposed_times(mass))
         allowed = ORTHOGONAL * np.multiply.outer(self.view.norms, np.sqrt(np.square(mass).sum(axis=0)))
         return -math.inf if np.any(along > allowed) else self.view.dual(alpha)
 
     def orthogonal(self, Z: np.ndarray, alpha: np.ndarray, inverse: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """Return the orthogonal point near α; once more each time, for what rounding has left."""
+        """Return an orthogonal point near α; the projection is repeated to remove rounding errors."""
         for _ in range(3):
             alpha = alpha - self.view.curved(Z, self.view.times(inverse(self.view.gradient(alpha))))
         return self.unit.balanced(alpha)
@@ -148,12 +148,12 @@ class View:
         self.quadratic = problem.loss.curvature is Curvature.CONSTANT
 
     def joined(self, w: np.ndarray, intercept: Any) -> np.ndarray:
-        """θ."""
+        """Return θ = (w, b) as a matrix."""
         w = np.atleast_2d(w)
         return np.column_stack([w, np.ravel(intercept)]) if self.with_one else w
 
     def parted(self, theta: np.ndarray) -> tuple[np.ndarray, Any]:
-        """Return w and b as the problem has them."""
+        """Return w and b in the shapes of the problem."""
         W, b = theta[:, : self.problem.d], theta[:, -1] if self.with_one else np.zeros(self.columns)
         return (W[0].copy(), float(b[0])) if self.columns == 1 else (W.copy(), b.copy())
 
@@ -195,24 +195,24 @@ class View:
         return self.problem.loss.curvature_times(z, self.problem.y, self._own(t))
 
     def hessian(self, z: np.ndarray) -> np.ndarray:
-        """Σ c_i φ″_i ⊗ x̃_i x̃_iᵀ: a block for each two columns."""
+        """Σ c_i φ″_i ⊗ x̃_i x̃_iᵀ, with one block for each pair of columns."""
         c, units = self.problem.c, np.eye(self.columns)
         # φ″_i is symmetric: its column l is the product with the unit vector of l.
         of = [self.curved(z, np.tile(unit, (self.problem.n, 1))).reshape(-1, self.columns) for unit in units]
         return np.block([[self.moments(c * column[:, k]) for column in of] for k in range(self.columns)])
 
     def _own(self, columns: np.ndarray) -> np.ndarray:
-        """Return n × K numbers as the loss takes them: a vector for K = 1."""
+        """Return an n × K array in the shape that the loss takes: a vector for K = 1."""
         return columns[:, 0] if self.columns == 1 else columns
 
     def inverse(self, H: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the product with H⁻¹; where H is singular, the one that leaves w as short as it can be."""
+        """Return the product with H⁻¹, or with a generalised inverse that gives the shortest w if H is singular."""
         V, reciprocal, scale = _decomposed(H, scaled=True)
-        # Of several columns H is always singular: nothing changes where the same is added to all of them.
+        # For several columns H is always singular: adding the same vector to all of them does not change the loss.
         if V.shape[0] == V.shape[1] or self.columns > 1:
             return lambda g: (scale * (V @ (reciprocal * (V.T @ (scale * g.ravel()))))).reshape(g.shape)
         d = self.problem.d
-        # Without any curvature (all rows far on the right side) there is nothing to divide by, and no step.
+        # H may be zero (all rows classified with large margins): the divisor is then one, and the step zero.
         edge, corner = (H[:d, d], H[d, d] or 1.0) if self.with_one else (np.zeros(d), 1.0)
         V, reciprocal, _ = _decomposed(H[:d, :d] - np.outer(edge, edge) / corner, scaled=False)  # of centred features
 
@@ -234,9 +234,9 @@ class View:
 
 
 def _decomposed(H: np.ndarray, *, scaled: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the eigenvectors of H that are not in its null space, the reciprocals of their eigenvalues, and a scale.
+    """Return the eigenvectors of H outside its null space, the reciprocals of their eigenvalues, and the scaling of H.
 
-    With H scaled to a unit diagonal, features of any scale are alike.
+    If ``scaled``, H is scaled to a unit diagonal first, so that the result does not depend on the scales of the features.
     """
     from scipy.linalg import eigh
 

@@ -1,11 +1,11 @@
-"""Regularisers g: closed, 1-strongly convex, so that g* is 1-smooth and w = ∇g*(ᾱ) is the primal point of a dual one.
+"""Regularisers g: closed and 1-strongly convex, so that g* is 1-smooth and w = ∇g*(ᾱ) is the primal point of a dual point.
 
-One is not: :class:`L1`, whose g* is finite on a bounded set only. The judge shortens dual points until they lie there.
+The exception is :class:`L1`, whose g* is finite on a bounded set only: the verifier scales dual points into that set.
 
-The identities that bind the three functions (Section 4 of the paper; :func:`check` tests them):
+The three functions satisfy these identities (Section 4 of the paper; :func:`check` tests them):
 
 * Fenchel–Young: g(w) + g*(s) ≥ ⟨w, s⟩, with equality exactly when w = ∇g*(s);
-* ‖∇g*(s) − ∇g*(t)‖ ≤ ‖s − t‖, which is what makes the block model ½hᵀX_S h of SDNA an upper bound for every g here.
+* ‖∇g*(s) − ∇g*(t)‖ ≤ ‖s − t‖, which makes the block model ½hᵀX_S h of SDNA an upper bound for every such g.
 """
 
 from dualnewton.regularizers.base import Form, Kind, Regularizer
@@ -29,11 +29,11 @@ __all__ = [
 
 
 def check(regularizer: Regularizer, size: int | None = None) -> None:
-    """Test the identities that every part of the library relies on; raise a ``DualnewtonError`` that names each broken one.
+    """Test the identities that the library relies on; raise a ``DualnewtonError`` that names each one that fails.
 
-    1-strong convexity of g, the Fenchel–Young inequality and its equality at w = ∇g*(s), ∇g* against differences of g*,
-    its 1-Lipschitz continuity, and the declared form, at random points of the given dimension (by default the regulariser's
-    own, or 5).
+    The check covers 1-strong convexity of g, the Fenchel–Young inequality with equality at w = ∇g*(s), ∇g* against differences
+    of g*, its 1-Lipschitz continuity, and the declared form. It uses random points of dimension ``size`` (by default the
+    regulariser's own size, or 5).
     """
     from dualnewton.regularizers.checks import check_regularizer  # not needed to fit a model
 

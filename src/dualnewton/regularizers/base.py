@@ -1,4 +1,4 @@
-"""What a regulariser declares: its functions, and the form by which methods are chosen for it."""
+"""The interface of a regulariser: its functions, and the declared form by which the planner chooses methods for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dualnewton.validation import Array
 
 
 class Kind(Enum):
-    """How much is known of g."""
+    """How much the library knows about g."""
 
     QUADRATIC = "½ Σ v_j w_j²"
     SEPARABLE = "a sum over features, with kinks or bounds"
@@ -21,22 +21,22 @@ class Kind(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """What g is, for code that must not call it feature by feature.
+    """Closed form of g in arrays, for code that cannot call Python functions feature by feature.
 
         ∇g*(s) = clip(factor · (s − clip(s, ±threshold)), lower, upper),    0 ≤ factor ≤ 1
         g(w)   = Σ w_j²/(2 factor_j) + threshold_j |w_j|,    lower ≤ w ≤ upper
 
-    Make one by :meth:`quadratic` or :meth:`separable`. Where g has no quadratic part, the factor is infinite and only the
-    second line has a meaning.
+    Construct it by :meth:`quadratic` or :meth:`separable`. If g has no quadratic part, the factor is infinite and only the
+    second line applies.
 
     Attributes
     ----------
     kind : Kind
-        QUADRATIC, SEPARABLE or GENERAL. Of the last, kernels compile ``grad_conjugate`` and call it once a round.
+        QUADRATIC, SEPARABLE or GENERAL. For GENERAL, kernels compile ``grad_conjugate`` and call it once per round.
     weights : array of shape (d,), optional
         v of a quadratic g; None for ones.
     threshold, factor, lower, upper : floats or arrays of shape (d,)
-        One number for all features, or one for each.
+        One number for all features, or one number per feature.
     """
 
     kind: Kind
@@ -69,41 +69,41 @@ class Form:
 
     @property
     def is_general(self) -> bool:
-        """Whether g is known by its functions only."""
+        """Whether g is given by its functions only."""
         return self.kind is Kind.GENERAL
 
     def limits(self, size: int) -> np.ndarray:
-        """Return (threshold, factor, lower, upper) with one number for each of so many features, as four rows."""
+        """Return (threshold, factor, lower, upper) as the rows of an array of shape (4, size), one column per feature."""
         rows = (self.threshold, self.factor, self.lower, self.upper)
         return np.stack([np.broadcast_to(row, size) for row in rows])
 
 
 GENERAL = Form(Kind.GENERAL)
-"""Of a g that is known by its functions only."""
+"""The form of a g that is given by its functions only."""
 
 
 class Regularizer:
-    """A regulariser written by the library or by you: give it ``value``, ``conjugate`` and ``grad_conjugate``.
+    """Base class of the library's regularisers and of user-defined ones: define ``value``, ``conjugate``, ``grad_conjugate``.
 
-    ``regularizers.check(YourRegularizer())`` says in words what is wrong, if anything is. A declared ``form`` lets kernels and
+    ``regularizers.check(YourRegularizer())`` reports each identity that fails. A declared ``form`` lets kernels and
     primal methods work feature by feature. See docs/extending.md.
     """
 
     form: Form = GENERAL
-    """What is known of g beyond its functions; GENERAL where nothing is."""
+    """The closed form of g; GENERAL if there is none."""
 
     size: int | None = None
-    """The number of features it is made for; None if it fits any."""
+    """The required number of features; None if any number is allowed."""
 
     strongly_convex: bool = True
-    """Whether g is 1-strongly convex. Where it is not (:class:`L1`) there is no ∇g* for a dual method to take its w from."""
+    """Whether g is 1-strongly convex. If not (:class:`L1`), g* has no gradient from which a dual method could compute w."""
 
     def reach(self, s: Array) -> float:  # noqa: ARG002
         """Return the largest r ≤ 1 for which g*(rs) is finite: 1 wherever g is strongly convex."""
         return 1.0
 
     def value(self, w: Array) -> float:
-        """g(w), +∞ where w is not allowed."""
+        """g(w), +∞ if w is infeasible."""
         raise NotImplementedError(f"{type(self).__name__} has no value(w)")
 
     def conjugate(self, s: Array) -> float:

@@ -1,4 +1,4 @@
-"""The identities behind ``regularizers.check``: one small function each, speaking plain words."""
+"""The identities tested by ``regularizers.check``: one function each, which yields a sentence where the identity fails."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton._identities import ROUNDING, STEP, UnusableError, ask, broken, listen, report
+from dualnewton._identities import ROUNDING, STEP, UnusableError, broken, call, failures, report
 from dualnewton.errors import DualnewtonError
 from dualnewton.regularizers.base import Regularizer
 from dualnewton.validation import Array
 
 
 def check_regularizer(regularizer: Regularizer, size: int) -> None:
-    """Raise a ``DualnewtonError`` that names each identity broken; see :func:`dualnewton.regularizers.check`."""
+    """Raise a ``DualnewtonError`` that names each identity that fails; see :func:`dualnewton.regularizers.check`."""
     if not isinstance(regularizer, Regularizer):
         raise DualnewtonError(f"regularizer must be an instance such as regularizers.L2(), got {regularizer!r}")
     if regularizer.size not in (None, size):
         raise DualnewtonError(f"size must be {regularizer.size}, for which the regularizer is made, got {size}")
     points = _vectors(size)
     if not regularizer.strongly_convex:
-        points = np.array([ask(regularizer, "reach", s) * s for s in points])
-    report(regularizer, listen(lambda r: _regularizer_methods(r, points), regularizer))
+        points = np.array([call(regularizer, "reach", s) * s for s in points])
+    report(regularizer, failures(lambda r: _regularizer_methods(r, points), regularizer))
     tried = _RegularizerPoints(regularizer, points)
     more = _STRONGLY_CONVEX_IDENTITIES if regularizer.strongly_convex else ()
-    report(regularizer, (words for identity in (*_IDENTITIES, *more) for words in listen(identity, tried)))
+    report(regularizer, (words for identity in (*_IDENTITIES, *more) for words in failures(identity, tried)))
 
 
 def _vectors(size: int) -> np.ndarray:
-    """Vectors of every scale, with and without zeros, one per row."""
+    """Return random vectors of all scales, with and without zeros, one per row."""
     rng = np.random.default_rng(0)
     scales = np.concatenate([10.0 ** np.arange(-8, 9), np.tile([0.1, 0.5, 1.0, 2.0], 6)])
     full = scales[:, None] * rng.standard_normal((scales.size, size))
@@ -38,16 +38,16 @@ def _vectors(size: int) -> np.ndarray:
 
 
 def _regularizer_methods(regularizer: Regularizer, points: np.ndarray) -> Iterator[str]:
-    """Every method is there; ∇g* leads to finite vectors, where g is finite, and g* is finite everywhere."""
+    """Every method is defined; ∇g*(s) is a finite vector at which g is finite, and g* is finite at every test point."""
     methods = ("value", "conjugate", "grad_conjugate")
     if missing := [name for name in methods if getattr(type(regularizer), name) is getattr(Regularizer, name)]:
         raise UnusableError(f"is not complete: it has no {', no '.join(missing)}")
     for s in points:
-        w = np.asarray(ask(regularizer, "grad_conjugate", s))
+        w = np.asarray(call(regularizer, "grad_conjugate", s))
         if w.shape != s.shape or not np.isfinite(w).all():
-            raise UnusableError(f"has a grad_conjugate that is no finite vector: at s={_short(s)} it is {_short(w)}")
+            raise UnusableError(f"has a grad_conjugate that is not a finite vector: at s={_short(s)} it is {_short(w)}")
         for method, x, place in (("conjugate", s, "s"), ("value", w, "w=grad_conjugate(s)")):
-            number = ask(regularizer, method, x)
+            number = call(regularizer, method, x)
             if np.ndim(number) != 0 or not np.isfinite(np.asarray(number, dtype=float)):
                 yield f"has a {method} that is not a finite number: at {place}={_short(x)} it is {number}"
                 return
@@ -58,13 +58,13 @@ _short: Callable[[Array], str] = partial(np.array2string, precision=6, threshold
 
 
 class _RegularizerPoints:
-    """The vectors at which a regulariser is tried, one per row, and what it says there."""
+    """The vectors at which a regulariser is tested, one per row, and the function values there."""
 
     def __init__(self, regularizer: Regularizer, points: np.ndarray) -> None:
         self.regularizer = regularizer
         self.s = points
         self.w = self.gradients(points)
-        # Feasible points, and as many that may be infeasible: a constraint forgotten in g shows at those.
+        # Feasible points, and as many possibly infeasible ones, which reveal a constraint that is missing in g.
         self.anywhere = np.concatenate([self.w, points])
         self.value = self.of("value", self.anywhere)
         self.conjugate = self.of("conjugate", points)
@@ -72,11 +72,11 @@ class _RegularizerPoints:
 
     def of(self, method: str, x: np.ndarray) -> np.ndarray:
         """Apply g or g* to each row."""
-        return np.array([float(ask(self.regularizer, method, row)) for row in x])
+        return np.array([float(call(self.regularizer, method, row)) for row in x])
 
     def gradients(self, x: np.ndarray) -> np.ndarray:
         """Apply ∇g* to each row."""
-        return np.array([np.asarray(ask(self.regularizer, "grad_conjugate", row)) for row in x])
+        return np.array([np.asarray(call(self.regularizer, "grad_conjugate", row)) for row in x])
 
 
 def _gradient_attains_the_conjugate(tried: _RegularizerPoints) -> Iterator[str]:
@@ -99,7 +99,7 @@ def _fenchel_young_inequality(tried: _RegularizerPoints) -> Iterator[str]:
 
 
 def _gradient_is_slope_of_conjugate(tried: _RegularizerPoints) -> Iterator[str]:
-    """Along a line, (g*(b) − g*(a))/‖b − a‖ lies between the slopes of g* at a and b."""
+    """Along a line, (g*(b) − g*(a))/‖b − a‖ lies between the directional derivatives of g* at a and b."""
     direction = np.random.default_rng(1).standard_normal(tried.s.shape)
     direction /= _norms(direction)[:, None]
     length = STEP * (1.0 + _norms(tried.s))
@@ -140,7 +140,7 @@ def _value_is_strongly_convex(tried: _RegularizerPoints) -> Iterator[str]:
 
 
 def _declared_form(tried: _RegularizerPoints) -> Iterator[str]:
-    """∇g* and g are what the form says, feature by feature."""
+    """∇g* and g agree with the formulas of the declared form."""
     form = tried.regularizer.form
     if form.is_general:
         return
@@ -148,12 +148,12 @@ def _declared_form(tried: _RegularizerPoints) -> Iterator[str]:
     if tried.regularizer.strongly_convex:
         w = np.clip(factor * (tried.s - np.clip(tried.s, -threshold, threshold)), lower, upper)
         for k in broken(_norms(w - tried.w), ROUNDING * (1.0 + _norms(tried.s)), tried.size):
-            seen = f"{_short(tried.s[k])} goes to {_short(tried.w[k])}, and by the form to {_short(w[k])}"
+            seen = f"at s={_short(tried.s[k])} it is {_short(tried.w[k])}, by the form {_short(w[k])}"
             yield f"declares a form of kind {form.kind.name} that is not its grad_conjugate: {seen}"
     x = tried.anywhere
     value = (0.5 * np.square(x) / factor + threshold * np.abs(x)).sum(axis=1)
     value[((x < lower) | (x > upper)).any(axis=1)] = np.inf
-    with np.errstate(invalid="ignore"):  # where both are infinite
+    with np.errstate(invalid="ignore"):  # inf − inf where both are infinite
         defect = np.where(value == tried.value, 0.0, np.abs(value - tried.value))
     for k in broken(defect, ROUNDING * (1.0 + np.where(np.isfinite(value), value, 0.0)), _norms(x)):
         seen = f"at w={_short(x[k])} it is {tried.value[k]:.8g}, by the form {value[k]:.8g}"
@@ -161,6 +161,6 @@ def _declared_form(tried: _RegularizerPoints) -> Iterator[str]:
 
 
 _IDENTITIES = (_gradient_attains_the_conjugate, _fenchel_young_inequality, _declared_form)
-"""Of every regulariser, where g* is finite."""
+"""Identities of every regulariser, tested where g* is finite."""
 
 _STRONGLY_CONVEX_IDENTITIES = (_gradient_is_slope_of_conjugate, _gradient_is_nonexpansive, _value_is_strongly_convex)

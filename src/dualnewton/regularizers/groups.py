@@ -1,4 +1,4 @@
-"""Regularisers of groups of features."""
+"""Regularisers of groups of features: whole groups of coefficients become zero together."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dualnewton.validation import positive as positive_number
 
 @dataclass(frozen=True, eq=False)
 class GroupElasticNet(Regularizer):
-    """½‖w‖² + strength Σ_k √|k| ‖w_k‖₂ over disjoint groups k of features: whole groups leave the model together.
+    """½‖w‖² + strength Σ_k √|k| ‖w_k‖₂ over disjoint groups k of features.
 
     Parameters
     ----------
     groups : sequence of integers
         The group of each feature, in any numbering.
     strength : float
-        The weight of the group norms against ½‖w‖².
+        The weight of the group norms relative to ½‖w‖².
     """
 
     groups: Any = ()
@@ -52,8 +52,8 @@ class GroupElasticNet(Regularizer):
         return 0.5 * float(np.sum(np.maximum(norms - self.thresholds, 0.0) ** 2))
 
     def grad_conjugate(self, s: Array) -> Array:
-        # It runs compiled, too, where only fields are known of self: hence no call of another method.
+        # Kernels compile this method with the fields of self only, so that it must not call other methods.
         norms = np.sqrt(np.bincount(self.groups, weights=s * s))
-        # A group of norm zero stays zero: any positive divisor will do.
+        # For a group of norm zero the divisor is one, which avoids 0/0.
         shrink = np.maximum(norms - self.thresholds, 0.0) / (norms + (norms == 0.0))
         return s * shrink[self.groups]

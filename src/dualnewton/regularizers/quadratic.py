@@ -34,8 +34,8 @@ class L2(Regularizer):
         weights = vector("weights", self.weights, np.size(self.weights))
         if weights.size and (least := float(weights.min())) < 1.0:
             raise DualnewtonError(
-                f"weights must be >= 1 everywhere, got {least!r} at index {int(weights.argmin())}: g has to be 1-strongly "
-                "convex, so divide the weights by the least of them (it must be positive) and multiply lam by it"
+                f"weights must be >= 1 everywhere, got {least!r} at index {int(weights.argmin())}: g must be 1-strongly "
+                "convex, so divide the weights by their minimum (it must be positive) and multiply lam by it"
             )
         object.__setattr__(self, "weights", weights)
 
@@ -51,7 +51,7 @@ class L2(Regularizer):
 
     @property
     def size(self) -> int | None:  # type: ignore[override]
-        """The number of weights; None if there are none."""
+        """The number of weights; None if no weights are given."""
         return None if self.weights is None else int(self.weights.size)
 
     def value(self, w: Array) -> float:

@@ -1,4 +1,4 @@
-"""A regulariser of vectors as one of matrices: the sum over the rows, one for each column of margins."""
+"""The regulariser of a coefficient matrix: the sum of a regulariser of vectors over its rows, one row per class."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dualnewton.regularizers.base import Regularizer
 
 @dataclass(frozen=True)
 class OverRows:
-    """Σ_k g(w_k) over the rows of W, which is a regulariser of W: its conjugate is Σ_k g*(s_k) over the rows of S."""
+    """Σ_k g(w_k) over the rows of W; its conjugate is Σ_k g*(s_k) over the rows of S."""
 
     g: Regularizer
 
     def value(self, W: np.ndarray) -> float:
         """Σ_k g(w_k)."""
-        # For ½‖W‖² all squares are added at once, which takes one call however many the rows.
+        # ½‖W‖² takes one NumPy call for any number of rows.
         return 0.5 * float(np.square(W).sum()) if self.g.form.is_plain else sum(map(self.g.value, W))
 
     def conjugate(self, S: np.ndarray) -> float:

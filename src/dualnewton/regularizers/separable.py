@@ -1,4 +1,4 @@
-"""Regularisers with kinks or bounds that are sums over features."""
+"""Separable regularisers: sums over features with kinks or bounds."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dualnewton.validation import Array, finite, frozen
 from dualnewton.validation import positive as positive_number
 
 _FEASIBLE = 1e-12
-"""‖s‖∞ counts as one up to this excess: what rounding leaves where a dual point was shortened until it is."""
+"""Tolerance of ‖s‖∞ ≤ 1 + tolerance: it covers the rounding error of a dual point that was scaled to ‖s‖∞ = 1."""
 
 
 @dataclass(frozen=True)
 class L1(Regularizer):
     """‖w‖₁, subject to w ≥ 0 if ``positive``: the penalty of the Lasso, which is not strongly convex.
 
-    g*(s) is 0 if ‖s‖∞ ≤ 1 (if s ≤ 1 everywhere, where w ≥ 0), and +∞ otherwise.
+    g*(s) is 0 if ‖s‖∞ ≤ 1 (with ``positive``: if all s_j ≤ 1), and +∞ otherwise.
     """
 
     positive: bool = False
@@ -44,7 +44,7 @@ class L1(Regularizer):
         return 0.0 if self._norm(s) <= 1.0 + _FEASIBLE else np.inf
 
     def grad_conjugate(self, s: Array) -> Array:
-        """Return 0, which attains g*(s) = 0 wherever that is finite; other points do so only where |s_j| = 1."""
+        """Return 0, which attains g*(s) = 0 wherever g*(s) is finite; it is the only such point unless some |s_j| = 1."""
         return np.zeros_like(s)
 
     def _norm(self, s: Array) -> float:
@@ -118,7 +118,7 @@ class Box(Regularizer):
     def __post_init__(self) -> None:
         lower, upper = _bound("lower", self.lower), _bound("upper", self.upper)
         if lower.ndim and upper.ndim and lower.shape != upper.shape:
-            raise DualnewtonError(f"lower and upper must have one length, got {lower.size} and {upper.size}")
+            raise DualnewtonError(f"lower and upper must have the same length, got {lower.size} and {upper.size}")
         if np.any(lower > upper) or np.any(lower == np.inf) or np.any(upper == -np.inf):
             raise DualnewtonError("lower must be <= upper everywhere, with a finite point between them")
         object.__setattr__(self, "lower", frozen(lower))
@@ -145,7 +145,7 @@ class Box(Regularizer):
 
 
 def mixed(strength: float, l1_ratio: float, *, positive: bool = False) -> tuple[float, Regularizer]:
-    """Write strength · (r‖w‖₁ + ½(1 − r)‖w‖²), the penalty as scikit-learn has it, as λ g(w); return λ and g.
+    """Return λ and g with λ g(w) = strength · (r‖w‖₁ + ½(1 − r)‖w‖²), the penalty as scikit-learn writes it.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def mixed(strength: float, l1_ratio: float, *, positive: bool = False) -> tuple[
     l1_ratio : float
         r ∈ [0, 1]: 0 is ridge, 1 the Lasso.
     positive : bool
-        Whether w ≥ 0.
+        Whether to constrain w ≥ 0.
     """
     strength, r = positive_number("strength", strength), finite("l1_ratio", l1_ratio)
     if not 0.0 <= r <= 1.0:

@@ -1,4 +1,4 @@
-"""What a sampling is: its pair probabilities, its draws, and what follows from them for every law."""
+"""The interface of a sampling: pair probabilities and draws, and the quantities that every sampling derives from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.validation import frozen
 
 SUPPORT_LIMIT = 20_000
-"""Laws with more sets than this are not enumerated unless asked to."""
+"""Default maximum number of sets for enumerating a law: the exact theory factorises one submatrix per set."""
 
 
 @dataclass(frozen=True)
@@ -73,18 +73,18 @@ class PairStructure:
 class Sampling:
     """A random subset of {0, …, n−1}.
 
-    A sampling of your own gives ``n``, ``pair_structure()`` and ``draw()``; it then works on every solver and in the
-    matrix-free theory. ``laws()`` in addition lets the theory enumerate it. See docs/extending.md.
+    A user-defined sampling defines ``n``, ``pair_structure()`` and ``draw()``; it then works with every solver and in the
+    matrix-free theory. If it also defines ``laws()``, the theory can enumerate it. See docs/extending.md.
     """
 
     n: int
     iid: bool = True
-    """Whether successive draws are independent, as Assumption 3 wants."""
+    """Whether successive draws are independent, as Assumption 3 requires."""
 
-    # What a subclass states ------------------------------------------------------------------------------------------
+    # Defined by subclasses -------------------------------------------------------------------------------------------
 
     def pair_structure(self) -> PairStructure:
-        """Return P in the shape that serves any n."""
+        """Return P as a diagonal plus few rank-one terms, which needs no n×n array."""
         raise NotImplementedError(f"{type(self).__name__} has no pair_structure()")
 
     def draw(self, rng: np.random.Generator, rounds: int) -> IndexBlock:
@@ -93,19 +93,19 @@ class Sampling:
 
     @property
     def max_size(self) -> int:
-        """The largest set that has a positive probability."""
+        """The size of the largest set of positive probability."""
         return self.n
 
     @property
     def support_size(self) -> int:
-        """How many sets have a positive probability."""
+        """The number of sets of positive probability."""
         raise DualnewtonError(f"{type(self).__name__} cannot be enumerated: it does not state its law")
 
     def laws(self) -> Iterator[tuple[np.ndarray, float]]:
         """Yield each set of the support with its probability."""
         raise DualnewtonError(f"{type(self).__name__} cannot be enumerated: it does not state its law")
 
-    # What follows ----------------------------------------------------------------------------------------------------
+    # Derived quantities ----------------------------------------------------------------------------------------------
 
     @cached_property
     def p(self) -> np.ndarray:
@@ -119,12 +119,12 @@ class Sampling:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all marginals are equal, as Sections 3 and 4 ask."""
+        """Whether all marginals are equal, as Sections 3 and 4 require."""
         return bool(np.ptp(self.p) <= 1e-12 * self.p.max())
 
     @property
     def rounds_per_epoch(self) -> int:
-        """How many draws visit n examples on average."""
+        """The number of draws after which n examples have been visited on average."""
         return max(1, math.ceil(self.n / self.expected_size - 1e-9))
 
     def pair_probabilities(self) -> np.ndarray:
@@ -132,7 +132,7 @@ class Sampling:
         return self.pair_structure().dense()
 
     def support(self, limit: int = SUPPORT_LIMIT) -> list[tuple[np.ndarray, float]]:
-        """List every set with its probability; refuse when there are more than ``limit``."""
+        """Return every set with its probability; raise an error if there are more than ``limit`` sets."""
         if self.support_size > limit:
             raise DualnewtonError(
                 f"this {type(self).__name__} over {self.n} examples has more than limit={limit} sets: "

@@ -1,4 +1,4 @@
-"""Exact random draws at the price of their output: the machinery behind the samplings, vectorised over all rounds."""
+"""Exact random draws in time proportional to their output, vectorised over all rounds: the algorithms of the samplings."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 
 class Categorical:
-    """Draws from {0, …, len(q)−1} with probabilities q: inverts the distribution function from a guide table on."""
+    """Draws from {0, …, len(q)−1} with probabilities q: inversion of the distribution function with a guide table."""
 
     def __init__(self, q: np.ndarray) -> None:
         self.cdf = np.cumsum(q)
         self.total = float(self.cdf[-1])
-        self.cdf[-1] = np.inf  # so that rounding cannot lead past the last
+        self.cdf[-1] = np.inf  # so that rounding cannot select an index past the last
         self.guide = np.searchsorted(self.cdf, np.arange(q.size) / q.size * self.total, side="right")
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:
@@ -22,7 +22,7 @@ class Categorical:
         x = u * self.total
         found = self.guide[(u * self.cdf.size).astype(np.int64)]
         late = np.flatnonzero(self.cdf[found] <= x)
-        for _ in range(4):  # one step settles most; an uneven law leaves a few to the search
+        for _ in range(4):  # most draws need at most one step; for uneven q a few are left to the binary search
             found[late] += 1
             late = late[self.cdf[found[late]] <= x[late]]
         found[late] = np.searchsorted(self.cdf, x[late], side="right")
@@ -30,7 +30,7 @@ class Categorical:
 
 
 def subsets_together(rng: np.random.Generator, n: int, tau: int, rounds: int) -> np.ndarray:
-    """Draw uniform τ-subsets for all rounds at once by Floyd's algorithm: τ draws each, and a look back for repeats."""
+    """Draw uniform τ-subsets for all rounds at once by Floyd's algorithm: τ draws each, and a comparison with earlier ones."""
     picked = np.empty((tau, rounds), dtype=np.int64)
     for k in range(tau):
         top = n - tau + k
@@ -41,7 +41,7 @@ def subsets_together(rng: np.random.Generator, n: int, tau: int, rounds: int) ->
 
 
 def subsets_one_by_one(rng: np.random.Generator, n: int, tau: int, rounds: int) -> np.ndarray:
-    """Draw uniform τ-subsets round by round: for large τ the interpreter costs nothing and Floyd's look back would."""
+    """Draw uniform τ-subsets round by round: for large τ this is faster than the O(τ²) comparisons of Floyd's algorithm."""
     picked = np.empty((rounds, tau), dtype=np.int64)
     for row in picked:
         row[:] = rng.choice(n, size=tau, replace=False, shuffle=False)
@@ -51,10 +51,10 @@ def subsets_one_by_one(rng: np.random.Generator, n: int, tau: int, rounds: int) 
 def heads(
     rng: np.random.Generator, coins: np.ndarray, classes: list[np.ndarray], rounds: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Toss all coins ``rounds`` times; return (round, coin) of the heads by round, in time proportional to the heads.
+    """Toss all coins ``rounds`` times; return (round, coin) of the heads by round, in time proportional to their number.
 
-    In each class of similar coins the tosses are run through with geometric leaps for the largest coin c of the class,
-    and each landing is accepted with probability coin/c ≥ ½: exact, and almost no tails are looked at.
+    In each class of similar coins a Bernoulli process with the largest probability c of the class proposes heads, and a
+    proposal is accepted with probability coin/c ≥ ½. This thinning is exact and does no work for most tails.
     """
     owners, members = [], []
     for here in classes:
@@ -81,10 +81,10 @@ def _bernoulli_process(rng: np.random.Generator, probability: float, length: int
     while position < length:
         expected = (length - position) * probability
         size = int(expected + 4.0 * math.sqrt(expected)) + 16
-        # A geometric leap is an exponential one, rounded up; one past the end is cut there, lest it pass every integer.
-        leaps = np.minimum(scale * rng.standard_exponential(size), length)
-        landings = position + np.cumsum(leaps.astype(np.int64) + 1)
-        found.append(landings)
-        position = int(landings[-1])
-    landings = np.concatenate(found)
-    return landings[: np.searchsorted(landings, length)]
+        # A geometric gap is an exponential one rounded up; gaps are cut at ``length`` to avoid integer overflow.
+        gaps = np.minimum(scale * rng.standard_exponential(size), length)
+        positions = position + np.cumsum(gaps.astype(np.int64) + 1)
+        found.append(positions)
+        position = int(positions[-1])
+    positions = np.concatenate(found)
+    return positions[: np.searchsorted(positions, length)]

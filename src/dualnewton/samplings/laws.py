@@ -1,4 +1,4 @@
-"""The laws: serial, tau-nice, independent, partitions, permutations, and any law given by its sets."""
+"""The samplings: serial, tau-nice, independent, partitions, permutations, and any law given by its sets."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ class Nice(Sampling):
 
 @dataclass(frozen=True, eq=False, init=False)
 class Independent(Sampling):
-    """Each example joins by its own coin; an empty set is thrown away and all coins are tossed again.
+    """Each example is included independently with its own probability, conditional on the set not being empty.
 
     Parameters
     ----------
     p : sequence of floats in (0, 1]
-        The probabilities of the coins, kept as ``coins``. Given Ŝ ≠ ∅ the marginals ``p`` are coins/c and the pair
-        probabilities coins_i coins_j / c with c = Prob(some coin shows heads) = 1 − Π(1 − coins_i), which is 1 for all
-        practical purposes once the coins sum to more than 40.
+        The inclusion probabilities, stored as ``coins``. Given Ŝ ≠ ∅ the marginals ``p`` are coins/c and the pair
+        probabilities coins_i coins_j / c with c = Prob(at least one is included) = 1 − Π(1 − coins_i), which rounds to 1
+        once the coins sum to more than 40.
     """
 
     coins: np.ndarray
@@ -115,13 +115,13 @@ class Independent(Sampling):
 
     @cached_property
     def nonempty(self) -> float:
-        """The probability that some coin shows heads."""
+        """The probability that at least one coin shows heads."""
         with np.errstate(divide="ignore"):
             return float(-np.expm1(np.log1p(-self.coins).sum()))
 
     @cached_property
     def _classes(self) -> list[np.ndarray]:
-        """The coins in classes (2⁻ᵏ⁻¹, 2⁻ᵏ]: within one, all probabilities are alike up to a factor of two."""
+        """The coins in classes (2⁻ᵏ⁻¹, 2⁻ᵏ]: within a class, probabilities differ by less than a factor of two."""
         k = np.floor(-np.log2(self.coins))
         return [np.flatnonzero(k == level) for level in np.unique(k)]
 
@@ -133,14 +133,14 @@ class Independent(Sampling):
 
     @cached_property
     def _first(self) -> Categorical:
-        """The law of the smallest member: coins_i Π_{j<i} (1 − coins_j), given that there is one."""
+        """The law of the smallest member of a nonempty set: proportional to coins_i Π_{j<i} (1 − coins_j)."""
         with np.errstate(divide="ignore"):
             tails_before = np.exp(np.concatenate([[0.0], np.log1p(-self.coins).cumsum()[:-1]]))
         weights = self.coins / self.coins.max() * tails_before
         return Categorical(weights / weights.sum())
 
     def draw(self, rng: np.random.Generator, rounds: int) -> IndexBlock:
-        # The smallest member by its own law, the others by their coins: exact, and no empty set to throw away.
+        # Draw the smallest member from its law and the larger ones by their coins: exact, without rejecting empty sets.
         first = self._first.draw(rng, rounds)
         owner, member = heads(rng, self.coins, self._classes, rounds)
         larger = member > first[owner]
@@ -165,8 +165,8 @@ class Independent(Sampling):
 class Partition(Sampling):
     """Fixed blocks of τ consecutive examples (the last may be smaller), block k with probability q_k (uniform if None).
 
-    The setting of block coordinate descent. For solving, prefer :class:`Shuffled`: a partition kept for all epochs
-    can be many times slower.
+    This is the sampling of block coordinate descent. For solving, prefer :class:`Shuffled`: a partition that stays fixed
+    for all epochs can be many times slower.
     """
 
     n: int
@@ -214,12 +214,12 @@ class Partition(Sampling):
 
 @dataclass(frozen=True)
 class Shuffled(Sampling):
-    """A fresh permutation for each epoch, cut into consecutive chunks of τ (the last may be smaller).
+    """A new random permutation for each epoch, cut into consecutive chunks of τ (the last may be smaller).
 
-    The practical default: it usually needs fewer epochs than independent draws. ``draw`` begins a new permutation at
-    each call, so ask for whole epochs, ``rounds_per_epoch`` draws each. Marginals, pairs and laws are those of one draw at a
-    random place of an epoch (τ-nice exactly when τ divides n); draws of one epoch depend on each other, so the theorems
-    about sequences do not cover it.
+    This is the practical default: it usually needs fewer epochs than independent draws. ``draw`` starts a new permutation at
+    each call, so draw whole epochs, ``rounds_per_epoch`` sets each. Marginals, pairs and laws are those of one draw at a
+    uniformly random position of an epoch (τ-nice exactly if τ divides n). The draws of one epoch depend on each other, so
+    that theorems about independent draws do not cover it.
     """
 
     n: int
@@ -263,7 +263,7 @@ class Shuffled(Sampling):
 
 @dataclass(frozen=True, eq=False)
 class Explicit(Sampling):
-    """Any law on {0, …, n−1}, given as its sets and their probabilities."""
+    """Any law on subsets of {0, …, n−1}, given by the sets and their probabilities."""
 
     n: int
     sets: Any
@@ -310,11 +310,11 @@ class Explicit(Sampling):
         return zip(self.sets, map(float, self.probabilities), strict=True)
 
 
-# Shared pieces -------------------------------------------------------------------------------------------------------
+# Shared functions ----------------------------------------------------------------------------------------------------
 
 
 def _both(n: int, size: int) -> float:
-    """Prob(i, j ∈ Ŝ) for i ≠ j when Ŝ is uniform among the sets of one size."""
+    """Prob(i, j ∈ Ŝ) for i ≠ j if Ŝ is uniformly distributed over the sets of the given size."""
     return size * (size - 1) / (n * (n - 1)) if n > 1 else 0.0
 
 
@@ -338,12 +338,12 @@ def _index_set(n: int, k: int, members: Sequence[int]) -> np.ndarray:
     if found.min() < 0 or found.max() >= n:
         raise DualnewtonError(f"sets[{k}] must have indices in [0, {n - 1}], got {members!r}")
     if np.unique(found).size != found.size:
-        raise DualnewtonError(f"sets[{k}] must not name an example twice, got {members!r}")
+        raise DualnewtonError(f"sets[{k}] must not contain an example twice, got {members!r}")
     return np.sort(found).astype(np.int64)
 
 
 def _ragged_gather(indices: np.ndarray, starts: np.ndarray, chosen: np.ndarray) -> IndexBlock:
-    """Put the chosen sets of a ragged block one behind the other."""
+    """Concatenate the chosen sets of a ragged block."""
     sizes = np.diff(starts)[chosen]
     block = IndexBlock.from_sizes(np.empty(0, np.int64), sizes)
     within = np.arange(block.starts[-1]) - np.repeat(block.starts[:-1], sizes)

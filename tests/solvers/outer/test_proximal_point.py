@@ -65,9 +65,9 @@ def test_a_neighbour_of_another_loss_is_noticed():
         def smoothed(self, width):
             return losses.SmoothHinge(2.0 * width)
 
-    with pytest.raises(ValueError, match=r"neighbour smoothed\(0.01\) whose conjugate at u="):
+    with pytest.raises(ValueError, match=r"loss smoothed\(0.01\) whose conjugate at u="):
         losses.check(Wrong())
-    with pytest.raises(ValueError, match="it must be the width"):
+    with pytest.raises(ValueError, match="gamma must equal the width"):
         losses.check(Wider())
 
 

@@ -1,1 +1,1 @@
-"""Dual methods: rounds over sets of examples."""
+"""Dual methods (SDNA, SDCA, iterative Hessian sketch): rounds over random sets of examples."""

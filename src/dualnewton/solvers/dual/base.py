@@ -1,4 +1,4 @@
-"""What every solver carries: a dual point, its image, and the way the one loop drives it."""
+"""Base class of the dual solvers in NumPy: the dual point α, its image ᾱ and the intercept."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from dualnewton.samplings import Sampling
 
 
 def intercept_weight(problem: Problem) -> float:
-    """ρ, the square of the constant feature: the mean squared norm of a row, so that it weighs as much as all others together."""
+    """ρ, the square of the constant feature: the mean ‖a_i‖², so that it has the scale of the other features together."""
     return float(problem.norms.mean()) or 1.0
 
 
 class Solver:
-    """A dual iterate that a sampling's index blocks move; subclasses give the round.
+    """A dual iterate that is updated by rounds on sets of examples; subclasses define the round.
 
     Attributes
     ----------
     alpha, alpha_bar : arrays
         The dual point α and ᾱ = (1/λn) Σ c_i α_i a_i.
     intercept : float
-        b. It is free, which asks Σ c_i α_i = 0 of the dual. The solver works on a proximal point of that: with a quadratic
-        pull (λ/2ρ)(b − b₀)² towards a centre b₀ the intercept is one more feature, constant √ρ, so that
-        b = b₀ + (ρ/λn) Σ c_i α_i, and every round is the paper's. Moving b₀ to b after each epoch removes the pull
-        as it converges. The judge knows nothing of it.
+        b. It is unpenalised, which adds the constraint Σ c_i α_i = 0 to the dual. The solver uses the proximal point method:
+        with the proximal term (λ/2ρ)(b − b₀)² the intercept is one more feature with the constant value √ρ, so that
+        b = b₀ + (ρ/λn) Σ c_i α_i, and every round is the paper's. After each epoch b₀ moves to b, so that the term
+        vanishes in the limit. Certificates do not contain it.
     """
 
     def __init__(self, problem: Problem, sampling: Sampling) -> None:
-        require_smooth(problem.loss, f"the rounds of {type(self).__name__}, which solve for its slope")
+        require_smooth(problem.loss, f"the rounds of {type(self).__name__}, which solve for its derivative")
         self.problem = problem
         self.sampling = sampling
         rho = intercept_weight(problem)
@@ -40,13 +40,13 @@ class Solver:
         self.start_from(np.zeros(problem.n))
 
     def start_from(self, alpha: np.ndarray) -> None:
-        """Place the iterate at a feasible dual point."""
+        """Set the iterate to a feasible dual point."""
         self.alpha = alpha.copy()
         self.refresh()
-        self.intercept = self.problem.best_intercept(self.w)  # Σ c_i α_i = 0 here: the centre is the intercept
+        self.intercept = self.problem.best_intercept(self.w)  # b₀ = b, since Σ c_i α_i = 0
 
     def round(self, S: np.ndarray) -> None:
-        """Move the dual variables of the examples S, and ᾱ and b with them."""
+        """Update the dual variables of the examples in S, and ᾱ and b accordingly."""
         raise NotImplementedError(f"{type(self).__name__} has no round(S)")
 
     def run(self, block: Iterable[np.ndarray]) -> None:
@@ -55,7 +55,7 @@ class Solver:
             self.round(S)
 
     def end_epoch(self) -> None:
-        """Move the proximal centre of the intercept, and clear the rounding that the rounds have gathered in ᾱ."""
+        """Move the proximal centre b₀ to b, and recompute ᾱ to remove accumulated rounding errors."""
         self.intercept += self.intercept_curvature * float(self.problem.c @ self.alpha)
         self.refresh()
 
@@ -69,7 +69,7 @@ class Solver:
         return self.problem.regularizer.grad_conjugate(self.alpha_bar)
 
     def move(self, S: np.ndarray, rows: linear.Matrix, beta: np.ndarray) -> None:
-        """α_S = β; ᾱ and b follow by what c∘(β − α_S) adds to them."""
+        """Set α_S = β and add the contribution of c∘(β − α_S) to ᾱ and b."""
         mass = self.problem.c[S] * (beta - self.alpha[S])
         self.alpha[S] = beta
         self.alpha_bar = self.alpha_bar + rows.T @ mass / (self.problem.lam * self.problem.n)

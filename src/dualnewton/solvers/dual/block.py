@@ -1,17 +1,17 @@
-"""The block subproblem of SDNA, solved exactly and safely.
+"""The block subproblem of SDNA, solved to rounding by a globally convergent Newton method.
 
-In each round the dual variables of a set S move by the h that minimises (Section 4, algorithm SDNA, step 6; c are the weights)
+In each round the dual variables of a set S change by the h that minimises (Section 4, algorithm SDNA, step 6; c are the weights)
 
     Σ c_i u_i h_i + ½ (c∘h)ᵀ G (c∘h) + Σ c_i φ*(−α_i − h_i),        u = A_S w + b + o,   G = A_S A_Sᵀ/(λn).
 
-The ends of the domain of φ* make Newton's method in h fragile. But with β = α + h and z = u + G(c∘h), h is optimal exactly
-when β = −φ′(z), which is also what minimises the *primal* of the block,
+Newton's method in h is unreliable at the ends of the domain of φ*. But with β = α + h and z = u + G(c∘h), h is optimal if and
+only if β = −φ′(z), which is also the optimality condition of the *primal* problem of the block,
 
     J = Σ c_i φ(z_i) + ½ (c∘β)ᵀ G (c∘β),
 
-a smooth convex function without any boundary. Its Newton step solves (I + W G C) Δβ = F with F = −φ′(z) − β, W = D(φ″(z)),
-C = D(c). Symmetrised by K = (WC)^½ this needs (I + K G K)⁻¹ only: eigenvalues ≥ 1, whatever the data. Halving the step until J
-does not rise is what makes it safe: without it the iteration diverges on real blocks.
+a smooth convex function without constraints. Its Newton step solves (I + W G C) Δβ = F with F = −φ′(z) − β, W = D(φ″(z)),
+C = D(c). Symmetrised by K = (WC)^½ this needs only (I + K G K)⁻¹, a matrix with eigenvalues ≥ 1 for all data. Halving the step
+until J does not rise makes the method globally convergent; without it the iteration diverges on some blocks of real data.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ from dualnewton.losses import Loss
 from dualnewton.matrix import linear
 
 MAX_NEWTON_STEPS = 100
+"""Maximum number of Newton steps per subproblem. About 10 to 20 are typical; where 100 do not suffice (badly scaled data),
+step 5 still accepts the point if it increases the dual."""
+
 TOLERANCE = 1e-14
-"""Of |β + φ′(z)| relative to the largest |β|: the reference solves to rounding."""
+"""Stopping tolerance on |β + φ′(z)|, relative to max(1, max|β|): the reference solver solves to rounding."""
 
 ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
-
+"""Rounding error of J as a fraction of the sum of its absolute terms; a step may raise J by this much."""
 
 Rest = TypeVarTuple("Rest")
 
 
 class Curvature(Protocol):
-    """What the block solver asks of G: a product, and a solve with I + KGK for a diagonal K."""
+    """The operations with G that the block solver needs: a product, and a solve with I + KGK for a diagonal K."""
 
     def times(self, x: np.ndarray) -> np.ndarray:
         """G x."""
@@ -45,7 +48,7 @@ class Curvature(Protocol):
 
 
 class FullCurvature:
-    """All the curvature inside the block: SDNA."""
+    """The full Gram matrix G of the block, as SDNA uses it."""
 
     def __init__(self, gram: np.ndarray) -> None:
         self.gram = gram
@@ -58,10 +61,10 @@ class FullCurvature:
 
 
 class LowRankCurvature:
-    """All the curvature inside a block with more examples than features: G = BBᵀ is used but not formed.
+    """The full Gram matrix of a block with more examples than features, in the factored form G = BBᵀ.
 
-    (I + KBBᵀK)⁻¹ = I − KB(I + BᵀK²B)⁻¹BᵀK (Woodbury): a d×d matrix instead of a τ×τ one. This is how Section 6 reads the
-    step, a sketch of the Hessian in the primal variables, and for τ = n it is Newton's method.
+    (I + KBBᵀK)⁻¹ = I − KB(I + BᵀK²B)⁻¹BᵀK (Woodbury) needs a d×d matrix instead of a τ×τ one. This is the interpretation of
+    Section 6: the step uses a sketch of the Hessian in the primal variables, and for τ = n it is Newton's method.
     """
 
     def __init__(self, factor: np.ndarray) -> None:
@@ -77,19 +80,19 @@ class LowRankCurvature:
 
 def _solve_plus_identity(matrix: np.ndarray, r: np.ndarray) -> np.ndarray:
     """(matrix + I)⁻¹ r for a positive semidefinite matrix, which is overwritten."""
-    from scipy.linalg.lapack import dposv  # the checks of scipy.linalg's own functions cost more than small blocks do
+    from scipy.linalg.lapack import dposv  # the checks of scipy.linalg.solve take longer than solving a small block
 
     matrix[np.diag_indices(len(matrix))] += 1.0
     _, x, failed = dposv(matrix, r, lower=True)
     if not failed:
         return x
-    # So badly scaled that rounding has made it indefinite: its eigenvalues are at least one all the same.
+    # Rounding has made a badly scaled matrix indefinite; its exact eigenvalues are at least one.
     values, vectors = np.linalg.eigh(matrix)
     return vectors @ ((vectors.T @ r) / np.maximum(values, 1.0))
 
 
 def curvature_of(rows: linear.Matrix, lam_n: float, intercept_curvature: float) -> FullCurvature | LowRankCurvature:
-    """G = rows rowsᵀ/(λn) + ρ/(λn), in the smaller of its two forms."""
+    """Return G = rows rowsᵀ/(λn) + ρ/(λn) in the smaller of its two forms, τ×τ or factored."""
     size, d = rows.shape
     if size <= d:
         return FullCurvature(linear.gram(rows) / lam_n + intercept_curvature)
@@ -98,7 +101,7 @@ def curvature_of(rows: linear.Matrix, lam_n: float, intercept_curvature: float) 
 
 
 class DiagonalCurvature:
-    """A separable bound on the curvature: minibatch SDCA."""
+    """A separable upper bound on G, as minibatch SDCA uses it."""
 
     def __init__(self, diagonal: np.ndarray) -> None:
         self.diagonal = diagonal
@@ -113,8 +116,8 @@ class DiagonalCurvature:
 def halve_until_descent(
     now: float, noise: float, at: Callable[[float], tuple[float, *Rest]]
 ) -> tuple[float, tuple[float, *Rest] | None]:
-    """Return the first t of 1, ½, ¼, … at which the value, the first of what ``at`` returns, does not rise above ``now + noise``,
-    and all that it returns there; (0, None) if there is none.
+    """Return the first t of 1, ½, ¼, … at which the first entry of ``at(t)``, the value, is at most ``now + noise``, and
+    ``at(t)``; (0, None) if there is none.
     """
     t = 1.0
     while t > 1e-12:
@@ -143,18 +146,18 @@ def solve_block(
     pull = curvature.times(c * alpha)
 
     def block_primal(beta: np.ndarray) -> tuple[float, float, np.ndarray]:
-        """J, the rounding that its terms may leave in it, and the margins z, anew from β: errors of the steps do not add up."""
+        """Return J, a bound on its rounding error, and the margins z, recomputed from β so that errors do not accumulate."""
         z = u + curvature.times(c * (beta - alpha))
         losses, quadratic = c * loss.value(z, y), 0.5 * (c * beta) * (z - u + pull)
         noise = ROUNDING * float(np.abs(losses).sum() + np.abs(quadratic).sum())
         return float(losses.sum() + quadratic.sum()), noise, z
 
-    # 1. Start where the block is.
+    # 1. Start at the current dual variables.
     beta = alpha
     J, noise, z = block_primal(beta)
     last = np.inf
     for _ in range(MAX_NEWTON_STEPS):
-        # 2. Stop when β = −φ′(z) to rounding, or when neither J nor the residual falls any more.
+        # 2. Stop when β = −φ′(z) up to rounding, or when neither J nor the residual decreases.
         residual = -loss.derivative(z, y) - beta
         size = float(np.abs(residual).max())
         if size <= TOLERANCE * max(1.0, np.abs(beta).max()) or size >= last:
@@ -173,7 +176,7 @@ def solve_block(
         beta = beta + t * step_beta
         J, noise, z = found
 
-    # 5. Back to the dual: into its domain, where rounding has left it, and only if the subproblem gains by it.
+    # 5. Project β onto the domain, which rounding may have left, and accept it only if the dual subproblem does not get worse.
     low, high = loss.domain(y)
     beta = -np.clip(-beta, low, high)
     mass = c * (beta - alpha)

@@ -1,4 +1,4 @@
-"""The compiled engine: SDNA and SDCA for K models over the same rows, by the kernels."""
+"""The compiled engine: SDNA and SDCA for K models over the same rows, with Numba kernels."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from dualnewton.solvers.dual.pipeline import Pipeline
 from dualnewton.theory import eso_from_data
 from dualnewton.validation import frozen
 
-SLEEPY = 0.01
-"""An example that surprises less than this fraction of the mean may sleep until the next sweep over all."""
+INACTIVE = 0.01
+"""Threshold of shrinking: an example whose dual residual c (α + φ′)² is at most this fraction of the mean residual becomes
+inactive, and is skipped until the next full sweep."""
 
 LOOSEST, TIGHTEST = 0.03, 1e-13
-"""Between these lies the tolerance of the margins in the rounds."""
+"""Largest and smallest absolute tolerance of the margins in the block subproblems; it follows the square root of the gap."""
 
-EVEN = 1e4
-"""Gram blocks of float32 rows are summed in float32 where their largest eigenvalue over γλn is at most this.
-
-Their errors, some 1e-7 of it, then stay far below the 1 that γ adds, and steps remain those of ascent.
-"""
+FLOAT32_RATIO = 1e4
+"""Largest ratio of the largest eigenvalue of a Gram block to γλn at which float32 rows are summed in float32. The relative error
+of about 1e-7 is then at most 1e-3 of the curvature that γ adds, so that every step still increases the dual."""
 
 
 class CompiledEngine(Engine):
@@ -43,11 +42,11 @@ class CompiledEngine(Engine):
     sampling : Sampling
         Ŝ.
     alphas : sequence of arrays
-        Where the models start.
+        The starting points, one per model.
     separable_rounds : bool
-        Whether each example of a set moves on its own (SDCA) or all together (SDNA).
+        Whether a round solves one scalar subproblem per example (SDCA) or one joint subproblem (SDNA).
     n_threads : int
-        How many threads may work on Gram blocks ahead of the rounds; it does not change the result.
+        The number of threads that compute Gram blocks in advance; it does not change the result.
     """
 
     certificates_are_cheap = False
@@ -64,10 +63,10 @@ class CompiledEngine(Engine):
         self.problems = list(problems)
         self.rows = Rows.of(problems[0].data.stored)
         self.loss: CompiledLoss = compiled(problems[0].loss)
-        # Kept for as long as the kernels have its address.
+        # The reference keeps the compiled function alive while the kernels use its address.
         g = problems[0].regularizer
         self.gradient = gradients.compiled_gradient(g) if g.form.is_general else None
-        # It asks for the norms of all rows.
+        # Computed only if there is an intercept: it needs a pass over the data.
         self.rho = intercept_weight(problems[0]) if problems[0].fit_intercept else 0.0
         self.models = self._models(alphas)
         self.limit = self._limit()
@@ -103,16 +102,16 @@ class CompiledEngine(Engine):
             limits=frozen(limits),
             gradient=gradients.NONE if self.gradient is None else self.gradient.address,
             tolerance=np.full(K, LOOSEST),
-            surprise=np.zeros(K),
-            sleepy=np.zeros(K),
-            awake=np.ones(n, dtype=np.bool_),
+            residual=np.zeros(K),
+            inactive_below=np.zeros(K),
+            active=np.ones(n, dtype=np.bool_),
         )
 
     def _limit(self) -> float:
-        """Return up to which τ max‖a_i‖² float32 will do for a Gram block: the block times c/(γλn) is then at most EVEN."""
-        heaviest = float((self.models.c.max(axis=1) * self.models.scale).max())
+        """Return the largest τ max‖a_i‖² for Gram blocks in float32: times c/(γλn) it is at most FLOAT32_RATIO."""
+        largest = float((self.models.c.max(axis=1) * self.models.scale).max())
         gamma = require_smooth(self.problems[0].loss, "compiled rounds, whose precision depends on it")
-        return EVEN * gamma / heaviest if heaviest > 0.0 else 0.0
+        return FLOAT32_RATIO * gamma / largest if largest > 0.0 else 0.0
 
     def _curvature(self, problem: Problem, sampling: Sampling) -> np.ndarray:
         if self.one_at_a_time:
@@ -135,7 +134,7 @@ class CompiledEngine(Engine):
             self._sweep.run(block, self.limit, self.models, self.loss)
 
     def end_epoch(self) -> None:
-        # The centre of each intercept's proximal term moves to the intercept (see solvers/base.py).
+        # Move the centre of the proximal term to the intercept (see Solver in solvers/dual/base.py).
         models = self.models
         for k in np.flatnonzero(models.b_curvature):
             models.b[k] += models.b_curvature[k] * float((models.c[k] * models.alpha[k]).sum())
@@ -151,12 +150,12 @@ class CompiledEngine(Engine):
     def alpha(self, k: int) -> np.ndarray:
         return self.models.alpha[k]
 
-    def awake(self) -> np.ndarray:
-        return np.flatnonzero(self.models.awake)
+    def active(self) -> np.ndarray:
+        return np.flatnonzero(self.models.active)
 
     def residual(self, k: int) -> float:
-        value = float(self.models.surprise[k]) / self.problems[k].n
-        self.models.surprise[k] = 0.0
+        value = float(self.models.residual[k]) / self.problems[k].n
+        self.models.residual[k] = 0.0
         return value
 
     def correct(self, k: int, w: np.ndarray) -> None:
@@ -165,16 +164,16 @@ class CompiledEngine(Engine):
         self.models.w[k] = w
 
     def adapt(self, k: int, gap: float, residual: float) -> None:
-        # An error δ of a margin costs φ″δ²/2 of the objective: with δ² a fraction of the gap it never shows.
+        # An error δ in a margin changes the objective by φ″δ²/2, so that δ² is kept well below the expected gap.
         self.models.tolerance[k] = min(LOOSEST, max(TIGHTEST, 0.3 * np.sqrt(max(gap, 0.0))))
-        self.models.sleepy[k] = SLEEPY * residual
+        self.models.inactive_below[k] = INACTIVE * residual
 
     def keep(self, wanted: Sequence[int]) -> None:
         wanted = list(wanted)
         self.problems = [self.problems[k] for k in wanted]
         shared = self.models.w is self.models.w_bar
         parts = {
-            name: value if name in ("limits", "gradient", "awake") else np.ascontiguousarray(value[wanted])
+            name: value if name in ("limits", "gradient", "active") else np.ascontiguousarray(value[wanted])
             for name, value in self.models._asdict().items()
         }
         for name in ("y", "c", "o"):
@@ -188,7 +187,7 @@ class CompiledEngine(Engine):
     def anchors(self) -> dict[str, Any]:
         own = {"rows": self.rows, "loss": self.loss, "gradient": self.gradient, "sweep": self._sweep}
         models = self.models
-        # The address is good in this process only.
+        # The address is valid in this process only.
         return own | {"address": models.gradient, "y": models.y, "c": models.c, "o": models.o}
 
     def close(self) -> None:
@@ -197,30 +196,31 @@ class CompiledEngine(Engine):
 
 
 _EMPTY = IndexBlock(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
+"""An index block without sets, from whose types the kernels are compiled."""
 
 
 def _rows_or_one(vectors: Sequence[np.ndarray | None], default: float, n: int) -> np.ndarray:
-    """Stack one vector per model, or keep a single number for each where none has any."""
+    """Stack one vector per model, or one default number per model if no model has a vector."""
     if all(vector is None for vector in vectors):
         return frozen(np.full((len(vectors), 1), default))
     return frozen(np.stack([np.full(n, default) if vector is None else vector for vector in vectors]))
 
 
 def why_not(problem: Problem) -> str:
-    """Say why the kernels cannot serve a problem; an empty string if they can."""
+    """Return why the kernels cannot solve a problem, or an empty string if they can."""
     pieces: list[tuple[Any, Callable[[Any], Any]]] = [(problem.loss, compiled)]
     if problem.regularizer.form.is_general:
         pieces.append((problem.regularizer, gradients.compiled_gradient))
     for piece, compile_it in pieces:
         try:
             compile_it(piece)
-        except Exception as error:  # Numba has many ways to say that it cannot compile
+        except Exception as error:  # Numba raises many types of exceptions for code that it cannot compile
             return f"since {type(piece).__name__} cannot be compiled ({_first_reason(error)})"
     return ""
 
 
 def _first_reason(error: Exception) -> str:
-    """The first line of an error that says something: Numba's begin with the name of a step of the compiler."""
+    """Return the first informative line of an error message: Numba's messages begin with the name of a compiler pass."""
     lines = [line.strip() for line in str(error).splitlines()]
-    telling = [line for line in lines if line and not line.startswith("Failed in nopython mode")]
-    return telling[0] if telling else type(error).__name__
+    informative = [line for line in lines if line and not line.startswith("Failed in nopython mode")]
+    return informative[0] if informative else type(error).__name__

@@ -1,4 +1,4 @@
-"""What the one loop drives: K models over the same data, moved together by the index blocks of a sampling."""
+"""The interface of an engine (K models over the same data, updated by the same index blocks) and its reference in NumPy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Engine:
     Attributes
     ----------
     certificates_are_cheap : bool
-        Whether a certificate costs little against an epoch, as it does here.
+        Whether a certificate costs little compared with an epoch, as it does here.
     """
 
     certificates_are_cheap = True
@@ -36,7 +36,7 @@ class Engine:
             solver.run(block)
 
     def end_epoch(self) -> None:
-        """Do what is due between epochs."""
+        """Do the work due after each epoch."""
         for solver in self.solvers:
             solver.end_epoch()
 
@@ -45,29 +45,29 @@ class Engine:
         return self.solvers[k].alpha
 
     def residual(self, k: int) -> float:  # noqa: ARG002
-        """Return the mean dual residual c (α + φ′)² over the visits since it was last asked for; NaN if it is not kept.
+        """Return the mean dual residual c (α + φ′)² of model k over the visits since the last call; NaN if not recorded.
 
-        It is zero exactly at an optimal α, and falls as the gap does.
+        The term of an example is zero if and only if its dual variable is optimal for its margin; the mean falls with the gap.
         """
         return np.nan
 
-    def awake(self) -> np.ndarray | None:
-        """Return the examples with a large dual residual at their last visit, in order; None if that is not kept."""
+    def active(self) -> np.ndarray | None:
+        """Return the sorted indices of the examples that were active at their last visit; None if that is not recorded."""
         return None
 
     def correct(self, k: int, w: np.ndarray) -> None:
-        """Take the w of model k that the judge has computed from its α, without what rounding has gathered since."""
+        """Replace the w of model k by the one that the verifier recomputed from α, which removes accumulated rounding errors."""
 
     def adapt(self, k: int, gap: float, residual: float) -> None:
-        """Take the expected gap and the dual residual of model k, to which the accuracy of rounds may be tied."""
+        """Adapt tolerances to the expected gap of model k and to its mean dual residual in the last full sweep."""
 
     def keep(self, wanted: Sequence[int]) -> None:
-        """Go on with these models only."""
+        """Continue with these models only."""
         self.solvers = [self.solvers[k] for k in wanted]
 
     def anchors(self) -> dict[str, Any]:
-        """Name what a checkpoint does not store (see :meth:`Method.anchors`)."""
+        """Return the objects that a checkpoint does not store, by name (see :meth:`Method.anchors`)."""
         return {}
 
     def close(self) -> None:
-        """Give back what the engine holds."""
+        """Release buffers and threads."""

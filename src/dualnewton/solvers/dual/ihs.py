@@ -1,4 +1,4 @@
-"""The primal face of SDNA: the Iterative Hessian Sketch (Section 6)."""
+"""The Iterative Hessian Sketch, which is SDNA in the primal variables (Section 6)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class IterativeHessianSketch(Solver):
 
         w⁺ = argmin (1/n) Σ_{i∈S} c_i φ_i(a_iᵀw + o_i) + (λ/2)‖w − w̃‖²,        w̃ = w − (1/λn) Σ_{i∈S} c_i α_i a_i
 
-    For the squared loss this is Theorem 10's sketched least squares, one d×d solve; for any other loss it is the same
-    identity (the dual of the block subproblem), solved by Newton's method. It is the cheaper form when |S| > d.
-    g must be ½‖w‖²: only then is ∇g* the identity that the theorem needs.
+    For the squared loss this is the sketched least-squares problem of Theorem 10, one d×d solve; for any other loss it is the
+    dual of the block subproblem, solved by Newton's method. It is cheaper than the dual form if |S| > d.
+    g must be ½‖w‖²: the theorem requires that ∇g* is the identity.
     """
 
     def __init__(self, problem: Problem, sampling: Sampling) -> None:
         if not problem.regularizer.form.is_plain:
             raise DualnewtonError(
-                f'method="ihs" needs regularizer L2(), got {problem.regularizer!r}: Theorem 10 takes g = ½‖w‖²; '
+                f'method="ihs" needs regularizer L2(), got {problem.regularizer!r}: Theorem 10 requires g = ½‖w‖²; '
                 'use method="sdna"'
             )
         super().__init__(problem, sampling)
@@ -33,7 +33,7 @@ class IterativeHessianSketch(Solver):
     def round(self, S: np.ndarray) -> None:
         problem, c = self.problem, self.problem.c[S]
         lam_n = problem.lam * problem.n
-        # The intercept is a coordinate of the model whose feature is the constant √ρ.
+        # The intercept is one more coefficient, whose feature is the constant √ρ.
         feature = np.sqrt(self.intercept_curvature * lam_n)
         rows = linear.to_dense(problem.data.rows(S))
         model = self.w

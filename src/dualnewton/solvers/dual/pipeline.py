@@ -1,4 +1,4 @@
-"""The Gram pipeline: threads that compute Gram blocks ahead of the one that uses them, with the same bits as one alone."""
+"""The Gram pipeline: threads compute Gram blocks in advance of the thread that uses them, with the same bits as one thread."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from dualnewton.kernels.rows import Rows
 from dualnewton.samplings import IndexBlock
 
 PIECE = 1 << 18
-"""Bytes of gathered rows in a piece of work: they should stay in a core's cache between the two halves."""
+"""Bytes of gathered rows (or of Gram blocks of sparse rows) per piece of work, small enough for the cache of one core, in which
+they stay between the two stages."""
 
 SLOTS = 4
-"""Pieces ready or in the making, per thread."""
+"""Number of buffers per thread: pieces whose first stage is done or in progress."""
 
 
 class Pipeline:
-    """Rounds of SDNA on sets of several examples, by one thread or more.
+    """Rounds of SDNA on sets of several examples, by one thread or several.
 
-    G_S and the gathered rows depend on neither w nor α, so whoever is free may compute them for the next piece that nobody has
-    taken; the thread that called does the dependent half of the pieces in order, and helps when it would wait.
+    G_S and the gathered rows depend on neither w nor α, so that any free thread may compute them for the next unclaimed piece.
+    The calling thread does the dependent stage of the pieces in order, and first stages while it would otherwise wait.
     """
 
     def __init__(self, rows: Rows, d: int, n_threads: int) -> None:
@@ -32,7 +33,7 @@ class Pipeline:
         self._make_room(1)
 
     def _make_room(self, size: int) -> None:
-        """Allocate buffers for sets of up to ``size`` examples: by what was drawn, since what could be may be far more."""
+        """Allocate buffers for sets of up to ``size`` examples: the largest set drawn so far, not the largest possible one."""
         dense = self.rows.data.ndim == 2
         self.size = size
         entry = self.rows.data.itemsize if dense else 8
@@ -44,7 +45,7 @@ class Pipeline:
         self.gathered, self.grams = gathered.reshape(shape), np.empty((slots, self.sets, size, size))
 
     def prepare(self, block: IndexBlock, limit: float, models: Models, loss: CompiledLoss) -> None:
-        """Compile what runs will need."""
+        """Compile the kernels for these types of arguments."""
         blocks.rounds.prepare(*self._alone(block, limit, models, loss))
         if self.n_threads > 1:
             shared = self._shared(block, limit)
@@ -56,11 +57,11 @@ class Pipeline:
         return (*self.rows, block.indices, block.starts, *buffers, models, loss.pointwise, loss.slopes)
 
     def _shared(self, block: IndexBlock, limit: float) -> tuple[Any, ...]:
-        board = np.zeros(blocks.READY + -(-len(block) // self.sets), dtype=np.int64)
-        return (*self.rows, block.indices, block.starts, self.gathered, self.grams, limit, board)
+        counters = np.zeros(blocks.READY + -(-len(block) // self.sets), dtype=np.int64)
+        return (*self.rows, block.indices, block.starts, self.gathered, self.grams, limit, counters)
 
     def run(self, block: IndexBlock, limit: float, models: Models, loss: CompiledLoss) -> None:
-        """Do the rounds of an index block; Gram blocks of float32 rows are summed in float32 up to τ max‖a_i‖² = ``limit``."""
+        """Do the rounds of an index block; Gram blocks of float32 rows are summed in float32 if τ max‖a_i‖² ≤ ``limit``."""
         if len(block) == 0:
             return
         if (largest := int(block.sizes.max())) > self.size:
@@ -69,14 +70,14 @@ class Pipeline:
             blocks.rounds(*self._alone(block, limit, models, loss))
             return
         shared = self._shared(block, limit)
-        board, errors = shared[-1], []
+        counters, errors = shared[-1], []
 
         def help_out() -> None:
             try:
                 blocks.helper(*shared)
             except BaseException as error:
                 errors.append(error)
-                board[blocks.FAILED] = 1
+                counters[blocks.FAILED] = 1
 
         helpers: list[threading.Thread] = []
         try:
@@ -85,8 +86,8 @@ class Pipeline:
                 helpers[-1].start()
             blocks.leader(*shared, models, loss.pointwise, loss.slopes)
         finally:
-            # Nothing is left to take: the helpers go home, whatever happened.
-            board[blocks.TAKEN] = board.size - blocks.READY
+            # Mark all pieces as claimed, so that the helper threads end even after an error.
+            counters[blocks.TAKEN] = counters.size - blocks.READY
             for helper in helpers:
                 if helper.ident is not None:
                     helper.join()
@@ -94,5 +95,5 @@ class Pipeline:
             raise errors[0]
 
     def close(self) -> None:
-        """Give the buffers back."""
+        """Release the buffers."""
         del self.gathered, self.grams

@@ -14,7 +14,7 @@ from dualnewton.validation import vector
 
 
 class SDCA(Solver):
-    """Move each example of a random set on its own, with steps short enough for all of them together (Section 4, algorithm SDCA).
+    """Update each example of a random set separately, with steps safe for all of them together (Section 4, algorithm SDCA).
 
         h_i = argmin (a_iᵀw) h + (v_i/λn) h²/2 + φ*_i(−α_i − h)   for i ∈ S,        E[(A Aᵀ)_Ŝ] ⪯ D(p)D(v)
 
@@ -40,7 +40,7 @@ class SDCA(Solver):
         problem = self.problem
         rows = problem.data.rows(S)
         u = rows @ self.w + (problem.o[S] + self.intercept)
-        # v belongs to the variables √c_i α_i, in which every example has weight one.
+        # v is defined for the variables √c_i α_i, in which every example has weight one.
         curvature = DiagonalCurvature(self.v[S] / (problem.lam * problem.n))
         beta = solve_block(problem.loss, problem.y[S], u, curvature, self.alpha[S], np.ones(S.size))
         self.move(S, rows, beta)

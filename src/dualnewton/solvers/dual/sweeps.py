@@ -1,4 +1,4 @@
-"""Dual methods as the loop drives them: index blocks drawn from a sampling, rounds on them by an engine."""
+"""Dual methods as runners of the loop: a sampling draws index blocks, and an engine does the rounds on them."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from dualnewton.solvers.dual.engine import Engine
 from dualnewton.solvers.protocol import DualPoint, Method
 
 PIECE = 1 << 14
-"""Examples visited between two looks at the clock, by compiled rounds; by NumPy rounds a hundredth of it."""
+"""Number of examples visited between two checks of the deadline by compiled rounds; NumPy rounds visit a hundredth of it."""
 
 FOCUSED_SWEEPS = 10
-"""The most sweeps over active examples between two over all."""
+"""Maximum number of sweeps over active examples between two full sweeps."""
 
-ENOUGH = 0.1
-"""They end when the dual residual has fallen to this fraction of what it was in the last sweep over all."""
+FOCUSED_RESIDUAL = 0.1
+"""Sweeps over active examples end when their dual residual is at most this fraction of the residual of the last full sweep."""
 
-MOSTLY_AWAKE = 0.7
-"""With a larger fraction of the examples active, a sweep over all costs little more."""
+MAX_ACTIVE = 0.7
+"""Largest active fraction of the examples for sweeps over active examples; above it a full sweep costs little more."""
 
 
 class Sweeps(Method):
-    """Each step is some sweeps over the active examples, and one sweep over all.
+    """Sweeps with shrinking: each step does several sweeps over the active examples and one full sweep.
 
-    Most dual variables of a classification soon reach their final values (shrinking). Examples are inactive while their dual
-    residual is small; those that became so too soon are found by the sweep over all that follows.
+    In classification the dual variables of most examples converge early; these examples become inactive and are skipped.
+    The full sweep that follows reactivates examples that became inactive too early.
 
     Parameters
     ----------
     engine : Engine
-        Does the rounds.
+        The engine that does the rounds.
     sampling : Sampling
         Ŝ.
     models : int
-        How many there are.
+        The number of models.
     focus : bool
-        Whether some sweeps may leave out the inactive examples. (Sets of the others have another law than Ŝ.)
+        Whether to skip inactive examples in some sweeps. (Sets of active examples have a different law than Ŝ.)
     """
 
-    expected_ratio = 0.5
+    expected_ratio = 0.5  # first estimate of the duality gap divided by the dual residual, before any certificate
 
     def __init__(self, engine: Engine, sampling: Sampling, models: int, *, focus: bool) -> None:
         self.engine, self.sampling, self.focus = engine, sampling, focus
@@ -63,23 +63,23 @@ class Sweeps(Method):
     def _focused_sweeps(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         epochs = 0.0
         for _ in range(FOCUSED_SWEEPS):
-            awake = self.engine.awake()
-            if awake is None or not 0 < awake.size <= MOSTLY_AWAKE * self.sampling.n or time.perf_counter() > deadline:
+            active = self.engine.active()
+            if active is None or not 0 < active.size <= MAX_ACTIVE * self.sampling.n or time.perf_counter() > deadline:
                 break
-            order = rng.permutation(awake)
+            order = rng.permutation(active)
             block = IndexBlock(order, np.append(np.arange(0, order.size, self.sampling.max_size), order.size))
             epochs += self._sweep(block, deadline)
             left = [_fraction(self.engine.residual(k), before) for k, before in enumerate(self.residuals)]
-            if max(left) <= ENOUGH or epochs >= most:
+            if max(left) <= FOCUSED_RESIDUAL or epochs >= most:
                 break
         return epochs
 
     def _sweep(self, block: IndexBlock, deadline: float) -> float:
-        """Do the rounds of a block, until the deadline; return how many epochs that was."""
+        """Do the rounds of a block until the deadline; return the number of epochs done."""
         visited = 0
         examples = PIECE // 100 if self.certificates_are_cheap else PIECE
         rounds = max(1, round(examples / self.sampling.expected_size))
-        # One at a time, each call of the kernel adds up its residuals: without a deadline, too, by pieces, for the same sums.
+        # The serial kernel sums residuals per call: the block is cut into pieces even without a deadline, to get equal sums.
         cut = deadline < math.inf or self.sampling.max_size == 1
         for piece in block.pieces(rounds) if cut else [block]:
             self.engine.run(piece)
