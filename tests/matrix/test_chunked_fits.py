@@ -9,7 +9,9 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.matrix import ChunkedData
+from tuned import tuned
 
+GENERAL = tuned(one_block_features=0)  # data in memory take the way of data in pieces
 N, D, K = 600, 12, 3
 RNG = np.random.default_rng(8)
 X = RNG.standard_normal((N, D)) * (RNG.random((N, D)) < 0.6) * np.geomspace(0.1, 3.0, D)
@@ -60,7 +62,7 @@ def test_primal_methods_take_the_same_steps_on_pieces(name, fit_intercept, stora
         dn.Problem(data, y, sample_weight=WEIGHTS, offset=0.1 * TARGETS, **options)
         for data in (matrix, pieces_of(matrix))
     ]
-    agree(*(dn.solve(problem, method=method, tol=1e-12, random_state=0) for problem in problems))
+    agree(*(dn.solve(problem, method=method, tol=1e-12, random_state=0, tuning=GENERAL) for problem in problems))
 
 
 @pytest.mark.parametrize("storage", STORAGES)
@@ -72,7 +74,7 @@ def test_softmax_takes_the_same_steps_on_pieces(storage, method, regularizer):
     matrix, y = STORAGES[storage](X), SCORES.argmax(axis=1)
     options = {"lam": 0.02, "fit_intercept": True, "regularizer": regularizer}
     problems = [dn.MultinomialProblem(data, y, **options) for data in (matrix, pieces_of(matrix))]
-    agree(*(dn.solve(problem, method=method, tol=1e-9, random_state=0) for problem in problems))
+    agree(*(dn.solve(problem, method=method, tol=1e-9, random_state=0, tuning=GENERAL) for problem in problems))
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])

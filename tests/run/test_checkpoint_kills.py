@@ -27,7 +27,7 @@ def killed(tmp_path_factory):
     threads = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL")}
     run = subprocess.run(
         [sys.executable, checkpoint_killer.__file__, str(folder), "0", str(KILLS)],
-        env={**os.environ, **threads, "PYTHONPATH": str(here)},
+        env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join([str(here), *sys.path])},
         capture_output=True,
         text=True,
         timeout=300,

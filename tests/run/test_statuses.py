@@ -1,5 +1,6 @@
 """One table of statuses: every kind of run ends in every way, by the same reasons and in the same order."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +10,7 @@ import dualnewton as dn
 from dualnewton import losses
 from dualnewton.objective.huber_scale import ConcomitantProblem
 from dualnewton.objective.unpenalised import Unpenalised
+from dualnewton.run.loop import Run
 
 RNG = np.random.default_rng(11)
 X = RNG.standard_normal((90, 7))
@@ -115,3 +117,40 @@ def test_a_result_is_a_start(kind):
 def test_a_joint_scale_is_fitted_for_one_problem_at_a_time():
     with pytest.raises(ValueError, match="one at a time, got 2"):
         dn.solve_many([KINDS["scale"]] * 2)
+
+
+@by_kind
+def test_a_key_pressed_between_a_certificate_and_its_record_loses_neither(kind, monkeypatch):
+    original, certified = Run._certify, []
+
+    def interrupted(self, points):
+        original(self, points)
+        certified.extend(points if KINDS[kind] in [track.problem for track in self.tracks] else ())
+        if certified:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Run, "_certify", interrupted)
+    result = dn.solve(KINDS[kind], tol=0.0, random_state=0, certify_every=1)
+    assert result.status is dn.Status.INTERRUPTED
+    assert len(result.trace) >= 2
+    assert result.trace.rows[-1].certificate == result.certificate
+
+
+@pytest.mark.parametrize(
+    ("kind", "other", "words"),
+    [
+        ("scale", replace(KINDS["scale"], epsilon=1.5), "epsilon=1.35, this run has epsilon=1.5"),
+        ("no penalty", KINDS["direct"], "problems=1 Unpenalised, .*this run has problems=1 Problem"),
+        ("no penalty", replace(KINDS["no penalty"], fit_intercept=False), "fit_intercept=True, this run has fit_int"),
+    ],
+)
+def test_a_checkpoint_of_another_objective_is_refused_by_what_differs(kind, other, words, tmp_path):
+    dn.solve(KINDS[kind], tol=1e-6, random_state=0, checkpoint=tmp_path / "run")
+    with pytest.raises(ValueError, match=words):
+        dn.solve(other, tol=1e-6, random_state=0, checkpoint=tmp_path / "run")
+
+
+@pytest.mark.parametrize("kind", ["scale", "no penalty"])
+def test_a_dual_point_alone_is_no_start_for_objectives_with_more_than_a_model(kind):
+    with pytest.raises(ValueError, match=r"warm_start must hold results for .*, got a dual point"):
+        dn.solve(KINDS[kind], warm_start=np.zeros(90))

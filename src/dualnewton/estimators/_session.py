@@ -65,12 +65,7 @@ class Session:
     @property
     def is_over(self) -> bool:
         """Whether the budget is spent, or the callback or the keyboard has asked to stop."""
-        return self.stopped or self.epochs_left <= 0 or self.is_late
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the time limit has passed."""
-        return time.perf_counter() >= self.deadline
+        return self.stopped or self.epochs_left <= 0 or time.perf_counter() >= self.deadline
 
     def solve(
         self,
@@ -92,7 +87,7 @@ class Session:
             callback=None if self.line is None and self.callback is None else self.tell,
             tuning=self.tuning,
         )
-        self.spend(max(result.n_epochs for result in results))
+        self.epochs_left -= max(result.n_epochs for result in results)
         self.stopped |= any(result.status in (Status.STOPPED_BY_CALLBACK, Status.INTERRUPTED) for result in results)
         return [self.content(result) for result in results]
 
@@ -121,10 +116,6 @@ class Session:
             if ended and result.certificate.relative_gap <= self.tol
             else result
         )
-
-    def spend(self, epochs: float) -> None:
-        """Count epochs that somebody has done."""
-        self.epochs_left -= epochs
 
     def tell(self, progress: Progress) -> bool:
         """Show a certificate to whoever wants to see it; say whether somebody asks to stop."""

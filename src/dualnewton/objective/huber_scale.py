@@ -25,9 +25,8 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import EpsilonInsensitive, Huber
-from dualnewton.matrix import Data
 from dualnewton.objective.certificate import Certificate, CertifiedPair
-from dualnewton.objective.problem import Problem
+from dualnewton.objective.problem import AroundProblem, Problem
 from dualnewton.validation import positive, vector
 
 ROUNDING = 1e-12
@@ -54,7 +53,7 @@ turn, since the Hessian is singular if there are too few inliers."""
 
 
 @dataclass(frozen=True, eq=False)
-class ConcomitantProblem:
+class ConcomitantProblem(AroundProblem):
     """Huber regression with a joint scale: P, D and the certificate, as defined at the top of this module.
 
     Parameters
@@ -73,7 +72,6 @@ class ConcomitantProblem:
     fit_intercept: bool = False
 
     scheme: ClassVar[str] = "scale"
-    columns: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if positive("epsilon", self.epsilon) < 1.0:
@@ -88,21 +86,6 @@ class ConcomitantProblem:
             self.X, self.y, Huber(self.epsilon), sample_weight=self.sample_weight, fit_intercept=self.fit_intercept
         )
         return replace(unit, lam=self.lam or WEAK * (float((unit.c * unit.norms).mean()) or 1.0))
-
-    @property
-    def data(self) -> Data:
-        """X, wrapped in the protocol :class:`Data`."""
-        return self.unit.data
-
-    @property
-    def n(self) -> int:
-        """The number of examples."""
-        return self.unit.n
-
-    @property
-    def d(self) -> int:
-        """The number of features."""
-        return self.unit.d
 
     def at(self, scale: float) -> Problem:
         """Return the problem at a fixed σ."""

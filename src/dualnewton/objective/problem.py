@@ -375,6 +375,16 @@ class Problem:
         return self.loss.best_intercept(margins, self.y, self.sample_weight, near=near)
 
 
+class AroundProblem:
+    """An objective that is no :class:`Problem`, but has one over the same data, ``unit``."""
+
+    unit: Any
+    data = property(lambda self: self.unit.data)
+    n = property(lambda self: self.unit.n)
+    d = property(lambda self: self.unit.d)
+    columns = property(lambda self: self.unit.columns)
+
+
 def _matrix(name: str, value: Any, shape: tuple[int, int]) -> np.ndarray:
     """Return ``value`` as a read-only, finite float64 matrix of the given shape."""
     if np.shape(value) != shape:

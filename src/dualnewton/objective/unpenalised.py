@@ -13,16 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Curvature, Loss
-from dualnewton.matrix import Data
 from dualnewton.objective.certificate import Certificate, CertifiedPair
-from dualnewton.objective.problem import Problem
+from dualnewton.objective.problem import AroundProblem, Problem
 
 FIRST = 1e-6
 """Penalty λ of :attr:`Unpenalised.unit`, as a fraction of the mean of c_i‖x_i‖²."""
@@ -41,7 +40,7 @@ NOTHING = 1e-26
 
 
 @dataclass(frozen=True, eq=False)
-class Unpenalised:
+class Unpenalised(AroundProblem):
     """P₀, D₀ and certificates of the duality gap.
 
     Parameters
@@ -78,26 +77,6 @@ class Unpenalised:
         """The models as matrices."""
         return View(self.unit)
 
-    @property
-    def data(self) -> Data:
-        """X, wrapped in the protocol :class:`Data`."""
-        return self.unit.data
-
-    @property
-    def n(self) -> int:
-        """The number of examples."""
-        return self.unit.n
-
-    @property
-    def d(self) -> int:
-        """The number of features."""
-        return self.unit.d
-
-    @property
-    def columns(self) -> int:
-        """K, the number of margins per example."""
-        return self.loss.columns
-
     def starting_pair(self, start: Any = None) -> CertifiedPair:
         """Certify the starting point of a run: the model of an earlier result or, without one, zero."""
         if (size := self.columns * (self.d + 1)) > MOST:
@@ -121,14 +100,14 @@ class Unpenalised:
         theta = self.view.joined(w, intercept)
         if alpha is None:
             Z = self.view.margins(theta)
-            alpha = self.orthogonal(Z, self.view.alpha(Z), self.view.inverse(self.view.hessian(Z)))
+            alpha = self.orthogonal(Z, self.unit.slopes_at(Z), self.view.inverse(self.view.hessian(Z)))
         nothing = self.unit.no_dual()  # orthogonal to everything
         pair = CertifiedPair(w, intercept, nothing, Certificate(self.view.primal(theta), self.view.dual(nothing)))
         return pair.proved_by(alpha, self.dual(alpha))
 
     def dual(self, alpha: np.ndarray) -> float:
         """D₀(α), which is −∞ if α is not orthogonal to the features."""
-        mass = self.view.weighted(alpha)
+        mass = self.unit.weighted(alpha)
         along = np.abs(self.data.transposed_times(mass))
         allowed = ORTHOGONAL * np.multiply.outer(self.view.norms, np.sqrt(np.square(mass).sum(axis=0)))
         return -math.inf if np.any(along > allowed) else self.view.dual(alpha)
@@ -165,30 +144,18 @@ class View:
 
     def gradient(self, alpha: np.ndarray) -> np.ndarray:
         """Σ c_i α_i x̃_i, in the shape of θ."""
-        mass = self.weighted(alpha).reshape(len(alpha), -1)
+        mass = self.problem.weighted(alpha).reshape(len(alpha), -1)
         along = self.problem.data.transposed_times(mass).T
         return np.column_stack([along, mass.sum(axis=0)]) if self.with_one else along
-
-    def weighted(self, alpha: np.ndarray) -> np.ndarray:
-        """c_i α_i."""
-        return (alpha.T * self.problem.c).T
-
-    def moments(self, weights: np.ndarray) -> np.ndarray:
-        """Σ v_i x̃_i x̃_iᵀ."""
-        return self.problem.data.weighted_gram(weights, intercept=self.with_one)
 
     @cached_property
     def norms(self) -> np.ndarray:
         """The norm of each feature."""
-        return np.sqrt(np.diag(self.moments(np.ones(self.problem.n)))[: self.problem.d])
+        return np.sqrt(np.diag(self.problem.data.weighted_gram(np.ones(self.problem.n), intercept=False)))
 
     def margins(self, theta: np.ndarray) -> np.ndarray:
         """z_i."""
         return self._own(self.times(theta))
-
-    def alpha(self, z: np.ndarray) -> np.ndarray:
-        """−φ′(z_i)."""
-        return self.problem.slopes_at(z)
 
     def curved(self, z: np.ndarray, t: np.ndarray) -> np.ndarray:
         """φ″_i t_i, for t of shape (n, K)."""
@@ -197,9 +164,10 @@ class View:
     def hessian(self, z: np.ndarray) -> np.ndarray:
         """Σ c_i φ″_i ⊗ x̃_i x̃_iᵀ, with one block for each pair of columns."""
         c, units = self.problem.c, np.eye(self.columns)
+        gram = partial(self.problem.data.weighted_gram, intercept=self.with_one)
         # φ″_i is symmetric: its column l is the product with the unit vector of l.
         of = [self.curved(z, np.tile(unit, (self.problem.n, 1))).reshape(-1, self.columns) for unit in units]
-        return np.block([[self.moments(c * column[:, k]) for column in of] for k in range(self.columns)])
+        return np.block([[gram(c * column[:, k]) for column in of] for k in range(self.columns)])
 
     def _own(self, columns: np.ndarray) -> np.ndarray:
         """Return an n × K array in the shape that the loss takes: a vector for K = 1."""

@@ -45,13 +45,13 @@ class Course:
         """What costs are made of; most runs are over before it is asked for."""
         return Facts.of(self.problem, self.tuning)
 
-    def note(self, epochs: float, relative_gap: float, surprise: float) -> None:
+    def note(self, epochs: float, relative_gap: float, residual: float) -> None:
         """Record, of the slowest model, the relative gap that is expected and what that is expected from (see ``Method``).
 
         The speed is judged by the latter: each certificate changes the ratio between the two.
         """
         self.relative_gap = relative_gap
-        self.history.append((epochs, surprise))
+        self.history.append((epochs, residual))
 
     def better(self, *, stuck: bool = False) -> Plan | None:
         """Return the plan for the rest of the run, if another method is clearly better for it, or this one can go no further."""

@@ -80,42 +80,12 @@ class Checkpoint:
 
 
 class Keeper:
-    """What a run asks about its checkpoint. This one keeps nothing.
-
-    Attributes
-    ----------
-    found : Thawed or None
-        The state to go on from.
-    """
-
-    found: Thawed | None = None
-
-    def take(self) -> Thawed | None:
-        """Return the state to go on from, once: what the run leaves behind of it is not held any longer."""
-        found, self.found = self.found, None
-        return found
-
-    def is_due(self, statuses: Collection[Status | None]) -> bool:  # noqa: ARG002
-        """Whether the state is to be saved now, between two steps, given how far each model is."""
-        return False
-
-    def save(self, parts: Mapping[str, Any], anchors: Anchors, epochs: float) -> None:
-        """Write the state."""
-
-    def finish(
-        self, statuses: Collection[Status | None], parts: Mapping[str, Any], anchors: Anchors, epochs: float
-    ) -> None:
-        """Write the last state of a run that has ended by itself."""
-
-
-class FileKeeper(Keeper):
     """Keeps the state of a run, and that of its random numbers, in a file."""
 
     def __init__(self, checkpoint: Checkpoint, identity: Mapping[str, str], rng: np.random.Generator) -> None:
         self.checkpoint, self.identity, self.rng = checkpoint, dict(identity), rng
         self.written, self.took = time.perf_counter(), 0.0
-        if os.path.lexists(checkpoint.path):
-            self.found = self._read()
+        self.found = self._read() if os.path.lexists(checkpoint.path) else None
 
     def _read(self) -> Thawed:
         path = self.checkpoint.path
@@ -153,20 +123,19 @@ class FileKeeper(Keeper):
             "give it the same to go on from there, or another path to begin anew"
         )
 
+    def take(self) -> Thawed | None:
+        """Return the state to go on from, once: what the run leaves behind of it is not held any longer."""
+        found, self.found = self.found, None
+        return found
+
     def is_due(self, statuses: Collection[Status | None]) -> bool:
+        """Whether the state is to be saved now, between two steps or at the end, given how each model has ended."""
         rest = max(self.checkpoint.seconds, self.checkpoint.spacing * self.took)
-        return time.perf_counter() - self.written >= rest and ENDED.issuperset(statuses)
+        due = None not in statuses or time.perf_counter() - self.written >= rest
+        return due and ENDED.issuperset(statuses)
 
-    def save(self, parts: Mapping[str, Any], anchors: Anchors, epochs: float) -> None:
-        self._write(parts, anchors, epochs, finished=False)
-
-    def finish(
-        self, statuses: Collection[Status | None], parts: Mapping[str, Any], anchors: Anchors, epochs: float
-    ) -> None:
-        if ENDED.issuperset(statuses):
-            self._write(parts, anchors, epochs, finished=True)
-
-    def _write(self, parts: Mapping[str, Any], anchors: Anchors, epochs: float, *, finished: bool) -> None:
+    def save(self, parts: Mapping[str, Any], anchors: Anchors, epochs: float, finished: bool = False) -> None:
+        """Write the state."""
         began = time.perf_counter()
         tree, blocks = freeze({**parts, "random": self.rng.bit_generator.state}, anchors)
         text = np.frombuffer(json.dumps(tree, separators=(",", ":")).encode(), np.uint8)
@@ -185,7 +154,9 @@ class FileKeeper(Keeper):
 AnyCheckpoint = str | os.PathLike[str] | Checkpoint | None
 
 
-def keeper_of(checkpoint: AnyCheckpoint, identity: Callable[[], Mapping[str, str]], rng: np.random.Generator) -> Keeper:
+def keeper_of(
+    checkpoint: AnyCheckpoint, identity: Callable[[], Mapping[str, str]], rng: np.random.Generator
+) -> Keeper | None:
     """Return who keeps the state of a run; a file that is already there is read, and refused if it is not of this run.
 
     Parameters
@@ -198,8 +169,8 @@ def keeper_of(checkpoint: AnyCheckpoint, identity: Callable[[], Mapping[str, str
         The random numbers of the run, which are put where the file says.
     """
     if checkpoint is None:
-        return Keeper()
-    return FileKeeper(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint), identity(), rng)
+        return None
+    return Keeper(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint), identity(), rng)
 
 
 # What makes a run the one it is -----------------------------------------------------------------------------------------

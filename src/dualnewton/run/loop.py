@@ -17,7 +17,7 @@ from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.switching import Course
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.checkpoint import AnyCheckpoint, Keeper, identity_of, keeper_of
-from dualnewton.run.methods import make_method, scheme_for
+from dualnewton.run.methods import SCHEMES, make_method
 from dualnewton.run.result import Progress, Result, Status, Trace
 from dualnewton.run.snapshot import Anchors, Thawed
 from dualnewton.run.start import Start, alike, generator, has_model, plan_for, starting_pairs
@@ -162,26 +162,22 @@ def solve_many(
     keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, request), rng)
     # Planning included: threads that a product has woken go on to wait for another for a while, and keep a core busy with it.
     with one_blas_thread:
-        if (found := keeper.take()) is not None:
-            run = Run.resumed(found, problems, request)
-        else:
-            run = Run.start(problems, request, warm_start)
+        found = None if keeper is None else keeper.take()
+        run = Run.start(problems, request, warm_start) if found is None else Run.resumed(found, problems, request)
         _drive(run, rng, max_epochs, deadline, keeper)
     return [track.result(run.plan) for track in run.tracks]
 
 
-def _drive(run: Run, rng: np.random.Generator, max_epochs: int, deadline: float, keeper: Keeper) -> None:
+def _drive(run: Run, rng: np.random.Generator, max_epochs: int, deadline: float, keeper: Keeper | None) -> None:
     """Take steps until the run has ended; Ctrl-C ends it, too. Keep its state, if there is a checkpoint."""
-    unlimited = not run.finished  # True while the state is that of a run without limits, and is not the one in the file
+    unlimited = True  # while the state is that of a run without limits
     try:
         while not run.finished:
             most = max_epochs - run.epochs
             spent = run.step(rng, deadline, most)
             unlimited = unlimited and spent < most and time.perf_counter() <= deadline
-            if unlimited and not run.finished and keeper.is_due(run.statuses):
-                keeper.save(*run.parts(), run.epochs)
-        if unlimited:
-            keeper.finish(run.statuses, *run.parts(), run.epochs)
+            if unlimited and keeper is not None and keeper.is_due(run.statuses):
+                keeper.save(*run.parts(), run.epochs, run.finished)
     except KeyboardInterrupt:
         run.interrupt()
     finally:
@@ -190,58 +186,31 @@ def _drive(run: Run, rng: np.random.Generator, max_epochs: int, deadline: float,
 
 @dataclass
 class Run:
-    """A run on problems that share X, and all that its steps change, so that a checkpoint can hold it.
-
-    Attributes
-    ----------
-    request : Request
-        What is asked for.
-    tracks, moving : lists of Track
-        All models, and those of the last step, in the order of the method.
-    plan : Plan
-        The method that is used, and why.
-    course : Course, optional
-        Decides whether to change the method; None for an outer scheme, whose inner runs do so themselves.
-    method : Method, optional
-        None where another one is to begin.
-    turn, epochs : int, float
-        The number of steps so far, and of epochs.
-    work_seconds : float
-        Of the methods' steps alone, without certificates; those of earlier processes included.
-    seconds, since : float
-        Seconds of earlier processes, and when this one began.
-    """
+    """A run on problems that share X, and all that its steps change, so that a checkpoint can hold it."""
 
     request: Request
-    tracks: list[Track]
-    moving: list[Track]
+    tracks: list[Track]  # of all models
+    moving: list[Track]  # of those in the last step, in the order of the method
     plan: Plan
-    course: Course | None
-    method: Method | None = None
-    turn: int = 0
+    switching: Course | None  # decides whether to change the method; None for an outer scheme, whose inner runs do so
+    method: Method | None = None  # None where another one is to begin
+    steps: int = 0
     epochs: float = 0.0
-    work_seconds: float = 0.0
-    seconds: float = 0.0
-    since: float = field(default_factory=time.perf_counter)
+    work_seconds: float = 0.0  # of the methods' steps alone, without certificates, in all processes
+    seconds: float = 0.0  # of earlier processes
+    since: float = field(default_factory=time.perf_counter)  # when this process began
 
     @classmethod
     def start(cls, problems: Sequence[Any], request: Request, warm_start: Sequence[Start] | None = None) -> Run:
         """Plan a run, and certify where it starts."""
-        scheme, course = scheme_for(problems[0]), None
-        if scheme is None:
-            plan = plan_for(problems[0], request, len(problems))
-            free = request.method == "auto" and request.tau == "auto" and request.sampling is None
-            course = Course(problems[0], plan, request.tol, free=free, tuning=request.tuning)
-        else:
-            plan = Plan("none", 0, "the start was good enough")
+        scheme = SCHEMES.get(problems[0].scheme)
+        plan = Plan("none", 0, "the start was good enough") if scheme else plan_for(problems[0], request, len(problems))
+        free = request.method == "auto" and request.tau == "auto" and request.sampling is None
+        switching = None if scheme else Course(problems[0], plan, request.tol, free=free, tuning=request.tuning)
         since = time.perf_counter()
-        pairs = (
-            starting_pairs(problems, warm_start, primal=plan.is_primal)
-            if scheme is None or not scheme.own_starts
-            else [problem.starting_pair(warm_start and warm_start[k]) for k, problem in enumerate(problems)]
-        )
+        pairs = starting_pairs(problems, warm_start, primal=plan.is_primal, shared=not (scheme and scheme.own_starts))
         tracks = [Track(problems[k], k, pair, pair.certificate) for k, pair in enumerate(pairs)]
-        return cls(request, tracks, tracks, plan, course, since=since)
+        return cls(request, tracks, tracks, plan, switching, since=since)
 
     @property
     def finished(self) -> bool:
@@ -271,12 +240,12 @@ class Run:
         spent = method.step(rng, deadline, most)
         self.work_seconds += time.perf_counter() - began
         self.epochs += spent
-        self.turn += 1
+        self.steps += 1
         last = time.perf_counter() > deadline or spent >= most
         for place, track in enumerate(self.moving):
             track.take_in(method, place)
         # 3. Choose another method.
-        better = None if self.course is None else self._better(self.course, last=last)
+        better = None if self.switching is None else self._better(self.switching, last=last)
         # 4. Certify.
         anyway = last or better is not None or method.certificates_are_cheap
         places = [k for k, track in enumerate(self.moving) if method.offers(k) and (anyway or self._is_due(track))]
@@ -292,7 +261,7 @@ class Run:
         """Add the certificates of the last step to the traces, tell the callback, and give a status to what has ended."""
         callback = self.request.callback
         for track in self.open:
-            is_new = track.certified_at == self.turn
+            is_new = track.certified_at == self.steps
             if not self.has_news(track.number):
                 continue
             row = self._row(track, add=is_new)
@@ -304,21 +273,14 @@ class Run:
 
     def has_news(self, number: int) -> bool:
         """Whether the last step has certified a point of this model, or of the same model in an inner run."""
-        track = self.tracks[number]
-        if track.certified_at == self.turn or self.method is None or track not in self.moving:
-            return track.certified_at == self.turn
-        return self.method.has_news(self.moving.index(track))
+        track, method = self.tracks[number], self.method
+        if track.certified_at == self.steps or method is None or track not in self.moving:
+            return track.certified_at == self.steps
+        return method.has_news(self.moving.index(track))
 
     def _row(self, track: Track, *, add: bool = True) -> Progress:
-        seconds, certificate = self.seconds + time.perf_counter() - self.since, track.best.certificate
-        row = Progress(
-            self.epochs,
-            seconds,
-            certificate,
-            model=track.number,
-            latest=track.latest,
-            work_seconds=self.work_seconds,
-        )
+        at = (self.epochs, self.seconds + time.perf_counter() - self.since, track.best.certificate)
+        row = Progress(*at, model=track.number, latest=track.latest, work_seconds=self.work_seconds)
         if add:
             track.trace.rows.append(row)
         return row
@@ -336,18 +298,18 @@ class Run:
     def _new_method(self, moving: Sequence[Track]) -> Method:
         return make_method(self.plan, [(track.problem, track.best) for track in moving], self.request, Run.start)
 
-    def _better(self, course: Course, *, last: bool) -> Plan | None:
+    def _better(self, switching: Course, *, last: bool) -> Plan | None:
         """Return the plan of a method that is clearly better for the rest of the run."""
         slowest = max(self.moving, key=Track.expected_relative_gap)
-        course.note(self.epochs, slowest.expected_relative_gap(), slowest.residual)
+        switching.note(self.epochs, slowest.expected_relative_gap(), slowest.residual)
         tol = self.request.tol
         stuck = any(track.stuck and track.expected_relative_gap() > tol for track in self.moving)
-        return None if last else course.better(stuck=stuck)
+        return None if last else switching.better(stuck=stuck)
 
     def _switch_to(self, plan: Plan) -> None:
-        assert self.course is not None
+        assert self.switching is not None
         assert self.method is not None
-        self.course.change_to(plan)
+        self.switching.change_to(plan)
         for track in self.moving:
             track.stuck, track.ratio = False, math.nan
         self.method.close()
@@ -357,7 +319,7 @@ class Run:
         """Whether the gap may be small enough by now, or will not become so, or was not computed for many steps."""
         close = track.expected_gap() <= self.request.tol * abs(track.best.certificate.primal)
         longest = max(STEPS_WITHOUT_CERTIFICATE, track.certified_at // 2 if self.plan.is_primal else 0)
-        return close or track.stuck or self.turn - track.certified_at >= (self.request.certify_every or longest)
+        return close or track.stuck or self.steps - track.certified_at >= (self.request.certify_every or longest)
 
     def _certify(self, points: dict[int, Any]) -> None:
         """Have the problems certify points of the models at these places, and let the method learn what was found."""
@@ -368,7 +330,7 @@ class Run:
         found = first.judged([self.moving[place].problem for place in points], list(points.values()))
         for place, pair in zip(points, found, strict=True):
             track = self.moving[place]
-            track.learn(pair, self.turn)
+            track.learn(pair, self.steps)
             self.method.learn(place, pair, track.best)
             track.stuck = self.method.is_stuck(place)
 
@@ -389,8 +351,8 @@ class Run:
         with contextlib.suppress(KeyboardInterrupt):  # pressed once more
             self._end_early(self.open)
         for track in self.open:
-            if not len(track.trace):
-                self._row(track)
+            if not len(track.trace) or track.trace.rows[-1].certificate is not track.best.certificate:
+                self._row(track)  # certified, but not recorded yet
             track.end(self.request.tol, interrupted=True)
 
     def keep(self, numbers: Collection[int]) -> None:
@@ -468,13 +430,13 @@ class Track:
         """Return the same, relative to P."""
         return self.expected_gap() / (abs(self.best.certificate.primal) or 1.0)
 
-    def learn(self, found: CertifiedPair, turn: int) -> None:
+    def learn(self, found: CertifiedPair, steps: int) -> None:
         """Take a certified pair."""
         if self.residual > 0.0:
             self.ratio = found.certificate.gap / self.residual
         joined = found.joined_with(self.best)
         self.stalled = 0 if joined.certificate.gap < self.best.certificate.gap else self.stalled + 1
-        self.best, self.latest, self.certified_at = joined, found.certificate, turn
+        self.best, self.latest, self.certified_at = joined, found.certificate, steps
 
     def end(
         self, tol: float, *, asked: bool = False, interrupted: bool = False, late: bool = False, exhausted: bool = False

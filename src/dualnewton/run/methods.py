@@ -21,19 +21,12 @@ from dualnewton.solvers.dual.sweeps import Sweeps
 from dualnewton.solvers.outer.proximal_point import ProximalPoint
 from dualnewton.solvers.outer.scale_search import ScaleSearch
 from dualnewton.solvers.outer.unpenalised import NewtonWithoutPenalty
-from dualnewton.solvers.protocol import Method, OuterMethod, Request
+from dualnewton.solvers.protocol import Method, Request
 
-SCHEMES: dict[str | None, type[OuterMethod]] = {
-    "smoothing": ProximalPoint,
-    "scale": ScaleSearch,
-    "no penalty": NewtonWithoutPenalty,
-}
+SCHEMES: dict[str | None, Any] = {
+    "smoothing": ProximalPoint, "scale": ScaleSearch, "no penalty": NewtonWithoutPenalty
+}  # fmt: skip
 """Outer schemes by the name that an objective gives to its own, as ``scheme``; None for a problem that needs none."""
-
-
-def scheme_for(problem: Any) -> type[OuterMethod] | None:
-    """Return the class of the outer scheme that an objective needs, if it needs one."""
-    return SCHEMES.get(problem.scheme)
 
 
 def make_method(
@@ -54,7 +47,7 @@ def make_method(
     """
     problems: list[Any] = [problem for problem, _ in starts]
     sampling, tol, n_threads = request.sampling, request.tol, request.n_threads
-    if (scheme := scheme_for(problems[0])) is not None:
+    if (scheme := SCHEMES.get(problems[0].scheme)) is not None:
         return scheme(starts, request, begin)
     if plan.is_primal and sampling is None:
         from dualnewton.solvers.primal.newton import Descent
@@ -72,7 +65,7 @@ def make_method(
             return Proximal(problems, data, points, tol=tol, compiled=compiled, sizes=sizes)
         decisions = Sketching.of(data, request.tuning)
         return Descent(problems, data, points, tol=tol, sketch=plan.tau, newton=newton, decisions=decisions)
-    # Sets of the examples that are awake have another law than the one minibatch SDCA has its v from.
+    # Sets of active examples only follow another law than the one from which minibatch SDCA has its ESO vector v.
     focus = sampling is None and (plan.method == "sdna" or plan.tau == 1)
     law = Shuffled(problems[0].n, plan.tau) if sampling is None else sampling
     return Sweeps(_engine(plan, starts, law, n_threads), law, len(starts), focus=focus)

@@ -3,7 +3,7 @@
 The objects that can be reached from a few named ones become a table of nodes that refer to each other by number, so that what
 was one object before is one object after:
 
-    {"parts": {"loop": [3]}, "layouts": [["solve:_State", ["runs", "turn"]]], "nodes": [["list", 1.5, [2]], …]}
+    {"parts": {"loop": [3]}, "layouts": [["run.loop:Run", ["tracks", "steps"]]], "nodes": [["list", 1.5, [2]], …]}
 
 A number, a string, true, false and null stand for themselves; [k] stands for node k. An array is a window into a block of
 memory, with its strides and whether it may be written: BLAS adds a strided vector in another order, and kernels are
@@ -31,49 +31,9 @@ import scipy.sparse as sp
 from dualnewton.errors import DualnewtonError
 from dualnewton.files.archive import BadFileError
 
-ROOMS = frozenset(
-    {
-        "objective.certificate",
-        "planning.switching",
-        "planning.facts",
-        "planning.plan",
-        "planning.sketching",
-        "planning.tuning",
-        "planning.working_sets",
-        "run.result",
-        "solvers.outer.proximal_point",
-        "solvers.outer.scale_search",
-        "solvers.outer.unpenalised",
-        "run.loop",
-        "kernels.models",
-        "kernels.rows",
-        "solvers.dual.base",
-        "solvers.primal.incremental_gram",
-        "solvers.dual.compiled",
-        "solvers.primal.lbfgs",
-        "planning.costs",
-        "solvers.primal.curvature",
-        "solvers.primal.newton",
-        "solvers.primal.small",
-        "solvers.dual.engine",
-        "solvers.primal.dominant_rows",
-        "solvers.primal.sketching",
-        "solvers.dual.ihs",
-        "solvers.primal.joint_softmax",
-        "solvers.primal.objective",
-        "solvers.prox.curvature",
-        "solvers.prox.model",
-        "solvers.prox.newton",
-        "solvers.prox.subproblem",
-        "solvers.primal.model",
-        "solvers.protocol",
-        "solvers.dual.sdca",
-        "solvers.dual.sdna",
-        "solvers.dual.sweeps",
-        "solvers.prox.working_set",
-    }
-)
-"""The modules whose classes a run is made of. Problems, passes over the data and kernels are not among them: they are anchors."""
+ROOMS = ("objective.certificate", "planning", "run.loop", "run.result", "solvers", "kernels.models", "kernels.rows")
+"""The modules, or packages of modules, whose classes a run is made of. Problems, passes over the data and kernels are not among
+them: they are anchors."""
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -427,12 +387,16 @@ def _full_name(kind: type) -> str:
 def _room(kind: type) -> str | None:
     """Return "module:Class" for a class of the rooms, by which :func:`_class` finds it."""
     module = kind.__module__.removeprefix(f"{PACKAGE}.")
-    return f"{module}:{kind.__qualname__}" if module in ROOMS and kind.__module__ != module else None
+    return f"{module}:{kind.__qualname__}" if _is_known(module) and kind.__module__ != module else None
+
+
+def _is_known(module: str) -> bool:
+    return any(f"{module}.".startswith(f"{room}.") for room in ROOMS)
 
 
 def _class(room: str) -> type:
     module, _, name = room.partition(":")
-    if module not in ROOMS:
+    if not _is_known(module):
         raise DualnewtonError(f"{room!r} is no class of a run")
     kind = vars(importlib.import_module(f"{PACKAGE}.{module}"))[name]
     if not (isinstance(kind, type) and _room(kind) == room):

@@ -53,18 +53,23 @@ def has_model(start: Any) -> bool:
 
 
 def starting_pairs(
-    problems: Sequence[Problem], warm_start: Sequence[Start] | None, *, primal: bool = False
+    problems: Sequence[Any], warm_start: Sequence[Start] | None, *, primal: bool = False, shared: bool = True
 ) -> list[CertifiedPair]:
     """Certify where a run starts: at α = 0, at dual points, or at the models and dual points of earlier results.
 
     A primal method does not need the model that belongs to the dual point of a result: it starts at the model of that result.
+    Where the passes are not shared, each objective certifies its own start.
     """
-    if warm_start is None:
-        return certify_cold_starts(problems)
-    if len(warm_start) != len(problems):
+    if warm_start is not None and len(warm_start) != len(problems):
         raise DualnewtonError(
             f"warm_start must have one entry for each of {len(problems)} problems, got {len(warm_start)}"
         )
+    if not shared:
+        if not all(map(has_model, warm_start or ())):
+            raise DualnewtonError(f"warm_start must hold results for {type(problems[0]).__name__}, got a dual point")
+        return [problem.starting_pair(warm_start and warm_start[k]) for k, problem in enumerate(problems)]
+    if warm_start is None:
+        return certify_cold_starts(problems)
     results: list[tuple[int, Any]] = [(k, start) for k, start in enumerate(warm_start) if has_model(start)]
     pairs: dict[int, CertifiedPair] = {}
     if results:

@@ -43,15 +43,9 @@ class PrimalPoint:
 
 @dataclass(frozen=True, eq=False)
 class WholePoint:
-    """A model with its dual point, offered by an outer scheme for certification.
+    """A model with its dual point, offered by an outer scheme for certification."""
 
-    Attributes
-    ----------
-    arguments : dict
-        Of the objective's ``certified_pair``, by name.
-    """
-
-    arguments: dict[str, Any]
+    arguments: dict[str, Any]  # of the objective's ``certified_pair``
 
     @staticmethod
     def judged(problems: Sequence[Any], points: Sequence[WholePoint]) -> list[CertifiedPair]:
@@ -131,10 +125,8 @@ class Method(ABC):
         twin.inner = None
         return twin
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Give back what the method holds."""
-        if self.inner is not None:
-            self.inner.close()
 
 
 class SharedPasses(Method):
@@ -169,17 +161,7 @@ class SharedPasses(Method):
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What a run is asked for, but for the problems and its limits.
-
-    Attributes
-    ----------
-    method, tau, sampling, tol, certify_every, n_threads, callback
-        As in :func:`dualnewton.solve`.
-    near : bool
-        Whether the run starts from earlier models.
-    tuning : Tuning
-        The numbers by which the planner predicts costs.
-    """
+    """What a run is asked for, but for the problems and its limits: parameters of :func:`dualnewton.solve`."""
 
     method: str
     tau: Any
@@ -188,8 +170,8 @@ class Request:
     certify_every: int | None
     n_threads: int
     callback: Callable[[Any], Any] | None
-    near: bool = False
-    tuning: Any = None
+    near: bool = False  # whether the run starts from earlier models
+    tuning: Any = None  # the planner's tuned numbers
 
 
 class OuterMethod(Method):
@@ -197,36 +179,28 @@ class OuterMethod(Method):
 
     Parameters
     ----------
-    starts : sequence of (objective, CertifiedPair)
-        What is to be solved, and where each starts.
+    models : list
+        What is known of each model.
     request : Request
         What the outer run is asked for.
     begin : callable
         Returns an inner run, given its problems, its request and where each starts: ``Run.start``.
-
-    Attributes
-    ----------
-    models : list
-        Each knows its ``place`` in the inner run.
-    own_starts : bool
-        Whether the objectives certify where a run starts (``starting_pair``); else it is done in shared passes.
     """
 
     certificates_are_cheap = True
-    own_starts = True
-    models: list[Any]
+    own_starts = True  # whether the objectives certify where a run starts (``starting_pair``); else in shared passes
 
-    def __init__(
-        self,
-        starts: Sequence[tuple[Any, CertifiedPair]],  # noqa: ARG002
-        request: Request,
-        begin: Callable[..., Any],
-    ) -> None:
-        self.request, self.begin = request, begin
+    def __init__(self, models: list[Any], request: Request, begin: Callable[..., Any]) -> None:
+        self.models, self.request, self.begin = models, request, begin
+        self.places = list(range(len(models)))  # of the models in the inner run
 
     @abstractmethod
     def inner_task(self) -> tuple[list[Problem], Request]:
         """Return the problems of the inner run, and what it is asked for."""
+
+    @abstractmethod
+    def outer_point(self, k: int, found: CertifiedPair) -> dict[str, Any]:
+        """Return the arguments by which the objective of model k certifies what the inner run has found."""
 
     def advance(self, starts: Sequence[Any] | None, rng: np.random.Generator, deadline: float, most: float) -> float:
         """Take a step of the inner run, which begins at these points where there is none."""
@@ -234,24 +208,36 @@ class OuterMethod(Method):
             self.inner = self.begin(*self.inner_task(), starts)
         return float(self.inner.step(rng, deadline, most))
 
-    def keep(self, wanted: Sequence[int]) -> None:
-        if self.inner is not None:
-            self.inner.keep({self.models[k].place for k in wanted})
-        self.models = [self.models[k] for k in wanted]
-
-    def end_inner(self) -> None:
-        """Let go of the inner run."""
-        if self.inner is not None:
-            self.inner.close()
-        self.inner = None
-
-    def has_news(self, k: int) -> bool:
-        return self.inner is not None and bool(self.inner.has_news(self.models[k].place))
+    def track(self, k: int) -> Any:
+        """Return what the inner run knows of model k."""
+        return self.inner.tracks[self.places[k]]
 
     @property
     def is_over(self) -> bool:
         """Whether the inner run has ended."""
         return self.inner is not None and bool(self.inner.finished)
+
+    def offers(self, k: int) -> bool:  # noqa: ARG002
+        return self.is_over
+
+    def point(self, k: int) -> Any:
+        return self.unfinished(k)
+
+    def has_news(self, k: int) -> bool:
+        return self.inner is not None and bool(self.inner.has_news(self.places[k]))
+
+    def unfinished(self, k: int) -> WholePoint | None:
+        return None if self.inner is None else WholePoint(self.outer_point(k, self.track(k).best))
+
+    def keep(self, wanted: Sequence[int]) -> None:
+        self.models, self.places = [self.models[k] for k in wanted], [self.places[k] for k in wanted]
+        if self.inner is not None:
+            self.inner.keep(self.places)
+
+    def close(self) -> None:
+        if self.inner is not None:
+            self.inner.close()
+        self.inner = None
 
     def anchors(self) -> dict[str, Any]:
         return {"request": self.request, "begin": self.begin}

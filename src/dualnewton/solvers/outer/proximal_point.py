@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.planning.plan import Plan
 from dualnewton.run.result import Progress, Result, Status
 from dualnewton.solvers.outer.active_kinks import finish
-from dualnewton.solvers.protocol import OuterMethod, Request, WholePoint
+from dualnewton.solvers.protocol import OuterMethod, Request
 
 FRACTION = 0.5
 """Inner tolerance of a stage, as a fraction of the outer gap."""
@@ -66,15 +66,6 @@ class ProximalPoint(OuterMethod):
 
     Each step is one of the run on the smoothed problems. Where that run has ended, its points become the next centres, and
     they are offered for certification. The next stage has a smaller width, if this one gained little.
-
-    Attributes
-    ----------
-    models : list of _Model
-        In the order of the problems.
-    widths : list of float
-        Of all stages so far.
-    watch : _Watch, optional
-        Ends the models of the stage under way.
     """
 
     own_starts = False
@@ -82,18 +73,16 @@ class ProximalPoint(OuterMethod):
     def __init__(
         self, starts: Sequence[tuple[Problem, CertifiedPair]], request: Request, begin: Callable[..., Any]
     ) -> None:
-        super().__init__(starts, request, begin)
-        self.models = [_Model(problem, pair) for problem, pair in starts]
-        self.widths: list[float] = []
-        self.watch: _Watch | None = None
+        super().__init__([_Model(problem, pair) for problem, pair in starts], request, begin)
+        self.widths: list[float] = []  # of all stages so far
+        self.watch = _Watch([])
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         if self.inner is None or self.is_over:
-            self.end_inner()
+            self.close()
             self._narrow()
             self.watch = _Watch([model.tolerance(self.widths[-1]) for model in self.models])
-            for place, model in enumerate(self.models):
-                model.place = place
+            self.places = list(range(len(self.models)))
         return self.advance([model.start for model in self.models], rng, deadline, most)
 
     def _narrow(self) -> None:
@@ -106,35 +95,27 @@ class ProximalPoint(OuterMethod):
             self.widths.append(self.widths[-1])
 
     def inner_task(self) -> tuple[list[Problem], Request]:
-        assert self.watch is not None
         near = all(model.last is not None for model in self.models)
         request = replace(self.request, tol=min(self.watch.tolerances), callback=self.watch, near=near)
         return [model.smoothed(self.widths[-1]) for model in self.models], request
 
-    def point(self, k: int) -> StagePoint:
-        model = self.models[k]
-        neighbour, asked = self.inner.tracks[model.place].problem, self.request
-        return StagePoint(self._stage(model), neighbour, model.best, tol=asked.tol, tuning=asked.tuning)
+    def outer_point(self, k: int, found: CertifiedPair) -> dict[str, Any]:  # noqa: ARG002
+        return {"w": found.w, "alpha": found.alpha}
 
-    def _stage(self, model: _Model) -> Result:
-        result: Result = self.inner.tracks[model.place].result(self.inner.plan)
+    def point(self, k: int) -> StagePoint:
+        asked = self.request
+        return StagePoint(self._stage(k), self.track(k).problem, self.models[k].best, asked.tol, asked.tuning)
+
+    def _stage(self, k: int) -> Result:
+        result: Result = self.track(k).result(self.inner.plan)
         return result
 
-    def offers(self, k: int) -> bool:  # noqa: ARG002
-        return self.is_over
-
-    def unfinished(self, k: int) -> WholePoint | None:
-        if self.inner is None:
-            return None
-        best = self.inner.tracks[self.models[k].place].best
-        return WholePoint({"w": best.w, "alpha": best.alpha})
-
     def is_stuck(self, k: int) -> bool:
-        return self.models[k].stuck
+        return bool(self.models[k].stuck)
 
     def learn(self, k: int, found: CertifiedPair, best: CertifiedPair) -> None:  # noqa: ARG002
         if self.is_over:
-            self.models[k].take_in(self._stage(self.models[k]), best)
+            self.models[k].take_in(self._stage(k), best)
 
     def told(self, plan: Plan) -> Plan:
         if self.inner is None:
@@ -147,33 +128,14 @@ class ProximalPoint(OuterMethod):
 
 @dataclass
 class _Model:
-    """What the stages know of one model: the best certified pair, the centre, and how well the last stage went.
-
-    Attributes
-    ----------
-    problem : Problem
-        With the loss itself.
-    best : CertifiedPair
-        The best model and dual point so far.
-    last : Result, optional
-        Of the last stage.
-    place : int
-        Its place in the inner run.
-    gained, fraction : float
-        By what the last stage has divided the gap; the inner tolerance as a fraction of the gap.
-    stalled : int
-        Stages in a row without a smaller gap.
-    stuck : bool
-        Whether nothing more is to be gained.
-    """
+    """What the stages know of one model: the best certified pair, the centre, and how well the last stage went."""
 
     problem: Problem
     best: CertifiedPair
-    last: Result | None = None
-    place: int = 0
-    gained: float = math.inf
+    last: Result | None = None  # of the last stage
+    gained: float = math.inf  # by what it has divided the gap
     fraction: float = FRACTION
-    stalled: int = 0
+    stalled: int = 0  # stages in a row without a smaller gap
     stuck: bool = False
 
     @property
@@ -223,25 +185,11 @@ class _Model:
 
 @dataclass(frozen=True, eq=False)
 class StagePoint:
-    """What a stage has found for one model and, where that misses ``tol``, what follows from it by linear algebra.
+    """What a stage has found for one model and, where that misses ``tol``, what follows from it by linear algebra."""
 
-    Attributes
-    ----------
-    stage : Result
-        Of the smoothed problem.
-    neighbour : Problem
-        The smoothed problem.
-    best : CertifiedPair
-        The best pair before the stage.
-    tol : float
-        The relative gap that is wanted of the problem itself.
-    tuning : Tuning
-        What the linear algebra may cost.
-    """
-
-    stage: Result
-    neighbour: Problem
-    best: CertifiedPair
+    stage: Result  # of the smoothed problem
+    neighbour: Problem  # the smoothed problem
+    best: CertifiedPair  # of the problem itself, before the stage
     tol: float
     tuning: Any
 
@@ -271,24 +219,13 @@ def _power_of_ten(width: float) -> float:
     return float(10.0 ** math.floor(math.log10(width) + 1e-9))
 
 
-@dataclass
 class _Watch:
-    """The callback of a stage: it ends each model that has reached its tolerance, or is held up by rounding close to it.
+    """The callback of a stage: it ends each model that has reached its tolerance, or is held up by rounding close to it."""
 
-    Attributes
-    ----------
-    tolerances, lowest : lists of float
-        The relative gap asked of each model, and the lowest so far.
-    idle : list of int
-        Certificates in a row that have not halved it.
-    """
-
-    tolerances: list[float]
-    lowest: list[float] = field(default_factory=list)
-    idle: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.lowest, self.idle = [math.inf] * len(self.tolerances), [0] * len(self.tolerances)
+    def __init__(self, tolerances: list[float]) -> None:
+        self.tolerances = tolerances
+        self.lowest = [math.inf] * len(tolerances)  # relative gaps so far
+        self.idle = [0] * len(tolerances)  # certificates in a row that have not halved them
 
     def __call__(self, progress: Progress) -> bool:
         k, gap = progress.model, progress.certificate.relative_gap

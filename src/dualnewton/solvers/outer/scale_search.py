@@ -33,6 +33,8 @@ STEP_EPOCHS = 1.0
 PATIENCE = 10
 """Points in a row without a smaller gap after which the run ends."""
 
+MODEL = ("w", "intercept", "scale")
+
 
 class ScaleSearch(OuterMethod):
     """A model with its scale.
@@ -41,38 +43,24 @@ class ScaleSearch(OuterMethod):
     Newton's method in all variables. Both offer points of the joint objective. The next scale is where the line through the last
     two fits says that the best scale for the residuals is the one they come from. The best scale lies on the same side of that
     point as the optimum, so every fit narrows a bracket.
-
-    Attributes
-    ----------
-    here, best : CertifiedPair
-        Where the last point was, with the dual point at its own scale; and the best pair so far.
-    search : _Search
-        The next scale.
-    moved : tuple, optional
-        (w, b, σ) of a step of Newton's method that is not certified yet.
-    fits, steps, stalled : int
-        Fits begun, steps taken, points in a row without a smaller gap.
-    fraction : float
-        The inner tolerance, as a fraction of the gap.
-    plan : Plan, optional
-        Of the last fit.
     """
 
     def __init__(
         self, starts: Sequence[tuple[ConcomitantProblem, CertifiedPair]], request: Request, begin: Callable[..., Any]
     ) -> None:
-        super().__init__(starts, request, begin)
+        super().__init__([problem for problem, _ in starts], request, begin)
         if len(starts) > 1:
             raise DualnewtonError(f"problems with a joint scale are solved one at a time, got {len(starts)}")
         self.problem, start = starts[0]
-        self.best = self.here = start
+        self.best = self.here = start  # the best pair, and the last one with the dual point at its own scale
         # For ε = 1 no dual point is beyond the ball: the scale is zero, or as good as zero. So it is where the residuals of most
         # examples are the rounding of their targets.
         rounding, scale = ROUNDING * float(np.abs(self.problem.unit.y).max(initial=0.0)), start.scale or 0.0
         self.search = _Search(scale if self.problem.epsilon > 1.0 and scale > rounding else 0.0)
-        self.moved: tuple[np.ndarray, float, float] | None = None
-        self.fits, self.steps, self.stalled, self.fraction = 0, 0, 0, FRACTION
-        self.plan: Plan | None = None
+        self.moved: tuple[np.ndarray, float, float] | None = None  # (w, b, σ) of a step that is not certified yet
+        self.fits, self.steps = 0, 0
+        self.stalled, self.fraction = 0, FRACTION
+        self.plan: Plan | None = None  # of the last fit
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         if self.inner is None:
@@ -102,22 +90,17 @@ class ScaleSearch(OuterMethod):
         tol = max(self.fraction * gap, FINEST) if scale > 0.0 else 0.5 * self.request.tol
         return [self.problem.at(scale)], replace(self.request, tol=tol, callback=None, near=True)
 
-    def offers(self, k: int) -> bool:  # noqa: ARG002
-        return self.moved is not None or self.is_over
+    def offers(self, k: int) -> bool:
+        return self.moved is not None or super().offers(k)
 
-    def point(self, k: int) -> WholePoint:
-        if self.moved is None:
-            return self.unfinished(k)
-        w, intercept, scale = self.moved
-        return WholePoint({"w": w, "intercept": intercept, "scale": scale})
+    def point(self, k: int) -> Any:
+        return super().point(k) if self.moved is None else WholePoint(dict(zip(MODEL, self.moved, strict=True)))
 
-    def unfinished(self, k: int) -> Any:  # noqa: ARG002
-        if self.inner is None:
-            return None
-        (track,), scale = self.inner.tracks, self.search.scale
+    def outer_point(self, k: int, found: CertifiedPair) -> dict[str, Any]:  # noqa: ARG002
+        scale = self.search.scale
         of_model, of_dual = self.problem.factors(scale)
-        w, intercept, alpha = of_model * track.best.w, of_model * track.best.intercept, of_dual * track.best.alpha
-        return WholePoint({"w": w, "intercept": intercept, "scale": scale, "alpha": alpha})
+        w, intercept, alpha = of_model * found.w, of_model * found.intercept, of_dual * found.alpha
+        return {"w": w, "intercept": intercept, "scale": scale, "alpha": alpha}
 
     def learn(self, k: int, found: CertifiedPair, best: CertifiedPair) -> None:
         assert found.scale is not None
@@ -125,7 +108,7 @@ class ScaleSearch(OuterMethod):
             self.here = found
             self.search.go_on_from(found.scale)
         elif self.is_over:  # the dual point at this scale, not the one that proves the most
-            self.here = replace(found, alpha=self.unfinished(k).arguments["alpha"])
+            self.here = replace(found, alpha=self.outer_point(k, self.track(k).best)["alpha"])
             self.search.learn(found.scale)
         before, after = self.best.certificate, best.certificate
         self.best, self.moved = best, None
@@ -134,10 +117,7 @@ class ScaleSearch(OuterMethod):
         falls = after.gap == math.inf and after.primal < (1.0 - FRACTION) * before.primal
         self.stalled = 0 if falls or after.gap < before.gap else self.stalled + 1
         if self.is_over:
-            self.end_inner()
-
-    def has_news(self, k: int) -> bool:
-        return self.inner is not None and bool(self.inner.has_news(k))
+            self.close()
 
     def is_stuck(self, k: int) -> bool:  # noqa: ARG002
         return self.stalled >= PATIENCE

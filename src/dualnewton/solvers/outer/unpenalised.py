@@ -29,33 +29,22 @@ class NewtonWithoutPenalty(OuterMethod):
 
     The first steps are those of the run with a weak penalty, unless the start is an earlier result: that run would lead away from
     a minimum of P₀. All others are Newton steps on P₀, one for each model.
-
-    Attributes
-    ----------
-    models : list of _Model
-        In the order of the problems.
-    begun : bool
-        Whether the Newton steps have begun.
-    plan : Plan
-        Of the run with a weak penalty.
     """
 
     def __init__(
         self, starts: Sequence[tuple[Unpenalised, CertifiedPair]], request: Request, begin: Callable[..., Any]
     ) -> None:
-        super().__init__(starts, request, begin)
-        self.models = [
-            _Model(problem, problem.view.joined(pair.w, pair.intercept), place)
-            for place, (problem, pair) in enumerate(starts)
-        ]
-        self.begun, self.plan = request.near, Plan("newton", starts[0][0].n, "from an earlier result")
+        models = [_Model(problem, problem.view.joined(pair.w, pair.intercept)) for problem, pair in starts]
+        super().__init__(models, request, begin)
+        self.begun = request.near  # whether the Newton steps have begun
+        self.plan = Plan("newton", starts[0][0].n, "from an earlier result")  # of the run with a weak penalty
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         if not self.begun:
             spent = self.advance(None, rng, deadline, most)
             self.plan = self.inner.plan
             return spent
-        self.end_inner()
+        self.close()
         moved = [model.step() for model in self.models]
         return PASSES if any(moved) else 0.0
 
@@ -63,28 +52,25 @@ class NewtonWithoutPenalty(OuterMethod):
         tol = max(self.request.tol, ROUGHLY)
         return [model.problem.unit for model in self.models], replace(self.request, tol=tol, callback=None)
 
-    def offers(self, k: int) -> bool:  # noqa: ARG002
-        return self.begun or self.is_over
+    def offers(self, k: int) -> bool:
+        return self.begun or super().offers(k)
 
     def point(self, k: int) -> WholePoint:
         model = self.models[k]
         if not self.begun:
-            best = self.inner.tracks[model.place].best
+            best = self.track(k).best
             model.move_to(model.problem.view.joined(best.w, best.intercept))
         w, intercept = model.problem.view.parted(model.theta)
         return WholePoint({"w": w, "intercept": intercept, "alpha": model.here.orthogonal})
 
-    def unfinished(self, k: int) -> WholePoint | None:
-        if self.inner is None:
-            return None
-        best = self.inner.tracks[self.models[k].place].best
-        return WholePoint({"w": best.w, "intercept": best.intercept})
+    def outer_point(self, k: int, found: CertifiedPair) -> dict[str, Any]:  # noqa: ARG002
+        return {"w": found.w, "intercept": found.intercept}
 
     def learn(self, k: int, found: CertifiedPair, best: CertifiedPair) -> None:  # noqa: ARG002
         self.begun = self.begun or self.is_over
 
     def is_stuck(self, k: int) -> bool:
-        return self.models[k].stuck
+        return bool(self.models[k].stuck)
 
     def told(self, plan: Plan) -> Plan:  # noqa: ARG002
         steps = max(model.steps for model in self.models)
@@ -99,30 +85,13 @@ class NewtonWithoutPenalty(OuterMethod):
 
 @dataclass
 class _Model:
-    """One model.
-
-    Attributes
-    ----------
-    problem : Unpenalised
-        P₀.
-    theta : array
-        (w, b), with one row for each column of margins.
-    place : int
-        Its place in the run with a weak penalty.
-    steps : int
-        Taken so far.
-    stuck : bool
-        Whether no shorter step lowers P₀, or the steps are too many.
-    at : _At, optional
-        What is known at theta, computed where it is asked for; not part of a checkpoint.
-    """
+    """One model: where it is, how many steps have led there, and whether another one lowers P₀."""
 
     problem: Unpenalised
-    theta: np.ndarray
-    place: int
+    theta: np.ndarray  # (w, b), with one row for each column of margins
     steps: int = 0
     stuck: bool = False
-    at: _At | None = None
+    at: _At | None = None  # what is known at theta, computed where it is asked for; not part of a checkpoint
 
     @property
     def here(self) -> _At:
@@ -163,5 +132,5 @@ class _At:
         """Compute them."""
         view = problem.view
         Z = view.margins(theta)
-        alpha, inverse = view.alpha(Z), view.inverse(view.hessian(Z))
+        alpha, inverse = problem.unit.slopes_at(Z), view.inverse(view.hessian(Z))
         return cls(alpha, inverse, problem.orthogonal(Z, alpha, inverse))

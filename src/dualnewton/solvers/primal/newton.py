@@ -113,7 +113,7 @@ class Descent(SharedPasses):
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
         made, passes = self._passes_made(), 0.0
         if all(model.value == math.inf for model in self.models):
-            self._evaluate()  # they have leapt, all of them, and the judge was not content
+            self._evaluate()  # the exact step failed certification: evaluate again
             passes += 1.0
         extra = buy([model for model in self.models if model.wants_curvature()], rng)
         for model in self.models:
