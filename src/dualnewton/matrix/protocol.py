@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -129,12 +130,12 @@ class Data(ABC):
     profile: Profile
     capabilities: Capabilities = Capabilities()
 
-    @property
+    @cached_property
     def n(self) -> int:
         """The number of rows."""
         return self.profile.n
 
-    @property
+    @cached_property
     def d(self) -> int:
         """The number of columns."""
         return self.profile.d

@@ -122,17 +122,17 @@ class Problem:
         """X, wrapped in the protocol :class:`Data`."""
         return as_data(self.X)
 
-    @property
+    @cached_property
     def n(self) -> int:
         """The number of examples."""
         return self.data.n
 
-    @property
+    @cached_property
     def d(self) -> int:
         """The number of features."""
         return self.data.d
 
-    @property
+    @cached_property
     def columns(self) -> int:
         """K, the number of margins per example."""
         return self.loss.columns

@@ -91,13 +91,13 @@ class Facts:
         n, d = self.costs.n, self.costs.d
         if not 1 < n < d or not self.problem.data.capabilities.random_rows:
             return math.inf
-        G = linear.gram(self.problem.data.rows(_every(n, self.tuning.overlap_sample)))
-        norms = np.sqrt(np.einsum("ii->i", G))
-        m = np.count_nonzero(norms)
-        if m < 2:
-            return math.inf
-        G /= np.outer(norms, norms) + (norms == 0.0)
-        return n * (float(np.square(G).sum()) - m) / (m * (m - 1))
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            G = linear.gram(self.problem.data.rows(_every(n, self.tuning.overlap_sample)))
+            norms = np.sqrt(np.einsum("ii->i", G))
+            units = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0.0)
+            total, m = float(np.square(units[:, None] * G * units).sum()), np.count_nonzero(norms)
+        # Squares may overflow.
+        return n * max(total - m, 0.0) / (m * (m - 1)) if m > 1 and math.isfinite(total) else math.inf
 
     @cached_property
     def used_features(self) -> float:
@@ -112,10 +112,11 @@ class Facts:
         if threshold == 0.0:
             return guess
         some = _every(n, self.tuning.norm_sample)
-        slopes = problem.loss.derivative(problem.o[some], problem.y[some])
-        slopes = problem.c[some] * np.sqrt(np.square(slopes).reshape(len(slopes), -1).mean(axis=1))
-        squares = linear.squared(problem.data.rows(some))
-        noise = np.sqrt(np.asarray(np.square(slopes) @ squares).ravel() / len(slopes) / n)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            slopes = problem.loss.derivative(problem.o[some], problem.y[some])
+            slopes = problem.c[some] * np.sqrt(np.square(slopes).reshape(len(slopes), -1).mean(axis=1))
+            squares = linear.squared(problem.data.rows(some))
+            noise = np.sqrt(np.asarray(np.square(slopes) @ squares).ravel() / len(slopes) / n)
         by_chance = d * float(np.mean(noise > problem.lam * threshold))
         return max(guess, by_chance if problem.regularizer.strongly_convex else min(by_chance, n))
 
@@ -123,8 +124,10 @@ class Facts:
     def feature_spread(self) -> float:
         """The standard deviation of ln(1 + E[a_j²]/λ) over the features, from a sample of the rows."""
         rows = self.problem.data.rows(_every(self.costs.n, self.tuning.norm_sample))
-        means = np.asarray(linear.squared(rows).mean(axis=0)).ravel()
-        return float(np.log1p(means / self.problem.lam).std())
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            curvature = np.asarray(linear.squared(rows).mean(axis=0)).ravel() / self.problem.lam
+        # Squares may overflow.
+        return float(np.log1p(np.minimum(curvature, self.tuning.largest_conditioning)).std())
 
     @cached_property
     def columns(self) -> int:

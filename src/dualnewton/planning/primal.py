@@ -42,7 +42,7 @@ def newton_cost(facts: Facts) -> float:
     if not facts.has_hessian:
         return _proximal_cost(facts)
     if (K := facts.classes) > 1:
-        return (tuning.softmax_steps + math.log(facts.conditioning)) * costs.class_step(K)
+        return (1.0 + math.log(facts.conditioning)) * costs.class_step(K)
     steps = 1.0 if facts.quadratic else (tuning.near_passes if facts.near else tuning.newton_passes) - 1.0
     if facts.matrix_free:
         passes = sketched_passes(facts, costs.first_sketch)
@@ -80,7 +80,7 @@ def _proximal_cost(facts: Facts) -> float:
             pairs = costs.pairs * (size / costs.d) ** 2 * tuning.rates.gathered_pair
             matrix = min(matrix, pairs) if costs.sparse else matrix
         factor = costs.factor(min(size, 2.0 * used))
-        curvature = (1.0 if once else steps) * matrix + steps * tuning.factors_per_step * factor
+        curvature = (1.0 if once else steps) * matrix + steps * factor
     return (steps + tuning.certificate_passes) * costs.data_pass + curvature
 
 
@@ -125,14 +125,12 @@ def ihs_size(facts: Facts) -> int:
 def _ihs_cost(facts: Facts, rows: int) -> float:
     costs, tuning = facts.costs, facts.tuning
     sketches = 1.5 if facts.quadratic or facts.near else tuning.sketches
-    sketches *= tuning.piecewise_sketches if facts.in_pieces else 1.0
     passes = sketched_passes(facts, rows)
     steps = passes * costs.applied(rows)
     if costs.is_dear(rows):  # and is computed only where the steps on a diagonal turn out to be slow
         by_diagonal = 0.5 * math.sqrt(facts.conditioning) * math.log(1e6)  # the bound of conjugate gradients
         needed = tuning.sketch_needed if by_diagonal > 4.0 * tuning.diagonal_passes else 0.0
-        sketches = needed * (1.0 if facts.quadratic else tuning.late_sketches)
-        passes, steps = max(passes if needed else by_diagonal, tuning.diagonal_passes), needed * steps
+        passes, sketches, steps = max(passes if needed else by_diagonal, tuning.diagonal_passes), needed, needed * steps
     return (passes + tuning.certificate_passes) * costs.data_pass + sketches * costs.sketch(rows) + steps
 
 
@@ -143,10 +141,9 @@ def expected_ihs_cost(facts: Facts, rows: int) -> float:
         slower = tuning.softmax_spread * facts.feature_spread * facts.conditioning**0.25
         passes = tuning.softmax_passes + slower
         return (passes + tuning.certificate_passes) * facts.data_pass
-    few = rows < facts.costs.d
-    if facts.matrix_free and (few or facts.costs.is_dear(rows)):
+    if facts.matrix_free and (rows < facts.costs.d or facts.costs.is_dear(rows)):
         return math.inf
-    return (tuning.few_rows_factor if few else 1.0) * _ihs_cost(facts, rows)
+    return _ihs_cost(facts, rows)
 
 
 def sketched_passes(facts: Facts, rows: int) -> float:

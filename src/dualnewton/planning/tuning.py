@@ -108,23 +108,19 @@ class Tuning:
         Passes for certificates and for the first evaluation.
     sketches : float
         Sketches per run of sketched Newton from w = 0.
-    diagonal_passes, sketch_needed, late_sketches : float
+    diagonal_passes, sketch_needed : float
         Where a sketch costs more than ``dear_sketch`` passes, sketched Newton starts with a diagonal Hessian: passes it takes
-        then, the share of runs that need a sketch after all, and the number of sketches in these.
-    few_rows_factor : float
-        Factor on the predicted cost of a sketch with fewer rows than features, whose quality varies.
+        then, at least, and the share of badly conditioned runs that need a sketch after all.
     missed_curvature : float
         Passes per factor e of the gap, divided by the square root of the curvature that a sketch of few rows leaves out.
-    changed_rows, piecewise_sketches : float
-        For losses with piecewise constant φ″ (squared hinge): the share of rows whose φ″ changes in a Newton step, and the factor
-        on the number of sketches.
+    changed_rows : float
+        For losses with piecewise constant φ″ (squared hinge): the share of rows whose φ″ changes in a Newton step.
     inexact_products : float
         Factor on the Hessian products of conjugate gradients when each Newton step starts them anew.
-    softmax_steps, softmax_passes, softmax_spread : float
-        For softmax: Newton steps beside ln(conditioning). Passes of sketched Newton, whose Hessian leaves out the coupling
-        between classes: passes + spread · s · conditioning^¼, where s is the standard deviation of ln(1 + E[a_j²]/λ) over the
-        features. A direction that all classes share has the curvature λ only; if the features have equal scales, a few
-        corrections make up for all of these directions at once.
+    softmax_passes, softmax_spread : float
+        Passes of sketched Newton for softmax, whose Hessian leaves out the coupling between classes: passes + spread · s ·
+        conditioning^¼, where s is the standard deviation of ln(1 + E[a_j²]/λ) over the features. A direction that all classes
+        share has the curvature λ only; if the features have equal scales, a few corrections make up for all these directions.
     paired_rows : float
         For softmax: the share of the rows with a noticeable weight in the Hessian block of a pair of classes, over all steps.
     epochs_fixed, epochs_per_conditioning : float
@@ -137,8 +133,8 @@ class Tuning:
         Proximal Newton steps over working sets for quadratic losses; other losses take twice as many.
     used_share : float
         Share of the features (of the examples, if fewer) that have nonzero coefficients at the optimum, at least.
-    factors_per_step, column_sweeps : float
-        Factorisations per proximal Newton step with a matrix, and coordinate sweeps per step without one.
+    column_sweeps : float
+        Coordinate sweeps per proximal Newton step without a matrix.
 
     switch_margin : float
         A run changes its method if another is predicted to be cheaper by this factor for the remaining work.
@@ -219,13 +215,9 @@ class Tuning:
     sketches: float = 5.0
     diagonal_passes: float = 25.0
     sketch_needed: float = 1.0 / 3.0
-    late_sketches: float = 2.0
-    few_rows_factor: float = 1.5
     missed_curvature: float = 0.25
     changed_rows: float = 0.1
-    piecewise_sketches: float = 1.2
     inexact_products: float = 1.5
-    softmax_steps: float = 4.0
     softmax_passes: float = 20.0
     softmax_spread: float = 15.0
     paired_rows: float = 0.4
@@ -236,7 +228,6 @@ class Tuning:
     trial_share: float = 0.15
     working_set_steps: float = 8.0
     used_share: float = 0.25
-    factors_per_step: float = 3.0
     column_sweeps: float = 15.0
     # Switching between methods
     switch_margin: float = 1.3

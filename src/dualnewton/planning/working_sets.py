@@ -69,9 +69,13 @@ def affordable(costs: Costs) -> int:
 
 
 def takes_all(costs: Costs, *, once: bool) -> bool:
-    """Whether every step is over all features; ``once`` if their matrix is computed once."""
+    """Whether every step is over all features; ``once`` if their matrix is computed once.
+
+    Thin features of which no matrix would be formed are moved one by one, and then smaller sets are better.
+    """
     tuning = costs.tuning
-    few = costs.d <= (tuning.least_set if is_thin(costs) else tuning.most_together)
+    one_by_one = is_thin(costs) and by_entries(tuning, costs.stored, costs.d)
+    few = costs.d <= (tuning.least_set if one_by_one else tuning.most_together)
     return few and costs.d <= (tuning.quadratic_set_factor if once else 1.0) * affordable(costs)
 
 

@@ -1,0 +1,114 @@
+"""What predictions follow from: conditioning, overlap of rows, spread and use of features; and few calls for all of it."""
+
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.planning.facts import Facts
+from dualnewton.planning.planner import predicted
+from tuned import tuned
+
+STORAGES = pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+
+
+def facts_of(X, lam=1e-3, **more):
+    y = np.where(np.arange(X.shape[0]) % 2 == 0, 1.0, -1.0)
+    return Facts.of(dn.Problem(X, y, losses.Logistic(), lam=lam, **more))
+
+
+@STORAGES
+def test_rows_without_overlap_are_as_easy_as_can_be(storage):
+    facts = facts_of(storage(np.eye(30, 40)))
+    assert facts.row_overlap == pytest.approx(0.0, abs=1e-12)
+    assert facts.difficulty == pytest.approx(1.0)
+    assert facts.conditioning > 1.0
+
+
+@STORAGES
+def test_equal_rows_are_as_hard_as_the_conditioning_says(storage):
+    facts = facts_of(storage(np.ones((30, 40))))
+    assert facts.row_overlap == pytest.approx(30.0)
+    assert facts.difficulty == facts.conditioning
+
+
+def test_rows_in_random_directions_have_the_overlap_of_their_number_over_that_of_features():
+    rng = np.random.default_rng(0)
+    facts = facts_of(rng.standard_normal((100, 1000)), lam=1e-6)
+    assert facts.row_overlap == pytest.approx(0.1, rel=0.2)
+    assert facts.difficulty < 10.0 < facts.conditioning
+    assert (
+        facts_of(rng.standard_normal((100, 50))).row_overlap == np.inf
+    )  # more rows than features depend on each other
+
+
+def test_rows_of_zeros_overlap_with_none():
+    X = np.eye(30, 40)
+    X[3:20] = 0.0
+    assert facts_of(X).row_overlap == pytest.approx(0.0, abs=1e-12)
+    assert facts_of(np.zeros((5, 9))).row_overlap == np.inf
+
+
+@STORAGES
+def test_features_of_one_scale_have_no_spread(storage):
+    signs = np.where(np.random.default_rng(0).random((64, 6)) < 0.5, 1.0, -1.0)
+    assert facts_of(storage(signs)).feature_spread == pytest.approx(0.0, abs=1e-12)
+    scales = np.exp(np.arange(6.0))
+    spread = facts_of(storage(signs * scales), lam=1e-9).feature_spread
+    assert spread == pytest.approx(np.std(2.0 * np.arange(6.0)), rel=1e-6)
+
+
+def test_a_weak_threshold_leaves_all_features_in_use_and_a_strong_one_few():
+    X = np.random.default_rng(0).standard_normal((200, 100))
+    weak, strong = (facts_of(X, regularizer=regularizers.ElasticNet(l1)) for l1 in (1e-3, 1e3))
+    assert weak.used_features == 100.0
+    assert strong.used_features == weak.tuning.used_share * 100
+    assert predicted(weak)["newton"] >= predicted(strong)["newton"]
+    assert facts_of(X, regularizer=regularizers.NonNegative()).used_features == strong.used_features
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-320, 1e-170, 1e170])
+@pytest.mark.parametrize("lam", [1e-300, 1.0])
+@pytest.mark.parametrize("penalty", [regularizers.L2(), regularizers.L1(), regularizers.ElasticNet(0.1)], ids=str)
+def test_predictions_are_numbers_whatever_the_scale(penalty, lam, scale):
+    rng = np.random.default_rng(0)
+    with np.errstate(under="ignore"):
+        X = scale * rng.standard_normal((20, 50))
+    y = rng.integers(0, 3, 20)
+    with np.errstate(over="ignore", under="ignore"):
+        one = Facts.of(dn.Problem(X, np.where(y > 0, 1.0, -1.0), losses.Logistic(), lam=lam, regularizer=penalty))
+        several = Facts.of(dn.MultinomialProblem(X, y, lam=lam, n_classes=3, regularizer=penalty))
+        for facts in (one, several):
+            assert not any(map(np.isnan, predicted(facts).values()))
+
+
+def test_a_tuning_is_used_by_the_run_that_is_given_it():
+    X = np.random.default_rng(0).standard_normal((400, 10))
+    problem = dn.Problem(X, np.where(X[:, 0] > 0.0, 1.0, -1.0), losses.Logistic(), lam=1e-2)
+    usual, other = dn.plan(problem), dn.plan(problem, tuning=tuned(epochs_fixed=-1e9, small_entries=0))
+    assert (usual.method, other.method) == ("newton", "sdna")
+    assert other.compiled
+    result = dn.solve(problem, tuning=tuned(epochs_fixed=-1e9, small_entries=0), random_state=0)
+    assert (result.plan.before or result.plan).method == "sdna"
+
+
+def test_planning_a_small_problem_takes_few_calls():
+    X = np.random.default_rng(0).standard_normal((400, 10))
+    problem = dn.Problem(X, np.where(X[:, 0] > 0.0, 1.0, -1.0), losses.Logistic(), lam=1e-2, fit_intercept=True)
+    dn.plan(problem)
+    calls = []
+
+    def count(frame, event, _):
+        if event == "call" and "dualnewton" in frame.f_code.co_filename:
+            calls.append(frame.f_code.co_name)
+
+    sys.setprofile(count)
+    try:
+        dn.plan(problem)
+    finally:
+        sys.setprofile(None)
+    assert len(calls) <= 90
+    assert calls.count("of") == 2  # Facts.of and Costs.of, once each

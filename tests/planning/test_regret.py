@@ -1,0 +1,101 @@
+"""What the planner's choices lose against the fastest method, on the recorded times of ``benchmarks/calibrate.py``.
+
+For each recorded problem the planner is asked for its choice. Its regret is the recorded time of this method over that of the
+fastest one. Nothing is timed here.
+"""
+
+import json
+import math
+from dataclasses import fields, replace
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from benchmarks import calibrate
+from sklearn.datasets import load_digits
+
+import dualnewton as dn
+from dualnewton.planning.facts import Facts
+from dualnewton.planning.planner import predicted
+from dualnewton.planning.tuning import DEFAULT, Rates
+from tuned import tuned
+
+MEAN, WORST = 1.08, 4.0
+"""Bounds of the geometric mean and of the largest regret. On the recorded times they are 1.045 and 3.4."""
+
+RECORD = json.loads(calibrate.FILE.read_text(encoding="utf-8"))
+
+
+@lru_cache
+def facts_of_cells():
+    """What the planner looks at, of each recorded problem."""
+    names = ("data", "loss", "penalty", "strength")
+    return [Facts.of(calibrate.Cell(*(cell[name] for name in names)).problem) for cell in RECORD["cells"]]
+
+
+def regrets(tuning):
+    """The time of the choice over the best, for each cell; a method that missed the cap counts as twice the cap."""
+    found = []
+    for cell, facts in zip(RECORD["cells"], facts_of_cells(), strict=True):
+        times = {name: 2.0 * RECORD["cap_seconds"] if t is None else t for name, t in cell["seconds"].items()}
+        costs = predicted(replace(facts, costs=replace(facts.costs, tuning=tuning)))
+        assert costs.keys() == times.keys()
+        found.append(times[min(costs, key=costs.get)] / min(times.values()))
+    return found
+
+
+def mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def test_the_record_says_where_it_is_from():
+    assert RECORD["machine"]["processor"]
+    assert set(RECORD["versions"]) == {"dualnewton", "numpy", "scipy", "numba"}
+    assert len(RECORD["date"]) == len("2026-01-31")
+    assert len(RECORD["cells"]) == len(list(calibrate.cells()))
+
+
+def test_the_choices_are_nearly_as_fast_as_the_fastest():
+    found = regrets(DEFAULT)
+    assert mean(found) <= MEAN
+    assert max(found) <= WORST
+
+
+def test_always_the_same_method_would_be_far_slower():
+    """So that the bounds above say something: the grid has cells for each method."""
+    for method in ("sdna", "newton", "ihs"):
+        found = []
+        for cell in RECORD["cells"]:
+            if method in cell["seconds"]:
+                times = {name: 2.0 * RECORD["cap_seconds"] if t is None else t for name, t in cell["seconds"].items()}
+                found.append(times[method] / min(times.values()))
+        assert mean(found) > 1.5 * MEAN
+
+
+def test_wrong_rates_are_noticed():
+    for wrong in ({"visited_row": 3e-6}, {"factorise": 1e8}, {"memory_bandwidth": 1e8, "cache_bandwidth": 1e8}):
+        assert mean(regrets(tuned(**wrong))) > MEAN
+
+
+def test_softmax_on_features_of_different_scales_is_not_given_to_separate_hessians():
+    """The digits, three times: separate Hessians of the classes need hundreds of passes, Newton's method about a dozen steps."""
+    X, y = load_digits(return_X_y=True)
+    model = dn.LogisticRegression().fit(np.vstack([X] * 3), np.hstack([y] * 3))
+    assert model.plan_.method == "newton"
+    assert model.certificate_.relative_gap <= model.tol
+
+
+def test_predicted_passes_of_softmax_grow_with_the_spread_of_scales_and_the_conditioning():
+    def cost(spread, strength):
+        X, y = calibrate._classes(calibrate.dense(600, 20, spread), 3)
+        return predicted(Facts.of(dn.MultinomialProblem(X, y, lam=strength / 600)))["ihs"]
+
+    assert all(a < b for a, b in pairwise(cost(spread, 1.0) for spread in (0.0, 2.0, 4.0)))
+    assert all(a < b for a, b in pairwise(cost(2.0, strength) for strength in (1.0, 0.01, 1e-4)))
+
+
+@pytest.mark.parametrize("record", [Rates, type(DEFAULT)])
+def test_every_tuned_number_is_documented(record):
+    words = record.__doc__.replace(",", " ").split()
+    assert [field.name for field in fields(record) if field.name not in words] == []
