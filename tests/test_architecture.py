@@ -26,7 +26,7 @@ FLOORS = [
     {"__main__"},
 ]
 
-# The schemes of solvers/outer are loops of their own for now, which call the loop of run/ and read its plans.
+# An outer scheme steps an inner run of run/, reads its plan, and asks planning/ whether linear algebra is worth its cost.
 OUTER = {
     "solvers/outer/active_kinks.py",
     "solvers/outer/proximal_point.py",
