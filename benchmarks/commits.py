@@ -1,8 +1,8 @@
 """Compare two commits of this repository on the same fits, in one run: ``python -m benchmarks.commits OLD [NEW]``.
 
-Each commit is checked out to a temporary folder and runs in a process of its own. The processes take turns, cell by cell, so that a
-change of the machine's speed meets both. A cell's time is the least of its repeats; the ratio new/old is what counts. The table has
-the certified relative gap of each fit beside its time. BLAS is limited to one thread.
+Each commit is checked out to a temporary folder and runs in a process of its own. The processes take turns, cell by cell, so
+that a change of the machine's speed affects both. The time of a cell is the least of its repeats; the ratio new/old is the
+result. The table has the certified relative gap of each fit beside its time. BLAS is limited to one thread.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ for line in sys.stdin:
     gap = run()
     print(json.dumps([time.perf_counter() - began, gap]), flush=True)
 """
-"""What a process of each commit runs: it names its cells, then runs those that are asked for. Only the keywords that both know."""
+"""What the process of a commit runs: it names its cells, then runs those that it is asked for, by keywords that both know."""
 
 
 class Commit:
