@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dualnewton.io import Dataset
 
 ENDINGS = (".csv", ".txt", ".tsv")
-"""Of files with coefficients; all others are models."""
+"""Endings of files that hold bare coefficients; files with any other ending are read as model files."""
 
 INTERCEPT = "intercept"
 """The name of the row that holds b."""

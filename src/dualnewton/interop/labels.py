@@ -9,7 +9,7 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 
 FEW = 20
-"""Up to so many distinct labels, whole numbers count as classes."""
+"""Largest number of distinct whole-number labels that are taken for classes; more are taken for a regression target."""
 
 LARGEST = 2.0**53
 """Whole numbers up to here are exact in float64."""

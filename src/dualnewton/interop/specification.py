@@ -36,7 +36,7 @@ LOSSES: dict[str, type[Loss]] = {
     "squared_epsilon_insensitive": losses.SquaredEpsilonInsensitive,
     "smooth_epsilon_insensitive": losses.SmoothEpsilonInsensitive,
 }
-"""By name; the parameters of each are the fields of its class."""
+"""Losses of one margin by name; the parameters of a loss are the fields of its class."""
 
 
 def _elasticnet(l1_ratio: float = 0.5) -> tuple[float, Regularizer]:
@@ -57,7 +57,7 @@ PENALTIES: dict[str, type[Regularizer] | Callable[..., tuple[float, Regularizer]
     "box": regularizers.Box,
     "group_elastic_net": regularizers.GroupElasticNet,
 }
-"""By name: a class, whose fields are its parameters, or a function of its parameters that returns a factor of λ and g.
+"""Regularisers by name: a class, whose fields are its parameters, or a function of parameters that returns a factor of λ and g.
 
 The two functions write λ(r‖w‖₁ + ½(1 − r)‖w‖²), scikit-learn's mixture with r = ``l1_ratio``; the second asks for w ≥ 0.
 """

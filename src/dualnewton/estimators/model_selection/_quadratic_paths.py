@@ -30,7 +30,7 @@ BY_MOMENTS = "coordinate descent on the d×d moments of the rows, which one pass
 """What the plan of such a model says."""
 
 WELL_BELOW = 0.05
-"""Of the threshold, times the gap that is wanted: the violation that a minimum may leave."""
+"""Violation of the optimality conditions at which a fit stops, as a fraction of the l1 threshold times the gap wanted."""
 
 Found = tuple[list[Result], Callable[[], list[Result]]]
 """The results of the folds for a value, and what gives those of all rows."""

@@ -30,7 +30,7 @@ from dualnewton.planning.direct import decomposes_folds
 from dualnewton.run.result import Result
 
 RESOLUTION = 1e-15
-"""Of a grid where no alpha at all leaves a feature in use."""
+"""Value of every alpha of the grid where no alpha > 0 would leave a coefficient nonzero; scikit-learn uses the same."""
 
 
 class ElasticNetCV(CertifiedRegressor):

@@ -19,7 +19,7 @@ from dualnewton.run.result import Status
 OBJECTIVE = tuple(each.name for each in fields(Specification))
 
 FIRST_OBJECTIVE = ("loss", "lam", "penalty", "l1_ratio", "fit_intercept", "parameters", "multiclass")
-"""Of version 1, in which the one parameter of a penalty had a field of its own."""
+"""Fields of an objective in version 1 of the format, in which ``l1_ratio`` had a field of its own."""
 
 
 def checked(content: Mapping[str, Any]) -> dict[str, Any]:

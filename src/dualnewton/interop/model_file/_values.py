@@ -126,4 +126,4 @@ KINDS: dict[str, Kind] = {
         lambda x: Specification("squared", penalty=x[0], penalty_parameters=x[1]).regularizer()[1],
     ),
 }
-"""By the word that a file has for each. The first that can say a value is used."""
+"""Kinds of values by the word that a file uses for each; a value is written by the first kind that can represent it."""

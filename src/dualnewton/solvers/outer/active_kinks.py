@@ -30,13 +30,14 @@ from dualnewton.run.result import Result
 from dualnewton.solvers.primal.curvature import Cholesky
 
 LIFT = 1e-13
-"""Of the mean diagonal entry is added to the diagonal: rows may be repeated, or be more than the features."""
+"""Fraction of the mean diagonal entry that is added to the diagonal, since repeated rows make the matrix singular."""
 
 REFINED = 3
 """Solves with one factor, each with the residual that the one before has left: the lift is gone, and rounding is what remains."""
 
 OUTSIDE = 0.1
-"""Of the length of its domain is how far −α_i may end outside. Further away the set was wrong, and a judge would be a waste."""
+"""Distance by which −α_i may leave its domain, as a fraction of the length of the domain; farther out, the set of examples on a
+kink was wrong, and no certificate is computed."""
 
 Pair = tuple[np.ndarray, np.ndarray]
 """w and α."""

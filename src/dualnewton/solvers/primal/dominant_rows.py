@@ -19,7 +19,7 @@ FEW = 256
 """Rows that tell what all others are like."""
 
 SPANNED = 1e-8
-"""Of the mean squared norm of rows: what tells a direction that they span from rounding."""
+"""Eigenvalues of the Gram matrix below this fraction of the mean squared row norm count as zero: they are rounding."""
 
 
 class HeaviestRows:

@@ -11,10 +11,10 @@ import numpy as np
 from dualnewton.matrix import Data
 
 FEW = 0.5
-"""Of the rows with a weight: if no more have another than before, these are added and taken away; else all are added anew."""
+"""Largest fraction of the weighted rows whose weight may have changed for an update; beyond it the sum is computed anew."""
 
 CANCELLED = 1e-6
-"""Of the largest sum there has been on a place of the diagonal: less than that, left by taking rows away, is mostly rounding."""
+"""A diagonal entry that subtraction has left below this fraction of its largest value so far is mostly rounding: recompute."""
 
 
 def active_rows(weights: np.ndarray) -> np.ndarray:

@@ -17,8 +17,8 @@ from dualnewton.solvers.primal.incremental_gram import active_rows
 from dualnewton.solvers.primal.sketching import EXACT, bears_noise
 
 NEGLIGIBLE = 1e-3
-"""Of the mean weight of a pair: rows below it have no more than this part of the pair's curvature together. Far from both
-classes are most rows, in the end."""
+"""Rows whose weight is below this fraction of the mean weight of a pair of classes are left out of its Gram matrix: near the
+optimum these are most rows, and together they hold at most this fraction of the curvature."""
 
 
 def joined(

@@ -16,13 +16,13 @@ from dualnewton.solvers.primal.objective import Objective
 from dualnewton.solvers.primal.sketching import Hessian
 
 WELL_BELOW = 0.5
-"""Of the gap that is wanted: what a step may leave."""
+"""Gap that the exact step of a quadratic problem may leave, as a fraction of the gap wanted."""
 
 FULL = 0.05
 """A step that is so near to the best along its way is taken as it is."""
 
 SUFFICIENT = 1e-4
-"""Of the decrease that the gradient promises is asked of a step."""
+"""Armijo's constant: the fraction of the decrease predicted by the gradient that a step must reach."""
 
 PATIENCE = 8
 """Trials in vain after which a model is stuck; as much curvature as can be had is tried before."""

@@ -23,7 +23,7 @@ RARE = 16
 """A feature with fewer nonzero entries in a sketch takes its curvature from all rows instead."""
 
 TINY = 1e-200
-"""Of the largest curvature of a feature: no more than that counts as none."""
+"""The curvature of a feature counts as zero at this fraction of the largest curvature of a feature."""
 
 ENOUGH = 3
 """Distinct rows per feature from which a sketch needs no shrinkage towards its diagonal."""

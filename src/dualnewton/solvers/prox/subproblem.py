@@ -18,8 +18,8 @@ from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.primal.curvature import Cholesky
 
 SWEEPS, RENT = 8, 36.0
-"""Of coordinate descent between two steps on the free features, at least; more where these cost as much as the step, whose
-multiplications are six times as fast."""
+"""Least number of coordinate descent sweeps between two Newton steps on the free features; and the divisor of (free)²/size
+that gives the number of sweeps which cost as much as a Newton step, whose multiplications are six times as fast."""
 
 AT_ONCE = 1 << 25
 """Entries of H that sweeps read between two checks of the deadline: some hundredths of a second."""
@@ -32,16 +32,16 @@ MOST_IN_VAIN = 4
 """Rounds in a row that leave the largest violation as it is."""
 
 NEAR = 1e-6
-"""Of the violation at the start: what is left when the rest is a matter of a few rounds."""
+"""Violation, as a fraction of the one at the start, from which on a few rounds reach the minimum."""
 
 SLOWLY, ROUGHLY = 0.5, 0.3
 """The fraction of the additional threshold that is left each time, and the violation, as a fraction of it, that will do."""
 
 ROUNDING = 4e-16
-"""Of the largest slope: a violation below is none."""
+"""A violation below this fraction of the largest slope is rounding."""
 
 CANCELLED = 1e-16
-"""Of what slopes are the difference of: |(Hw)_j| ≤ √H_jj Σ √H_kk |w_k|."""
+"""Rounding of a slope as a fraction of the terms that cancel in it, which are bounded by |(Hw)_j| ≤ √H_jj Σ √H_kk |w_k|."""
 
 
 @dataclass(frozen=True, eq=False)
