@@ -33,7 +33,7 @@ class ByExamples:
         self.unit = self.s / np.linalg.norm(self.s) if fit_intercept else np.zeros(len(c))
         values, vectors = eigh(self._projected(self._projected(products * np.outer(self.s, self.s)).T))
         self.values, self.vectors = np.maximum(values, 0.0), self._projected(vectors)
-        self.along = self.vectors.T @ (self.s[:, None] * Y)
+        self.along = self.vectors.T @ self._projected(self.s[:, None] * Y)  # exactly zero for constant targets
 
     def _projected(self, columns: np.ndarray) -> np.ndarray:
         return columns - np.outer(self.unit, self.unit @ columns)
