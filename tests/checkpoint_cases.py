@@ -14,7 +14,7 @@ from dualnewton.objective.huber_scale import ConcomitantProblem
 from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.planning.tuning import Tuning
 from tables import AgainstDirection
-from tuned import tuned
+from tuned import GENERAL, tuned
 
 SEED = 3
 
@@ -68,10 +68,6 @@ def two_targets():
 
 def without_penalty(problems):
     return [Unpenalised.of(problem) for problem in problems]
-
-
-GENERAL = tuned(one_block_features=0)
-"""Small problems take the way of large ones."""
 
 
 @dataclass(frozen=True)

@@ -12,3 +12,7 @@ def tuned(**changes):
     rates = {name: value for name, value in changes.items() if name in RATES}
     others = {name: value for name, value in changes.items() if name not in RATES}
     return replace(DEFAULT, rates=replace(DEFAULT.rates, **rates), **others)
+
+
+GENERAL = tuned(one_block_features=0)
+"""Newton's method by passes over the data, however small these are."""

@@ -13,7 +13,7 @@ from dualnewton.interop.model_file import SavedModel
 from dualnewton.interop.parts import AtScale
 from dualnewton.interop.specification import LOSSES, PENALTIES, Specification
 from dualnewton.io.dataset import Dataset
-from dualnewton.solvers.outer.unpenalised import Unpenalised
+from dualnewton.objective.unpenalised import Unpenalised
 from interop_cases import CASES, NUMBERS, THREE, TWO, WEIGHTS, X
 
 
@@ -21,8 +21,10 @@ def same(a, b):
     """Whether two objectives are one: equal data, weights, λ, loss and regulariser."""
     if type(a) is not type(b):
         return False
-    if isinstance(a, AtScale | Unpenalised):
-        return same(a.problem, b.problem) and getattr(a, "scale", None) == getattr(b, "scale", None)
+    if isinstance(a, Unpenalised):
+        return same(a.unit, b.unit)
+    if isinstance(a, AtScale):
+        return same(a.problem, b.problem) and a.scale == b.scale
     arrays = all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("X", "y", "sample_weight"))
     words = ("lam", "fit_intercept", "n_classes", "epsilon", "loss")
     plain = all(getattr(a, name, None) == getattr(b, name, None) for name in words)

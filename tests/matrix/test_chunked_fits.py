@@ -9,9 +9,8 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.matrix import ChunkedData
-from tuned import tuned
+from tuned import GENERAL
 
-GENERAL = tuned(one_block_features=0)  # data in memory take the way of data in pieces
 N, D, K = 600, 12, 3
 RNG = np.random.default_rng(8)
 X = RNG.standard_normal((N, D)) * (RNG.random((N, D)) < 0.6) * np.geomspace(0.1, 3.0, D)

@@ -98,5 +98,5 @@ def test_squared_loss_takes_the_steps_of_conjugate_gradients():
     model.hessians[0].at = lambda *_: Diagonal(np.ones(d))
     start = model.gap
     for _ in range(3):
-        descent.turn(rng, np.inf, np.inf)
+        descent.step(rng, np.inf, np.inf)
     assert model.gap < 1e-14 * start

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.planning import small
-from dualnewton.planning.tuning import Tuning
 from dualnewton.solvers.primal.small import SmallNewton
+from tuned import GENERAL
 
 N, D = 90, 7
 RNG = np.random.default_rng(2)
@@ -28,6 +28,11 @@ LOSSES = [
     (losses.SquaredEpsilonInsensitive(0.2), SCORE),
 ]
 STORAGES = {"dense": np.asarray, "float32": np.float32, "csr": sp.csr_array}
+
+
+@pytest.fixture(autouse=True)
+def _general_methods():
+    """These tests are of the method for small data."""
 
 
 def stepped_by(monkeypatch):
@@ -59,7 +64,7 @@ def test_it_finds_what_the_general_method_finds(loss, y, fit_intercept, penalty,
         assert seen, "the small method was not used"
         assert found.certificate.relative_gap <= 1e-12
         seen.clear()
-        general = dn.solve(problem, method="newton", tol=1e-12, tuning=Tuning(one_block_features=0))
+        general = dn.solve(problem, method="newton", tol=1e-12, tuning=GENERAL)
         assert not seen
         np.testing.assert_allclose(found.w, general.w, rtol=1e-4, atol=2e-6)
         assert found.certificate.primal == pytest.approx(general.certificate.primal, rel=1e-11)
