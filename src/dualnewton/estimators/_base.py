@@ -216,7 +216,7 @@ class CertifiedModel(BaseEstimator):
         return walk(self, X, y, values, sample_weight)
 
     def _parts(self, X: Any, y: Any, sample_weight: Any) -> list[Part]:
-        """Return what :func:`dualnewton.certify` judges: ``coef_`` and ``intercept_``, beside the dual point of the fit.
+        """Return what :func:`dualnewton.certify` certifies: ``coef_`` and ``intercept_``, beside the dual point of the fit.
 
         Parameters are read as they are now, and those that cross-validation has chosen as it chose them.
         """

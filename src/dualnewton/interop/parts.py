@@ -1,4 +1,4 @@
-"""The parts of a fitted model, whoever fitted it, and how the judge looks at each of them."""
+"""The parts of a fitted model, of any library, and the objective by which each is certified."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Objective(Protocol):
         """K, the rows of ``coef_`` that belong to it."""
 
     def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
-        """Prove how good (w, b) is; α is a dual point to try beside the judge's own."""
+        """Prove how good (w, b) is; α is a dual point to try beside the one that belongs to w."""
 
 
 @runtime_checkable
@@ -84,7 +84,7 @@ class AtScale:
         """Prove how good (w, b, σ) is, against all others with any scale."""
         if intercept != 0.0 and not self.problem.fit_intercept:
             raise DualnewtonError(f"intercept must be 0 in a problem with fit_intercept=False, got {intercept!r}")
-        # The judge looks for the best b and σ near these, whose dual point bounds these as well. Its bound is the error of
+        # The certificate finds the best b and σ near these, whose dual point bounds these as well. Its bound is the error of
         # the slopes squared over λ, and here λ is often tiny.
         dual = self.problem.certified_pair(w, intercept, self.scale, alpha).certificate.dual
         certificate = Certificate(self.problem.primal(w, intercept, self.scale), dual)

@@ -117,7 +117,7 @@ def offered(facts: Facts, *, primal: bool) -> list[Plan]:
 def _is_tried_first(facts: Facts, cost: float) -> bool:
     """Whether a few epochs of SDNA are worth a trial before a primal method of this cost.
 
-    The Hessian of quadratic losses is computed once; without kernels an epoch is dear; and dense rows are multiplied faster in
+    The Hessian of quadratic losses is computed once; without kernels an epoch is slow; and dense rows are multiplied faster in
     order than one by one.
     """
     able = "sdna" in facts.methods and facts.has_hessian and facts.costs.sparse

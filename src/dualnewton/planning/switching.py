@@ -123,7 +123,7 @@ class Course:
         sketches = 1.0
         if self.facts.quadratic:
             passes = 2.0 if newton else passes
-        else:  # curvature is bought anew at every step, or now and then
+        else:  # a new sketch at every Newton step, or at about every fourth
             sketches += passes * (1.0 if newton else 0.25)
         return passes * (costs.data_pass + costs.applied(other.tau)) + sketches * costs.sketch(other.tau)
 

@@ -1,4 +1,4 @@
-"""Splits of the rows into those to fit on and those to judge by, as weights over the same rows."""
+"""Splits of the rows into training and test rows, as weights over the same rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Folds:
     counts : array of shape (folds, n)
         How often each row is among those to fit on: 0 or 1, or more where a splitter repeats rows.
     tests : list of integer arrays
-        The rows to judge by.
+        The test rows.
     """
 
     counts: np.ndarray

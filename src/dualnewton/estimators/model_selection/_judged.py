@@ -1,4 +1,4 @@
-"""Models that somebody else has computed, put before the judge as they are."""
+"""Certificates of models that were computed outside the loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dualnewton.planning.direct import direct_plan
 from dualnewton.run.result import Progress, Result, Status, Trace
 
 TOGETHER = 1 << 22
-"""Margins that the judge has in hand at a time."""
+"""Margins that are held in memory at a time while models are certified."""
 
 
 def judged(

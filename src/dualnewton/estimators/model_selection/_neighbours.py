@@ -2,7 +2,7 @@
 
 At the model (w, b) of all rows with the same penalty, margins, losses' slopes and curvature are the same for every fold. Its
 gradient and its Hessian are sums over the rows it fits on, so that those of all folds together cost one pass over the data. One
-step from there is mostly all that a fold needs; what the judge says of it counts, and who is not served goes on in shared passes.
+step from there usually suffices for a fold. Each is certified; folds that miss ``tol`` are solved together in shared passes.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     n P(w, b) = (n/Σc) Σ_i ½ c_i (x_iᵀw + b − y_i)² + nλ g(w)
 
-Along a path each minimum starts from the last. The judge knows nothing of moments, and looks at every model from scratch.
+Along a path each minimum starts from the last. Certificates do not use the moments: every model is certified from the data.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class QuadraticPaths:
         return float(self.centred[k].target_mean[0] - self.centred[k].mean @ w)
 
     def _certified(self, steps: Sequence[_Step]) -> list[Found]:
-        """Have the judge look at the models of the folds, of all steps together; at those of all rows when they are asked for."""
+        """Certify the models of the folds, of all steps together; those of all rows when they are asked for."""
         folds = len(self.weightings) - 1
         results = finished(
             self.session,

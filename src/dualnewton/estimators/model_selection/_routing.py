@@ -18,7 +18,7 @@ from sklearn.utils.metadata_routing import (
 
 
 def refuse_unrouted(params: dict[str, Any], owner: Any, method: str) -> None:
-    """Raise where metadata are given that nobody may be handed."""
+    """Raise if metadata are given that no splitter or scorer accepts."""
     _raise_for_params(params, owner, method)
 
 
@@ -42,7 +42,7 @@ def router(owner: Any, splitter: Any, scorer: Any, *callers: str) -> MetadataRou
 
 
 def routing_is_enabled() -> bool:
-    """Whether metadata go to whoever has requested them."""
+    """Whether metadata are passed to the objects that have requested them."""
     return bool(_routing_enabled())
 
 

@@ -37,7 +37,7 @@ class ElasticNetCV(CertifiedRegressor):
     """Least squares with a penalty that selects features, chosen by cross-validation, with a certificate for each model.
 
     With few features the moments of all folds come from one pass over the data, and the models of a fold follow each other
-    along the grid without another; the judge then looks at all of them, from scratch. With many, the models of all folds move
+    along the grid without another; then all of them are certified from the data. With many, the models of all folds move
     together in shared passes, from that of all rows.
 
     Parameters, attributes and shapes are those of ``sklearn.linear_model.ElasticNetCV``; what differs or is new, beyond what

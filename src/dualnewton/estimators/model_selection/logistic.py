@@ -278,7 +278,7 @@ class LogisticRegressionCV(LogisticRegression):
             return session.solve(problems, found, tol=FINAL) if small else found
 
     def _judged(self, data: Data, coefs: np.ndarray, member: Any) -> list[Result]:
-        """Have the judge look at coefficients that are the mean of others, as a model with the penalty of ``member``."""
+        """Certify coefficients that are the mean of others, as a model with the penalty of ``member``."""
         member.classes_, member.C = self.classes_, min(member.C, LARGEST)
         problems = member._problems(data)
         w, b = _parted(coefs, fit_intercept=self.fit_intercept)

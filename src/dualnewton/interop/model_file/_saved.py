@@ -194,7 +194,7 @@ class SavedModel:
         return self.objective.objectives(X, y, self.classes, sample_weight=sample_weight, scale=self.scale)
 
     def _parts(self, X: Any, y: Any, sample_weight: Any) -> list[Part]:
-        """Return what :func:`dualnewton.certify` judges."""
+        """Return the objectives by which :func:`dualnewton.certify` certifies the model."""
         return list(parts_of(self, X, self.objectives(X, y, sample_weight)))
 
     # Its use ---------------------------------------------------------------------------------------------------------

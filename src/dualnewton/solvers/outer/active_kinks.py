@@ -12,7 +12,7 @@ The loss declares its kinks, and a stage of the proximal point method tells whic
 neighbour φ_μ = (φ* + μu²/2)* has the slope u = (s − k)/μ if that lies strictly between the slopes of φ at the kink k, and a
 vertex otherwise. A loss whose kinks do not account for all its slopes is not piecewise linear: it is left to the proximal steps.
 
-What is found here is a guess. The problem itself judges it, like everything else.
+What is found here is a guess; like every point, it is certified by the problem itself.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def _by_blocks(H: np.ndarray, check: Callable[[], None]) -> tuple[np.ndarray, in
 
 
 class Diagonal:
-    """B = D: all that is known before any sketch is bought."""
+    """B = D, the curvature that is used before the first sketch."""
 
     scaled_well = exact = False
 

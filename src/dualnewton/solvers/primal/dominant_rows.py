@@ -1,8 +1,8 @@
-"""The curvature of fewer rows than features: the heaviest.
+"""The curvature of fewer rows than features: the rows that contribute most to the Hessian.
 
 A sketch of fewer rows than features leaves most directions out, whichever rows are drawn. To count those that are drawn for
 those that are not, as a larger sketch does, would make up curvature along the former. With their own weights they are a lower
-bound of the Hessian, and conjugate steps need not care what it misses but for its spread, of which the heaviest rows leave the
+bound of the Hessian, and conjugate steps need not care what it misses but for its spread, of which the dominant rows leave the
 least.
 """
 

@@ -37,7 +37,7 @@ class Model:
     objective : Objective
         What is to be minimised.
     policy : Policy
-        When to buy curvature.
+        When to compute new curvature, and from how many rows.
     hessians : sequence of Hessian
         Where the curvature of each column comes from.
     trial : array
@@ -161,12 +161,13 @@ class Model:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the trial is the minimum of a parabola, so that only the judge need look at it; once, for there is rounding."""
+        """Whether the trial point minimises a quadratic objective exactly, so that it can be certified unevaluated; once per run,
+        because of rounding."""
         known = self.curvature is not None and self.curvature.exact and not self.shares
         return self.objective.quadratic and known and not self.leapt and self.failures == 0
 
     def leap(self) -> None:
-        """Go to the trial unseen. Should the judge not be content, the values there are asked for like those of a start."""
+        """Move to the trial point without evaluating it. If its certificate misses ``tol``, it is evaluated like a start."""
         self.x, self.gap, self.value, self.leapt, self.pair = self.trial, 0.0, math.inf, True, None
 
     def _aim(self) -> None:

@@ -87,6 +87,6 @@ class Objective:
         return float((np.square(g) / (2.0 * self.column_ridge[: self.problem.d])).sum())
 
     def point(self, x: np.ndarray) -> PrimalPoint:
-        """Return x as the judge takes it."""
+        """Return x as a point that the problem certifies."""
         W, b = self.parts(x)
         return PrimalPoint(W[0].copy(), float(b[0])) if self.columns == 1 else PrimalPoint(W.copy(), b)
