@@ -162,7 +162,8 @@ class Model:
     @property
     def is_sure(self) -> bool:
         """Whether the trial point minimises a quadratic objective exactly, so that it can be certified unevaluated; once per run,
-        because of rounding."""
+        because of rounding.
+        """
         known = self.curvature is not None and self.curvature.exact and not self.shares
         return self.objective.quadratic and known and not self.leapt and self.failures == 0
 
