@@ -21,7 +21,7 @@ from dualnewton import losses, regularizers
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.planning.eligible import methods_for
 from dualnewton.planning.facts import Facts
-from dualnewton.planning.switching import Course
+from dualnewton.planning.switching import Switching
 from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.primal import model as quasi_newton
 from tuned import tuned
@@ -155,7 +155,7 @@ def test_the_digits_three_times_are_fitted_by_a_method_that_softmax_has():
 def test_softmax_is_left_for_its_other_method_only(first, stuck):
     X, y = table(classes=3)
     problem = dn.MultinomialProblem(X, y)
-    run = Course(problem, dn.plan(problem, method=first), 1e-6, free=True)
+    run = Switching(problem, dn.plan(problem, method=first), 1e-6, free=True)
     for turn in range(3000):
         run.note(3.0 * turn, 0.5 * 0.999**turn, 0.999**turn)
     run.relative_gap = 1e-2
@@ -175,7 +175,7 @@ def test_a_history_of_any_numbers_has_an_answer(first):
     problem = dn.Problem(X[:200, :5], 2.0 * (y[:200] > 0) - 1.0, losses.Logistic(), lam=1e-3)
     begun = dn.plan(problem, method=first)
     for far, near, gap in itertools.product(STRANGE, repeat=3):
-        run = Course(problem, begun, 1e-6, free=True)
+        run = Switching(problem, begun, 1e-6, free=True)
         for epoch, residual in ((1.0, far), (2.0, 1.0), (3.0, near)):
             run.note(epoch, gap, residual)
         better = run.better()

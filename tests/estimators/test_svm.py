@@ -158,7 +158,7 @@ def test_what_a_fit_has_and_says():
     assert model.intercept_.shape == (3,)
     assert isinstance(model.n_iter_, int)
     assert model.dual_coef_.shape == (300, 3)
-    assert "Hinge by smooth neighbours" in str(model.plan_)
+    assert "Hinge by smoothed losses" in str(model.plan_)
     assert all(certificate.relative_gap <= 1e-8 for certificate in certificates(model))
     regressor = dn.LinearSVR().fit(X, X[:, 0])
     assert (regressor.coef_.shape, regressor.intercept_.shape) == ((10,), (1,))

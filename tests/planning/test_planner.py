@@ -14,7 +14,7 @@ from dualnewton.planning.costs import Costs
 from dualnewton.planning.dual import dual_epoch, expected_epochs
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.planner import predicted
-from dualnewton.planning.switching import Course
+from dualnewton.planning.switching import Switching
 from dualnewton.solvers.primal.small import SmallNewton
 from tables import make_problem
 from tuned import tuned
@@ -100,7 +100,7 @@ def test_conditioning_is_what_the_theorem_divides_by():
 
 
 def course(problem, method, tol=1e-6):
-    return Course(problem, dn.plan(problem, method=method), tol, free=True)
+    return Switching(problem, dn.plan(problem, method=method), tol, free=True)
 
 
 def test_a_dual_method_that_crawls_is_left_for_a_primal_one():
@@ -139,7 +139,7 @@ def test_a_primal_method_far_beyond_its_prediction_is_left_for_a_dual_one():
 
 def test_what_was_asked_for_is_not_changed():
     problem = tall(lam_n=0.01)
-    asked = Course(problem, dn.plan(problem, method="sdna"), 1e-6, free=False)
+    asked = Switching(problem, dn.plan(problem, method="sdna"), 1e-6, free=False)
     for epoch in range(6):
         asked.note(float(epoch), 0.1 * 0.99**epoch, 0.99**epoch)
     assert asked.better() is None
@@ -225,7 +225,7 @@ def test_newton_takes_all_rows_or_says_so():
 @pytest.mark.parametrize("loss", [losses.Hinge(), losses.EpsilonInsensitive(0.1)])
 def test_a_loss_with_kinks_is_planned_by_its_neighbour(loss):
     chosen = dn.plan(tall(loss=loss))
-    assert "smooth neighbours" in chosen.reason
+    assert "smoothed losses" in chosen.reason
     assert chosen.cost > 0.0
 
 
@@ -234,7 +234,7 @@ def test_newton_is_not_left_for_rounds_of_numpy_at_the_price_of_compiled_ones():
     facts = Facts.of(problem)
     assert facts.small
     assert dual_epoch(facts) > 10.0 * facts.costs.epoch
-    course = Course(problem, dn.plan(problem, method="newton"), 1e-6, free=True)
+    course = Switching(problem, dn.plan(problem, method="newton"), 1e-6, free=True)
     # Far beyond the prediction, and as many passes to go as compiled epochs would be well worth.
     course.relative_gap = 1e-2
     passes = 2.0 * expected_epochs(facts.difficulty) * facts.costs.epoch / facts.costs.data_pass

@@ -175,17 +175,6 @@ def test_a_run_that_ended_by_a_limit_goes_on_under_a_larger_one(name, path):
     assert bits(replace(case, settings=asked).solve(checkpoint=often(path))) == bits(whole)
 
 
-def test_newton_on_small_data_goes_on_under_a_larger_limit(path):
-    """A limit cuts its steps inside one step of the loop, where the certificate may already meet ``tol``."""
-    case = next(case for case in CASES if case.name == "newton, small")
-    whole = case.solve()
-    for limit in range(int(whole[0].n_epochs) + 1):
-        (result,) = replace(case, settings={**case.settings, "max_epochs": limit}).solve(checkpoint=often(path))
-        met = result.certificate.relative_gap <= case.settings["tol"]
-        assert result.status is (dn.Status.CONVERGED if met else dn.Status.EPOCH_LIMIT)
-    assert bits(case.solve(checkpoint=often(path))) == bits(whole)
-
-
 def test_what_a_callback_or_ctrl_c_has_ended_goes_on_as_if_it_had_not(path):
     problems = several(logistic)
     settings = {"method": "sdna", "tau": 5, "tol": 1e-6, "random_state": SEED}

@@ -145,7 +145,8 @@ class LinearSVR(CertifiedRegressor):
         min_{w, b}  C Σ c_i max(0, |x_iᵀw + b − y_i| − epsilon)^p + ½‖w‖²,    p = 1, or 2 for "squared_epsilon_insensitive"
 
     P is this divided by pCn. The intercept b is *not* penalised; that of scikit-learn is, by ½(b/intercept_scaling)². The plain
-    loss is followed by smooth neighbours until its own certificate meets ``tol``; with epsilon = 0 it is the absolute error.
+    loss is approximated by smoothed losses until the certificate of the loss itself meets ``tol``; with epsilon = 0 it is the
+    absolute error.
 
     Parameters, attributes and shapes are those of ``sklearn.svm.LinearSVR``; see :class:`LinearSVC` for what differs.
 

@@ -65,7 +65,7 @@ def plan(
         neighbour = replace(problem, loss=problem.loss.smoothed(1.0))
         first = plan(neighbour, method=method, tau=tau, models=models, near=near, tuning=tuning)
         name = type(problem.loss).__name__
-        return replace(first, reason=f"{name} by smooth neighbours; in the first: {first.reason}")
+        return replace(first, reason=f"{name} by smoothed losses; in the first: {first.reason}")
     facts = Facts.of(problem, tuning, near=near)
     if not problem.loss.has_dual_rounds:
         return _without_dual_rounds(facts, method, tau)

@@ -16,7 +16,7 @@ from dualnewton.planning.primal import expected_ihs_cost, newton_by_products, sp
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
 
-class Course:
+class Switching:
     """The history of a run's gap against its work, and what follows from it.
 
     Parameters

@@ -14,7 +14,7 @@ import numpy as np
 from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.planning.plan import Plan, Tau
-from dualnewton.planning.switching import Course
+from dualnewton.planning.switching import Switching
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.checkpoint import AnyCheckpoint, Keeper, identity_of, keeper_of
 from dualnewton.run.methods import SCHEMES, make_method
@@ -192,7 +192,9 @@ class Run:
     tracks: list[Track]  # of all models
     moving: list[Track]  # of those in the last step, in the order of the method
     plan: Plan
-    switching: Course | None  # decides whether to change the method; None for an outer scheme, whose inner runs do so
+    switching: (
+        Switching | None
+    )  # decides whether to change the method; None for an outer scheme, whose inner runs do so
     method: Method | None = None  # None where another one is to begin
     steps: int = 0
     epochs: float = 0.0
@@ -206,7 +208,7 @@ class Run:
         scheme = SCHEMES.get(problems[0].scheme)
         plan = Plan("none", 0, "the start was good enough") if scheme else plan_for(problems[0], request, len(problems))
         free = request.method == "auto" and request.tau == "auto" and request.sampling is None
-        switching = None if scheme else Course(problems[0], plan, request.tol, free=free, tuning=request.tuning)
+        switching = None if scheme else Switching(problems[0], plan, request.tol, free=free, tuning=request.tuning)
         since = time.perf_counter()
         pairs = starting_pairs(problems, warm_start, primal=plan.is_primal, shared=not (scheme and scheme.own_starts))
         tracks = [Track(problems[k], k, pair, pair.certificate) for k, pair in enumerate(pairs)]
@@ -298,7 +300,7 @@ class Run:
     def _new_method(self, moving: Sequence[Track]) -> Method:
         return make_method(self.plan, [(track.problem, track.best) for track in moving], self.request, Run.start)
 
-    def _better(self, switching: Course, *, last: bool) -> Plan | None:
+    def _better(self, switching: Switching, *, last: bool) -> Plan | None:
         """Return the plan of a method that is clearly better for the rest of the run."""
         slowest = max(self.moving, key=Track.expected_relative_gap)
         switching.note(self.epochs, slowest.expected_relative_gap(), slowest.residual)

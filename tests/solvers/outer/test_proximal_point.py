@@ -1,4 +1,4 @@
-"""Losses with a kink: their identities, their smooth neighbours, and runs that follow these to the loss itself."""
+"""Losses with a kink: their identities, their smoothed losses, and runs that follow these to the loss itself."""
 
 from dataclasses import replace
 
@@ -171,7 +171,7 @@ def test_any_method_may_do_the_stages(method):
     result = dn.solve(problem, method=method, tol=1e-5, max_epochs=5000, random_state=0)
     assert result.converged
     assert result.plan.method == method
-    assert "Hinge by smooth neighbours" in result.plan.reason
+    assert "Hinge by smoothed losses" in result.plan.reason
 
 
 def test_a_sampling_may_draw_the_sets():
