@@ -394,3 +394,21 @@ def test_it_works_where_scikit_learn_puts_it():
     search = GridSearchCV(pipeline, {"logisticregression__C": [0.01, 1.0]}, cv=3).fit(X, y)
     assert search.best_estimator_[-1].certificate_.relative_gap <= 1e-4
     assert "LogisticRegression" in search._repr_html_()
+
+
+# Help ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", dn.estimators.__all__)
+def test_help_describes_every_parameter_once_and_no_other(name):
+    kind = getattr(dn, name)
+    section = kind.__doc__.partition("\nParameters\n----------\n")[2].partition("\n\n")[0]
+    heads = [line.partition(" : ")[0] for line in section.splitlines() if not line.startswith(" ")]
+    described = [parameter for head in heads for parameter in head.split(", ")]
+    assert sorted(described) == sorted(kind().get_params())
+
+
+@pytest.mark.parametrize("name", dn.estimators.__all__)
+def test_help_describes_what_every_fit_leaves(name):
+    attributes = getattr(dn, name).__doc__.partition("\nAttributes\n----------\n")[2]
+    assert all(f"\n{each} : " in f"\n{attributes}" for each in ("certificate_", "trace_", "dual_coef_", "plan_"))

@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._path import Path, walk
 from dualnewton.estimators._session import METHODS, Session, starts
 from dualnewton.estimators._validation import Data, checked, class_numbers, validate_data
@@ -42,10 +43,35 @@ def solver_names(*foreign: str) -> list[Any]:
     return [StrOptions({*METHODS, *foreign})]
 
 
+@estimator
 class CertifiedModel(BaseEstimator):
     """A linear model that is fitted by ``solve`` and knows how close to optimal it is.
 
-    A class of this family says in words what its parameters stand for (``_specification``); the rest is here.
+    A class of this family declares its parameters (see ``_parameters``) and says in words what they stand for
+    (``_specification``); the rest is here.
+
+    Parameters
+    ----------
+    fit_intercept : bool
+        Whether b is free (unpenalised) or zero.
+    tol : float
+        The certified relative gap (P − D)/|P| at which a fit is good; small data are fitted beyond it, where that costs nothing.
+    max_iter : int, optional
+        The most epochs (passes over the data); 1000 if None.
+    solver : str
+        "auto", "sdna", "sdca", "newton" and "ihs" choose the method.
+    time_limit : float, optional
+        Stop after so many seconds, with the best model so far and its proven gap.
+    callback : callable, optional
+        Called with a :class:`Progress` after each certificate; a true return value stops the fit.
+    verbose : int
+        Show a progress line.
+    warm_start : bool
+        Start from the model and the dual point of the last fit, which may have had another strength of the penalty.
+    random_state : int, RandomState, Generator or None
+        None is a fixed seed: equal fits give equal models.
+    n_jobs : int, optional
+        Threads; the model does not depend on their number.
 
     Attributes
     ----------
@@ -63,9 +89,9 @@ class CertifiedModel(BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "fit_intercept": ["boolean"],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 0, None, closed="left"), None],
-        "fit_intercept": ["boolean"],
         "solver": solver_names(),
         "time_limit": [Interval(Real, 0, None, closed="left"), None],
         "callback": [callable, None],
@@ -75,12 +101,23 @@ class CertifiedModel(BaseEstimator):
         "n_jobs": [Integral, None],
     }
 
+    fit_intercept: bool = True
+    tol: float = 1e-4
+    max_iter: int | None = 1000
+    solver: str = "auto"
+    time_limit: float | None = None
+    callback: Any = None
+    verbose: int = 0
+    warm_start: bool = False
+    random_state: Any = None
+    n_jobs: int | None = None
+
     _strength: ClassVar[str] = "alpha"
     """The parameter along which :meth:`path` walks; ``_weakens`` says whether more of it penalises less."""
 
     _weakens: ClassVar[bool] = False
 
-    _tuning: Tuning = DEFAULT
+    _tuning: ClassVar[Tuning] = DEFAULT
     """The numbers by which the planner predicts costs; not a parameter."""
 
     # What a class of the family gives ----------------------------------------------------------------------------------
@@ -175,7 +212,7 @@ class CertifiedModel(BaseEstimator):
         self.trace_ = traces[0] if alone else traces
         self.dual_coef_ = results[0].alpha if alone else np.stack([result.alpha for result in results], axis=1)
         self.plan_ = results[0].plan
-        self.n_iter_ = np.array([math.ceil(result.n_epochs) for result in results], dtype=np.int32)
+        self.n_iter_: Any = np.array([math.ceil(result.n_epochs) for result in results], dtype=np.int32)
         self._take(data, results)
         self._warn_of_misses(results)
         return self

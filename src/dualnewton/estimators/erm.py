@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -13,26 +14,39 @@ from sklearn.utils.metaestimators import available_if
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor
+from dualnewton.estimators._parameters import estimator
 from dualnewton.interop.specification import CLASSES, NUMBERS, PENALTIES, RELATIVE, REST, Specification, among
 from dualnewton.losses import Logistic, Loss
 from dualnewton.regularizers import Regularizer
 
 
+@estimator
 class ERMModel(CertifiedModel):
     """What the two share: the parameters, and the problem they stand for.
 
     P(w, b) = Σ c_i φ(a_iᵀw + b; y_i) / Σ c_i + λ g(w): weights count relative to each other, so that a weight of two equals a
     repeated row and a weight of zero an absent one.
+
+    Parameters
+    ----------
+    regularizer : Regularizer or str
+        g: an object, such as ``regularizers.ElasticNet(0.3)`` or your own, or the name of one of the library's, such as "l2".
+    lam : float, optional
+        λ > 0; 1/Σ c_i by default, which is 1/n without weights.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **CertifiedModel._parameter_constraints,
         "loss": [str, Loss],
         "regularizer": [str, Regularizer],
         "lam": [Interval(Real, 0, None, closed="neither"), None],
     }
     _strength: ClassVar[str] = "lam"
     _targets: ClassVar[str] = NUMBERS
+
+    loss: Any = field(default="squared", kw_only=False)
+    regularizer: Any = field(default="l2", kw_only=False)
+    lam: float | None = field(default=None, kw_only=False)
+    tol: float = 1e-6
 
     def _specification(self, n: int) -> Specification:  # noqa: ARG002
         if isinstance(self.regularizer, str):
@@ -55,7 +69,8 @@ class ERMModel(CertifiedModel):
         )
 
 
-class ERMClassifier(CertifiedClassifier, ERMModel):
+@estimator
+class ERMClassifier(ERMModel, CertifiedClassifier):
     """Empirical risk minimisation for classification, with a certificate for each class against the rest.
 
         min_{w, b}  Σ c_i φ(x_iᵀw + b; y_i) / Σ c_i + λ g(w),    y_i = ±1
@@ -65,72 +80,17 @@ class ERMClassifier(CertifiedClassifier, ERMModel):
     loss : Loss or str
         φ: an object, such as ``losses.SmoothHinge(0.5)`` or your own, or the name of one of the library's, such as
         "logistic", "squared_hinge" or "hinge".
-    regularizer : Regularizer or str
-        g: an object, such as ``regularizers.ElasticNet(0.3)`` or your own, or the name of one of the library's, such as "l2".
-    lam : float, optional
-        λ > 0; 1/Σ c_i by default, which is 1/n without weights.
-    fit_intercept : bool
-        Whether b is free (unpenalised) or zero.
     class_weight : dict, "balanced" or None
         Weights of the classes, times those of the rows.
-    tol : float
-        The certified relative gap (P − D)/|P| at which a fit is good; small data are fitted beyond it, where that costs nothing.
-    max_iter : int
-        The most epochs (passes over the data).
-    solver : {"auto", "sdna", "sdca", "newton", "ihs"}
-        The method.
-    time_limit : float, optional
-        Stop after so many seconds, with the best model so far and its proven gap.
-    callback : callable, optional
-        Called with a :class:`Progress` after each certificate; a true return value stops the fit.
-    verbose : int
-        Show a progress line.
-    warm_start : bool
-        Start from the model and the dual point of the last fit.
-    random_state : int, RandomState, Generator or None
-        None is a fixed seed: equal fits give equal models.
-    n_jobs : int, optional
-        Threads; the model does not depend on their number.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **ERMModel._parameter_constraints,
         "class_weight": [dict, StrOptions({"balanced"}), None],
     }
     _targets: ClassVar[str] = CLASSES
 
-    def __init__(
-        self,
-        loss: Any = "logistic",
-        regularizer: Any = "l2",
-        lam: float | None = None,
-        *,
-        fit_intercept: bool = True,
-        class_weight: Any = None,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        solver: str = "auto",
-        time_limit: float | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-        warm_start: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.loss = loss
-        self.regularizer = regularizer
-        self.lam = lam
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.tol = tol
-        self.max_iter = max_iter
-        self.solver = solver
-        self.time_limit = time_limit
-        self.callback = callback
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    loss: Any = field(default="logistic", kw_only=False)
+    class_weight: Any = None
 
     def _has_probabilities(self) -> bool:
         if self.loss != "logistic" and not isinstance(self.loss, Logistic):
@@ -149,7 +109,8 @@ class ERMClassifier(CertifiedClassifier, ERMModel):
         return log_expit(np.stack([-z, z], axis=1)) if z.ndim == 1 else np.log(self._predict_proba_lr(X))
 
 
-class ERMRegressor(MultiOutputMixin, CertifiedRegressor, ERMModel):
+@estimator
+class ERMRegressor(ERMModel, MultiOutputMixin, CertifiedRegressor):
     """Empirical risk minimisation for regression, with a certificate for each output.
 
         min_{w, b}  Σ c_i φ(x_iᵀw + b; y_i) / Σ c_i + λ g(w)
@@ -159,43 +120,6 @@ class ERMRegressor(MultiOutputMixin, CertifiedRegressor, ERMModel):
     loss : Loss or str
         φ: an object, such as ``losses.Huber(0.5)`` or your own, or the name of one of the library's, such as "squared",
         "huber" or "epsilon_insensitive".
-    regularizer : Regularizer or str
-        g: an object, such as ``regularizers.ElasticNet(0.3)`` or your own, or the name of one of the library's, such as "l2".
-    lam : float, optional
-        λ > 0; 1/Σ c_i by default, which is 1/n without weights.
-    fit_intercept, tol, max_iter, solver, time_limit, callback, verbose, warm_start, random_state, n_jobs
-        As for :class:`ERMClassifier`.
     """
 
     _multi_output: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        loss: Any = "squared",
-        regularizer: Any = "l2",
-        lam: float | None = None,
-        *,
-        fit_intercept: bool = True,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        solver: str = "auto",
-        time_limit: float | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-        warm_start: bool = False,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.loss = loss
-        self.regularizer = regularizer
-        self.lam = lam
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_iter = max_iter
-        self.solver = solver
-        self.time_limit = time_limit
-        self.callback = callback
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs

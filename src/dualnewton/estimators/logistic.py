@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -11,7 +12,8 @@ from scipy.special import log_expit, log_softmax, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, solver_names
+from dualnewton.estimators._base import CertifiedClassifier, solver_names
+from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import METHODS, Session
 from dualnewton.estimators._warning import warn
 from dualnewton.interop.parts import Data
@@ -24,6 +26,7 @@ SOLVERS = ("lbfgs", "liblinear", "newton-cg", "newton-cholesky", "sag", "saga")
 """scikit-learn's names, which all mean "auto"."""
 
 
+@estimator
 class LogisticRegression(CertifiedClassifier):
     """Logistic regression, with a certificate.
 
@@ -44,37 +47,20 @@ class LogisticRegression(CertifiedClassifier):
         r ∈ [0, 1], the share of ‖w‖₁ in the penalty.
     dual : bool
         Accepted and not needed: primal and dual are always solved together.
-    tol : float
-        The certified relative gap (P − D)/|P| at which a fit is good; small data are fitted beyond it, where that costs nothing.
     fit_intercept : bool
         Whether b is free (unpenalised, also with ``solver="liblinear"``) or zero.
     intercept_scaling : float
         Accepted and not needed: the intercept is not penalised.
     class_weight : dict, "balanced" or None
         Weights of the classes, times those of the rows.
-    random_state : int, RandomState, Generator or None
-        None is a fixed seed: equal fits give equal models.
     solver : str
         "auto", "sdna", "sdca", "newton" and "ihs" choose; scikit-learn's names mean "auto". Softmax has "ihs" where
         ``l1_ratio`` = 0, and "newton" where that is more or all features of all classes are no more than 4000.
-    max_iter : int
-        The most epochs (passes over the data).
     multi_class : {"auto", "multinomial", "ovr"}
         What to do with more than two classes: softmax, which is "auto", or one class against the rest.
-    time_limit : float, optional
-        Stop after so many seconds, with the best model so far and its proven gap.
-    callback : callable, optional
-        Called with a :class:`Progress` after each certificate; a true return value stops the fit.
-    verbose : int
-        Show a progress line.
-    warm_start : bool
-        Start from the model and the dual point of the last fit, which may have had another C.
-    n_jobs : int, optional
-        Threads; the model does not depend on their number.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **CertifiedModel._parameter_constraints,
         "penalty": [StrOptions({"l1", "l2", "elasticnet", "deprecated"}), None],
         "C": [Interval(Real, 0, None, closed="right")],
         "l1_ratio": [Interval(Real, 0, 1, closed="both"), None],
@@ -87,44 +73,15 @@ class LogisticRegression(CertifiedClassifier):
     _strength: ClassVar[str] = "C"
     _weakens: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        penalty: str | None = "deprecated",
-        *,
-        C: float = 1.0,
-        l1_ratio: float | None = 0.0,
-        dual: bool = False,
-        tol: float = 1e-4,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1,
-        class_weight: Any = None,
-        random_state: Any = None,
-        solver: str = "lbfgs",
-        max_iter: int = 100,
-        verbose: int = 0,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        multi_class: str = "auto",
-        time_limit: float | None = None,
-        callback: Any = None,
-    ) -> None:
-        self.penalty = penalty
-        self.C = C
-        self.l1_ratio = l1_ratio
-        self.dual = dual
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.solver = solver
-        self.max_iter = max_iter
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.multi_class = multi_class
-        self.time_limit = time_limit
-        self.callback = callback
+    penalty: str | None = field(default="deprecated", kw_only=False)
+    C: float = 1.0
+    l1_ratio: float | None = 0.0
+    dual: bool = False
+    intercept_scaling: float = 1.0
+    class_weight: Any = None
+    solver: str = "lbfgs"
+    max_iter: int | None = 100
+    multi_class: str = "auto"
 
     def _specification(self, n: int) -> Specification:
         return logistic_regression(self, n)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from sklearn.utils.validation import column_or_1d
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor, solver_names
 from dualnewton.estimators._direct import exact_duals
+from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session, starts
 from dualnewton.estimators._validation import Data, checked
 from dualnewton.interop.sklearn_objectives import ridge, ridge_classifier
@@ -30,14 +31,31 @@ UNCOUNTED = ("auto", "svd", "cholesky", "sparse_cg", "lbfgs")
 """Names for which scikit-learn's ``n_iter_`` is None."""
 
 
+@estimator
 class RidgeModel(CertifiedModel):
     """What the regressor and the classifier share: the parameters, and least squares for each output or class.
 
     P(w, b) = (1/n) Σ ½ c_i (a_iᵀw + b − y_i)² + (alpha/2n)‖w‖², which is scikit-learn's objective divided by 2n.
+
+    Parameters
+    ----------
+    alpha : float or array of shape (outputs,)
+        The strength of the penalty.
+    copy_X : bool
+        Accepted and not needed: X is never changed.
+    solver : str
+        "auto", "sdna", "sdca", "newton" and "ihs" choose the method; scikit-learn's names mean "auto".
+    positive : bool
+        Whether the coefficients must not be negative.
+
+    Attributes
+    ----------
+    n_iter_ : None or array of shape (outputs,)
+        The epochs of each output where ``solver`` is a method of this library or one of scikit-learn's that counts iterations
+        ("lsqr", "sag", "saga"), and else None, as there. ``trace_`` always has them.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **CertifiedModel._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
         "copy_X": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
@@ -46,6 +64,11 @@ class RidgeModel(CertifiedModel):
     }
     _words: ClassVar[Callable[[Any, int], Specification]] = staticmethod(ridge)
     """What the parameters say."""
+
+    alpha: Any = field(default=1.0, kw_only=False)
+    copy_X: bool = True  # noqa: N815
+    max_iter: int | None = None
+    positive: bool = False
 
     def _specification(self, n: int) -> Specification:
         alphas = np.ravel(np.asarray(self.alpha, dtype=np.float64))
@@ -58,7 +81,7 @@ class RidgeModel(CertifiedModel):
         # The name that was asked for, if one was; plan_ says what was done.
         self.solver_ = self.plan_.method if self.solver == "auto" else self.solver
         if self.solver in UNCOUNTED:
-            self.n_iter_ = None  # type: ignore[assignment]
+            self.n_iter_ = None
         return self
 
     def _solved(self, session: Session, problems: Sequence[Any], before: Sequence[Result] | None) -> list[Result]:
@@ -72,87 +95,23 @@ class RidgeModel(CertifiedModel):
         return [replace(result, plan=solved_directly(problems[0], result.plan, result.n_epochs)) for result in results]
 
 
-class Ridge(MultiOutputMixin, CertifiedRegressor, RidgeModel):
+@estimator
+class Ridge(RidgeModel, MultiOutputMixin, CertifiedRegressor):
     """Ridge regression, with a certificate for each output.
 
         min_{w, b}  Σ c_i (x_iᵀw + b − y_i)² + alpha ‖w‖²,    w ≥ 0 if ``positive``
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.Ridge``; what differs or is new:
-
-    Parameters
-    ----------
-    alpha : float or array of shape (outputs,)
-        The strength of the penalty.
-    fit_intercept : bool
-        Whether b is free (unpenalised) or zero.
-    copy_X : bool
-        Accepted and not needed: X is never changed.
-    max_iter : int, optional
-        The most epochs (passes over the data); 1000 if None.
-    tol : float
-        The certified relative gap (P − D)/|P| at which a fit is good; small data are fitted beyond it, where that costs nothing.
-    solver : str
-        "auto", "sdna", "sdca", "newton" and "ihs" choose; scikit-learn's names mean "auto".
-    positive : bool
-        Whether the coefficients must not be negative.
-    random_state : int, RandomState, Generator or None
-        None is a fixed seed: equal fits give equal models.
-    time_limit : float, optional
-        Stop after so many seconds, with the best model so far and its proven gap.
-    callback : callable, optional
-        Called with a :class:`Progress` after each certificate; a true return value stops the fit.
-    verbose : int
-        Show a progress line.
-    warm_start : bool
-        Start from the model and the dual point of the last fit.
-    n_jobs : int, optional
-        Threads; the model does not depend on their number.
-
-    Attributes
-    ----------
-    n_iter_ : None or array of shape (outputs,)
-        The epochs of each output where ``solver`` is a method of this library or one of scikit-learn's that counts iterations
-        ("lsqr", "sag", "saga"), and else None, as there. ``trace_`` always has them.
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.Ridge``.
     """
 
     _multi_output: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        alpha: Any = 1.0,
-        *,
-        fit_intercept: bool = True,
-        copy_X: bool = True,
-        max_iter: int | None = None,
-        tol: float = 1e-4,
-        solver: str = "auto",
-        positive: bool = False,
-        random_state: Any = None,
-        time_limit: float | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.copy_X = copy_X
-        self.max_iter = max_iter
-        self.tol = tol
-        self.solver = solver
-        self.positive = positive
-        self.random_state = random_state
-        self.time_limit = time_limit
-        self.callback = callback
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
 
-
-class RidgeClassifier(CertifiedClassifier, RidgeModel):
+@estimator
+class RidgeClassifier(RidgeModel, CertifiedClassifier):
     """Ridge regression on labels ±1, one class against the rest; with several labels per row, one label after the other.
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.RidgeClassifier``; see :class:`Ridge` for what differs.
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.RidgeClassifier``; what differs or is new:
 
     Parameters
     ----------
@@ -161,43 +120,11 @@ class RidgeClassifier(CertifiedClassifier, RidgeModel):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **RidgeModel._parameter_constraints,
         "class_weight": [dict, StrOptions({"balanced"}), None],
     }
-    _words: ClassVar[Callable[[Any, int], Specification]] = staticmethod(ridge_classifier)
 
-    def __init__(
-        self,
-        alpha: float = 1.0,
-        *,
-        fit_intercept: bool = True,
-        copy_X: bool = True,
-        max_iter: int | None = None,
-        tol: float = 1e-4,
-        class_weight: Any = None,
-        solver: str = "auto",
-        positive: bool = False,
-        random_state: Any = None,
-        time_limit: float | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.copy_X = copy_X
-        self.max_iter = max_iter
-        self.tol = tol
-        self.class_weight = class_weight
-        self.solver = solver
-        self.positive = positive
-        self.random_state = random_state
-        self.time_limit = time_limit
-        self.callback = callback
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
+    class_weight: Any = None
+    _words: ClassVar[Callable[[Any, int], Specification]] = staticmethod(ridge_classifier)
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
         data = checked(self, X, y, sample_weight, multi_output=True)

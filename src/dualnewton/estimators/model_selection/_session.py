@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from dualnewton.objective.problem import Problem
 from dualnewton.run.result import Progress, Result, Status
 
 
-class Outcome(NamedTuple):
+@dataclass(frozen=True)
+class Outcome:
     """What is remembered of a model of the grid: its proof, how it ended, and the epochs it took."""
 
     certificate: Certificate
@@ -30,12 +31,8 @@ class Outcome(NamedTuple):
         return cls(result.certificate, result.status, result.n_epochs)
 
 
-def certificates(outcomes: np.ndarray) -> np.ndarray:
-    """Return the proofs, in an array of the shape of the outcomes."""
-    proofs = np.empty(outcomes.shape, dtype=object)
-    for place, outcome in zip(np.ndindex(outcomes.shape), outcomes.ravel(), strict=True):
-        proofs[place] = outcome.certificate
-    return proofs
+of_each = np.vectorize(getattr, otypes=[object])
+"""``of_each(outcomes, "certificate")``: an attribute of each entry of an array of outcomes."""
 
 
 class GridSession(Session):

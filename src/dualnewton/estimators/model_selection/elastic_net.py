@@ -8,24 +8,20 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
-from sklearn.base import _fit_context
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
-from dualnewton.estimators._path import Path
-from dualnewton.estimators._session import Session
+from dualnewton.estimators._base import CertifiedModel
+from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._validation import Data, strengths
-from dualnewton.estimators.elastic_net import ElasticNet
+from dualnewton.estimators.elastic_net import ElasticNet, ElasticNetModel
 from dualnewton.estimators.model_selection import _routing
+from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
 from dualnewton.estimators.model_selection._quadratic_paths import Found, QuadraticPaths
-from dualnewton.estimators.model_selection._session import GridSession, Outcome, certificates
-from dualnewton.interop.sklearn_objectives import elastic_net
-from dualnewton.interop.specification import Specification
+from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.planning.direct import decomposes_folds
 from dualnewton.run.result import Result
 
@@ -33,15 +29,15 @@ RESOLUTION = 1e-15
 """Value of every alpha of the grid where no alpha > 0 would leave a coefficient nonzero; scikit-learn uses the same."""
 
 
-class ElasticNetCV(CertifiedRegressor):
+@estimator
+class ElasticNetCV(CrossValidated, ElasticNetModel):
     """Least squares with a penalty that selects features, chosen by cross-validation, with a certificate for each model.
 
     With few features the moments of all folds come from one pass over the data, and the models of a fold follow each other
     along the grid without another; then all of them are certified from the data. With many, the models of all folds move
     together in shared passes, from that of all rows.
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.ElasticNetCV``; what differs or is new, beyond what
-    :class:`ElasticNet` says:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.ElasticNetCV``; what differs or is new:
 
     Parameters
     ----------
@@ -51,16 +47,6 @@ class ElasticNetCV(CertifiedRegressor):
         The smallest alpha of a grid over the largest.
     alphas : int or sequence of floats
         The values, or their number between the least that leaves no feature in use and ``eps`` times it.
-    cv : int, splitter, iterable of splits or None
-        The folds: 5 by default.
-    tol : float
-        The certified relative gap (P − D)/|P| at which a model is good, of each model.
-    max_iter : int, optional
-        The most epochs of each model; 1000 if None.
-    time_limit : float, optional
-        For all models together; those that it leaves no time for are certified where they would have started.
-    callback : callable, optional
-        Called with a :class:`Progress` after each certificate; ``progress.model`` counts the models at hand.
 
     Attributes
     ----------
@@ -69,79 +55,19 @@ class ElasticNetCV(CertifiedRegressor):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{
-            name: allowed
-            for name, allowed in ElasticNet._parameter_constraints.items()
-            if name not in ("alpha", "warm_start")
-        },
         "l1_ratio": [Interval(Real, 0, 1, closed="both"), "array-like"],
         "eps": [Interval(Real, 0, None, closed="neither")],
         "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "precompute": [StrOptions({"auto"}), "boolean", "array-like"],
-        "cv": ["cv_object"],
     }
+    _kind: ClassVar[type[CertifiedModel]] = ElasticNet
 
-    def __init__(
-        self,
-        *,
-        l1_ratio: Any = 0.5,
-        eps: float = 1e-3,
-        alphas: Any = 100,
-        fit_intercept: bool = True,
-        precompute: Any = "auto",
-        max_iter: int | None = 1000,
-        tol: float = 1e-4,
-        cv: Any = None,
-        copy_X: bool = True,
-        verbose: int = 0,
-        n_jobs: int | None = None,
-        positive: bool = False,
-        random_state: Any = None,
-        selection: str = "cyclic",
-        solver: str = "auto",
-        time_limit: float | None = None,
-        callback: Any = None,
-    ) -> None:
-        self.l1_ratio = l1_ratio
-        self.eps = eps
-        self.alphas = alphas
-        self.fit_intercept = fit_intercept
-        self.precompute = precompute
-        self.max_iter = max_iter
-        self.tol = tol
-        self.cv = cv
-        self.copy_X = copy_X
-        self.verbose = verbose
-        self.n_jobs = n_jobs
-        self.positive = positive
-        self.random_state = random_state
-        self.selection = selection
-        self.solver = solver
-        self.time_limit = time_limit
-        self.callback = callback
+    l1_ratio: Any = 0.5
+    eps: float = 1e-3
+    alphas: Any = 100
+    precompute: Any = "auto"
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> ElasticNetCV:
-        """Fit all models, choose the best, and prove how good each is.
-
-        Parameters
-        ----------
-        X : array, sparse array or data frame of shape (n, d)
-            CSR and C order are not copied; float32 stays float32.
-        y : array of shape (n,)
-            The targets.
-        sample_weight : number or array of shape (n,), optional
-            Nonnegative; they count in the fits and in the errors.
-        **params
-            For the splitter, where metadata routing is enabled.
-
-        Returns
-        -------
-        self
-        """
-        _routing.refuse_unrouted(params, self, "fit")
-        ratios = self._ratios()
-        data = self._checked(X, y, sample_weight)
+    def _search(self, data: Data, ratios: list[float], params: dict[str, Any]) -> None:
         grids = [self._grid(data, ratio) for ratio in ratios]
         given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {})
         splits = check_cv(self.cv).split(data.X, data.y, **given.splitter.split)
@@ -159,14 +85,13 @@ class ElasticNetCV(CertifiedRegressor):
         self.l1_ratio_, self.alpha_ = ratios[r], float(grids[r][k])
         self.alphas_ = np.stack(grids) if isinstance(self.alphas, Integral) and len(ratios) > 1 else grids[0]
         self.mse_path_ = np.squeeze(search.errors)
-        self.certificates_ = certificates(search.outcomes)
+        self.certificates_ = of_each(search.outcomes, "certificate")
         self._fit(data, final)
         CertifiedModel._warn_of_misses(self, [*final, *search.outcomes.ravel()])
-        return self
 
     # What is to be tried -----------------------------------------------------------------------------------------------
 
-    def _ratios(self) -> list[float]:
+    def _values(self) -> list[float]:
         ratios = np.atleast_1d(np.asarray(self.l1_ratio))
         if ratios.ndim != 1 or ratios.size == 0 or not np.all((ratios >= 0.0) & (ratios <= 1.0)):
             raise DualnewtonError(
@@ -191,11 +116,8 @@ class ElasticNetCV(CertifiedRegressor):
             return np.full(int(self.alphas), RESOLUTION)
         return np.geomspace(highest, highest * self.eps, int(self.alphas))
 
-    def _member(self, alpha: float, ratio: float, kind: type[ElasticNet] = ElasticNet) -> Any:
-        """Return the estimator of one value, not yet fitted."""
-        own = self.get_params(deep=False)
-        shared = {name: own[name] for name in ElasticNet().get_params() if name in own and name != "precompute"}
-        return kind(alpha=alpha, **{**shared, "l1_ratio": ratio})
+    def _first_member(self) -> Any:
+        return self._posing(1.0, self._values()[0], ElasticNet)
 
     # How ---------------------------------------------------------------------------------------------------------------
 
@@ -207,18 +129,15 @@ class ElasticNetCV(CertifiedRegressor):
         # The weights count relative to each other: the objective of a fold is divided by their sum, P by n.
         weightings = [each / each.mean() for each in folds.weights(c)]
 
-        def pose(alpha: float, ratio: float) -> Any:
-            return self._member(alpha, ratio, _OverFolds)
-
         def in_passes(ratio: float, alphas: np.ndarray) -> Iterator[list[Found]]:
-            members = [(f"l1_ratio = {ratio:g}, alpha = {alpha:.3g}", pose(alpha, ratio)) for alpha in alphas]
+            members = [(f"l1_ratio = {ratio:g}, alpha = {alpha:.3g}", self._posing(alpha, ratio)) for alpha in alphas]
             for whole, of_folds in walk_values(session, members, data, c, weightings):
                 yield [(of_folds, partial(list, whole))]
 
         if session.method != "auto" or not decomposes_folds(data.matrix.d, session.tuning):
             return in_passes
         whole = np.ones(len(data.y)) if c is None else c / c.mean()
-        paths = QuadraticPaths(session, data, folds, [*weightings, whole], pose)
+        paths = QuadraticPaths(session, data, folds, [*weightings, whole], self._posing)
 
         def by_moments(ratio: float, alphas: np.ndarray) -> Iterator[list[Found]]:
             yield from paths.along(ratio, alphas[alphas > 0.0])
@@ -226,33 +145,13 @@ class ElasticNetCV(CertifiedRegressor):
 
         return by_moments
 
-    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:  # noqa: ARG002
-        # They are there already.
-        return list(before or ())
-
-    def _specification(self, n: int) -> Specification:
-        return elastic_net(self, n)
-
-    def _warn_of_misses(self, results: Sequence[Any]) -> None:
-        """Say nothing of the final model alone: ``fit`` warns once, of all."""
-
-    def path(self, X: Any, y: Any, values: Any, *, sample_weight: Any = None) -> Path:
-        """Do what :meth:`ElasticNet.path` does, for the first of ``l1_ratio``."""
-        return self._member(1.0, self._ratios()[0]).path(X, y, values, sample_weight=sample_weight)
+    def _posing(self, alpha: float, ratio: float, kind: type[ElasticNet] | None = None) -> Any:
+        """Return the estimator of one value, which poses its problems for all folds."""
+        return self._member(kind or _OverFolds, alpha=alpha, l1_ratio=ratio, precompute=False)
 
     def get_metadata_routing(self) -> Any:
         """Return who takes which metadata: the splitter of ``fit``."""
         return _routing.router(self, check_cv(self.cv), None)
-
-    def _take(self, data: Data, results: Sequence[Result]) -> None:
-        super()._take(data, results)
-        self.dual_gap_ = float(results[0].certificate.gap)
-        self.n_iter_ = int(self.n_iter_[0])  # type: ignore[assignment]
-
-    @property
-    def sparse_coef_(self) -> sp.csr_array:
-        """The coefficients as a row, stored sparsely."""
-        return sp.csr_array(np.atleast_2d(self.coef_))
 
 
 class _OverFolds(OverFolds, ElasticNet):

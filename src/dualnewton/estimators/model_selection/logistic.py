@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import _fit_context
 from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -18,11 +18,12 @@ from sklearn.utils.validation import _check_method_params
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel
-from dualnewton.estimators._path import Path
+from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session
 from dualnewton.estimators._warning import warn
 from dualnewton.estimators.logistic import LogisticRegression
 from dualnewton.estimators.model_selection import _routing
+from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
 from dualnewton.estimators.model_selection._judged import judged
@@ -43,14 +44,15 @@ LARGEST = 1e300
 """In the place of an infinite C, where a mean of models is judged: the proof is true, and says nothing."""
 
 
-class LogisticRegressionCV(LogisticRegression):
+@estimator
+class LogisticRegressionCV(CrossValidated, LogisticRegression):
     """Logistic regression, with C chosen by cross-validation, and a certificate for each model on the way.
 
     For each l1_ratio and C it fits :class:`LogisticRegression` on all rows and on those of each fold. The models of a value are
     fitted in shared passes, and those of the folds start from that of all rows; the one that is chosen needs no refit.
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.LogisticRegressionCV``; what differs or is new, beyond
-    what :class:`LogisticRegression` says:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.LogisticRegressionCV``; what differs or is
+    new:
 
     Parameters
     ----------
@@ -66,14 +68,6 @@ class LogisticRegressionCV(LogisticRegression):
         Whether the final model is that of all rows for the values with the best mean score, or the mean of each fold's best.
     use_legacy_attributes : bool
         Whether attributes have the shapes of scikit-learn up to 1.9 (dicts by class; left alone, this is so) or those after.
-    tol : float
-        The certified relative gap (P − D)/|P| at which a model is good, of each model.
-    max_iter : int
-        The most epochs of each model.
-    time_limit : float, optional
-        For all models together; those that it leaves no time for are certified where they would have started.
-    callback : callable, optional
-        Called with a :class:`Progress` after each certificate; ``progress.model`` counts the fits of the value at hand.
 
     Attributes
     ----------
@@ -84,98 +78,34 @@ class LogisticRegressionCV(LogisticRegression):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{
-            name: allowed
-            for name, allowed in LogisticRegression._parameter_constraints.items()
-            if name not in ("C", "l1_ratio", "warm_start")
-        },
         "penalty": [StrOptions({"l1", "l2", "elasticnet", "deprecated"})],
         "Cs": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "l1_ratios": ["array-like", None, StrOptions({"warn"})],
-        "cv": ["cv_object"],
         "scoring": [StrOptions({*get_scorer_names(), "warn"}), callable, None],
         "refit": ["boolean"],
         "use_legacy_attributes": ["boolean", StrOptions({"warn"})],
     }
-
+    _kind: ClassVar[type[CertifiedModel]] = LogisticRegression
     __metadata_request__score: ClassVar[dict[str, str]] = {"sample_weight": UNUSED}  # it goes to the scorer
 
-    def __init__(
-        self,
-        *,
-        Cs: Any = 10,
-        l1_ratios: Any = "warn",
-        fit_intercept: bool = True,
-        cv: Any = None,
-        dual: bool = False,
-        penalty: str = "deprecated",
-        scoring: Any = "warn",
-        solver: str = "lbfgs",
-        tol: float = 1e-4,
-        max_iter: int = 100,
-        class_weight: Any = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        refit: bool = True,
-        intercept_scaling: float = 1.0,
-        random_state: Any = None,
-        use_legacy_attributes: Any = "warn",
-        multi_class: str = "auto",
-        time_limit: float | None = None,
-        callback: Any = None,
-    ) -> None:
-        self.Cs = Cs
-        self.l1_ratios = l1_ratios
-        self.fit_intercept = fit_intercept
-        self.cv = cv
-        self.dual = dual
-        self.penalty = penalty
-        self.scoring = scoring
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.class_weight = class_weight
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.refit = refit
-        self.intercept_scaling = intercept_scaling
-        self.random_state = random_state
-        self.use_legacy_attributes = use_legacy_attributes
-        self.multi_class = multi_class
-        self.time_limit = time_limit
-        self.callback = callback
+    penalty: str | None = "deprecated"
+    C: float = field(default=1.0, init=False)
+    l1_ratio: float | None = field(default=0.0, init=False)
+    Cs: Any = 10
+    l1_ratios: Any = "warn"
+    scoring: Any = "warn"
+    refit: bool = True
+    use_legacy_attributes: Any = "warn"
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> LogisticRegressionCV:
-        """Fit all models, choose the best, and prove how good each is.
-
-        Parameters
-        ----------
-        X : array, sparse array or data frame of shape (n, d)
-            CSR and C order are not copied; float32 stays float32.
-        y : array of shape (n,)
-            Labels.
-        sample_weight : number or array of shape (n,), optional
-            Nonnegative; they count in the fits, and in the scores where the scorer takes weights.
-        **params
-            For the splitter and the scorer, where metadata routing is enabled.
-
-        Returns
-        -------
-        self
-        """
-        _routing.refuse_unrouted(params, self, "fit")
-        Cs, ratios = self._values()
-        data = self._checked(X, y, sample_weight)
+    def _search(self, data: Data, values: tuple[np.ndarray, list[float]], params: dict[str, Any]) -> None:
         weights = {} if data.sample_weight is None else {"sample_weight": data.sample_weight}
         given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {**params, **weights})
         labels = self.classes_[data.y]
         splits = check_cv(self.cv, labels, classifier=True).split(data.X, labels, **given.splitter.split)
         folds = Folds.of(splits, data.X.shape[0])
-        grid = self._fitted_grid(data, folds, Cs, ratios)
+        grid = self._fitted_grid(data, folds, *values)
         self._choose(data, grid, self._scores(data, folds, grid, given.scorer.score))
         CertifiedModel._warn_of_misses(self, grid.everything())
-        return self
 
     # What is to be tried -----------------------------------------------------------------------------------------------
 
@@ -201,11 +131,15 @@ class LogisticRegressionCV(LogisticRegression):
     def _has_ratios(self) -> bool:
         return not (self.l1_ratios is None or isinstance(self.l1_ratios, str))
 
-    def _member(self, C: float, ratio: float, kind: type[LogisticRegression] = LogisticRegression) -> Any:
+    def _at(self, C: float, ratio: float, kind: type[LogisticRegression] = LogisticRegression) -> Any:
         """Return the estimator of one value, not yet fitted."""
-        own = self.get_params(deep=False)
-        shared = {name: own[name] for name in LogisticRegression().get_params() if name in own and name != "penalty"}
-        return kind(C=C, l1_ratio=ratio, **shared)
+        model = self._member(kind, C=C, l1_ratio=ratio, penalty="deprecated")
+        if hasattr(self, "classes_"):
+            model.classes_ = self.classes_
+        return model
+
+    def _first_member(self) -> Any:
+        return self._at(1.0, self._values()[1][0])
 
     def _fitted_grid(self, data: Data, folds: Folds, Cs: np.ndarray, ratios: list[float]) -> _Grid:
         """Fit every value, for each share from the strongest penalty to the weakest."""
@@ -219,10 +153,9 @@ class LogisticRegressionCV(LogisticRegression):
             steps = Neighbours(data.matrix, folds, c, session.threads, tuning) if near else None
             neighbours = None if steps is None else stack.enter_context(steps)
             for r, ratio in enumerate(ratios):
-                members = [self._member(float(Cs[k]), ratio, _OverFolds) for k in order]
+                members = [self._at(float(Cs[k]), ratio, _OverFolds) for k in order]
                 for member in members:
-                    member.classes_, member.class_weight = self.classes_, None  # which is in c
-                    member.neighbours = neighbours
+                    member.class_weight, member.neighbours = None, neighbours  # the weights of classes are in c
                 named = [(f"C = {member.C:.3g}", member) for member in members]
                 each = walk_values(session, named, data, c, of_folds)
                 for k, member, (whole, found) in zip(order, members, each, strict=True):
@@ -239,8 +172,7 @@ class LogisticRegressionCV(LogisticRegression):
             X, y = data.X[rows], self.classes_[data.y[rows]]
             more = _check_method_params(data.X, params, indices=rows)
             for r, k in np.ndindex(scores.shape[:2]):
-                model = self._member(float(grid.Cs[k]), grid.ratios[r], _Fitted)
-                model.classes_ = self.classes_
+                model = self._at(float(grid.Cs[k]), grid.ratios[r], _Fitted)
                 model.set_coefs(grid.coefs[r, k][fold])
                 scores[r, k, fold] = (
                     accuracy(y, model.predict(X), more.get("sample_weight"))
@@ -254,21 +186,19 @@ class LogisticRegressionCV(LogisticRegression):
         if self.refit:
             k, r = first_best(scores.sum(axis=2).T)
             C, ratio = float(grid.Cs[k]), grid.ratios[r]
-            final = self._refined(data, grid.whole[r, k], self._member(C, ratio))
+            final = self._refined(data, grid.whole[r, k], self._at(C, ratio))
         else:
             best = [first_best(of_fold.T) for of_fold in np.moveaxis(scores, 2, 0)]
             C = float(np.mean([grid.Cs[k] for k, _ in best]))
             ratio = float(np.mean([grid.ratios[r] for _, r in best]))
             mean = np.mean([grid.coefs[r, k][fold] for fold, (k, r) in enumerate(best)], axis=0)
-            final = self._judged(data, mean, self._member(C, ratio))
-        self._final = self._member(C, ratio)
-        self._final.classes_ = self.classes_
+            final = self._judged(data, mean, self._at(C, ratio))
+        self._final = self._at(C, ratio)
         self._fit(data, final)
         self._set_attributes(C, ratio, grid, scores)
 
     def _refined(self, data: Data, found: list[Result], member: Any) -> list[Result]:
         """Take another step where that costs nothing: the model that is used has coefficients as good as can be."""
-        member.classes_ = self.classes_
         finite = member.penalty is not None and not math.isinf(member.C)
         if not finite or not all(result.converged for result in found):
             return found
@@ -279,21 +209,14 @@ class LogisticRegressionCV(LogisticRegression):
 
     def _judged(self, data: Data, coefs: np.ndarray, member: Any) -> list[Result]:
         """Certify coefficients that are the mean of others, as a model with the penalty of ``member``."""
-        member.classes_, member.C = self.classes_, min(member.C, LARGEST)
+        member.C = min(member.C, LARGEST)
         problems = member._problems(data)
         w, b = _parted(coefs, fit_intercept=self.fit_intercept)
         models, intercepts = ([w], [b]) if self._is_softmax else (list(w), [float(each) for each in b])
         return judged(problems, models, intercepts, self.tol, "the mean of the best model of each fold")
 
-    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:  # noqa: ARG002
-        # The grid has them already.
-        return list(before or ())
-
     def _sums_to_zero(self) -> bool:
         return bool(self._final._sums_to_zero())
-
-    def _warn_of_misses(self, results: Sequence[Any]) -> None:
-        """Say nothing of the final model alone: ``fit`` warns once, of all."""
 
     def _set_attributes(self, C: float, ratio: float, grid: _Grid, scores: np.ndarray) -> None:
         """Set what scikit-learn's class has, in the shapes of the time."""
@@ -338,10 +261,6 @@ class LogisticRegressionCV(LogisticRegression):
 
     def _scorer(self) -> Any:
         return get_scorer("accuracy" if self.scoring in (None, "warn") else self.scoring)
-
-    def path(self, X: Any, y: Any, values: Any, *, sample_weight: Any = None) -> Path:
-        """Do what :meth:`LogisticRegression.path` does, for the first of ``l1_ratios``."""
-        return self._member(1.0, self._values()[1][0]).path(X, y, values, sample_weight=sample_weight)
 
     def get_metadata_routing(self) -> Any:
         """Return who takes which metadata: the splitter of ``fit``, and the scorer of ``fit`` and ``score``."""

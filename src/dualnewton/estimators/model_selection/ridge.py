@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import field
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, _fit_context
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.metrics import check_scoring, get_scorer, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -16,16 +17,17 @@ from sklearn.utils.validation import _check_method_params
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
 from dualnewton.estimators._direct import ByExamples
-from dualnewton.estimators._path import Path
+from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data, strengths
 from dualnewton.estimators.model_selection import _routing
 from dualnewton.estimators.model_selection._alike import like
+from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._judged import finished
 from dualnewton.estimators.model_selection._least_squares import ByFeatures, moments_of_folds
 from dualnewton.estimators.model_selection._leave_one_out import LeaveOneOut, leave_one_out
-from dualnewton.estimators.model_selection._session import GridSession, Outcome
+from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.estimators.ridge import Ridge
 from dualnewton.interop.sklearn_objectives import ridge
 from dualnewton.interop.specification import Specification
@@ -37,7 +39,8 @@ DECOMPOSED = "least squares for all alphas by one eigendecomposition of the mome
 """What the plan of a direct solution says."""
 
 
-class RidgeCV(MultiOutputMixin, CertifiedRegressor):
+@estimator
+class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
     """Ridge regression, with alpha chosen by cross-validation, and a certificate for each model on the way.
 
     Without ``cv`` one row is left out at a time: the errors of these models follow from one decomposition. With folds, the
@@ -56,14 +59,12 @@ class RidgeCV(MultiOutputMixin, CertifiedRegressor):
         The folds; None leaves one row out at a time.
     gcv_mode : str or None
         Accepted and not needed: the smaller of the two decompositions is used.
-    tol : float
-        The certified relative gap (P − D)/|P| at which a model is good, of each model.
-    max_iter : int, optional
-        The most epochs of each model that needs passes; 1000 if None.
+    store_cv_results : bool
+        Without ``cv``: keep the errors or predictions of each row in ``cv_results_``.
+    alpha_per_target : bool
+        Without ``cv``: choose an alpha for each output.
     solver : str
         As in :class:`Ridge`; a name of ours asks for passes in the place of decompositions.
-    random_state, time_limit, callback, verbose, n_jobs
-        As in :class:`Ridge`, for all models together.
 
     Attributes
     ----------
@@ -74,88 +75,33 @@ class RidgeCV(MultiOutputMixin, CertifiedRegressor):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **{
-            name: allowed
-            for name, allowed in Ridge._parameter_constraints.items()
-            if name not in ("alpha", "copy_X", "positive", "warm_start")
-        },
-        "max_iter": CertifiedModel._parameter_constraints["max_iter"],
+        "solver": Ridge._parameter_constraints["solver"],
         "alphas": ["array-like", Interval(Real, 0, None, closed="left")],
         "scoring": [StrOptions(set(get_scorer_names())), callable, None],
-        "cv": ["cv_object"],
         "gcv_mode": [StrOptions({"auto", "svd", "eigen"}), None],
         "store_cv_results": ["boolean"],
         "alpha_per_target": ["boolean"],
     }
     _multi_output: ClassVar[bool] = True
+    _kind: ClassVar[type[CertifiedModel]] = Ridge
 
-    def __init__(
-        self,
-        alphas: Any = (0.1, 1.0, 10.0),
-        *,
-        fit_intercept: bool = True,
-        scoring: Any = None,
-        cv: Any = None,
-        gcv_mode: str | None = None,
-        store_cv_results: bool = False,
-        alpha_per_target: bool = False,
-        tol: float = 1e-4,
-        max_iter: int | None = None,
-        solver: str = "auto",
-        random_state: Any = None,
-        time_limit: float | None = None,
-        callback: Any = None,
-        verbose: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.alphas = alphas
-        self.fit_intercept = fit_intercept
-        self.scoring = scoring
-        self.cv = cv
-        self.gcv_mode = gcv_mode
-        self.store_cv_results = store_cv_results
-        self.alpha_per_target = alpha_per_target
-        self.tol = tol
-        self.max_iter = max_iter
-        self.solver = solver
-        self.random_state = random_state
-        self.time_limit = time_limit
-        self.callback = callback
-        self.verbose = verbose
-        self.n_jobs = n_jobs
+    alphas: Any = field(default=(0.1, 1.0, 10.0), kw_only=False)
+    scoring: Any = None
+    gcv_mode: str | None = None
+    store_cv_results: bool = False
+    alpha_per_target: bool = False
+    max_iter: int | None = None
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> RidgeCV:
-        """Fit all models, choose the best, and prove how good each is.
-
-        Parameters
-        ----------
-        X : array, sparse array or data frame of shape (n, d)
-            CSR and C order are not copied; float32 stays float32.
-        y : array of shape (n,) or (n, outputs)
-            The targets.
-        sample_weight : number or array of shape (n,), optional
-            Nonnegative; they count in the fits, and in the scores where the scorer takes weights.
-        **params
-            For the splitter and the scorer, where metadata routing is enabled.
-
-        Returns
-        -------
-        self
-        """
-        _routing.refuse_unrouted(params, self, "fit")
-        alphas = self._values()
-        data = self._checked(X, y, sample_weight)
+    def _search(self, data: Data, values: np.ndarray, params: dict[str, Any]) -> None:
         if data.sample_weight is not None:
             params["sample_weight"] = data.sample_weight
         unrouted = params if _routing.takes_weights(self._scorer()) else {}
         given = _routing.routed(self, "fit", params, unrouted)
         if self.cv is None:
-            self._by_leaving_one_out(data, alphas, given.scorer.score)
+            self._by_leaving_one_out(data, values, given.scorer.score)
         else:
             splits = check_cv(self.cv, data.y).split(data.X, data.y, **given.splitter.split)
-            self._by_folds(data, alphas, Folds.of(splits, data.X.shape[0]), given.scorer.score)
-        return self
+            self._by_folds(data, values, Folds.of(splits, data.X.shape[0]), given.scorer.score)
 
     def _values(self) -> np.ndarray:
         """Return the values of alpha."""
@@ -242,32 +188,18 @@ class RidgeCV(MultiOutputMixin, CertifiedRegressor):
 
     def _finish(self, data: Data, final: list[Result], outcomes: list[list[list[Outcome]]]) -> None:
         self._fit(data, final)
-        self.certificates_ = np.empty((len(outcomes), len(outcomes[0]), len(outcomes[0][0])), dtype=object)
-        for place in np.ndindex(self.certificates_.shape):
-            self.certificates_[place] = outcomes[place[0]][place[1]][place[2]].certificate
-        fits: list[Any] = [outcome for folds in outcomes for outputs in folds for outcome in outputs]
+        each = np.array(outcomes, dtype=object)
+        self.certificates_ = of_each(each, "certificate")
+        fits = list(each.ravel())
         CertifiedModel._warn_of_misses(self, fits if self.cv is None else [*final, *fits])
-
-    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:  # noqa: ARG002
-        # They are there already.
-        return list(before or ())
 
     def _specification(self, n: int) -> Specification:
         return ridge(self, n)
-
-    def _warn_of_misses(self, results: Sequence[Any]) -> None:
-        """Say nothing of the final model alone: ``fit`` warns once, of all."""
 
     def _scorer(self) -> Any:
         if self.scoring is None and _routing.routing_is_enabled():
             return get_scorer("r2").set_score_request(sample_weight=True)
         return check_scoring(self, scoring=self.scoring, allow_none=True)
-
-    def path(self, X: Any, y: Any, values: Any, *, sample_weight: Any = None) -> Path:
-        """Do what :meth:`Ridge.path` does."""
-        own = self.get_params(deep=False)
-        member = Ridge(**{name: own[name] for name in Ridge().get_params() if name in own})
-        return member.path(X, y, values, sample_weight=sample_weight)
 
     def get_metadata_routing(self) -> Any:
         """Return who takes which metadata: the splitter and the scorer of ``fit``."""

@@ -1,0 +1,69 @@
+"""The parameters of estimators, declared as fields of a class: its ``__init__``, checks and help are made from them.
+
+An estimator declares only the parameters that it adds to those of its bases, or whose default it changes: as annotated class
+attributes, with what they may be in ``_parameter_constraints`` and a description in the docstring. The rest is inherited.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from copy import copy
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar, dataclass_transform
+
+Class = TypeVar("Class", bound=type)
+
+ENTRY = re.compile(r"^\S.*(?:\n .*)*", flags=re.MULTILINE)
+"""One parameter or attribute in a section of a numpydoc docstring."""
+
+
+@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
+def estimator(cls: Class) -> Class:
+    """Make a class with annotated parameters an estimator by scikit-learn's rules.
+
+    Parameters are given by name, except those declared by ``field(kw_only=False)``. A parameter of a base that the class does not
+    have is declared by ``field(init=False)``.
+    """
+    made: Any = cls
+    made._types = {name: kind for name, kind in inspect.get_annotations(cls).items() if not kind.startswith("ClassVar")}
+    made._defaults = {name: vars(cls)[name] for name in made._types}
+    made._description = inspect.cleandoc(cls.__doc__ or "")
+    made._allowed = vars(cls).get("_parameter_constraints", {})
+    # Where bases share a base, a dataclass may take the default of the farther one: declared anew, that of the nearest counts.
+    made.__annotations__ = _nearest(cls, "_types")
+    for name, default in _nearest(cls, "_defaults").items():
+        setattr(made, name, copy(default))
+    dataclass(eq=False, repr=False, kw_only=True)(made)
+    names, allowed = [each.name for each in fields(made) if each.init], _nearest(cls, "_allowed")
+    made._parameter_constraints = {name: allowed[name] for name in names}
+    if cls.__doc__:  # python -OO has none
+        _inherit_descriptions(cls, "Parameters", names)
+        _inherit_descriptions(cls, "Attributes")
+    return cls
+
+
+def _nearest(cls: type, attribute: str) -> dict[str, Any]:
+    """Merge the dictionaries that a class and its bases have as an attribute; the entry of the nearest class counts."""
+    merged: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        merged |= vars(base).get(attribute, {})
+    return merged
+
+
+def _inherit_descriptions(cls: type, title: str, names: list[str] | None = None) -> None:
+    """Complete a section of the docstring by what the docstrings of the bases say; of some names only, where these are given."""
+    heading = f"\n\n{title}\n{'-' * len(title)}\n"
+    entries: list[str] = []
+    seen: set[str] = set()
+    for base in cls.__mro__:
+        section = vars(base).get("_description", "").partition(heading)[2].partition("\n\n")[0]
+        for entry in ENTRY.findall(section):
+            of_entry = set(re.split(" : |\n", entry)[0].split(", "))
+            new = of_entry - seen if names is None else of_entry & set(names) - seen
+            if new:
+                entries.append(entry)
+                seen |= new
+    before, _, rest = inspect.cleandoc(cls.__doc__ or "").partition(heading)
+    after = rest.partition("\n\n")[2]
+    cls.__doc__ = before + heading + "\n".join(entries) + (f"\n\n{after}" if after else "")

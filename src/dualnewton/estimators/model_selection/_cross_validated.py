@@ -1,0 +1,95 @@
+"""What the estimators share whose penalty cross-validation chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any, ClassVar
+
+from sklearn.base import _fit_context
+
+from dualnewton.estimators._base import CertifiedModel
+from dualnewton.estimators._parameters import estimator
+from dualnewton.estimators._path import Path
+from dualnewton.estimators._session import Session
+from dualnewton.estimators._validation import Data
+from dualnewton.estimators.model_selection import _routing
+from dualnewton.run.result import Result
+
+
+@estimator
+class CrossValidated(CertifiedModel):
+    """An estimator that fits a grid of models of another class, and becomes the best of them.
+
+    Parameters
+    ----------
+    cv : int, splitter, iterable of splits or None
+        The folds: 5 by default.
+    tol : float
+        The certified relative gap (P − D)/|P| at which a model is good, of each model.
+    max_iter : int, optional
+        The most epochs of each model that needs passes; 1000 if None.
+    time_limit : float, optional
+        For all models together; those that it leaves no time for are certified where they would have started.
+    callback : callable, optional
+        Called with a :class:`Progress` after each certificate; ``progress.model`` counts the models at hand.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"cv": ["cv_object"]}
+    _kind: ClassVar[type[CertifiedModel]]
+    """The class of the models of the grid."""
+
+    cv: Any = None
+    warm_start: bool = field(default=False, init=False)
+
+    def _values(self) -> Any:
+        """Return the values to choose from, where these do not depend on the data; raise an error if one is not allowed."""
+        raise NotImplementedError
+
+    def _search(self, data: Data, values: Any, params: dict[str, Any]) -> None:
+        """Fit all models and set all attributes; ``params`` are metadata for the splitter and the scorer."""
+        raise NotImplementedError
+
+    def _first_member(self) -> Any:
+        """Return an estimator of the grid, whose strength of the penalty is yet to be set."""
+        return self._member()
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Any:
+        """Fit all models, choose the best, and prove how good each is.
+
+        Parameters
+        ----------
+        X : array, sparse array or data frame of shape (n, d)
+            CSR and C order are not copied; float32 stays float32.
+        y : array of shape (n,), or (n, outputs) where the class takes several
+            Labels or targets.
+        sample_weight : number or array of shape (n,), optional
+            Nonnegative; they count in the fits, and in the scores where the scorer takes weights.
+        **params
+            For the splitter and the scorer, where metadata routing is enabled.
+
+        Returns
+        -------
+        self
+        """
+        _routing.refuse_unrouted(params, self, "fit")
+        values = self._values()
+        self._search(self._checked(X, y, sample_weight), values, params)
+        return self
+
+    def _member(self, kind: type[CertifiedModel] | None = None, **values: Any) -> Any:
+        """Return an estimator of the grid, not yet fitted, with the parameters of the search and these values."""
+        kind, own = kind or self._kind, self.get_params(deep=False)
+        return kind(**{name: own[name] for name in kind().get_params() if name in own} | values)
+
+    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:  # noqa: ARG002
+        """Return the results of the chosen model, which the search has found already."""
+        return list(before or ())
+
+    def _warn_of_misses(self, results: Sequence[Any]) -> None:
+        """Say nothing of the final model alone: the search warns once, of all models."""
+
+    def path(self, X: Any, y: Any, values: Any, *, sample_weight: Any = None) -> Path:
+        """Do what ``path`` of the estimators of the grid does, with the first of the other values to choose from."""
+        return self._first_member().path(X, y, values, sample_weight=sample_weight)
