@@ -77,6 +77,11 @@ def strengths(name: str, values: Any, *, or_zero: bool, why: str = "") -> np.nda
     return given.astype(np.float64)
 
 
+def in_unit_interval(values: np.ndarray) -> bool:
+    """Whether all values are between 0 and 1."""
+    return bool(np.all((values >= 0.0) & (values <= 1.0)))
+
+
 def class_numbers(model: Any, data: Data) -> tuple[np.ndarray, Data]:
     """Return the classes in order, and the data with the number of its class for each row."""
     check_classification_targets(data.y)

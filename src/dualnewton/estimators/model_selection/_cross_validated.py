@@ -7,13 +7,13 @@ from dataclasses import field
 from typing import Any, ClassVar
 
 from sklearn.base import _fit_context
+from sklearn.utils.metadata_routing import _raise_for_params
 
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._path import Path
 from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data
-from dualnewton.estimators.model_selection import _routing
 from dualnewton.run.result import Result
 
 
@@ -73,7 +73,7 @@ class CrossValidated(CertifiedModel):
         -------
         self
         """
-        _routing.refuse_unrouted(params, self, "fit")
+        _raise_for_params(params, self, "fit")
         values = self._values()
         self._search(self._checked(X, y, sample_weight), values, params)
         return self

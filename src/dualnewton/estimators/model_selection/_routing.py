@@ -11,15 +11,9 @@ from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
     MethodMapping,
-    _raise_for_params,
     _routing_enabled,
     process_routing,
 )
-
-
-def refuse_unrouted(params: dict[str, Any], owner: Any, method: str) -> None:
-    """Raise if metadata are given that no splitter or scorer accepts."""
-    _raise_for_params(params, owner, method)
 
 
 def routed(owner: Any, method: str, params: dict[str, Any], unrouted: dict[str, Any]) -> Bunch:
@@ -39,11 +33,6 @@ def router(owner: Any, splitter: Any, scorer: Any, *callers: str) -> MetadataRou
             mapping.add(caller=caller, callee="score")
         found.add(scorer=scorer, method_mapping=mapping)
     return found
-
-
-def routing_is_enabled() -> bool:
-    """Whether metadata are passed to the objects that have requested them."""
-    return bool(_routing_enabled())
 
 
 def takes_weights(scorer: Any) -> bool:

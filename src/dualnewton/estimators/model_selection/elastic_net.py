@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
-from dualnewton.estimators._validation import Data, strengths
+from dualnewton.estimators._validation import Data, in_unit_interval, strengths
 from dualnewton.estimators.elastic_net import ElasticNet, ElasticNetModel
 from dualnewton.estimators.model_selection import _routing
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
@@ -93,7 +93,7 @@ class ElasticNetCV(CrossValidated, ElasticNetModel):
 
     def _values(self) -> list[float]:
         ratios = np.atleast_1d(np.asarray(self.l1_ratio))
-        if ratios.ndim != 1 or ratios.size == 0 or not np.all((ratios >= 0.0) & (ratios <= 1.0)):
+        if ratios.ndim != 1 or ratios.size == 0 or not in_unit_interval(ratios):
             raise DualnewtonError(
                 f"l1_ratio must be a number between 0 and 1, or a list of such, got {self.l1_ratio!r}"
             )

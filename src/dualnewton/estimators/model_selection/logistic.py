@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from numbers import Integral
 from typing import Any, ClassVar
@@ -13,13 +13,14 @@ import numpy as np
 from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.metadata_routing import UNUSED, _raise_for_params
 from sklearn.utils.validation import _check_method_params
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session
+from dualnewton.estimators._validation import in_unit_interval
 from dualnewton.estimators._warning import warn
 from dualnewton.estimators.logistic import LogisticRegression
 from dualnewton.estimators.model_selection import _routing
@@ -28,7 +29,7 @@ from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
 from dualnewton.estimators.model_selection._judged import judged
 from dualnewton.estimators.model_selection._neighbours import Neighbours
-from dualnewton.estimators.model_selection._session import GridSession, Outcome
+from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import NAMED
 from dualnewton.interop.specification import Specification
@@ -105,7 +106,8 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         folds = Folds.of(splits, data.X.shape[0])
         grid = self._fitted_grid(data, folds, *values)
         self._choose(data, grid, self._scores(data, folds, grid, given.scorer.score))
-        CertifiedModel._warn_of_misses(self, grid.everything())
+        of_rows = [result for results in grid.whole.values() for result in results]
+        CertifiedModel._warn_of_misses(self, [*of_rows, *grid.outcomes.ravel()])
 
     # What is to be tried -----------------------------------------------------------------------------------------------
 
@@ -123,7 +125,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         if named is not None or not (self._has_ratios or self.penalty == "elasticnet"):
             return Cs, [named or 0.0]
         ratios = np.asarray(self.l1_ratios if self._has_ratios else [])
-        if ratios.ndim != 1 or ratios.size == 0 or ratios.dtype.kind not in "fiu" or not _are_shares(ratios):
+        if ratios.ndim != 1 or ratios.size == 0 or ratios.dtype.kind not in "fiu" or not in_unit_interval(ratios):
             raise DualnewtonError(f"l1_ratios must be a list of numbers between 0 and 1, got {self.l1_ratios!r}")
         return Cs, ratios.astype(float).tolist()
 
@@ -146,7 +148,8 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         words = Specification("logistic", class_weight=self.class_weight)
         c = words.row_weights(data.y, self.classes_, data.sample_weight)
         order = [int(k) for k in np.argsort(Cs, kind="stable")]
-        grid, of_folds = _Grid(Cs, ratios), folds.weights(c)
+        fits = 1 if self._is_softmax or len(self.classes_) == 2 else len(self.classes_)
+        grid, of_folds = _Grid(Cs, ratios, (len(folds), fits)), folds.weights(c)
         with GridSession(self) as session, contextlib.ExitStack() as stack:
             softmax, tuning = self._is_softmax, session.tuning
             near = session.method in ("auto", "newton") and not softmax and Neighbours.pay(data.matrix, folds, tuning)
@@ -159,7 +162,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
                 named = [(f"C = {member.C:.3g}", member) for member in members]
                 each = walk_values(session, named, data, c, of_folds)
                 for k, member, (whole, found) in zip(order, members, each, strict=True):
-                    grid.take((r, k), member, data, whole, found, len(folds))
+                    grid.take((r, k), member, data, whole, found)
         return grid
 
     # What came of it ---------------------------------------------------------------------------------------------------
@@ -174,11 +177,12 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
             for r, k in np.ndindex(scores.shape[:2]):
                 model = self._at(float(grid.Cs[k]), grid.ratios[r], _Fitted)
                 model.set_coefs(grid.coefs[r, k][fold])
-                scores[r, k, fold] = (
-                    accuracy(y, model.predict(X), more.get("sample_weight"))
-                    if scorer is None
-                    else scorer(model, X, y, **more)
-                )
+                if (
+                    scorer is None
+                ):  # accuracy; that of scikit-learn checks its arguments, which takes longer than the models
+                    scores[r, k, fold] = np.average(y == model.predict(X), weights=more.get("sample_weight"))
+                else:
+                    scores[r, k, fold] = scorer(model, X, y, **more)
         return scores
 
     def _choose(self, data: Data, grid: _Grid, scores: np.ndarray) -> None:
@@ -222,39 +226,32 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         """Set what scikit-learn's class has, in the shapes of the time."""
         self.Cs_ = grid.Cs
         self.l1_ratios_ = np.asarray(grid.ratios if self._has_ratios else [None])
-        self.certificates_ = grid.of_each(lambda outcome: outcome.certificate, object)
-        n_iter = grid.of_each(lambda outcome: math.ceil(outcome.n_epochs), int).max(axis=3)
-        coefs = np.stack([np.stack([grid.coefs[r, k] for k in range(len(grid.Cs))]) for r in range(len(grid.ratios))])
+        outcomes = grid.outcomes
+        self.certificates_ = of_each(outcomes, "certificate")
+        n_iter = np.ceil(of_each(outcomes, "n_epochs").astype(float)).astype(int).max(axis=3)
+        coefs = np.array([[grid.coefs[r, k] for k in range(len(grid.Cs))] for r in range(len(grid.ratios))])
         # Of shape (l1_ratios, Cs, folds, …) so far.
         if self.use_legacy_attributes in (False, np.False_):
-            self._set(C, ratio, *(np.moveaxis(each, 2, 0) for each in (scores, n_iter, coefs)))
+            self.C_: Any = C
+            self.l1_ratio_: Any = ratio
+            self.scores_, self.n_iter_, self.coefs_paths_ = (
+                np.moveaxis(each, 2, 0) for each in (scores, n_iter, coefs)
+            )
             return
         classes = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         shares: Any = slice(None) if self._has_ratios else 0  # their axis is there if they were asked for
         of_fold = scores.transpose(2, 1, 0)[:, :, shares]
-        paths = coefs.transpose(3, 2, 1, 0, 4)[:, :, :, shares]
-        self._set(
-            np.full(len(classes), C),
-            np.full(len(classes), ratio if self._has_ratios or not self.refit else None),
-            {label: of_fold.copy() for label in classes},
-            n_iter.transpose(2, 1, 0)[None, :, :, shares],
-            dict(zip(classes, paths, strict=True)),
-        )
-
-    def _set(self, C: Any, l1_ratio: Any, scores: Any, n_iter: Any, coefs_paths: Any) -> None:
-        self.C_, self.l1_ratio_, self.scores_, self.n_iter_, self.coefs_paths_ = (
-            C,
-            l1_ratio,
-            scores,
-            n_iter,
-            coefs_paths,
-        )
+        self.C_ = np.full(len(classes), C)
+        self.l1_ratio_ = np.full(len(classes), ratio if self._has_ratios or not self.refit else None)
+        self.scores_ = {label: of_fold.copy() for label in classes}
+        self.n_iter_ = n_iter.transpose(2, 1, 0)[None, :, :, shares]
+        self.coefs_paths_ = dict(zip(classes, coefs.transpose(3, 2, 1, 0, 4)[:, :, :, shares], strict=True))
 
     # Scores, paths and metadata ----------------------------------------------------------------------------------------
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, **score_params: Any) -> float:
         """Return the score of the final model on other data, by ``scoring``."""
-        _routing.refuse_unrouted(score_params, self, "score")
+        _raise_for_params(score_params, self, "score")
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         given = _routing.routed(self, "score", {**score_params, **weights}, weights)
         return self._scorer()(self, X, y, **given.scorer.score)
@@ -307,37 +304,24 @@ class _Grid:
         By the places of the share and of C.
     coefs : dict of arrays of shape (folds, rows, coefficients)
         One row for two classes and K for K, with the intercepts in the last column if there are any.
-    outcomes : dict of lists of lists of Outcome
-        Of each fold and fit.
+    outcomes : array of Outcome of shape (l1_ratios, Cs, folds, fits)
+        Of each model of a fold.
     """
 
-    def __init__(self, Cs: np.ndarray, ratios: list[float]) -> None:
+    def __init__(self, Cs: np.ndarray, ratios: list[float], shape: tuple[int, int]) -> None:
         self.Cs, self.ratios = Cs, ratios
         self.whole: dict[tuple[int, int], list[Result]] = {}
         self.coefs: dict[tuple[int, int], np.ndarray] = {}
-        self.outcomes: dict[tuple[int, int], list[list[Outcome]]] = {}
+        self.outcomes = np.empty((len(ratios), len(Cs), *shape), dtype=object)
 
     def take(
-        self, place: tuple[int, int], member: Any, data: Data, whole: list[Result], of_folds: list[Result], folds: int
+        self, place: tuple[int, int], member: Any, data: Data, whole: list[Result], of_folds: list[Result]
     ) -> None:
         """Keep what was found for a value."""
-        each = [of_folds[k * len(whole) : (k + 1) * len(whole)] for k in range(folds)]
+        each = [of_folds[k : k + len(whole)] for k in range(0, len(of_folds), len(whole))]
         self.whole[place] = whole
         self.outcomes[place] = [[Outcome.of(result) for result in results] for results in each]
         self.coefs[place] = np.stack([_joined(member, data, results) for results in each])
-
-    def of_each(self, what: Callable[[Outcome], Any], dtype: Any) -> np.ndarray:
-        """Return something of each fit, of shape (l1_ratios, Cs, folds, fits)."""
-        first = self.outcomes[0, 0]
-        found = np.empty((len(self.ratios), len(self.Cs), len(first), len(first[0])), dtype=dtype)
-        for r, k, fold, fit in np.ndindex(found.shape):
-            found[r, k, fold, fit] = what(self.outcomes[r, k][fold][fit])
-        return found
-
-    def everything(self) -> list[Any]:
-        """Return the outcomes of all fits, on all rows and on folds."""
-        rows = [Outcome.of(result) for results in self.whole.values() for result in results]
-        return rows + [outcome for folds in self.outcomes.values() for fits in folds for outcome in fits]
 
 
 def _joined(member: Any, data: Data, results: Sequence[Result]) -> np.ndarray:
@@ -355,12 +339,3 @@ def first_best(scores: np.ndarray) -> tuple[int, int]:
     """Return the place of the first of the largest numbers, row by row."""
     row, column = np.unravel_index(np.argmax(scores), scores.shape)
     return int(row), int(column)
-
-
-def _are_shares(values: np.ndarray) -> bool:
-    return bool(((values >= 0.0) & (values <= 1.0)).all())
-
-
-def accuracy(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray | None) -> float:
-    """Return the share of rows, by weight, whose class is right."""
-    return float(np.average(y == predicted, weights=weights))

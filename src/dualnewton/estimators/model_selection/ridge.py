@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.metrics import check_scoring, get_scorer, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metadata_routing import _routing_enabled
 from sklearn.utils.validation import _check_method_params
 
 from dualnewton.errors import DualnewtonError
@@ -197,7 +198,7 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
         return ridge(self, n)
 
     def _scorer(self) -> Any:
-        if self.scoring is None and _routing.routing_is_enabled():
+        if self.scoring is None and _routing_enabled():
             return get_scorer("r2").set_score_request(sample_weight=True)
         return check_scoring(self, scoring=self.scoring, allow_none=True)
 
