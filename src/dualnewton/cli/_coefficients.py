@@ -53,7 +53,7 @@ class Coefficients:
 
     def _rows(self, task: Task) -> list[int]:
         """Find the column of each class; where there is but one, its name does not matter."""
-        classes = [] if task.classes is None else [str(label) for label in task.classes.tolist()]
+        classes = list(map(str, task.names))
         wanted = len(classes) if len(classes) > 2 else 1
         if len(self.coef) != wanted:
             what = (

@@ -2,142 +2,119 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import typer
 
 FROM, OBJECTIVE, RUN = "Data", "Objective", "Run"
 """The titles of the groups of options in ``--help``."""
 
+
+def option(name: str, metavar: str | None, text: str, group: str | None = None) -> Any:
+    """Return an option with its help text in a group."""
+    return typer.Option(name, metavar=metavar, help=text, rich_help_panel=group)
+
+
 Data = Annotated[
     str,
     typer.Argument(metavar="DATA", help="A file (svmlight, CSV, Parquet, npz, npy), or a name that `datasets` lists."),
 ]
-Target = Annotated[
-    str | None, typer.Option("--target", metavar="COLUMN", help="The column to predict.", rich_help_panel=FROM)
-]
-Weights = Annotated[
-    str | None,
-    typer.Option("--weights", metavar="COLUMN", help="The column with a weight for each row.", rich_help_panel=FROM),
-]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A file saved by `fit --out`.")]
+Target = Annotated[str | None, option("--target", "COLUMN", "The column to predict.", FROM)]
+Weights = Annotated[str | None, option("--weights", "COLUMN", "The column with a weight for each row.", FROM)]
 
-Loss = Annotated[
-    str | None,
-    typer.Option(
-        "--loss",
-        metavar="NAME",
-        help="For classes: logistic, squared_hinge, smooth_hinge, hinge. For numbers: squared, huber, epsilon_insensitive, "
-        "squared_epsilon_insensitive. By default logistic for at most 20 distinct labels, else squared.",
-        rich_help_panel=OBJECTIVE,
-    ),
-]
-Penalty = Annotated[
-    str,
-    typer.Option("--penalty", metavar="NAME", help="l2, l1, elasticnet or nonnegative.", rich_help_panel=OBJECTIVE),
-]
-C = Annotated[
-    float | None,
-    typer.Option(
-        "-C",
-        metavar="NUMBER",
-        help="The inverse strength of the penalty: lambda = 1/(C n). 1 by default.",
-        rich_help_panel=OBJECTIVE,
-    ),
-]
-Lam = Annotated[
-    float | None,
-    typer.Option("--lam", metavar="NUMBER", help="The value of lambda, instead of C.", rich_help_panel=OBJECTIVE),
-]
-L1Ratio = Annotated[
-    float | None,
-    typer.Option(
-        "--l1-ratio",
-        metavar="NUMBER",
-        help="The share of the l1 norm in the penalty, 0 to 1. 0.5 by default for elasticnet, 0 for nonnegative.",
-        rich_help_panel=OBJECTIVE,
-    ),
-]
-Intercept = Annotated[
-    bool,
-    typer.Option(
-        "--intercept/--no-intercept", help="Fit a constant term, which is not penalised.", rich_help_panel=OBJECTIVE
-    ),
-]
-Delta = Annotated[
-    float | None,
-    typer.Option(
-        "--delta",
-        metavar="NUMBER",
-        help="For huber: the absolute error at which the loss becomes linear. 1 by default.",
-        rich_help_panel=OBJECTIVE,
-    ),
-]
-Epsilon = Annotated[
-    float | None,
-    typer.Option(
-        "--epsilon",
-        metavar="NUMBER",
-        help="For the epsilon_insensitive losses: the largest absolute error without a loss. 0.1 by default.",
-        rich_help_panel=OBJECTIVE,
-    ),
-]
-Width = Annotated[
-    float | None,
-    typer.Option(
-        "--width",
-        metavar="NUMBER",
-        help="For smooth_hinge: the width of the interval of margins on which the kink is smoothed. 1 by default.",
-        rich_help_panel=OBJECTIVE,
-    ),
-]
-Multiclass = Annotated[
-    str | None,
-    typer.Option(
-        "--multiclass",
-        metavar="NAME",
-        help="For several classes: softmax, or ovr (each class against the rest). By default softmax for logistic, else ovr.",
-        rich_help_panel=OBJECTIVE,
-    ),
-]
-
-Tol = Annotated[
-    float,
-    typer.Option(
-        "--tol", metavar="NUMBER", help="Stop at this certified relative gap (P - D)/|P|.", rich_help_panel=RUN
-    ),
-]
+Tol = Annotated[float, option("--tol", "NUMBER", "Stop at this certified relative gap (P - D)/|P|.", RUN)]
 TimeLimit = Annotated[
     float | None,
-    typer.Option(
-        "--time-limit",
-        metavar="SECONDS",
-        help="Stop after this time with the best model so far. No limit by default.",
-        rich_help_panel=RUN,
-    ),
+    option("--time-limit", "SECONDS", "Stop after this time with the best model so far. No limit by default.", RUN),
 ]
-MaxEpochs = Annotated[
-    int,
-    typer.Option("--max-epochs", metavar="NUMBER", help="Limit on the passes over the data.", rich_help_panel=RUN),
-]
-Threads = Annotated[
-    int,
-    typer.Option(
-        "--threads", metavar="NUMBER", help="Number of threads; it does not change the result.", rich_help_panel=RUN
-    ),
-]
-Seed = Annotated[
-    int,
-    typer.Option("--seed", metavar="NUMBER", help="Random seed; equal seeds give equal models.", rich_help_panel=RUN),
-]
+MaxEpochs = Annotated[int, option("--max-epochs", "NUMBER", "Limit on the passes over the data.", RUN)]
+Threads = Annotated[int, option("--threads", "NUMBER", "Number of threads; it does not change the result.", RUN)]
+Seed = Annotated[int, option("--seed", "NUMBER", "Random seed; equal seeds give equal models.", RUN)]
 Method = Annotated[
     str,
-    typer.Option(
+    option(
         "--method",
-        metavar="NAME",
-        help="sdna, sdca, newton or ihs; auto chooses the method with the smallest predicted cost.",
-        rich_help_panel=RUN,
+        "NAME",
+        "sdna, sdca, newton or ihs; auto chooses the method with the smallest predicted cost.",
+        RUN,
     ),
 ]
+Json = Annotated[bool, option("--json", None, "Print JSON, for other programs.")]
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A file saved by `fit --out`.")]
+# The objective -------------------------------------------------------------------------------------------------------
+
+Number = float | None
+
+WORDS: dict[str, tuple[Any, Any, str]] = {
+    "loss": (
+        str | None,
+        "NAME",
+        "For classes: logistic, squared_hinge, smooth_hinge, hinge. For numbers: squared, huber, epsilon_insensitive, "
+        "squared_epsilon_insensitive. By default logistic for at most 20 distinct labels, else squared.",
+    ),
+    "penalty": (str, "NAME", "l2, l1, elasticnet or nonnegative."),
+    "C": (Number, "NUMBER", "The inverse strength of the penalty: lambda = 1/(C n). 1 by default."),
+    "lam": (Number, "NUMBER", "The value of lambda, instead of C."),
+    "l1_ratio": (
+        Number,
+        "NUMBER",
+        "The share of the l1 norm in the penalty, 0 to 1. 0.5 by default for elasticnet, 0 for nonnegative.",
+    ),
+    "intercept": (bool, None, "Fit a constant term, which is not penalised."),
+    "delta": (Number, "NUMBER", "For huber: the absolute error at which the loss becomes linear. 1 by default."),
+    "epsilon": (
+        Number,
+        "NUMBER",
+        "For the epsilon_insensitive losses: the largest absolute error without a loss. 0.1 by default.",
+    ),
+    "width": (
+        Number,
+        "NUMBER",
+        "For smooth_hinge: the width of the interval of margins on which the kink is smoothed. 1 by default.",
+    ),
+    "multiclass": (
+        str | None,
+        "NAME",
+        "For several classes: softmax, or ovr (each class against the rest). By default softmax for logistic, else ovr.",
+    ),
+}
+"""The type, the placeholder and the help text of each option that describes the objective."""
+
+UNASKED: Mapping[str, Any] = {**dict.fromkeys(WORDS), "penalty": "l2", "intercept": True}
+"""Their values where they are not given."""
+
+FLAGS = {"C": "-C", "intercept": "--intercept/--no-intercept", "l1_ratio": "--l1-ratio"}
+"""Names on the command line that are not ``--word``."""
+
+Objective = Mapping[str, Any]
+
+
+def only(*words: str) -> Objective:
+    """Return some of the words, for a command that does not take all."""
+    return {word: UNASKED[word] for word in words}
+
+
+def with_objective(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the parameter ``objective`` by an option for each word of its default; the command receives a dictionary."""
+    taken: list[inspect.Parameter] = []
+    words: Mapping[str, Any] = {}
+    for each in inspect.signature(command, eval_str=True).parameters.values():
+        if each.name != "objective":
+            taken.append(each)
+            continue
+        words = each.default
+        for word, default in words.items():
+            kind, metavar, text = WORDS[word]
+            found = option(FLAGS.get(word, f"--{word}"), metavar, text, OBJECTIVE)
+            taken.append(inspect.Parameter(word, each.kind, default=default, annotation=Annotated[kind, found]))
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        command(objective={word: given.pop(word) for word in words}, **given)
+
+    run.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+    return run

@@ -38,6 +38,11 @@ class Task:
     classes: np.ndarray | None
     why: str
 
+    @property
+    def names(self) -> list[Any]:
+        """The labels of the classes, in order; none where the targets are numbers."""
+        return [] if self.classes is None else self.classes.tolist()
+
 
 def problems_from(
     dataset: Dataset,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,21 +26,13 @@ Given = Annotated[
 ]
 
 
+@options.with_objective
 def certify(
     model: Given,
     data: options.Data,
     target: options.Target = None,
     weights: options.Weights = None,
-    loss: options.Loss = None,
-    penalty: options.Penalty = "l2",
-    C: options.C = None,
-    lam: options.Lam = None,
-    l1_ratio: options.L1Ratio = None,
-    intercept: options.Intercept = True,
-    delta: options.Delta = None,
-    epsilon: options.Epsilon = None,
-    width: options.Width = None,
-    multiclass: options.Multiclass = None,
+    objective: options.Objective = options.UNASKED,
     json: options.Json = False,
 ) -> None:
     """Prove how far a MODEL is from the minimum of its objective on DATA, whoever fitted it.
@@ -58,18 +50,6 @@ def certify(
     from dualnewton.cli import _output
     from dualnewton.cli._coefficients import ENDINGS
 
-    objective: dict[str, Any] = {
-        "loss": loss,
-        "penalty": penalty,
-        "C": C,
-        "lam": lam,
-        "l1_ratio": l1_ratio,
-        "intercept": intercept,
-        "delta": delta,
-        "epsilon": epsilon,
-        "width": width,
-        "multiclass": multiclass,
-    }
     read = of_coefficients if Path(model).suffix.lower() in ENDINGS else of_model
     task, dataset, coef, intercepts, said = read(model, data, target, weights, objective)
     certificates = judged(task, coef, intercepts)
@@ -79,8 +59,7 @@ def certify(
     _output.say("model", said)
     _output.say("data", f"{dataset.name}: {dataset.X.shape[0]} examples, {dataset.X.shape[1]} features")
     _output.say("objective", task.objective)
-    names = [] if task.classes is None else task.classes.tolist()
-    for key, line in _output.certificate_lines(certificates, names):
+    for key, line in _output.certificate_lines(certificates, task.names):
         _output.say(key, line)
 
 
@@ -88,13 +67,13 @@ Judged = tuple["Task", "Dataset", "np.ndarray", "np.ndarray | None", str]
 """What is to be judged: the problems, their data, coefficients and intercepts (None for the best), and where they are from."""
 
 
-def of_model(model: str, data: str, target: str | None, weights: str | None, objective: dict[str, Any]) -> Judged:
+def of_model(model: str, data: str, target: str | None, weights: str | None, objective: options.Objective) -> Judged:
     """Take a saved model, as a solution of its problem on these data."""
     from dualnewton.cli._data import Columns
     from dualnewton.cli._problems import Task, objectives_of
     from dualnewton.interop.model_file import SavedModel
 
-    asked = [name for name, value in objective.items() if value != UNASKED.get(name)]
+    asked = [name for name, value in objective.items() if value != options.UNASKED[name]]
     if asked:
         raise DualnewtonError(
             f"a saved model has its own objective, so {asked[0]} must be left out; it is for coefficients (.csv)"
@@ -106,12 +85,8 @@ def of_model(model: str, data: str, target: str | None, weights: str | None, obj
     return Task(problems, fitted.objective, fitted.classes, "as saved"), dataset, fitted.coef, fitted.intercept, said
 
 
-UNASKED = {"penalty": "l2", "intercept": True}
-"""What the options are that nobody has given; the others are None."""
-
-
 def of_coefficients(
-    model: str, data: str, target: str | None, weights: str | None, objective: dict[str, Any]
+    model: str, data: str, target: str | None, weights: str | None, objective: options.Objective
 ) -> Judged:
     """Take coefficients from a text file, for the objective that the options describe."""
     from dualnewton.cli._coefficients import read_coefficients

@@ -10,30 +10,29 @@ import typer
 from dualnewton.cli import _options as options
 from dualnewton.errors import DualnewtonError
 
-Out = Annotated[str, typer.Option("--out", metavar="DIR", help="The folder for the report; created if missing.")]
+Out = Annotated[str, options.option("--out", "DIR", "The folder for the report; created if missing.")]
 Methods = Annotated[
     str,
-    typer.Option(
+    options.option(
         "--methods",
-        metavar="NAMES",
-        help="Methods of this library, separated by commas: auto, sdna, sdca, newton, ihs; or all, none.",
+        "NAMES",
+        "Methods of this library, separated by commas: auto, sdna, sdca, newton, ihs; or all, none.",
     ),
 ]
 Peers = Annotated[
     str,
-    typer.Option(
+    options.option(
         "--peers",
-        metavar="NAMES",
-        help="Solvers of other libraries, separated by commas; or all, none. For logistic: lbfgs, newton-cholesky, newton-cg, "
+        "NAMES",
+        "Solvers of other libraries, separated by commas; or all, none. For logistic: lbfgs, newton-cholesky, newton-cg, "
         "'liblinear dual', 'liblinear primal', saga, cyanure, snapml, glum. For a wrong name the error lists the right ones.",
     ),
 ]
-Seconds = Annotated[
-    float,
-    typer.Option("--time-limit", metavar="SECONDS", help="Limit for each solver.", rich_help_panel=options.RUN),
-]
+WORDS = options.only("loss", "penalty", "C", "lam", "delta", "epsilon", "width")
+Seconds = Annotated[float, options.option("--time-limit", "SECONDS", "Limit for each solver.", options.RUN)]
 
 
+@options.with_objective
 def compare(
     ctx: typer.Context,
     data: options.Data,
@@ -41,13 +40,7 @@ def compare(
     methods: Methods = "all",
     peers: Peers = "all",
     target: options.Target = None,
-    loss: options.Loss = None,
-    penalty: options.Penalty = "l2",
-    C: options.C = None,
-    lam: options.Lam = None,
-    delta: options.Delta = None,
-    epsilon: options.Epsilon = None,
-    width: options.Width = None,
+    objective: options.Objective = WORDS,
     time_limit: Seconds = 10.0,
     threads: options.Threads = 1,
     seed: options.Seed = 0,
@@ -73,15 +66,15 @@ def compare(
     from dualnewton.lab import report
 
     report.require()
-    if penalty != "l2":
+    if objective["penalty"] != "l2":
         raise DualnewtonError(
-            f"--penalty must be l2 in a comparison, the one penalty that all solvers share, got {penalty!r}"
+            f"--penalty must be l2 in a comparison, the one penalty that all solvers share, got {objective['penalty']!r}"
         )
     folder = report.folder(out)
     dataset = loaded(data, target=target)
     # With float32 data some of the other solvers would compute in float32 and could not reach the tolerances.
     dataset = replace(dataset, X=dataset.X.astype(np.float64, copy=False))
-    task = problems_from(dataset, loss=loss, C=C, lam=lam, intercept=False, delta=delta, epsilon=epsilon, width=width)
+    task = problems_from(dataset, intercept=False, **objective)
     found, rows = comparison.compare(
         only(task, "compare"),
         task.objective.loss,

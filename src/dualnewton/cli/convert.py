@@ -9,28 +9,31 @@ import typer
 
 from dualnewton.cli import _options as options
 
+Source = Annotated[str, typer.Argument(metavar="IN", help="A file, or a name that `datasets` lists.")]
+Out = Annotated[
+    str,
+    typer.Argument(
+        metavar="OUT", help="The new file: .npz, .npy, .svm, .csv, .tsv or .parquet; text also .gz .bz2 .xz."
+    ),
+]
+NFeatures = Annotated[int | None, options.option("--n-features", "NUMBER", "The number of columns of a sparse file.")]
+ZeroBased = Annotated[
+    bool | None,
+    options.option(
+        "--zero-based/--one-based", None, "First index in a svmlight file. By default 1, unless a 0 occurs."
+    ),
+]
+Dtype = Annotated[str | None, options.option("--dtype", "NAME", "Store X as float64 or float32.")]
+
 
 def convert(
-    source: Annotated[str, typer.Argument(metavar="IN", help="A file, or a name that `datasets` lists.")],
-    out: Annotated[
-        str,
-        typer.Argument(
-            metavar="OUT", help="The new file: .npz, .npy, .svm, .csv, .tsv or .parquet; text also .gz .bz2 .xz."
-        ),
-    ],
+    source: Source,
+    out: Out,
     target: options.Target = None,
     weights: options.Weights = None,
-    n_features: Annotated[
-        int | None, typer.Option("--n-features", metavar="NUMBER", help="The number of columns of a sparse file.")
-    ] = None,
-    zero_based: Annotated[
-        bool | None,
-        typer.Option(
-            "--zero-based/--one-based",
-            help="First index in a svmlight file. By default 1, unless a 0 occurs.",
-        ),
-    ] = None,
-    dtype: Annotated[str | None, typer.Option("--dtype", metavar="NAME", help="Store X as float64 or float32.")] = None,
+    n_features: NFeatures = None,
+    zero_based: ZeroBased = None,
+    dtype: Dtype = None,
 ) -> None:
     """Write data in another format, with memory use that does not depend on the size of the file.
 

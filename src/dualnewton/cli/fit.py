@@ -31,23 +31,21 @@ REMEDIES = {
 DONE = ("CONVERGED", "NO_PROGRESS")
 """Ends after which there is nothing to go on for. Whoever raises a limit goes on from a checkpoint."""
 
-Test = Annotated[
-    str | None,
-    typer.Option("--test", metavar="DATA", help="Other data, for a score.", rich_help_panel=options.FROM),
-]
-Out = Annotated[str | None, typer.Option("--out", metavar="MODEL", help="The file to save the model in.")]
+Test = Annotated[str | None, options.option("--test", "DATA", "Other data, for a score.", options.FROM)]
+Out = Annotated[str | None, options.option("--out", "MODEL", "The file to save the model in.")]
 Checkpoint = Annotated[
     str | None,
-    typer.Option(
+    options.option(
         "--checkpoint",
-        metavar="FILE",
-        help="Keep the state of the run here: the same command goes on from it after a crash or Ctrl-C. "
+        "FILE",
+        "Keep the state of the run here: the same command goes on from it after a crash or Ctrl-C. "
         "It is removed once the fit is done and the model is saved.",
-        rich_help_panel=options.RUN,
+        options.RUN,
     ),
 ]
 
 
+@options.with_objective
 def fit(
     ctx: typer.Context,
     data: options.Data,
@@ -55,16 +53,7 @@ def fit(
     target: options.Target = None,
     weights: options.Weights = None,
     test: Test = None,
-    loss: options.Loss = None,
-    penalty: options.Penalty = "l2",
-    C: options.C = None,
-    lam: options.Lam = None,
-    l1_ratio: options.L1Ratio = None,
-    intercept: options.Intercept = True,
-    delta: options.Delta = None,
-    epsilon: options.Epsilon = None,
-    width: options.Width = None,
-    multiclass: options.Multiclass = None,
+    objective: options.Objective = options.UNASKED,
     tol: options.Tol = 1e-6,
     time_limit: options.TimeLimit = None,
     max_epochs: options.MaxEpochs = 1000,
@@ -93,19 +82,7 @@ def fit(
     _output.ready(out)
     with ended_by_signals():
         dataset = loaded(data, target=target, weights=weights)
-        task = problems_from(
-            dataset,
-            loss=loss,
-            penalty=penalty,
-            C=C,
-            lam=lam,
-            l1_ratio=l1_ratio,
-            intercept=intercept,
-            delta=delta,
-            epsilon=epsilon,
-            width=width,
-            multiclass=multiclass,
-        )
+        task = problems_from(dataset, **objective)
         # Whatever is wrong with the test data is better known before the fit.
         tested = None if test is None else other_data(task, dataset, test, target)
         settings = {"method": method, "time_limit": time_limit, "max_epochs": max_epochs, "n_threads": threads}
@@ -181,16 +158,11 @@ def describe(task: Task, dataset: Dataset, results: Sequence[Result]) -> None:
     remedy = REMEDIES.get(worst.status.name)
     closer = f"; to get closer, {remedy}" if remedy else ""
     say("status", f"{worst.status.name}: {worst.status.message}{closer}")
-    for key, line in certificate_lines([result.certificate for result in results], names_of(task)):
+    for key, line in certificate_lines([result.certificate for result in results], task.names):
         say(key, line)
     seconds = max(result.trace.rows[-1].seconds for result in results)
     say("effort", f"{max(result.n_epochs for result in results):.4g} epochs, {seconds:.3g} s")
     say("plan", results[0].plan)
-
-
-def names_of(task: Task) -> Sequence[Any]:
-    """Name the problems, where there are several."""
-    return [] if task.classes is None else task.classes.tolist()
 
 
 def score(model: SavedModel, dataset: Dataset) -> str:

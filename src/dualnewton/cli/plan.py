@@ -13,20 +13,12 @@ if TYPE_CHECKING:
 METHODS = ("sdna", "sdca", "newton", "ihs")
 
 
+@options.with_objective
 def plan(
     data: options.Data,
     target: options.Target = None,
     weights: options.Weights = None,
-    loss: options.Loss = None,
-    penalty: options.Penalty = "l2",
-    C: options.C = None,
-    lam: options.Lam = None,
-    l1_ratio: options.L1Ratio = None,
-    intercept: options.Intercept = True,
-    delta: options.Delta = None,
-    epsilon: options.Epsilon = None,
-    width: options.Width = None,
-    multiclass: options.Multiclass = None,
+    objective: options.Objective = options.UNASKED,
     method: options.Method = "auto",
     json: options.Json = False,
 ) -> None:
@@ -46,19 +38,7 @@ def plan(
     from dualnewton.cli._problems import problems_from
 
     dataset = loaded(data, target=target, weights=weights)
-    task = problems_from(
-        dataset,
-        loss=loss,
-        penalty=penalty,
-        C=C,
-        lam=lam,
-        l1_ratio=l1_ratio,
-        intercept=intercept,
-        delta=delta,
-        epsilon=epsilon,
-        width=width,
-        multiclass=multiclass,
-    )
+    task = problems_from(dataset, **objective)
     chosen, others = chosen_of(task, method), alternatives(task)
     if json:
         _output.as_json({"plan": chosen, "alternatives": others})
@@ -88,13 +68,8 @@ def chosen_of(task: Task, method: str) -> dict[str, Any]:
     from dualnewton.planning.planner import plan as planned
 
     made = planned(task.problems[0], method=method, models=len(task.problems))
-    return {
-        "method": made.method,
-        "tau": made.tau,
-        "compiled": made.compiled,
-        "cost": float(made.cost),
-        "reason": made.reason,
-    }
+    found = {name: getattr(made, name) for name in ("method", "tau", "compiled", "cost", "reason")}
+    return {**found, "cost": float(made.cost)}
 
 
 def alternatives(task: Task) -> list[dict[str, Any]]:

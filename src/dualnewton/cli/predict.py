@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from dualnewton.cli import _options as options
 from dualnewton.errors import DualnewtonError
 
@@ -18,11 +16,9 @@ if TYPE_CHECKING:
 
     from dualnewton.interop.model_file import SavedModel
 
-Out = Annotated[
-    str | None, typer.Option("--out", metavar="FILE", help="Write to a .csv or .npy file; to the screen by default.")
-]
-Proba = Annotated[bool, typer.Option("--proba", help="The probability of each class (logistic loss).")]
-Decision = Annotated[bool, typer.Option("--decision", help="The margins x'w + b: one, or one for each class.")]
+Out = Annotated[str | None, options.option("--out", "FILE", "Write to a .csv or .npy file; to the screen by default.")]
+Proba = Annotated[bool, options.option("--proba", None, "The probability of each class (logistic loss).")]
+Decision = Annotated[bool, options.option("--decision", None, "The margins x'w + b: one, or one for each class.")]
 
 
 def predict(

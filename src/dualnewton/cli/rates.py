@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from dualnewton.cli import _options as options
 from dualnewton.errors import DualnewtonError
 
@@ -13,17 +11,15 @@ if TYPE_CHECKING:
     from dualnewton.cli._problems import Task
     from dualnewton.objective.problem import Problem
 
-Taus = Annotated[str, typer.Option("--tau", metavar="NUMBERS", help="Sizes of the random sets, separated by commas.")]
-Gap = Annotated[float, typer.Option("--gap", metavar="NUMBER", help="The relative gap to reach.")]
-Out = Annotated[str | None, typer.Option("--out", metavar="FILE", help="Also write the table to a CSV file.")]
-MaxEpochs = Annotated[
-    int, typer.Option("--max-epochs", metavar="NUMBER", help="The limit for each run.", rich_help_panel=options.RUN)
-]
-Seconds = Annotated[
-    float, typer.Option("--time-limit", metavar="SECONDS", help="The limit for each run.", rich_help_panel=options.RUN)
-]
+Taus = Annotated[str, options.option("--tau", "NUMBERS", "Sizes of the random sets, separated by commas.")]
+Gap = Annotated[float, options.option("--gap", "NUMBER", "The relative gap to reach.")]
+Out = Annotated[str | None, options.option("--out", "FILE", "Also write the table to a CSV file.")]
+MaxEpochs = Annotated[int, options.option("--max-epochs", "NUMBER", "The limit for each run.", options.RUN)]
+WORDS = options.only("loss", "C", "lam", "delta", "width")
+Seconds = Annotated[float, options.option("--time-limit", "SECONDS", "The limit for each run.", options.RUN)]
 
 
+@options.with_objective
 def rates(
     data: options.Data,
     tau: Taus = "1,8,32",
@@ -32,11 +28,7 @@ def rates(
     json: options.Json = False,
     target: options.Target = None,
     weights: options.Weights = None,
-    loss: options.Loss = None,
-    C: options.C = None,
-    lam: options.Lam = None,
-    delta: options.Delta = None,
-    width: options.Width = None,
+    objective: options.Objective = WORDS,
     max_epochs: MaxEpochs = 1000,
     time_limit: Seconds = 20.0,
     seed: options.Seed = 0,
@@ -61,7 +53,7 @@ def rates(
 
     _output.ready(out)
     dataset = loaded(data, target=target, weights=weights)
-    task = problems_from(dataset, loss=loss, C=C, lam=lam, intercept=False, delta=delta, width=width)
+    task = problems_from(dataset, intercept=False, **objective)
     problem = only(task, "rates")
     taus = forecast.taus_of(tau, problem.n)
     rows = forecast.forecast(problem, taus, gap, Limits(gap, max_epochs, time_limit), seed)
