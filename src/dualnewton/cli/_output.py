@@ -41,15 +41,7 @@ def as_json(value: Any) -> None:
 
 
 def certificate_lines(certificates: Sequence[Certificate], names: Sequence[Any]) -> Iterator[tuple[str, str]]:
-    """Yield the lines of the certificate: that of the sum, and that of each class if there are several.
-
-    Parameters
-    ----------
-    certificates : sequence of Certificate
-        The certificate of each problem.
-    names : sequence
-        The names of the problems, if there are several.
-    """
+    """Yield the lines of the certificate: that of the sum and, if there are several problems, that of each by name."""
     if len(certificates) == 1:
         yield "certificate", str(certificates[0])
         return

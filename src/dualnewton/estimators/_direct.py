@@ -12,18 +12,10 @@ from dualnewton.objective.problem import Problem
 
 
 class ByExamples:
-    """The solutions from the eigenvalues of the n×n products: w = Xᵀ D(s) v, (PKP + alpha I) v = P D(s) y.
+    """The solutions from the eigenvalues of the n×n products X Xᵀ: w = Xᵀ D(s) v, (PKP + alpha I) v = P D(s) y.
 
-    Here s = √c, K = D(s) X Xᵀ D(s), and P takes out the component along s where there is an intercept.
-
-    Parameters
-    ----------
-    products : array of shape (n, n)
-        X Xᵀ.
-    Y : array of shape (n, K)
-        Targets.
-    c : array of shape (n,)
-        Weights, not all zero.
+    Here s = √c for weights c that are not all zero, K = D(s) X Xᵀ D(s), and P takes out the component along s where there is an
+    intercept. Y has the shape (n, outputs).
     """
 
     def __init__(self, products: np.ndarray, Y: np.ndarray, c: np.ndarray, *, fit_intercept: bool) -> None:

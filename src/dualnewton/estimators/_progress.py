@@ -16,19 +16,11 @@ Callback = Callable[[Progress], Any]
 
 
 class ProgressLine:
-    """A callback for ``solve`` that shows the slowest model of a run.
+    """A callback for ``solve`` that shows the slowest model of a run, on its way to the relative gap ``tol``.
 
     On a terminal one line is rewritten in place. Elsewhere (a file, a log) a plain line is written at the first certificate,
-    and again each time the run has taken twice as long, so that a long run leaves a few lines.
-
-    Parameters
-    ----------
-    name : str
-        Of the estimator.
-    tol : float
-        The relative gap that is wanted.
-    file : text stream, optional
-        Where to; standard error by default.
+    and again each time the run has taken twice as long, so that a long run leaves a few lines. ``file`` is standard error by
+    default.
     """
 
     def __init__(self, name: str, tol: float, file: Any = None) -> None:

@@ -33,13 +33,9 @@ MAX_EPOCHS = 1000
 class Session:
     """Solves on behalf of an estimator, and keeps to its ``max_iter`` and ``time_limit`` however often it is asked.
 
-    Most fits ask once. Those that ask several times (values of λ, outputs with and without a penalty) are told by ``is_over``
-    when nothing is left of the budget, or the callback has asked to stop.
-
-    Parameters
-    ----------
-    model : estimator
-        Its parameters are read once, here.
+    The parameters of the estimator are read once, at the start. Most fits ask once. Those that ask several times (values of λ,
+    outputs with and without a penalty) are told by ``is_over`` when nothing is left of the budget, or the callback has asked to
+    stop.
     """
 
     def __init__(self, model: Any) -> None:

@@ -52,18 +52,10 @@ def _require_finite_squares(entries: np.ndarray) -> None:
 
 
 def strengths(name: str, values: Any, *, or_zero: bool, why: str = "") -> np.ndarray:
-    """Return the strengths of a penalty to choose from as floats; an error names the first that is not allowed.
+    """Return the strengths of a penalty to choose from, in the given order, as floats.
 
-    Parameters
-    ----------
-    name : str
-        The parameter that holds them.
-    values : number or sequence of numbers
-        In any order, finite.
-    or_zero : bool
-        Whether zero is allowed.
-    why : str
-        The reason for that, if it needs one.
+    They must be finite and positive, or zero where ``or_zero`` allows it. An error names the parameter, the first value that is
+    not allowed and, if it needs one, the reason ``why``.
     """
     given = np.atleast_1d(np.asarray(values, dtype=object))
     if given.ndim != 1 or given.size == 0:

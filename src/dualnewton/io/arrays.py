@@ -62,13 +62,7 @@ def npy(path: Path) -> np.ndarray:
 
 
 class Members(Mapping[str, np.ndarray]):
-    """The arrays of an npz file by name; each is opened on first access.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    """
+    """The arrays of an npz file by name; each is opened on first access."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

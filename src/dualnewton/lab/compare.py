@@ -60,17 +60,7 @@ class Row:
 
 
 def chosen(what: str, asked: str, known: Sequence[str]) -> list[str]:
-    """Return the names in a comma-separated list; "all" and "none" are accepted too.
-
-    Parameters
-    ----------
-    what : str
-        The name of the option, for error messages.
-    asked : str
-        The list.
-    known : sequence of str
-        The names that the list may contain.
-    """
+    """Return the names in a comma-separated list, which may be "all" or "none"; an error names the option (``what``)."""
     names = {"all": list(known), "none": []}.get(asked, [name.strip() for name in asked.split(",")])
     for name in names:
         if name not in known:

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton.lab.peers import PEERS, Peer, Task
+from dualnewton.lab.peers import PEERS, Peer, sklearn_svc
 from dualnewton.objective.problem import Problem
 from dualnewton.run.loop import solve
+from dualnewton.run.result import Result
 
 METHODS = ("auto", "sdna", "sdca", "newton", "ihs")
 """The methods of this library."""
@@ -31,21 +32,11 @@ STALLED = 3
 WARM_ROWS = 400
 """Number of rows in the warm-up of another library, which only imports its modules and starts its threads."""
 
-
-def _hinge(task: Task) -> Any:
-    """liblinear's hinge through scikit-learn's LinearSVC: C Σ max(0, ·) + ½‖w‖², so C = 1/(λn)."""
-    from sklearn.svm import LinearSVC
-
-    return LinearSVC(
-        loss="hinge", C=1.0 / task.lam_n, fit_intercept=False, tol=task.tol, max_iter=100_000, random_state=0
-    )
-
-
 ALL_PEERS: dict[str, Sequence[Peer]] = {
     "logistic": PEERS["logistic"],
     "squared_hinge": PEERS["squared hinge"],
     "squared": PEERS["squared"],
-    "hinge": [Peer("liblinear dual", "sklearn", _hinge)],
+    "hinge": [Peer("liblinear dual", "sklearn", sklearn_svc(loss="hinge"))],
 }
 """Solvers of other libraries by the command line's name of the loss; for other losses none is known."""
 
@@ -102,13 +93,7 @@ class Match:
 
     def suboptimality(self, w: np.ndarray) -> float:
         """Return the certified relative suboptimality of any model."""
-        certificate = self.problem.certify(w, alpha=self.dual_point)
-        return certificate.relative_gap
-
-    def new_problem(self) -> Problem:
-        """Return a new problem with the same data, so that the timed fit includes the checks of the data."""
-        old = self.problem
-        return Problem(old.X, old.y, old.loss, regularizer=old.regularizer, lam=old.lam)
+        return self.problem.certify(w, alpha=self.dual_point).relative_gap
 
     def warm_up_task(self) -> Match:
         """Return the same task on a few rows that cover all labels, for a warm-up."""
@@ -132,27 +117,18 @@ class Ours:
 
     def prepare(self) -> None:
         """Compile the kernels of the method."""
-        solve(
-            self.match.problem,
-            method=self.method,
-            max_epochs=2,
-            tol=1e-12,
-            n_threads=self.match.threads,
-            random_state=self.match.seed,
-        )
+        self._solve(self.match.problem, tol=1e-12, max_epochs=2)
 
     def attempt(self, tol: float) -> tuple[np.ndarray, float]:
-        """Return a model and its number of epochs."""
-        match = self.match
-        result = solve(
-            match.new_problem(),
-            method=self.method,
-            tol=tol,
-            n_threads=match.threads,
-            random_state=match.seed,
-            max_epochs=100_000,
-        )
+        """Return a model and its number of epochs; a new problem makes the time include the checks of the data."""
+        old = self.match.problem
+        problem = Problem(old.X, old.y, old.loss, regularizer=old.regularizer, lam=old.lam)
+        result = self._solve(problem, tol=tol, max_epochs=100_000)
         return result.w, result.n_epochs
+
+    def _solve(self, problem: Problem, **stop: Any) -> Result:
+        match = self.match
+        return solve(problem, method=self.method, n_threads=match.threads, random_state=match.seed, **stop)
 
     def work(self) -> Iterator[Attempt]:
         """Yield the attempts of the method."""
@@ -193,14 +169,7 @@ def attempts_at(
 ) -> Iterator[Attempt]:
     """Yield a fit for each tolerance, until the suboptimality reaches the goal or stops improving.
 
-    Parameters
-    ----------
-    match : Match
-        The problem, with the dual point that certifies the models.
-    attempt : callable
-        Returns w and the number of iterations for a tolerance.
-    ladder : sequence of float
-        The tolerances.
+    ``attempt`` returns w and the number of iterations for a tolerance.
     """
     best, stalled = math.inf, 0
     for tol in ladder:

@@ -110,17 +110,7 @@ def weight(quick: bool) -> float:
 
 
 def run(steps: Steps, seed: int = 0, *, quick: bool = False) -> Section:
-    """Compute the numbers of the example, and run the three methods on it.
-
-    Parameters
-    ----------
-    steps : Steps
-        The progress display.
-    seed : int
-        The seed of the draws.
-    quick : bool
-        True for short runs.
-    """
+    """Compute the numbers of the example, and run the three methods on it; ``quick`` makes the runs short."""
     steps.begin("example: three methods on a quadratic", weight=weight(quick))
     iterations = SHORT if quick else LONG
     curves = [(one, one.values(iterations, seed)) for one in contenders()]

@@ -36,19 +36,7 @@ def grid(quick: bool) -> Grid:
 
 
 def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = False) -> Section:
-    """Run the first experiment.
-
-    Parameters
-    ----------
-    sets : sequence of Posed
-        The problems.
-    steps : Steps
-        The progress display.
-    seed : int
-        The seed of the draws.
-    quick : bool
-        True for short runs.
-    """
+    """Run the first experiment on the problems, with draws from ``seed``; ``quick`` makes the runs short."""
     chosen = grid(quick)
     rows: dict[str, list] = {order: [] for order in ORDERS}
     found: list = []

@@ -23,13 +23,7 @@ def grid(quick: bool) -> Grid:
 
 
 def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = False) -> Section:
-    """Run the second experiment.
-
-    Parameters
-    ----------
-    sets, steps, seed, quick
-        The parameters of :func:`figure1.run`.
-    """
+    """Run the second experiment, as :func:`figure1.run` does the first."""
     chosen = grid(quick)
     rows: dict[str, list] = {order: [] for order in ORDERS}
     found: list = []
@@ -88,6 +82,7 @@ def _code(run: Watched) -> str:
 
 def table(posed: Posed, by_method: dict[str, list[Watched]]) -> Table:
     """Return the table of the times, with the implementation of the rounds."""
+    some_by_numpy = any(not run.plan.compiled for some in by_method.values() for run in some)
     rows = [
         [str(one.tau), seconds(one.seconds_per_epoch), _code(one), seconds(other.seconds_per_epoch), _code(other)]
         for one, other in zip(*by_method.values(), strict=True)
@@ -96,9 +91,5 @@ def table(posed: Posed, by_method: dict[str, list[Watched]]) -> Table:
         f"Time of an epoch, {posed.name}, independent sets",
         ("τ", "SDNA", "by", "SDCA", "by"),
         rows,
-        "Blocks of more examples than features are solved by LAPACK (NumPy rounds)." if _has_numpy(by_method) else "",
+        "Blocks of more examples than features are solved by LAPACK (NumPy rounds)." if some_by_numpy else "",
     )
-
-
-def _has_numpy(by_method: dict[str, list[Watched]]) -> bool:
-    return any(not run.plan.compiled for some in by_method.values() for run in some)

@@ -35,13 +35,7 @@ def grid(quick: bool) -> Grid:
 
 
 def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = False) -> Section:
-    """Run the third experiment.
-
-    Parameters
-    ----------
-    sets, steps, seed, quick
-        The parameters of :func:`figure1.run`.
-    """
+    """Run the third experiment, as :func:`figure1.run` does the first."""
     chosen = grid(quick)
     goal = chosen.limits.goal
     rows: dict[str, list] = {order: [] for order in ORDERS}

@@ -47,15 +47,7 @@ class Row:
 
 
 def taus_of(text: str, n: int) -> list[int]:
-    """Parse a comma-separated list of τ.
-
-    Parameters
-    ----------
-    text : str
-        The list, such as "1,8,32".
-    n : int
-        The number of examples, the largest possible τ.
-    """
+    """Parse a comma-separated list of τ ≤ n, such as "1,8,32"."""
     try:
         found = [int(part) for part in text.split(",")]
     except ValueError:

@@ -129,105 +129,53 @@ class Peer:
 # Constructors of the estimators ----------------------------------------------------------------------------------------------
 
 
+def made(path: str, settings: Callable[[Task], dict[str, Any]], **options: Any) -> Callable[[Task], Any]:
+    """Return the constructor of the class at an import path, with settings that depend on the task and options that do not."""
+
+    def make(task: Task) -> Any:
+        module, _, name = path.rpartition(".")
+        return getattr(importlib.import_module(module), name)(**settings(task), **options)
+
+    return make
+
+
+def _sklearn(task: Task) -> dict[str, Any]:
+    return {"fit_intercept": False, "tol": task.tol, "max_iter": MANY, "random_state": 0}
+
+
 def sklearn_logistic(solver: str, **options: Any) -> Callable[[Task], Any]:
     """Return the constructor of scikit-learn's LogisticRegression with one of its solvers."""
-
-    def make(task: Task) -> Any:
-        from sklearn.linear_model import LogisticRegression
-
-        return LogisticRegression(
-            C=1.0 / task.lam_n,
-            solver=solver,
-            fit_intercept=False,
-            tol=task.tol,
-            max_iter=MANY,
-            random_state=0,
-            **options,
-        )
-
-    return make
+    path = "sklearn.linear_model.LogisticRegression"
+    return made(path, lambda task: {**_sklearn(task), "C": 1.0 / task.lam_n}, solver=solver, **options)
 
 
-def sklearn_svc(dual: bool) -> Callable[[Task], Any]:
-    """Return the constructor of scikit-learn's LinearSVC, liblinear with the squared hinge."""
-
-    def make(task: Task) -> Any:
-        from sklearn.svm import LinearSVC
-
-        C = 0.5 / task.lam_n
-        return LinearSVC(C=C, dual=dual, fit_intercept=False, tol=task.tol, max_iter=MANY, random_state=0)
-
-    return make
-
-
-def cyanure(loss: str) -> Callable[[Task], Any]:
-    """Return the constructor of cyanure's classifier with its automatic choice of the solver."""
-
-    def make(task: Task) -> Any:
-        return importlib.import_module("cyanure.estimators").Classifier(loss=loss, **cyanure_options(task))
-
-    return make
-
-
-def cyanure_options(task: Task) -> dict[str, Any]:
-    """Return the options of cyanure that do not depend on the loss."""
-    return {
-        "penalty": "l2",
-        "lambda_1": task.lam_n / task.n,
-        "fit_intercept": False,
-        "tol": task.tol,
-        "max_iter": MANY,
-        "n_threads": task.threads,
-        "verbose": False,
-    }
-
-
-def snapml_logistic(task: Task) -> Any:
-    """Return snapml's dual coordinate ascent for the logistic loss."""
-    return importlib.import_module("snapml").LogisticRegression(
-        regularizer=task.lam_n, dual=True, tol=task.tol, max_iter=MANY, n_jobs=task.threads, use_gpu=False
-    )
-
-
-def snapml_svc(task: Task) -> Any:
-    """Return snapml's dual coordinate ascent for the squared hinge."""
-    return importlib.import_module("snapml").SupportVectorMachine(
-        loss="squared_hinge",
-        regularizer=2.0 * task.lam_n,
-        tol=task.tol,
-        max_iter=MANY,
-        n_jobs=task.threads,
-        use_gpu=False,
-    )
+def sklearn_svc(**options: Any) -> Callable[[Task], Any]:
+    """Return the constructor of scikit-learn's LinearSVC, liblinear with the hinge or, by default, its square."""
+    factor = 1.0 if options.get("loss") == "hinge" else 0.5
+    return made("sklearn.svm.LinearSVC", lambda task: {**_sklearn(task), "C": factor / task.lam_n}, **options)
 
 
 def sklearn_ridge(solver: str) -> Callable[[Task], Any]:
     """Return the constructor of scikit-learn's Ridge with one of its solvers."""
-
-    def make(task: Task) -> Any:
-        from sklearn.linear_model import Ridge
-
-        return Ridge(alpha=task.lam_n, solver=solver, fit_intercept=False, tol=task.tol, max_iter=MANY, random_state=0)
-
-    return make
+    return made("sklearn.linear_model.Ridge", lambda task: {**_sklearn(task), "alpha": task.lam_n}, solver=solver)
 
 
-def cyanure_squared(task: Task) -> Any:
-    """Return cyanure's least squares with its automatic choice of the solver."""
-    return importlib.import_module("cyanure.estimators").Regression(**cyanure_options(task))
+def cyanure(kind: str, **options: Any) -> Callable[[Task], Any]:
+    """Return the constructor of cyanure's Classifier or Regression with its automatic choice of the solver."""
+
+    def settings(task: Task) -> dict[str, Any]:
+        return {"lambda_1": task.lam_n / task.n, "tol": task.tol, "max_iter": MANY, "n_threads": task.threads}
+
+    return made(f"cyanure.estimators.{kind}", settings, penalty="l2", fit_intercept=False, verbose=False, **options)
 
 
-def snapml_squared(task: Task) -> Any:
-    """Return snapml's dual coordinate ascent for the squared loss."""
-    return importlib.import_module("snapml").LinearRegression(
-        regularizer=task.lam_n,
-        dual=True,
-        tol=task.tol,
-        max_iter=MANY,
-        n_jobs=task.threads,
-        fit_intercept=False,
-        use_gpu=False,
-    )
+def snapml(kind: str, factor: float = 1.0, **options: Any) -> Callable[[Task], Any]:
+    """Return the constructor of a class of snapml, which runs dual coordinate ascent; its regulariser is ``factor`` times λn."""
+
+    def settings(task: Task) -> dict[str, Any]:
+        return {"regularizer": factor * task.lam_n, "tol": task.tol, "max_iter": MANY, "n_jobs": task.threads}
+
+    return made(f"snapml.{kind}", settings, use_gpu=False, **options)
 
 
 @dataclass
@@ -280,8 +228,8 @@ class HuberByLbfgs:
 # Fast solvers come first, because the benchmarks stop a solver when it exceeds the best time so far.
 PEERS: dict[str, list[Peer]] = {
     "logistic": [
-        Peer("snapml", "snapml", snapml_logistic, threaded=True),
-        Peer("cyanure", "cyanure", cyanure("logistic"), threaded=True),
+        Peer("snapml", "snapml", snapml("LogisticRegression", dual=True), threaded=True),
+        Peer("cyanure", "cyanure", cyanure("Classifier", loss="logistic"), threaded=True),
         Peer("liblinear dual", "sklearn", sklearn_logistic("liblinear", dual=True)),
         Peer("lbfgs", "sklearn", sklearn_logistic("lbfgs"), threaded=True),
         Peer("newton-cholesky", "sklearn", sklearn_logistic("newton-cholesky"), True, forms_hessian),
@@ -291,8 +239,8 @@ PEERS: dict[str, list[Peer]] = {
         Peer("saga", "sklearn", sklearn_logistic("saga")),
     ],
     "squared hinge": [
-        Peer("snapml", "snapml", snapml_svc, threaded=True),
-        Peer("cyanure", "cyanure", cyanure("sqhinge"), threaded=True),
+        Peer("snapml", "snapml", snapml("SupportVectorMachine", factor=2.0, loss="squared_hinge"), threaded=True),
+        Peer("cyanure", "cyanure", cyanure("Classifier", loss="sqhinge"), threaded=True),
         Peer("liblinear dual", "sklearn", sklearn_svc(dual=True)),
         Peer("liblinear primal", "sklearn", sklearn_svc(dual=False)),
     ],
@@ -301,8 +249,8 @@ PEERS: dict[str, list[Peer]] = {
         Peer("ridge lsqr", "sklearn", sklearn_ridge("lsqr"), threaded=True),
         Peer("ridge sparse_cg", "sklearn", sklearn_ridge("sparse_cg"), threaded=True),
         Peer("glum", "glum", partial(Glum, "normal"), True, forms_hessian),
-        Peer("snapml", "snapml", snapml_squared, threaded=True),
-        Peer("cyanure", "cyanure", cyanure_squared, threaded=True),
+        Peer("snapml", "snapml", snapml("LinearRegression", dual=True, fit_intercept=False), threaded=True),
+        Peer("cyanure", "cyanure", cyanure("Regression"), threaded=True),
         Peer("ridge svd", "sklearn", sklearn_ridge("svd"), True, dense_only, direct=True),
         Peer("ridge saga", "sklearn", sklearn_ridge("saga")),
     ],

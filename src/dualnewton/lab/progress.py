@@ -57,14 +57,7 @@ class Steps:
     def begin(self, name: str, goal: float = 0.0, weight: float = 1.0) -> Tell:
         """Begin a step, which ends the one before; return the function to call with its epoch and relative gap.
 
-        Parameters
-        ----------
-        name : str
-            The description of the step.
-        goal : float
-            The relative gap at which the step ends.
-        weight : float
-            The weight of the step, its share of ``total``.
+        The step ends at the relative gap ``goal``; ``weight`` is its part of the total.
         """
         self.done += self.weight
         self.weight = weight

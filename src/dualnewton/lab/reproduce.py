@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.lab import example, figure1, figure2, figure3
 from dualnewton.lab.figures import Grid
 from dualnewton.lab.progress import Steps
-from dualnewton.lab.report import Report, Section
+from dualnewton.lab.report import Report
 from dualnewton.lab.report.environment import environment
 from dualnewton.lab.sets import Posed, posed
 from dualnewton.lab.watched import DEFAULT, NICE, Limits, watch
@@ -56,7 +56,12 @@ def reproduce(
         if wanted:
             steps.begin("compiling kernels", weight=0.0)
             warm_up(sets, grids.values())
-        sections = [_makers(sets, steps, seed, quick)[name]() for name in parts]
+        sections = [
+            FIGURES[name].run(sets, steps, seed, quick=quick)
+            if name in FIGURES
+            else example.run(steps, seed, quick=quick)
+            for name in parts
+        ]
     if quick:
         missing.append("A quick run with small data and few epochs. Without --quick the sizes are those of the paper.")
     return Report(
@@ -69,13 +74,6 @@ def reproduce(
         missing,
         environment(),
     )
-
-
-def _makers(sets: Sequence[Posed], steps: Steps, seed: int, quick: bool) -> dict[str, Callable[[], Section]]:
-    def figure(name: str) -> Callable[[], Section]:
-        return lambda: FIGURES[name].run(sets, steps, seed, quick=quick)
-
-    return {"example": lambda: example.run(steps, seed, quick=quick)} | {name: figure(name) for name in FIGURES}
 
 
 def warm_up(sets: Sequence[Posed], grids: Iterable[Grid]) -> None:

@@ -64,14 +64,9 @@ SETS: dict[str, tuple[Callable[[], Dataset], Callable[[], Dataset]]] = {
 
 
 def posed(loss: str = "squared", *, quick: bool = False) -> tuple[list[Posed], list[str]]:
-    """Return the problems with λ = 1/n, and a message for each data set that could not be loaded.
+    """Return the problems with λ = 1/n and the squared or logistic loss, and a message for each set that could not be loaded.
 
-    Parameters
-    ----------
-    loss : {"squared", "logistic"}
-        φ.
-    quick : bool
-        True for smaller sets.
+    ``quick`` takes smaller sets.
     """
     if loss not in LOSSES:
         raise DualnewtonError(f"loss must be one of {', '.join(LOSSES)} here, got {loss!r}")

@@ -97,24 +97,9 @@ def watch(
     seed: int = 0,
     tell: Tell = lambda _epoch, _gap: None,
 ) -> Watched:
-    """Run a dual method from α = 0 and certify its iterate after every turn.
+    """Run a dual method ("sdna", "sdca") with sets of size τ from α = 0, and certify its iterate after every turn.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    method : {"sdna", "sdca"}
-        The method.
-    tau : int
-        The size of the sets.
-    order : str
-        ``NICE`` or ``DEFAULT``.
-    limits : Limits
-        The stopping conditions.
-    seed : int
-        The seed of the draws.
-    tell : callable
-        Called with the epoch and the relative gap after every turn.
+    ``order`` is ``NICE`` or ``DEFAULT``; ``tell`` is called with the epoch and the relative gap after every turn.
     """
     drawn = {"sampling": Nice(problem.n, tau)} if order == NICE else {"tau": tau}
     end = time.perf_counter() + limits.seconds
@@ -144,21 +129,12 @@ def watch(
     return Watched(method, order, tau, result.plan, *(np.array(column) for column in zip(*rows, strict=True)))
 
 
-def watch_repeatedly(
-    times: int,
-    problem: Problem,
-    method: str,
-    tau: int,
-    order: str,
-    limits: Limits,
-    seed: int = 0,
-    tell: Tell = lambda _epoch, _gap: None,
-) -> Watched:
-    """Repeat a run, whose iterates are equal each time, and keep the shortest time of each turn.
+def watch_repeatedly(times: int, *run: Any) -> Watched:
+    """Repeat a run, with the arguments of :func:`watch` and equal iterates each time, and keep the shortest time of each turn.
 
     The shortest time is the best estimate, because other work on the machine can only lengthen a time.
     """
-    runs = [watch(problem, method, tau, order, limits, seed, tell) for _ in range(times)]
+    runs = [watch(*run) for _ in range(times)]
     turns = min(len(run.seconds) for run in runs)  # the time limit may end some runs earlier than others
     shortest = np.min([np.diff(run.seconds[:turns]) for run in runs], axis=0)
     kept = {name: getattr(runs[0], name)[:turns] for name in ("epoch", "gap", "relative_gap")}

@@ -24,18 +24,10 @@ def judged(
     tol: float,
     reason: str,
 ) -> list[Result]:
-    """Return models with their certificates, in shared passes; nothing is improved.
+    """Return models w with intercepts b and their certificates, in shared passes over the one X of the problems.
 
-    Parameters
-    ----------
-    problems : sequence of problems
-        They share X.
-    models, intercepts : sequences of arrays and numbers
-        w and b of each.
-    tol : float
-        The relative gap that counts as converged.
-    reason : str
-        What was computed, for the plan of each result.
+    Nothing is improved: a model has converged if its relative gap is at most ``tol``. ``reason`` says in its plan how it was
+    computed.
     """
     results = []
     for k, pair in enumerate(judge_models(problems, models, intercepts)):

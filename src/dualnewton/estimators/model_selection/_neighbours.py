@@ -27,21 +27,7 @@ FAR = 0.1
 
 
 class Neighbours:
-    """Steps from the model of all rows to those of the folds.
-
-    Parameters
-    ----------
-    data : Data
-        All rows.
-    folds : Folds
-        Which of them a fold fits on.
-    c : array of shape (n,), optional
-        The weights of the rows.
-    n_threads : int
-        How many threads may work.
-    tuning : Tuning
-        What counts as small.
-    """
+    """Newton steps from the model of all rows, whose weights are c, to those of the folds, in ``n_threads`` threads."""
 
     def __init__(
         self, data: Data, folds: Folds, c: np.ndarray | None, n_threads: int, tuning: Tuning = DEFAULT

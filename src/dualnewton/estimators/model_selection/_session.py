@@ -39,11 +39,6 @@ class GridSession(Session):
     """A session with one progress line and one deadline for the whole grid.
 
     After a stop (by the callback or the keyboard) models are certified where they would have started, and no more is done.
-
-    Parameters
-    ----------
-    model : estimator
-        Its parameters are read once, here.
     """
 
     def __init__(self, model: Any) -> None:

@@ -40,17 +40,7 @@ def folder(path: str) -> Path:
 
 
 def write(report: Report, folder: Path | str, stem: str) -> list[Path]:
-    """Write all files of a report and return their paths, that of the HTML page first.
-
-    Parameters
-    ----------
-    report : Report
-        The report.
-    folder : path
-        An existing folder.
-    stem : str
-        The stem of the name of the HTML page.
-    """
+    """Write all files of a report into an existing folder; return their paths, that of the HTML page (``stem``.html) first."""
     folder = Path(folder)
     text = page(report)
     paths = [folder / f"{stem}.html"]

@@ -22,13 +22,7 @@ PLOT, TOP, TITLE, ENTRY = 300, 28, 56, 21
 
 
 def page(report: Report) -> str:
-    """Return the page of a report.
-
-    Parameters
-    ----------
-    report : Report
-        The report.
-    """
+    """Return the page of a report."""
     from plotly.offline import get_plotlyjs
 
     charts = [chart for section in report.sections for chart in section.charts]

@@ -15,15 +15,7 @@ LEGEND_COLUMNS = 3
 
 
 def draw(chart: Chart, file: IO[bytes]) -> None:
-    """Write a chart as PNG.
-
-    Parameters
-    ----------
-    chart : Chart
-        The chart.
-    file : binary stream
-        The output.
-    """
+    """Write a chart to a binary stream, as PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # works without a display and with any user settings
     from matplotlib.figure import Figure
 
