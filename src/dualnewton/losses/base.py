@@ -51,6 +51,10 @@ class Loss:
     """The values that φ″ takes. With CONSTANT the sharper Theorem 7 applies and Newton's method needs one step; with PIECEWISE
     Newton's method updates its Hessian by the rows whose φ″ has changed."""
 
+    self_concordance: ClassVar[float | None] = None
+    """M with |φ‴| ≤ Mφ″ everywhere, 0 where φ″ is constant; None if there is no such bound. With it the distance of a model from
+    the minimiser is bounded in the norm of the Hessian (``objective/distance.py``)."""
+
     kinked: ClassVar[bool] = False
     """Whether φ′ has a jump: see :class:`NonSmooth`."""
 

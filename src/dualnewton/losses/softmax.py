@@ -46,6 +46,7 @@ class Softmax(Loss):
 
     n_classes: int
     gamma = 2.0
+    self_concordance = 1.0  # along t: the third central moment is at most the variance times the range of t
     label_domain: ClassVar[str] = "whole class numbers"
 
     def __post_init__(self) -> None:

@@ -47,6 +47,14 @@ def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT
     return groups <= folds + 1 and costs.d <= tuning.fold_hessian and affordable
 
 
+def bounds_choice(size: int, tuning: Tuning = DEFAULT, *, asked: bool = False) -> bool:
+    """Whether a model of cross-validation is located by a Hessian of this size, one for each value and fold.
+
+    It costs about three Newton steps. Where the proof was asked for, it may cost more.
+    """
+    return size <= (tuning.asked_choice_size if asked else tuning.choice_size)
+
+
 def solves_kinks(
     problem: Problem, free: int, relative_gap: float, stage: Plan, n_epochs: float, tuning: Tuning = DEFAULT
 ) -> bool:

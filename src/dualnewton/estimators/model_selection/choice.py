@@ -1,0 +1,205 @@
+"""Proofs of a choice by cross-validation: intervals that contain the scores of the exact fits.
+
+A model of a fold is within a known distance of its minimiser (``objective/distance.py``), and so its margins z_s on the held-out
+rows are known up to Σ ω_s (z_s − z_s*)² ≤ ρ². The score of the minimiser then lies in an interval, and a value whose upper
+end is below the lower end of another cannot be the best one, however exactly its models are fitted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+SLACK = 1e-12
+"""Relative widening of an interval against rounding in its ends."""
+
+Interval = tuple[float, float]
+
+UNKNOWN: Interval = (-math.inf, math.inf)
+"""Nothing is proved."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceCertificate:
+    """Intervals for the mean scores that exact fits would have, and whether these prove the choice.
+
+    Attributes
+    ----------
+    parameters : tuple of dicts
+        The values that were tried, in the order in which the first is taken of several with the same score.
+    scores : array of shape (values,)
+        Mean scores over the folds; larger is better.
+    lower, upper : arrays of shape (values,)
+        Between these the mean score lies if every model is the exact minimiser.
+    chosen : int
+        The place of the value that was chosen.
+    scoring : str
+        The name of the score.
+    reason : str
+        Why nothing is proved of some values, if so.
+    """
+
+    parameters: tuple[dict[str, Any], ...]
+    scores: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    chosen: int
+    scoring: str
+    reason: str = ""
+
+    @property
+    def rivals(self) -> np.ndarray:
+        """Places of the values that exact fits might choose instead."""
+        places = np.arange(len(self.scores))
+        least = self.lower[self.chosen]
+        beaten = np.where(places < self.chosen, self.upper < least, self.upper <= least)
+        return places[~beaten & (places != self.chosen)]
+
+    @property
+    def proved(self) -> bool:
+        """Whether exact fits choose the same value."""
+        return self.rivals.size == 0
+
+    def to_pandas(self) -> Any:
+        """Return a table with one row for each value."""
+        import pandas as pd
+
+        bounds = {"score": self.scores, "lower": self.lower, "upper": self.upper}
+        possible = np.isin(np.arange(len(self.scores)), [*self.rivals, self.chosen])
+        return pd.DataFrame(list(self.parameters)).assign(**bounds, may_be_best=possible)
+
+    def __str__(self) -> str:
+        best = f"{_words(self.parameters[self.chosen])} has the mean {self.scoring} {self.scores[self.chosen]:.6g}"
+        ends = f"exact fits: {self.lower[self.chosen]:.6g} to {self.upper[self.chosen]:.6g}"
+        if self.proved:
+            others = np.delete(self.upper, self.chosen)
+            beyond = f"; every other value has at most {others.max():.6g}" if others.size else ""
+            return f"{best} ({ends}). Proved: exact fits choose the same value{beyond}."
+        shown = [_words(self.parameters[place]) for place in self.rivals[:3]]
+        more = f" and {self.rivals.size - 3} more" if self.rivals.size > 3 else ""
+        why = f" ({self.reason})" if self.reason else ""
+        return f"{best} ({ends}). Not proved: exact fits might choose {', '.join(shown)}{more}{why}."
+
+
+def _words(parameters: dict[str, Any]) -> str:
+    return ", ".join(f"{name} = {value:.4g}" for name, value in parameters.items())
+
+
+# Scores ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Predictions for the held-out rows of a fold, and what they are compared with.
+
+    Attributes
+    ----------
+    margins : array of shape (rows,)
+        z.
+    y : array of shape (rows,)
+        Targets; for two classes −1 and +1.
+    omega : array of shape (rows,)
+        Weights that sum to one.
+    """
+
+    margins: np.ndarray
+    y: np.ndarray
+    omega: np.ndarray
+
+
+def _accuracy(held: Held, score: float, spread: float) -> Interval:
+    """A row changes its class if its margin moves by |z_s| or more, which takes ω_s z_s² of ρ² = Σ ω_s (z_s − z_s*)²."""
+    right = (held.margins > 0.0) == (held.y > 0.0)
+    lost, won = (_most_weight(held, rows, spread) for rows in (right, ~right))
+    return score - lost, score + won
+
+
+def _most_weight(held: Held, rows: np.ndarray, spread: float) -> float:
+    """Return the largest total weight of some of the rows whose class may change."""
+    squares, omega = np.square(held.margins[rows]), held.omega[rows]
+    order = np.argsort(squares, kind="stable")
+    spent = np.cumsum(omega[order] * squares[order])
+    count = int(np.searchsorted(spent, spread**2 * (1.0 + SLACK), side="right"))
+    if count == 0:
+        return 0.0
+    part = 0.0
+    if count < len(order) and not np.all(omega == omega[0]):
+        # Rows of different weights: the bound of the linear relaxation, of which the next row is a part.
+        part = float(omega[order[count]])
+    return (float(omega[order[:count]].sum()) + part) * (1.0 + SLACK)
+
+
+def _squared(held: Held, score: float, spread: float) -> Interval:
+    """√MSE is a norm of the errors, which the spread changes by ρ at most."""
+    root = math.sqrt(max(-score, 0.0))
+    return -((root + spread) ** 2) * (1.0 + SLACK), -(max(root - spread, 0.0) ** 2) * (1.0 - SLACK)
+
+
+def _r2(held: Held, score: float, spread: float) -> Interval:
+    mean = float(held.omega @ held.y)
+    variance = float(held.omega @ np.square(held.y - mean))
+    if not variance > 0.0:
+        return UNKNOWN
+    low, high = _squared(held, (score - 1.0) * variance, spread)
+    return 1.0 + low / variance, 1.0 + high / variance
+
+
+def _lipschitz(held: Held, score: float, spread: float) -> Interval:  # noqa: ARG001
+    """Means of losses with slopes up to one: Σ ω_s |z_s − z_s*| ≤ ρ."""
+    reach = spread * (1.0 + SLACK)
+    return score - reach, min(score + reach, 0.0)
+
+
+BOUNDS: dict[str, Callable[[Held, float, float], Interval]] = {
+    "accuracy": _accuracy,
+    "neg_log_loss": _lipschitz,
+    "neg_mean_absolute_error": _lipschitz,
+    "neg_root_mean_squared_error": _lipschitz,  # a norm of the errors
+    "neg_mean_squared_error": _squared,
+    "r2": _r2,
+}
+"""Scores, by scikit-learn's names, for which an interval follows from a bound on the predictions."""
+
+
+def interval(scoring: str, held: Held, score: float, spread: float | None) -> Interval:
+    """Return between which numbers the score of the exact fit lies, given that of the model; spread None is unknown."""
+    bound = BOUNDS.get(scoring)
+    if bound is None or spread is None or not math.isfinite(spread) or math.isnan(score):
+        return UNKNOWN
+    return bound(held, score, spread)
+
+
+def certificate(
+    parameters: Sequence[dict[str, Any]],
+    scores: np.ndarray,
+    ends: np.ndarray,
+    chosen: int,
+    scoring: str,
+    reason: str = "",
+) -> ChoiceCertificate:
+    """Average over folds.
+
+    Parameters
+    ----------
+    parameters : sequence of dicts
+        The values, in the order of preference among equals.
+    scores : array of shape (values, folds)
+        Of the models.
+    ends : array of shape (values, folds, 2)
+        Lower and upper ends of the intervals.
+    chosen : int
+        The place of the chosen value.
+    scoring : str
+        The name of the score.
+    reason : str
+        Why some intervals are unknown, if they are.
+    """
+    known = bool(np.isfinite(ends).all())
+    mean = ends.mean(axis=1)
+    return ChoiceCertificate(
+        tuple(parameters), scores.mean(axis=1), mean[:, 0], mean[:, 1], chosen, scoring, "" if known else reason
+    )

@@ -1,0 +1,309 @@
+"""How far a model can be from the minimiser: ellipsoids around the model that are proved to contain it.
+
+Let x = (w, b) be a model, v any subgradient of nP at x, and
+
+    H = Σ c_i φ″(z_i) ã_i ã_iᵀ + nλ D(m, 0),        ã = (a, 1),   m_j the strong convexity of g in w_j.
+
+*Constant curvature* (squared loss): nP − ½‖·‖²_H is convex, so that at the minimiser x*
+
+    ‖x − x*‖_H ≤ ‖v‖_{H⁻¹}        and        ½‖x − x*‖²_H ≤ n(P(x) − P*) ≤ n·gap.
+
+This needs no strongly convex penalty: for the Lasso it holds wherever H is positive definite.
+
+*Generalised self-concordance*, |φ‴| ≤ Mφ″ (logistic loss: M = 1). Along the segment from x to x*, φ″ falls at most by the factor
+e^{−M|t|} when a margin moves by t. (Softmax has the same property, |t| being the range max_k t_k − min_k t_k: the third central moment
+of t is at most its variance times its range.) Let u = θ(x* − x) with ‖u‖_H = r, and R = max_i ‖ã_i‖_{H⁻¹}, so that |ã_iᵀu| ≤ rR. Then
+
+    uᵀ(∂(nP)(x + u) − v) ≥ r² (1 − e^{−MRr})/(MRr),        uᵀv ≥ −r‖v‖_{H⁻¹}.
+
+A convex function does not rise on the way to its minimiser, so that no point of the segment has a larger r than
+
+    r* = −log(1 − MR‖v‖_{H⁻¹})/(MR),    if MR‖v‖_{H⁻¹} < 1:    ‖x − x*‖_H ≤ r*.
+
+(F. Bach, Self-concordant analysis for logistic regression, 2010, has the same inequalities.)
+
+Bounds on predictions for other rows follow: Σ ω_s (ã_sᵀ(x − x*))² ≤ r² λ_max(L⁻¹ (Σ ω_s ã_s ã_sᵀ) L⁻ᵀ), where H = LLᵀ.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from dualnewton.matrix import Data, as_data, linear
+from dualnewton.objective.certificate import Certificate
+from dualnewton.objective.problem import Problem
+
+ROUNDING = 1e-13
+"""Relative rounding error of sums over rows, which is added to each bound."""
+
+SINGULAR = 1e-12
+"""H counts as singular if a pivot of its factor is below this fraction of the largest diagonal entry: rounding would decide."""
+
+COLUMNS = 64
+"""Columns of L⁻ᵀ that are multiplied by the rows at a time: bounds the memory to 64 numbers a row."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows for which a model predicts, with weights ω_s ≥ 0 that sum to one.
+
+    Parameters
+    ----------
+    data : Data
+        All rows.
+    rows : array of integers
+        The rows of the sample, in increasing order.
+    weights : array, optional
+        ω, up to a factor; equal by default.
+    """
+
+    data: Data
+    rows: np.ndarray
+    weights: np.ndarray | None = None
+
+    @cached_property
+    def omega(self) -> np.ndarray:
+        """ω."""
+        given = np.ones(len(self.rows)) if self.weights is None else self.weights
+        return given / given.sum()
+
+    @cached_property
+    def gram(self) -> np.ndarray:
+        """Σ ω_s ã_s ã_sᵀ."""
+        return self.data.weighted_gram(self.omega, self.rows, intercept=True)
+
+    def square(self, centre: np.ndarray) -> float:
+        """Σ ω_s ‖a_s − centre‖²."""
+        rows = self.data.rows(self.rows)
+        squares = linear.squared_norms(rows) - 2.0 * (rows @ centre) + centre @ centre
+        return float(self.omega @ np.maximum(squares, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """The ellipsoid ‖Lᵀ(x − x*)‖ ≤ radius, which contains the minimiser x*.
+
+    Attributes
+    ----------
+    factor : array of shape (d or d + 1, same)
+        L, the lower Cholesky factor of H, of size K(d + 1): the entries of x are (w_1, b_1), …, (w_K, b_K).
+    radius : float
+        In units of √(nP); infinite if nothing is proved.
+    columns : int
+        K.
+    with_intercept : bool
+        Whether there are intercepts b_k; else the size of L is Kd.
+    """
+
+    factor: np.ndarray
+    radius: float
+    columns: int = 1
+    with_intercept: bool = True
+
+    def spread(self, sample: Sample) -> float:
+        """Return a bound of √(Σ ω_s ‖z_s − z_s*‖²), z and z* the margins of the model and of the minimiser.
+
+        For K > 1 columns, the margins of a row are taken up to a constant, on which no prediction depends.
+        """
+        from scipy.linalg import solve_triangular
+
+        if not math.isfinite(self.radius):
+            return math.inf
+        gram = sample.gram if self.with_intercept else sample.gram[:-1, :-1]
+        if self.columns > 1:
+            gram = np.kron(np.eye(self.columns) - 1.0 / self.columns, gram)
+        half = solve_triangular(self.factor, gram, lower=True, check_finite=False)
+        S = solve_triangular(self.factor, half.T, lower=True, check_finite=False)
+        return self.radius * math.sqrt(_largest_eigenvalue(S))
+
+
+def _largest_eigenvalue(S: np.ndarray) -> float:
+    """Return ‖S⁴‖_F^¼, a bound of the largest eigenvalue of a positive semidefinite matrix, at most size^⅛ times as large.
+
+    Three products cost less than the eigenvalue itself, and iterations would approach it from below.
+    """
+    size = float(np.linalg.norm(S))
+    if size == 0.0:
+        return 0.0
+    square = (S / size) @ (S / size)
+    return size * float(np.linalg.norm(square @ square)) ** 0.25 * (1.0 + ROUNDING * len(S))
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """‖w − w*‖ ≤ radius around the model of a squared loss, and |b − b̂| ≤ shift, b̂ the best intercept for w.
+
+    By strong convexity of P(w, b̂(w)), (λ/2)‖w − w*‖² + (mean c/2)(b − b̂)² ≤ gap. The best intercept is ȳ − x̄ᵀw, so that predictions
+    differ by (a − x̄)ᵀ(w − w*) + b − b̂. This needs products only, where :class:`Region` needs a matrix of all features.
+    """
+
+    centre: np.ndarray
+    radius: float
+    shift: float
+
+    def spread(self, sample: Sample) -> float:
+        """Return a bound of √(Σ ω_s (z_s − z_s*)²)."""
+        return self.radius * math.sqrt(sample.square(self.centre)) + self.shift
+
+
+def ball(problem: Problem, certificate: Certificate) -> Ball | None:
+    """Return a ball around the certified model that contains the minimiser, for the squared loss; None if g is not strongly convex."""
+    form = problem.regularizer.form
+    if problem.loss.self_concordance != 0.0 or problem.columns > 1 or not problem.regularizer.strongly_convex:
+        return None
+    modulus = problem.lam * (1.0 if form.is_general else float(np.min(1.0 / np.asarray(form.factor))))
+    gap = certificate.gap + ROUNDING * abs(certificate.primal)
+    radius = math.sqrt(2.0 * gap / modulus)
+    if not problem.fit_intercept:
+        return Ball(np.zeros(problem.d), radius, 0.0)
+    total = float(problem.c.sum())
+    return Ball(problem.data.transposed_times(problem.c) / total, radius, math.sqrt(2.0 * gap * problem.n / total))
+
+
+def region(problem: Problem, w: np.ndarray, intercept: Any, *, outside: float = 0.0) -> Region | None:
+    """Return an ellipsoid around the model that contains the minimiser; None if there is no proof of one.
+
+    The problem must have a loss with a declared ``self_concordance``, and a penalty that is a sum over features. Everything is
+    computed from the data and the model.
+
+    Parameters
+    ----------
+    problem : Problem
+        What (w, b) shall minimise.
+    w, intercept : array, and number or array
+        The model.
+    outside : float
+        ‖w‖ of a part of the model that is orthogonal to all rows, see :class:`Rotation`.
+    """
+    from scipy.linalg import LinAlgError, cholesky, solve_triangular
+
+    loss, form = problem.loss, problem.regularizer.form
+    if loss.self_concordance is None or form.is_general:
+        return None
+    z = problem.margins(w, intercept)
+    slopes = problem.weighted(loss.derivative(z, problem.y))
+    H = _hessian(problem, z)
+    try:
+        L = cholesky(H, lower=True, check_finite=False)
+    except LinAlgError:
+        return None
+    if np.diagonal(L).min() ** 2 <= SINGULAR * np.diagonal(H).max():
+        return None
+    v = _least_subgradient(problem, w, problem.data.transposed_times(slopes).T)
+    if problem.fit_intercept:
+        v = np.column_stack([np.atleast_2d(v), slopes.sum(axis=0)])
+    size = float(np.linalg.norm(solve_triangular(L, v.ravel(), lower=True, check_finite=False)))
+    size = math.hypot(size, math.sqrt(problem.n * problem.lam) * outside)
+    # ‖Ãᵀs‖_{H⁻¹} ≤ ‖D(cφ″)^{−½}s‖, so that this is the scale of the rounding error of v.
+    curvature = problem.weighted(loss.second_derivative(z, problem.y))
+    inside = curvature > 0.0
+    size += ROUNDING * float(np.linalg.norm(slopes[inside] / np.sqrt(curvature[inside])))
+    scale = loss.self_concordance and loss.self_concordance * _largest_form(problem, L)
+    if scale == 0.0:
+        radius = size
+    else:
+        radius = -math.log1p(-scale * size) / scale if scale * size < 1.0 else math.inf
+    return Region(L, radius, problem.columns, problem.fit_intercept)
+
+
+@dataclass(frozen=True, eq=False)
+class Rotation:
+    """The same rows with n coordinates each, where there are more features: Xᵀ = QRᵀ, so that x_iᵀw = r_iᵀ(Qᵀw).
+
+    With the penalty ½‖w‖² the problem in these coordinates has the same minimiser, which lies in the span of the rows.
+
+    Attributes
+    ----------
+    data : Data
+        R.
+    basis : array of shape (d, n)
+        Q, with orthonormal columns.
+    """
+
+    data: Data
+    basis: np.ndarray
+
+    @classmethod
+    def of(cls, data: Data) -> Rotation:
+        """Factorise the rows."""
+        basis, R = np.linalg.qr(linear.to_dense(data.rows(slice(None))).T)
+        return cls(as_data(np.ascontiguousarray(R.T)), basis)
+
+    def region(self, problem: Problem, w: np.ndarray, intercept: Any) -> Region | None:
+        """Return what :func:`region` does, by a matrix of the size n instead of d; the samples are rows of ``data``."""
+        inside = w @ self.basis
+        outside = float(np.linalg.norm(w - inside @ self.basis.T))
+        return region(replace(problem, X=self.data), inside, intercept, outside=outside)
+
+
+def _hessian(problem: Problem, z: np.ndarray) -> np.ndarray:
+    """H at the margins z: Σ_{k<l} (e_k − e_l)(e_k − e_l)ᵀ ⊗ Σ_i c_i q_ikl ã_i ã_iᵀ for several columns, plus the curvature of the penalty.
+
+    All intercepts may be shifted together there, without any effect: this direction has a curvature added, along which x* is the
+    minimiser with the sum of the intercepts of x.
+    """
+    K, with_one = problem.columns, problem.fit_intercept
+    weights = problem.loss.couplings(z, problem.y) if K > 1 else problem.loss.second_derivative(z, problem.y)[:, None]
+    grams = [_gram(problem, q) for q in problem.weighted(weights).T]
+    size = len(grams[0])
+    if K == 1:
+        (H,) = grams
+    else:
+        H = np.zeros((K * size, K * size))
+        blocks = H.reshape(K, size, K, size)
+        for (k, other), gram in zip(combinations(range(K), 2), grams, strict=True):
+            blocks[k, :, k] += gram
+            blocks[other, :, other] += gram
+            blocks[k, :, other] = blocks[other, :, k] = -gram
+        if with_one:
+            blocks[:, -1, :, -1] += sum(gram[-1, -1] for gram in grams) / K
+    ridge = np.zeros(size)
+    ridge[: problem.d] = problem.n * problem.lam / problem.regularizer.form.factor
+    H[np.diag_indices(len(H))] += np.tile(ridge, K)
+    return H
+
+
+def _gram(problem: Problem, weights: np.ndarray) -> np.ndarray:
+    inside = np.flatnonzero(weights)
+    return problem.data.weighted_gram(weights[inside], inside, intercept=problem.fit_intercept)
+
+
+def _largest_form(problem: Problem, L: np.ndarray) -> float:
+    """Return R, the largest range max_kl (e_k − e_l ⊗ ã_i)ᵀu over the rows of positive weight and ‖u‖_H ≤ 1.
+
+    It is max_i ‖ã_i‖_{H⁻¹} for one column. The squared range for classes k and l is ã_iᵀBã_i with a matrix B of size d + 1, made of
+    blocks of H⁻¹; with B = CCᵀ it is the squared norm of a row of ÃC, of which a few columns are computed at a time.
+    """
+    from scipy.linalg import cholesky, solve_triangular
+
+    K, d = problem.columns, problem.d
+    inverse = solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False).T.reshape(K, -1, len(L))
+    pairs = [inverse[k] - inverse[other] for k, other in combinations(range(K), 2)] if K > 1 else [inverse[0]]
+    largest = 0.0
+    for pair in pairs:
+        C = pair if K == 1 else cholesky(pair @ pair.T, lower=True, check_finite=False)
+        forms = np.zeros(problem.n)
+        for low in range(0, C.shape[1], COLUMNS):
+            part = C[:, low : low + COLUMNS]
+            images = problem.data.times(np.ascontiguousarray(part[:d]))
+            if problem.fit_intercept:
+                images = images + part[-1]
+            forms += np.einsum("ij,ij->i", images, images)
+        largest = max(largest, float(forms[problem.c > 0.0].max()))
+    return math.sqrt(largest)
+
+
+def _least_subgradient(problem: Problem, w: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    """Return the element of ∂(nP) with the smallest entries, given the gradient of the losses."""
+    threshold, factor, lower, upper = problem.regularizer.form.limits(problem.d)
+    strength = problem.n * problem.lam
+    smooth = slopes + strength * w / factor
+    least = strength * threshold * np.where(w > 0.0, 1.0, -1.0)
+    most = strength * threshold * np.where(w < 0.0, -1.0, 1.0)
+    return smooth + np.clip(-smooth, np.where(w <= lower, -np.inf, least), np.where(w >= upper, np.inf, most))
