@@ -11,8 +11,9 @@ Let x = (w, b) be a model, v any subgradient of nP at x, and
 This needs no strongly convex penalty: for the Lasso it holds wherever H is positive definite.
 
 *Generalised self-concordance*, |φ‴| ≤ Mφ″ (logistic loss: M = 1). Along the segment from x to x*, φ″ falls at most by the factor
-e^{−M|t|} when a margin moves by t. (Softmax has the same property, |t| being the range max_k t_k − min_k t_k: the third central moment
-of t is at most its variance times its range.) Let u = θ(x* − x) with ‖u‖_H = r, and R = max_i ‖ã_i‖_{H⁻¹}, so that |ã_iᵀu| ≤ rR. Then
+e^{−M|t|} when a margin moves by t. (Softmax has the same property, |t| being the range max_k t_k − min_k t_k: the third central
+moment of t is at most its variance times its range.) Let u = θ(x* − x) with ‖u‖_H = r, and R = max_i ‖ã_i‖_{H⁻¹}, so that
+|ã_iᵀu| ≤ rR. Then
 
     uᵀ(∂(nP)(x + u) − v) ≥ r² (1 − e^{−MRr})/(MRr),        uᵀv ≥ −r‖v‖_{H⁻¹}.
 
@@ -44,6 +45,9 @@ ROUNDING = 1e-13
 
 SINGULAR = 1e-12
 """H counts as singular if a pivot of its factor is below this fraction of the largest diagonal entry: rounding would decide."""
+
+CLOSE = 0.1
+"""MR‖v‖ up to which a simple bound of R is used: r* is then at most 6 % larger than for R = 0."""
 
 COLUMNS = 64
 """Columns of L⁻ᵀ that are multiplied by the rows at a time: bounds the memory to 64 numbers a row."""
@@ -139,8 +143,8 @@ def _largest_eigenvalue(S: np.ndarray) -> float:
 class Ball:
     """‖w − w*‖ ≤ radius around the model of a squared loss, and |b − b̂| ≤ shift, b̂ the best intercept for w.
 
-    By strong convexity of P(w, b̂(w)), (λ/2)‖w − w*‖² + (mean c/2)(b − b̂)² ≤ gap. The best intercept is ȳ − x̄ᵀw, so that predictions
-    differ by (a − x̄)ᵀ(w − w*) + b − b̂. This needs products only, where :class:`Region` needs a matrix of all features.
+    By strong convexity of P(w, b̂(w)), (λ/2)‖w − w*‖² + (mean c/2)(b − b̂)² ≤ gap. The best intercept is ȳ − x̄ᵀw, so that
+    predictions differ by (a − x̄)ᵀ(w − w*) + b − b̂. It needs products only, :class:`Region` a matrix of all features.
     """
 
     centre: np.ndarray
@@ -153,7 +157,7 @@ class Ball:
 
 
 def ball(problem: Problem, certificate: Certificate) -> Ball | None:
-    """Return a ball around the certified model that contains the minimiser, for the squared loss; None if g is not strongly convex."""
+    """Return a ball around the certified model that contains the minimiser; None unless loss and g have the curvature for it."""
     form = problem.regularizer.form
     if problem.loss.self_concordance != 0.0 or problem.columns > 1 or not problem.regularizer.strongly_convex:
         return None
@@ -204,12 +208,12 @@ def region(problem: Problem, w: np.ndarray, intercept: Any, *, outside: float = 
     curvature = problem.weighted(loss.second_derivative(z, problem.y))
     inside = curvature > 0.0
     size += ROUNDING * float(np.linalg.norm(slopes[inside] / np.sqrt(curvature[inside])))
-    scale = loss.self_concordance and loss.self_concordance * _largest_form(problem, L)
-    if scale == 0.0:
-        radius = size
-    else:
-        radius = -math.log1p(-scale * size) / scale if scale * size < 1.0 else math.inf
-    return Region(L, radius, problem.columns, problem.fit_intercept)
+    scale = loss.self_concordance
+    if scale:
+        # c_i φ″_i ã_i ã_iᵀ ⪯ H gives R² ≤ 1/min c_i φ″_i, which is enough near the minimiser.
+        simple = scale / math.sqrt(curvature[inside].min()) if problem.columns == 1 else math.inf
+        scale = simple if simple * size <= CLOSE else scale * _largest_form(problem, L)
+    return Region(L, _radius(scale, size), problem.columns, problem.fit_intercept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +247,7 @@ class Rotation:
 
 
 def _hessian(problem: Problem, z: np.ndarray) -> np.ndarray:
-    """H at the margins z: Σ_{k<l} (e_k − e_l)(e_k − e_l)ᵀ ⊗ Σ_i c_i q_ikl ã_i ã_iᵀ for several columns, plus the curvature of the penalty.
+    """H at the margins z; for several columns Σ_{k<l} (e_k − e_l)(e_k − e_l)ᵀ ⊗ Σ_i c_i q_ikl ã_i ã_iᵀ, plus that of the penalty.
 
     All intercepts may be shifted together there, without any effect: this direction has a curvature added, along which x* is the
     minimiser with the sum of the intercepts of x.
@@ -269,6 +273,13 @@ def _hessian(problem: Problem, z: np.ndarray) -> np.ndarray:
     return H
 
 
+def _radius(scale: float, size: float) -> float:
+    """Return r*, given MR and ‖v‖_{H⁻¹}; its limit for MR = 0 is ‖v‖_{H⁻¹}."""
+    if scale == 0.0:
+        return size
+    return -math.log1p(-scale * size) / scale if scale * size < 1.0 else math.inf
+
+
 def _gram(problem: Problem, weights: np.ndarray) -> np.ndarray:
     inside = np.flatnonzero(weights)
     return problem.data.weighted_gram(weights[inside], inside, intercept=problem.fit_intercept)
@@ -277,8 +288,8 @@ def _gram(problem: Problem, weights: np.ndarray) -> np.ndarray:
 def _largest_form(problem: Problem, L: np.ndarray) -> float:
     """Return R, the largest range max_kl (e_k − e_l ⊗ ã_i)ᵀu over the rows of positive weight and ‖u‖_H ≤ 1.
 
-    It is max_i ‖ã_i‖_{H⁻¹} for one column. The squared range for classes k and l is ã_iᵀBã_i with a matrix B of size d + 1, made of
-    blocks of H⁻¹; with B = CCᵀ it is the squared norm of a row of ÃC, of which a few columns are computed at a time.
+    It is max_i ‖ã_i‖_{H⁻¹} for one column. The squared range for classes k and l is ã_iᵀBã_i with a matrix B of size d + 1,
+    made of blocks of H⁻¹; with B = CCᵀ it is the squared norm of a row of ÃC, of which a few columns are computed at a time.
     """
     from scipy.linalg import cholesky, solve_triangular
 

@@ -40,19 +40,17 @@ def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT
     """Whether each fold takes a Newton step of its own from the model of all rows.
 
     The Hessians of all folds are sums over groups of rows that the folds treat alike: they must be about as many as the folds,
-    and cost no more than the passes that the folds would take otherwise.
+    and cost no more than the passes that the folds would take otherwise. With more features than rows, other methods
+    solve systems of the size of the rows.
     """
     costs = Costs.of(data.profile, tuning)
     affordable = costs.sketch(costs.n) <= tuning.fold_hessian_passes * costs.data_pass
-    return groups <= folds + 1 and costs.d <= tuning.fold_hessian and affordable
+    return groups <= folds + 1 and costs.d <= min(tuning.fold_hessian, costs.n) and affordable
 
 
-def bounds_choice(size: int, tuning: Tuning = DEFAULT, *, asked: bool = False) -> bool:
-    """Whether a model of cross-validation is located by a Hessian of this size, one for each value and fold.
-
-    It costs about three Newton steps. Where the proof was asked for, it may cost more.
-    """
-    return size <= (tuning.asked_choice_size if asked else tuning.choice_size)
+def bounds_choice(size: int, tuning: Tuning = DEFAULT) -> bool:
+    """Whether a model of cross-validation is located by a Hessian of this size, which costs about three Newton steps."""
+    return size <= tuning.choice_size
 
 
 def solves_kinks(

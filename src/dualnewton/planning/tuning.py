@@ -193,9 +193,8 @@ class Tuning:
         Features (of ``RidgeCV``: or examples) up to which cross-validation solves each fold from d×d or n×n moments.
     fold_hessian, fold_hessian_passes : int, float
         Features, and cost in passes, up to which logistic folds take a Newton step with Hessians of their own.
-    choice_size, asked_choice_size : int
-        Size of the Hessian, K(d + 1) for K classes, up to which cross-validation bounds the scores of exact fits; and where
-        ``stop_at="choice"`` asks for it.
+    choice_size : int
+        Size of the Hessian, K(d + 1) for K classes, up to which cross-validation bounds the scores of exact fits by it.
     """
 
     rates: Rates = field(default_factory=Rates)
@@ -272,8 +271,7 @@ class Tuning:
     fold_decomposition: int = 1500
     fold_hessian: int = 2000
     fold_hessian_passes: float = 50.0
-    choice_size: int = 300
-    asked_choice_size: int = 2000
+    choice_size: int = 2000
 
 
 DEFAULT = Tuning()

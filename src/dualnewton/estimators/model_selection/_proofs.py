@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,14 @@ from dualnewton.planning.tuning import Tuning
 
 MOST_ENTRIES = 1 << 25
 """Entries of the dense rows that a rotation may hold in memory."""
+
+
+class Model(NamedTuple):
+    """A model of a fold, and its certificate."""
+
+    w: np.ndarray
+    intercept: Any
+    certificate: Certificate
 
 
 class Proofs:
@@ -36,22 +44,12 @@ class Proofs:
         The name of the score.
     tuning : Tuning
         Up to which size a Hessian is computed.
-    asked : bool
-        Whether the user asked for the proof, which may then cost more.
     """
 
     def __init__(
-        self,
-        data: Data,
-        folds: Folds,
-        weights: Sequence[np.ndarray | None],
-        scoring: str,
-        tuning: Tuning,
-        *,
-        asked: bool,
+        self, data: Data, folds: Folds, weights: Sequence[np.ndarray | None], scoring: str, tuning: Tuning
     ) -> None:
-        self.data, self.folds, self.weights, self.scoring = data, folds, weights, scoring
-        self.tuning, self.asked = tuning, asked
+        self.data, self.folds, self.weights, self.scoring, self.tuning = data, folds, weights, scoring, tuning
         self.samples: dict[tuple[int, bool], Sample] = {}
         self.reason = ""
 
@@ -69,32 +67,34 @@ class Proofs:
             self.samples[fold, rotated] = Sample(data, rows[order], None if given is None else given[order])
         return self.samples[fold, rotated]
 
-    def interval(self, fold: int, problem: Problem, model: Any, held: Held, score: float) -> Interval:
-        """Return where the score of the minimiser lies, given a result, its predictions on held-out rows and their score."""
+    def held(self, fold: int, margins: np.ndarray, y: np.ndarray) -> Held:
+        """Return predictions for the held-out rows of a fold, in the order of the fold; classes by their numbers."""
+        given = self.weights[fold]
+        omega = np.full(len(y), 1.0 / len(y)) if given is None else given / given.sum()
+        return Held(margins, y, omega) if margins.ndim == 1 else Held.of_classes(margins, y, omega)
+
+    def interval(self, fold: int, problem: Problem, model: Model, held: Held, score: float) -> Interval:
+        """Return where the score of the minimiser lies, given a model, its predictions on held-out rows and their score."""
         if self.scoring not in BOUNDS:
             self.reason = f"no bound is known for the score {self.scoring!r}"
             return UNKNOWN
         return interval(self.scoring, held, score, self._spread(fold, problem, model))
 
-    def _spread(self, fold: int, problem: Problem, model: Any) -> float | None:
+    def _spread(self, fold: int, problem: Problem, model: Model) -> float | None:
         """Return a bound of √(Σ ω_s ‖z_s − z_s*‖²) over the held-out rows; None if there is none."""
-        certificate: Certificate = model.certificate
         whole = problem.columns * (problem.d + problem.fit_intercept)
         by_rows = problem.columns * (problem.n + problem.fit_intercept)
         rotated = problem.regularizer.form.is_plain and problem.d > problem.n and problem.n * problem.d <= MOST_ENTRIES
         found: Any = None
-        if self._affordable(whole):
+        if bounds_choice(whole, self.tuning):
             rotated, found = False, region(problem, model.w, model.intercept)
-        elif rotated and self._affordable(by_rows):
+        elif rotated and bounds_choice(by_rows, self.tuning):
             found = self.rotation.region(problem, model.w, model.intercept)
         else:
-            rotated, found = False, ball(problem, certificate)
+            rotated, found = False, ball(problem, model.certificate)
         if found is None:
             self.reason = self.reason or (
                 f"the Hessian of size {whole} is singular, or too large to be computed for every model"
             )
             return None
         return float(found.spread(self.sample(fold, rotated=rotated)))
-
-    def _affordable(self, size: int) -> bool:
-        return bounds_choice(size, self.tuning, asked=self.asked)

@@ -104,11 +104,25 @@ class Held:
         Targets; for two classes −1 and +1.
     omega : array of shape (rows,)
         Weights that sum to one.
+    steepness : float
+        Largest change of a loss per unit of change of the margins.
     """
 
     margins: np.ndarray
     y: np.ndarray
     omega: np.ndarray
+    steepness: float = 1.0
+
+    @classmethod
+    def of_classes(cls, margins: np.ndarray, labels: np.ndarray, omega: np.ndarray) -> Held:
+        """Reduce K margins of each row to one: it changes its sign before the class with the largest margin changes.
+
+        The difference of two margins moves by at most √2‖z − z*‖, and so does the logarithm of a probability.
+        """
+        top = np.argmax(margins, axis=1)
+        ordered = np.partition(margins, -2, axis=1)
+        lead = np.maximum((ordered[:, -1] - ordered[:, -2]) / math.sqrt(2.0), np.finfo(float).tiny)
+        return cls(lead, np.where(top == labels, 1.0, -1.0), omega, math.sqrt(2.0))
 
 
 def _accuracy(held: Held, score: float, spread: float) -> Interval:
@@ -133,7 +147,7 @@ def _most_weight(held: Held, rows: np.ndarray, spread: float) -> float:
     return (float(omega[order[:count]].sum()) + part) * (1.0 + SLACK)
 
 
-def _squared(held: Held, score: float, spread: float) -> Interval:
+def _squared(held: Held, score: float, spread: float) -> Interval:  # noqa: ARG001
     """√MSE is a norm of the errors, which the spread changes by ρ at most."""
     root = math.sqrt(max(-score, 0.0))
     return -((root + spread) ** 2) * (1.0 + SLACK), -(max(root - spread, 0.0) ** 2) * (1.0 - SLACK)
@@ -148,9 +162,9 @@ def _r2(held: Held, score: float, spread: float) -> Interval:
     return 1.0 + low / variance, 1.0 + high / variance
 
 
-def _lipschitz(held: Held, score: float, spread: float) -> Interval:  # noqa: ARG001
-    """Means of losses with slopes up to one: Σ ω_s |z_s − z_s*| ≤ ρ."""
-    reach = spread * (1.0 + SLACK)
+def _lipschitz(held: Held, score: float, spread: float) -> Interval:
+    """Means of losses with bounded slopes: Σ ω_s ‖z_s − z_s*‖ ≤ ρ."""
+    reach = held.steepness * spread * (1.0 + SLACK)
     return score - reach, min(score + reach, 0.0)
 
 

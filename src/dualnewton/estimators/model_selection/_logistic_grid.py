@@ -1,0 +1,260 @@
+"""The models of logistic regression for all values and folds: how they are fitted, scored and compared."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import _check_method_params
+
+from dualnewton.estimators.logistic import LogisticRegression
+from dualnewton.estimators.model_selection import _routing, choice
+from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
+from dualnewton.estimators.model_selection._neighbours import Neighbours
+from dualnewton.estimators.model_selection._proofs import Model, Proofs
+from dualnewton.estimators.model_selection._session import GridSession, Outcome
+from dualnewton.interop.parts import Data
+from dualnewton.interop.specification import Specification
+from dualnewton.objective.certificate import Certificate
+from dualnewton.run.result import Result
+
+Place = tuple[int, int]
+"""The places of the share of ‖w‖₁ and of C."""
+
+
+class Grid:
+    """What is known of the models of all values.
+
+    Attributes
+    ----------
+    whole : dict of lists of Result
+        The models of all rows, by place.
+    outcomes : array of Outcome of shape (l1_ratios, Cs, folds, fits)
+        What is remembered of the models of the folds.
+    of_folds : dict of lists of Result
+        These models, one fold after the other, if they are to be fitted again.
+    coefs : dict of arrays of shape (folds, rows, coefficients)
+        One row for two classes and K for K, with the intercepts in the last column if there are any.
+    scores : array of shape (l1_ratios, Cs, folds)
+        On the held-out rows.
+    ends : array of shape (l1_ratios, Cs, folds, 2)
+        Between which the scores of exact fits lie.
+    """
+
+    def __init__(self, Cs: np.ndarray, ratios: list[float], folds: int, fits: int) -> None:
+        self.Cs, self.ratios, self.folds = Cs, ratios, folds
+        self.whole: dict[Place, list[Result]] = {}
+        self.of_folds: dict[Place, list[Result]] = {}
+        self.coefs: dict[Place, np.ndarray] = {}
+        self.scores = np.empty((len(ratios), len(Cs), folds))
+        self.outcomes = np.full((*self.scores.shape, fits), None, dtype=object)
+        self.ends = np.full((*self.scores.shape, 2), choice.UNKNOWN)
+
+    def places(self) -> list[Place]:
+        """Return all places in the order of preference among equal scores: the first C, and for one C the first share."""
+        return [(r, k) for k in range(len(self.Cs)) for r in range(len(self.ratios))]
+
+    def best(self, fold: int | slice = slice(None)) -> Place:
+        """Return the first place with the largest mean score, over all folds or one."""
+        scores = self.scores[:, :, fold]
+        return max(self.places(), key=lambda place: float(np.mean(scores[place])))
+
+    def choice(self, scored: Scored) -> choice.ChoiceCertificate:
+        """Compare the intervals of all values."""
+        places = self.places()
+        several = len(self.ratios) > 1
+        named = [{"C": float(self.Cs[k])} | ({"l1_ratio": self.ratios[r]} if several else {}) for r, k in places]
+        scores, ends = (np.stack([array[place] for place in places]) for array in (self.scores, self.ends))
+        return choice.certificate(named, scores, ends, places.index(self.best()), scored.name, scored.proofs.reason)
+
+    def take(self, place: Place, member: Any, data: Data, of_folds: list[Result], *, again: bool) -> None:
+        """Keep the models of the folds for a value, in full if they may be fitted again; epochs of earlier fits are added."""
+        before = self.outcomes[place].ravel()
+        spent = [0.0 if outcome is None else outcome.n_epochs for outcome in before]
+        found = [
+            replace(Outcome.of(result), n_epochs=result.n_epochs + epochs)
+            for result, epochs in zip(of_folds, spent, strict=True)
+        ]
+        self.outcomes[place] = np.array(found, dtype=object).reshape(self.folds, -1)
+        if again:
+            self.of_folds[place] = of_folds
+        fits = len(of_folds) // self.folds
+        each = [of_folds[k : k + fits] for k in range(0, len(of_folds), fits)]
+        self.coefs[place] = np.stack([_joined(member, data, results) for results in each])
+
+    def everything(self) -> list[Any]:
+        """Return the outcomes of all fits, on all rows and on folds."""
+        return [result for results in self.whole.values() for result in results] + list(self.outcomes.ravel())
+
+
+class GridFits:
+    """Fits the models of values, to the tolerance of the session.
+
+    Parameters
+    ----------
+    search : LogisticRegressionCV
+        Whose parameters the models have.
+    session : GridSession
+        Of the search.
+    data : Data
+        All rows.
+    folds : Folds
+        Which of them a fold fits on.
+    """
+
+    def __init__(self, search: Any, session: GridSession, data: Data, folds: Folds) -> None:
+        self.search, self.session, self.data = search, session, data
+        words = Specification("logistic", class_weight=search.class_weight)
+        self.c = words.row_weights(data.y, search.classes_, data.sample_weight)
+        self.weightings = folds.weights(self.c)
+        self.again = search.certify_choice
+        self.stack = contextlib.ExitStack()
+        newton = session.method in ("auto", "newton") and not search._is_softmax
+        self.neighbours: Neighbours | None = None
+        if newton and Neighbours.pay(data.matrix, folds, session.tuning):
+            steps = Neighbours(data.matrix, folds, self.c, session.threads, session.tuning)
+            self.neighbours = self.stack.enter_context(steps)
+
+    def __enter__(self) -> GridFits:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.close()
+
+    def member(self, grid: Grid, place: Place) -> Any:
+        """Return the estimator of a value, which poses its problems for all folds."""
+        r, k = place
+        member = self.search._at(float(grid.Cs[k]), grid.ratios[r], _OverFolds)
+        member.class_weight, member.weightings = None, self.weightings  # the weights of classes are in c
+        return member
+
+    def fit(self, grid: Grid, wanted: Sequence[Place]) -> None:
+        """Fit values for the first time, from the strongest penalty to the weakest, or again from where they are."""
+        for r in range(len(grid.ratios)):
+            places = sorted((place for place in wanted if place[0] == r), key=lambda place: grid.Cs[place[1]])
+            members = [self.member(grid, place) for place in places]
+            names = [f"C = {member.C:.3g}" for member in members]
+            if places and places[0] in grid.of_folds:
+                for place, member, name in zip(places, members, names, strict=True):
+                    self.session.begin(f"{name}, {grid.folds} folds, to {self.session.tol:.0e}")
+                    found = member._results(self.session, self.data, grid.of_folds[place])
+                    grid.take(place, member, self.data, found, again=True)
+                continue
+            for member in members:
+                member.neighbours = self.neighbours
+            walk = walk_values(self.session, zip(names, members, strict=True), self.data, self.c, self.weightings)
+            for place, member, (whole, found) in zip(places, members, walk, strict=True):
+                grid.whole[place] = whole
+                grid.take(place, member, self.data, found, again=self.again)
+
+
+class Scored:
+    """Scores models on the rows that their folds hold out, and bounds the scores of exact fits.
+
+    Parameters
+    ----------
+    search, session, data, folds
+        As for :class:`GridFits`.
+    params : dict
+        Metadata for the scorer.
+    """
+
+    def __init__(self, search: Any, session: GridSession, data: Data, folds: Folds, params: dict[str, Any]) -> None:
+        self.search, self.data, self.folds = search, data, folds
+        own = search.scoring in (None, "warn")
+        self.scorer = None if own else _routing.knowing_the_classes(search._scorer(), search.classes_)
+        self.params = [_check_method_params(data.X, params, indices=rows) for rows in folds.tests]
+        self.name = "accuracy" if own else search.scoring if isinstance(search.scoring, str) else "score"
+        weights = [more.get("sample_weight") for more in self.params]
+        self.proofs = Proofs(data.matrix, folds, weights, self.name, session.tuning)
+
+    def score(self, grid: Grid, wanted: Sequence[Place], fits: GridFits) -> None:
+        """Score the models of these values."""
+        problems = {place: self._problems(grid, place, fits) for place in wanted}
+        for fold, rows in enumerate(self.folds.tests):
+            X, labels = self.data.X[rows], self.data.y[rows]
+            y, more = self.search.classes_[labels], self.params[fold]
+            for r, k in wanted:
+                model = self.search._at(float(grid.Cs[k]), grid.ratios[r], _Fitted)
+                model.set_coefs(grid.coefs[r, k][fold])
+                if (
+                    self.scorer is None
+                ):  # accuracy; scikit-learn's own checks its arguments, which takes longer than the models
+                    score = float(np.average(y == model.predict(X), weights=more.get("sample_weight")))
+                else:
+                    score = self.scorer(model, X, y, **more)
+                grid.scores[r, k, fold] = score
+                own = problems[r, k]
+                if own is not None:
+                    certificate = grid.outcomes[r, k, fold, 0].certificate
+                    grid.ends[r, k, fold] = self._interval(fold, own[fold], model, certificate, score)
+
+    def _interval(self, fold: int, problem: Any, model: Any, certificate: Certificate, score: float) -> choice.Interval:
+        """Return where the score of the exact fit lies."""
+        rows = self.folds.tests[fold]
+        z, labels = model.decision_function(self.data.X[rows]), self.data.y[rows]
+        w, b = model.coef_.astype(float), model.intercept_.astype(float)
+        if problem.columns == 1:
+            w, b, labels = w[0], float(b[0]), 2.0 * labels - 1.0
+        held = self.proofs.held(fold, z, labels)
+        return self.proofs.interval(fold, problem, Model(w, b, certificate), held, score)
+
+    def _problems(self, grid: Grid, place: Place, fits: GridFits) -> Sequence[Any] | None:
+        """Return the problems of the folds; None where no bound is known."""
+        member, reason = fits.member(grid, place), ""
+        if not self.search.certify_choice:
+            reason = "ask by certify_choice=True for a proof"
+        elif self.search._fits > 1:
+            reason = "no bound is known for one class against the rest"
+        elif math.isinf(member.C):
+            reason = "no bound is known without a penalty"
+        self.proofs.reason = self.proofs.reason or reason
+        problems: Sequence[Any] | None = None if reason else member._problems(self.data)
+        return problems
+
+
+class _OverFolds(OverFolds, LogisticRegression):
+    """The models of several folds, for one value.
+
+    Attributes
+    ----------
+    neighbours : Neighbours, optional
+        Steps from the model of all rows, where these pay.
+    """
+
+    neighbours: Neighbours | None = None
+
+    def _results(self, session: Any, data: Data, before: Sequence[Result] | None) -> list[Result]:
+        several = len(self.weightings) > 1
+        if self.neighbours is None or before is None or not several or math.isinf(self.C) or self.l1_ratio:
+            return super()._results(session, data, before)
+        problems: Any = self._problems(data)
+        return self.neighbours.fit(session, problems, before[: len(before) // len(self.weightings)])
+
+
+class _Fitted(LogisticRegression):
+    """A model of a fold, to be scored on rows that need no check."""
+
+    def set_coefs(self, coefs: np.ndarray) -> None:
+        """Take coefficients, with intercepts in the last column if there are any."""
+        self.coef_, self.intercept_ = parted(coefs, fit_intercept=self.fit_intercept)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        scores = X @ self.coef_.T + self.intercept_
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+
+def _joined(member: Any, data: Data, results: Sequence[Result]) -> np.ndarray:
+    """Return coefficients and intercepts side by side, in the shapes and the precision of the class."""
+    member._take(data, results)
+    return np.column_stack([member.coef_, member.intercept_]) if member.fit_intercept else member.coef_
+
+
+def parted(coefs: np.ndarray, *, fit_intercept: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Undo :func:`_joined`."""
+    return (coefs[:, :-1], coefs[:, -1]) if fit_intercept else (coefs, np.zeros(len(coefs)))

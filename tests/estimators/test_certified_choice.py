@@ -1,0 +1,156 @@
+"""A proved choice is that of exact fits, and the scores of exact fits lie in the intervals."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import StandardScaler
+
+import dualnewton as dn
+from dualnewton.errors import DualnewtonError
+from dualnewton.estimators.model_selection.choice import BOUNDS, ChoiceCertificate, Held, interval
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::FutureWarning")
+EXACT = {"tol": 1e-13, "max_iter": 5000}
+
+
+def sample(seed, *, n=60, d=4, classes=2):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * np.geomspace(0.3, 3.0, d)
+    z = X @ rng.standard_normal(d) + 1.5 * rng.standard_normal(n)
+    return X, np.digitize(z, np.quantile(z, np.arange(1, classes) / classes)) if classes else z
+
+
+def means(model):
+    """Mean scores over folds, in the order of the certificate."""
+    scores = next(iter(model.scores_.values()))
+    return scores.reshape(len(scores), -1).mean(axis=0)
+
+
+def agrees(model, exact):
+    """The scores of exact fits lie between the ends; where the choice is proved, it is that of the exact fits."""
+    proof = model.choice_certificate_
+    scores = means(exact)
+    assert (proof.lower <= scores + 1e-12).all()
+    assert (scores <= proof.upper + 1e-12).all()
+    if proof.proved:
+        assert model.C_[0] == exact.C_[0]
+    assert proof.parameters[proof.chosen]["C"] == model.C_[0]
+    return proof.proved
+
+
+@pytest.mark.parametrize(("scoring", "problems"), [("accuracy", 60), ("neg_log_loss", 20)])
+def test_the_choice_is_that_of_exact_fits(scoring, problems):
+    """benchmarks/certified_choice.py repeats this on hundreds of problems."""
+    proved = 0
+    for seed in range(problems):
+        options = {"Cs": 4, "cv": 3, "scoring": scoring, "fit_intercept": seed % 3 > 0}
+        X, y = sample(seed)
+        X = sp.csr_array(X) if seed % 4 == 0 else X
+        model = dn.LogisticRegressionCV(certify_choice=True, **options).fit(X, y)
+        proved += agrees(model, dn.LogisticRegressionCV(**options, **EXACT).fit(X, y))
+    assert proved == problems
+
+
+@pytest.mark.parametrize("shape", [{"classes": 3}, {"n": 20, "d": 40}], ids=["softmax", "wide"])
+def test_softmax_and_wide_data(shape):
+    for seed in range(6):
+        X, y = sample(seed, **shape)
+        options = {"Cs": [1e-2, 1.0, 1e2], "cv": 3}
+        model = dn.LogisticRegressionCV(certify_choice=True, **options).fit(X, y)
+        assert agrees(model, dn.LogisticRegressionCV(**options, **EXACT).fit(X, y))
+
+
+def test_weights_and_a_share_of_the_l1_norm():
+    for seed in range(5):
+        X, y = sample(seed)
+        weights = np.random.default_rng(seed).uniform(0.2, 2.0, len(y))
+        options = {"Cs": [0.1, 1.0, 10.0], "cv": 3, "l1_ratios": [0.3, 1.0], "class_weight": "balanced"}
+        model = dn.LogisticRegressionCV(certify_choice=True, **options).fit(X, y, weights)
+        exact = dn.LogisticRegressionCV(**options, **EXACT).fit(X, y, weights)
+        assert agrees(model, exact)
+        assert model.l1_ratio_[0] == exact.l1_ratio_[0]
+
+
+def test_rough_fits_suffice_for_values_that_lose_clearly():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)  # rough fits that were asked for are no misses
+        model = dn.LogisticRegressionCV(certify_choice=True).fit(X, y)
+    exact = dn.LogisticRegressionCV(**EXACT).fit(X, y)
+    assert agrees(model, exact)
+    assert model.n_iter_.sum() < 0.8 * exact.n_iter_.sum()
+    gaps = np.array([proof.relative_gap for proof in model.certificates_.ravel()])
+    assert (gaps > 1e-6).any()
+    assert model.certificate_.relative_gap <= model.tol
+
+
+def test_without_the_option_nothing_is_claimed_and_the_reason_says_how_to_ask():
+    X, y = load_iris(return_X_y=True)
+    model = dn.LogisticRegressionCV(Cs=3, cv=3).fit(X, y)
+    assert not model.choice_certificate_.proved
+    assert "certify_choice=True" in str(model.choice_certificate_)
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [({"scoring": "roc_auc"}, "roc_auc"), ({"refit": False}, "refit=False")],
+)
+def test_what_cannot_be_proved_is_refused(options, names):
+    X, y = load_breast_cancer(return_X_y=True)
+    with pytest.raises(DualnewtonError, match=names):
+        dn.LogisticRegressionCV(certify_choice=True, **options).fit(X, y)
+
+
+# Intervals of scores -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scoring", sorted(BOUNDS))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_no_change_of_predictions_within_the_spread_leaves_the_interval(scoring, weighted):
+    from sklearn import metrics
+
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        n = 12
+        omega = rng.uniform(0.1, 1.0, n) if weighted else np.ones(n)
+        omega /= omega.sum()
+        z = rng.standard_normal(n)
+        classes = scoring in ("accuracy", "neg_log_loss")
+        y = np.where(rng.random(n) < 0.5, 1.0, -1.0) if classes else rng.standard_normal(n)
+
+        def score(at, y=y, omega=omega):
+            if scoring == "accuracy":
+                return metrics.accuracy_score(y > 0, at > 0, sample_weight=omega)
+            if scoring == "neg_log_loss":
+                return -float(omega @ np.logaddexp(0.0, -y * at))
+            function = {
+                "r2": metrics.r2_score,
+                "neg_mean_squared_error": metrics.mean_squared_error,
+                "neg_root_mean_squared_error": metrics.root_mean_squared_error,
+                "neg_mean_absolute_error": metrics.mean_absolute_error,
+            }[scoring]
+            return (1.0 if scoring == "r2" else -1.0) * function(y, at, sample_weight=omega)
+
+        spread = 10.0 ** rng.uniform(-2.0, 0.5)
+        low, high = interval(scoring, Held(z, y, omega), score(z), spread)
+        for _ in range(30):
+            change = rng.standard_normal(n) * (rng.random(n) < rng.uniform(0.1, 1.0))
+            change *= spread / max(np.sqrt(omega @ change**2), 1e-300)
+            assert low - 1e-9 <= score(z + change) <= high + 1e-9
+
+
+def test_ties_go_to_the_first_and_later_equals_are_beaten():
+    values = tuple({"C": float(k)} for k in range(3))
+    scores = np.array([0.5, 0.5, 0.4])
+    first = ChoiceCertificate(values, scores, scores, scores, 0, "accuracy")
+    assert first.proved
+    assert not ChoiceCertificate(values, scores, scores, scores, 1, "accuracy").proved
+    wide = ChoiceCertificate(values, scores, scores - 0.2, scores + 0.2, 0, "accuracy", "a reason")
+    assert wide.rivals.tolist() == [1, 2]
+    assert "a reason" in str(wide)
+    assert wide.to_pandas()["may_be_best"].all()
