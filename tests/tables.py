@@ -36,9 +36,15 @@ LOSSES = [
     losses.Huber(delta=0.7),
     losses.SquaredEpsilonInsensitive(epsilon=0.3),
     losses.SmoothEpsilonInsensitive(epsilon=0.3, width=0.5),
+    losses.SmoothQuantile(q=0.25, width=0.5),
 ]
 
-NON_SMOOTH = [losses.Hinge(), losses.EpsilonInsensitive(epsilon=0.3), losses.EpsilonInsensitive(epsilon=0.0)]
+NON_SMOOTH = [
+    losses.Hinge(),
+    losses.EpsilonInsensitive(epsilon=0.3),
+    losses.EpsilonInsensitive(epsilon=0.0),
+    losses.Quantile(q=0.3),
+]
 
 SEVERAL_COLUMNS = [losses.Softmax(2), losses.Softmax(5)]
 

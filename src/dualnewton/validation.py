@@ -29,6 +29,17 @@ def positive(name: str, value: float, *, or_zero: bool = False) -> float:
     return number
 
 
+def between(name: str, value: float, low: float, high: float) -> float:
+    """Return ``value`` as a float if it lies strictly between the two ends."""
+    try:
+        number = finite(name, value)
+    except DualnewtonError:
+        number = low
+    if not low < number < high:
+        raise DualnewtonError(f"{name} must be a number > {low:g} and < {high:g}, got {value!r}")
+    return number
+
+
 def finite(name: str, value: float) -> float:
     """Return ``value`` as a float if it is a finite number."""
     try:

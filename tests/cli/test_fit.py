@@ -81,6 +81,7 @@ def test_three_classes(command, words, multiclass, certificates):
 def test_the_loss_is_chosen_from_the_labels_and_said(command):
     assert "logistic since the target has 3 distinct labels" in command("fit", "iris").out
     assert "squared since the target has 214 distinct values" in command("fit", "diabetes").out
+    assert "(quantile as asked)" in command("fit", "diabetes", "--loss", "quantile", "--quantile", 0.9).out
     assert "(huber as asked)" in command("fit", "diabetes", "--loss", "huber", "--delta", 20).out
 
 

@@ -120,8 +120,10 @@ def functions_at(loss, z, y):
 def test_flipping_margin_and_label_flips_the_slope(loss):
     rng = np.random.default_rng(1)
     z, y = 3.0 * rng.standard_normal(50), labels_for(loss, 50, rng)
+    mirrored = dataclasses.replace(loss, q=1.0 - loss.q) if hasattr(loss, "q") else loss
     signs = np.array([[1.0], [-1.0], [1.0], [1.0]])
-    np.testing.assert_array_equal(functions_at(loss, -z, -y), signs * functions_at(loss, z, y))
+    compare = np.testing.assert_array_equal if mirrored is loss else np.testing.assert_allclose
+    compare(functions_at(mirrored, -z, -y), signs * functions_at(loss, z, y))
 
 
 @pytest.mark.parametrize("width", [1.0, 0.1, 1e-3, 1e-6])
@@ -199,6 +201,7 @@ def test_losses_are_values(loss):
         (losses.EpsilonInsensitive, "epsilon", ">= 0"),
         (losses.SmoothEpsilonInsensitive, "epsilon", ">= 0"),
         (losses.SmoothEpsilonInsensitive, "width", "> 0"),
+        (losses.SmoothQuantile, "width", "> 0"),
     ],
 )
 def test_parameters_that_make_no_loss_are_refused(cls, name, allowed, bad):
@@ -210,6 +213,30 @@ def test_parameters_that_make_no_loss_are_refused(cls, name, allowed, bad):
 def test_zero_is_refused_where_the_loss_would_not_be_smooth_or_not_a_loss(cls, name):
     with pytest.raises(ValueError, match=f"{name} must be a finite number > 0, got 0"):
         cls(**{name: 0.0})
+
+
+@pytest.mark.parametrize("bad", [0.0, 1.0, -0.5, 2.0, np.nan, np.inf, None, "0.5", [0.1, 0.2]])
+@pytest.mark.parametrize("cls", [losses.Quantile, losses.SmoothQuantile])
+def test_a_quantile_lies_between_zero_and_one(cls, bad):
+    with pytest.raises(ValueError, match="q must be a number > 0 and < 1, got"):
+        cls(q=bad)
+
+
+@pytest.mark.parametrize("q", [0.1, 0.5, 0.8])
+def test_the_pinball_loss_has_the_quantile_as_its_minimiser(q):
+    y = np.random.default_rng(3).standard_normal(41)
+    candidates = [losses.Quantile(q).value(np.full(41, z), y).sum() for z in y]
+    assert y[np.argmin(candidates)] == np.quantile(y, q, method="inverted_cdf")
+
+
+@pytest.mark.parametrize("method", ["value", "derivative", "conjugate"])
+def test_the_pinball_loss_of_the_median_is_half_the_absolute_error(method):
+    z, y, u = np.linspace(-2.0, 3.0, 41), np.full(41, 0.7), np.linspace(-0.5, 0.5, 41)
+    median, absolute = losses.Quantile(0.5), losses.EpsilonInsensitive(0.0)
+    if method == "conjugate":  # (φ/2)*(u) = φ*(2u)/2
+        np.testing.assert_allclose(median.conjugate(u, y), 0.5 * absolute.conjugate(2.0 * u, y), rtol=1e-15)
+    else:
+        np.testing.assert_allclose(getattr(median, method)(z, y), 0.5 * getattr(absolute, method)(z, y), atol=1e-15)
 
 
 def test_a_loss_not_finished_says_which_method_it_lacks():

@@ -115,6 +115,20 @@ def exact_smooth_epsilon_insensitive(loss):
     )
 
 
+def exact_smooth_quantile(loss):
+    q, width = mp.mpf(loss.q), mp.mpf(loss.width)
+
+    def slope(z, y):
+        return max(-q, min(1 - q, (z - y) / width))
+
+    return Exact(
+        lambda z, y: slope(z, y) * (z - y - width * slope(z, y) / 2),
+        slope,
+        lambda z, y: 1 / width if -q < (z - y) / width < 1 - q else mp.mpf(0),
+        lambda u, y: y + width * u,
+    )
+
+
 EXACT = {
     losses.Squared: exact_squared,
     losses.Logistic: exact_logistic,
@@ -123,6 +137,7 @@ EXACT = {
     losses.Huber: exact_huber,
     losses.SquaredEpsilonInsensitive: exact_squared_epsilon_insensitive,
     losses.SmoothEpsilonInsensitive: exact_smooth_epsilon_insensitive,
+    losses.SmoothQuantile: exact_smooth_quantile,
 }
 
 

@@ -54,7 +54,7 @@ WORDS: dict[str, tuple[Any, Any, str]] = {
         str | None,
         "NAME",
         "For classes: logistic, squared_hinge, smooth_hinge, hinge. For numbers: squared, huber, epsilon_insensitive, "
-        "squared_epsilon_insensitive. By default logistic for at most 20 distinct labels, else squared.",
+        "squared_epsilon_insensitive, quantile. By default logistic for at most 20 distinct labels, else squared.",
     ),
     "penalty": (str, "NAME", "l2, l1, elasticnet or nonnegative."),
     "C": (Number, "NUMBER", "The inverse strength of the penalty: lambda = 1/(C n). 1 by default."),
@@ -71,6 +71,7 @@ WORDS: dict[str, tuple[Any, Any, str]] = {
         "NUMBER",
         "For the epsilon_insensitive losses: the largest absolute error without a loss. 0.1 by default.",
     ),
+    "q": (Number, "NUMBER", "For quantile: which one is predicted, between 0 and 1. 0.5 (the median) by default."),
     "width": (
         Number,
         "NUMBER",
@@ -87,7 +88,7 @@ WORDS: dict[str, tuple[Any, Any, str]] = {
 UNASKED: Mapping[str, Any] = {**dict.fromkeys(WORDS), "penalty": "l2", "intercept": True}
 """Their values where they are not given."""
 
-FLAGS = {"C": "-C", "intercept": "--intercept/--no-intercept", "l1_ratio": "--l1-ratio"}
+FLAGS = {"C": "-C", "q": "--quantile", "intercept": "--intercept/--no-intercept", "l1_ratio": "--l1-ratio"}
 """Names on the command line that are not ``--word``."""
 
 Objective = Mapping[str, Any]

@@ -28,7 +28,7 @@ Peers = Annotated[
         "'liblinear dual', 'liblinear primal', saga, cyanure, snapml, glum. For a wrong name the error lists the right ones.",
     ),
 ]
-WORDS = options.only("loss", "penalty", "C", "lam", "delta", "epsilon", "width")
+WORDS = options.only("loss", "penalty", "C", "lam", "delta", "epsilon", "q", "width")
 Seconds = Annotated[float, options.option("--time-limit", "SECONDS", "Limit for each solver.", options.RUN)]
 
 

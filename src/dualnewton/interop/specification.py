@@ -35,6 +35,8 @@ LOSSES: dict[str, type[Loss]] = {
     "epsilon_insensitive": losses.EpsilonInsensitive,
     "squared_epsilon_insensitive": losses.SquaredEpsilonInsensitive,
     "smooth_epsilon_insensitive": losses.SmoothEpsilonInsensitive,
+    "quantile": losses.Quantile,
+    "smooth_quantile": losses.SmoothQuantile,
 }
 """Losses of one margin by name; the parameters of a loss are the fields of its class."""
 

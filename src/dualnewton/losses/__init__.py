@@ -12,12 +12,13 @@ The functions of a loss satisfy these identities (Section 4 of the paper uses al
 """
 
 from dualnewton.losses.base import Curvature, Kink, Loss, Margin, NonSmooth
-from dualnewton.losses.kinked import EpsilonInsensitive, Hinge
+from dualnewton.losses.kinked import EpsilonInsensitive, Hinge, Quantile
 from dualnewton.losses.smooth import (
     Huber,
     Logistic,
     SmoothEpsilonInsensitive,
     SmoothHinge,
+    SmoothQuantile,
     Squared,
     SquaredEpsilonInsensitive,
     SquaredHinge,
@@ -34,8 +35,10 @@ __all__ = [
     "Loss",
     "Margin",
     "NonSmooth",
+    "Quantile",
     "SmoothEpsilonInsensitive",
     "SmoothHinge",
+    "SmoothQuantile",
     "Softmax",
     "Squared",
     "SquaredEpsilonInsensitive",

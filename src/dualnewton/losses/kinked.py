@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualnewton.losses.base import Curvature, Kink, Margin, NonSmooth
-from dualnewton.losses.smooth import SmoothEpsilonInsensitive, SmoothHinge
-from dualnewton.validation import Array, positive
+from dualnewton.losses.smooth import SmoothEpsilonInsensitive, SmoothHinge, SmoothQuantile
+from dualnewton.validation import Array, between, positive
 
 
 @dataclass(frozen=True)
@@ -73,3 +73,35 @@ class EpsilonInsensitive(NonSmooth):
 
     def smoothed(self, width: float) -> SmoothEpsilonInsensitive:
         return SmoothEpsilonInsensitive(self.epsilon, width)
+
+
+@dataclass(frozen=True)
+class Quantile(NonSmooth):
+    """max(q(y − z), (q − 1)(y − z)), the pinball loss: its minimiser over constants z is the q-quantile of y, for 0 < q < 1."""
+
+    q: float = 0.5
+    curvature = Curvature.PIECEWISE  # φ″ = 0 away from the kink
+
+    def __post_init__(self) -> None:
+        between("q", self.q, 0.0, 1.0)
+
+    def value(self, z: Array, y: Array) -> Array:
+        return np.maximum(self.q * (y - z), (self.q - 1.0) * (y - z))
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        return (z > y) * 1.0 - self.q
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        return 0.0 * (z - y)
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        return u * y
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        return 0.0 * y - self.q, 0.0 * y + (1.0 - self.q)
+
+    def kinks(self, y: Array) -> tuple[Kink, ...]:
+        return (Kink(y, *self.domain(y)),)
+
+    def smoothed(self, width: float) -> SmoothQuantile:
+        return SmoothQuantile(self.q, width)

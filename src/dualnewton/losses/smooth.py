@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualnewton.losses.base import Curvature, Loss, Margin
-from dualnewton.validation import Array, positive
+from dualnewton.validation import Array, between, positive
 
 
 @dataclass(frozen=True)
@@ -224,3 +224,41 @@ class SmoothEpsilonInsensitive(Loss):
 
     def domain(self, y: Array) -> tuple[Array, Array]:
         return 0.0 * y - 1.0, 0.0 * y + 1.0
+
+
+@dataclass(frozen=True)
+class SmoothQuantile(Loss):
+    """The pinball loss max(q(y − z), (q − 1)(y − z)) with its kink rounded by a parabola: smooth with γ = width.
+
+    With r = z − y: r²/(2 width) while −q width ≤ r ≤ (1 − q) width, and linear with slope −q or 1 − q beyond.
+    """
+
+    q: float = 0.5
+    width: float = 1.0
+    curvature = Curvature.PIECEWISE
+
+    def __post_init__(self) -> None:
+        between("q", self.q, 0.0, 1.0)
+        positive("width", self.width)
+
+    @property
+    def gamma(self) -> float:  # type: ignore[override]
+        return self.width
+
+    def value(self, z: Array, y: Array) -> Array:
+        r = z - y
+        c = np.minimum(np.maximum(r, -self.q * self.width), (1.0 - self.q) * self.width)
+        return c * (r - 0.5 * c) / self.width
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        return np.minimum(np.maximum((z - y) / self.width, -self.q), 1.0 - self.q)
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        t = (z - y) / self.width
+        return (t > -self.q) * (t < 1.0 - self.q) * 1.0 / self.width
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        return u * (0.5 * self.width * u + y)
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        return 0.0 * y - self.q, 0.0 * y + (1.0 - self.q)

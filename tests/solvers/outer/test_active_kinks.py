@@ -17,7 +17,13 @@ from kinked_cases import Quantile, problem_for
 from tables import name_of
 from tuned import tuned
 
-LOSSES = [losses.Hinge(), losses.EpsilonInsensitive(0.3), losses.EpsilonInsensitive(0.0), Quantile()]
+LOSSES = [
+    losses.Hinge(),
+    losses.EpsilonInsensitive(0.3),
+    losses.EpsilonInsensitive(0.0),
+    losses.Quantile(0.3),
+    Quantile(),
+]
 
 VARIANTS = {
     "plain": {},
