@@ -39,7 +39,7 @@ Method = Annotated[
     option(
         "--method",
         "NAME",
-        "sdna, sdca, newton or ihs; auto chooses the method with the smallest predicted cost.",
+        "sdna, sdca, newton, ihs or interior; auto chooses the method with the smallest predicted cost.",
         RUN,
     ),
 ]

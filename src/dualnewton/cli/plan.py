@@ -10,7 +10,7 @@ from dualnewton.errors import DualnewtonError
 if TYPE_CHECKING:
     from dualnewton.cli._problems import Task
 
-METHODS = ("sdna", "sdca", "newton", "ihs")
+METHODS = ("sdna", "sdca", "newton", "ihs", "interior")
 
 
 @options.with_objective

@@ -20,7 +20,7 @@ from dualnewton.planning.tuning import Tuning
 from dualnewton.run.loop import solve_many
 from dualnewton.run.result import Progress, Result, Status
 
-METHODS = ("auto", "sdna", "sdca", "newton", "ihs")
+METHODS = ("auto", "sdna", "sdca", "newton", "ihs", "interior")
 """The names of ``solver`` that choose; scikit-learn's own all mean "auto"."""
 
 TINY, FINEST = 1e-9, 1e-15

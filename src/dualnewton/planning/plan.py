@@ -8,7 +8,7 @@ from typing import Literal
 
 Tau = int | Literal["auto"]
 
-PRIMAL = ("newton", "ihs")
+PRIMAL = ("newton", "ihs", "interior")
 """Methods that move w, by passes over the data; the others move α, by rounds over sets of examples."""
 
 
@@ -19,7 +19,7 @@ class Plan:
     Attributes
     ----------
     method : str
-        "sdna", "sdca", "newton" or "ihs"; "direct" for a solution that no iterative method has found, such as the
+        "sdna", "sdca", "newton", "ihs" or "interior"; "direct" for a solution that no iterative method has found, such as the
         eigendecomposition of a small ridge regression. Estimators use it where it is cheap; ``solve`` does not take it.
     tau : int
         Examples per round; of the primal methods, rows of the (first) sketch; of a direct solution, all examples.

@@ -13,6 +13,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.planning import dual, primal
 from dualnewton.planning.eligible import primal_methods
 from dualnewton.planning.facts import Facts
+from dualnewton.planning.interior import interior
 from dualnewton.planning.plan import PRIMAL, Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.validation import integer
@@ -23,6 +24,9 @@ PLANS: dict[str, Callable[[Facts, Tau], Plan]] = {
     "newton": primal.newton,
     "ihs": primal.ihs,
 }
+METHODS = ("auto", *PLANS, "interior")
+"""The names that ``method`` may have; the last is of losses with kinks, which the others solve by smoothed losses."""
+
 PREDICTIONS: dict[str, Callable[[Facts], float]] = {
     "sdna": dual.sdna_cost,
     "newton": primal.newton_cost,
@@ -45,7 +49,7 @@ def plan(
     ----------
     problem : Problem
         What is to be solved.
-    method : {"auto", "sdna", "sdca", "newton", "ihs"}
+    method : {"auto", "sdna", "sdca", "newton", "ihs", "interior"}
         The method.
     tau : int or "auto"
         The number of examples per round, or of rows in a sketch; given with method "auto", it asks for SDNA.
@@ -57,10 +61,12 @@ def plan(
         The numbers by which costs are predicted.
     """
     tuning = DEFAULT if tuning is None else tuning
-    if method not in ("auto", *PLANS):
-        allowed = ", ".join(map(repr, ("auto", *PLANS)))
+    if method not in METHODS:
+        allowed = ", ".join(map(repr, METHODS))
         raise DualnewtonError(f"method must be one of {allowed}, got {method!r}")
     tau = tau if tau == "auto" else integer("tau", tau, 1, problem.n)
+    if method == "interior":
+        return interior(problem, tau, tuning)
     if problem.loss.kinked:
         neighbour = replace(problem, loss=problem.loss.smoothed(1.0))
         first = plan(neighbour, method=method, tau=tau, models=models, near=near, tuning=tuning)

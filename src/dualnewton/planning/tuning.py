@@ -129,6 +129,9 @@ class Tuning:
         Factor on these epochs where the regularizer has kinks or bounds.
     trial_epochs, trial_share : float
         "auto" begins with so many epochs of SDNA on sparse data, if they cost at most this share of the primal method's cost.
+    interior_steps, interior_passes, interior_vectors : float
+        Steps of the interior-point method to a relative gap of 1e-6; and in each, pairs of products with X and its transpose
+        (refinements included), and operations on a row's slopes that cost about as much as its loss.
     working_set_steps : float
         Proximal Newton steps over working sets for quadratic losses; other losses take twice as many.
     used_share : float
@@ -228,6 +231,9 @@ class Tuning:
     kinked_epochs: float = 6.0
     trial_epochs: float = 3.0
     trial_share: float = 0.15
+    interior_steps: float = 18.0
+    interior_passes: float = 6.0
+    interior_vectors: float = 20.0
     working_set_steps: float = 8.0
     used_share: float = 0.25
     column_sweeps: float = 15.0

@@ -17,7 +17,7 @@ from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.switching import Switching
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.checkpoint import AnyCheckpoint, Keeper, identity_of, keeper_of
-from dualnewton.run.methods import SCHEMES, make_method
+from dualnewton.run.methods import make_method, scheme_of
 from dualnewton.run.result import Progress, Result, Status, Trace
 from dualnewton.run.snapshot import Anchors, Thawed
 from dualnewton.run.start import Start, alike, generator, has_model, plan_for, starting_pairs
@@ -62,8 +62,10 @@ def solve(
         What is to be solved. (Of a loss of K > 1 columns, w is K×d, the intercept a vector and alpha n×K.) It may also be a
         :class:`~dualnewton.objective.huber_scale.ConcomitantProblem` or an
         :class:`~dualnewton.objective.unpenalised.Unpenalised` risk.
-    method : {"auto", "sdna", "sdca", "newton", "ihs"}
-        How; "auto" chooses by what each is expected to cost, and again while running, when the gap tells otherwise.
+    method : {"auto", "sdna", "sdca", "newton", "ihs", "interior"}
+        How; "auto" chooses by what each is expected to cost, and again while running, when the gap tells otherwise. "interior"
+        is an interior-point method for piecewise linear losses and a quadratic penalty, which it takes as they are; the others
+        solve such losses by smoothed ones.
     tau : int or "auto"
         The number of examples per round; with "ihs", of rows in the first sketch.
     sampling : Sampling, optional
@@ -205,7 +207,7 @@ class Run:
     @classmethod
     def start(cls, problems: Sequence[Any], request: Request, warm_start: Sequence[Start] | None = None) -> Run:
         """Plan a run, and certify where it starts."""
-        scheme = SCHEMES.get(problems[0].scheme)
+        scheme = scheme_of(problems[0], request)
         plan = Plan("none", 0, "the start was good enough") if scheme else plan_for(problems[0], request, len(problems))
         free = request.method == "auto" and request.tau == "auto" and request.sampling is None
         switching = None if scheme else Switching(problems[0], plan, request.tol, free=free, tuning=request.tuning)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from dualnewton.losses import Curvature
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import prepared
 from dualnewton.planning.eligible import has_hessian
+from dualnewton.planning.interior import by_rows
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.sketching import Sketching
 from dualnewton.planning.small import takes_one_block
@@ -27,6 +30,12 @@ SCHEMES: dict[str | None, Any] = {
     "smoothing": ProximalPoint, "scale": ScaleSearch, "no penalty": NewtonWithoutPenalty
 }  # fmt: skip
 """Outer schemes by the name that an objective gives to its own, as ``scheme``; None for a problem that needs none."""
+
+
+def scheme_of(problem: Any, request: Request) -> Any | None:
+    """Return the outer scheme that solves a problem, if any: the interior-point method takes losses with kinks as they are."""
+    direct = request.method == "interior" and problem.scheme == "smoothing"
+    return None if direct else SCHEMES.get(problem.scheme)
 
 
 def make_method(
@@ -47,8 +56,10 @@ def make_method(
     """
     problems: list[Any] = [problem for problem, _ in starts]
     sampling, tol, n_threads = request.sampling, request.tol, request.n_threads
-    if (scheme := SCHEMES.get(problems[0].scheme)) is not None:
+    if (scheme := scheme_of(problems[0], request)) is not None:
         return scheme(starts, request, begin)
+    if plan.method == "interior":
+        return _interior(plan, starts, request)
     if plan.is_primal and sampling is None:
         from dualnewton.solvers.primal.newton import Descent
         from dualnewton.solvers.primal.small import SmallNewton
@@ -69,6 +80,24 @@ def make_method(
     focus = sampling is None and (plan.method == "sdna" or plan.tau == 1)
     law = Shuffled(problems[0].n, plan.tau) if sampling is None else sampling
     return Sweeps(_engine(plan, starts, law, n_threads), law, len(starts), focus=focus)
+
+
+def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], request: Request) -> Method:
+    from dualnewton.solvers.primal.interior_point import InteriorPoint
+    from dualnewton.solvers.primal.newton_system import Block, Operator, Passes, WidePasses
+
+    problem, tuning = starts[0][0], request.tuning
+    data, intercept = problem.data, problem.fit_intercept
+    operator: Operator
+    if by_rows(problem):
+        weights = problem.regularizer.form.weights
+        operator = WidePasses(data, intercept=intercept, penalty=np.ones(data.d) if weights is None else weights)
+    elif takes_one_block(problem, tuning):
+        operator = Block(data, intercept=intercept)
+    else:
+        ready = prepared(data, request.n_threads, compiled=plan.compiled, tuning=tuning)
+        operator = Passes(ready, intercept=intercept)
+    return InteriorPoint(starts, operator, tol=request.tol, largest_system=tuning.kink_system)
 
 
 def _engine(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], sampling: Sampling, n_threads: int) -> Engine:

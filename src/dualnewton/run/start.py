@@ -38,8 +38,8 @@ def plan_for(problem: Problem, request: Request, models: int) -> Plan:
         raise DualnewtonError(
             f"tau must be left to the sampling when one is given, got tau={tau!r} beside {sampling!r}"
         )
-    if method == "newton" or not (problem.loss.kinked or problem.loss.has_dual_rounds):
-        what = f'method="{method}"' if method == "newton" else repr(problem.loss)
+    if method in ("newton", "interior") or not (problem.loss.kinked or problem.loss.has_dual_rounds):
+        what = f'method="{method}"' if method in ("newton", "interior") else repr(problem.loss)
         raise DualnewtonError(
             f"sampling must be None with {what}, for which sets of rows have no rounds, got {sampling!r}"
         )

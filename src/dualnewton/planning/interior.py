@@ -1,0 +1,59 @@
+"""The plan and the predicted cost of the interior-point method for losses with kinks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.objective.problem import Problem
+from dualnewton.planning.costs import Costs, is_small
+from dualnewton.planning.plan import Plan, Tau
+from dualnewton.planning.tuning import DEFAULT, Tuning
+from dualnewton.solvers.outer.kink_system import is_piecewise_linear
+
+
+def interior(problem: Problem, tau: Tau, tuning: Tuning = DEFAULT) -> Plan:
+    """Plan the interior-point method; raise an error that says why where it does not apply."""
+    if (reason := refusal(problem, tuning)) is not None:
+        raise DualnewtonError(f'method="interior" {reason}: use another method')
+    if tau not in ("auto", problem.n):
+        raise DualnewtonError(f'tau must be "auto" or n = {problem.n} with method="interior", got {tau}')
+    size = "n×n" if by_rows(problem) else "d×d"
+    why = f"interior-point steps on {type(problem.loss).__name__} itself, each with a weighted {size} Gram matrix"
+    compiled = not is_small(tuning, problem.n, problem.d)
+    return Plan("interior", problem.n, why, compiled=compiled, cost=interior_cost(problem, tuning))
+
+
+def refusal(problem: Problem, tuning: Tuning = DEFAULT) -> str | None:
+    """Say why the method does not apply to a problem; None where it does."""
+    loss, kinks = problem.loss, problem.loss.kinks(problem.y) if problem.columns == 1 else ()
+    if not kinks or not is_piecewise_linear(kinks, *loss.domain(problem.y)):
+        return f"needs a piecewise linear loss, such as Hinge(), EpsilonInsensitive() or Quantile(), got {loss!r}"
+    if not all(np.all(kink.left < kink.right) for kink in kinks):
+        return f"needs a loss whose slope rises at each of its kinks, got {loss!r}"
+    if not problem.regularizer.form.is_quadratic:
+        return f"needs regularizer L2(), got {problem.regularizer!r}"
+    if math.isinf(interior_cost(problem, tuning)):
+        least = problem.d if not problem.data.capabilities.whole else min(problem.n, problem.d)
+        return f"needs a dense matrix of {least} rows and columns, and {tuning.largest_matrix} are the most"
+    return None
+
+
+def by_rows(problem: Problem) -> bool:
+    """Whether the matrix of a step is n×n."""
+    return problem.n < problem.d and problem.data.capabilities.whole
+
+
+def interior_cost(problem: Problem, tuning: Tuning = DEFAULT) -> float:
+    """Predict the cost of the interior-point method, in seconds to a relative gap of 1e-6; infinite if no matrix is affordable."""
+    costs, rows = Costs.of(problem.data.profile, tuning), by_rows(problem)
+    size = costs.n if rows else costs.d
+    if size > tuning.largest_matrix:
+        return math.inf
+    gram = costs.n**2 / tuning.rates.multiply if rows else costs.outer(costs.n, costs.pairs)[0]
+    products = tuning.interior_passes * (costs.data_pass + costs.applied(size))
+    vectors = tuning.interior_vectors * costs.n * tuning.rates.margin
+    once = costs.gram(costs.n) if rows else 0.0
+    return once + tuning.interior_steps * (gram + costs.factor(size) + products + vectors)

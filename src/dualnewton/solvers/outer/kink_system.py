@@ -1,0 +1,96 @@
+"""The linear system of the examples on a kink, for a piecewise linear loss and a quadratic penalty.
+
+At the optimum every −α_i is a vertex of φ* (an end of its domain, or a kink of φ* itself), which is a number that is known. Or it
+lies inside a piece on which φ* is linear. Then example i is *free*, and its margin is the slope k_i of that piece, a kink of φ:
+
+    a_iᵀw + b + o_i = k_i  for all free i,      w = V⁻¹ Σ c_i α_i a_i / λn,      Σ c_i α_i = 0 if b is free,
+
+for g = ½ wᵀVw. This is linear in the free α_i and b, and the right set of free examples gives the optimum up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dualnewton.losses import Kink
+from dualnewton.matrix import linear
+from dualnewton.objective.problem import Problem
+from dualnewton.solvers.primal.curvature import Cholesky
+
+LIFT = 1e-13
+"""Fraction of the mean diagonal entry that is added to the diagonal, since repeated rows make the matrix singular."""
+
+REFINED = 3
+"""Solves with one factor, each with the residual that the one before has left: the lift is gone, and rounding is what remains."""
+
+OUTSIDE = 0.1
+"""Distance by which −α_i may leave its domain, as a fraction of the length of the domain; farther out, the set of examples on a
+kink was wrong, and no certificate is computed."""
+
+Pair = tuple[np.ndarray, np.ndarray]
+"""w and α."""
+
+
+def is_piecewise_linear(kinks: Sequence[Kink], low: np.ndarray, high: np.ndarray) -> bool:
+    """Whether the slopes at the kinks, from left to right, fill the domain of φ* without a gap: then φ is linear between them."""
+    ends = [low, *(kink.right for kink in kinks)]
+    starts = [*(kink.left for kink in kinks), high]
+    return bool(kinks) and all(np.all(end == start) for end, start in zip(ends, starts, strict=True))
+
+
+def on_kinks(problem: Problem, at: np.ndarray, alpha: np.ndarray) -> Pair | None:
+    """Return the w and α that put the margins of the free examples on their kinks; None where α is then far from feasible.
+
+    Parameters
+    ----------
+    problem : Problem
+        With a piecewise linear loss and a quadratic penalty.
+    at : array of shape (n,)
+        The kink of each free example, NaN for the others.
+    alpha : array of shape (n,)
+        The vertices of the others; of the free examples any start.
+    """
+    free, alpha = np.flatnonzero(~np.isnan(at)), alpha.copy()
+    low, high = problem.loss.domain(problem.y)
+    w = problem.w_of(alpha)
+    with np.errstate(over="ignore", invalid="ignore"):  # a wrong set may lead anywhere
+        if free.size:
+            w, alpha[free] = _solved(problem, free, at[free], w, alpha)
+        inside = np.clip(-alpha, low, high)
+        near = np.abs(inside + alpha) <= OUTSIDE * (high - low)
+    return (w, -inside) if near.all() and np.isfinite(w).all() else None
+
+
+def _solved(problem: Problem, free: np.ndarray, kinks: np.ndarray, w: np.ndarray, alpha: np.ndarray) -> Pair:
+    """Return w and the free α_i that put their margins on the kinks and the masses in balance, from w = w(α) on.
+
+    In the variables h_i = √c_i Δα_i, and with q_i = √c_i, residuals r and what is missing of the balance, t = −Σ c_i α_i,
+
+        K h + βq = r,        qᵀh = t,        K = D(q) A V⁻¹ Aᵀ D(q) / λn.
+    """
+    c, rows = problem.c[free], problem.data.rows(free)
+    q, at, b = np.sqrt(c), alpha[free], 0.0
+    K = _gram(problem, linear.scale_rows(rows, q))
+    scale = float(np.einsum("ii->i", K).mean()) or 1.0
+    missing = -float(problem.c @ alpha) if problem.fit_intercept else 0.0
+    factor = Cholesky(K, np.full(free.size, LIFT * scale))
+    along = factor.solve(q)
+    for _ in range(REFINED):
+        h = factor.solve(q * (kinks - problem.o[free] - rows @ w - b))
+        if problem.fit_intercept:
+            beta = float(q @ h - missing) / float(q @ along)
+            h, b = h - beta * along, b + beta
+        step = h / q
+        at, missing = at + step, missing - float(c @ step)
+        moved = rows.T @ (c * step) / (problem.lam * problem.n)
+        w = w + problem.regularizer.grad_conjugate(moved)
+    return w, at
+
+
+def _gram(problem: Problem, rows: linear.Matrix) -> np.ndarray:
+    """A V⁻¹ Aᵀ / λn."""
+    v = problem.regularizer.form.weights
+    scaled = rows if v is None else linear.scale_columns(rows, np.sqrt(1.0 / v))
+    return linear.gram(scaled) / (problem.lam * problem.n)

@@ -1,0 +1,312 @@
+"""A primal–dual interior-point method (Mehrotra's predictor–corrector) for convex piecewise linear losses.
+
+    n P(x) = Σ c_i φ_i(z_i) + ½ Σ ridge_j x_j²,      z_i = ã_iᵀx + o_i,  ã_i = (a_i, 1),  x = (w, b),  and no ridge on b
+
+A convex piecewise linear φ_i is a sum over its kinks k_im, m = 1 … M, at which its slope rises by J_im from u_i on the left:
+
+    φ_i(z) = u_i z + Σ_m J_im max(0, z − k_im) + constant.
+
+With p_im ∈ [0, J_im] for the part of the jump that is taken, q = J − p, and z_i − k_im = t_im − s_im, the conditions of optimality
+are
+
+    ridge ∘ x + Σ_i c_i ã_i (u_i + Σ_m p_im) = 0,      p s = 0,  q t = 0,      p, q, s, t ≥ 0,
+
+and α_i = −(u_i + Σ_m p_im) is a feasible dual point at every step. (Its sum Σ c_i α_i is zero once the first condition holds.)
+The method follows p s = q t = μ → 0; n times the gap is Σ c_i (p s + q t) where the first condition holds. Each step solves with one
+weighted Gram matrix (:mod:`~dualnewton.solvers.primal.newton_system`), whatever λ is: 10 to 30 steps. (Mehrotra, On the
+implementation of a primal-dual interior point method, 1992; Gondzio, Multiple centrality corrections in a primal-dual method for
+linear programming, 1996; for quantile regression Portnoy and Koenker, The Gaussian hare and the Laplacian tortoise, 1997.)
+
+When rounding ends the steps early, or the certificate misses ``tol``, the linear system of the examples on a kink
+(:mod:`~dualnewton.solvers.outer.kink_system`) finishes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dualnewton.objective.certificate import CertifiedPair
+from dualnewton.objective.problem import Problem
+from dualnewton.solvers.deadline import Deadline, OutOfTime
+from dualnewton.solvers.outer.kink_system import on_kinks
+from dualnewton.solvers.primal.newton_system import NewtonSystem, Operator
+from dualnewton.solvers.protocol import Method
+
+START = 2.0
+"""s and t start with this multiple of the root mean square distance of a margin from its kinks."""
+
+BOUNDARY = 0.99
+"""Fraction of the way to the boundary of p, q, s, t > 0 that a step goes at most; it tends to one with μ."""
+
+CORRECTIONS, REACH, SPREAD = 2, 0.1, 10.0
+"""Centrality corrections in a step at most. Each aims at a step that is longer by ``REACH`` and brings the products p s and q t
+there back into [μ/SPREAD, μ·SPREAD]."""
+
+PREDICTED, CORRECTED = 1e-1, 1e-4
+"""Residual of the linear system, as a fraction of the gap, that is small enough for the predictor and for the step itself."""
+
+PATIENCE = 6
+"""Steps in a row without a smaller residual after which rounding has stopped the method."""
+
+SHORTEST = 1e-10
+"""A shorter step is no step."""
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A point of one model.
+
+    Attributes
+    ----------
+    x : array
+        (w, b).
+    z : array of shape (n,)
+        ãᵀx of each example, without offsets.
+    boxes : array of shape (4, M, n)
+        p, q, s, t.
+    imbalance : array
+        ridge ∘ x + Σ_i c_i ã_i (u_i + Σ_m p_im).
+    residual : float
+        An estimate of n(P − D).
+    scale : float
+        The unit of s and t.
+    """
+
+    x: np.ndarray
+    z: np.ndarray
+    boxes: np.ndarray
+    imbalance: np.ndarray
+    residual: float
+    scale: float
+
+
+class InteriorPoint(Method):
+    """Models over the same data, each moved by its own steps.
+
+    Parameters
+    ----------
+    starts : sequence of (Problem, CertifiedPair)
+        Problems that share X, with a piecewise linear loss and a quadratic penalty, and where each starts.
+    operator : Operator
+        Products with the data.
+    tol : float
+        The relative gap that is wanted.
+    largest_system : int
+        The most examples on a kink for which the linear system of the kinks is solved.
+    """
+
+    def __init__(
+        self, starts: Sequence[tuple[Problem, CertifiedPair]], operator: Operator, *, tol: float, largest_system: int
+    ) -> None:
+        self.operator, self.tol, self.largest_system = operator, tol, largest_system
+        self.problems = [problem for problem, _ in starts]
+        self.states = [self._start(problem, pair) for problem, pair in starts]
+        self.best = list(self.states)  # of least residual so far
+        self.idle = [0] * len(starts)  # steps in a row without a smaller residual
+
+    def _start(self, problem: Problem, pair: CertifiedPair) -> State:
+        """Return a point off the boundary, the nearer to the pair, the smaller its gap."""
+        view = _View(problem)
+        x = np.append(pair.w, pair.intercept) if problem.fit_intercept else np.array(pair.w)
+        z = self.operator.times(x)
+        ahead = view.kinks - z
+        scale = START * math.sqrt(float(np.square(ahead).mean())) or 1.0
+        inside = min(0.5, math.sqrt(max(pair.certificate.relative_gap, 0.0)))
+        p = np.clip(view.split(-pair.alpha), inside * view.jumps, (1.0 - inside) * view.jumps)
+        apart = 2.0 * inside * scale
+        boxes = np.stack([p, view.jumps - p, np.maximum(ahead, 0.0) + apart, np.maximum(-ahead, 0.0) + apart])
+        return self._state(view, x, z, boxes, scale)
+
+    def _state(self, view: _View, x: np.ndarray, z: np.ndarray, boxes: np.ndarray, scale: float) -> State:
+        imbalance = view.ridge * x + self.operator.transposed_times(view.c * view.slopes(boxes[0]))
+        residual = view.gap(boxes) + view.size(imbalance, scale)
+        return State(x, z, boxes, imbalance, residual, scale)
+
+    # A step ------------------------------------------------------------------------------------------------------------
+
+    def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
+        epochs = 0.0
+        try:
+            for k in range(len(self.states)):
+                epochs = max(epochs, self._advance(k, Deadline(deadline)))
+        except OutOfTime:
+            return max(epochs, 1.0)
+        return epochs
+
+    def _advance(self, k: int, deadline: Deadline) -> float:
+        """Take a step of model k, and return how many passes over the data it took."""
+        view, state = _View(self.problems[k]), self.states[k]
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
+            found, epochs = self._stepped(view, state, deadline)
+        if found is None or not math.isfinite(found.residual):
+            self.idle[k] = PATIENCE
+            return epochs
+        self.states[k] = found
+        self.idle[k] = 0 if found.residual < self.best[k].residual else self.idle[k] + 1
+        if self.idle[k] == 0:
+            self.best[k] = found
+        return epochs
+
+    def _stepped(self, view: _View, state: State, deadline: Deadline) -> tuple[State | None, float]:
+        """Return the state after a step, None if there is none, and the passes over the data.
+
+        1. Factorise. 2. Predict: a step towards μ = 0 tells how far μ can fall. 3. Correct: a step to that μ, with the second-order
+        term of the predictor. 4. Correct for centrality, while that makes the step longer. 5. Move.
+        """
+        Y, gap = state.boxes, view.gap(state.boxes)
+        values, products = Y[:2], Y[:2] * Y[2:]  # p, q and p s, q t
+        mu = view.mean(products)
+        # 1.
+        D = 1.0 / (Y[2:] / values).sum(axis=0)
+        system = NewtonSystem(self.operator, view.ridge, view.c, D, lambda r: view.size(r, state.scale), deadline.check)
+        off = state.z - view.kinks + Y[2] - Y[3]
+
+        def direction(aim: np.ndarray, enough: float) -> tuple[Any, np.ndarray, float]:
+            """Return the step that changes the products by ``aim`` to first order, and how far one can go along it."""
+            wanted = aim / values
+            found = system.solve(state.imbalance, off + wanted[0] - wanted[1], enough * gap)
+            slopes = np.stack([found.p, -found.p])
+            way = np.concatenate([slopes, wanted - Y[2:] * slopes / values])
+            return found, way, view.length(Y, way)
+
+        # 2.
+        _, way, length = direction(-products, PREDICTED)
+        reached = view.mean((values + length * way[:2]) * (Y[2:] + length * way[2:]))
+        target = min(1.0, reached / mu) ** 3 * mu
+        # 3.
+        aim = target - products - way[:2] * way[2:]
+        found, way, length = direction(aim, CORRECTED)
+        # 4.
+        for _ in range(CORRECTIONS):
+            if length >= 1.0:
+                break
+            goal = min(1.0, length + REACH)
+            there = (values + goal * way[:2]) * (Y[2:] + goal * way[2:])
+            change = np.clip(there, target / SPREAD, target * SPREAD) - there
+            other_aim = aim + np.maximum(change, -SPREAD * target)
+            other, other_way, other_length = direction(other_aim, CORRECTED)
+            if not other_length >= length + 0.1 * REACH:
+                break
+            aim, found, way, length = other_aim, other, other_way, other_length
+        # 5.
+        deadline.check()
+        epochs = 1.0 + 0.5 * (system.products + 1)
+        length = min(1.0, max(BOUNDARY, 1.0 - mu / state.scale) * length)
+        if not SHORTEST < length < math.inf:
+            return None, epochs
+        moved = Y + length * view.alive(way)
+        return self._state(view, state.x + length * found.x, state.z + length * found.z, moved, state.scale), epochs
+
+    # What the loop asks ------------------------------------------------------------------------------------------------
+
+    def point(self, k: int) -> KinkedPoint:
+        problem, state = self.problems[k], self.best[k]
+        view = _View(problem)
+        alpha = problem.loss.nearest_dual(-view.slopes(state.boxes[0]), problem.y)
+        at, vertices = view.nearest_vertices(state.boxes, state.scale)
+        if np.count_nonzero(~np.isnan(at)) > self.largest_system:
+            return KinkedPoint(state.x[: problem.d], alpha, self.tol)
+        return KinkedPoint(state.x[: problem.d], alpha, self.tol, at, vertices)
+
+    def residual(self, k: int) -> float:
+        return self.best[k].residual / self.problems[k].n
+
+    def is_stuck(self, k: int) -> bool:
+        return self.idle[k] >= PATIENCE
+
+    def keep(self, wanted: Sequence[int]) -> None:
+        for name in ("problems", "states", "best", "idle"):
+            setattr(self, name, [getattr(self, name)[k] for k in wanted])
+
+    def anchors(self) -> dict[str, Any]:
+        return {"operator": self.operator}
+
+    def close(self) -> None:
+        self.operator.close()
+
+
+class _View:
+    """A problem as the steps see it: kinks, jumps, weights and ridge."""
+
+    def __init__(self, problem: Problem) -> None:
+        kinks, form = problem.loss.kinks(problem.y), problem.regularizer.form
+        self.problem, self.c = problem, problem.c
+        self.positions = np.stack([kink.position for kink in kinks])
+        self.kinks = self.positions - problem.o  # of margins without offsets
+        self.jumps = np.stack([kink.right - kink.left for kink in kinks])
+        self.least = kinks[0].left
+        ridge = problem.lam * problem.n * (np.ones(problem.d) if form.weights is None else form.weights)
+        self.ridge = np.append(ridge, 0.0) if problem.fit_intercept else ridge
+        self.live = None if problem.sample_weight is None or self.c.all() else self.c > 0.0
+
+    def slopes(self, p: np.ndarray) -> np.ndarray:
+        """Return −α_i."""
+        return self.least + p.sum(axis=0)
+
+    def split(self, slopes: np.ndarray) -> np.ndarray:
+        """Return p of slopes, in which the jumps are used up from left to right."""
+        before = np.cumsum(self.jumps, axis=0) - self.jumps
+        return np.clip(slopes - self.least - before, 0.0, self.jumps)
+
+    def gap(self, boxes: np.ndarray) -> float:
+        """Σ c_i (p s + q t)."""
+        return float((boxes[:2] * boxes[2:]).sum(axis=(0, 1)) @ self.c)
+
+    def size(self, r: np.ndarray, scale: float) -> float:
+        """What an imbalance r adds to n(P − D): the distance of w from w(α), and a margin's unit for each unit of Σ c_i α_i."""
+        d = self.problem.d
+        return float((np.square(r[:d]) / (2.0 * self.ridge[:d])).sum()) + scale * float(np.abs(r[d:]).sum())
+
+    def mean(self, products: np.ndarray) -> float:
+        """Return the mean over all examples of positive weight."""
+        return float(np.mean(products if self.live is None else products[..., self.live]))
+
+    def alive(self, way: np.ndarray) -> np.ndarray:
+        """Return a step in which examples of weight zero stay where they are."""
+        return way if self.live is None else way * self.live
+
+    def length(self, boxes: np.ndarray, way: np.ndarray) -> float:
+        """Return the largest multiple of the step, one at most, that leaves p, q, s, t nonnegative; NaN where it is not a number."""
+        ratios = way / boxes if self.live is None else (way / boxes)[..., self.live]
+        return 1.0 / max(1.0, float(-ratios.min()))
+
+    def nearest_vertices(self, boxes: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the kink of each example that seems to lie on one, NaN for the others, and the dual point of all vertices.
+
+        Of p s = μ the smaller factor tends to zero, in units of the jump and of a margin.
+        """
+        p, q, s, t = boxes / np.stack([self.jumps, self.jumps, *2 * [np.full_like(self.jumps, scale)]])
+        at = np.full(self.problem.n, np.nan)
+        for position, free in zip(self.positions, (s < p) & (t < q) & (self.c > 0.0), strict=True):
+            np.copyto(at, position, where=free)
+        taken = np.where(p < q, 0.0, self.jumps)
+        return at, self.problem.loss.nearest_dual(-self.slopes(taken), self.problem.y)
+
+
+@dataclass(frozen=True, eq=False)
+class KinkedPoint:
+    """w and α, and which examples seem to lie on a kink: where w and α miss ``tol``, what follows from the latter is tried."""
+
+    w: np.ndarray
+    alpha: np.ndarray
+    tol: float
+    at: np.ndarray | None = None
+    vertices: np.ndarray | None = None
+
+    @staticmethod
+    def judged(problems: Sequence[Problem], points: Sequence[KinkedPoint]) -> list[CertifiedPair]:
+        """Have each problem certify its point."""
+        return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
+
+    def certified_by(self, problem: Problem) -> CertifiedPair:
+        """Have the problem certify w and α and, where they miss ``tol``, what the linear system of the kinks gives."""
+        pair = problem.certified_pair(self.w, alpha=self.alpha)
+        if pair.certificate.relative_gap <= self.tol or self.at is None or self.vertices is None:
+            return pair
+        found = on_kinks(problem, self.at, self.vertices)
+        return pair if found is None else problem.certified_pair(found[0], alpha=found[1]).joined_with(pair)
