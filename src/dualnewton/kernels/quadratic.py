@@ -2,6 +2,7 @@
 
 sweeps(H, slopes, v, ridge, threshold, lower, upper, most, goal)      updates v and slopes in place
 column_sweep(*rows, q, diagonal, slopes, v, moved, …)                 one sweep without forming H
+minima(H, along, V, size, ridge, …, goals, reached)                   minimise several models that share a penalty
 """
 
 from __future__ import annotations
@@ -11,6 +12,15 @@ import numpy as np
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import jit
 from dualnewton.kernels.models import Kernel
+
+MOST_ROUNDS, NEWTON_STEPS, MOST_IN_VAIN = 40, 4, 4
+"""Rounds of Newton steps and sweeps, the steps of a round, and the rounds in a row that may leave the largest violation as it is."""
+
+SWEEPS, RENT = 8, 36
+"""As in ``solvers/prox/subproblem.py``: the least number of sweeps of a round, and the divisor that gives more of them."""
+
+LIFT = 2e-15
+"""Fraction of its diagonal that is added to the matrix of a Newton step: constant features leave rounding of either sign."""
 
 
 @jit
@@ -63,4 +73,116 @@ def _column_sweep(data, columns, starts, q, diagonal, slopes, v, moved, ridge, t
     return largest
 
 
-sweeps, column_sweep = Kernel(_sweeps), Kernel(_column_sweep)
+@jit
+def _largest_violation(slopes, v, ridge, threshold, lower, upper):
+    """The largest distance of −slopes − ridge v from the subdifferential of threshold |v| and the bounds."""
+    largest = 0.0
+    for j in range(v.size):
+        s = slopes[j] + ridge[j] * v[j]
+        right = -s - threshold[j] if v[j] >= 0.0 else -s + threshold[j]
+        left = s + threshold[j] if v[j] > 0.0 else s - threshold[j]
+        if v[j] < upper[j]:
+            largest = max(largest, right)
+        if v[j] > lower[j]:
+            largest = max(largest, left)
+    return largest
+
+
+@jit
+def _solve_factored(L, x):
+    """Solve L Lᵀ x = x in place."""
+    for i in range(x.size):
+        total = x[i]
+        for j in range(i):
+            total -= L[i, j] * x[j]
+        x[i] = total / L[i, i]
+    for i in range(x.size - 1, -1, -1):
+        x[i] /= L[i, i]
+        for j in range(i):
+            x[j] -= L[i, j] * x[i]
+
+
+@jit
+def _newton_step(H, slopes, v, ridge, threshold, lower, upper):
+    """Minimise over the coordinates away from kinks and bounds, up to the first sign change or bound on the way.
+
+    Return 1 if the minimum over these coordinates was reached, 0 if the step was cut short, and −1 if there was none.
+    """
+    free = np.empty(v.size, dtype=np.intp)
+    m = 0
+    for j in range(v.size):
+        if lower[j] < v[j] < upper[j] and (v[j] != 0.0 or threshold[j] == 0.0):
+            free[m] = j
+            m += 1
+    if m == 0:
+        return 1
+    M, step = np.empty((m, m)), np.empty(m)
+    for a in range(m):
+        i = free[a]
+        for b in range(m):
+            M[a, b] = H[i, free[b]]
+        M[a, a] += ridge[i] + LIFT * M[a, a]
+        step[a] = -(slopes[i] + ridge[i] * v[i] + threshold[i] * np.sign(v[i]))
+    try:
+        L = np.linalg.cholesky(M)
+    except Exception:  # noqa: BLE001 (the one exception that compiled code can tell)
+        return -1
+    _solve_factored(L, step)
+    t, first = 1.0, -1
+    for a in range(m):
+        j = free[a]
+        end = upper[j] if step[a] > 0.0 else lower[j]
+        if threshold[j] > 0.0 and v[j] * step[a] < 0.0:
+            end = max(end, 0.0) if v[j] > 0.0 else min(end, 0.0)
+        if step[a] != 0.0 and (end - v[j]) / step[a] < t:
+            t, first = (end - v[j]) / step[a], a
+    for a in range(m):
+        j = free[a]
+        change = t * step[a]
+        if a == first:
+            end = upper[j] if step[a] > 0.0 else lower[j]
+            if threshold[j] > 0.0 and v[j] * step[a] < 0.0:
+                end = max(end, 0.0) if v[j] > 0.0 else min(end, 0.0)
+            change = end - v[j]
+            v[j] = end
+        else:
+            v[j] += change
+        if change != 0.0:
+            for k in range(v.size):
+                slopes[k] += change * H[j, k]
+    return 1 if first < 0 else 0
+
+
+@jit
+def _minima(H, along, V, size, ridge, threshold, lower, upper, goals, reached):
+    for f in range(V.shape[0]):
+        v, G = V[f], H[f]
+        slopes = np.empty(size)
+        for k in range(size):
+            slopes[k] = -along[f, k]
+        for j in range(size):
+            if v[j] != 0.0:
+                for k in range(size):
+                    slopes[k] += v[j] * G[j, k]
+        least, in_vain = np.inf, 0
+        for _ in range(MOST_ROUNDS):
+            ended = 0
+            for _ in range(NEWTON_STEPS):
+                ended = _newton_step(G, slopes, v, ridge, threshold, lower, upper)
+                if ended != 0:
+                    break
+            left = _largest_violation(slopes, v, ridge, threshold, lower, upper)
+            in_vain = in_vain + 1 if left > 0.5 * least else 0
+            least = min(least, left)
+            if left <= goals[f] or in_vain >= MOST_IN_VAIN:
+                break
+            used = np.count_nonzero(v)
+            _sweeps(
+                G, slopes, v, ridge, threshold, lower, upper, max(SWEEPS, used * used // (RENT * size)), 0.5 * goals[f]
+            )
+            if _largest_violation(slopes, v, ridge, threshold, lower, upper) <= goals[f]:
+                break
+        reached[f] = _largest_violation(slopes, v, ridge, threshold, lower, upper) <= goals[f]
+
+
+sweeps, column_sweep, minima = Kernel(_sweeps), Kernel(_column_sweep), Kernel(_minima)

@@ -182,6 +182,10 @@ class Tuning:
     quadratic_set_factor, most_together : float, int
         For quadratic losses, whose matrix is computed once, all features take part up to this multiple of those whose matrix
         costs a pass, and up to this number.
+    numpy_path_features : int
+        Features up to which NumPy solves the systems of all models of a path at once, instead of a kernel one after the other.
+    path_entries : int
+        Entries of the matrices that the models of paths keep, all together.
     thin_share : float
         Share of nonzero entries up to which gathered features stay sparse.
     matrix_entries : float
@@ -267,6 +271,8 @@ class Tuning:
     least_set: int = 64
     quadratic_set_factor: float = 3.0
     most_together: int = 2000
+    numpy_path_features: int = 24
+    path_entries: int = 1 << 27
     thin_share: float = 0.05
     matrix_entries: float = 2.0
     # Direct solutions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dualnewton.matrix.protocol import Data
+from dualnewton.matrix.protocol import Data, Profile
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
@@ -82,3 +82,18 @@ def takes_all(costs: Costs, *, once: bool) -> bool:
 def is_thin(costs: Costs) -> bool:
     """Whether the features have so few entries that they stay sparse when they are gathered."""
     return costs.sparse and costs.stored <= costs.tuning.thin_share * costs.n * costs.d
+
+
+def sums_moments(profile: Profile, tuning: Tuning) -> bool:
+    """Whether paths of least squares work with the matrix of all features, which one pass sums, rather than of some of them."""
+    return profile.d <= tuning.fold_decomposition and profile.d <= max(tuning.always_square, profile.n)
+
+
+def compiles_paths(features: int, tuning: Tuning) -> bool:
+    """Whether paths are walked by a kernel: with few features, NumPy solves the systems of all models in less than its loading."""
+    return features > tuning.numpy_path_features
+
+
+def most_gathered(models: int, tuning: Tuning) -> int:
+    """Return the most features for which so many models keep a matrix each."""
+    return min(tuning.largest_matrix, math.isqrt(tuning.path_entries // models))

@@ -1,39 +1,72 @@
-"""Paths of elastic nets over all folds from the moments of their rows: one pass over the data for all of them, then d×d work.
+"""Paths of elastic nets over all folds, and their certificates.
 
     n P(w, b) = (n/Σc) Σ_i ½ c_i (x_iᵀw + b − y_i)² + nλ g(w)
 
-Along a path each minimum starts from the last. Certificates do not use the moments: every model is certified from the data.
+The models of all folds, and of all rows, walk together along falling alphas (:mod:`dualnewton.solvers.prox.paths`). With few
+features the moments of the rows give the models, and the verifier certifies them from the same moments
+(:mod:`dualnewton.objective.moments`); with many, shared passes over the data certify some at a time. A model whose certificate
+misses the tolerance is solved again, by itself.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from dualnewton.estimators.model_selection._alike import like
 from dualnewton.estimators.model_selection._folds import Folds
-from dualnewton.estimators.model_selection._judged import TOGETHER, finished
+from dualnewton.estimators.model_selection._judged import finished
 from dualnewton.estimators.model_selection._least_squares import moments_of_folds
-from dualnewton.estimators.model_selection._session import GridSession
+from dualnewton.estimators.model_selection._session import GridSession, Outcome
 from dualnewton.interop.parts import Data
+from dualnewton.objective.moments import Verifier
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.costs import is_small
+from dualnewton.planning.working_sets import compiles_paths, most_gathered, sums_moments
 from dualnewton.regularizers import mixed
-from dualnewton.run.result import Result
-from dualnewton.solvers.prox import subproblem as quadratic
-from dualnewton.solvers.prox.subproblem import Penalty, sweep_of
+from dualnewton.run.result import Result, Status
+from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups, Paths, Stretch
+from dualnewton.solvers.prox.subproblem import Penalty
 
-BY_MOMENTS = "coordinate descent on the d×d moments of the rows, which one pass over the data has summed"
+BY_MOMENTS = "paths over all features, from moments of the rows that one pass has summed"
+BY_COLUMNS = "paths over a growing set of features, checked by shared passes over the data"
 """What the plan of such a model says."""
 
-WELL_BELOW = 0.05
-"""Violation of the optimality conditions at which a fit stops, as a fraction of the l1 threshold times the gap wanted."""
+WELL_BELOW = 0.3
+"""Violation of the optimality conditions at which a fit stops, as a fraction of the l1 threshold times the gap wanted. A
+violation of ε times the threshold makes a relative gap of at most 2ε."""
 
-Found = tuple[list[Result], Callable[[], list[Result]]]
-"""The results of the folds for a value, and what gives those of all rows."""
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """The models of the folds for some alphas.
+
+    Attributes
+    ----------
+    W, b : arrays of shape (alphas, folds, d) and (alphas, folds)
+        The models.
+    outcomes : list of lists of Outcome
+        Their certificates.
+    final : callable
+        Returns the results of all rows for one of the alphas.
+    """
+
+    W: np.ndarray
+    b: np.ndarray
+    outcomes: list[list[Outcome]]
+    final: Callable[[int], list[Result]]
+
+    def __len__(self) -> int:
+        return len(self.W)
+
+    @classmethod
+    def of(cls, of_folds: Sequence[Result], whole: Sequence[Result]) -> Fitted:
+        """Take the results of one alpha."""
+        W, b = np.stack([result.w for result in of_folds]), np.array([result.intercept for result in of_folds])
+        return cls(W[None], b[None], [list(map(Outcome.of, of_folds))], lambda _: list(whole))
 
 
 class QuadraticPaths:
@@ -62,69 +95,146 @@ class QuadraticPaths:
         pose: Callable[[float, float], Any],
     ) -> None:
         self.session, self.data, self.weightings, self.pose = session, data, weightings, pose
-        n = len(data.y)
-        c = np.ones(n) if data.sample_weight is None else data.sample_weight
-        fit_intercept = pose(1.0, 0.5).fit_intercept
-        moments = moments_of_folds(data.matrix, data.y[:, None], c, folds.and_all_rows(), shift=fit_intercept)
-        scaled = [each.times(n / each.total) for each in moments]
-        self.centred = [each.centred(fit_intercept=fit_intercept) for each in scaled]
-        self.sweep = sweep_of(compiled=not is_small(session.tuning, n, data.matrix.d))
+        kind = _ByMoments if sums_moments(data.matrix.profile, session.tuning) else _ByColumns
+        self.means = kind(session, data, folds.and_all_rows(), fit_intercept=pose(1.0, 0.5).fit_intercept)
 
-    def along(self, ratio: float, alphas: np.ndarray) -> Iterator[list[Found]]:
-        """Yield what was found for some of the alphas at a time, which must be positive and fall."""
+    def along(self, ratio: float, alphas: np.ndarray) -> Iterator[Fitted]:
+        """Yield what was found for some of the alphas at a time, which must be positive and fall; perhaps not for the last."""
         poser = self.pose(1.0, ratio)
         poser.weightings = self.weightings
-        problems = poser._problems(self.data)
-        together = max(1, TOGETHER // (len(self.data.y) * len(problems)))
-        w = [np.zeros(self.data.matrix.d) for _ in problems]
-        for low in range(0, len(alphas), together):
-            some = alphas[low : low + together]
-            self.session.begin(f"l1_ratio = {ratio:g}, alpha = {some[0]:.3g} to {some[-1]:.3g}")
-            steps = []
-            for alpha in some:
-                lam = mixed(float(alpha), ratio, positive=poser.positive)[0]
-                posed = [like(problem, lam=lam) for problem in problems]
-                if not self.session.is_over:  # else the models stay where they are
-                    w = [self._minimum(k, problem, w[k]) for k, problem in enumerate(posed)]
-                steps.append(_Step(posed, w, [self._intercept(k, each) for k, each in enumerate(w)]))
-            yield self._certified(steps)
+        problems, done = poser._problems(self.data), 0
+        lams = np.array([mixed(float(alpha), ratio, positive=poser.positive)[0] for alpha in alphas])
+        penalties = [Penalty.of(like(problems[0], lam=lam)) for lam in lams]
+        goal = WELL_BELOW * self.session.goal(problems[0])
+        goals = [goal * float(penalty.threshold.max()) for penalty in penalties]
+        if not len(alphas):
+            return
+        for stretch in self.means.paths.along(penalties, goals, lambda: self.session.is_over):
+            own = slice(done, done + len(stretch.W))
+            self.session.begin(f"l1_ratio = {ratio:g}, alpha = {alphas[own][0]:.3g} to {alphas[own][-1]:.3g}")
+            yield self._fitted(problems, stretch, lams[own])
+            done += len(stretch.W)
 
-    def _minimum(self, k: int, problem: Problem, w: np.ndarray) -> np.ndarray:
-        """Return the minimum of fold k, from w."""
-        penalty = Penalty.of(problem)
-        H, along = self.centred[k].second, self.centred[k].cross[:, 0]
-        goal = WELL_BELOW * self.session.goal(problem) * float(penalty.threshold.max())
-        return quadratic.minimise(H, H @ w - along, w, penalty, goal, self.sweep)
+    def _fitted(self, problems: Sequence[Problem], stretch: Stretch, lams: np.ndarray) -> Fitted:
+        """Certify the models of the folds; those of all rows when they are asked for."""
+        folds = len(problems) - 1
+        posed = [[like(problem, lam=float(lam)) for problem in problems] for lam in lams]
+        fitted, b = np.array(stretch.W[:, :folds]), np.array(stretch.b[:, :folds])
+        outcomes = self.means.certified(problems[:folds], posed, fitted, b, lams)
 
-    def _intercept(self, k: int, w: np.ndarray) -> float:
-        return float(self.centred[k].target_mean[0] - self.centred[k].mean @ w)
+        def final(k: int) -> list[Result]:
+            own = [stretch.W[k, folds]], [float(stretch.b[k, folds])]
+            return finished(self.session, posed[k][folds:], *own, self.means.reason)
 
-    def _certified(self, steps: Sequence[_Step]) -> list[Found]:
-        """Certify the models of the folds, of all steps together; those of all rows when they are asked for."""
-        folds = len(self.weightings) - 1
+        return Fitted(fitted, b, outcomes, final)
+
+
+class _Means(ABC):
+    """How the models of paths are computed and certified."""
+
+    reason: str
+    paths: Paths
+    session: GridSession
+
+    @abstractmethod
+    def certified(
+        self,
+        problems: Sequence[Problem],
+        posed: Sequence[Sequence[Problem]],
+        W: np.ndarray,
+        b: np.ndarray,
+        lams: np.ndarray,
+    ) -> list[list[Outcome]]:
+        """Certify the models of the folds for each λ; put better ones in the place of those that miss the tolerance."""
+
+    def _better(
+        self,
+        posed: Sequence[Sequence[Problem]],
+        W: np.ndarray,
+        b: np.ndarray,
+        places: Sequence[tuple[int, int]],
+    ) -> list[Outcome]:
+        """Certify models from the data, improve what misses the tolerance, and put them in their places."""
         results = finished(
             self.session,
-            [problem for step in steps for problem in step.problems[:folds]],
-            [w for step in steps for w in step.models[:folds]],
-            [b for step in steps for b in step.intercepts[:folds]],
-            BY_MOMENTS,
+            [posed[k][f] for k, f in places],
+            [W[place] for place in places],
+            [float(b[place]) for place in places],
+            self.reason,
         )
-        each = [results[k * folds : (k + 1) * folds] for k in range(len(steps))]
-        last = slice(folds, None)
-        return [
-            (
-                own,
-                partial(
-                    finished, self.session, step.problems[last], step.models[last], step.intercepts[last], BY_MOMENTS
-                ),
-            )
-            for own, step in zip(each, steps, strict=True)
+        for place, result in zip(places, results, strict=True):
+            W[place], b[place] = result.w, result.intercept
+        return [Outcome.of(result) for result in results]
+
+
+class _ByMoments(_Means):
+    reason = BY_MOMENTS
+
+    def __init__(self, session: GridSession, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
+        self.session = session
+        n, d = data.X.shape
+        c = np.ones(n) if data.sample_weight is None else data.sample_weight
+        moments = moments_of_folds(data.matrix, data.y[:, None], c, folds, shift=fit_intercept)
+        self.moments = [each.times(n / each.total) for each in moments]
+        centred = [each.centred(fit_intercept=fit_intercept) for each in self.moments]
+        self.paths = FromMoments(
+            np.stack([each.second for each in centred]),
+            np.stack([each.cross[:, 0] for each in centred]),
+            np.stack([each.mean for each in centred]),
+            np.array([each.target_mean[0] for each in centred]),
+            compiled=compiles_paths(d, session.tuning),
+        )
+
+    def certified(
+        self,
+        problems: Sequence[Problem],
+        posed: Sequence[Sequence[Problem]],
+        W: np.ndarray,
+        b: np.ndarray,
+        lams: np.ndarray,
+    ) -> list[list[Outcome]]:
+        each = [
+            Verifier(self.moments[f], problem).certificates(W[:, f], b[:, f], lams)
+            for f, problem in enumerate(problems)
         ]
+        outcomes = [[Outcome(of_fold[k], Status.CONVERGED, 1.0) for of_fold in each] for k in range(len(lams))]
+        tol = self.session.tol
+        missed = [
+            (k, f)
+            for k, of_folds in enumerate(outcomes)
+            for f, own in enumerate(of_folds)
+            if own.certificate.relative_gap > tol
+        ]
+        for (k, f), better in zip(missed, self._better(posed, W, b, missed) if missed else (), strict=True):
+            outcomes[k][f] = better
+        self.session.hear([outcome for of_folds in outcomes for outcome in of_folds])
+        return outcomes
 
 
-class _Step(NamedTuple):
-    """The problems of an alpha, and their minima."""
+class _ByColumns(_Means):
+    reason = BY_COLUMNS
 
-    problems: list[Problem]
-    models: list[np.ndarray]
-    intercepts: list[float]
+    def __init__(self, session: GridSession, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
+        self.session, tuning = session, session.tuning
+        c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
+        self.paths = FromColumns(
+            data.matrix,
+            data.y,
+            Groups.of(c, *folds.patterns),
+            fit_intercept=fit_intercept,
+            compiled=compiles_paths(data.X.shape[1], tuning),
+            most=most_gathered(len(folds), tuning),
+            thin_share=tuning.thin_share,
+        )
+
+    def certified(
+        self,
+        problems: Sequence[Problem],
+        posed: Sequence[Sequence[Problem]],
+        W: np.ndarray,
+        b: np.ndarray,
+        lams: np.ndarray,
+    ) -> list[list[Outcome]]:
+        places = list(np.ndindex(len(lams), len(problems)))
+        found = self._better(posed, W, b, places)
+        return [found[k * len(problems) : (k + 1) * len(problems)] for k in range(len(lams))]

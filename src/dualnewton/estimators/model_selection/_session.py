@@ -68,8 +68,10 @@ class GridSession(Session):
             self.line.recent.clear()
             self.line.next_line = 0.0
 
-    def hear(self, results: Sequence[Result]) -> None:
+    def hear(self, results: Sequence[Result | Outcome]) -> None:
         """Show models that were found otherwise than by :meth:`solve` to whoever wants to see them."""
+        if self.line is None and self.callback is None:
+            return
         for k, result in enumerate(results):
             self.stopped |= self.tell(Progress(result.n_epochs, self.seconds, result.certificate, model=k))
 

@@ -20,9 +20,8 @@ from dualnewton.estimators.model_selection import _routing
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
-from dualnewton.estimators.model_selection._quadratic_paths import Found, QuadraticPaths
-from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
-from dualnewton.planning.direct import decomposes_folds
+from dualnewton.estimators.model_selection._quadratic_paths import Fitted, QuadraticPaths
+from dualnewton.estimators.model_selection._session import GridSession, of_each
 from dualnewton.run.result import Result
 
 RESOLUTION = 1e-15
@@ -121,29 +120,30 @@ class ElasticNetCV(CrossValidated, ElasticNetModel):
 
     # How ---------------------------------------------------------------------------------------------------------------
 
-    def _found(
-        self, session: GridSession, data: Data, folds: Folds
-    ) -> Callable[[float, np.ndarray], Iterator[list[Found]]]:
+    def _found(self, session: GridSession, data: Data, folds: Folds) -> Callable[[float, np.ndarray], Iterator[Fitted]]:
         """Return what fits a falling grid of alphas for a share, some at a time."""
         c = data.sample_weight
         # The weights count relative to each other: the objective of a fold is divided by their sum, P by n.
         weightings = [each / each.mean() for each in folds.weights(c)]
 
-        def in_passes(ratio: float, alphas: np.ndarray) -> Iterator[list[Found]]:
+        def in_passes(ratio: float, alphas: np.ndarray) -> Iterator[Fitted]:
             members = [(f"l1_ratio = {ratio:g}, alpha = {alpha:.3g}", self._posing(alpha, ratio)) for alpha in alphas]
             for whole, of_folds in walk_values(session, members, data, c, weightings):
-                yield [(of_folds, partial(list, whole))]
+                yield Fitted.of(of_folds, whole)
 
-        if session.method != "auto" or not decomposes_folds(data.matrix.d, session.tuning):
+        if session.method != "auto":
             return in_passes
         whole = np.ones(len(data.y)) if c is None else c / c.mean()
         paths = QuadraticPaths(session, data, folds, [*weightings, whole], self._posing)
 
-        def by_moments(ratio: float, alphas: np.ndarray) -> Iterator[list[Found]]:
-            yield from paths.along(ratio, alphas[alphas > 0.0])
-            yield from in_passes(ratio, alphas[alphas == 0.0])  # which has a dual of its own
+        def along_paths(ratio: float, alphas: np.ndarray) -> Iterator[Fitted]:
+            done = 0
+            for found in paths.along(ratio, alphas[alphas > 0.0]):
+                yield found
+                done += len(found)
+            yield from in_passes(ratio, alphas[done:])  # zero, which has a dual of its own, or too many features
 
-        return by_moments
+        return along_paths
 
     def _posing(self, alpha: float, ratio: float, kind: type[ElasticNet] | None = None) -> Any:
         """Return the estimator of one value, which poses its problems for all folds."""
@@ -178,18 +178,19 @@ class _Search:
         self.best, self.least = (0, 0), np.inf
         self.final: Callable[[], list[Result]] = list
 
-    def take(self, ratio: int, first: int, found: Sequence[Found]) -> None:
+    def take(self, ratio: int, first: int, found: Fitted) -> None:
         """Take what was found for some alphas, from a place on."""
         own = slice(first, first + len(found))
         for fold, rows in enumerate(map(np.sort, self.folds.tests)):
-            results = [of_folds[fold] for of_folds, _ in found]
-            W = np.stack([result.w for result in results], axis=1)
-            missed = np.asarray(self.data.matrix.rows(rows) @ W) + [result.intercept for result in results]
+            used = np.flatnonzero(found.W[:, fold].any(axis=0))
+            held_out = self.data.matrix.rows(rows)
+            part = held_out if used.size == found.W.shape[2] else held_out[:, used]
+            missed = np.asarray(part @ found.W[:, fold, used].T) + found.b[:, fold]
             missed -= self.data.y[rows, None]
             weights = None if self.data.sample_weight is None else self.data.sample_weight[rows]
             self.errors[ratio, own, fold] = np.average(np.square(missed), axis=0, weights=weights)
-            for place, result in enumerate(results, first):
-                self.outcomes[ratio, place, fold] = Outcome.of(result)
+        for place, outcomes in enumerate(found.outcomes, first):
+            self.outcomes[ratio, place] = outcomes
         for place, mean in enumerate(self.errors[ratio, own].mean(axis=1), first):
             if mean < self.least:
-                self.best, self.least, self.final = (ratio, place), mean, found[place - first][1]
+                self.best, self.least, self.final = (ratio, place), mean, partial(found.final, place - first)

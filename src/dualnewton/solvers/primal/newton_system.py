@@ -114,7 +114,6 @@ class Passes:
         check()
         return ScaledCholesky(H, ridge, check)
 
-
     def close(self) -> None:
         """Give back the threads of the data."""
         self.data.close()

@@ -1,0 +1,139 @@
+"""Moments of the rows, from which least squares with few features is solved, and certified, without further passes over the data.
+
+    Σ_i c_i (x_iᵀw + b − y_i)² = uᵀGu − 2uᵀk + Σ_i c_i t_i²,        G = Σ_i c_i x̃_i x̃_iᵀ,  k = Σ_i c_i x̃_i t_i
+
+with x̃ = (x − o, 1), t = y − ȳ and u = (w, b + oᵀw − ȳ). The sums are sufficient: P, D and the feasibility of the dual point follow
+from them, up to rounding errors that are a small multiple of the unit roundoff times Σ c_i t_i² + |uᵀGu|. The certificates below
+subtract a bound of these errors from D and add it to P.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dualnewton.matrix import Data
+from dualnewton.objective.certificate import Certificate
+from dualnewton.objective.problem import Problem
+
+ROUNDING = 16.0 * np.finfo(float).eps
+"""Bound of the rounding errors as a fraction of the terms that cancel. (BLAS adds up partial sums: the errors grow far more slowly
+than the number of rows.)"""
+
+
+class Centred(NamedTuple):
+    """Σ c_i (x_i − m)(x_i − m)ᵀ, Σ c_i (x_i − m)(y_i − ȳ)ᵀ, m and ȳ."""
+
+    second: np.ndarray
+    cross: np.ndarray
+    mean: np.ndarray
+    target_mean: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Weighted sums over rows of x̃ = (x − o, 1) and targets y, about an origin o that keeps their digits.
+
+    Attributes
+    ----------
+    gram : array of shape (d + 1, d + 1)
+        Σ c_i x̃_i x̃_iᵀ.
+    cross : array of shape (d + 1, K)
+        Σ c_i x̃_i y_iᵀ.
+    origin : array of shape (d,)
+        o.
+    """
+
+    gram: np.ndarray
+    cross: np.ndarray
+    origin: np.ndarray
+
+    @classmethod
+    def of(cls, data: Data, Y: np.ndarray, c: np.ndarray, origin: np.ndarray) -> Moments:
+        """Sum over the rows that have a weight."""
+        rows = np.flatnonzero(c > 0.0)
+        return cls(*data.moments(c[rows], Y[rows], origin, rows), origin)
+
+    @property
+    def total(self) -> float:
+        """Σ c_i."""
+        return float(self.gram[-1, -1])
+
+    def times(self, factor: float) -> Moments:
+        """Return the moments of rows that count so many times."""
+        return self if factor == 1.0 else Moments(factor * self.gram, factor * self.cross, self.origin)
+
+    def centred(self, *, fit_intercept: bool) -> Centred:
+        """Return them about the means, or about zero where there is no intercept."""
+        second, cross, first = self.gram[:-1, :-1], self.cross[:-1], self.gram[:-1, -1]
+        if not fit_intercept:
+            return Centred(second, cross, np.zeros_like(first), np.zeros(cross.shape[1]))
+        mean, target_mean = first / self.total, self.cross[-1] / self.total
+        return Centred(
+            second - np.outer(first, mean), cross - np.outer(first, target_mean), mean + self.origin, target_mean
+        )
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(self.gram + other.gram, self.cross + other.cross, self.origin)
+
+
+def origin_of(data: Data, c: np.ndarray, *, shift: bool) -> np.ndarray:
+    """Return the mean of dense rows, and zero for sparse ones, which it would expand, or where no intercept asks for it."""
+    return data.transposed_times(c) / c.sum() if shift and not data.profile.sparse else np.zeros(data.d)
+
+
+class Verifier:
+    """Certifies models of the problems
+
+        min_{w, b}  P(w, b) = (1/n) Σ_i ½ c_i (x_iᵀw + b − y_i)² + λ g(w)
+
+    with the dual point α_i = y_i − x_iᵀw − b′, b′ the best intercept for w, scaled until g*(ᾱ) is finite.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of the rows, with the weights c of the problems and one target.
+    problem : Problem
+        One of the problems; the others have another λ.
+    """
+
+    def __init__(self, moments: Moments, problem: Problem) -> None:
+        y, c = problem.y, problem.c
+        self.problem, self.moments = problem, moments
+        self.shift = float(c @ y / c.sum()) if problem.fit_intercept else 0.0
+        t = y - self.shift
+        self.squares = float(c @ np.square(t))
+        self.G = moments.gram
+        self.k = moments.cross[:, 0] - self.shift * self.G[:, -1]
+
+    def certificates(self, W: np.ndarray, b: np.ndarray, lams: np.ndarray) -> list[Certificate]:
+        """Certify models, the rows of W with the intercepts b, each for the problem with its λ."""
+        problem, n, free = self.problem, self.problem.n, self.problem.fit_intercept
+        last = b + W @ self.moments.origin - self.shift
+        U = np.column_stack([W, last])
+        GU = U @ self.G
+        fitted, crossed = np.einsum("kj,kj->k", U, GU), U @ self.k
+        gradient = GU - self.k  # Σ c_i r_i x̃_i
+        r_r, r_t = fitted - 2.0 * crossed + self.squares, crossed - self.squares
+        size = np.abs(GU) + np.abs(self.k)
+        error = ROUNDING * (np.einsum("kj,kj->k", np.abs(U), size) + self.squares)
+        unsure = ROUNDING * size[:, :-1].max(axis=1)  # of the largest slope
+        primal_losses = 0.5 * r_r
+        slopes = gradient[:, :-1]
+        if free:  # move to the best intercept, where Σ c_i α_i = 0
+            m = gradient[:, -1] / self.G[-1, -1]
+            r_r, r_t = r_r - m * gradient[:, -1], r_t - m * self.k[-1]
+            slopes = slopes - m[:, None] * self.G[:-1, -1]
+        found = []
+        parts = (W, lams, primal_losses, slopes, r_r, r_t, error, unsure)
+        for w, lam, losses, slope, own, along, off, wide in zip(*parts, strict=True):
+            bar = slope / (-lam * n)
+            s = problem.g.reach(bar)
+            if not problem.regularizer.strongly_convex:
+                s *= max(0.0, 1.0 - wide / (lam * n))
+            primal = (losses + 0.5 * off) / n + lam * problem.g.value(w)
+            dual = (-0.5 * s * s * own - s * along - off) / n - lam * problem.g.conjugate(s * bar)
+            found.append(Certificate(float(primal), float(dual)))
+        return found

@@ -1,0 +1,282 @@
+"""Least squares with a separable penalty along falling strengths of it, for several weightings of the same rows (folds).
+
+    n P_f(w, b) = ½ Σ_i c_fi (x_iᵀw + b − y_i)² + Σ_j ½ ridge_j w_j² + threshold_j |w_j|,      lower ≤ w ≤ upper
+
+With few features (:class:`FromMoments`) one pass over the data sums the matrices of all of them, and nothing else reads the rows.
+With many (:class:`FromColumns`) the models live on the features gathered so far; passes over the data check all the others for
+several models and strengths at once, and those that violate the optimality conditions are gathered, too. What is gathered stays:
+along falling strengths the models use more and more features.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dualnewton.matrix import Data, linear
+from dualnewton.solvers.prox.subproblem import Penalty
+from dualnewton.solvers.prox.together import walk
+
+AHEAD = 16
+"""The most strengths that are walked between two checks of the features outside."""
+
+CHECKED = 1 << 23
+"""Gradient entries that a check holds at a time (64 MiB)."""
+
+LEAST = 64
+"""Features that are gathered at a time, at least, where so many are wanted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """The models of some consecutive strengths: W of shape (strengths, F, d) and b of shape (strengths, F)."""
+
+    W: np.ndarray
+    b: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Groups of rows within which the weights of the models are proportional: c_fi = factors[f, g] c_i for i in group g.
+
+    Attributes
+    ----------
+    rows : list of integer arrays
+        The rows of each group; a row may be in several.
+    c : list of arrays
+        Their weights.
+    factors : array of shape (F, groups)
+        Of each model.
+    """
+
+    rows: list[np.ndarray]
+    c: list[np.ndarray]
+    factors: np.ndarray
+
+    @classmethod
+    def of(cls, c: np.ndarray, kinds: np.ndarray, group: np.ndarray) -> Groups:
+        """Make groups from the weights of the rows, how often each model counts each group, and the group of each row.
+
+        The weights of each model are divided by their mean. If there are many more groups than models, each model is a group.
+        """
+        if kinds.shape[1] > len(kinds) + 1:
+            counts = kinds[:, group]
+            rows = [np.flatnonzero(own * c > 0.0) for own in counts]
+            weights = [counts[f, own] * c[own] for f, own in enumerate(rows)]
+            kinds = np.eye(len(kinds))
+        else:
+            rows = [np.flatnonzero((group == g) & (c > 0.0)) for g in range(kinds.shape[1])]
+            weights = [c[own] for own in rows]
+        totals = kinds @ [own.sum() for own in weights]
+        return cls(rows, weights, kinds * (len(c) / totals)[:, None])
+
+    def summed(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """Return Σ_g factors[f, g] parts[g] for each model f."""
+        return np.tensordot(self.factors, np.stack(parts), axes=1)
+
+
+class Paths(ABC):
+    """Models that walk along falling strengths, from w = 0."""
+
+    @abstractmethod
+    def along(
+        self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool]
+    ) -> Iterator[Stretch]:
+        """Yield the models of the penalties, which fall, some at a time.
+
+        Each model is done when no violation of its optimality conditions exceeds the goal of the penalty. Once ``is_over``, the
+        models stay where they are. The walk ends early if it would need more features than fit into a matrix.
+        """
+
+
+class FromMoments(Paths):
+    """Models of all features, from matrices that are there.
+
+    Parameters
+    ----------
+    H, cross : arrays of shape (F, d, d) and (F, d)
+        Σ_i c_fi (x_i − m_f)(x_i − m_f)ᵀ and Σ_i c_fi (x_i − m_f)(y_i − ȳ_f).
+    mean, target_mean : arrays of shape (F, d) and (F,)
+        m_f and ȳ_f; zeros without an intercept.
+    compiled : bool
+        Whether kernels may be used.
+    """
+
+    def __init__(
+        self, H: np.ndarray, cross: np.ndarray, mean: np.ndarray, target_mean: np.ndarray, *, compiled: bool
+    ) -> None:
+        self.H, self.cross, self.mean, self.target_mean, self.compiled = H, cross, mean, target_mean, compiled
+
+    def along(
+        self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool]
+    ) -> Iterator[Stretch]:
+        start = np.tile(penalties[0].nearest(np.zeros(self.H.shape[1])), (len(self.H), 1))
+        W = walk(self.H, self.cross, start, penalties, goals, compiled=self.compiled, is_over=is_over)
+        yield Stretch(W, self.target_mean - np.einsum("afj,fj->af", W, self.mean))
+
+
+class FromColumns(Paths):
+    """Models of the features gathered so far.
+
+    Parameters
+    ----------
+    data : Data
+        The rows.
+    y : array of shape (n,)
+        The targets.
+    groups : Groups
+        The weights of the models.
+    fit_intercept : bool
+        Whether there is an intercept.
+    compiled : bool
+        Whether kernels may be used.
+    most : int
+        The most features whose matrices are kept.
+    thin_share : float
+        Share of nonzero entries up to which gathered features stay sparse.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        y: np.ndarray,
+        groups: Groups,
+        *,
+        fit_intercept: bool,
+        compiled: bool,
+        most: int,
+        thin_share: float,
+    ) -> None:
+        self.data, self.groups, self.compiled, self.most = data, groups, compiled, most
+        self.fit_intercept, self.thin_share = fit_intercept, thin_share
+        c, F = (
+            groups.summed([_spread(data.n, *each) for each in zip(groups.rows, groups.c, strict=True)]),
+            len(groups.factors),
+        )
+        self.totals = c.sum(axis=1)
+        shifted = fit_intercept and not data.profile.sparse
+        self.origin = data.transposed_times(c[0]) / self.totals[0] if shifted else np.zeros(data.d)
+        self.target_mean = c @ y / self.totals if fit_intercept else np.zeros(F)
+        self.c, self.y = c, y
+        self.place, self.inside = np.full(data.d, -1), np.zeros(0, dtype=np.intp)
+        self.parts: list[linear.Matrix] = []
+        self.H, self.cross, self.first = np.zeros((F, 0, 0)), np.zeros((F, 0)), np.zeros((F, 0))
+
+    # The features gathered ---------------------------------------------------------------------------------------------
+
+    def gather(self, features: np.ndarray) -> None:
+        """Add features, and their products with those that are there."""
+        if features.size == 0:
+            return
+        old, size = self.inside.size, self.inside.size + features.size
+        new = self.data.columns(features)
+        dense = not linear.is_sparse(new)
+        if dense:
+            new = new - self.origin[features, None]
+        self.place[features] = old + np.arange(features.size)
+        self.inside = np.append(self.inside, features)
+        pieces = [new[:, rows] for rows in self.groups.rows]
+        self.parts = (
+            [linear.stacked([part, more], dense=dense) for part, more in zip(self.parts, pieces, strict=True)]
+            if old
+            else pieces
+        )
+        weighted = [linear.scale_columns(more, c) for more, c in zip(pieces, self.groups.c, strict=True)]
+        products = [linear.to_dense(each @ part.T) for each, part in zip(weighted, self.parts, strict=True)]
+        sums = [np.asarray(each.sum(axis=1)).ravel() for each in weighted]
+        cross = [np.asarray(each @ self.y[rows]) for each, rows in zip(weighted, self.groups.rows, strict=True)]
+        first = self.groups.summed(sums)
+        self.first = np.append(self.first, first, axis=1)
+        self.cross = np.append(self.cross, self.groups.summed(cross) - first * self.target_mean[:, None], axis=1)
+        H = self.groups.summed(products)
+        if self.fit_intercept:
+            H -= (first / self.totals[:, None])[:, :, None] * self.first[:, None, :]
+        self._grow(size)
+        self.H[:, old:size, :size] = H
+        self.H[:, :old, old:size] = np.swapaxes(H[:, :, :old], 1, 2)
+
+    def _grow(self, size: int) -> None:
+        """Make room for matrices of this size, and for more to come."""
+        if size > (held := self.H.shape[1]):
+            room = min(max(size, 2 * held), max(self.most, size))
+            H = np.zeros((len(self.H), room, room))
+            H[:, :held, :held] = self.H
+            self.H = H
+
+    def _missing(self, scores: np.ndarray, least: int) -> np.ndarray:
+        """Return the features outside with the highest positive scores: as many as there are inside, and ``least`` at least."""
+        scores = np.where(self.place < 0, scores, 0.0)
+        wanted = np.flatnonzero(scores > 0.0)
+        most = max(least, self.inside.size)
+        return wanted if wanted.size <= most else np.sort(wanted[np.argpartition(-scores[wanted], most - 1)[:most]])
+
+    # The walk ----------------------------------------------------------------------------------------------------------
+
+    def along(
+        self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool]
+    ) -> Iterator[Stretch]:
+        F, d = self.c.shape[0], self.data.d
+        rest = penalties[0].nearest(np.zeros(d))  # features outside; walks are used where this is zero
+        V, done, ahead = np.zeros((F, self.inside.size)), 0, 1
+        gradient, last = self._gradients(V[None])[0], None
+        while done < len(penalties):
+            penalty = penalties[done]
+            bound = penalty.threshold if last is None else np.maximum(2.0 * penalty.threshold - last.threshold, 0.0)
+            nearly = replace(penalty, threshold=bound).violations(rest, gradient).max(axis=0)
+            self.gather(self._missing(nearly, LEAST))
+            while True:
+                if self.inside.size > self.most:
+                    return
+                some = slice(done, done + min(ahead, max(1, CHECKED // (F * d))))
+                V = np.pad(V, ((0, 0), (0, self.inside.size - V.shape[1])))
+                inner = [each.only(self.inside) for each in penalties[some]]
+                found = walk(self.H, self.cross, V, inner, goals[some], compiled=self.compiled, is_over=is_over)
+                gradients = self._gradients(found)
+                worst = np.stack([
+                    np.where(self.place < 0, each.violations(rest, own).max(axis=0), 0.0)
+                    for each, own in zip(penalties[some], gradients, strict=True)
+                ])  # fmt: skip
+                fine = (worst.max(axis=1) <= goals[some]) | is_over()
+                good = int(np.argmin(fine)) if not fine.all() else len(fine)
+                if good:
+                    break
+                ahead, V = max(1, ahead // 2), found[0]
+                self.gather(self._missing(worst[0], LEAST))
+            yield self._stretch(found[:good])
+            V, gradient, last, done = found[good - 1], gradients[good - 1], penalties[done + good - 1], done + good
+            ahead = min(AHEAD, 2 * ahead) if good == len(fine) else max(1, good)
+
+    def _gradients(self, V: np.ndarray) -> np.ndarray:
+        """Return Σ_i c_fi (x_iᵀw + b − y_i) x_i of all features, of shape (strengths, F, d), with b at its best."""
+        A, F, m = V.shape
+        b = self._intercepts(V, self.first / self.totals[:, None])
+        R = np.zeros((self.data.n, A, F))
+        for rows, part, c, factors in zip(
+            self.groups.rows,
+            self.parts or [None] * len(self.groups.rows),
+            self.groups.c,
+            self.groups.factors.T,
+            strict=True,
+        ):
+            own = np.asarray(part.T @ V.reshape(-1, m).T).reshape(-1, A, F) if part is not None else 0.0
+            R[rows] += (own + b - self.y[rows, None, None]) * (c[:, None, None] * factors)
+        return self.data.transposed_times(R.reshape(-1, A * F)).T.reshape(A, F, -1)
+
+    def _stretch(self, V: np.ndarray) -> Stretch:
+        W = np.zeros((*V.shape[:2], self.data.d))
+        W[:, :, self.inside] = V
+        return Stretch(W, self._intercepts(V, self.first / self.totals[:, None] + self.origin[self.inside]))
+
+    def _intercepts(self, V: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        """Return the best intercepts for features with these means."""
+        return self.target_mean - np.einsum("afj,fj->af", V, mean) * self.fit_intercept
+
+
+def _spread(n: int, rows: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Return a vector of n entries with c at these rows and zero elsewhere."""
+    whole = np.zeros(n)
+    whole[rows] = c
+    return whole

@@ -1,0 +1,160 @@
+"""Several quadratic models, minimised along falling strengths of a separable penalty: folds, outputs.
+
+    min_v  ½ vᵀH_f v − along_fᵀv + Σ_j ½ ridge_j v_j² + threshold_j |v_j|,      lower ≤ v ≤ upper
+
+for each model f and each strength of the penalty. There are two ways. A kernel (``kernels/quadratic.py``) walks from the minimum of
+one strength to the next, by Newton steps on the free coordinates with coordinate descent between them. Without compiled code, the
+primal-dual active set method treats all models and all strengths at once, in a few dozen array operations: the coordinates that one
+step of coordinate descent would leave at zero or at a bound are held there, and a linear system gives the others.
+What neither reaches is left to :func:`dualnewton.solvers.prox.subproblem.minimise`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+
+import numpy as np
+
+from dualnewton.solvers.prox.subproblem import ROUNDING, Penalty, minimise, sweep_of
+
+MOST_STEPS = 12
+"""Steps of the active set method; where it converges at all, it needs fewer."""
+
+TOGETHER = 1 << 20
+"""Entries of the matrices that the active set method holds at a time (8 MiB)."""
+
+
+def walk(
+    H: np.ndarray,
+    along: np.ndarray,
+    start: np.ndarray,
+    penalties: Sequence[Penalty],
+    goals: Sequence[float],
+    *,
+    compiled: bool,
+    is_over: Callable[[], bool] = lambda: False,
+) -> np.ndarray:
+    """Return the minimisers, an array of shape (penalties, F, m).
+
+    Parameters
+    ----------
+    H : array of shape (F, capacity, capacity)
+        Symmetric, positive semidefinite; the first m rows and columns count.
+    along, start : arrays of shape (F, m)
+        The linear terms, and points within the bounds.
+    penalties : sequence of Penalty
+        From the strongest to the weakest; they differ in ridge and threshold only.
+    goals : sequence of floats
+        For each penalty, the violation of the optimality conditions at which a model is done.
+    compiled : bool
+        Whether kernels may be used.
+    is_over : callable
+        Whether to stop; the models of the other penalties stay where those of the last one are.
+    """
+    rounding = ROUNDING * np.abs(along).max(axis=1, initial=0.0)
+    each = np.maximum(np.asarray(goals)[:, None], rounding)
+    return (_by_kernel if compiled else _by_active_sets)(H, along, start, penalties, each, is_over)
+
+
+def _by_kernel(
+    H: np.ndarray,
+    along: np.ndarray,
+    start: np.ndarray,
+    penalties: Sequence[Penalty],
+    goals: np.ndarray,
+    is_over: Callable[[], bool],
+) -> np.ndarray:
+    from dualnewton.kernels import quadratic  # loads Numba
+
+    found = np.empty((len(penalties), *start.shape))
+    V, reached, size = start.copy(), np.zeros(len(start), dtype=bool), start.shape[1]
+    for k, penalty in enumerate(penalties):
+        if not is_over():
+            parts = [np.ascontiguousarray(getattr(penalty, part.name)) for part in fields(penalty)]
+            arguments = (H, along, V, size, *parts, goals[k], reached)
+            if k == 0:
+                quadratic.minima.prepare(*arguments)
+            quadratic.minima(*arguments)
+            for f in np.flatnonzero(~reached):
+                V[f] = _minimum(H[f, :size, :size], along[f], V[f], penalty, goals[k, f], compiled=True)
+        found[k] = V
+    return found
+
+
+def _minimum(
+    H: np.ndarray, along: np.ndarray, v: np.ndarray, penalty: Penalty, goal: float, *, compiled: bool
+) -> np.ndarray:
+    return minimise(H, H @ v - along, v, penalty, goal, sweep_of(compiled=compiled))
+
+
+def _by_active_sets(
+    H: np.ndarray,
+    along: np.ndarray,
+    start: np.ndarray,
+    penalties: Sequence[Penalty],
+    goals: np.ndarray,
+    is_over: Callable[[], bool],
+) -> np.ndarray:
+    F, size = start.shape
+    H = H[:, :size, :size]
+    found = np.empty((len(penalties), F, size))
+    step = max(1, TOGETHER // max(1, F * size * size))
+    V = start
+    for low in range(0, len(penalties), step):
+        some = penalties[low : low + step]
+        if is_over():
+            found[low:] = V
+            break
+        points, reached = _active_sets(H, along, V, some, goals[low : low + step])
+        for k, f in zip(*np.nonzero(~reached), strict=True):
+            near = points[k - 1, f] if k else V[f]
+            points[k, f] = _minimum(H[f], along[f], near, some[k], goals[low + k, f], compiled=False)
+        found[low : low + step] = points
+        V = points[-1]
+    return found
+
+
+def _active_sets(
+    H: np.ndarray, along: np.ndarray, start: np.ndarray, penalties: Sequence[Penalty], goals: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the minimisers that the primal-dual active set method finds, and which these are.
+
+    It is no descent method: where it does not converge, the result is arbitrary.
+    """
+    A, (F, m) = len(penalties), start.shape
+    found, reached = np.zeros((A * F, m)), np.zeros(A * F, dtype=bool)
+    lower, upper = penalties[0].lower, penalties[0].upper
+    ridge, threshold = (
+        np.repeat(np.stack([getattr(penalty, name) for penalty in penalties]), F, axis=0)
+        for name in ("ridge", "threshold")
+    )
+    number = np.tile(np.arange(F), A)
+    diagonal, left, goals = np.einsum("fjj->fj", H)[number], np.arange(A * F), goals.ravel()
+    V, unit = np.tile(start, (A, 1)), np.eye(m)
+    for _ in range(MOST_STEPS):
+        own = H[number]
+        slopes = (own @ V[:, :, None])[:, :, 0] - along[number]
+        here = Penalty(ridge, threshold, lower, upper)
+        inside = ((lower <= V) & (upper >= V)).all(axis=1)
+        done = inside & (here.violations(V, slopes).max(axis=1, initial=0.0) <= goals)
+        found[left[done]], reached[left[done]] = V[done], True
+        if (more := ~done).sum() == 0:
+            break
+        left, number, goals, V, slopes = left[more], number[more], goals[more], V[more], slopes[more]
+        diagonal, ridge, threshold, own = diagonal[more], ridge[more], threshold[more], own[more]
+        curvature = diagonal + ridge
+        u = diagonal * V - slopes
+        kept = np.clip(u, -threshold, threshold)
+        aim = np.divide(u - kept, curvature, out=np.zeros_like(u), where=curvature > 0.0)
+        held = np.clip(aim, lower, upper)
+        free = (held == aim) & ((aim != 0.0) | (threshold == 0.0)) & (curvature > 0.0)
+        held[free] = 0.0
+        M = np.where(free[:, :, None] & free[:, None, :], own, 0.0)
+        M += unit * np.where(free, ridge, 1.0)[:, None, :]
+        rest = along[number] - kept - (own @ held[:, :, None])[:, :, 0]
+        try:
+            V = np.linalg.solve(M, np.where(free, rest, held)[:, :, None])[:, :, 0]
+        except np.linalg.LinAlgError:
+            break
+    return found.reshape(A, F, m), reached.reshape(A, F)
