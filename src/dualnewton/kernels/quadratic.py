@@ -16,8 +16,12 @@ from dualnewton.kernels.models import Kernel
 MOST_ROUNDS, NEWTON_STEPS, MOST_IN_VAIN = 40, 4, 4
 """Rounds of Newton steps and sweeps, the steps of a round, and the rounds in a row that may leave the largest violation as it is."""
 
-SWEEPS, RENT = 8, 36
-"""As in ``solvers/prox/subproblem.py``: the least number of sweeps of a round, and the divisor that gives more of them."""
+SWEEPS, RENT = 3, 60
+"""Sweeps of coordinate descent after Newton steps; and the divisor of (free)²/size that gives the number of sweeps which cost as
+much as a Newton step: so many are tried before one is taken."""
+
+NOTHING = 1e-3
+"""As in ``solvers/prox/subproblem.py``: fraction of the goal by which a coordinate must change its slope to be moved."""
 
 LIFT = 2e-15
 """Fraction of its diagonal that is added to the matrix of a Newton step: constant features leave rounding of either sign."""
@@ -46,7 +50,7 @@ def _sweeps(H, slopes, v, ridge, threshold, lower, upper, most, goal):
             j = visited[place]
             new = _best(H[j, j], ridge[j], slopes[j], v[j], threshold[j], lower[j], upper[j])
             change = new - v[j]
-            if change != 0.0:
+            if abs(change) * (H[j, j] + ridge[j]) > NOTHING * goal:
                 v[j] = new
                 for k in range(v.size):
                     slopes[k] += change * H[j, k]
@@ -166,22 +170,20 @@ def _minima(H, along, V, size, ridge, threshold, lower, upper, goals, reached):
                     slopes[k] += v[j] * G[j, k]
         least, in_vain = np.inf, 0
         for _ in range(MOST_ROUNDS):
-            ended = 0
+            used = np.count_nonzero(v)
+            trials = used * used // (RENT * size) if size > 0 else 0
+            if trials > 0 and _sweeps(G, slopes, v, ridge, threshold, lower, upper, trials, 0.5 * goals[f]):
+                if _largest_violation(slopes, v, ridge, threshold, lower, upper) <= goals[f]:
+                    break
             for _ in range(NEWTON_STEPS):
-                ended = _newton_step(G, slopes, v, ridge, threshold, lower, upper)
-                if ended != 0:
+                if _newton_step(G, slopes, v, ridge, threshold, lower, upper) != 0:
                     break
             left = _largest_violation(slopes, v, ridge, threshold, lower, upper)
             in_vain = in_vain + 1 if left > 0.5 * least else 0
             least = min(least, left)
             if left <= goals[f] or in_vain >= MOST_IN_VAIN:
                 break
-            used = np.count_nonzero(v)
-            _sweeps(
-                G, slopes, v, ridge, threshold, lower, upper, max(SWEEPS, used * used // (RENT * size)), 0.5 * goals[f]
-            )
-            if _largest_violation(slopes, v, ridge, threshold, lower, upper) <= goals[f]:
-                break
+            _sweeps(G, slopes, v, ridge, threshold, lower, upper, SWEEPS, 0.5 * goals[f])
         reached[f] = _largest_violation(slopes, v, ridge, threshold, lower, upper) <= goals[f]
 
 

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from dualnewton.validation import frozen
+
+
+OF_DATA = ("data", "n", "d", "columns")
+"""What is computed from X and the loss alone, once."""
+
+
+@cache
+def _kept(kind: type) -> tuple[str, ...]:
+    """Return the names of what such problems share."""
+    return *(field.name for field in fields(kind)), *(name for name in OF_DATA if hasattr(kind, name))
 
 
 def like(problem: Any, *, lam: float | None = None, sample_weight: np.ndarray | None = None) -> Any:
@@ -16,8 +27,8 @@ def like(problem: Any, *, lam: float | None = None, sample_weight: np.ndarray | 
     To check X again for each of the hundreds of problems of a grid would take as long as a pass over the data for each.
     """
     twin = object.__new__(type(problem))
-    for field in fields(problem):
-        object.__setattr__(twin, field.name, getattr(problem, field.name))
+    for name in _kept(type(problem)):
+        object.__setattr__(twin, name, getattr(problem, name))
     if lam is not None:
         object.__setattr__(twin, "lam", lam)
     if sample_weight is not None:

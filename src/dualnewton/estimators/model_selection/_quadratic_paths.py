@@ -104,7 +104,8 @@ class QuadraticPaths:
         poser.weightings = self.weightings
         problems, done = poser._problems(self.data), 0
         lams = np.array([mixed(float(alpha), ratio, positive=poser.positive)[0] for alpha in alphas])
-        penalties = [Penalty.of(like(problems[0], lam=lam)) for lam in lams]
+        base = Penalty.of(problems[0])
+        penalties = [base.times(lam / problems[0].lam) for lam in lams]
         goal = WELL_BELOW * self.session.goal(problems[0])
         goals = [goal * float(penalty.threshold.max()) for penalty in penalties]
         if not len(alphas):

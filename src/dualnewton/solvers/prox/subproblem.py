@@ -40,6 +40,9 @@ SLOWLY, ROUGHLY = 0.5, 0.3
 ROUNDING = 4e-16
 """A violation below this fraction of the largest slope is rounding."""
 
+NOTHING = 1e-3
+"""Fraction of the goal by which a coordinate must change its slope for its move to be made."""
+
 CANCELLED = 1e-16
 """Rounding of a slope as a fraction of the terms that cancel in it, which are bounded by |(Hw)_j| ≤ √H_jj Σ √H_kk |w_k|."""
 
@@ -63,6 +66,10 @@ class Penalty:
     def only(self, features: np.ndarray) -> Penalty:
         """Return the part of some features."""
         return Penalty(*(getattr(self, part.name)[features] for part in fields(self)))
+
+    def times(self, factor: float) -> Penalty:
+        """Return the penalty so many times as strong, with the same bounds."""
+        return replace(self, ridge=factor * self.ridge, threshold=factor * self.threshold)
 
     def value(self, w: np.ndarray) -> float:
         """Return the sum, at a point within the bounds."""
@@ -100,7 +107,8 @@ def sweeps(
     """Minimise over one coordinate after the other, in place: v, and the slopes H(v − w) + … that belong to it.
 
     Each sweep visits the coordinates that are not zero at its beginning or would move; the last is one in which none moved its
-    slope by more than ``goal``. Return whether there was such a sweep among the first ``most``.
+    slope by more than ``goal``. Return whether there was such a sweep among the first ``most``. Moves that would change a slope
+    by less than ``NOTHING`` times the goal are not made: each would cost as much as any other.
     This is what the kernel of the same name does (``kernels/quadratic.py``).
     """
     diagonal = H.diagonal()
@@ -115,7 +123,7 @@ def sweeps(
             shrunk = u_j - min(max(u_j, -threshold[j]), threshold[j])
             new = min(max(shrunk * inverse[j], lower[j]), upper[j])
             change = new - v[j]
-            if change != 0.0:
+            if abs(change) * curvature[j] > NOTHING * goal:
                 v[j] = new
                 slopes += change * H[j]
                 largest = max(largest, abs(change) * curvature[j])
