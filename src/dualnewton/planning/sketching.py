@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dualnewton.matrix.protocol import Data
@@ -13,7 +13,7 @@ from dualnewton.planning.tuning import DEFAULT, Tuning
 
 @dataclass(frozen=True, eq=False)
 class Sketching:
-    """What :class:`dualnewton.solvers.primal.decisions.Decisions` asks for, by predicted costs.
+    """The :class:`dualnewton.solvers.primal.decisions.Decisions` of the primal methods, by predicted costs.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Sketching:
 
     def policy(self, tol: float, first: int, *, newton: bool, coupled: bool, quadratic: bool) -> SketchPolicy:
         """Return the policy of one model."""
-        return SketchPolicy(self.costs, tol, first, newton, coupled=coupled, quadratic=quadratic)
+        return SketchPolicy(self.costs, tol, first, newton=newton, coupled=coupled, quadratic=quadratic)
 
     def is_matrix_free(self, features: int) -> bool:
         """Whether Newton's method forms no matrix of the size of the rows or of the features."""
@@ -61,11 +61,44 @@ class Sketching:
         return rows
 
 
-@dataclass
+@dataclass(frozen=True)
+class SketchState:
+    """What a :class:`SketchPolicy` remembers.
+
+    Attributes
+    ----------
+    rows : int
+        The rows of the sketch that was asked for last; zero for a diagonal.
+    active : int
+        The rows that had any curvature when the last sketch was computed.
+    refreshed : float
+        The factor by which a new sketch of as many rows should speed up the steps, because its weights are new.
+    decrements : tuple of float
+        gᵀB⁻¹g before each step since the last sketch (the squared Newton decrement).
+    noisy : bool
+        Whether the last sketch had too few rows.
+    unstable : bool
+        Whether the curvature changes at every step.
+    chosen : int, optional
+        The rows of the next sketch, where sizes below the number of features were compared.
+    before : (int, float), optional
+        The rows and the speed of the steps at the last such comparison.
+    """
+
+    rows: int
+    active: int
+    refreshed: float
+    decrements: tuple[float, ...] = ()
+    noisy: bool = False
+    unstable: bool = False
+    chosen: int | None = None
+    before: tuple[int, float] | None = None
+
+
 class SketchPolicy:
     """When a model computes a sketch, and of how many rows; decided by work alone.
 
-    Attributes
+    Parameters
     ----------
     costs : Costs
         Of passes and sketches.
@@ -79,36 +112,22 @@ class SketchPolicy:
         Whether the model has columns (classes) whose coupling is in no sketch, only in the gradients.
     quadratic : bool
         Whether the curvature is the same everywhere, so that no sketch is computed twice.
-    decrements : list of float
-        gᵀB⁻¹g before each step since the last sketch (the squared Newton decrement).
-    size : int
-        The rows of the last sketch, or of the next where there is none; zero while a diagonal is used.
-    active : int
-        The rows that had any curvature when the last sketch was made.
-    noisy, restless : bool
-        Whether the last sketch had too few rows, and whether curvature changes at every step.
-    chosen : int
-        The rows of the next sketch, where fewer than the features have been chosen; else zero.
-    before, refreshed : (int, float) or None, float
-        The rows and the speed at the last such choice, and how much faster new weights have made the steps since.
+
+    Attributes
+    ----------
+    state : SketchState
+        What is remembered between steps.
     """
 
-    costs: Costs
-    tol: float
-    first: int
-    newton: bool
-    coupled: bool = False
-    quadratic: bool = False
-
-    def __post_init__(self) -> None:
-        costs, self.size = self.costs, self.first
-        if not self.newton and costs.is_dear(self.first):
-            light = costs.tuning.light_sketch
-            self.size = min(self.first, costs.affordable_sketch(light)) if self.first < costs.d else 0
-        self.active, self.noisy, self.restless = costs.n, False, False
-        self.decrements: list[float] = []
-        self.chosen, self.refreshed = 0, 1.0 if self.quadratic else costs.tuning.refreshed_speed
-        self.before: tuple[int, float] | None = None
+    def __init__(
+        self, costs: Costs, tol: float, first: int, *, newton: bool, coupled: bool = False, quadratic: bool = False
+    ) -> None:
+        self.costs, self.tol, self.first = costs, tol, first
+        self.newton, self.coupled, self.quadratic = newton, coupled, quadratic
+        rows, tuning = first, costs.tuning
+        if not newton and costs.is_dear(first):
+            rows = min(first, costs.affordable_sketch(tuning.light_sketch)) if first < costs.d else 0
+        self.state = SketchState(rows, costs.n, 1.0 if quadratic else tuning.refreshed_speed)
 
     @cached_property
     def most(self) -> int:
@@ -117,55 +136,67 @@ class SketchPolicy:
             return self.first
         return max(self.first, self.costs.affordable_sketch(self.costs.tuning.dearest_sketch))
 
-    @property
+    @cached_property
     def memory(self) -> int:
-        """The correction pairs that are kept: as many as cost half a pass."""
+        """The number of correction pairs that are kept: as many as cost half a pass."""
         tuning = self.costs.tuning
         affordable = int(0.5 * self.costs.data_pass / (6.0 * self.costs.d * tuning.rates.corrected_entry))
         return min(max(affordable, tuning.least_memory), tuning.most_memory)
 
-    def begin(self, decrement: float) -> None:
-        """Start to watch a new sketch; gᵀB⁻¹g of the first step on it is given."""
-        self.decrements, self.noisy, self.chosen = [decrement], False, 0
+    @property
+    def rows(self) -> int:
+        """The rows of the sketch that was asked for last; zero for a diagonal."""
+        return self.state.rows
+
+    def ask_for(self, rows: int) -> None:
+        """Set the rows of the next sketch."""
+        self.state = replace(self.state, rows=rows)
+
+    def begin(self, decrement: float, active: int) -> None:
+        """Record gᵀB⁻¹g of the first step on a new sketch, and how many rows had any curvature when it was computed."""
+        self.state = replace(self.state, decrements=(decrement,), noisy=False, chosen=None, active=active)
 
     def watch(self, decrement: float, value: float, step_length: float) -> None:
-        """Take gᵀB⁻¹g of the next step, twice the possible decrease if B is right; it is steadier than the gap.
+        """Record gᵀB⁻¹g of the next step, twice the possible decrease if B is exact; it varies less than the gap.
 
-        The first step on a sketch tells whether its noise slows the steps down; a later one that was shortened to
-        next to nothing, that curvature does not last (squared hinge).
+        The first step on a sketch shows whether its noise slows the steps down. A later step that was shortened to almost
+        nothing shows that the curvature changes quickly (squared hinge).
         """
-        self.decrements.append(decrement)
-        self.restless |= self.age > 1 and step_length < 0.1
-        if self.age == 1:
-            near = self.decrements[0] < abs(value)
-            slow = decrement > (math.exp(-self.costs.tuning.fastest_step) if near else 0.5) * self.decrements[0]
-            self.noisy = slow or step_length < 1e-3
+        state = self.state
+        age, noisy = self.age + 1, state.noisy
+        if age == 1:
+            first = state.decrements[0]
+            slow = decrement > (math.exp(-self.costs.tuning.fastest_step) if first < abs(value) else 0.5) * first
+            noisy = slow or step_length < 1e-3
+        unstable = state.unstable or (age > 1 and step_length < 0.1)
+        self.state = replace(state, decrements=(*state.decrements, decrement), noisy=noisy, unstable=unstable)
 
     @property
     def age(self) -> int:
         """The number of steps on this sketch."""
-        return len(self.decrements) - 1
+        return len(self.state.decrements) - 1
 
     def wants_another(self, gap: float, value: float, step_length: float) -> bool:
         """Whether the passes that another sketch should save cost more than it does."""
         if self.newton:
             return True
-        if self.coupled and self.size:
-            return False  # another sketch knows the coupling no better, and the corrections of this one would be lost on it
-        if 0 < min(self.size, self.active) < self.costs.d:
+        state = self.state
+        if self.coupled and state.rows:
+            return False  # no sketch holds the coupling, and the corrections of this one would be lost
+        if 0 < min(state.rows, state.active) < self.costs.d:
             return self._wants_other_rows(gap, value)
-        tuning, rows = self.costs.tuning, min(self.next_size, self.active)
+        tuning, rows = self.costs.tuning, min(self.next_rows, state.active)
         price = self.costs.sketch(rows) / self.costs.data_pass
-        # A step that had to be shortened was taken on curvature from somewhere else.
-        changed = self.restless or step_length < 1.0
+        # A shortened step shows that the curvature has changed since the sketch.
+        changed = state.unstable or step_length < 1.0
         if price < tuning.cheap_sketch or (changed and price < tuning.dear_sketch):
             return True
         patience = min(max(2, int(price / tuning.dear_sketch)), tuning.longest_wait)
-        if self.age < (patience if self.size else tuning.speed_window):
+        if self.age < (patience if state.rows else tuning.speed_window):
             return False
         left = self._left(gap, value)
-        # The speed of steps on a diagonal varies: all of them count, and the later half once more.
-        windows = [min(self.age, tuning.speed_window)] if self.size else [self.age, self.age - self.age // 2]
+        # The speed of steps on a diagonal varies: the mean over all steps and over the later half is used.
+        windows = [min(self.age, tuning.speed_window)] if state.rows else [self.age, self.age - self.age // 2]
         speed = max(sum(map(self._speed, windows)) / len(windows), 0.01)
         return left / speed - left / self._expected_speed(rows) > price
 
@@ -174,36 +205,38 @@ class SketchPolicy:
         return math.log(max(gap / (self.tol * abs(value) or 1e-300), 1.0))
 
     def _wants_other_rows(self, gap: float, value: float) -> bool:
-        """Whether a sketch of fewer rows than features should be replaced; the size of the next is then ``chosen``.
+        """Whether a sketch of fewer rows than features should be replaced; ``chosen`` is then the size of the next.
 
-        How fast the steps are depends on the spread of the curvature that the rows leave out, which only the steps themselves
-        tell. That the first ones are shortened does not count: the curvature is too small until the gradients have corrected it.
+        The speed of the steps depends on the spread of the curvature that the rows leave out, which only the steps themselves
+        show. That the first steps are shortened does not count: the curvature is too small until the gradients have corrected it.
         """
-        costs, tuning = self.costs, self.costs.tuning
+        costs, tuning, state = self.costs, self.costs.tuning, self.state
         if self.age < tuning.longest_wait:
             return False
-        speed = max(self._speed(self.age - self.age // 2), 0.01)
-        if self.before and not self.quadratic:  # what the last sketch was worth, beyond its size
-            rows, slower = self.before
-            gained = speed / slower / (self.size / rows) ** tuning.rows_exponent
-            self.refreshed = min(max(gained, 1.0), tuning.refreshed_speed)
+        speed, refreshed = max(self._speed(self.age - self.age // 2), 0.01), state.refreshed
+        if state.before and not self.quadratic:  # the gain of the last sketch beyond that of its size
+            rows, slower = state.before
+            gained = speed / slower / (state.rows / rows) ** tuning.rows_exponent
+            refreshed = min(max(gained, 1.0), tuning.refreshed_speed)
+            self.state = replace(state, refreshed=refreshed)
         left = self._left(gap, value) / speed
 
         def cost(rows: int) -> float:
-            faster = (rows / self.size) ** tuning.rows_exponent * self.refreshed
+            faster = (rows / state.rows) ** tuning.rows_exponent * refreshed
             return costs.sketch(rows) + left / faster * (costs.data_pass + costs.applied(rows))
 
-        sizes = [min(self.size << doublings, self.most) for doublings in range(6)]
+        sizes = [min(state.rows << doublings, self.most) for doublings in range(6)]
         best = min(sizes[1:] if self.quadratic else sizes, key=cost)
-        stay = left * (costs.data_pass + costs.applied(self.size))
-        if (best == self.size and self.quadratic) or tuning.resketch_margin * cost(best) >= stay:
+        stay = left * (costs.data_pass + costs.applied(state.rows))
+        if (best == state.rows and self.quadratic) or tuning.resketch_margin * cost(best) >= stay:
             return False
-        self.chosen, self.before = best, (self.size, speed)
+        self.state = replace(self.state, chosen=best, before=(state.rows, speed))
         return True
 
     def _speed(self, window: int) -> float:
         """Return the logarithm of the factor by which each of the last steps has divided gᵀB⁻¹g."""
-        before, now = (max(decrement, 1e-300) for decrement in (self.decrements[-1 - window], self.decrements[-1]))
+        known = self.state.decrements
+        before, now = (max(decrement, 1e-300) for decrement in (known[-1 - window], known[-1]))
         return math.log(before / now) / window
 
     def _expected_speed(self, rows: int) -> float:
@@ -211,17 +244,18 @@ class SketchPolicy:
         tuning = self.costs.tuning
         if self.coupled:
             return tuning.slowest_step
-        if rows >= self.active:
+        if rows >= self.state.active:
             return tuning.fastest_step
         expected = 1.5 * math.log(math.sqrt(rows / self.costs.d))
         return min(max(expected, tuning.slowest_step), tuning.fastest_step)
 
     @property
-    def next_size(self) -> int:
+    def next_rows(self) -> int:
         """The rows of the sketch after this one."""
-        if self.chosen:
-            return self.chosen
-        if self.size == 0:
+        rows = self.state.rows
+        if self.state.chosen is not None:
+            return self.state.chosen
+        if rows == 0:
             return self.first
         enough = self.costs.tuning.sketch_rows * self.costs.d
-        return min(max(2 * self.size, enough), self.most) if self.noisy else self.size
+        return min(max(2 * rows, enough), self.most) if self.state.noisy else rows

@@ -1,8 +1,9 @@
-"""Whether a run should change its method: the gap against the prediction, in work and never by the clock."""
+"""Whether a run should change its method: the decrease of its gap compared with predictions, by work and never by the clock."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 
@@ -16,72 +17,90 @@ from dualnewton.planning.primal import expected_ihs_cost, newton_by_products, sp
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
 
+@dataclass(frozen=True)
+class SwitchingState:
+    """What :class:`Switching` remembers.
+
+    Attributes
+    ----------
+    plan : Plan
+        The present plan.
+    history : tuple of (float, float)
+        The epochs done and the residual of the slowest model, after each step on this plan.
+    relative_gap : float
+        The relative gap that is expected of the slowest model.
+    """
+
+    plan: Plan
+    history: tuple[tuple[float, float], ...] = ()
+    relative_gap: float = math.nan
+
+
 class Switching:
-    """The history of a run's gap against its work, and what follows from it.
+    """Compares the decrease of a run's gap per work with the predicted cost of other methods.
 
     Parameters
     ----------
     problem : Problem
         One of those that are solved together.
     plan : Plan
-        The plan it began with.
+        The plan with which the run begins.
     tol : float
         The relative gap that is wanted.
     free : bool
-        Whether the method may change at all: it was not asked for.
+        Whether the method may change: the user did not ask for one.
     tuning : Tuning
         The numbers by which costs are predicted.
     """
 
     def __init__(self, problem: Problem, plan: Plan, tol: float, *, free: bool, tuning: Tuning = DEFAULT) -> None:
-        self.plan, self.tol = plan, max(tol, 1e-15)
+        self.state, self.tol = SwitchingState(plan), max(tol, 1e-15)
         self.problem, self.tuning = problem, tuning
         self.free = free and len(methods_for(problem, tuning)) > 1
-        self.history: list[tuple[float, float]] = []
-        self.relative_gap = math.nan
 
     @cached_property
     def facts(self) -> Facts:
-        """What costs are made of; most runs are over before it is asked for."""
+        """What costs are computed from; most runs end before it is needed."""
         return Facts.of(self.problem, self.tuning)
 
     def note(self, epochs: float, relative_gap: float, residual: float) -> None:
-        """Record, of the slowest model, the relative gap that is expected and what that is expected from (see ``Method``).
+        """Record the expected relative gap of the slowest model, and the residual from which it is expected (see ``Method``).
 
-        The speed is judged by the latter: each certificate changes the ratio between the two.
+        The speed is measured by the residual, since each certificate changes the ratio between the two.
         """
-        self.relative_gap = relative_gap
-        self.history.append((epochs, residual))
+        history = (*self.state.history[-self.tuning.switch_window :], (epochs, residual))
+        self.state = SwitchingState(self.state.plan, history, relative_gap)
 
     def better(self, *, stuck: bool = False) -> Plan | None:
-        """Return the plan for the rest of the run, if another method is clearly better for it, or this one can go no further."""
-        if not self.free or (len(self.history) <= self.tuning.switch_window and not stuck):
+        """Return the plan of another method, if it is clearly better for the rest of the run, or this one is stuck."""
+        plan, relative_gap = self.state.plan, self.state.relative_gap
+        if not self.free or (len(self.state.history) <= self.tuning.switch_window and not stuck):
             return None
         if stuck:
-            leave = self.plan.is_primal and self.plan.before is None and self.relative_gap > self.tuning.rounding_gap
+            leave = plan.is_primal and plan.before is None and relative_gap > self.tuning.rounding_gap
             others = self._others() if leave else []
-            return min(others, key=itemgetter(0))[1].after(self.plan, "rounding stopped the steps") if others else None
-        if not (self.tol < self.relative_gap < math.inf and self.history[-1][1] > 0.0):
-            return None  # nothing is left, or nothing is known of what is: both numbers may be NaN
-        left = math.log(self.relative_gap / self.tol) / self._pace()
-        now = self.history[-1][0]
-        return self._dual(left, now) if self.plan.is_primal else self._primal(left, self.relative_gap)
+            return min(others, key=itemgetter(0))[1].after(plan, "rounding stopped the steps") if others else None
+        now, residual = self.state.history[-1]
+        if not (self.tol < relative_gap < math.inf and residual > 0.0):
+            return None  # the run is about to end, or the gap is not known: both numbers may be NaN
+        left = math.log(relative_gap / self.tol) / self._pace()
+        return self._dual(left, now) if plan.is_primal else self._primal(left, relative_gap)
 
     def _pace(self) -> float:
-        """Return the logarithm of what an epoch has divided the gap by, over the last turns; ``slowest_epoch`` at least.
+        """Return the logarithm of the factor by which an epoch divided the gap over the last steps; at least ``slowest_epoch``.
 
-        Where there is no ratio (the gap was zero, infinite or unknown at one of the two ends), it is that, too.
+        It is ``slowest_epoch``, too, where the gap was zero, infinite or unknown at one end of the window.
         """
         slowest = self.tuning.slowest_epoch
-        (before, far), (now, near) = self.history[-1 - self.tuning.switch_window], self.history[-1]
+        history = self.state.history
+        (before, far), (now, near) = history[-1 - self.tuning.switch_window], history[-1]
         if not (0.0 < far < math.inf and 0.0 < near < math.inf and now > before):
             return slowest
         return max((math.log(far) - math.log(near)) / (now - before), slowest)
 
     def change_to(self, plan: Plan) -> None:
-        """Begin anew with another plan."""
-        self.plan = plan
-        self.history.clear()
+        """Start the history of another plan."""
+        self.state = SwitchingState(plan, (), self.state.relative_gap)
 
     def _others(self) -> list[tuple[float, Plan]]:
         """Return the plans for which a primal method may be left, each with its predicted cost.
@@ -92,7 +111,7 @@ class Switching:
         dual = expected_epochs(self.facts.difficulty, self.tuning) * dual_epoch(self.facts)
         primal = offered(self.facts, primal=True)
         return [(dual, other) for other in offered(self.facts, primal=False)] or [
-            (other.cost, other) for other in primal if other.method != self.plan.method
+            (other.cost, other) for other in primal if other.method != self.state.plan.method
         ]
 
     def _primal(self, epochs_left: float, relative_gap: float) -> Plan | None:
@@ -103,8 +122,8 @@ class Switching:
         dual = epochs_left * dual_epoch(self.facts)
         if self.tuning.switch_margin * cost >= dual:
             return None
-        reason = f"{epochs_left:.3g} more epochs of {self.plan.method} would cost {dual / cost:.2g} times as much"
-        return other.after(self.plan, reason)
+        reason = f"{epochs_left:.3g} more epochs of {self.state.plan.method} would cost {dual / cost:.2g} times as much"
+        return other.after(self.state.plan, reason)
 
     def _rest(self, other: Plan, relative_gap: float) -> float:
         """Guess what a primal method would cost from here."""
@@ -130,9 +149,10 @@ class Switching:
     def _dual(self, passes_left: float, epochs: float) -> Plan | None:
         """Return another plan, mostly of a dual method, if the primal one has cost far more than predicted and still would."""
         a_pass = self.facts.data_pass
-        if self.plan.before is not None or epochs * a_pass < self.tuning.overrun * self.plan.cost:
+        plan = self.state.plan
+        if plan.before is not None or epochs * a_pass < self.tuning.overrun * plan.cost:
             return None
         cost, other = min(self._others(), key=itemgetter(0), default=(math.inf, None))
         if other is None or self.tuning.switch_margin * cost >= passes_left * a_pass:
             return None
-        return other.after(self.plan, f"{passes_left:.3g} more passes of {self.plan.method} would cost more")
+        return other.after(plan, f"{passes_left:.3g} more passes of {plan.method} would cost more")

@@ -1,4 +1,4 @@
-"""Runs that survive: the state of a run in a file, to which it belongs, and when it is written.
+"""Checkpoints: the state of a run in a file, the run to which it belongs, and when it is written.
 
 A checkpoint changes nothing about a run. It holds the state between two steps of the loop (:mod:`dualnewton.run.snapshot`), so
 that a resumed run ends as if it had never stopped, bit for bit. See docs/checkpoints.md.
@@ -24,26 +24,26 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.files import archive as _archive
 from dualnewton.files.archive import BadFileError
 from dualnewton.run.result import Status
-from dualnewton.run.snapshot import Anchors, Thawed, freeze
+from dualnewton.run.snapshot import FAULTS, decode, encode
 from dualnewton.solvers.protocol import Request
 from dualnewton.validation import positive
 
-KIND, VERSION = "checkpoint", 1
+KIND, VERSION = "checkpoint", 2
 
 SECONDS, SPACING = 0.25, 20.0
-"""A crash may cost so many seconds, and writing a twentieth of the time: a file of gigabytes is written seldom."""
+"""Least seconds between two writes, and the same as a multiple of what a write takes: writing takes a twentieth of the time."""
 
 HASHED = 1 << 24
-"""Bytes of the data that are hashed at a time, so that those on a disk are never in memory all at once."""
+"""Bytes of the data that are hashed at a time, so that data on a disk are never in memory as a whole."""
 
 LONG = 200
-"""Characters beyond which a description is cut short and told by its hash."""
+"""Characters beyond which a description is cut short and completed by its hash."""
 
 SOFTWARE = ("dualnewton", "numpy", "scipy", "numba")
 """Another version of these may round otherwise."""
 
 ENDED = frozenset({None, Status.CONVERGED, Status.NO_PROGRESS})
-"""How a run goes on or ends by itself. What a limit or a callback has ended is not a state of the run without them."""
+"""Statuses of a run without limits and callbacks, whose states alone are saved."""
 
 
 @dataclass(frozen=True)
@@ -87,27 +87,28 @@ class Keeper:
         self.written, self.took = time.perf_counter(), 0.0
         self.found = self._read() if os.path.lexists(checkpoint.path) else None
 
-    def _read(self) -> Thawed:
+    def _read(self) -> Any:
         path = self.checkpoint.path
         try:
             content, arrays = _archive.read(path, KIND, VERSION)
-            theirs, digest = dict(content["run"]), content["digest"]
-            tree = arrays.pop("state")
-            if digest != _digest_of_state(theirs, tree, arrays):
+            theirs, text = dict(content["run"]), arrays.pop("state")
+            if content["digest"] != _digest_of_state(theirs, text, arrays):
                 raise DualnewtonError("its digest is not that of its content")
-            thawed = Thawed(
-                json.loads(tree.tobytes()), [arrays[str(k)] for k in range(len(arrays))], Anchors(), str(path)
-            )
         except BadFileError:
             raise
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise BadFileError(f"{path} is a damaged {KIND} ({str(error) or type(error).__name__})") from None
+        except FAULTS as error:
+            raise self.damaged(error) from None
         self._compare(theirs)
         try:
-            self.rng.bit_generator.state = thawed.part("random", dict)
-        except (LookupError, TypeError, ValueError) as error:
-            raise BadFileError(f"{path} is a damaged {KIND} (random numbers: {error})") from None
-        return thawed
+            state = decode(json.loads(text.tobytes()), [arrays[str(k)] for k in range(len(arrays))])
+            self.rng.bit_generator.state = state["random"]
+            return state["run"]
+        except FAULTS as error:
+            raise self.damaged(error) from None
+
+    def damaged(self, error: Exception) -> BadFileError:
+        """Return the error of a file whose content is not that of a checkpoint."""
+        return BadFileError(f"{self.checkpoint.path} is a damaged {KIND} ({str(error) or type(error).__name__})")
 
     def _compare(self, theirs: Mapping[str, Any]) -> None:
         """Refuse the checkpoint of another run, and say what differs."""
@@ -115,16 +116,16 @@ class Keeper:
         differ = [name for name in names if self.identity.get(name) != theirs.get(name)]
         if not differ:
             return
-        theirs_told, ours_told = (
+        theirs_words, our_words = (
             ", ".join(f"{name}={run.get(name, 'nothing')}" for name in differ[:3]) for run in (theirs, self.identity)
         )
         raise DualnewtonError(
-            f"checkpoint {os.fspath(self.checkpoint.path)!r} was written with {theirs_told}, this run has {ours_told}: "
-            "give it the same to go on from there, or another path to begin anew"
+            f"checkpoint {os.fspath(self.checkpoint.path)!r} was written with {theirs_words}, this run has {our_words}: "
+            "give it the same to continue from there, or another path to start again"
         )
 
-    def take(self) -> Thawed | None:
-        """Return the state to go on from, once: what the run leaves behind of it is not held any longer."""
+    def take(self) -> Any:
+        """Return the state to continue from, once, so that its memory is released when the run has moved on; or None."""
         found, self.found = self.found, None
         return found
 
@@ -134,12 +135,12 @@ class Keeper:
         due = None not in statuses or time.perf_counter() - self.written >= rest
         return due and ENDED.issuperset(statuses)
 
-    def save(self, parts: Mapping[str, Any], anchors: Anchors, epochs: float, finished: bool = False) -> None:
-        """Write the state."""
+    def save(self, state: Any, epochs: float, finished: bool = False) -> None:
+        """Write the state of the run, which is plain data."""
         began = time.perf_counter()
-        tree, blocks = freeze({**parts, "random": self.rng.bit_generator.state}, anchors)
+        tree, found = encode({"run": state, "random": self.rng.bit_generator.state})
         text = np.frombuffer(json.dumps(tree, separators=(",", ":")).encode(), np.uint8)
-        arrays = {str(k): block for k, block in enumerate(blocks)}
+        arrays = {str(k): array for k, array in enumerate(found)}
         content = {
             "run": self.identity,
             "epochs": float(epochs),
@@ -157,14 +158,14 @@ AnyCheckpoint = str | os.PathLike[str] | Checkpoint | None
 def keeper_of(
     checkpoint: AnyCheckpoint, identity: Callable[[], Mapping[str, str]], rng: np.random.Generator
 ) -> Keeper | None:
-    """Return who keeps the state of a run; a file that is already there is read, and refused if it is not of this run.
+    """Return the keeper of a run's state; a file that is already there is read, and refused if it is not of this run.
 
     Parameters
     ----------
     checkpoint : path, Checkpoint or None
         What the user gave.
     identity : callable
-        Returns what makes the run the one it is; asked only if there is a file.
+        Returns the description of the run; called only if there is a checkpoint.
     rng : numpy.random.Generator
         The random numbers of the run, which are put where the file says.
     """
@@ -173,7 +174,7 @@ def keeper_of(
     return Keeper(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint), identity(), rng)
 
 
-# What makes a run the one it is -----------------------------------------------------------------------------------------
+# The identity of a run -----------------------------------------------------------------------------------------
 
 
 SHARED = ("loss", "regularizer", "fit_intercept")
@@ -248,11 +249,9 @@ def _text(thing: Any) -> str:
     kind = type(thing)
     if isinstance(thing, type) or callable(getattr(thing, "__get__", None)):
         return f"{thing.__module__}.{thing.__qualname__}"
-    # What an object has found out about itself is no part of it.
-    found_out = {
-        name for base in kind.__mro__ for name, part in vars(base).items() if isinstance(part, cached_property)
-    }
-    own = {name: value for name, value in getattr(thing, "__dict__", {}).items() if name not in found_out}
+    # Properties that an object has computed and cached are no part of its description.
+    cached = {name for base in kind.__mro__ for name, part in vars(base).items() if isinstance(part, cached_property)}
+    own = {name: value for name, value in getattr(thing, "__dict__", {}).items() if name not in cached}
     return (
         f"{kind.__module__}.{kind.__qualname__}({', '.join(f'{name}={_text(value)}' for name, value in own.items())})"
     )

@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,16 @@ import numpy as np
 from dualnewton.matrix.blas import one_blas_thread
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.planning.plan import Plan, Tau
-from dualnewton.planning.switching import Switching
+from dualnewton.planning.switching import Switching, SwitchingState
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.checkpoint import AnyCheckpoint, Keeper, identity_of, keeper_of
 from dualnewton.run.methods import make_method, scheme_of
 from dualnewton.run.result import Progress, Result, Status, Trace
-from dualnewton.run.snapshot import Anchors, Thawed
+from dualnewton.run.snapshot import FAULTS
 from dualnewton.run.start import Start, alike, generator, has_model, plan_for, starting_pairs
 from dualnewton.samplings import Sampling
 from dualnewton.solvers.protocol import Method, Request
+from dualnewton.solvers.state import assign, record
 from dualnewton.validation import integer, positive
 
 STALLED_CERTIFICATES, TINY_RELATIVE_GAP = 25, 1e-9
@@ -164,39 +165,80 @@ def solve_many(
     keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, request), rng)
     # Planning included: threads that a product has woken go on to wait for another for a while, and keep a core busy with it.
     with one_blas_thread:
-        found = None if keeper is None else keeper.take()
-        run = Run.start(problems, request, warm_start) if found is None else Run.resumed(found, problems, request)
+        run = _resumed(problems, request, keeper) or Run.start(problems, request, warm_start)
         _drive(run, rng, max_epochs, deadline, keeper)
     return [track.result(run.plan) for track in run.tracks]
 
 
+def _resumed(problems: Sequence[Any], request: Request, keeper: Keeper | None) -> Run | None:
+    """Return the run that a checkpoint holds, if there is one."""
+    state = None if keeper is None else keeper.take()
+    if keeper is None or state is None:
+        return None
+    try:
+        return Run.restored(problems, request, state)
+    except FAULTS as error:
+        raise keeper.damaged(error) from error
+
+
 def _drive(run: Run, rng: np.random.Generator, max_epochs: int, deadline: float, keeper: Keeper | None) -> None:
-    """Take steps until the run has ended; Ctrl-C ends it, too. Keep its state, if there is a checkpoint."""
-    unlimited = True  # while the state is that of a run without limits
+    """Take steps until the run has ended; Ctrl-C ends it, too. Save its state, if there is a checkpoint."""
+    unlimited = True  # while the state equals that of a run without limits
     try:
         while not run.finished:
             most = max_epochs - run.epochs
             spent = run.step(rng, deadline, most)
             unlimited = unlimited and spent < most and time.perf_counter() <= deadline
             if unlimited and keeper is not None and keeper.is_due(run.statuses):
-                keeper.save(*run.parts(), run.epochs, run.finished)
+                keeper.save(run.state(), run.epochs, run.finished)
     except KeyboardInterrupt:
         run.interrupt()
     finally:
         run.close()
 
 
+@dataclass(frozen=True, eq=False)
+class RunState:
+    """What a run remembers between two steps, as plain data.
+
+    Attributes
+    ----------
+    tracks : tuple of TrackState
+        Of all models.
+    moving : tuple of int
+        The numbers of the models in the last step, in the order of the method.
+    plan : Plan
+        The plan of the method.
+    switching : SwitchingState, optional
+        The history of the gap, where the method may change.
+    method : object, optional
+        The state of the method; None where another is to begin, or the run has ended.
+    steps, epochs : int, float
+        The work so far.
+    work_seconds, seconds : float
+        The time of the methods' steps alone, and of the run.
+    """
+
+    tracks: tuple[TrackState, ...]
+    moving: tuple[int, ...]
+    plan: Plan
+    switching: SwitchingState | None
+    method: Any
+    steps: int
+    epochs: float
+    work_seconds: float
+    seconds: float
+
+
 @dataclass
 class Run:
-    """A run on problems that share X, and all that its steps change, so that a checkpoint can hold it."""
+    """A run on problems that share X."""
 
     request: Request
     tracks: list[Track]  # of all models
     moving: list[Track]  # of those in the last step, in the order of the method
     plan: Plan
-    switching: (
-        Switching | None
-    )  # decides whether to change the method; None for an outer scheme, whose inner runs do so
+    switching: Switching | None  # None for an outer scheme, whose inner runs switch
     method: Method | None = None  # None where another one is to begin
     steps: int = 0
     epochs: float = 0.0
@@ -209,8 +251,7 @@ class Run:
         """Plan a run, and certify where it starts."""
         scheme = scheme_of(problems[0], request)
         plan = Plan("none", 0, "the start was good enough") if scheme else plan_for(problems[0], request, len(problems))
-        free = request.method == "auto" and request.tau == "auto" and request.sampling is None
-        switching = None if scheme else Switching(problems[0], plan, request.tol, free=free, tuning=request.tuning)
+        switching = None if scheme else _switching(problems[0], plan, request)
         since = time.perf_counter()
         pairs = starting_pairs(problems, warm_start, primal=plan.is_primal, shared=not (scheme and scheme.own_starts))
         tracks = [Track(problems[k], k, pair, pair.certificate) for k, pair in enumerate(pairs)]
@@ -247,7 +288,7 @@ class Run:
         self.steps += 1
         last = time.perf_counter() > deadline or spent >= most
         for place, track in enumerate(self.moving):
-            track.take_in(method, place)
+            track.update(method, place)
         # 3. Choose another method.
         better = None if self.switching is None else self._better(self.switching, last=last)
         # 4. Certify.
@@ -256,13 +297,13 @@ class Run:
         self._certify({place: method.point(place) for place in places})
         for place, track in enumerate(self.moving):
             method.adapt(place, track.expected_gap(), track.residual)
-        self.plan = method.told(self.plan)
+        self.plan = method.reported(self.plan)
         if better is not None:
             self._switch_to(better)
         return spent
 
     def _record(self, *, late: bool, exhausted: bool) -> None:
-        """Add the certificates of the last step to the traces, tell the callback, and give a status to what has ended."""
+        """Add the certificates of the last step to the traces, call the callback, and set the status of models that end."""
         callback = self.request.callback
         for track in self.open:
             is_new = track.certified_at == self.steps
@@ -287,6 +328,7 @@ class Run:
         row = Progress(*at, model=track.number, latest=track.latest, work_seconds=self.work_seconds)
         if add:
             track.trace.rows.append(row)
+            track.recorded_at = self.steps
         return row
 
     def _current_method(self) -> Method:
@@ -300,7 +342,7 @@ class Run:
         return self.method
 
     def _new_method(self, moving: Sequence[Track]) -> Method:
-        return make_method(self.plan, [(track.problem, track.best) for track in moving], self.request, Run.start)
+        return make_method(self.plan, [(track.problem, track.best) for track in moving], self.request, Run)
 
     def _better(self, switching: Switching, *, last: bool) -> Plan | None:
         """Return the plan of a method that is clearly better for the rest of the run."""
@@ -355,8 +397,8 @@ class Run:
         with contextlib.suppress(KeyboardInterrupt):  # pressed once more
             self._end_early(self.open)
         for track in self.open:
-            if not len(track.trace) or track.trace.rows[-1].certificate is not track.best.certificate:
-                self._row(track)  # certified, but not recorded yet
+            if track.recorded_at < track.certified_at:
+                self._row(track)
             track.end(self.request.tol, interrupted=True)
 
     def keep(self, numbers: Collection[int]) -> None:
@@ -372,46 +414,86 @@ class Run:
 
     # The checkpoint ----------------------------------------------------------------------------------------------------
 
-    def parts(self, level: str = "") -> tuple[dict[str, Any], Anchors]:
-        """Return what a checkpoint holds of this run and the runs inside it, and what it need not hold."""
-        seconds, method = self.seconds + time.perf_counter() - self.since, None if self.finished else self.method
-        parts: dict[str, Any] = {f"{level}loop": replace(self, method=None, seconds=seconds)}
-        anchors = Anchors.of([track.problem for track in self.tracks], f"{level}problem")
-        anchors.objects[f"{level}request"] = self.request
-        if method is not None:
-            parts[f"{level}method"] = method.stored()
-            anchors.objects.update({f"{level}{name}": thing for name, thing in method.anchors().items()})
-            if method.inner is not None and not method.inner.finished:
-                inner, more = method.inner.parts(f"{level}inner ")
-                parts, anchors = parts | inner, anchors | more
-        return parts, anchors
+    def state(self) -> RunState:
+        """Return what the run and the runs inside it remember."""
+        state: RunState = record(
+            RunState,
+            self,
+            tracks=tuple(track.state() for track in self.tracks),
+            moving=tuple(track.number for track in self.moving),
+            switching=None if self.switching is None else self.switching.state,
+            method=None if self.method is None or self.finished else self.method.state(),
+            seconds=self.seconds + time.perf_counter() - self.since,
+        )
+        return state
 
     @classmethod
-    def resumed(cls, found: Thawed, problems: Sequence[Any], request: Request, level: str = "") -> Run:
-        """Return the run that a checkpoint holds: what depends on the data alone is made anew, all else is as it was."""
-        found.anchors = found.anchors | Anchors.of(problems, f"{level}problem")
-        found.anchors.objects[f"{level}request"] = request
-        run: Run = found.part(f"{level}loop", Run)
-        run.since = time.perf_counter()
-        if f"{level}method" in found:
-            fresh = run._new_method(run.moving)
-            found.anchors.objects.update({f"{level}{name}": thing for name, thing in fresh.anchors().items()})
-            run.method = method = found.part(f"{level}method", Method)
-            if f"{level}inner loop" in found:
-                own, asked = method.inner_task()
-                method.inner = cls.resumed(found, own, asked, f"{level}inner ")
+    def restored(cls, problems: Sequence[Any], request: Request, state: RunState) -> Run:
+        """Return the run with this state: what follows from the problems and the request is computed again."""
+        tracks = [Track.restored(problems[k], k, own) for k, own in enumerate(state.tracks)]
+        moving = [tracks[k] for k in state.moving]
+        switching = None if state.switching is None else _switching(problems[0], state.plan, request)
+        run = cls(request, tracks, moving, state.plan, switching)
+        assign(run, state, tracks=tracks, moving=moving, switching=switching, method=None)
+        if switching is not None and state.switching is not None:
+            switching.state = state.switching
+        if state.method is not None:
+            run.method = run._new_method(run.moving)
+            run.method.restore(state.method)
         return run
+
+
+def _switching(problem: Any, plan: Plan, request: Request) -> Switching:
+    free = request.method == "auto" and request.tau == "auto" and request.sampling is None
+    return Switching(problem, plan, request.tol, free=free, tuning=request.tuning)
+
+
+@dataclass(frozen=True, eq=False)
+class TrackState:
+    """What a run remembers of one model; see :class:`Track`."""
+
+    best: CertifiedPair
+    latest: Certificate
+    certified_at: int
+    recorded_at: int
+    stalled: int
+    stuck: bool
+    ratio: float
+    residual: float
+    status: str | None
+    trace: tuple[Progress, ...]
 
 
 @dataclass(eq=False)
 class Track:
-    """What a run knows of one model: its best certified pair, its trace, and what tells when the next certificate is due."""
+    """What a run knows of one model.
+
+    Attributes
+    ----------
+    problem, number : Problem, int
+        The model's problem, and its place among those of the run.
+    best, latest : CertifiedPair, Certificate
+        The best pair so far, and the last certificate.
+    certified_at, recorded_at : int
+        The step of the last certificate, and that of the last row of the trace.
+    stalled : int
+        The number of certificates in a row without a smaller gap.
+    stuck : bool
+        Whether the method can make no further progress.
+    ratio, residual : float
+        The gap over the residual at the last certificate, and the residual of the last step (see :meth:`Method.residual`).
+    status : Status, optional
+        How the model ended.
+    trace : Trace
+        The certificates so far.
+    """
 
     problem: Any
     number: int
     best: CertifiedPair
     latest: Certificate
     certified_at: int = 0
+    recorded_at: int = -1
     stalled: int = 0
     stuck: bool = False
     ratio: float = math.nan
@@ -419,8 +501,22 @@ class Track:
     status: Status | None = None
     trace: Trace = field(default_factory=Trace)
 
-    def take_in(self, method: Method, place: int) -> None:
-        """Take what the method knows after a step."""
+    def state(self) -> TrackState:
+        """Return what is remembered, as plain data."""
+        status = None if self.status is None else self.status.name
+        state: TrackState = record(TrackState, self, status=status, trace=tuple(self.trace.rows))
+        return state
+
+    @classmethod
+    def restored(cls, problem: Any, number: int, state: TrackState) -> Track:
+        """Return the track with this state."""
+        track = cls(problem, number, state.best, state.latest)
+        status = None if state.status is None else Status[state.status]
+        assign(track, state, status=status, trace=Trace(list(state.trace)))
+        return track
+
+    def update(self, method: Method, place: int) -> None:
+        """Take the residual of the method's last step, and whether it is stuck."""
         self.residual, self.stuck = method.residual(place), method.is_stuck(place)
         if math.isnan(self.ratio):
             self.ratio = method.expected_ratio

@@ -1,8 +1,8 @@
-"""From a plan to what the loop drives."""
+"""From a plan to the method that the loop drives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,9 +38,7 @@ def scheme_of(problem: Any, request: Request) -> Any | None:
     return None if direct else SCHEMES.get(problem.scheme)
 
 
-def make_method(
-    plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request: Request, begin: Callable[..., Any]
-) -> Method:
+def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request: Request, runs: Any) -> Method:
     """Build what the plan says, at the points that the pairs say.
 
     Parameters
@@ -51,13 +49,13 @@ def make_method(
         The problems, which share X, and where each starts: a dual method from α, a primal one from (w, b).
     request : Request
         What the run is asked for. A sampling asks for rounds, those of the paper's Section 6 if the method is "ihs".
-    begin : callable
-        ``Run.start``, by which an outer scheme begins its inner runs.
+    runs : type of Run
+        By which an outer scheme starts and restores its inner runs.
     """
     problems: list[Any] = [problem for problem, _ in starts]
     sampling, tol, n_threads = request.sampling, request.tol, request.n_threads
     if (scheme := scheme_of(problems[0], request)) is not None:
-        return scheme(starts, request, begin)
+        return scheme(starts, request, runs)
     if plan.method == "interior":
         return _interior(plan, starts, request)
     if plan.is_primal and sampling is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -111,19 +110,20 @@ class Method(ABC):
     def keep(self, wanted: Sequence[int]) -> None:
         """Go on with these models only."""
 
-    def told(self, plan: Any) -> Any:
-        """Return the plan as it is reported: an outer scheme tells what its inner runs have done."""
+    def reported(self, plan: Any) -> Any:
+        """Return the plan as it is reported: that of an outer scheme says what its inner runs have done."""
         return plan
 
-    def anchors(self) -> dict[str, Any]:
-        """Name what follows from the problems alone: a checkpoint does not store it, another method for them has it, too."""
-        return {}
+    @abstractmethod
+    def state(self) -> Any:
+        """Return what the method remembers between two steps, as plain data (see :mod:`dualnewton.run.snapshot`).
 
-    def stored(self) -> Method:
-        """Return a copy as a checkpoint stores it: without the inner run, which is stored beside it."""
-        twin = copy.copy(self)
-        twin.inner = None
-        return twin
+        What follows from the problems alone is not part of it. Later steps do not change what was returned.
+        """
+
+    @abstractmethod
+    def restore(self, state: Any) -> None:
+        """Take the state of a method that was made for the same problems, plan and request: further steps have the same bits."""
 
     def close(self) -> None:  # noqa: B027
         """Give back what the method holds."""
@@ -152,9 +152,6 @@ class SharedPasses(Method):
     def keep(self, wanted: Sequence[int]) -> None:
         self.models = [self.models[k] for k in wanted]
 
-    def anchors(self) -> dict[str, Any]:
-        return {"data": self.data}
-
     def close(self) -> None:
         self.data.close()
 
@@ -174,6 +171,15 @@ class Request:
     tuning: Any = None  # the planner's tuned numbers
 
 
+@dataclass(frozen=True, eq=False)
+class OuterState:
+    """The state of an outer scheme, the places of its models in the inner run, and the state of that run."""
+
+    own: Any
+    places: tuple[int, ...]
+    inner: Any
+
+
 class OuterMethod(Method):
     """A method whose steps are those of inner runs.
 
@@ -183,15 +189,15 @@ class OuterMethod(Method):
         What is known of each model.
     request : Request
         What the outer run is asked for.
-    begin : callable
-        Returns an inner run, given its problems, its request and where each starts: ``Run.start``.
+    runs : type of Run
+        Starts an inner run (``start``), given its problems, its request and where each starts, or restores one (``restored``).
     """
 
     certificates_are_cheap = True
     own_starts = True  # whether the objectives certify where a run starts (``starting_pair``); else in shared passes
 
-    def __init__(self, models: list[Any], request: Request, begin: Callable[..., Any]) -> None:
-        self.models, self.request, self.begin = models, request, begin
+    def __init__(self, models: list[Any], request: Request, runs: Any) -> None:
+        self.models, self.request, self.runs = models, request, runs
         self.places = list(range(len(models)))  # of the models in the inner run
 
     @abstractmethod
@@ -205,7 +211,7 @@ class OuterMethod(Method):
     def advance(self, starts: Sequence[Any] | None, rng: np.random.Generator, deadline: float, most: float) -> float:
         """Take a step of the inner run, which begins at these points where there is none."""
         if self.inner is None:
-            self.inner = self.begin(*self.inner_task(), starts)
+            self.inner = self.runs.start(*self.inner_task(), starts)
         return float(self.inner.step(rng, deadline, most))
 
     def track(self, k: int) -> Any:
@@ -239,5 +245,21 @@ class OuterMethod(Method):
             self.inner.close()
         self.inner = None
 
-    def anchors(self) -> dict[str, Any]:
-        return {"request": self.request, "begin": self.begin}
+    @abstractmethod
+    def own_state(self) -> Any:
+        """Return what the scheme remembers, but for the inner run."""
+
+    @abstractmethod
+    def restore_own(self, state: Any) -> None:
+        """Take such a state."""
+
+    def state(self) -> OuterState:
+        # The points of an inner run that has ended are certified: it is not needed any more.
+        inner = None if self.inner is None or self.is_over else self.inner.state()
+        return OuterState(self.own_state(), tuple(self.places), inner)
+
+    def restore(self, state: OuterState) -> None:
+        self.restore_own(state.own)
+        self.places = list(state.places)
+        if state.inner is not None:
+            self.inner = self.runs.restored(*self.inner_task(), state.inner)

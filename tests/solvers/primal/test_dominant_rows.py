@@ -1,4 +1,4 @@
-"""With fewer rows than features the curvature is that of the heaviest rows, and conjugate gradients near it are quick."""
+"""With fewer rows than features the curvature is that of the dominant rows, and conjugate gradients near it are quick."""
 
 import numpy as np
 import pytest
@@ -113,11 +113,11 @@ def test_where_no_matrix_is_formed_auto_takes_conjugate_gradients_and_not_steps_
 
 
 def policy_of(*, quadratic):
-    """The policy of a model with 300 of the heaviest rows, on which each step divides what it promises by 1.01."""
+    """The policy of a model with 300 of the dominant rows, on which each step divides what it promises by 1.01."""
     costs = Costs(n=16_000, d=60_000, stored=1_300_000, pairs=1e8, sparse=True, itemsize=8)
     policy = SketchPolicy(costs, 1e-6, 300, newton=False, quadratic=quadratic)
-    policy.size = 300
-    policy.begin(1.0)
+    policy.ask_for(300)
+    policy.begin(1.0, costs.n)
     for k in range(1, 20):
         policy.watch(1.01**-k, 1.0, 1.0)
     return policy
@@ -126,7 +126,7 @@ def policy_of(*, quadratic):
 def test_slow_steps_on_few_rows_buy_more_of_them():
     policy = policy_of(quadratic=True)
     assert policy.wants_another(1.0, 1.0, 1.0)
-    assert policy.next_size > 300
+    assert policy.next_rows > 300
 
 
 def test_steps_that_are_nearly_there_buy_nothing():
@@ -136,10 +136,11 @@ def test_steps_that_are_nearly_there_buy_nothing():
 def test_what_another_look_at_the_same_rows_was_not_worth_is_remembered():
     policy = policy_of(quadratic=False)
     assert policy.wants_another(1.0, 1.0, 1.0)
-    before, policy.size = policy.size, policy.next_size
-    assert policy.before[0] == before
-    policy.begin(1.0)
+    before = policy.rows
+    policy.ask_for(policy.next_rows)
+    assert policy.state.before[0] == before
+    policy.begin(1.0, policy.costs.n)
     for k in range(1, 20):  # no faster than before
         policy.watch(1.01**-k, 1.0, 1.0)
     policy.wants_another(1.0, 1.0, 1.0)
-    assert policy.refreshed == 1.0
+    assert policy.state.refreshed == 1.0

@@ -10,7 +10,7 @@ import dualnewton as dn
 from dualnewton import losses
 from dualnewton.losses import Curvature
 from dualnewton.matrix import MemoryData
-from dualnewton.solvers.primal.incremental_gram import FEW, KeptSum, active_rows
+from dualnewton.solvers.primal.incremental_gram import FEW, IncrementalGram, active_rows
 
 N, D = 300, 7
 STORAGES = pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])
@@ -50,7 +50,7 @@ def with_one(X, intercept):
 def test_the_kept_sum_is_the_sum(storage, intercept, scale):
     X, steps = rows_and_weights(scale)
     data = Counted(storage(X))
-    kept = KeptSum(data, intercept=intercept)
+    kept = IncrementalGram(data, intercept=intercept)
     rows = with_one(X, intercept)
     for weights in steps:
         found, read = kept.at(weights)
@@ -64,7 +64,7 @@ def test_the_kept_sum_is_the_sum(storage, intercept, scale):
 def test_nothing_is_touched_where_nothing_has_changed():
     X, steps = rows_and_weights()
     data = Counted(X)
-    kept = KeptSum(data, intercept=False)
+    kept = IncrementalGram(data, intercept=False)
     (first, _), (again, read) = kept.at(steps[0]), kept.at(steps[0].copy())
     assert np.array_equal(first, again)
     assert read == 0
@@ -74,7 +74,7 @@ def test_nothing_is_touched_where_nothing_has_changed():
 def test_all_rows_are_added_anew_where_many_have_changed():
     X, (weights, *_) = rows_and_weights()
     data = Counted(X)
-    kept = KeptSum(data, intercept=False)
+    kept = IncrementalGram(data, intercept=False)
     kept.at(weights)
     other = weights.copy()
     other[: int(2 * FEW * N)] *= 0.5
@@ -88,14 +88,14 @@ def test_what_is_left_of_a_large_sum_is_not_its_rounding():
     weights[3] = 1.0
     without = weights.copy()
     without[3] = 0.0
-    kept = KeptSum(MemoryData(X), intercept=False)
+    kept = IncrementalGram(MemoryData(X), intercept=False)
     kept.at(weights)
     np.testing.assert_allclose(kept.at(without)[0], (X.T * without) @ X, rtol=1e-12, atol=1e-12)
 
 
 def test_no_row_may_have_a_weight():
     X, (weights, *_) = rows_and_weights()
-    kept = KeptSum(MemoryData(X), intercept=True)
+    kept = IncrementalGram(MemoryData(X), intercept=True)
     kept.at(weights)
     assert not kept.at(np.zeros(N))[0].any()
     assert active_rows(np.zeros(N)).tolist() == [0]

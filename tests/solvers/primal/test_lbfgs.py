@@ -48,9 +48,9 @@ def two_loops(g, pairs, curvature):
 @pytest.mark.parametrize("kind", ["diagonal", "trusted"])
 @pytest.mark.parametrize("count", [0, 1, 3, 9])
 def test_compact_form_is_the_two_loops(kind, count):
-    curvature, corrections = curvatures()[kind], Corrections(D, most=5)
+    curvature, corrections = curvatures()[kind], Corrections.none(D)
     for step, difference in pairs(count):
-        corrections.add(step, difference, curvature.solve(difference))
+        corrections = corrections.with_pair(step, difference, curvature.solve(difference), 5)
     g = np.random.default_rng(2).standard_normal(D)
     expected = two_loops(g, pairs(count)[-5:], curvature)
     assert len(corrections) == min(count, 5)
@@ -59,28 +59,26 @@ def test_compact_form_is_the_two_loops(kind, count):
 
 @pytest.mark.parametrize("kind", ["diagonal", "trusted"])
 def test_the_last_pair_is_fulfilled(kind):
-    curvature, corrections = curvatures()[kind], Corrections(D, most=4)
+    curvature, corrections = curvatures()[kind], Corrections.none(D)
     for step, difference in pairs(6):
-        corrections.add(step, difference, curvature.solve(difference))
+        corrections = corrections.with_pair(step, difference, curvature.solve(difference), 4)
         np.testing.assert_allclose(solved(corrections, difference, curvature), step, rtol=1e-8, atol=1e-10)
 
 
 def test_rebase_corrects_another_matrix():
     first, second = curvatures().values()
-    moved, fresh = Corrections(D, most=4), Corrections(D, most=4)
+    moved = fresh = Corrections.none(D)
     for step, difference in pairs(4):
-        moved.add(step, difference, first.solve(difference))
-        fresh.add(step, difference, second.solve(difference))
-    moved.rebase(second)
+        moved = moved.with_pair(step, difference, first.solve(difference), 4)
+        fresh = fresh.with_pair(step, difference, second.solve(difference), 4)
+    moved = moved.rebased(second)
     g = np.arange(D, dtype=float)
     np.testing.assert_allclose(solved(moved, g, second), solved(fresh, g, second), rtol=1e-10)
 
 
 @pytest.mark.parametrize("difference", [np.zeros(D), -np.ones(D), np.full(D, np.nan)])
 def test_a_pair_without_positive_curvature_is_left_out(difference):
-    corrections = Corrections(D, most=4)
-    corrections.add(np.ones(D), difference, difference)
-    assert len(corrections) == 0
+    assert len(Corrections.none(D).with_pair(np.ones(D), difference, difference, 4)) == 0
 
 
 def test_squared_loss_takes_the_steps_of_conjugate_gradients():
@@ -94,7 +92,7 @@ def test_squared_loss_takes_the_steps_of_conjugate_gradients():
     settings = {"tol": 1e-12, "sketch": n, "newton": False, "decisions": Sketching.of(problem.data)}
     descent = Descent([problem], MemoryData(X), [(np.zeros(d), 0.0)], **settings)
     (model,) = descent.models
-    model.policy.size = 0  # the diagonal has to do
+    model.policy.ask_for(0)  # the diagonal has to do
     model.hessians[0].at = lambda *_: Diagonal(np.ones(d))
     start = model.gap
     for _ in range(3):

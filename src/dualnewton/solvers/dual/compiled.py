@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,18 @@ LOOSEST, TIGHTEST = 0.03, 1e-13
 FLOAT32_RATIO = 1e4
 """Largest ratio of the largest eigenvalue of a Gram block to γλn at which float32 rows are summed in float32. The relative error
 of about 1e-7 is then at most 1e-3 of the curvature that γ adds, so that every step still increases the dual."""
+
+
+MOVING = ("w", "w_bar", "alpha", "b", "tolerance", "residual", "inactive_below", "active")
+"""The parts of :class:`Models` that the rounds change; the others follow from the problems."""
+
+
+@dataclass(frozen=True, eq=False)
+class EngineState:
+    """The parts of the models that change, by name, and the limit of float32 sums, which all models at the start have set."""
+
+    moving: dict[str, np.ndarray]
+    limit: float
 
 
 class CompiledEngine(Engine):
@@ -184,11 +197,13 @@ class CompiledEngine(Engine):
         if self.separable_rounds:
             self.curvature = np.ascontiguousarray(self.curvature[wanted])
 
-    def anchors(self) -> dict[str, Any]:
-        own = {"rows": self.rows, "loss": self.loss, "gradient": self.gradient, "sweep": self._sweep}
-        models = self.models
-        # The address is valid in this process only.
-        return own | {"address": models.gradient, "y": models.y, "c": models.c, "o": models.o}
+    def state(self) -> EngineState:
+        return EngineState({name: getattr(self.models, name).copy() for name in MOVING}, self.limit)
+
+    def restore(self, state: EngineState) -> None:
+        for name in MOVING:
+            getattr(self.models, name)[...] = state.moving[name]
+        self.limit = state.limit
 
     def close(self) -> None:
         if not self.separable_rounds:

@@ -65,9 +65,14 @@ class Engine:
         """Continue with these models only."""
         self.solvers = [self.solvers[k] for k in wanted]
 
-    def anchors(self) -> dict[str, Any]:
-        """Return the objects that a checkpoint does not store, by name (see :meth:`Method.anchors`)."""
-        return {}
+    def state(self) -> Any:
+        """Return what the models remember between sweeps, as plain data."""
+        return tuple(solver.state() for solver in self.solvers)
+
+    def restore(self, state: Any) -> None:
+        """Take the state of an engine for the same problems."""
+        for solver, own in zip(self.solvers, state, strict=True):
+            solver.restore(own)
 
     def close(self) -> None:
         """Release buffers and threads."""

@@ -1,10 +1,11 @@
-"""Dual methods as runners of the loop: a sampling draws index blocks, and an engine does the rounds on them."""
+"""Dual methods as the loop drives them: a sampling draws index blocks, and an engine does the rounds on them."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,14 @@ FOCUSED_RESIDUAL = 0.1
 
 MAX_ACTIVE = 0.7
 """Largest active fraction of the examples for sweeps over active examples; above it a full sweep costs little more."""
+
+
+@dataclass(frozen=True, eq=False)
+class SweepsState:
+    """The state of the engine, and the mean dual residual of each model in the last full sweep."""
+
+    engine: Any
+    residuals: tuple[float, ...]
 
 
 class Sweeps(Method):
@@ -105,8 +114,12 @@ class Sweeps(Method):
         self.engine.keep(wanted)
         self.residuals = [self.residuals[k] for k in wanted]
 
-    def anchors(self) -> dict[str, Any]:
-        return {"sampling": self.sampling, **self.engine.anchors()}
+    def state(self) -> SweepsState:
+        return SweepsState(self.engine.state(), tuple(self.residuals))
+
+    def restore(self, state: SweepsState) -> None:
+        self.engine.restore(state.engine)
+        self.residuals = list(state.residuals)
 
     def close(self) -> None:
         self.engine.close()

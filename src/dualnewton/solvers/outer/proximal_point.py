@@ -20,7 +20,7 @@ A stage is a run on the smoothed problems. What it finds is certified by the pro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,18 +70,25 @@ class ProximalPoint(OuterMethod):
 
     own_starts = False
 
-    def __init__(
-        self, starts: Sequence[tuple[Problem, CertifiedPair]], request: Request, begin: Callable[..., Any]
-    ) -> None:
-        super().__init__([_Model(problem, pair) for problem, pair in starts], request, begin)
+    def __init__(self, starts: Sequence[tuple[Problem, CertifiedPair]], request: Request, runs: Any) -> None:
+        super().__init__([_Model(problem, Known(pair)) for problem, pair in starts], request, runs)
         self.widths: list[float] = []  # of all stages so far
         self.watch = _Watch([])
+
+    def own_state(self) -> StagesState:
+        known = tuple(model.known for model in self.models)
+        return StagesState(tuple(self.widths), known, tuple(self.watch.known))
+
+    def restore_own(self, state: StagesState) -> None:
+        self.widths, self.watch.known = list(state.widths), list(state.watched)
+        for model, known in zip(self.models, state.models, strict=True):
+            model.known = known
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         if self.inner is None or self.is_over:
             self.close()
             self._narrow()
-            self.watch = _Watch([model.tolerance(self.widths[-1]) for model in self.models])
+            self.watch = _Watch([Watched(model.tolerance(self.widths[-1])) for model in self.models])
             self.places = list(range(len(self.models)))
         return self.advance([model.start for model in self.models], rng, deadline, most)
 
@@ -89,14 +96,15 @@ class ProximalPoint(OuterMethod):
         """Choose the width of the next stage."""
         if not self.widths:
             self.widths.append(_width(self.models))
-        elif any(model.gained < GAIN for model in self.models):
+        elif any(model.known.gained < GAIN for model in self.models):
             self.widths.append(_power_of_ten(self.widths[-1] / NARROWER))
         else:
             self.widths.append(self.widths[-1])
 
     def inner_task(self) -> tuple[list[Problem], Request]:
-        near = all(model.last is not None for model in self.models)
-        request = replace(self.request, tol=min(self.watch.tolerances), callback=self.watch, near=near)
+        near = all(model.known.last is not None for model in self.models)
+        tol = min(watched.tolerance for watched in self.watch.known)
+        request = replace(self.request, tol=tol, callback=self.watch, near=near)
         return [model.smoothed(self.widths[-1]) for model in self.models], request
 
     def outer_point(self, k: int, found: CertifiedPair) -> dict[str, Any]:  # noqa: ARG002
@@ -104,20 +112,20 @@ class ProximalPoint(OuterMethod):
 
     def point(self, k: int) -> StagePoint:
         asked = self.request
-        return StagePoint(self._stage(k), self.track(k).problem, self.models[k].best, asked.tol, asked.tuning)
+        return StagePoint(self._stage(k), self.track(k).problem, self.models[k].known.best, asked.tol, asked.tuning)
 
     def _stage(self, k: int) -> Result:
         result: Result = self.track(k).result(self.inner.plan)
         return result
 
     def is_stuck(self, k: int) -> bool:
-        return bool(self.models[k].stuck)
+        return bool(self.models[k].known.stuck)
 
     def learn(self, k: int, found: CertifiedPair, best: CertifiedPair) -> None:  # noqa: ARG002
         if self.is_over:
-            self.models[k].take_in(self._stage(k), best)
+            self.models[k].end_stage(self.track(k).best, best)
 
-    def told(self, plan: Plan) -> Plan:
+    def reported(self, plan: Plan) -> Plan:
         if self.inner is None:
             return plan
         count, loss = len(self.widths), type(self.models[0].problem.loss).__name__
@@ -126,27 +134,68 @@ class ProximalPoint(OuterMethod):
         return replace(inner, reason=f"{loss} by smoothed losses, {stages}; in the last: {inner.reason}")
 
 
-@dataclass
-class _Model:
-    """What the stages know of one model: the best certified pair, the centre, and how well the last stage went."""
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What the stages know of one model.
 
-    problem: Problem
+    Attributes
+    ----------
+    best : CertifiedPair
+        The best pair of the problem itself.
+    last : CertifiedPair, optional
+        The pair of the smoothed problem with which the last stage ended.
+    gained : float
+        The factor by which the last stage divided the gap.
+    fraction : float
+        The inner tolerance of the next stage, as a fraction of the outer gap.
+    stalled : int
+        The number of stages in a row without a smaller gap.
+    stuck : bool
+        Whether further stages bring no smaller gap.
+    """
+
     best: CertifiedPair
-    last: Result | None = None  # of the last stage
-    gained: float = math.inf  # by what it has divided the gap
+    last: CertifiedPair | None = None
+    gained: float = math.inf
     fraction: float = FRACTION
-    stalled: int = 0  # stages in a row without a smaller gap
+    stalled: int = 0
     stuck: bool = False
 
+
+@dataclass(frozen=True)
+class Watched:
+    """The tolerance of a stage, its lowest relative gap so far, and the certificates in a row that have not halved it."""
+
+    tolerance: float
+    lowest: float = math.inf
+    idle: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class StagesState:
+    """The widths of all stages so far and, for each model, what is known of it and of the stage under way."""
+
+    widths: tuple[float, ...]
+    models: tuple[Known, ...]
+    watched: tuple[Watched, ...]
+
+
+@dataclass
+class _Model:
+    """One model: its problem, and what the stages know of it."""
+
+    problem: Problem
+    known: Known
+
     @property
-    def start(self) -> Result | np.ndarray:
+    def start(self) -> CertifiedPair | np.ndarray:
         """Where the next stage starts."""
-        return self.best.alpha if self.last is None else self.last
+        return self.known.best.alpha if self.known.last is None else self.known.last
 
     @property
     def centre(self) -> np.ndarray:
         """α̂: where the last stage ended. From the best dual point, which may be an earlier one, steps would be repeated."""
-        return self.best.alpha if self.last is None else self.last.alpha
+        return (self.known.last or self.known.best).alpha
 
     def smoothed(self, width: float) -> Problem:
         """Return the problem of a proximal step of the given width."""
@@ -154,41 +203,42 @@ class _Model:
         return replace(self.problem, loss=loss, offset=self.problem.o - width * self.centre)
 
     def tolerance(self, width: float) -> float:
-        """Return the relative gap that the next stage deserves.
+        """Return the relative gap that is asked of the next stage.
 
         A gap of e leaves the margins of the smoothed problem, whose dual is μ-strongly concave, uncertain by δ_i with
         mean c_i δ_i² ≤ 2μe, and so P by √(2μe mean c_i), since no slope exceeds one. This shall be a fraction of the gap. P of
         the smoothed problem, by which e is divided, is larger than ours by the shift of its margins.
         """
-        c, certificate = self.problem.c, self.best.certificate
-        enough = min((self.fraction * certificate.gap) ** 2 / (2.0 * width * float(c.mean())), 0.1 * certificate.gap)
+        c, certificate = self.problem.c, self.known.best.certificate
+        enough = min(
+            (self.known.fraction * certificate.gap) ** 2 / (2.0 * width * float(c.mean())), 0.1 * certificate.gap
+        )
         primal = abs(certificate.primal) + 0.5 * width * float(c @ np.square(self.centre)) / self.problem.n
         return max(enough / primal, ROUNDING)
 
-    def take_in(self, stage: Result, best: CertifiedPair) -> None:
-        """Move the centre to where a stage ended, and see what it has gained."""
-        before, after = self.best.certificate.gap, best.certificate.gap
-        self.best, self.last = best, stage
-        self.gained = before / after if after > 0.0 else math.inf
-        self.stalled = 0 if self.gained > 1.0 else self.stalled + 1
-        if self.gained < 2.0:
-            self.fraction *= FINER
-        self.stuck = self.stalled >= PATIENCE or (self.stalled > 0 and self._is_exact())
+    def end_stage(self, last: CertifiedPair, best: CertifiedPair) -> None:
+        """Move the centre to where a stage ended, and compute what it has gained."""
+        before, after = self.known.best.certificate.gap, best.certificate.gap
+        gained = before / after if after > 0.0 else math.inf
+        stalled = 0 if gained > 1.0 else self.known.stalled + 1
+        fraction = self.known.fraction * (FINER if gained < 2.0 else 1.0)
+        stuck = stalled >= PATIENCE or (stalled > 0 and self._is_exact(best))
+        self.known = Known(best, last, gained, fraction, stalled, stuck)
 
-    def _is_exact(self) -> bool:
-        """Whether the gap is rounding: of P or, where its losses are much smaller than their margins, of these."""
-        if self.best.certificate.relative_gap <= EXACT:
+    def _is_exact(self, best: CertifiedPair) -> bool:
+        """Whether the gap is rounding of P or, where the losses are much smaller than their margins, of the margins."""
+        if best.certificate.relative_gap <= EXACT:
             return True
-        sizes = np.abs(self.problem.margins(self.best.w, self.best.intercept))
-        return self.best.certificate.gap <= MARGINS * float(self.problem.c @ sizes) / self.problem.n
+        sizes = np.abs(self.problem.margins(best.w, best.intercept))
+        return best.certificate.gap <= MARGINS * float(self.problem.c @ sizes) / self.problem.n
 
 
 @dataclass(frozen=True, eq=False)
 class StagePoint:
-    """What a stage has found for one model and, where that misses ``tol``, what follows from it by linear algebra."""
+    """The point of a stage for one model; where it misses ``tol``, the point of :mod:`active_kinks` is certified, too."""
 
     stage: Result  # of the smoothed problem
-    neighbour: Problem  # the smoothed problem
+    smoothed: Problem
     best: CertifiedPair  # of the problem itself, before the stage
     tol: float
     tuning: Any
@@ -204,13 +254,13 @@ class StagePoint:
         gap = pair.joined_with(self.best).certificate.relative_gap
         if gap <= self.tol or self.stage.status not in NATURAL:
             return pair
-        found = finish(problem, self.neighbour, self.stage, gap, self.tuning)
+        found = finish(problem, self.smoothed, self.stage, gap, self.tuning)
         return pair if found is None else problem.certified_pair(found[0], alpha=found[1]).joined_with(pair)
 
 
 def _width(models: Sequence[_Model]) -> float:
     """Begin where smoothing may cost about as much as the gap: (μ/2n) Σ c_i, since |α_i| ≤ 1 for a loss of slopes up to one."""
-    most = max(2.0 * model.best.certificate.gap / float(model.problem.c.mean()) for model in models)
+    most = max(2.0 * model.known.best.certificate.gap / float(model.problem.c.mean()) for model in models)
     return _power_of_ten(most) if 0.0 < most < math.inf else 1.0
 
 
@@ -222,13 +272,11 @@ def _power_of_ten(width: float) -> float:
 class _Watch:
     """The callback of a stage: it ends each model that has reached its tolerance, or is held up by rounding close to it."""
 
-    def __init__(self, tolerances: list[float]) -> None:
-        self.tolerances = tolerances
-        self.lowest = [math.inf] * len(tolerances)  # relative gaps so far
-        self.idle = [0] * len(tolerances)  # certificates in a row that have not halved them
+    def __init__(self, known: list[Watched]) -> None:
+        self.known = known
 
     def __call__(self, progress: Progress) -> bool:
-        k, gap = progress.model, progress.certificate.relative_gap
-        self.idle[k] = 0 if gap <= 0.5 * self.lowest[k] else self.idle[k] + 1
-        self.lowest[k] = min(self.lowest[k], gap)
-        return gap <= self.tolerances[k] or (gap <= NEARLY and self.idle[k] >= IDLE)
+        gap, known = progress.certificate.relative_gap, self.known[progress.model]
+        idle = 0 if gap <= 0.5 * known.lowest else known.idle + 1
+        self.known[progress.model] = replace(known, lowest=min(known.lowest, gap), idle=idle)
+        return gap <= known.tolerance or (gap <= NEARLY and idle >= IDLE)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,39 @@ PATIENCE = 10
 MODEL = ("w", "intercept", "scale")
 
 
+@dataclass(frozen=True, eq=False)
+class ScaleState:
+    """What the search remembers.
+
+    Attributes
+    ----------
+    best, here : CertifiedPair
+        The best pair, and the last one, with the dual point that belongs to its own scale.
+    scales : Scales
+        The scales that were tried, and the next.
+    moved : (array, float, float), optional
+        (w, b, σ) of a step of Newton's method that is not certified yet.
+    fits, steps : int
+        The number of fits at one scale, and of steps of Newton's method.
+    stalled : int
+        The number of points in a row without a smaller gap.
+    fraction : float
+        The inner tolerance of the next fit, as a fraction of the joint gap.
+    plan : Plan, optional
+        The plan of the last fit.
+    """
+
+    best: CertifiedPair
+    here: CertifiedPair
+    scales: Scales
+    moved: tuple[np.ndarray, float, float] | None = None
+    fits: int = 0
+    steps: int = 0
+    stalled: int = 0
+    fraction: float = FRACTION
+    plan: Plan | None = None
+
+
 class ScaleSearch(OuterMethod):
     """A model with its scale.
 
@@ -45,114 +78,129 @@ class ScaleSearch(OuterMethod):
     point as the optimum, so every fit narrows a bracket.
     """
 
-    def __init__(
-        self, starts: Sequence[tuple[ConcomitantProblem, CertifiedPair]], request: Request, begin: Callable[..., Any]
-    ) -> None:
-        super().__init__([problem for problem, _ in starts], request, begin)
+    def __init__(self, starts: Sequence[tuple[ConcomitantProblem, CertifiedPair]], request: Request, runs: Any) -> None:
+        super().__init__([problem for problem, _ in starts], request, runs)
         if len(starts) > 1:
             raise DualnewtonError(f"problems with a joint scale are solved one at a time, got {len(starts)}")
         self.problem, start = starts[0]
-        self.best = self.here = start  # the best pair, and the last one with the dual point at its own scale
-        # For ε = 1 no dual point is beyond the ball: the scale is zero, or as good as zero. So it is where the residuals of most
-        # examples are the rounding of their targets.
+        # For ε = 1 no dual point is beyond the ball, and the scale is zero up to rounding. The same holds where the residuals of
+        # most examples are the rounding of their targets.
         rounding, scale = ROUNDING * float(np.abs(self.problem.unit.y).max(initial=0.0)), start.scale or 0.0
-        self.search = _Search(scale if self.problem.epsilon > 1.0 and scale > rounding else 0.0)
-        self.moved: tuple[np.ndarray, float, float] | None = None  # (w, b, σ) of a step that is not certified yet
-        self.fits, self.steps = 0, 0
-        self.stalled, self.fraction = 0, FRACTION
-        self.plan: Plan | None = None  # of the last fit
+        scale = scale if self.problem.epsilon > 1.0 and scale > rounding else 0.0
+        self.known = ScaleState(start, start, Scales(scale, TINY * scale))
+
+    def own_state(self) -> ScaleState:
+        return self.known
+
+    def restore_own(self, state: ScaleState) -> None:
+        self.known = state
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
+        known = self.known
         if self.inner is None:
-            self.moved = self._newton_step()
-            if self.moved is not None:
-                self.steps += 1
+            moved = self._newton_step()
+            if moved is not None:
+                self.known = replace(known, moved=moved, steps=known.steps + 1)
                 return STEP_EPOCHS
-            self.fits += 1
-        of_model, of_dual = self.problem.factors(self.search.scale)
-        here = self.here
+            known = replace(known, fits=known.fits + 1)
+        of_model, of_dual = self.problem.factors(known.scales.scale)
+        here = known.here
         start = replace(here, w=here.w / of_model, intercept=here.intercept / of_model, alpha=here.alpha / of_dual)
         spent = self.advance([start], rng, deadline, most)
-        self.plan = self.inner.plan
+        self.known = replace(known, plan=self.inner.plan)
         return spent
 
     def _newton_step(self) -> tuple[np.ndarray, float, float] | None:
-        """Take a step from the last point; None if there is no way down, or the features are too many for its matrix."""
-        unit, scale = self.problem.unit, self.here.scale
+        """Take a step from the last point; None if no step decreases P, or if its matrix of all features is too large."""
+        unit, here = self.problem.unit, self.known.here
         has_matrix = steps_jointly(unit.n, unit.d, self.request.tuning)
-        if self.fits == 0 or self.search.scale == 0.0 or not scale or not has_matrix:
+        if self.known.fits == 0 or self.known.scales.scale == 0.0 or not here.scale or not has_matrix:
             return None
-        return self.problem.stepped(self.here.w, self.here.intercept, scale)
+        return self.problem.stepped(here.w, here.intercept, here.scale)
 
     def inner_task(self) -> tuple[list[Problem], Request]:
-        scale, gap = self.search.scale, min(self.best.certificate.relative_gap, 1.0)
-        # In the limit σ → 0 the gap of the fit is the joint one already.
-        tol = max(self.fraction * gap, FINEST) if scale > 0.0 else 0.5 * self.request.tol
+        scale, gap = self.known.scales.scale, min(self.known.best.certificate.relative_gap, 1.0)
+        # In the limit σ → 0 the gap of the fit is the joint gap.
+        tol = max(self.known.fraction * gap, FINEST) if scale > 0.0 else 0.5 * self.request.tol
         return [self.problem.at(scale)], replace(self.request, tol=tol, callback=None, near=True)
 
     def offers(self, k: int) -> bool:
-        return self.moved is not None or super().offers(k)
+        return self.known.moved is not None or super().offers(k)
 
     def point(self, k: int) -> Any:
-        return super().point(k) if self.moved is None else WholePoint(dict(zip(MODEL, self.moved, strict=True)))
+        moved = self.known.moved
+        return super().point(k) if moved is None else WholePoint(dict(zip(MODEL, moved, strict=True)))
 
     def outer_point(self, k: int, found: CertifiedPair) -> dict[str, Any]:  # noqa: ARG002
-        scale = self.search.scale
+        scale = self.known.scales.scale
         of_model, of_dual = self.problem.factors(scale)
         w, intercept, alpha = of_model * found.w, of_model * found.intercept, of_dual * found.alpha
         return {"w": w, "intercept": intercept, "scale": scale, "alpha": alpha}
 
     def learn(self, k: int, found: CertifiedPair, best: CertifiedPair) -> None:
         assert found.scale is not None
-        if self.moved is not None:
-            self.here = found
-            self.search.go_on_from(found.scale)
+        known = self.known
+        here, scales = known.here, known.scales
+        if known.moved is not None:
+            here, scales = found, scales.continued_from(found.scale)
         elif self.is_over:  # the dual point at this scale, not the one that proves the most
-            self.here = replace(found, alpha=self.outer_point(k, self.track(k).best)["alpha"])
-            self.search.learn(found.scale)
-        before, after = self.best.certificate, best.certificate
-        self.best, self.moved = best, None
-        self.fraction = FRACTION if after.gap < 0.5 * before.gap else FINER * self.fraction
-        # Without a penalty no dual point may have been found yet, and P alone tells of progress.
+            here = replace(found, alpha=self.outer_point(k, self.track(k).best)["alpha"])
+            scales = scales.after(found.scale)
+        before, after = known.best.certificate, best.certificate
+        fraction = FRACTION if after.gap < 0.5 * before.gap else FINER * known.fraction
+        # Without a penalty there may be no feasible dual point yet: then a decrease of P counts as progress.
         falls = after.gap == math.inf and after.primal < (1.0 - FRACTION) * before.primal
-        self.stalled = 0 if falls or after.gap < before.gap else self.stalled + 1
+        stalled = 0 if falls or after.gap < before.gap else known.stalled + 1
+        self.known = replace(known, best=best, here=here, scales=scales, moved=None, fraction=fraction, stalled=stalled)
         if self.is_over:
             self.close()
 
     def is_stuck(self, k: int) -> bool:  # noqa: ARG002
-        return self.stalled >= PATIENCE
+        return self.known.stalled >= PATIENCE
 
-    def told(self, plan: Plan) -> Plan:
-        if self.plan is None:
+    def reported(self, plan: Plan) -> Plan:
+        known = self.known
+        if known.plan is None:
             return plan
-        done = f"a joint scale by {self.fits} fits and {self.steps} steps of Newton's method"
-        return replace(self.plan, reason=f"{done}; in the last fit: {self.plan.reason}")
+        done = f"a joint scale by {known.fits} fits and {known.steps} steps of Newton's method"
+        return replace(known.plan, reason=f"{done}; in the last fit: {known.plan.reason}")
 
 
-class _Search:
-    """The scales that were tried, and the next: a secant method on log σ, kept in a bracket."""
+@dataclass(frozen=True)
+class Scales:
+    """The scales that were tried, and the next: a secant method on log σ, kept in a bracket.
 
-    def __init__(self, scale: float) -> None:
-        self.scale, self.tiny = scale, TINY * scale
-        self.low, self.high = -math.inf, math.inf
-        self.points: list[tuple[float, float]] = []
+    Attributes
+    ----------
+    scale : float
+        The next scale to try.
+    tiny : float
+        A best scale of at most this is taken for zero; −1 once zero has been tried.
+    low, high : float
+        The bracket of log σ.
+    points : tuple of (float, float)
+        The last two log σ, each with the logarithm of the best scale for its residuals over σ.
+    """
 
-    def learn(self, found: float) -> None:
-        """Take the best scale for the residuals of the model at ``self.scale``, and choose the next one to try."""
+    scale: float
+    tiny: float
+    low: float = -math.inf
+    high: float = math.inf
+    points: tuple[tuple[float, float], ...] = ()
+
+    def after(self, found: float) -> Scales:
+        """Return the scales after a fit at ``scale`` whose residuals have the best scale ``found``."""
         if self.scale == 0.0 or found <= self.tiny:
-            self.scale = found if self.scale == 0.0 else 0.0
-            self.tiny = -1.0  # the limit is tried once
-            return
+            return replace(self, scale=found if self.scale == 0.0 else 0.0, tiny=-1.0)
         at, step = math.log(self.scale), math.log(found / self.scale)
-        self.low, self.high = (at, self.high) if step > 0.0 else (self.low, at)
-        self.points = [*self.points[-1:], (at, step)]
-        there = at + step
-        if len(self.points) == 2:
-            (x, f), (z, g) = self.points
-            if (f - g) * (z - x) > 0.0:  # as it falls through zero, so must the line
+        low, high = (at, self.high) if step > 0.0 else (self.low, at)
+        points, there = (*self.points[-1:], (at, step)), at + step
+        if len(points) == 2:
+            (x, f), (z, g) = points
+            if (f - g) * (z - x) > 0.0:  # the step falls through zero at the optimum, so the line must fall, too
                 there = z + g * (z - x) / (f - g)
-        self.scale = math.exp(there if self.low < there < self.high else at + step)
+        return Scales(math.exp(there if low < there < high else at + step), self.tiny, low, high, points)
 
-    def go_on_from(self, scale: float) -> None:
-        """Take the scale that Newton's method has come to as the next, or zero if it is on its way there."""
-        self.scale, self.points = (0.0 if scale <= self.tiny else scale), []
+    def continued_from(self, scale: float) -> Scales:
+        """Return the scales after a step of Newton's method to ``scale``, which is the next, or zero if it is tiny."""
+        return replace(self, scale=0.0 if scale <= self.tiny else scale, points=())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.planning.plan import Plan
-from dualnewton.solvers.protocol import Method, OuterMethod, Request, WholePoint
+from dualnewton.solvers.protocol import OuterMethod, Request, WholePoint
 
 ROUGHLY = 1e-3
 """The relative gap that is enough for the fit with a weak penalty."""
@@ -24,6 +24,24 @@ PASSES = 2.0
 """Passes over the data that a step counts for."""
 
 
+@dataclass(frozen=True, eq=False)
+class Reached:
+    """(w, b) with one row for each column of margins, the number of steps that led there, and whether no other lowers P₀."""
+
+    theta: np.ndarray
+    steps: int = 0
+    stuck: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class UnpenalisedState:
+    """Whether the Newton steps have begun, the plan of the run with a weak penalty, and where the models are."""
+
+    begun: bool
+    plan: Plan
+    models: tuple[Reached, ...]
+
+
 class NewtonWithoutPenalty(OuterMethod):
     """Risks without a penalty that share X and a loss.
 
@@ -31,11 +49,9 @@ class NewtonWithoutPenalty(OuterMethod):
     a minimum of P₀. All others are Newton steps on P₀, one for each model.
     """
 
-    def __init__(
-        self, starts: Sequence[tuple[Unpenalised, CertifiedPair]], request: Request, begin: Callable[..., Any]
-    ) -> None:
-        models = [_Model(problem, problem.view.joined(pair.w, pair.intercept)) for problem, pair in starts]
-        super().__init__(models, request, begin)
+    def __init__(self, starts: Sequence[tuple[Unpenalised, CertifiedPair]], request: Request, runs: Any) -> None:
+        models = [_Model(problem, Reached(problem.view.joined(pair.w, pair.intercept))) for problem, pair in starts]
+        super().__init__(models, request, runs)
         self.begun = request.near  # whether the Newton steps have begun
         self.plan = Plan("newton", starts[0][0].n, "from an earlier result")  # of the run with a weak penalty
 
@@ -59,8 +75,8 @@ class NewtonWithoutPenalty(OuterMethod):
         model = self.models[k]
         if not self.begun:
             best = self.track(k).best
-            model.move_to(model.problem.view.joined(best.w, best.intercept))
-        w, intercept = model.problem.view.parted(model.theta)
+            model.move_to(Reached(model.problem.view.joined(best.w, best.intercept)))
+        w, intercept = model.problem.view.parted(model.known.theta)
         return WholePoint({"w": w, "intercept": intercept, "alpha": model.here.orthogonal})
 
     def outer_point(self, k: int, found: CertifiedPair) -> dict[str, Any]:  # noqa: ARG002
@@ -70,52 +86,51 @@ class NewtonWithoutPenalty(OuterMethod):
         self.begun = self.begun or self.is_over
 
     def is_stuck(self, k: int) -> bool:
-        return bool(self.models[k].stuck)
+        return bool(self.models[k].known.stuck)
 
-    def told(self, plan: Plan) -> Plan:  # noqa: ARG002
-        steps = max(model.steps for model in self.models)
+    def reported(self, plan: Plan) -> Plan:  # noqa: ARG002
+        steps = max(model.known.steps for model in self.models)
         done = f"no penalty by {steps} steps of Newton's method, after a fit with a weak one"
         return replace(self.plan, reason=f"{done}: {self.plan.reason}")
 
-    def stored(self) -> Method:
-        twin: Any = super().stored()
-        twin.models = [replace(model, at=None) for model in self.models]
-        return twin
+    def own_state(self) -> UnpenalisedState:
+        return UnpenalisedState(self.begun, self.plan, tuple(model.known for model in self.models))
+
+    def restore_own(self, state: UnpenalisedState) -> None:
+        self.begun, self.plan = state.begun, state.plan
+        self.models = [_Model(model.problem, known) for model, known in zip(self.models, state.models, strict=True)]
 
 
 @dataclass
 class _Model:
-    """One model: where it is, how many steps have led there, and whether another one lowers P₀."""
+    """One model: its problem, and where it is."""
 
     problem: Unpenalised
-    theta: np.ndarray  # (w, b), with one row for each column of margins
-    steps: int = 0
-    stuck: bool = False
-    at: _At | None = None  # what is known at theta, computed where it is asked for; not part of a checkpoint
+    known: Reached
+    at: _At | None = field(default=None, init=False)  # computed from ``known`` on demand
 
     @property
     def here(self) -> _At:
-        """What is known at theta."""
+        """The dual points and the inverse Hessian at theta."""
         if self.at is None:
-            self.at = _At.of(self.problem, self.theta)
+            self.at = _At.of(self.problem, self.known.theta)
         return self.at
 
-    def move_to(self, theta: np.ndarray) -> None:
-        """Take another point."""
-        self.theta, self.at = theta, None
+    def move_to(self, known: Reached) -> None:
+        """Move to another point."""
+        self.known, self.at = known, None
 
     def step(self) -> bool:
         """Take the longest of the steps 1, ½, ¼, … by which P₀ falls; return False if there is none."""
-        view, value = self.problem.view, self.problem.view.primal(self.theta)
+        view, theta, steps = self.problem.view, self.known.theta, self.known.steps + 1
+        value = view.primal(theta)
         direction = self.here.inverse(view.gradient(self.here.alpha))
         for halvings in range(HALVINGS):
-            there = self.theta + 0.5**halvings * direction
+            there = theta + 0.5**halvings * direction
             if view.primal(there) < value:
-                self.move_to(there)
-                self.steps += 1
-                self.stuck = self.steps >= STEPS
+                self.move_to(Reached(there, steps, stuck=steps >= STEPS))
                 return True
-        self.stuck = True
+        self.known = replace(self.known, stuck=True)
         return False
 
 

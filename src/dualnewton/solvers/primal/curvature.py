@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from dualnewton.matrix import linear
+from dualnewton.matrix import Data, linear
 
 BLOCK = 512
 """Columns of a Cholesky factor between two checks of the deadline: about a tenth of a second for 4000 features."""
 
 
 class Curvature(Protocol):
-    """A positive definite matrix B.
+    """A positive definite matrix B."""
 
-    Attributes
-    ----------
-    scaled_well : bool
-        Whether B is made of enough rows to be trusted with its scale; else that is learned from the gradients.
-    exact : bool
-        Whether B is the curvature of all rows, and its solves are exact but for rounding.
-    """
+    @property
+    def scaled_well(self) -> bool:
+        """Whether B is computed from enough rows for its scale to be right; else the gradients set the scale."""
 
-    scaled_well: bool
-    exact: bool
+    @property
+    def exact(self) -> bool:
+        """Whether B is the curvature of all rows, and its solves are exact up to rounding."""
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         """B⁻¹ g."""
 
+    def state(self) -> Any:
+        """Return plain data whose method ``on(data)`` returns this curvature again; None where it serves one step only."""
 
-class Cholesky:
+
+class Plain:
+    """A curvature that is plain data itself: it needs no rows to solve."""
+
+    def state(self) -> Any:
+        """Return itself."""
+        return self
+
+    def on(self, data: Data) -> Any:  # noqa: ARG002
+        """Return itself."""
+        return self
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Cholesky(Plain):
     """B = H + D(diagonal), factorised: for up to a few thousand features.
 
     Parameters
@@ -44,6 +58,10 @@ class Cholesky:
         Called between blocks of the factor where there are many features; it may raise to end the work.
     """
 
+    factor: np.ndarray
+    scaled_well: bool
+    exact: bool
+
     def __init__(
         self,
         H: np.ndarray,
@@ -55,20 +73,20 @@ class Cholesky:
     ) -> None:
         from scipy.linalg.lapack import dpotrf
 
-        self.scaled_well, self.exact = scaled_well, exact
         on_diagonal = np.einsum("ii->i", H)  # a view
         on_diagonal += diagonal
         lift = np.finfo(float).eps * float(np.abs(on_diagonal).max()) or 1.0
         while True:
             # LAPACK itself, as in solve: what SciPy puts around it takes longer than a small factor.
             if check is None or len(H) <= 2 * BLOCK:
-                self.factor, failed = dpotrf(H.T, lower=True, clean=False)
+                factor, failed = dpotrf(H.T, lower=True, clean=False)
             else:
-                self.factor, failed = _by_blocks(H, check)
+                factor, failed = _by_blocks(H, check)
             if not failed:
-                return
+                break
             on_diagonal += lift  # rounding has made it indefinite
             lift *= 100.0
+        vars(self).update(factor=factor, scaled_well=scaled_well, exact=exact)
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         from scipy.linalg.lapack import dpotrs
@@ -94,25 +112,26 @@ def _by_blocks(H: np.ndarray, check: Callable[[], None]) -> tuple[np.ndarray, in
     return L, 0
 
 
-class Diagonal:
+@dataclass(frozen=True, eq=False)
+class Diagonal(Plain):
     """B = D, the curvature that is used before the first sketch."""
 
-    scaled_well = exact = False
+    diagonal: np.ndarray
 
-    def __init__(self, diagonal: np.ndarray) -> None:
-        self.diagonal = diagonal
+    scaled_well = exact = False
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         return g / self.diagonal
 
 
+@dataclass(frozen=True, eq=False, init=False)
 class Woodbury:
     """B = D + Aᵀ W A for fewer rows than features, by a matrix of the size of the rows:
 
         B⁻¹g = D⁻¹g − D⁻¹Aᵀ W^½ E⁻¹ W^½ A D⁻¹g,        E = I + W^½ A D⁻¹ Aᵀ W^½
 
-    With an intercept, which has no D of its own, B is bordered by AᵀW1 and 1ᵀW1. What is left of the border once the features
-    have been eliminated is σ = 1ᵀW^½ E⁻¹ W^½1, which is positive as it stands: nothing cancels.
+    With an intercept, which has no D of its own, B is bordered by AᵀW1 and 1ᵀW1. Eliminating the features leaves
+    σ = 1ᵀW^½ E⁻¹ W^½1 (``left``), a positive number in which nothing cancels.
 
     Parameters
     ----------
@@ -126,7 +145,19 @@ class Woodbury:
         A D⁻¹ Aᵀ, where it is known.
     intercept : bool
         Whether the last entry of a vector is that of an intercept.
+    chosen : array of shape (m,), optional
+        The indices of the rows in the data; all rows by default.
     """
+
+    rows: ClassVar[Any]  # not a field: gathered again, not stored
+    chosen: np.ndarray | None
+    roots: np.ndarray
+    diagonal: np.ndarray
+    inner: Cholesky
+    border: np.ndarray | None
+    left: float
+    scaled_well: bool
+    exact: bool
 
     def __init__(
         self,
@@ -138,18 +169,31 @@ class Woodbury:
         intercept: bool = False,
         scaled_well: bool = True,
         exact: bool = False,
+        chosen: np.ndarray | None = None,
     ) -> None:
-        self.scaled_well, self.exact, self.intercept = scaled_well, exact, intercept
-        self.rows, self.roots, self.diagonal = rows, np.sqrt(weights), diagonal
-        gram = gram_of(rows, diagonal) if gram is None else gram
-        self.inner = Cholesky(self.roots[:, None] * gram * self.roots, np.ones(len(weights)))
+        gram, roots = gram_of(rows, diagonal) if gram is None else gram, np.sqrt(weights)
+        inner, border, left = Cholesky(roots[:, None] * gram * roots, np.ones(len(weights))), None, 1.0
         if intercept:
-            inside = self.inner.solve(self.roots)
-            self.border = (rows.T @ (self.roots * inside)) / diagonal
-            self.left = float(self.roots @ inside) or 1.0
+            inside = inner.solve(roots)
+            border, left = (rows.T @ (roots * inside)) / diagonal, float(roots @ inside) or 1.0
+        vars(self).update(chosen=chosen, roots=roots, diagonal=diagonal, inner=inner, border=border, left=left)
+        vars(self).update(rows=rows, scaled_well=scaled_well, exact=exact)
+
+    def state(self) -> Woodbury:
+        """Return all but the rows."""
+        return self._with_rows(None)
+
+    def on(self, data: Data) -> Woodbury:
+        """Gather the rows again."""
+        return self._with_rows(data.rows(slice(None) if self.chosen is None else self.chosen))
+
+    def _with_rows(self, rows: Any) -> Woodbury:
+        made = object.__new__(Woodbury)
+        vars(made).update(vars(self) | {"rows": rows})
+        return made
 
     def solve(self, g: np.ndarray) -> np.ndarray:
-        if not self.intercept:
+        if self.border is None:
             return self._of_features(g)
         b = (g[-1] - float(self.border @ g[:-1])) / self.left
         return np.append(self._of_features(g[:-1]) - b * self.border, b)
@@ -160,13 +204,21 @@ class Woodbury:
         return np.asarray(u - (self.rows.T @ (self.roots * inside)) / self.diagonal)
 
 
+@dataclass(frozen=True, eq=False)
 class Together:
     """Several curvatures, each for its own part of the vector."""
 
+    each: tuple[Any, ...]
+
     scaled_well = exact = False  # what couples the parts is missing
 
-    def __init__(self, each: Sequence[Curvature]) -> None:
-        self.each = each
+    def state(self) -> Together:
+        """Return the states of the parts."""
+        return Together(tuple(one.state() for one in self.each))
+
+    def on(self, data: Data) -> Together:
+        """Return the curvatures of the states."""
+        return Together(tuple(one.on(data) for one in self.each))
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         parts = g.reshape(len(self.each), -1)
@@ -186,20 +238,20 @@ class ConjugateGradients:
     Parameters
     ----------
     product : callable
-        v ↦ Bv: a pass over the data.
+        v ↦ Bv, a pass over the data.
     near : Curvature
         The preconditioner.
     fraction : float
-        Of the residual, in the norm of the preconditioner, at which to stop.
+        Stop when the residual, in the norm of the preconditioner, is at most this fraction of that of g.
     most : int
-        Products at most.
+        The largest number of products.
     units : array, optional
         A residual r with Σ units_j r_j² ≤ 1 is small enough.
 
     Attributes
     ----------
     products : int
-        How many the last solve took.
+        The number of products of the last solve.
     """
 
     scaled_well, exact = True, False
@@ -214,6 +266,9 @@ class ConjugateGradients:
     ) -> None:
         self.product, self.near, self.fraction, self.most, self.units = product, near, fraction, most, units
         self.products = 0
+
+    def state(self) -> None:
+        """Return nothing: Newton's method makes another at its next step."""
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         self.products = 0

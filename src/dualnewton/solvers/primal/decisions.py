@@ -1,8 +1,8 @@
-"""What the primal methods ask before they compute a curvature. The answers compare costs, so they are given from outside."""
+"""The decisions of the primal methods that compare costs: when to compute a curvature, and in which form. Planning makes them."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Policy(Protocol):
@@ -16,17 +16,18 @@ class Policy(Protocol):
         Whether each step has the curvature of all rows at its start.
     coupled : bool
         Whether the model has columns (classes) whose coupling is in no sketch, only in the gradients.
-    size : int
-        The rows of the last sketch, or of the next where there is none; zero while a diagonal is used.
-    active : int
-        The rows that had any curvature when the last sketch was made.
+    state : object
+        What the policy remembers, as plain data.
     """
 
     tol: float
     newton: bool
     coupled: bool
-    size: int
-    active: int
+    state: Any
+
+    @property
+    def rows(self) -> int:
+        """The rows of the sketch that was asked for last; zero for a diagonal."""
 
     @property
     def most(self) -> int:
@@ -34,21 +35,24 @@ class Policy(Protocol):
 
     @property
     def memory(self) -> int:
-        """The pairs of steps and gradient differences that correct the curvature."""
+        """The number of correction pairs (steps and differences of gradients) that are kept."""
 
     @property
     def age(self) -> int:
         """The number of steps on this sketch."""
 
     @property
-    def next_size(self) -> int:
+    def next_rows(self) -> int:
         """The rows of the sketch after this one."""
 
-    def begin(self, decrement: float) -> None:
-        """Start to watch a new sketch; gᵀB⁻¹g of the first step on it is given."""
+    def ask_for(self, rows: int) -> None:
+        """Set the rows of the next sketch."""
+
+    def begin(self, decrement: float, active: int) -> None:
+        """Record gᵀB⁻¹g of the first step on a new sketch, and how many rows had any curvature when it was computed."""
 
     def watch(self, decrement: float, value: float, step_length: float) -> None:
-        """Take gᵀB⁻¹g of the next step, n P at its start and the length of the last step."""
+        """Record gᵀB⁻¹g of the next step, given n P at its start and the length of the last step."""
 
     def wants_another(self, gap: float, value: float, step_length: float) -> bool:
         """Whether the passes that another sketch should save cost more than it does."""

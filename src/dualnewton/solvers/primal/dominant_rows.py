@@ -1,28 +1,30 @@
 """The curvature of fewer rows than features: the rows that contribute most to the Hessian.
 
-A sketch of fewer rows than features leaves most directions out, whichever rows are drawn. To count those that are drawn for
-those that are not, as a larger sketch does, would make up curvature along the former. With their own weights they are a lower
-bound of the Hessian, and conjugate steps need not care what it misses but for its spread, of which the dominant rows leave the
-least.
+A sketch of fewer rows than features leaves most directions out, whichever rows are drawn. Scaling up the weights of the drawn
+rows, as a larger sketch does, would overestimate the curvature along them. With their own weights they are a lower bound of the
+Hessian. The speed of conjugate steps then depends only on the spread of the eigenvalues that the bound misses, which is least
+for the dominant rows.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from dualnewton.matrix import Data, linear
 from dualnewton.solvers.primal.curvature import Cholesky, Curvature, Woodbury, gram_of
+from dualnewton.solvers.primal.incremental_gram import active_rows
 
 FEW = 256
-"""Rows that tell what all others are like."""
+"""Sampled rows from which the mean curvature of the rows left out is estimated."""
 
 SPANNED = 1e-8
 """Eigenvalues of the Gram matrix below this fraction of the mean squared row norm count as zero: they are rounding."""
 
 
-class HeaviestRows:
+class DominantRows:
     """Σ w_i a_i a_iᵀ over the rows with the largest w_i‖a_i‖², and for the others a diagonal.
 
     Parameters
@@ -35,35 +37,41 @@ class HeaviestRows:
 
     def __init__(self, data: Data, ridge: np.ndarray) -> None:
         self.data, self.ridge, self.intercept = data, ridge, ridge.size > data.d
-        self.norms: np.ndarray | None = None
+
+    @cached_property
+    def _norms(self) -> np.ndarray:
+        """‖a_i‖² of each row, each feature divided by its scale.
+
+        Fewer rows than features span few directions: the scale is the ridge. Else the curvature of the rows counts, too.
+        """
+        data, ridge = self.data, self.ridge[: self.data.d]
+        scale = ridge if data.n < data.d else ridge + data.column_norms(np.ones(data.n), np.arange(data.d))
+        return data.row_scores(1.0 / scale)
 
     def at(self, weights: np.ndarray, size: int) -> Curvature:
-        """Return Aᵀ D(weights) A + D(ridge), near enough, from so many rows; exactly, if no more have any weight."""
+        """Return an estimate of Aᵀ D(weights) A + D(ridge) from ``size`` rows; it is exact if no more have a weight."""
         data, ridge = self.data, self.ridge[: self.data.d]
         (active,) = np.nonzero(weights)
-        if active.size <= size:  # all there are
-            chosen = active if active.size else np.zeros(1, dtype=np.intp)  # a row of no weight stands for none
-            return Woodbury(data.rows(chosen), weights[chosen], ridge, intercept=self.intercept, exact=True)
-        # Fewer rows than features span few directions. Else their curvature is spread over all, by the scale of the features.
-        wide = data.n < data.d
-        features = np.arange(data.d)
-        if self.norms is None:
-            scale = ridge if wide else ridge + data.column_norms(np.ones(data.n), features)
-            self.norms = data.row_scores(1.0 / scale)
-        order = active[np.argsort(-weights[active] * self.norms[active], kind="stable")]
+        if active.size <= size:
+            chosen = active_rows(weights)
+            rows, own = data.rows(chosen), weights[chosen]
+            return Woodbury(rows, own, ridge, intercept=self.intercept, exact=True, chosen=chosen)
+        order = active[np.argsort(-weights[active] * self._norms[active], kind="stable")]
         chosen, others = np.sort(order[:size]), order[size:]
-        rows, own = data.rows(chosen), weights[chosen]
-        if wide:
+        rows, own, gram = data.rows(chosen), weights[chosen], None
+        if data.n < data.d:
             gram = gram_of(rows, ridge)
             lift = 1.0 + self._missed(rows, gram, others, weights)
-            return Woodbury(rows, own, ridge * lift, gram / lift, intercept=self.intercept, scaled_well=False)
-        left = data.column_norms(weights, features) - np.asarray(own @ linear.squared(rows))
-        return Woodbury(rows, own, ridge + np.maximum(left, 0.0), intercept=self.intercept, scaled_well=False)
+            diagonal, gram = ridge * lift, gram / lift
+        else:
+            left = data.column_norms(weights, np.arange(data.d)) - np.asarray(own @ linear.squared(rows))
+            diagonal = ridge + np.maximum(left, 0.0)
+        return Woodbury(rows, own, diagonal, gram, intercept=self.intercept, scaled_well=False, chosen=chosen)
 
     def _missed(self, rows: Any, gram: np.ndarray, others: np.ndarray, weights: np.ndarray) -> float:
-        """Return the mean curvature of other rows in the directions which these do not span, as a multiple of the ridge."""
+        """Return the mean curvature of the other rows in directions that these rows do not span, as a multiple of the ridge."""
         some = others[np.linspace(0, others.size - 1, min(FEW, others.size)).astype(int)]
         across = linear.to_dense(rows @ linear.scale_columns(self.data.rows(some), 1.0 / self.ridge[: self.data.d]).T)
         inside = Cholesky(gram.copy(), np.full(len(gram), SPANNED * float(gram.diagonal().mean())))
-        outside = self.norms[some] - (across * inside.solve(across)).sum(axis=0)  # type: ignore[index]
+        outside = self._norms[some] - (across * inside.solve(across)).sum(axis=0)
         return float((weights[some] * np.maximum(outside, 0.0)).mean()) * others.size / (self.data.d - len(gram))

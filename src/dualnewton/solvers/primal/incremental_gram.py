@@ -6,6 +6,8 @@ fewer near the end, so that a step of Newton's method costs little more than its
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from dualnewton.matrix import Data
@@ -18,13 +20,22 @@ CANCELLED = 1e-6
 
 
 def active_rows(weights: np.ndarray) -> np.ndarray:
-    """Return the rows that have a weight; one that has none stands for none."""
+    """Return the rows with a nonzero weight; row 0 if there are none, since no array may be empty."""
     (active,) = np.nonzero(weights)
     return active if active.size else np.zeros(1, dtype=np.intp)
 
 
-class KeptSum:
-    """Σ weights_i ã_i ã_iᵀ over all rows, with a memory of the last one.
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """H = Σ weights_i ã_i ã_iᵀ, and the largest value that each entry of its diagonal has had."""
+
+    weights: np.ndarray
+    H: np.ndarray
+    largest: np.ndarray
+
+
+class IncrementalGram:
+    """Σ weights_i ã_i ã_iᵀ over all rows, computed from the sum for the last weights.
 
     Parameters
     ----------
@@ -35,36 +46,36 @@ class KeptSum:
 
     Attributes
     ----------
-    single : bool
-        Whether products in single precision are good enough.
+    last : Sum, optional
+        The last sum.
     """
 
     def __init__(self, data: Data, *, intercept: bool) -> None:
         self.data, self.intercept = data, intercept
-        self.weights = self.largest = np.empty(0)
-        self.H, self.trusted, self.single = np.empty((0, 0)), False, False
+        self.last: Sum | None = None
 
-    def at(self, weights: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return the sum with these weights, for the caller to keep, and the number of rows that had to be read for it."""
-        read = self._changed_to(weights) if self.weights.size else 0
-        if not self.trusted:
+    def at(self, weights: np.ndarray, *, single: bool = False) -> tuple[np.ndarray, int]:
+        """Return a copy of the sum with these weights, and the number of rows that were read for it.
+
+        Products are in single precision if ``single``.
+        """
+        read = 0
+        if self.last is not None:
+            self.last, read = self._updated(self.last, weights, single)
+        if self.last is None:
             active = active_rows(weights)
-            self.H = self.data.weighted_gram(weights[active], active, intercept=self.intercept, single=self.single)
-            self.largest, self.trusted = self.H.diagonal().copy(), True
-            read += active.size
-        self.weights = weights
-        return self.H.copy(), read
+            H = self.data.weighted_gram(weights[active], active, intercept=self.intercept, single=single)
+            self.last, read = Sum(weights, H, H.diagonal().copy()), read + active.size
+        return self.last.H.copy(), read
 
-    def _changed_to(self, weights: np.ndarray) -> int:
-        """Add what has changed, if that is little; the sum is not to be trusted if it is not, or if too little is left."""
-        changed = np.flatnonzero(weights != self.weights)
+    def _updated(self, last: Sum, weights: np.ndarray, single: bool) -> tuple[Sum | None, int]:
+        """Add the rows whose weight changed; return None if they are many, or if subtraction left mostly rounding."""
+        changed, H = np.flatnonzero(weights != last.weights), last.H
         if changed.size > FEW * np.count_nonzero(weights):
-            self.trusted = False
-            return 0
+            return None, 0
         if changed.size:
-            difference = weights[changed] - self.weights[changed]
-            self.H += self.data.weighted_gram(difference, changed, intercept=self.intercept, single=self.single)
-        left = self.H.diagonal()
-        self.largest = np.maximum(self.largest, left)
-        self.trusted = bool((left >= CANCELLED * self.largest).all())
-        return changed.size
+            difference = weights[changed] - last.weights[changed]
+            H = H + self.data.weighted_gram(difference, changed, intercept=self.intercept, single=single)
+        left = H.diagonal()
+        largest = np.maximum(last.largest, left)
+        return (Sum(weights, H, largest) if (left >= CANCELLED * largest).all() else None), changed.size

@@ -223,8 +223,11 @@ class InteriorPoint(Method):
         for name in ("problems", "states", "best", "idle"):
             setattr(self, name, [getattr(self, name)[k] for k in wanted])
 
-    def anchors(self) -> dict[str, Any]:
-        return {"operator": self.operator}
+    def state(self) -> tuple[tuple[State, State, int], ...]:
+        return tuple(zip(self.states, self.best, self.idle, strict=True))
+
+    def restore(self, state: tuple[tuple[State, State, int], ...]) -> None:
+        self.states, self.best, self.idle = map(list, zip(*state, strict=True))
 
     def close(self) -> None:
         self.operator.close()

@@ -14,7 +14,7 @@ from dualnewton.matrix import Data
 from dualnewton.solvers.primal.curvature import Cholesky, Curvature
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.incremental_gram import active_rows
-from dualnewton.solvers.primal.sketching import EXACT, bears_noise
+from dualnewton.solvers.primal.sketching import EXACT, Stateless, bears_noise
 
 NEGLIGIBLE = 1e-3
 """Rows whose weight is below this fraction of the mean weight of a pair of classes are left out of its Gram matrix: near the
@@ -45,7 +45,7 @@ def joined(
     return H
 
 
-class JointHessian:
+class JointHessian(Stateless):
     """The curvature of all rows in all classes, K(d + 1) features square.
 
     Parameters

@@ -1,6 +1,6 @@
-"""What the last steps tell of the curvature: the corrections of L-BFGS, in their compact form.
+"""The correction pairs of L-BFGS, in their compact form.
 
-Of a step s and the difference y of the gradients at its ends, B⁻¹y = s is asked of the inverse. With the last pairs as the
+For a step s and the difference y of the gradients at its ends, B⁻¹y = s is required of the inverse. With the last pairs as the
 rows of S and Y, R the upper triangle and D the diagonal of SYᵀ, and Z = Y B₀⁻¹ for the matrix B₀ that is corrected,
 
     B⁻¹g = B₀⁻¹g + Sᵀ(R⁻ᵀ(D + YZᵀ)R⁻¹ Sg − R⁻ᵀ Zg) − Zᵀ R⁻¹ Sg
@@ -11,6 +11,8 @@ takes longer than a pass over data in the cache.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 
 from dualnewton.solvers.primal.curvature import Curvature
@@ -19,50 +21,48 @@ CURVED = 1e-12
 """sᵀy counts as positive above this fraction of ‖s‖‖y‖."""
 
 
+@dataclass(frozen=True, eq=False)
 class Corrections:
-    """The last pairs.
+    """The last pairs: S, Y, Z as above, SYᵀ and YZᵀ."""
 
-    Parameters
-    ----------
-    size : int
-        The length of the vectors.
-    most : int
-        Pairs that are kept.
-    """
+    S: np.ndarray
+    Y: np.ndarray
+    Z: np.ndarray
+    SY: np.ndarray
+    YZ: np.ndarray
 
-    def __init__(self, size: int, most: int) -> None:
-        self.size, self.most = size, most
-        self.clear()
+    @classmethod
+    def none(cls, size: int) -> Corrections:
+        """Return no pairs of vectors of this length."""
+        vectors, products = np.empty((0, size)), np.empty((0, 0))
+        return cls(vectors, vectors, vectors, products, products)
 
     def __len__(self) -> int:
         return len(self.S)
 
-    def clear(self) -> None:
-        """Forget all pairs."""
-        self.S = self.Y = self.Z = np.empty((0, self.size))
-        self.SY = self.YZ = np.empty((0, 0))
-
-    def add(self, step: np.ndarray, difference: np.ndarray, image: np.ndarray) -> None:
-        """Take in s, y and B₀⁻¹y, if the curvature along the step is positive, and drop the oldest if there are too many."""
+    def with_pair(self, step: np.ndarray, difference: np.ndarray, image: np.ndarray, most: int) -> Corrections:
+        """Add s, y and B₀⁻¹y if the curvature sᵀy is positive, and drop the oldest pair if there are more than ``most``."""
         bound = CURVED * float(np.sqrt((step @ step) * (difference @ difference)))
         if not float(step @ difference) > bound:
-            return
-        start = max(0, len(self) + 1 - self.most)
-        self.S = np.concatenate([self.S[start:], step[None]])
-        self.Y = np.concatenate([self.Y[start:], difference[None]])
-        self.Z = np.concatenate([self.Z[start:], image[None]])
-        self.SY = _bordered(self.SY[start:, start:], self.S @ difference, self.Y @ step)
-        across = self.Z @ difference
-        self.YZ = _bordered(self.YZ[start:, start:], across, across)
+            return self
+        start = max(0, len(self) + 1 - most)
+        S, Y, Z = (
+            np.concatenate([old[start:], new[None]])
+            for old, new in ((self.S, step), (self.Y, difference), (self.Z, image))
+        )
+        across = Z @ difference
+        SY = _bordered(self.SY[start:, start:], S @ difference, Y @ step)
+        return Corrections(S, Y, Z, SY, _bordered(self.YZ[start:, start:], across, across))
 
-    def rebase(self, curvature: Curvature) -> None:
-        """Correct another matrix from now on."""
-        if len(self):
-            self.Z = np.stack([curvature.solve(difference) for difference in self.Y])
-            self.YZ = self.Y @ self.Z.T
+    def rebased(self, curvature: Curvature) -> Corrections:
+        """Return the same pairs as corrections of another matrix."""
+        if not len(self):
+            return self
+        Z = np.stack([curvature.solve(difference) for difference in self.Y])
+        return replace(self, Z=Z, YZ=self.Y @ Z.T)
 
     def solve(self, g: np.ndarray, z: np.ndarray, *, scaled_well: bool) -> np.ndarray:
-        """B⁻¹g, given z = B₀⁻¹g; where the scale of B₀ is not to be trusted, the last pair sets it."""
+        """Return B⁻¹g, given z = B₀⁻¹g; unless B₀ is scaled well, the last pair sets its scale."""
         if not len(self):
             return z
         from scipy.linalg.blas import dtrsv

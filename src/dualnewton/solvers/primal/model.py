@@ -1,163 +1,235 @@
-"""One model on its way down: Newton's method with the curvature of rows, corrected by gradients as L-BFGS does."""
+"""One model of a primal method: Newton's method with the curvature of rows, corrected by gradients as L-BFGS does."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from dualnewton.matrix import Data
 from dualnewton.solvers.primal.curvature import Curvature
 from dualnewton.solvers.primal.decisions import Policy
 from dualnewton.solvers.primal.lbfgs import Corrections
 from dualnewton.solvers.primal.line_search import line_minimum
 from dualnewton.solvers.primal.objective import Objective
 from dualnewton.solvers.primal.sketching import Hessian
+from dualnewton.solvers.state import assign, record
 
 WELL_BELOW = 0.5
 """Gap that the exact step of a quadratic problem may leave, as a fraction of the gap wanted."""
 
 FULL = 0.05
-"""A step that is so near to the best along its way is taken as it is."""
+"""Relative distance from the best length along its direction at which a step is taken as it is."""
 
 SUFFICIENT = 1e-4
 """Armijo's constant: the fraction of the decrease predicted by the gradient that a step must reach."""
 
 PATIENCE = 8
-"""Trials in vain after which a model is stuck; as much curvature as can be had is tried before."""
+"""Rejected trial points in a row after which a model is stuck; the largest possible sketch is tried before."""
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A point x, and n P, n(P − D), the gradient of n P and the margins there; n P is infinite where it was not evaluated."""
+
+    x: np.ndarray
+    value: float
+    gap: float
+    gradient: np.ndarray
+    margins: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A point for the next pass: the fraction ``step_length`` of the whole step, after so many rejected points on its way."""
+
+    x: np.ndarray
+    step_length: float = 1.0
+    failures: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """−B⁻¹g, its product with g, and ``image`` = B₀⁻¹g without the corrections of L-BFGS."""
+
+    step: np.ndarray
+    slope: float
+    image: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class ModelState:
+    """What a model remembers between two steps; see :class:`Model`."""
+
+    place: Place
+    trial: Trial
+    direction: Direction
+    curvature: Any
+    shares: bool
+    corrections: Corrections
+    pair: tuple[np.ndarray, np.ndarray] | None
+    stuck: bool
+    leapt: bool
+    policy: Any
+
+
 class Model:
-    """Where a model is, where it tries to be, and the curvature it uses.
+    """A model over the curvature that it uses.
 
     Parameters
     ----------
     objective : Objective
-        What is to be minimised.
+        The function to be minimised.
     policy : Policy
-        When to compute new curvature, and from how many rows.
+        Decides when new curvature is computed, and from how many rows.
     hessians : sequence of Hessian
-        Where the curvature of each column comes from.
-    trial : array
-        Where it starts: the first point at which values are asked for.
+        Compute the curvature, one for each column.
+    start : array
+        The first trial point.
 
     Attributes
     ----------
+    place : Place
+        Where the model is.
+    trial : Trial
+        The point that the next pass evaluates.
+    direction : Direction
+        The direction of the step that is tried.
+    curvature : Curvature, optional
+        B₀; None where another is to be computed.
     shares : bool
-        Whether its curvature is that of several models, which only stands for its own.
+        Whether the curvature is the mean over several models.
+    corrections : Corrections
+        The pairs of L-BFGS.
+    pair : tuple of arrays, optional
+        The last step and its difference of gradients, until it is added to the corrections.
+    stuck : bool
+        Whether no step decreases the objective beyond rounding.
     leapt : bool
-        Whether it has gone to a minimum unseen.
+        Whether the model has moved to an exact minimum without evaluating it.
     """
 
-    objective: Objective
-    policy: Policy
-    hessians: Sequence[Hessian]
-    trial: np.ndarray
-    curvature: Curvature | None = None
-    shares: bool = False
-    failures: int = 0
-    stuck: bool = False
-    leapt: bool = False
-
-    def __post_init__(self) -> None:
-        self.value, self.gap, self.slope, self.step_length = math.inf, math.inf, 0.0, 1.0
-        self.x = self.direction = self.gradient = np.zeros_like(self.trial)
-        self.margins = np.empty((0, self.objective.columns))
-        self.corrections = Corrections(self.trial.size, self.policy.memory)
+    def __init__(self, objective: Objective, policy: Policy, hessians: Sequence[Hessian], start: np.ndarray) -> None:
+        self.objective, self.policy, self.hessians = objective, policy, hessians
+        zero = np.zeros_like(start)
+        self.place = Place(zero, math.inf, math.inf, zero, np.empty((0, objective.columns)))
+        self.trial, self.direction = Trial(start), Direction(zero, 0.0, zero)
+        self.curvature: Curvature | None = None
+        self.corrections = Corrections.none(start.size)
         self.pair: tuple[np.ndarray, np.ndarray] | None = None
-        self.image = self.direction
+        self.shares = self.stuck = self.leapt = False
+
+    def state(self) -> ModelState:
+        """Return what the model remembers. Newton's method computes another curvature at each step: it stores none."""
+        stored = None if self.curvature is None or self.policy.newton else self.curvature.state()
+        state: ModelState = record(ModelState, self, curvature=stored, policy=self.policy.state)
+        return state
+
+    def restore(self, state: ModelState, data: Data) -> None:
+        """Take the state of a model with the same objective."""
+        self.policy.state = state.policy
+        stored = None if state.curvature is None else state.curvature.on(data)
+        assign(self, state, curvature=stored, policy=self.policy)
+
+    @property
+    def gap(self) -> float:
+        """n(P − D), as the gradient gives it."""
+        return self.place.gap
 
     def receive(self, losses: float, loss_gradient: np.ndarray, margins: np.ndarray) -> None:
-        """Take the values at the trial point; go there if it is low enough, else look for a better point on the way."""
-        ridge = self.objective.ridge
-        value = losses + 0.5 * float(ridge @ np.square(self.trial))
-        gradient = loss_gradient + ridge * self.trial
-        if self.value < math.inf and self.objective.quadratic:
-            value, gradient, margins = self._lowest(value, gradient, margins)
-        if self.value == math.inf or self._accepts(value, gradient):
-            self._move(value, gradient, margins)
+        """Take the values at the trial point; move there if it is low enough, else try a lower point on the way."""
+        ridge, x = self.objective.ridge, self.trial.x
+        value = losses + 0.5 * float(ridge @ np.square(x))
+        found = Place(x, value, math.nan, loss_gradient + ridge * x, margins)
+        evaluated = self.place.value < math.inf
+        if evaluated and self.objective.quadratic:
+            found = self._lowest(found)
+        if not evaluated or self._accepts(found):
+            self._move(found, evaluated=evaluated)
         else:
-            self._shorten(margins)
+            self._shorten(found)
 
-    def _lowest(self, value: float, gradient: np.ndarray, margins: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Set the trial to the lowest point on the line through it, of a parabola that is known from its two ends.
+    def _lowest(self, found: Place) -> Place:
+        """Return the lowest point on the line through a point, of a parabola that is known from its two ends.
 
         With exact steps the corrections make each direction conjugate to those before it: the method of conjugate gradients.
         """
-        change = gradient - self.gradient
-        curvature = float(self.direction @ change) * self.step_length
-        t = -self.slope / curvature if curvature > 0.0 else 1.0
+        place, slope, length = self.place, self.direction.slope, self.trial.step_length
+        change = found.gradient - place.gradient
+        curvature = float(self.direction.step @ change) * length
+        t = -slope / curvature if curvature > 0.0 else 1.0
         if abs(t - 1.0) <= FULL or not math.isfinite(t):
-            return value, gradient, margins
-        self.trial = self.x + t * (self.trial - self.x)
-        lower = self.value + 0.5 * t * self.step_length * self.slope
-        return lower, self.gradient + t * change, self.margins + t * (margins - self.margins)
+            return found
+        x = place.x + t * (found.x - place.x)
+        margins = place.margins + t * (found.margins - place.margins)
+        return Place(x, place.value + 0.5 * t * length * slope, math.nan, place.gradient + t * change, margins)
 
-    def _accepts(self, value: float, gradient: np.ndarray) -> bool:
-        """Armijo's rule; where values are all rounding, the slope decides instead (the approximate Wolfe rule)."""
-        if not (math.isfinite(value) and math.isfinite(float(gradient @ gradient))):
+    def _accepts(self, found: Place) -> bool:
+        """Armijo's rule; where values differ by rounding only, the slope decides instead (the approximate Wolfe rule)."""
+        if not (math.isfinite(found.value) and math.isfinite(float(found.gradient @ found.gradient))):
             return False
-        if value <= self.value + SUFFICIENT * self.step_length * self.slope:
+        value, slope = self.place.value, self.direction.slope
+        if found.value <= value + SUFFICIENT * self.trial.step_length * slope:
             return True
-        level = value <= self.value + 1e-12 * abs(self.value)
-        return level and float(gradient @ self.direction) <= (2.0 * SUFFICIENT - 1.0) * self.slope
+        level = found.value <= value + 1e-12 * abs(value)
+        return level and float(found.gradient @ self.direction.step) <= (2.0 * SUFFICIENT - 1.0) * slope
 
-    def _move(self, value: float, gradient: np.ndarray, margins: np.ndarray) -> None:
-        if self.curvature is not None and self.value < math.inf:
-            self.pair = self.trial - self.x, gradient - self.gradient
-        self.x, self.value, self.gradient, self.margins = self.trial, value, gradient, margins
-        self.gap = self.objective.gap(gradient)
-        self.failures = 0
+    def _move(self, found: Place, *, evaluated: bool) -> None:
+        if self.curvature is not None and evaluated:
+            self.pair = found.x - self.place.x, found.gradient - self.place.gradient
+        self.place = replace(found, gap=self.objective.gap(found.gradient))
+        self.trial = replace(self.trial, failures=0)
 
-    def _shorten(self, margins: np.ndarray) -> None:
-        """Find the lowest point on the way to the trial: its margins lie between, so no pass is needed."""
-        self.failures += 1
-        t = line_minimum(self.objective, self.x, self.trial, self.margins, margins)
-        if self.failures >= PATIENCE or t == 0.0:
+    def _shorten(self, found: Place) -> None:
+        """Try the lowest point on the way to the rejected one: its margins lie between, so no pass is needed."""
+        place, failures = self.place, self.trial.failures + 1
+        t = line_minimum(self.objective, place.x, found.x, place.margins, found.margins)
+        if failures >= PATIENCE or t == 0.0:
             self._give_up()
         else:
-            self.step_length *= t
-            self.trial = self.x + t * (self.trial - self.x)
+            self.trial = Trial(place.x + t * (found.x - place.x), self.trial.step_length * t, failures)
 
     def _give_up(self) -> None:
-        """Try as many rows as can be once before saying that there is no way down."""
-        self.stuck = self.policy.size >= self.policy.most and self.policy.age == 0  # at this very point
-        self.policy.size, self.failures, self.curvature = self.policy.most, 0, None
+        """Ask for the largest sketch; the model is stuck if that was the sketch of this very step."""
+        self.stuck = self.policy.rows >= self.policy.most and self.policy.age == 0
+        self.policy.ask_for(self.policy.most)
+        self.trial, self.curvature = replace(self.trial, failures=0), None
 
     def wants_curvature(self) -> bool:
-        """Choose a direction on the curvature that there is; say whether another is wanted, of ``policy.size`` rows."""
-        if self.failures:
+        """Choose a direction on the present curvature; return whether another is wanted, of ``policy.rows`` rows."""
+        if self.trial.failures:
             return False  # a shorter step waits to be tried
         if self.curvature is None:
             return True
+        value, length = self.place.value, self.trial.step_length
         if not self.policy.newton:
-            self._aim()
-            self.policy.watch(-self.slope, self.value, self.step_length)
-        wanted = self.policy.wants_another(self.gap, self.value, self.step_length)
-        self.policy.size = self.policy.next_size if wanted else self.policy.size
+            self._aim(self.curvature)
+            self.policy.watch(-self.direction.slope, value, length)
+        wanted = self.policy.wants_another(self.gap, value, length)
+        if wanted:
+            self.policy.ask_for(self.policy.next_rows)
         return wanted
 
     def use(self, curvature: Curvature, active: int, *, shares: bool) -> None:
-        """Take the direction of a new curvature, which so many rows had any part in."""
-        self.curvature, self.pair, self.policy.active, self.shares = curvature, None, active, shares
-        if self.policy.coupled:
-            self.corrections.rebase(curvature)
-        else:
-            self.corrections.clear()
-        self._aim()
-        self.policy.begin(-self.slope)
+        """Take the direction of a new curvature, to which ``active`` rows contribute."""
+        self.curvature, self.pair, self.shares = curvature, None, shares
+        none = Corrections.none(self.place.x.size)
+        self.corrections = self.corrections.rebased(curvature) if self.policy.coupled else none
+        self._aim(curvature)
+        self.policy.begin(-self.direction.slope, active)
 
     def step(self) -> None:
         """Set the next trial point."""
-        if not self.failures:
-            self.trial, self.step_length = self.x + self.direction, 1.0
+        if not self.trial.failures:
+            self.trial = Trial(self.place.x + self.direction.step)
 
     @property
     def negligible(self) -> float:
-        """The part of n(P − D) that a step on a parabola may leave: well below what is wanted."""
-        return WELL_BELOW * self.policy.tol * abs(self.value) if self.objective.quadratic else 0.0
+        """The part of n(P − D) that a step on a quadratic objective may leave: well below the gap that is wanted."""
+        return WELL_BELOW * self.policy.tol * abs(self.place.value) if self.objective.quadratic else 0.0
 
     @property
     def is_sure(self) -> bool:
@@ -165,20 +237,23 @@ class Model:
         because of rounding.
         """
         known = self.curvature is not None and self.curvature.exact and not self.shares
-        return self.objective.quadratic and known and not self.leapt and self.failures == 0
+        return self.objective.quadratic and known and not self.leapt and self.trial.failures == 0
 
     def leap(self) -> None:
         """Move to the trial point without evaluating it. If its certificate misses ``tol``, it is evaluated like a start."""
-        self.x, self.gap, self.value, self.leapt, self.pair = self.trial, 0.0, math.inf, True, None
+        self.place = replace(self.place, x=self.trial.x, gap=0.0, value=math.inf)
+        self.leapt, self.pair = True, None
 
-    def _aim(self) -> None:
-        assert self.curvature is not None
-        image = self.curvature.solve(self.gradient)
+    def _aim(self, curvature: Curvature) -> None:
+        """Set the direction of the next step."""
+        gradient = self.place.gradient
+        image = curvature.solve(gradient)
         if self.pair is not None:
-            self.corrections.add(*self.pair, image - self.image)
-        self.image, self.pair = image, None
-        self.direction = -self.corrections.solve(self.gradient, image, scaled_well=self.curvature.scaled_well)
-        self.slope = float(self.gradient @ self.direction)
-        if not self.slope < 0.0 and len(self.corrections):  # rounding has spoilt them
-            self.corrections.clear()
-            self._aim()
+            moved = image - self.direction.image
+            self.corrections = self.corrections.with_pair(*self.pair, moved, self.policy.memory)
+        self.pair = None
+        step = -self.corrections.solve(gradient, image, scaled_well=curvature.scaled_well)
+        self.direction = Direction(step, float(gradient @ step), image)
+        if not self.direction.slope < 0.0 and len(self.corrections):  # rounding has spoilt them
+            self.corrections = Corrections.none(gradient.size)
+            self._aim(curvature)

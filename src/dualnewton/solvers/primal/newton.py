@@ -1,4 +1,4 @@
-"""Primal methods as the loop drives them: Newton's method and its sketch, an iteration a turn.
+"""Newton's method and its sketch as the loop drives them, one iteration per step of the loop.
 
 Each iteration takes x⁺ = x − t B⁻¹∇ where B is the curvature of rows (``curvature.py``): of all of them, which is SDNA with τ = n
 (Newton's method), or of a sketch of τ (Section 6 of the paper), corrected by the last gradients. A full gradient costs one
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,19 @@ from dualnewton.matrix import Data
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.joint_softmax import JointHessian
-from dualnewton.solvers.primal.model import Model
+from dualnewton.solvers.primal.model import Model, ModelState
 from dualnewton.solvers.primal.objective import Objective
-from dualnewton.solvers.primal.shared_curvature import buy
-from dualnewton.solvers.primal.sketching import FromGram, Hessian, Sketches, hessian_of_all_rows
+from dualnewton.solvers.primal.shared_curvature import compute_curvature
+from dualnewton.solvers.primal.sketching import Hessian, Sketches, hessian_of_all_rows
 from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
+
+
+@dataclass(frozen=True, eq=False)
+class DescentState:
+    """The states of the models, and for each model those of its Hessians, which it may share with others."""
+
+    models: tuple[ModelState, ...]
+    sources: tuple[tuple[Any, ...], ...]
 
 
 class Descent(SharedPasses):
@@ -101,21 +110,21 @@ class Descent(SharedPasses):
         return values, R
 
     def _evaluate(self) -> None:
-        parts = [model.objective.parts(model.trial) for model in self.models]
+        parts = [model.objective.parts(model.trial.x) for model in self.models]
         W, b = np.concatenate([W for W, _ in parts]), np.concatenate([b for _, b in parts])
         found, column = self.data.evaluate(W, b, self), 0
         for model, value in zip(self.models, found.values, strict=True):
             own = slice(column, column + model.objective.columns)
             gradient = model.objective.vector(found.gradients[own], found.slopes[own])
-            model.receive(float(value), gradient, found.margins[:, own])
+            model.receive(float(value), gradient, np.ascontiguousarray(found.margins[:, own]))
             column = own.stop
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
         made, passes = self._passes_made(), 0.0
-        if all(model.value == math.inf for model in self.models):
+        if all(model.place.value == math.inf for model in self.models):
             self._evaluate()  # the exact step failed certification: evaluate again
             passes += 1.0
-        extra = buy([model for model in self.models if model.wants_curvature()], rng)
+        extra = compute_curvature([model for model in self.models if model.wants_curvature()], rng)
         for model in self.models:
             model.step()
         if all(model.is_sure for model in self.models):
@@ -131,17 +140,20 @@ class Descent(SharedPasses):
         return sum(hessian.passes_made / len(each) for each in self.hessians.values() for hessian in each)
 
     def point(self, k: int) -> PrimalPoint:
-        return self.models[k].objective.point(self.models[k].x)
+        return self.models[k].objective.point(self.models[k].place.x)
 
     def keep(self, wanted: Sequence[int]) -> None:
         super().keep(wanted)
         used = {model.objective.column_ridge.tobytes() for model in self.models}
         self.hessians = {key: each for key, each in self.hessians.items() if key in used}
 
-    def anchors(self) -> dict[str, Any]:
-        named = super().anchors()
-        for k, model in enumerate(self.models):
-            for column, hessian in enumerate(model.hessians):
-                if isinstance(hessian, FromGram):
-                    named |= {f"gram {k} {column}": hessian, f"its rows {k} {column}": hessian.rows}
-        return named
+    def state(self) -> DescentState:
+        models = self.models
+        sources = tuple(tuple(hessian.state() for hessian in model.hessians) for model in models)
+        return DescentState(tuple(model.state() for model in models), sources)
+
+    def restore(self, state: DescentState) -> None:
+        for model, own, sources in zip(self.models, state.models, state.sources, strict=True):
+            model.restore(own, self.data)
+            for hessian, source in zip(model.hessians, sources, strict=True):
+                hessian.restore(source)

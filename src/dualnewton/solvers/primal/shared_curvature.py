@@ -1,7 +1,7 @@
-"""Curvature for several models at once: those that are close together, as the folds of a cross-validation are, share it.
+"""One curvature for several models whose Hessians are alike, such as the folds of a cross-validation.
 
-A fold's Hessian differs from the mean over the folds by a fraction of the rows, which the corrections by gradients make up for;
-the outputs of a least-squares fit have the same Hessian altogether. One sketch and one factor then serve them all.
+The Hessian of a fold differs from the mean over the folds by a fraction of the rows, for which the corrections of L-BFGS make up.
+The outputs of a least-squares fit have the same Hessian. One sketch and one factor then serve all these models.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dualnewton.solvers.primal.model import Model
 from dualnewton.solvers.primal.sketching import Hessian
 
 CLOSE = 0.5
-"""Curvatures whose weights differ by no more than this fraction from the mean are corrected by the gradients soon enough."""
+"""Largest relative difference of a model's weights from the mean at which it shares a sketch, which L-BFGS then corrects."""
 
 SAME = 1e-9
-"""Newton's method knows no corrections: its models share what is the same but for rounding."""
+"""The same for Newton's method, which has no corrections: only equal weights, up to rounding, are shared."""
 
 
-def buy(models: Sequence[Model], rng: np.random.Generator) -> float:
-    """Give new curvature to models that want it; return the epochs of work that it took."""
-    return sum(_buy_alike(group, rng) for group in _alike(models))
+def compute_curvature(models: Sequence[Model], rng: np.random.Generator) -> float:
+    """Compute new curvature for these models; return the epochs of work that it took."""
+    return sum(_compute_alike(group, rng) for group in _alike(models))
 
 
 def _alike(models: Sequence[Model]) -> list[list[Model]]:
@@ -31,7 +31,7 @@ def _alike(models: Sequence[Model]) -> list[list[Model]]:
     groups: list[list[Model]] = []
     for model in models:
         for group in groups:
-            if model.policy.size == group[0].policy.size and np.array_equal(
+            if model.policy.rows == group[0].policy.rows and np.array_equal(
                 model.objective.ridge, group[0].objective.ridge
             ):
                 group.append(model)
@@ -41,27 +41,27 @@ def _alike(models: Sequence[Model]) -> list[list[Model]]:
     return groups
 
 
-def _buy_alike(models: Sequence[Model], rng: np.random.Generator) -> float:
-    weights = [model.objective.curvature(model.margins) for model in models]
+def _compute_alike(models: Sequence[Model], rng: np.random.Generator) -> float:
+    weights = [model.objective.curvature(model.place.margins) for model in models]
     if len(models) == 1:
-        return _give(models, weights[0], rng, shares=False)
+        return _compute(models, weights[0], rng, shares=False)
     mean = np.asarray(sum(weights) / len(models))
     apart = [float(np.abs(own - mean).sum()) / (float(mean.sum()) or 1.0) for own in weights]
-    # Who has tried what the others have, and wants something else, gets its own.
+    # A model that wants another curvature after a shared one gets its own.
     close = [SAME if model.policy.newton or model.shares else CLOSE for model in models]
     together = [k for k in range(len(models)) if apart[k] <= close[k]]
     shares = max((apart[k] for k in together), default=0.0) > SAME
-    work = _give([models[k] for k in together], mean, rng, shares=shares) if together else 0.0
+    work = _compute([models[k] for k in together], mean, rng, shares=shares) if together else 0.0
     alone = (k for k in range(len(models)) if k not in together)
-    return work + sum(_give([models[k]], weights[k], rng, shares=False) for k in alone)
+    return work + sum(_compute([models[k]], weights[k], rng, shares=False) for k in alone)
 
 
-def _give(models: Sequence[Model], weights: np.ndarray, rng: np.random.Generator, *, shares: bool) -> float:
-    """Make a curvature of these weights, one of their columns at a time, and hand it to the models."""
+def _compute(models: Sequence[Model], weights: np.ndarray, rng: np.random.Generator, *, shares: bool) -> float:
+    """Compute the curvature for these weights, one of their columns at a time, for these models to use."""
     policy = models[0].policy
     enough = min(model.negligible for model in models)
-    each = _each(models[0].hessians, weights, policy.size, rng, enough)
-    curvature = each[0] if len(each) == 1 else Together(each)
+    each = _each(models[0].hessians, weights, policy.rows, rng, enough)
+    curvature = each[0] if len(each) == 1 else Together(tuple(each))
     active = max(1, int(np.count_nonzero(weights) / weights.shape[1]))
     for model in models:
         model.use(curvature, active, shares=shares)

@@ -9,15 +9,17 @@ What a sketch cannot see, a feature that is absent from it or nearly so, is put 
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 
 from dualnewton.matrix import Data, linear
 from dualnewton.solvers.primal.curvature import Cholesky, ConjugateGradients, Curvature, Diagonal, Woodbury, gram_of
 from dualnewton.solvers.primal.decisions import Decisions
-from dualnewton.solvers.primal.dominant_rows import HeaviestRows
-from dualnewton.solvers.primal.incremental_gram import KeptSum, active_rows
+from dualnewton.solvers.primal.dominant_rows import DominantRows
+from dualnewton.solvers.primal.incremental_gram import IncrementalGram, Sum, active_rows
 
 RARE = 16
 """A feature with fewer nonzero entries in a sketch takes its curvature from all rows instead."""
@@ -54,21 +56,37 @@ class Hessian(Protocol):
     Attributes
     ----------
     passes_made : int
-        Data that products have taken, ever.
+        The passes over the data that products have taken so far.
     rows_read : int
-        Rows whose outer products the last curvature has taken.
+        The rows whose outer products the last curvature has taken.
     """
 
     passes_made: int
     rows_read: int
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:
-        """Return Aᵀ D(weights) A + D(ridge), from about ``size`` rows; its diagonal from a few if ``size`` is zero.
+        """Return Aᵀ D(weights) A + D(ridge), from about ``size`` rows; an estimate of its diagonal if ``size`` is zero.
 
-        Of a model whose columns have one Hessian together, the weights are all its columns of curvature, a row each.
+        For a model whose columns have one joint Hessian, the weights have one row for each column of curvature.
 
-        A solve that leaves no more than ``enough`` of n(P − D), where the curvature is the same everywhere, may stop.
+        Where the curvature is the same everywhere, a solve may stop when it leaves at most ``enough`` of n(P − D).
         """
+
+    def state(self) -> Any:
+        """Return what is remembered between two calls, as plain data."""
+
+    def restore(self, state: Any) -> None:
+        """Take such a state."""
+
+
+class Stateless:
+    """A Hessian that is computed from all rows each time, without a memory."""
+
+    def state(self) -> None:
+        """Return nothing."""
+
+    def restore(self, state: None) -> None:
+        """Take nothing."""
 
 
 def draw_rows(
@@ -123,6 +141,15 @@ def bears_noise(data: Data, ridge: np.ndarray, weights: np.ndarray, most: float)
     return bool(SINGLE * math.sqrt(ridge.size) * float((diagonal / ridge[:d]).max()) <= most)
 
 
+@dataclass(frozen=True, eq=False)
+class SketchesState:
+    """Whether the leverages of the rows were computed, these (None where they are alike), and the last sum over all rows."""
+
+    scored: bool
+    scores: np.ndarray | None
+    kept: Sum | None
+
+
 class Sketches:
     """The curvature of rows drawn anew each time; of all rows, if so many are asked for.
 
@@ -142,20 +169,29 @@ class Sketches:
 
     def __init__(self, data: Data, ridge: np.ndarray, decisions: Decisions, *, in_pieces: bool = False) -> None:
         self.data, self.ridge, self.intercept, self.decisions = data, ridge, ridge.size > data.d, decisions
-        self.kept = KeptSum(data, intercept=self.intercept) if in_pieces else None
+        self.kept = IncrementalGram(data, intercept=self.intercept) if in_pieces else None
+        self.dominant = DominantRows(data, ridge)
         self.scores: np.ndarray | None = None
-        self.heaviest = HeaviestRows(data, ridge)
         self.scored = False
+
+    def state(self) -> SketchesState:
+        """Return the leverages and the last sum over all rows."""
+        return SketchesState(self.scored, self.scores, None if self.kept is None else self.kept.last)
+
+    def restore(self, state: SketchesState) -> None:
+        """Take such a state."""
+        self.scored, self.scores = state.scored, state.scores
+        if self.kept is not None:
+            self.kept.last = state.kept
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
         data, diagonal = self.data, self.ridge.copy()
         active = max(1, int(np.count_nonzero(weights)))
         if size and self.decisions.keeps_rows(min(size, active), diagonal.size):
             self.rows_read = min(size, active)
-            return self.heaviest.at(weights, self.rows_read)
+            return self.dominant.at(weights, self.rows_read)
         if self.kept is not None and size >= active:
-            self.kept.single = self._single(weights, active, EXACT)
-            H, self.rows_read = self.kept.at(weights)
+            H, self.rows_read = self.kept.at(weights, single=self._single(weights, active, EXACT))
             return Cholesky(H, diagonal, exact=True)
         if 0 < size < active and not self.scored:
             self.scores, self.scored = leverages(data, weights), True
@@ -208,7 +244,7 @@ class Sketches:
         return few[linear.nonzeros(self.data.rows(indices))[few] < RARE] if few.size else few
 
 
-class FromGram:
+class FromGram(Stateless):
     """The curvature of all rows where they are fewer than the features: their Gram matrix is computed once."""
 
     passes_made = 0
@@ -220,6 +256,17 @@ class FromGram:
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
         return Woodbury(self.rows, weights, self.diagonal, self.gram, intercept=self.intercept, exact=True)
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixFreeState:
+    """What :class:`MatrixFree` remembers: its last preconditioner, of ``size`` rows, and how many products it took."""
+
+    size: int
+    weights: np.ndarray
+    near: Any
+    products: int
+    sketches: SketchesState
 
 
 class MatrixFree:
@@ -234,29 +281,52 @@ class MatrixFree:
     decisions : Decisions
         The rows of the preconditioners.
     fraction : float
-        Of the gradient: what a solve may leave.
+        The residual that a solve may leave, as a fraction of the gradient.
+
+    Attributes
+    ----------
+    size : int
+        The rows of the last preconditioner, or of the first before there is one.
+    weights, last : array, ConjugateGradients
+        The last weights, and the solver for them; none and None before the first.
     """
 
     def __init__(self, data: Data, ridge: np.ndarray, decisions: Decisions, fraction: float) -> None:
         self.data, self.ridge, self.decisions, self.fraction = data, ridge, decisions, fraction
-        self.sketch, self.sketches = decisions.first_preconditioner, Sketches(data, ridge, decisions)
+        self.sketches = Sketches(data, ridge, decisions)
         self.passes_made = self.rows_read = 0
-        self.last: ConjugateGradients | None = None
+        self.size = decisions.first_preconditioner
         self.weights = np.empty(0)
+        self.last: ConjugateGradients | None = None
+
+    def state(self) -> MatrixFreeState:
+        """Return the last preconditioner, the weights that it was made for, and the products that its last solve took."""
+        near, products = (None, 0) if self.last is None else (self.last.near.state(), self.last.products)
+        return MatrixFreeState(self.size, self.weights, near, products, self.sketches.state())
+
+    def restore(self, state: MatrixFreeState) -> None:
+        """Take such a state."""
+        self.size, self.weights = state.size, state.weights
+        self.sketches.restore(state.sketches)
+        if state.near is not None:
+            self.last = self._solver(state.weights, state.near.on(self.data), 0.0)
+            self.last.products = state.products
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
-        rows = self.sketch if self.last is None else self.decisions.preconditioner(self.sketch, self.last.products)
-        if self.last is not None and rows == self.sketch and np.array_equal(weights, self.weights):
+        rows = self.size if self.last is None else self.decisions.preconditioner(self.size, self.last.products)
+        if self.last is not None and rows == self.size and np.array_equal(weights, self.weights):
             near, self.rows_read = self.last.near, 0
         else:
             near = self.sketches.at(weights, rows, rng)
             self.rows_read = self.sketches.rows_read
-        self.sketch, self.weights = rows, weights
+        self.size, self.weights, self.last = rows, weights, self._solver(weights, near, enough)
+        return self.last
+
+    def _solver(self, weights: np.ndarray, near: Curvature, enough: float) -> ConjugateGradients:
         # For α = −φ′ the gap is Σ r_j²/(2 ridge_j), where the residual r is the gradient at the point that is reached.
         d = self.data.d
         units = np.append(0.5 / self.ridge[:d], np.zeros(self.ridge.size - d)) / enough if enough > 0.0 else None
-        self.last = ConjugateGradients(Product(self, weights), near, self.fraction, MOST_PRODUCTS, units)
-        return self.last
+        return ConjugateGradients(partial(self.times, weights), near, self.fraction, MOST_PRODUCTS, units)
 
     def times(self, weights: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return the matrix with these weights times v."""
@@ -265,16 +335,6 @@ class MatrixFree:
         constant = v[d:] if v.size > d else np.zeros(1)
         (result,), sums = self.data.weighted_products(v[None, :d], constant, weights[:, None])
         return (np.append(result, sums) if v.size > d else result) + self.ridge * v
-
-
-class Product:
-    """v ↦ Bv for fixed weights; an object, since a checkpoint cannot hold a function."""
-
-    def __init__(self, hessian: MatrixFree, weights: np.ndarray) -> None:
-        self.hessian, self.weights = hessian, weights
-
-    def __call__(self, v: np.ndarray) -> np.ndarray:
-        return self.hessian.times(self.weights, v)
 
 
 def hessian_of_all_rows(

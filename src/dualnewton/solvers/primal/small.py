@@ -154,5 +154,8 @@ class SmallNewton(Method):
         self.objectives = [self.objectives[k] for k in wanted]
         self.states = [self.states[k] for k in wanted]
 
-    def anchors(self) -> dict[str, Any]:
-        return {"rows": self.rows}
+    def state(self) -> tuple[State, ...]:
+        return tuple(self.states)
+
+    def restore(self, state: tuple[State, ...]) -> None:
+        self.states = list(state)

@@ -23,6 +23,7 @@ from dualnewton.solvers.prox import subproblem as quadratic
 from dualnewton.solvers.prox.curvature import kind_of, pseudo_inverse
 from dualnewton.solvers.prox.subproblem import Penalty, Sweep
 from dualnewton.solvers.prox.working_set import Features, Sizes, chosen
+from dualnewton.solvers.state import assign, record
 
 SUFFICIENT = 1e-4
 """Fraction of the decrease predicted by the model that a step has to achieve."""
@@ -170,6 +171,16 @@ class Progress:
         return Progress(damping, min(self.least_gap, found.gap), in_vain, in_vain >= PATIENCE)
 
 
+@dataclass(frozen=True, eq=False)
+class ModelState:
+    """What a model remembers between two steps; see :class:`Model`."""
+
+    place: Place
+    trial: Trial | None
+    progress: Progress
+    forms_matrices: bool
+
+
 class Model:
     """A point that moves a step at a time: :meth:`propose`, a pass over the data at the trial point, :meth:`receive`.
 
@@ -192,6 +203,15 @@ class Model:
         w, b = task.penalty.nearest(w.ravel()), np.atleast_1d(b)
         self.place = Place(w, b, math.inf, math.inf, np.zeros(w.size), np.zeros(b.size), np.zeros(0))
         self.trial: Trial | None = Trial(w, b)
+
+    def state(self) -> ModelState:
+        """Return what the model remembers."""
+        state: ModelState = record(ModelState, self)
+        return state
+
+    def restore(self, state: ModelState) -> None:
+        """Take the state of a model with the same task."""
+        assign(self, state)
 
     @property
     def gap(self) -> float:

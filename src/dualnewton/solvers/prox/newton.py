@@ -10,6 +10,7 @@ Losses of one column and of K columns (softmax) differ in the curvature of a row
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
 from dualnewton.solvers.prox.curvature import kind_of
-from dualnewton.solvers.prox.model import Model, Task, Trial
+from dualnewton.solvers.prox.model import Model, ModelState, Task, Trial
 from dualnewton.solvers.prox.subproblem import Penalty, sweep_of
 from dualnewton.solvers.prox.working_set import Everything, Features, Gathered, Sizes
 
@@ -44,6 +45,14 @@ class Together:
         for k, (problem, own) in enumerate(self.each()):
             values[k], R[:, own] = problem.row_losses(rows, Z[:, own])
         return values, R
+
+
+@dataclass(frozen=True, eq=False)
+class ProximalState:
+    """The states of the models, and for each model that of its features, which it may share with others."""
+
+    models: tuple[ModelState, ...]
+    features: tuple[Any, ...]
 
 
 class Proximal(SharedPasses):
@@ -117,5 +126,13 @@ class Proximal(SharedPasses):
         point: PrimalPoint = self.models[k].point()
         return point
 
-    def anchors(self) -> dict[str, Any]:
-        return {**super().anchors(), "sweep": self.models[0].task.sweep}
+    def state(self) -> ProximalState:
+        models = self.models
+        return ProximalState(
+            tuple(model.state() for model in models), tuple(model.task.features.state() for model in models)
+        )
+
+    def restore(self, state: ProximalState) -> None:
+        for model, own, features in zip(self.models, state.models, state.features, strict=True):
+            model.restore(own)
+            model.task.features.restore(features)

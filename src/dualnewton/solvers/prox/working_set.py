@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -55,6 +55,13 @@ class Features(ABC):
         """Return these features, one row each, where they are gathered."""
         return None
 
+    def state(self) -> Any:
+        """Return what depends on earlier steps, as plain data; None if nothing does."""
+        return None
+
+    def restore(self, state: Any) -> None:  # noqa: B027
+        """Take such a state."""
+
     def remembered(self, weights: np.ndarray) -> Features:
         """Return the same for row weights that never change, where nothing need be computed twice."""
         return Remembered(self, weights)
@@ -95,12 +102,21 @@ class Gathered(Features):
         self.place = np.full(data.d, -1)
         self.count = self.stored = 0
         self.rows: linear.Matrix = None
+        self.order: list[np.ndarray] = []  # the features of each gathering
+
+    def state(self) -> tuple[np.ndarray, ...]:
+        return tuple(self.order)
+
+    def restore(self, state: tuple[np.ndarray, ...]) -> None:
+        for features in state:
+            self.places(features)
 
     def places(self, features: np.ndarray) -> np.ndarray:
         """Return the rows of these features, after gathering those that are missing."""
         missing = np.unique(features[self.place[features] < 0])
         if missing.size:
             more = self.data.columns(missing)
+            self.order.append(missing)
             self.place[missing] = self.count + np.arange(missing.size)
             self.count += missing.size
             self.stored += more.nnz if linear.is_sparse(more) else more.size
@@ -139,6 +155,13 @@ class Growing(Features):
     def __init__(self, gathered: Gathered, weights: np.ndarray) -> None:
         self.gathered, self.weights = gathered, weights
         self.known = Curvature(np.zeros((0, 0)), np.zeros((0, 1)), RowWeights(weights).corner, CANCELLED)
+
+    def state(self) -> tuple[Any, Curvature]:
+        return self.gathered.state(), self.known  # its last bits depend on the order in which it has grown
+
+    def restore(self, state: tuple[Any, Curvature]) -> None:
+        gathered, self.known = state
+        self.gathered.restore(gathered)
 
     def rows_of(self, features: np.ndarray) -> linear.Matrix:
         return self.gathered.rows_of(features)

@@ -1,0 +1,18 @@
+"""From the attributes of an object to a frozen dataclass with fields of the same names, and back."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+
+def record(kind: type, thing: Any, **others: Any) -> Any:
+    """Return a dataclass whose fields are the attributes of an object, but for ``others``, which are given."""
+    names = [part.name for part in fields(kind)]
+    return kind(**{name: others[name] if name in others else getattr(thing, name) for name in names})
+
+
+def assign(thing: Any, state: Any, **others: Any) -> None:
+    """Set the attributes of an object to the fields of a dataclass, but for ``others``, which are given."""
+    for part in fields(state):
+        setattr(thing, part.name, others[part.name] if part.name in others else getattr(state, part.name))
