@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dualnewton.matrix import ChunkedData, MemoryData, blocks, linear, memory
+from dualnewton.matrix import BlockLosses, ChunkedData, MemoryData, RowVectors, blocks, linear, memory
 from dualnewton.matrix.protocol import Work
 from dualnewton.planning.costs import Costs, prepared
 from tuned import tuned
@@ -21,8 +21,14 @@ class Cubes:
     """A target whose losses are easy to write down: φ(z) = z³ + z, for each column."""
 
     def losses(self, rows, Z):
-        assert Z.shape[0] == rows.stop - rows.start
-        return (Z**3 + Z).sum(axis=0), 3.0 * Z**2 + 1.0
+        (own,) = rows
+        Z = own.shifted(Z)
+        return BlockLosses(own.c @ (Z**3 + Z), own.weighted(3.0 * Z**2 + 1.0), np.column_stack([Z, own.y]))
+
+
+def row_vectors(K):
+    rng = np.random.default_rng(8)
+    return RowVectors(np.arange(float(N)), rng.uniform(0.5, 2.0, N), rng.standard_normal((N, K)))
 
 
 def matrix(storage, dtype=np.float64, n=N, d=D):
@@ -73,13 +79,15 @@ def test_the_protocol_is_what_is_tested_here():
 @pytest.mark.parametrize("K", [1, 3])
 def test_evaluate_returns_margins_values_and_gradients(kind, storage, dtype, compiled, K):
     X, rng = matrix(storage, dtype), np.random.default_rng(0)
-    W, b = rng.standard_normal((K, D)), rng.standard_normal(K)
-    found = KINDS[kind](X).using(Work(compiled=compiled)).evaluate(W, b, Cubes())
-    Z = dense(X) @ W.T + b
-    np.testing.assert_allclose(found.margins, Z, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(found.values, (Z**3 + Z).sum(axis=0), rtol=1e-11)
-    np.testing.assert_allclose(found.gradients, (3.0 * Z**2 + 1.0).T @ dense(X), rtol=1e-11, atol=1e-9)
-    np.testing.assert_allclose(found.slopes, (3.0 * Z**2 + 1.0).sum(axis=0), rtol=1e-11)
+    W, b, rows = rng.standard_normal((K, D)), rng.standard_normal(K), row_vectors(K)
+    found = KINDS[kind](X).using(Work(compiled=compiled)).evaluate(W, b, Cubes(), [rows])
+    np.testing.assert_allclose(found.margins, dense(X) @ W.T + b, rtol=1e-12, atol=1e-12)
+    Z = dense(X) @ W.T + b + rows.o
+    np.testing.assert_allclose(found.kept, np.column_stack([Z, rows.y]), rtol=1e-12, atol=1e-12)
+    c = rows.c[:, None]
+    np.testing.assert_allclose(found.values, (c * (Z**3 + Z)).sum(axis=0), rtol=1e-11)
+    np.testing.assert_allclose(found.gradients, (c * (3.0 * Z**2 + 1.0)).T @ dense(X), rtol=1e-11, atol=1e-9)
+    np.testing.assert_allclose(found.slopes, (c * (3.0 * Z**2 + 1.0)).sum(axis=0), rtol=1e-11)
 
 
 @EVERY_KIND
@@ -194,22 +202,22 @@ def test_threads_do_not_change_a_bit(kind, storage, dtype, threads):
     )
     assert kind not in ("memory", "chunked") or together.workers.helpers >= 1  # another kind may do without threads
     try:
-        one, many = (data.evaluate(W, b, Cubes()) for data in (alone, together))
+        one, many = (data.evaluate(W, b, Cubes(), [row_vectors(2)]) for data in (alone, together))
         assert np.array_equal(*(data.weighted_gram(weights, intercept=True) for data in (alone, together)))
     finally:
         together.close()
-    for name in ("values", "gradients", "slopes", "margins"):
+    for name in ("values", "gradients", "slopes", "margins", "kept"):
         assert np.array_equal(getattr(one, name), getattr(many, name)), name
 
 
 def test_an_error_in_a_thread_is_raised_by_the_caller():
     class Broken:
         def losses(self, rows, Z):  # noqa: ARG002
-            raise RuntimeError(f"rows {rows.start}")
+            raise RuntimeError("no such rows")
 
     data = MemoryData(matrix("dense"), Work(n_threads=2))
     with pytest.raises(RuntimeError, match="rows"):
-        data.evaluate(np.zeros((1, D)), np.zeros(1), Broken())
+        data.evaluate(np.zeros((1, D)), np.zeros(1), Broken(), [])
     data.close()
 
 
@@ -256,7 +264,8 @@ def test_nearly_full_sparse_rows_are_expanded_if_they_fit_in_the_cache(share, ex
     assert made.data_pass == planned.data_pass  # the plan predicts the passes that are made
     assert made.sketch(100) == planned.sketch(100)
     W = rng.standard_normal((1, D))
-    np.testing.assert_allclose(data.evaluate(W, np.zeros(1), Cubes()).margins[:, 0], X @ W[0], rtol=1e-12, atol=1e-12)
+    found = data.evaluate(W, np.zeros(1), Cubes(), [row_vectors(1)])
+    np.testing.assert_allclose(found.margins[:, 0], X @ W[0], rtol=1e-12, atol=1e-12)
 
 
 def test_blocks_are_views_of_the_data():

@@ -201,7 +201,7 @@ def someone_elses_minimum(problem):
 
     def objective(x):
         U, V, b = split(x)
-        value, R = problem.row_losses(slice(None), problem.margins(U - V, b) - problem.o)
+        value, R = problem.row_losses(problem.row_vectors, problem.margins(U - V, b) - problem.o)
         penalty = (0.5 * ridge * (U - V) ** 2 + threshold * (U + V)).sum()
         G, own = R.T @ problem.X / problem.n, problem.lam * ridge * (U - V)
         parts = G + own + problem.lam * threshold, problem.lam * threshold - G - own

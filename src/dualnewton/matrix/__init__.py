@@ -7,6 +7,17 @@ their weighted Gram products, and ``whole`` has the products with a matrix as it
 
 from dualnewton.matrix.chunked import ChunkedData
 from dualnewton.matrix.memory import MemoryData, as_data
-from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Profile, Target
+from dualnewton.matrix.protocol import BlockLosses, Capabilities, Data, Evaluation, Profile, RowVectors, Target
 
-__all__ = ["Capabilities", "ChunkedData", "Data", "Evaluation", "MemoryData", "Profile", "Target", "as_data"]
+__all__ = [
+    "BlockLosses",
+    "Capabilities",
+    "ChunkedData",
+    "Data",
+    "Evaluation",
+    "MemoryData",
+    "Profile",
+    "RowVectors",
+    "Target",
+    "as_data",
+]

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import linear
 from dualnewton.matrix.memory import MemoryData
-from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Profile, Rows, Target, Work
+from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Profile, Rows, RowVectors, Target, Work
 from dualnewton.matrix.workers import Workers, added
 from dualnewton.validation import data_matrix
 
@@ -113,10 +113,12 @@ class ChunkedData(Data):
     def transposed_times(self, v: np.ndarray) -> np.ndarray:
         return self._sum(lambda rows, piece: piece.transposed_times(v[rows]))
 
-    def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target) -> Evaluation:
-        found = [piece.evaluate(W, b, _Later(target, rows.start)) for rows, piece in self._visit()]
+    def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
+        found = [piece.evaluate(W, b, target, [each.part(rows) for each in vectors]) for rows, piece in self._visit()]
         values, gradients, slopes = added([(each.values, each.gradients, each.slopes) for each in found])
-        return Evaluation(values, gradients, slopes, np.concatenate([each.margins for each in found]))
+        kept = [each.kept for each in found if each.kept is not None]
+        margins = np.concatenate([each.margins for each in found])
+        return Evaluation(values, gradients, slopes, margins, np.concatenate(kept) if kept else None)
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         result, sums = added([piece.weighted_products(V, v, weights[rows]) for rows, piece in self._visit()])
@@ -176,13 +178,3 @@ class ChunkedData(Data):
             if high > low:
                 yield slice(low, high), indices[low:high] - rows.start, piece
             low = high
-
-
-class _Later:
-    """A target whose rows are numbered from the first row of a piece."""
-
-    def __init__(self, target: Target, start: int) -> None:
-        self.target, self.start = target, start
-
-    def losses(self, rows: slice, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self.target.losses(slice(rows.start + self.start, rows.stop + self.start), Z)

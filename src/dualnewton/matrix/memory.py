@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from dualnewton.matrix import linear, whole
 from dualnewton.matrix.blocks import Block, KernelBlock, LibraryBlock
 from dualnewton.matrix.grams import outer_products
-from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, Target, Work
+from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, RowVectors, Target, Work
 from dualnewton.matrix.workers import Workers, added
 from dualnewton.validation import data_matrix
 
@@ -143,24 +143,30 @@ class MemoryData(Data):
     def transposed_times(self, v: np.ndarray) -> np.ndarray:
         return whole.transposed_times(self.X, v)
 
-    def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target) -> Evaluation:
+    def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
         margins = np.empty((self.n, len(W)))
+        kept: dict[int, np.ndarray] = {}  # by the first row of the block
 
         def work(blocks: Sequence[Block]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             values: Any = 0.0
-            slopes, gradients = np.zeros(len(W)), np.zeros(W.shape)
+            slopes, gradients = np.zeros(0), np.zeros((0, self.d))
             for block in blocks:
                 Z = margins[block.rows]
                 block.products(W, Z)
                 Z += b
-                sums, R = target.losses(block.rows, Z)
-                values = values + sums
-                slopes += R.sum(axis=0)
-                block.gather(R, gradients)
+                found = target.losses([each.part(block.rows) for each in vectors], Z)
+                if not len(gradients):
+                    slopes, gradients = np.zeros(found.factors.shape[1]), np.zeros((found.factors.shape[1], self.d))
+                values = values + found.values
+                slopes += found.factors.sum(axis=0)
+                block.gather(found.factors, gradients)
+                if found.kept is not None:
+                    kept[block.rows.start] = found.kept
             return values, gradients, slopes
 
         values, gradients, slopes = added(self.workers.each(self.blocks, work))
-        return Evaluation(values, gradients, slopes, margins)
+        together = np.concatenate([kept[start] for start in sorted(kept)]) if kept else None
+        return Evaluation(values, gradients, slopes, margins, together)
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         def work(blocks: Sequence[Block]) -> tuple[np.ndarray, np.ndarray]:

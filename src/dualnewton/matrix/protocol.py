@@ -1,17 +1,17 @@
 """The operations on a data matrix that the library uses, for every storage: memory, pieces on disk, other machines, a GPU.
 
 Solvers, planner and verifier never access X directly. They pass models and receive products and sums over rows. Vectors with one
-entry per row (labels, weights, offsets, margins, dual variables) are used block by block: a pass calls a ``Target`` with the
-rows of each block.
+entry per row (labels, weights, offsets, margins, dual variables) stay with their rows: a pass gives a ``Target`` the entries of
+one block at a time, and the target never sees the index of a row.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -64,11 +64,59 @@ class Capabilities:
     reason: str = ""
 
 
+class RowVectors(NamedTuple):
+    """The vectors of one problem that have an entry per row: of all rows, or of one block.
+
+    Attributes
+    ----------
+    y : array of shape (m,)
+        Labels.
+    c : array of shape (m,), optional
+        Weights; ones if None.
+    o : array of shape (m,) or (m, K), optional
+        Offsets of the margins; zeros if None.
+    """
+
+    y: np.ndarray
+    c: np.ndarray | None = None
+    o: np.ndarray | None = None
+
+    def part(self, rows: slice) -> RowVectors:
+        """Return the entries of these rows."""
+        return RowVectors(*(None if each is None else each[rows] for each in self))
+
+    def weighted(self, values: np.ndarray) -> np.ndarray:
+        """Multiply the values of each row by its weight."""
+        return values if self.c is None else (values.T * self.c).T
+
+    def shifted(self, z: np.ndarray) -> np.ndarray:
+        """Add the offsets."""
+        return z if self.o is None else z + self.o
+
+
+class BlockLosses(NamedTuple):
+    """What a target returns for a block of m rows.
+
+    Attributes
+    ----------
+    values : array
+        Σ c_i φ_i of each model.
+    factors : array of shape (m, M)
+        R, of which the pass computes Σ_i R_ik a_i and Σ_i R_ik: for instance the derivatives c_i ∂φ_i/∂z_ik.
+    kept : array of shape (m, L), optional
+        Entries of per-row vectors that the pass returns for all rows: for instance dual variables.
+    """
+
+    values: np.ndarray
+    factors: np.ndarray
+    kept: np.ndarray | None = None
+
+
 class Target(Protocol):
     """The losses that a pass evaluates at the margins of a block of rows: K columns, of one model or several."""
 
-    def losses(self, rows: slice, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return Σ c_i φ_i for each model, and R of the shape of Z, the derivatives c_i ∂φ_i/∂z_ik."""
+    def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
+        """Return sums and factors of a block with margins Z (m × K), given its own entries of the per-row vectors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,18 +127,21 @@ class Evaluation:
     ----------
     values : array
         Σ c_i φ_i of each model.
-    gradients : array of shape (K, d)
+    gradients : array of shape (M, d)
         Σ_i R_ik a_i.
-    slopes : array of shape (K,)
-        Σ_i R_ik, the derivatives with respect to the intercepts.
+    slopes : array of shape (M,)
+        Σ_i R_ik; for R_ik = c_i ∂φ_i/∂z_ik the derivatives with respect to the intercepts.
     margins : array of shape (n, K)
         a_iᵀw_k + b_k.
+    kept : array of shape (n, L), optional
+        What the target has kept of each row.
     """
 
     values: np.ndarray
     gradients: np.ndarray
     slopes: np.ndarray
     margins: np.ndarray
+    kept: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -183,8 +234,11 @@ class Data(ABC):
         """Aᵀ v, for a vector v or a matrix with one column per model."""
 
     @abstractmethod
-    def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target) -> Evaluation:
-        """Compute margins, losses and gradients of K models with coefficients W (K×d) and intercepts b, in one pass."""
+    def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
+        """Compute margins, losses and gradients of K models with coefficients W (K×d) and intercepts b, in one pass.
+
+        ``vectors`` holds the per-row vectors that the target needs; each block is evaluated with its own entries of them.
+        """
 
     @abstractmethod
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

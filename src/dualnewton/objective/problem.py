@@ -13,7 +13,7 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Loss
 from dualnewton.losses.base import blocks
-from dualnewton.matrix import Data, as_data, linear
+from dualnewton.matrix import Data, RowVectors, as_data, linear
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.regularizers import L2, Regularizer
 from dualnewton.regularizers.rows import OverRows
@@ -190,7 +190,7 @@ class Problem:
 
     def weighted(self, values: np.ndarray) -> np.ndarray:
         """Multiply the values of each example by c_i."""
-        return values if self.sample_weight is None else (values.T * self.sample_weight).T
+        return self.row_vectors.weighted(values)
 
     def alpha_bar(self, alpha: np.ndarray) -> np.ndarray:
         """ᾱ = (1/λn) Σ c_i α_i a_i, in the shape of w."""
@@ -199,14 +199,15 @@ class Problem:
 
     # Losses and curvatures of blocks of rows, for primal methods ---------------------------------------------------------
 
-    def row_losses(self, rows: slice, z: np.ndarray) -> tuple[float, np.ndarray]:
+    @cached_property
+    def row_vectors(self) -> RowVectors:
+        """Labels, weights and offsets, which a pass divides into blocks together with the rows."""
+        return RowVectors(self.y, self.sample_weight, self.offset)
+
+    def row_losses(self, rows: RowVectors, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Return Σ c_i φ_i and c_i φ′_i over a block of rows with margins z = a_iᵀw + b, given without the offsets."""
-        z = z if self.offset is None else z + self.offset[rows]
-        value, slopes = self.loss.value_and_derivative(z, self.y[rows])
-        if self.sample_weight is None:
-            return float(value.sum()), slopes
-        c = self.sample_weight[rows]
-        return float(c @ value), (slopes.T * c).T
+        value, slopes = self.loss.value_and_derivative(rows.shifted(z), rows.y)
+        return float(value.sum() if rows.c is None else rows.c @ value), rows.weighted(slopes)
 
     def row_curvature(self, z: np.ndarray) -> np.ndarray:
         """c_i φ″_i of all rows with margins z = a_iᵀw + b, given without the offsets; for several columns, the diagonals."""

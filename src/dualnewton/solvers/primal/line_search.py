@@ -23,13 +23,13 @@ def line_minimum(
     The slope grows with t: its zero is found by the secant rule, kept in its bracket by bisection. t is 0 only where the
     slope at the start is not negative.
     """
-    way, margins_way = end - x, end_margins - margins
+    way, margins_way, vectors = end - x, end_margins - margins, objective.problem.row_vectors
     linear, quadratic = float(objective.ridge @ (x * way)), float(objective.ridge @ (way * way))
 
     def slope(t: float) -> float:
         total = linear + t * quadratic
         for rows in blocks(len(margins)):
-            _, R = objective.losses(rows, margins[rows] + t * margins_way[rows])
+            _, R = objective.losses(vectors.part(rows), margins[rows] + t * margins_way[rows])
             total += float(np.vdot(R, margins_way[rows]))
         return total if math.isfinite(total) else math.inf
 

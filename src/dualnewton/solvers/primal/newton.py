@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.matrix import Data
+from dualnewton.matrix import BlockLosses, Data, RowVectors
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.joint_softmax import JointHessian
@@ -100,19 +100,20 @@ class Descent(SharedPasses):
             ]
         return self.hessians[key]
 
-    def losses(self, rows: slice, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Values and derivatives of all models on a block of rows (see :class:`Target`)."""
         values, R, column = np.empty(len(self.models)), np.empty(Z.shape), 0
-        for k, model in enumerate(self.models):
+        for k, (model, vectors) in enumerate(zip(self.models, rows, strict=True)):
             own = slice(column, column + model.objective.columns)
-            values[k], R[:, own] = model.objective.losses(rows, Z[:, own])
+            values[k], R[:, own] = model.objective.losses(vectors, Z[:, own])
             column = own.stop
-        return values, R
+        return BlockLosses(values, R)
 
     def _evaluate(self) -> None:
         parts = [model.objective.parts(model.trial.x) for model in self.models]
         W, b = np.concatenate([W for W, _ in parts]), np.concatenate([b for _, b in parts])
-        found, column = self.data.evaluate(W, b, self), 0
+        vectors = [model.objective.problem.row_vectors for model in self.models]
+        found, column = self.data.evaluate(W, b, self, vectors), 0
         for model, value in zip(self.models, found.values, strict=True):
             own = slice(column, column + model.objective.columns)
             gradient = model.objective.vector(found.gradients[own], found.slopes[own])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dualnewton.losses import Curvature
+from dualnewton.matrix import RowVectors
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.protocol import PrimalPoint
 
@@ -51,8 +52,8 @@ class Objective:
         self.column_ridge = np.append(ridge, 0.0) if problem.fit_intercept else ridge
         self.ridge = np.tile(self.column_ridge, self.columns)
 
-    def losses(self, rows: slice, Z: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return Σ c_i φ_i over a block of rows, and the derivatives by their margins, of the shape of Z."""
+    def losses(self, rows: RowVectors, Z: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return Σ c_i φ_i over a block of rows with margins Z, and the derivatives by the margins, of the shape of Z."""
         value, slopes = self.problem.row_losses(rows, self._margins(Z))
         return value, slopes.reshape(Z.shape)
 

@@ -87,7 +87,7 @@ class SmallNewton(Method):
 
     def _state(self, k: int, x: np.ndarray, margins: np.ndarray) -> State:
         objective = self.objectives[k]
-        losses, slopes = objective.problem.row_losses(slice(None), margins)
+        losses, slopes = objective.problem.row_losses(objective.problem.row_vectors, margins)
         pull = objective.ridge * x
         return State(x, margins, slopes @ self.rows + pull, losses + 0.5 * float(pull @ x))
 

@@ -313,5 +313,5 @@ class Model:
         return None
 
     def _losses(self, margins: np.ndarray) -> float:
-        problem = self.task.problem
-        return sum(problem.row_losses(rows, margins[rows])[0] for rows in blocks(problem.n))
+        problem, vectors = self.task.problem, self.task.problem.row_vectors
+        return sum(problem.row_losses(vectors.part(rows), margins[rows])[0] for rows in blocks(problem.n))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.losses import Curvature
-from dualnewton.matrix import Data
+from dualnewton.matrix import BlockLosses, Data, RowVectors
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
@@ -39,12 +39,12 @@ class Together:
             yield problem, first if problem.columns == 1 else slice(first, first + problem.columns)
             first += problem.columns
 
-    def losses(self, rows: slice, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Values and derivatives of all models on a block of rows."""
         values, R = np.empty(len(self.problems)), np.empty(Z.shape)
-        for k, (problem, own) in enumerate(self.each()):
-            values[k], R[:, own] = problem.row_losses(rows, Z[:, own])
-        return values, R
+        for k, ((problem, own), vectors) in enumerate(zip(self.each(), rows, strict=True)):
+            values[k], R[:, own] = problem.row_losses(vectors, Z[:, own])
+        return BlockLosses(values, R)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,11 @@ class Proximal(SharedPasses):
         together = Together(models)
         trials: list[Trial] = [model.trial for model in models if model.trial is not None]
         W = np.vstack([trial.w.reshape(-1, self.data.d) for trial in trials])
-        found = self.data.evaluate(W, np.concatenate([trial.b for trial in trials]), together)
+        b, vectors = (
+            np.concatenate([trial.b for trial in trials]),
+            [problem.row_vectors for problem in together.problems],
+        )
+        found = self.data.evaluate(W, b, together, vectors)
         for model, trial, value, (_, own) in zip(models, trials, found.values, together.each(), strict=True):
             gradient, margins = found.gradients[own].ravel(), np.ascontiguousarray(found.margins[:, own])
             model.receive(trial, float(value), gradient, np.atleast_1d(found.slopes[own]), margins)
