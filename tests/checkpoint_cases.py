@@ -53,6 +53,14 @@ def classes(*, n=60, d=5, **more):
     return [dn.MultinomialProblem(X, y, lam=0.02, **more)]
 
 
+def targets(*, n=60, d=12, **more):
+    """Three outputs that share their features."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((n, d))
+    Y = X[:, :3] @ rng.standard_normal((3, 3)) + rng.standard_normal((n, 3))
+    return [dn.Problem(X, Y, losses.SquaredOutputs(3), fit_intercept=True, **more)]
+
+
 def with_scale(**more):
     (problem,) = one(squared, n=50, d=4)
     y = problem.y + np.where(np.arange(50) % 7 == 0, 10.0, 0.0)
@@ -91,6 +99,7 @@ WRONGLY_PLANNED = tuned(small_entries=0, epochs_fixed=-1e9)  # SDNA seems to cos
 
 logistic, squared, hinge2 = losses.Logistic(), losses.Squared(), losses.SquaredHinge()
 lasso, net = regularizers.L1(), regularizers.ElasticNet(0.5)
+joint_net = regularizers.JointElasticNet(0.5)
 few = {"max_epochs": 12}
 
 
@@ -205,6 +214,13 @@ CASES = [
     Case(
         "softmax, l1 in steps",
         lambda: classes(n=40, d=30, regularizer=lasso, sample_weight=np.linspace(0.5, 1.5, 40)),
+        {"tol": 1e-12},
+        IN_STEPS,
+    ),
+    Case("multi-task", lambda: targets(regularizer=joint_net, lam=0.02), {"tol": 1e-14}),
+    Case(
+        "multi-task, in steps",
+        lambda: targets(n=30, d=200, regularizer=regularizers.JointL1(), lam=0.05),
         {"tol": 1e-12},
         IN_STEPS,
     ),

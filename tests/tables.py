@@ -46,7 +46,7 @@ NON_SMOOTH = [
     losses.Quantile(q=0.3),
 ]
 
-SEVERAL_COLUMNS = [losses.Softmax(2), losses.Softmax(5)]
+SEVERAL_COLUMNS = [losses.Softmax(2), losses.Softmax(5), losses.SquaredOutputs(3)]
 
 WITHOUT_GAMMA = []
 """Smooth losses for which there is no γ."""
@@ -86,6 +86,7 @@ def regularizers_for(d):
         regularizers.NonNegative(),
         regularizers.Box(-0.5, 0.8),
         regularizers.Box(np.linspace(-1.0, -0.1, d), np.r_[np.inf, np.linspace(0.2, 1.0, d - 1)]),
+        regularizers.JointElasticNet(l1=0.3),
         regularizers.GroupElasticNet(np.arange(d) // 2, strength=0.2),
         regularizers.L2(np.linspace(1.0, 3.0, d)),
         AgainstDirection(np.linspace(-1.0, 2.0, d)),
@@ -119,6 +120,8 @@ def uniform_samplings_for(n):
 
 def labels_for(loss, n, rng):
     """Random labels of the loss's domain, all classes present."""
+    if loss.label_columns > 1:
+        return rng.standard_normal((n, loss.label_columns))
     if loss.columns > 1:
         return rng.permutation(np.arange(n) % loss.columns)
     if isinstance(loss, losses.Margin):
@@ -166,3 +169,6 @@ WITH_KINKS = [
     regularizers.Box(0.01, 0.02),
 ]
 """Penalties with kinks or bounds, feature by feature."""
+
+JOINT = [regularizers.JointL1(), regularizers.JointElasticNet(0.3)]
+"""Penalties that join the columns of a model."""

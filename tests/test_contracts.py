@@ -6,6 +6,7 @@ import pytest
 import dualnewton as dn
 from dualnewton import losses, regularizers, samplings
 from tables import (
+    JOINT,
     LOSSES,
     NON_SMOOTH,
     SEVERAL_COLUMNS,
@@ -20,7 +21,7 @@ from tables import (
 )
 
 EVERY_LOSS = [*LOSSES, *NON_SMOOTH, *SEVERAL_COLUMNS, *WITHOUT_GAMMA]
-EVERY_REGULARIZER = [*regularizers_for(4), *WITH_KINKS]
+EVERY_REGULARIZER = [*regularizers_for(4), *WITH_KINKS, *JOINT]
 by_loss = pytest.mark.parametrize("loss", EVERY_LOSS, ids=name_of)
 by_regularizer = pytest.mark.parametrize("regularizer", EVERY_REGULARIZER, ids=name_of)
 
@@ -77,6 +78,10 @@ def test_every_regularizer_is_fitted_with_a_certificate_or_refused_in_words(regu
     if loss.columns > 1 and regularizer.form.is_general:
         with pytest.raises(ValueError, match="regularizer must be a sum over features"):
             dn.Problem(X, y, loss, regularizer=regularizer)
+        return
+    if loss.columns > 1 and regularizer.form.joint:
+        with pytest.raises(ValueError, match="must not join the columns"):
+            dn.solve(dn.Problem(X, y, loss, regularizer=regularizer))
         return
     result = dn.solve(
         dn.Problem(X, y, loss, regularizer=regularizer, lam=0.05, fit_intercept=True), tol=1e-6, random_state=0

@@ -13,6 +13,7 @@ The functions of a loss satisfy these identities (Section 4 of the paper uses al
 
 from dualnewton.losses.base import Curvature, Kink, Loss, Margin, NonSmooth
 from dualnewton.losses.kinked import EpsilonInsensitive, Hinge, Quantile
+from dualnewton.losses.outputs import SquaredOutputs
 from dualnewton.losses.smooth import (
     Huber,
     Logistic,
@@ -43,6 +44,7 @@ __all__ = [
     "Squared",
     "SquaredEpsilonInsensitive",
     "SquaredHinge",
+    "SquaredOutputs",
     "check",
 ]
 

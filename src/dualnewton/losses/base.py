@@ -61,6 +61,9 @@ class Loss:
     columns: int = 1
     """K, the number of margins per example: z_i is a number for K = 1 and a vector of length K otherwise."""
 
+    label_columns: int = 1
+    """The numbers that a label consists of: 1, or K where each column of margins has its own target."""
+
     @property
     def has_dual_rounds(self) -> bool:
         """Whether block dual methods apply: each example has one dual variable, and the dual is strongly concave."""
@@ -126,7 +129,10 @@ class Loss:
         return self.second_derivative(z, y) * t
 
     def couplings(self, z: Array, y: Array) -> np.ndarray:
-        """Return one column q_kl ≥ 0 for each pair k < l, such that the Hessian of φ is Σ q_kl (e_k − e_l)(e_k − e_l)ᵀ."""
+        """Return one column q_kl ≥ 0 for each pair k < l, such that the Hessian of φ is Σ q_kl (e_k − e_l)(e_k − e_l)ᵀ.
+
+        It is called for losses of several columns with varying curvature only.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no couplings(z, y)")
 
     # Operations on all examples of a problem -----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from dualnewton._identities import ROUNDING, STEP, UnusableError, broken, call, failures, report
-from dualnewton.losses.base import Loss
+from dualnewton.losses.base import Curvature, Loss
 
 ROWS = 200
 """Number of rows of margins that are tested."""
@@ -29,7 +29,7 @@ class _Rows:
     def __init__(self, loss: Loss) -> None:
         rng = np.random.default_rng(0)
         self.loss, K = loss, loss.columns
-        self.y = loss.labels(np.arange(ROWS) % K, ROWS)
+        self.y = loss.labels(_labels(loss), ROWS)
         self.z = rng.choice(SCALES, (ROWS, 1)) * rng.standard_normal((ROWS, K))
         self.way = rng.standard_normal((ROWS, K))
         self.value, self.slope = call(loss, "value_and_derivative", self.z, self.y)
@@ -41,11 +41,23 @@ class _Rows:
         return np.asarray(call(self.loss, method, self.z + step * self.way, self.y))
 
 
+def _labels(loss: Loss) -> np.ndarray:
+    """Return labels of which rows that are a multiple of K apart are equal: class numbers, or K targets for each row."""
+    number = np.arange(ROWS) % loss.columns
+    return number if loss.label_columns == 1 else np.cos(number[:, None] + 3.0 * np.arange(loss.label_columns))
+
+
+def _has_couplings(loss: Loss) -> bool:
+    return loss.curvature is not Curvature.CONSTANT
+
+
 def _shapes(loss: Loss) -> Iterator[str]:
-    """For K margins, a loss returns one value, K slopes, K curvatures and K(K − 1)/2 couplings."""
+    """For K margins, a loss returns one value, K slopes, K curvatures and, where these vary, K(K − 1)/2 couplings."""
     rows = _Rows(loss)
     one, each, pairs = (ROWS,), (ROWS, loss.columns), (ROWS, loss.columns * (loss.columns - 1) // 2)
-    wanted = {"value": one, "derivative": each, "second_derivative": each, "couplings": pairs}
+    wanted = {"value": one, "derivative": each, "second_derivative": each}
+    if _has_couplings(loss):
+        wanted["couplings"] = pairs
     for method, shape in wanted.items():
         seen = np.asarray(call(loss, method, rows.z, rows.y))
         if seen.shape != shape or not np.isfinite(seen).all():
@@ -88,13 +100,8 @@ def _curvature_is_slope_of_derivative(rows: _Rows) -> Iterator[str]:
     off = np.abs(climbs - along).max(axis=1)
     for k in broken(off, 1e-6, rows.size):
         yield f"has a curvature_times that is not the slope of derivative: wrong by {off[k]:.3g} at z={rows.z[k].tolist()}"
-    couplings, by_pairs = np.asarray(call(loss, "couplings", rows.z, rows.y)), np.zeros(rows.z.shape)
-    for q, (one, other) in zip(couplings.T, combinations(range(K), 2), strict=True):
-        apart = q * (rows.way[:, one] - rows.way[:, other])
-        by_pairs[:, one] += apart
-        by_pairs[:, other] -= apart
-    for k in broken(np.abs(by_pairs - along).max(axis=1), ROUNDING, rows.size):
-        yield f"has couplings that do not give the Hessian of curvature_times: at z={rows.z[k].tolist()}"
+    if _has_couplings(loss):
+        yield from _couplings_give_the_hessian(rows, along)
     diagonal = np.asarray(call(loss, "second_derivative", rows.z, rows.y))
     for column in range(K):
         unit = np.zeros(rows.z.shape)
@@ -106,6 +113,17 @@ def _curvature_is_slope_of_derivative(rows: _Rows) -> Iterator[str]:
         steep = (along * rows.way).sum(axis=1) - np.square(rows.way).sum(axis=1) / loss.gamma
         for k in broken(steep, ROUNDING * np.square(rows.way).sum(axis=1), rows.size):
             yield f"is not 1/gamma-smooth with gamma={loss.gamma:g}: at z={rows.z[k].tolist()}"
+
+
+def _couplings_give_the_hessian(rows: _Rows, along: np.ndarray) -> Iterator[str]:
+    """Σ q_kl (e_k − e_l)(e_k − e_l)ᵀ t is the Hessian times t."""
+    couplings, by_pairs = np.asarray(call(rows.loss, "couplings", rows.z, rows.y)), np.zeros(rows.z.shape)
+    for q, (one, other) in zip(couplings.T, combinations(range(rows.loss.columns), 2), strict=True):
+        apart = q * (rows.way[:, one] - rows.way[:, other])
+        by_pairs[:, one] += apart
+        by_pairs[:, other] -= apart
+    for k in broken(np.abs(by_pairs - along).max(axis=1), ROUNDING, rows.size):
+        yield f"has couplings that do not give the Hessian of curvature_times: at z={rows.z[k].tolist()}"
 
 
 def _dual_points_are_feasible(rows: _Rows) -> Iterator[str]:

@@ -44,13 +44,15 @@ class Problem:
     If g is not strongly convex (the Lasso), ᾱ must lie in the domain of g*, and w ∈ ∂g*(ᾱ).
 
     For a loss of K > 1 columns (:class:`losses.Softmax`), an example has K margins z_i = W a_i + b + o_i: w is a K × d matrix W,
-    b has K entries, α and o are n × K, and the penalty is Σ_k g(w_k) over the rows of W.
+    b has K entries, α and o are n × K, and the penalty is Σ_k g(w_k) over the rows of W. A regulariser that joins the columns
+    (``form.joint``) is a function of W itself: for g(W) = Σ_j ‖W_j‖ over the features j, g*(Ā) is finite where all ‖Ā_j‖ ≤ 1,
+    and α is scaled down until they are; Σ c_i α_i = 0 in each column survives the scaling.
 
     Parameters
     ----------
     X : array or sparse array of shape (n, d)
         One example a_i per row; float32 and float64 are kept as they are, CSR and C order are not copied.
-    y : array of shape (n,)
+    y : array of shape (n,), or (n, K) for :class:`losses.SquaredOutputs`
         The labels; the loss defines which are allowed.
     loss : Loss
         φ.
@@ -159,8 +161,8 @@ class Problem:
 
     @cached_property
     def g(self) -> Any:
-        """The penalty as a function of w: the regulariser or, for several columns, its sum over the rows of W."""
-        return self.regularizer if self.columns == 1 else OverRows(self.regularizer)
+        """The penalty as a function of w: the regulariser, summed over the rows of W if it does not join several columns."""
+        return self.regularizer if self.columns == 1 or self.regularizer.form.joint else OverRows(self.regularizer)
 
     # The two objectives ----------------------------------------------------------------------------------------------
 

@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.tuning import DEFAULT, Tuning
+
+
+def is_joint(problem: Problem) -> bool:
+    """Whether the losses are quadratic in several columns, whose features are moved jointly (``solvers/prox/joint.py``)."""
+    return problem.columns > 1 and problem.loss.curvature is Curvature.CONSTANT
 
 
 def has_hessian(problem: Problem) -> bool:
     """Whether the penalty is (λ/2) Σ v_j w_j², so that there is a Hessian to take or to sketch; of several columns with v = 1."""
     form = problem.regularizer.form
+    if is_joint(problem):
+        return False
     return form.is_quadratic if problem.columns == 1 else form.is_plain
 
 
 def methods_for(problem: Problem, tuning: Tuning = DEFAULT) -> tuple[str, ...]:
     """Return the methods among which "auto" may choose, for this loss, this penalty and these data."""
     able = problem.loss.has_dual_rounds and problem.data.capabilities.random_rows
+    form = problem.regularizer.form
+    if problem.columns > 1 and (form.joint or is_joint(problem)):
+        return ("newton",) if is_joint(problem) and (form.joint or form.is_plain) else ()
     dual = ("sdna",) if able and problem.regularizer.strongly_convex else ()
     if has_hessian(problem):
         room = problem.columns == 1 or (problem.d + 1) * problem.columns <= tuning.largest_matrix
         return (*dual, "newton", "ihs") if room else (*dual, "ihs")
-    return dual if problem.regularizer.form.is_general else (*dual, "newton")
+    return dual if form.is_general else (*dual, "newton")
 
 
 def primal_methods(problem: Problem) -> tuple[str, ...]:
     """Return the methods for a problem whose loss has no dual rounds; refuse, in words, one that no method can solve."""
     if not (own := methods_for(problem)):
+        if problem.columns > 1:
+            raise DualnewtonError(
+                "regularizer must be L2(), JointElasticNet() or JointL1() for SquaredOutputs (with others, each output is a "
+                "problem of its own), and must not "
+                f"join the columns of other losses, got {problem.regularizer!r} for {problem.loss!r}"
+            )
         raise DualnewtonError(
             f"loss {problem.loss!r} has no gamma, so that no dual method can serve it, and the primal methods need a "
             f"regularizer that is a sum over features, got {problem.regularizer!r}"

@@ -12,7 +12,7 @@ from dualnewton.losses import Curvature
 from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs, is_small
-from dualnewton.planning.eligible import has_hessian, methods_for
+from dualnewton.planning.eligible import has_hessian, is_joint, methods_for
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
 
@@ -137,7 +137,8 @@ class Facts:
     @cached_property
     def small(self) -> bool:
         """Whether nothing is to be compiled."""
-        return is_small(self.tuning, self.costs.n, self.costs.d, self.columns)
+        few = not is_joint(self.problem) or self.costs.d <= self.tuning.numpy_features
+        return few and is_small(self.tuning, self.costs.n, self.costs.d, self.columns)
 
     @cached_property
     def quadratic(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.planning.eligible import is_joint
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.working_sets import affordable, by_entries, takes_all
@@ -25,8 +26,10 @@ def newton(facts: Facts, tau: Tau) -> Plan:
 
 def _newton_reason(facts: Facts) -> str:
     if not facts.has_hessian:
-        every = takes_all(facts.costs.of_classes(facts.columns), once=facts.quadratic)
-        return f"proximal Newton steps over {'all features' if every else 'working sets of features'}"
+        joint = is_joint(facts.problem)
+        every = takes_all(facts.costs.of_classes(1 if joint else facts.columns), once=facts.quadratic)
+        steps = "block coordinate descent" if joint else "proximal Newton steps"
+        return f"{steps} over {'all features' if every else 'working sets of features'}"
     if facts.classes > 1:
         return "Newton's method: the Hessian of all classes together is cheap here"
     if facts.matrix_free:

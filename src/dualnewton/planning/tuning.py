@@ -85,6 +85,8 @@ class Tuning:
         millisecond.
     small_entries : int
         Entries of X up to which NumPy does the work, so that a first fit does not wait for a compiler.
+    numpy_features : int
+        Features up to which block coordinate descent over the features of several columns runs in NumPy.
     numpy_single_block : int
         Examples up to which a NumPy round of SDNA takes all of them as one block.
     numpy_block : int
@@ -208,6 +210,7 @@ class Tuning:
     # What is small
     small_entries: int = 1 << 17
     one_block_features: int = 256
+    numpy_features: int = 32
     joint_scale_features: int = 2000
     joint_scale_wide_features: int = 500
     numpy_single_block: int = 512

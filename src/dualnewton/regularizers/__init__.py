@@ -1,6 +1,7 @@
 """Regularisers g: closed and 1-strongly convex, so that g* is 1-smooth and w = ∇g*(ᾱ) is the primal point of a dual point.
 
-The exception is :class:`L1`, whose g* is finite on a bounded set only: the verifier scales dual points into that set.
+The exceptions are :class:`L1` and :class:`JointL1`, whose g* is finite on a bounded set only: the verifier scales dual points
+into that set.
 
 The three functions satisfy these identities (Section 4 of the paper; :func:`check` tests them):
 
@@ -10,6 +11,7 @@ The three functions satisfy these identities (Section 4 of the paper; :func:`che
 
 from dualnewton.regularizers.base import Form, Kind, Regularizer
 from dualnewton.regularizers.groups import GroupElasticNet
+from dualnewton.regularizers.joint import JointElasticNet, JointL1
 from dualnewton.regularizers.quadratic import L2
 from dualnewton.regularizers.separable import L1, Box, ElasticNet, NonNegative, mixed
 
@@ -20,6 +22,8 @@ __all__ = [
     "ElasticNet",
     "Form",
     "GroupElasticNet",
+    "JointElasticNet",
+    "JointL1",
     "Kind",
     "NonNegative",
     "Regularizer",

@@ -37,6 +37,9 @@ class Form:
         v of a quadratic g; None for ones.
     threshold, factor, lower, upper : floats or arrays of shape (d,)
         One number for all features, or one number per feature.
+    joint : bool
+        Whether |w_j| stands for the Euclidean norm of the coefficients of feature j in all columns of a model. With one column
+        this makes no difference.
     """
 
     kind: Kind
@@ -46,6 +49,7 @@ class Form:
     factor: Any = 1.0
     lower: Any = -np.inf
     upper: Any = np.inf
+    joint: bool = False
 
     @classmethod
     def quadratic(cls, weights: np.ndarray | None = None) -> Form:
@@ -53,9 +57,17 @@ class Form:
         return cls(Kind.QUADRATIC, weights=weights, factor=1.0 if weights is None else 1.0 / weights)
 
     @classmethod
-    def separable(cls, *, threshold: Any = 0.0, factor: Any = 1.0, lower: Any = -np.inf, upper: Any = np.inf) -> Form:
+    def separable(
+        cls,
+        *,
+        threshold: Any = 0.0,
+        factor: Any = 1.0,
+        lower: Any = -np.inf,
+        upper: Any = np.inf,
+        joint: bool = False,
+    ) -> Form:
         """Return the form of Σ w_j²/(2 factor_j) + threshold_j |w_j| with bounds."""
-        return cls(Kind.SEPARABLE, threshold=threshold, factor=factor, lower=lower, upper=upper)
+        return cls(Kind.SEPARABLE, threshold=threshold, factor=factor, lower=lower, upper=upper, joint=joint)
 
     @property
     def is_quadratic(self) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.regularizers.base import Form, Regularizer
+from dualnewton.regularizers.joint import JointElasticNet, JointL1
 from dualnewton.regularizers.quadratic import L2
 from dualnewton.validation import Array, finite, frozen
 from dualnewton.validation import positive as positive_number
@@ -144,7 +145,9 @@ class Box(Regularizer):
         return np.clip(s, self.lower, self.upper)
 
 
-def mixed(strength: float, l1_ratio: float, *, positive: bool = False) -> tuple[float, Regularizer]:
+def mixed(
+    strength: float, l1_ratio: float, *, positive: bool = False, joint: bool = False
+) -> tuple[float, Regularizer]:
     """Return λ and g with λ g(w) = strength · (r‖w‖₁ + ½(1 − r)‖w‖²), the penalty as scikit-learn writes it.
 
     Parameters
@@ -155,13 +158,17 @@ def mixed(strength: float, l1_ratio: float, *, positive: bool = False) -> tuple[
         r ∈ [0, 1]: 0 is ridge, 1 the Lasso.
     positive : bool
         Whether to constrain w ≥ 0.
+    joint : bool
+        Whether Σ_j ‖W_j‖, over the columns of a model, takes the place of ‖w‖₁; not with ``positive``.
     """
     strength, r = positive_number("strength", strength), finite("l1_ratio", l1_ratio)
     if not 0.0 <= r <= 1.0:
         raise DualnewtonError(f"l1_ratio must be a number in [0, 1], got {l1_ratio!r}")
+    if joint and positive:
+        raise DualnewtonError("positive must be False for a penalty that joins the columns of a model, got True")
     if r == 1.0:
-        return strength, L1(positive)
+        return strength, JointL1() if joint else L1(positive)
     lam = strength * (1.0 - r)
     if r == 0.0:
         return lam, NonNegative() if positive else L2()
-    return lam, ElasticNet(r / (1.0 - r), positive)
+    return lam, JointElasticNet(r / (1.0 - r)) if joint else ElasticNet(r / (1.0 - r), positive)

@@ -11,7 +11,7 @@ from dualnewton.losses import Curvature
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import prepared
-from dualnewton.planning.eligible import has_hessian
+from dualnewton.planning.eligible import has_hessian, is_joint
 from dualnewton.planning.interior import by_rows
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.sketching import Sketching
@@ -61,6 +61,7 @@ def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request
     if plan.is_primal and sampling is None:
         from dualnewton.solvers.primal.newton import Descent
         from dualnewton.solvers.primal.small import SmallNewton
+        from dualnewton.solvers.prox.joint import JointDescent
         from dualnewton.solvers.prox.newton import Proximal
 
         points = [(pair.w, pair.intercept) for _, pair in starts]
@@ -70,8 +71,12 @@ def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request
         data = prepared(first.data, n_threads, compiled=compiled, tuning=request.tuning)
         if not has_hessian(first):
             once = first.loss.curvature is Curvature.CONSTANT
-            sizes = SetSizes.of(data, request.tuning, columns=first.columns, once=once, compiled=compiled)
-            return Proximal(problems, data, points, tol=tol, compiled=compiled, sizes=sizes)
+            joint = is_joint(first)
+            columns = 1 if joint else first.columns
+            sizes = SetSizes.of(data, request.tuning, columns=columns, once=once, compiled=compiled and not joint)
+            return (JointDescent if joint else Proximal)(
+                problems, data, points, tol=tol, compiled=compiled, sizes=sizes
+            )
         decisions = Sketching.of(data, request.tuning)
         return Descent(problems, data, points, tol=tol, sketch=plan.tau, newton=newton, decisions=decisions)
     # Sets of active examples only follow another law than the one from which minibatch SDCA has its ESO vector v.

@@ -29,7 +29,7 @@ from dualnewton.solvers.prox.working_set import Everything, Features, Gathered, 
 class Together:
     """The losses of several models, whose margins stand side by side (see :class:`Target`)."""
 
-    def __init__(self, models: Sequence[Model]) -> None:
+    def __init__(self, models: Sequence[Any]) -> None:
         self.problems = [model.task.problem for model in models]
 
     def each(self) -> Iterator[tuple[Problem, Any]]:

@@ -1,0 +1,104 @@
+"""The squared loss of several outputs at once: K margins and K targets per example."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.losses.base import Curvature, Loss
+from dualnewton.validation import data_matrix, frozen, integer
+
+
+@dataclass(frozen=True)
+class SquaredOutputs(Loss):
+    """½‖z − y‖² for K outputs; a label is a vector of K targets.
+
+    The Hessian is the identity, so that the outputs are coupled by the penalty alone. With a penalty that does not couple them,
+    one :class:`Squared` problem for each output is the same.
+
+    Parameters
+    ----------
+    n_outputs : int
+        K ≥ 2.
+    """
+
+    n_outputs: int = 2
+    gamma = 1.0
+    curvature = Curvature.CONSTANT
+    label_domain: ClassVar[str] = "finite real numbers, one column for each output"
+
+    def __post_init__(self) -> None:
+        integer("n_outputs", self.n_outputs, 2)
+
+    @property
+    def columns(self) -> int:  # type: ignore[override]
+        """K."""
+        return self.n_outputs
+
+    @property
+    def label_columns(self) -> int:  # type: ignore[override]
+        """K."""
+        return self.n_outputs
+
+    # The functions of one example --------------------------------------------------------------------------------------
+
+    def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        missed = z - y
+        return 0.5 * np.einsum("ik,ik->i", missed, missed)
+
+    def derivative(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return z - y
+
+    def second_derivative(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        return np.ones(z.shape)
+
+    def curvature_times(self, z: np.ndarray, y: np.ndarray, t: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        return t
+
+    def conjugate(self, u: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.einsum("ik,ik->i", u, 0.5 * u + y)
+
+    # Operations on all examples of a problem -----------------------------------------------------------------------------
+
+    def labels(self, y: Any, n: int) -> np.ndarray:
+        if np.shape(y) != (n, self.n_outputs):
+            raise DualnewtonError(f"y must have shape {(n, self.n_outputs)} for {self!r}, got {np.shape(y)}")
+        return frozen(np.asarray(data_matrix("y", y), dtype=np.float64))
+
+    def nearest_dual(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        """Return α: φ* is finite everywhere."""
+        return alpha
+
+    def balanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        """Subtract the weighted mean of each column; twice, which removes the rounding error of the first mean."""
+        for _ in range(2):
+            alpha = alpha - c @ alpha / c.sum()
+        return alpha
+
+    def best_intercept(
+        self,
+        margins: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray | None,
+        *,
+        near: Any = 0.0,  # noqa: ARG002
+    ) -> np.ndarray:
+        """Return the weighted mean of y − z in each column."""
+        return np.average(y - margins, axis=0, weights=weights)
+
+    def conjugates_along(
+        self,
+        alpha: np.ndarray,
+        y: np.ndarray,  # noqa: ARG002
+        weights: np.ndarray | None,
+        *,
+        at_one: float,
+    ) -> Callable[[float], float]:
+        """Return s ↦ Σ c_i φ*(−sα_i) = s²A − sB, where A = ½ Σ c_i ‖α_i‖² and A − B is the value at s = 1."""
+        squares = np.einsum("ik,ik->i", alpha, alpha)
+        half = 0.5 * float(squares.sum() if weights is None else weights @ squares)
+        return lambda s: s * s * half + s * (at_one - half)

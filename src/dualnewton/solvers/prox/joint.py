@@ -1,0 +1,246 @@
+"""Quadratic losses of K columns with a penalty on the norm of each feature's coefficients (the multi-task Lasso).
+
+    n P(W, b) = Σ_i ½ c_i ‖W a_i + b + o_i − y_i‖² + Σ_j ½ ridge_j ‖W_j‖² + threshold_j ‖W_j‖
+
+Each turn 1. chooses a working set of features by the duality gap, 2. minimises the objective over these and the intercepts
+(``joint_subproblem.py``) with the Hessian Σ c_i a_i a_iᵀ, which is the same for each column and everywhere, and 3. passes over the
+data at the point found: value, gradient of all features, gap.
+
+The gap and the working set. With the residuals α_i = y_i − z_i, Ā = −∇/(λn) for the gradient ∇ of the losses, and r ≤ 1 the
+largest factor for which g*(rĀ) is finite, rα is feasible (Σ c_i α_i = 0 at the best intercepts, and scaling keeps that), and
+
+    n(P(W) − D(rα)) = λn (g(W) + g*(rĀ) − r⟨W, Ā⟩) + (1 − r)² Σ_i c_i φ_i.
+
+D falls by at least ½ Σ c_i ‖α_i − α*_i‖²/n away from its maximum α*, so that Σ c_i ‖rα_i − α*_i‖² ≤ 2n(P − D) =: ρ². Hence the
+gradient of feature j at the optimum differs from r∇_j by at most ρ√(Σ c_i a_ij²). A feature whose slope stays within its threshold
+for all these has zero coefficients at the optimum, and takes no part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dualnewton.matrix import Data
+from dualnewton.objective.problem import Problem
+from dualnewton.regularizers.joint import feature_norms
+from dualnewton.solvers.deadline import Deadline, OutOfTime
+from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
+from dualnewton.solvers.prox.curvature import RowWeights
+from dualnewton.solvers.prox.joint_subproblem import JointPenalty, Sweep, minimise, sweep_of
+from dualnewton.solvers.prox.newton import Together
+from dualnewton.solvers.prox.working_set import Everything, Features, Gathered, Sizes, chosen
+
+ROUNDING, PATIENCE = 1e-14, 3
+"""A decrease below this fraction of the value counts as none; a model is stuck after this many steps in a row that bring neither
+a decrease nor half the gap."""
+
+WELL_BELOW, ENOUGH = 0.1, 1e-2
+"""Fraction of the wanted gap that a minimisation over a working set may leave, and fraction of the largest violation outside the
+set that it may leave inside, since the next is over another set."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is to be solved, and by which means; it never changes.
+
+    Attributes
+    ----------
+    problem : Problem
+        With quadratic losses of K columns.
+    penalty : JointPenalty
+        n λ g.
+    features : Features
+        Where the curvature of features comes from.
+    lengths : array of shape (d,)
+        √(Σ c_i a_ij²) of each feature, by which working sets are chosen.
+    sizes : Sizes
+        Features of a working set.
+    tol : float
+        The relative gap that is wanted.
+    sweep : Sweep
+        Block coordinate descent, in NumPy or compiled.
+    """
+
+    problem: Problem
+    penalty: JointPenalty
+    features: Features
+    lengths: np.ndarray
+    sizes: Sizes
+    tol: float
+    sweep: Sweep
+
+    def gap(self, W: np.ndarray, losses: float, gradient: np.ndarray) -> float:
+        """Return n(P − D), by the formula above."""
+        g, scale = self.problem.g, self.problem.lam * self.problem.n
+        bar = gradient / -scale
+        r = g.reach(bar)
+        defect = g.value(W) + g.conjugate(r * bar) - r * float(np.vdot(W, bar))
+        return float(max(scale * defect, 0.0) + (1.0 - r) ** 2 * losses)
+
+    def working_set(self, state: State) -> np.ndarray:
+        """Return the features of a step, in order: those in use, and those whose slope is nearest to its threshold."""
+        if self.sizes.every:
+            return np.arange(self.problem.d)
+        r = self.problem.g.reach(state.gradient / -(self.problem.lam * self.problem.n))
+        room = self.penalty.threshold - r * feature_norms(state.gradient)
+        radius, free = math.sqrt(2.0 * state.gap), self.lengths > 0.0
+        distance = np.where(free, room / np.where(free, self.lengths, 1.0), np.inf)
+        scores = np.where(distance <= radius, 1.0 / (1.0 + distance - distance.min()), 0.0)
+        return chosen(feature_norms(state.W) > 0.0, scores, self.sizes.least, self.sizes.most)
+
+    def goal(self, state: State, inside: np.ndarray) -> float:
+        """Return the violation that a minimisation over these features may leave.
+
+        A violation ε of all d features costs the gap dε²/(2 ridge) or, where α is shortened by 1/(1 + ε/threshold), about twice
+        that fraction of the value.
+        """
+        outside = self.penalty.violations(state.W, state.gradient)
+        outside[inside] = 0.0
+        by_threshold = 0.5 * float(self.penalty.threshold.max())
+        room = 2.0 * abs(state.value) * float(self.penalty.ridge.min())
+        by_ridge = math.sqrt(room / (self.problem.d * self.tol or math.inf))
+        return max(ENOUGH * float(outside.max()), WELL_BELOW * self.tol * max(by_threshold, by_ridge))
+
+    def minimum(self, state: State, deadline: Deadline) -> tuple[np.ndarray, np.ndarray, float]:
+        """Return (W, b) where the objective over a working set is least, and the epochs of work that took.
+
+        The intercepts are eliminated: they follow the features to their best values.
+        """
+        inside = self.working_set(state)
+        curvature = self.features.curvature(inside, RowWeights(self.problem.c), deadline)
+        inverse = (1.0 if self.problem.fit_intercept else 0.0) / curvature.corner  # zero where the intercepts stay
+        border, factor = curvature.border[:, 0], float(inverse[0, 0])
+        slopes = state.gradient[:, inside] - factor * np.outer(state.slope, border)
+        old, penalty, goal = state.W[:, inside], self.penalty.only(inside), self.goal(state, inside)
+        V = minimise(curvature.reduced(inverse), slopes, old, penalty, goal, self.sweep, deadline)
+        W = state.W.copy()
+        W[:, inside] = V
+        return W, state.b - factor * (state.slope + (V - old) @ border), inside.size / W.shape[1]
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A point of one model, and what a pass over the data has found there.
+
+    Attributes
+    ----------
+    task : Task
+        What is to be solved.
+    W, b : arrays of shape (K, d) and (K,)
+        The point.
+    gradient, slope : arrays of shape (K, d) and (K,)
+        Of the losses, in W and in b.
+    value, gap : float
+        n P, and n(P − D) for the dual point that belongs to W.
+    least_gap, in_vain, stuck : float, int, bool
+        The least gap so far, the steps in a row that brought nothing, and whether rounding lets the model go no further.
+    """
+
+    task: Task
+    W: np.ndarray
+    b: np.ndarray
+    gradient: np.ndarray
+    slope: np.ndarray
+    value: float = math.inf
+    gap: float = math.inf
+    least_gap: float = math.inf
+    in_vain: int = 0
+    stuck: bool = False
+
+    @classmethod
+    def at(cls, task: Task, W: np.ndarray, b: np.ndarray) -> State:
+        """Return a point of which nothing is known yet."""
+        return cls(task, W, b, np.zeros(W.shape), np.zeros(b.shape))
+
+    def found(self, losses: float, gradient: np.ndarray, slope: np.ndarray) -> State:
+        """Return the point with what a pass has found there."""
+        value = losses + self.task.penalty.value(self.W)
+        return replace(self, value=value, gap=self.task.gap(self.W, losses, gradient), gradient=gradient, slope=slope)
+
+    def after(self, before: State) -> State:
+        """Return the next state, given where the step began: that point itself, if this one is no better."""
+        lower = self.value < before.value - ROUNDING * abs(before.value)
+        gained = lower or self.gap < 0.5 * before.least_gap
+        in_vain = 0 if gained else before.in_vain + 1
+        better = self if lower or self.gap < before.gap else before
+        return replace(better, least_gap=min(before.least_gap, self.gap), in_vain=in_vain, stuck=in_vain >= PATIENCE)
+
+
+class JointDescent(SharedPasses):
+    """Models that move together: they share the passes, and their features are gathered once.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        They share X, a quadratic loss of K columns and the regulariser, which joins the columns or is ½‖W‖².
+    data : Data
+        The data.
+    starts : sequence of (W, b)
+        Where the models start.
+    tol : float
+        The relative gap that is wanted.
+    compiled : bool
+        Whether kernels may be used.
+    sizes : Sizes
+        Of the working sets.
+    """
+
+    models: list[State]
+
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        data: Data,
+        starts: Sequence[tuple[np.ndarray, Any]],
+        *,
+        tol: float,
+        compiled: bool,
+        sizes: Sizes,
+    ) -> None:
+        self.data, self.sweep = data, sweep_of(compiled=compiled)
+        features = Everything(data) if sizes.every else Gathered(data, sizes)
+        known: list[tuple[np.ndarray, Features, np.ndarray]] = []  # one for each vector of weights
+        points = []
+        for problem, (W, b) in zip(problems, starts, strict=True):
+            own = next((each for each in known if np.array_equal(each[0], problem.c)), None)
+            if own is None:
+                lengths = np.zeros(data.d) if sizes.every else np.sqrt(data.column_norms(problem.c))
+                own = problem.c, features.remembered(problem.c), lengths
+                known.append(own)
+            task = Task(problem, JointPenalty.of(problem), own[1], own[2], sizes, tol, self.sweep)
+            points.append(State.at(task, W, np.asarray(b)))
+        self.models = self._evaluated(points)
+
+    def _evaluated(self, points: Sequence[State]) -> list[State]:
+        """Pass over the data once, at the points of these models."""
+        together = Together(points)
+        W, b = np.concatenate([point.W for point in points]), np.concatenate([point.b for point in points])
+        found = self.data.evaluate(W, b, together)
+        each = zip(points, found.values, together.each(), strict=True)
+        return [point.found(float(value), found.gradients[own], found.slopes[own]) for point, value, (_, own) in each]
+
+    def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
+        limit, points, extra = Deadline(deadline), list[State](), 0.0
+        try:
+            for state in self.models:
+                W, b, work = state.task.minimum(state, limit)
+                points.append(replace(state, W=W, b=b))
+                extra += work
+        except OutOfTime:
+            if not points:
+                return 0.0
+        for k, found in enumerate(self._evaluated(points)):
+            self.models[k] = found.after(self.models[k])
+        return 1.0 + extra / len(self.models)
+
+    def point(self, k: int) -> PrimalPoint:
+        state = self.models[k]
+        return PrimalPoint(state.W.copy(), state.b)
+
+    def anchors(self) -> dict[str, Any]:
+        return {**super().anchors(), "sweep": self.sweep}

@@ -1,0 +1,268 @@
+"""A quadratic model of K columns with a penalty on the norm of each feature's coefficients, minimised.
+
+    min_V  ⟨slopes, V − W⟩ + ½ Σ_k (v_k − w_k)ᵀH(v_k − w_k) + Σ_j ½ ridge_j ‖V_j‖² + threshold_j ‖V_j‖
+
+V has a row v_k for each column of margins and a column V_j for each feature. Sweeps of block coordinate descent find which
+features are zero: with u = H_jj V_j − slopes_j the best V_j is (1 − threshold_j/‖u‖)₊ u/(H_jj + ridge_j). Where the features in
+use depend on each other, sweeps are slow, and Newton steps on these features, at which the norms are smooth, go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dualnewton.objective.problem import Problem
+from dualnewton.regularizers.joint import feature_norms
+from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
+from dualnewton.solvers.primal.curvature import Cholesky
+
+SWEEPS, RENT, MOST_SWEEPS = 8, 36.0, 50
+"""Sweeps between two Newton steps: at least; the divisor of (K·used)²/size that gives how many cost as much as a step, whose
+multiplications are six times as fast; and at most."""
+
+LARGEST_FACTOR, PRODUCTS, INEXACT = 800, 300, 1e-3
+"""Coefficients of the features in use, in all columns, up to which the matrix of a Newton step is factorised. Beyond, conjugate
+gradients make at most so many products with it, and stop at this fraction of the residual."""
+
+ROUNDS, MOST_IN_VAIN = 200, 6
+"""Rounds of sweeps and a step, at most, and rounds in a row that do not lower the largest violation, which are rounding."""
+
+HALVINGS = 8
+"""Fractions 1, ½, ¼, … of a Newton step that are tried."""
+
+LEVEL = 1e-14
+"""Changes of the model below this fraction of its terms are rounding."""
+
+AT_ONCE = 1 << 25
+"""Multiplications of sweeps between two checks of the deadline: some hundredths of a second."""
+
+ROUNDING, CANCELLED = 4e-16, 1e-16
+"""A violation is rounding below the first fraction of the largest slope, and below the second of the terms that cancel in it,
+which are bounded by ‖Σ_i H_ji V_i‖ ≤ √H_jj Σ_i √H_ii ‖V_i‖."""
+
+
+@dataclass(frozen=True, eq=False)
+class JointPenalty:
+    """Σ_j ½ ridge_j ‖V_j‖² + threshold_j ‖V_j‖."""
+
+    ridge: np.ndarray
+    threshold: np.ndarray
+
+    @classmethod
+    def of(cls, problem: Problem) -> JointPenalty:
+        """Return n λ g of a problem, from the form of its regulariser."""
+        scale = problem.lam * problem.n
+        threshold, factor, *_ = problem.regularizer.form.limits(problem.d)
+        return cls(scale / factor, scale * threshold)
+
+    def only(self, features: np.ndarray) -> JointPenalty:
+        """Return the part of some features."""
+        return JointPenalty(self.ridge[features], self.threshold[features])
+
+    def value(self, V: np.ndarray) -> float:
+        """Return the sum."""
+        norms = feature_norms(V)
+        return 0.5 * float(self.ridge @ np.square(norms)) + float(self.threshold @ norms)
+
+    def violations(self, V: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+        """Return the distance of −slopes_j, without the ridge, from the subdifferential of the penalty at V_j, for each j."""
+        norms = feature_norms(V)
+        used = norms > 0.0
+        pull = slopes + V * (self.ridge + self.threshold / np.where(used, norms, 1.0))
+        return np.maximum(feature_norms(pull) - np.where(used, 0.0, self.threshold), 0.0)
+
+
+Sweep = Callable[..., bool]
+"""See :func:`sweeps`."""
+
+
+def sweeps(
+    H: np.ndarray,
+    slopes: np.ndarray,
+    V: np.ndarray,
+    ridge: np.ndarray,
+    threshold: np.ndarray,
+    most: int,
+    goal: float,
+) -> bool:
+    """Minimise over one feature after the other, in place: V, and the slopes H(V − W) + … that belong to it.
+
+    The last sweep is one in which no feature moved its slope by more than ``goal``. Return whether there was such a sweep among
+    the first ``most``. This is what the kernel of the same name does (``kernels/joint.py``).
+    """
+    own = H.diagonal()
+    curvature = own + ridge
+    for _ in range(most):
+        largest = 0.0
+        for j in range(V.shape[1]):
+            u = own[j] * V[:, j] - slopes[:, j]
+            norm = float(np.sqrt(u @ u))
+            shrink = (1.0 - threshold[j] / norm) / curvature[j] if norm > threshold[j] and curvature[j] > 0.0 else 0.0
+            change = shrink * u - V[:, j]
+            size = float(np.sqrt(change @ change))
+            if size > 0.0:
+                V[:, j] += change
+                slopes += change[:, None] * H[j]
+                largest = max(largest, size * float(curvature[j]))
+        if largest <= goal:
+            return True
+    return False
+
+
+def sweep_of(*, compiled: bool) -> Sweep:
+    """Return block coordinate descent in NumPy, or its kernel, compiled."""
+    if not compiled:
+        return sweeps
+    from dualnewton.kernels import joint  # loads Numba
+
+    matrix, vector = np.zeros((1, 1)), np.zeros(1)
+    joint.sweeps.prepare(matrix, matrix, matrix, vector, vector, 1, 0.0)
+    return joint.sweeps
+
+
+def minimise(
+    H: np.ndarray,
+    slopes: np.ndarray,
+    W: np.ndarray,
+    penalty: JointPenalty,
+    goal: float = 0.0,
+    sweep: Sweep = sweeps,
+    deadline: Deadline = NEVER,
+) -> np.ndarray:
+    """Return the minimiser V of the model, starting at W.
+
+    Parameters
+    ----------
+    H : array of shape (m, m)
+        Symmetric, positive semidefinite; the same for each column.
+    slopes, W : arrays of shape (K, m)
+        The start, and the slopes of the smooth part there, without the ridge.
+    penalty : JointPenalty
+        The rest.
+    goal : float
+        The violation that is small enough; rounding sets a limit of its own.
+    sweep : callable
+        :func:`sweeps`, or its compiled twin.
+    deadline : Deadline
+        When it has passed, a point on the way is returned at which the model is no higher than at W.
+    """
+    roots = np.sqrt(np.maximum(H.diagonal(), 0.0))
+    cancelled = CANCELLED * float(roots.max(initial=0.0)) * float(roots @ feature_norms(W))
+    goal = max(goal, ROUNDING * float(feature_norms(slopes).max(initial=0.0)), cancelled)
+    point = _Point(H, slopes.copy(), W.copy(), penalty)
+    least, in_vain = np.inf, 0
+    try:
+        for _ in range(ROUNDS):
+            point.descend(goal, sweep, deadline)
+            if point.violation <= goal:
+                break
+            point.step(deadline)
+            left = point.violation
+            in_vain = in_vain + 1 if left > 0.9 * least else 0
+            least = min(least, left)
+            if left <= goal or in_vain >= MOST_IN_VAIN:
+                break
+    except OutOfTime:
+        pass
+    return point.V
+
+
+class _Point:
+    """V on its way to the minimum, and the slopes of the smooth part there."""
+
+    def __init__(self, H: np.ndarray, slopes: np.ndarray, V: np.ndarray, penalty: JointPenalty) -> None:
+        self.H, self.slopes, self.V, self.penalty = H, slopes, V, penalty
+
+    @property
+    def violation(self) -> float:
+        return float(self.penalty.violations(self.V, self.slopes).max(initial=0.0))
+
+    def descend(self, goal: float, sweep: Sweep, deadline: Deadline) -> None:
+        """Sweep as often as a Newton step would cost, a few sweeps at a time: only V and the slopes pass from one to the next."""
+        K, size = self.V.shape
+        used = K * int(np.count_nonzero(self.V.any(axis=0)))
+        count = min(max(SWEEPS, int(used * used / (RENT * size))), MOST_SWEEPS)
+        at_once = max(1, AT_ONCE // (K * size * size))
+        for made in range(0, count, at_once):
+            most = min(at_once, count - made)
+            ended = sweep(self.H, self.slopes, self.V, self.penalty.ridge, self.penalty.threshold, most, goal)
+            deadline.check()
+            if ended:
+                return
+
+    def step(self, deadline: Deadline) -> None:
+        """Take the longest of the fractions of a Newton step over the features in use by which the model falls, if one does."""
+        used = np.flatnonzero(self.V.any(axis=0) | (self.penalty.threshold == 0.0))
+        if used.size == 0:
+            return
+        part, old, H = self.penalty.only(used), self.V[:, used], self.H[np.ix_(used, used)]
+        newton = _Newton(H, part, old)
+        gradient = self.slopes[:, used] + part.ridge * old + part.threshold * newton.units
+        way = newton.solve(-gradient, deadline)
+        bent, linear = way @ H, float(np.vdot(self.slopes[:, used], way))
+        curved, before, steep = float(np.vdot(bent, way)), part.value(old), float(feature_norms(gradient).max())
+        for t in 0.5 ** np.arange(HALVINGS):
+            new = old + t * way
+            change = t * linear + 0.5 * t * t * curved + part.value(new) - before
+            level = abs(change) <= LEVEL * (
+                abs(linear) + before
+            )  # where the values differ by rounding, the violations decide
+            left = part.violations(new, self.slopes[:, used] + t * bent).max() if level else np.inf
+            if float(left) < steep if level else change < 0.0:
+                self.V[:, used] = new
+                self.slopes += t * (way @ self.H[used])
+                break
+        deadline.check()
+
+
+class _Newton:
+    """The Hessian of the model at features none of which is zero: I ⊗ H and, for each feature, ridge I + bend (I − uuᵀ).
+
+    Here u = V_j/‖V_j‖ and bend = threshold_j/‖V_j‖.
+    """
+
+    def __init__(self, H: np.ndarray, penalty: JointPenalty, V: np.ndarray) -> None:
+        norms = feature_norms(V)
+        norms = np.where(norms > 0.0, norms, 1.0)
+        self.H, self.ridge, self.units, self.bend = H, penalty.ridge, V / norms, penalty.threshold / norms
+
+    def solve(self, right: np.ndarray, deadline: Deadline) -> np.ndarray:
+        """Return the product of its inverse with an array of shape (K, m): exact or, where it is large, inexact."""
+        K, m = right.shape
+        if not self.bend.any():  # the columns are apart
+            return Cholesky(self.H.copy(), self.ridge.copy(), check=deadline.check).solve(right.T).T
+        if K * m > LARGEST_FACTOR:
+            return self._by_products(right, deadline)
+        M, each = np.zeros((K, m, K, m)), np.arange(m)
+        for k in range(K):
+            M[k, :, k, :] = self.H
+            M[k, each, k, each] += self.ridge + self.bend
+            M[k, each, :, each] -= (self.bend * self.units[k] * self.units).T
+        return Cholesky(M.reshape(K * m, K * m), np.zeros(K * m)).solve(right.ravel()).reshape(K, m)
+
+    def _times(self, v: np.ndarray) -> np.ndarray:
+        along = self.bend * np.einsum("kj,kj->j", self.units, v)
+        return v @ self.H + (self.ridge + self.bend) * v - along * self.units
+
+    def _by_products(self, right: np.ndarray, deadline: Deadline) -> np.ndarray:
+        """Conjugate gradients from zero, preconditioned by the diagonal: each iterate is a direction of descent."""
+        scale = 1.0 / (self.H.diagonal() + self.ridge + self.bend)
+        x, residual = np.zeros(right.shape), right.copy()
+        way = z = scale * residual
+        power = float(np.vdot(residual, z))
+        goal = INEXACT * INEXACT * power
+        for _ in range(PRODUCTS):
+            if power <= goal:
+                break
+            product = self._times(way)
+            t = power / float(np.vdot(way, product))
+            x += t * way
+            residual -= t * product
+            z = scale * residual
+            last, power = power, float(np.vdot(residual, z))
+            way = z + (power / last) * way
+            deadline.check()
+        return x
