@@ -7,6 +7,7 @@ memory-mapped inside the archive if its offset is aligned, as it is in files wri
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import struct
 import zipfile
@@ -18,33 +19,23 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.files.npy import FAULTS, MAGIC, Header, bytes_of, header
-from dualnewton.io.dataset import DataError
+from dualnewton.io.dataset import DataError, damage
 
 RATIO = 1100
 """Upper bound on the compression ratio of deflate, which is 1032; a member that claims a larger ratio is damaged."""
+
+UNKNOWN = 1 << 62
+"""Bytes of memory of a machine that does not report them."""
 
 LOCAL = struct.Struct("<4s5H3L2H")
 """The local header of a zip member; its last two fields are the lengths of the name and of the extra field after it."""
 
 
-@contextlib.contextmanager
-def faults(path: Path) -> Iterator[None]:
+def faults(path: Path) -> contextlib.AbstractContextManager[None]:
     """Convert the exceptions that a damaged file causes into a ``DataError`` that names the file."""
-    try:
-        yield
-    except DataError:
-        raise
-    except OSError as error:
-        if error.errno not in (None, 22):  # mapping or seeking at a wrong offset raises EINVAL (22)
-            raise
-        raise _damaged(path, error) from None
-    except FAULTS as error:
-        raise _damaged(path, error) from None
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    reason = " ".join(str(error).split())[:120] or type(error).__name__
-    return DataError(f"{path}: damaged, or not a file of NumPy arrays ({reason})")
+    return damage(
+        path, "damaged, or not a file of NumPy arrays", FAULTS, (errno.EINVAL,)
+    )  # from mapping or seeking at a wrong offset
 
 
 def mapped(path: Path, found: Header, offset: int = 0) -> np.ndarray:
@@ -122,11 +113,11 @@ class Members(Mapping[str, np.ndarray]):
 
 
 def memory() -> int:
-    """Return the bytes of memory of the machine, or 2⁶² where the system does not report them."""
+    """Return the bytes of memory of the machine."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
-        return 1 << 62
+        return UNKNOWN
 
 
 def vector_file(path: Path) -> np.ndarray:

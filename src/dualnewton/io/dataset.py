@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,24 @@ from dualnewton.errors import DualnewtonError
 
 class DataError(DualnewtonError):
     """A file or a name is invalid; the message is one line with the place, the value found and the values allowed."""
+
+
+@contextlib.contextmanager
+def damage(path: Path, what: str, faults: tuple[type[Exception], ...], errnos: tuple[int, ...] = ()) -> Iterator[None]:
+    """Convert the exceptions that a damaged file causes into a ``DataError``, which says ``what`` the file is.
+
+    An ``OSError`` is one of them if it has no number or one of ``errnos``; others, such as a missing file, stay as they are.
+    """
+    caught: tuple[type[Exception], ...] = (OSError, *faults)
+    try:
+        yield
+    except DataError:
+        raise
+    except caught as error:
+        if isinstance(error, OSError) and error.errno is not None and error.errno not in errnos:
+            raise
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise DataError(f"{path}: {what} ({reason})") from None
 
 
 @dataclass(frozen=True, eq=False)

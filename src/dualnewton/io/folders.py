@@ -28,16 +28,11 @@ def cache_folder() -> Path:
     return system() / "dualnewton"
 
 
-def data_folder() -> Path | None:
-    """Return the folder of the user's own files, or None if the environment variable is not set."""
-    chosen = os.environ.get(DATA)
-    return Path(chosen).expanduser() if chosen else None
-
-
 def own_file(name: str, others: tuple[str, ...] = ()) -> Path | None:
     """Return the user's own file of a data set, or None: its name with any known suffix, or one of the ``others``."""
-    folder = data_folder()
-    if folder is None:
+    chosen = os.environ.get(DATA)
+    if not chosen:
         return None
+    folder = Path(chosen).expanduser()
     names = [name + ending + more for ending in ENDINGS for more in COMPRESSED]
     return next((folder / file for file in [*names, *others] if (folder / file).is_file()), None)

@@ -36,15 +36,8 @@ def bundled(name: str) -> Dataset:
     import sklearn.datasets
 
     found = getattr(sklearn.datasets, f"load_{name}")()
-    X = np.ascontiguousarray(found.data, dtype=np.float64)
-    return Dataset(
-        X,
-        np.asarray(found.target),
-        sample_weight=None,
-        feature_names=tuple(map(str, found.feature_names)),
-        name=name,
-        target="the array 'target'",
-    )
+    X, names = np.ascontiguousarray(found.data, dtype=np.float64), tuple(map(str, found.feature_names))
+    return Dataset(X, np.asarray(found.target), feature_names=names, name=name, target="the array 'target'")
 
 
 def dense(n: int, d: int, seed: int = 0) -> Dataset:
@@ -59,7 +52,7 @@ def dense(n: int, d: int, seed: int = 0) -> Dataset:
     X = rng.standard_normal((n, d)) / np.sqrt(np.arange(1, d + 1))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     y = np.where(X @ rng.standard_normal(d) + NOISE * rng.standard_normal(n) > 0.0, 1.0, -1.0)
-    return Dataset(X, y, sample_weight=None, feature_names=None, name=f"dense:{n}x{d}:{seed}", target="generated")
+    return Dataset(X, y, name=f"dense:{n}x{d}:{seed}", target="generated")
 
 
 def uncentred(n: int, d: int, seed: int = 0) -> Dataset:
@@ -76,7 +69,7 @@ def uncentred(n: int, d: int, seed: int = 0) -> Dataset:
     X *= LENGTH / np.linalg.norm(X, axis=1, keepdims=True)
     v = rng.standard_normal(d)
     y = np.where(X @ (v - v.mean()) + NOISE * rng.standard_normal(n) > 0.0, 1.0, -1.0)
-    return Dataset(X, y, sample_weight=None, feature_names=None, name=f"uncentred:{n}x{d}:{seed}", target="generated")
+    return Dataset(X, y, name=f"uncentred:{n}x{d}:{seed}", target="generated")
 
 
 def sparse(n: int, d: int, entries: int, seed: int = 0) -> Dataset:
@@ -93,9 +86,7 @@ def sparse(n: int, d: int, entries: int, seed: int = 0) -> Dataset:
     norms = np.sqrt(np.add.reduceat(X.data**2, X.indptr[:-1]))
     X.data /= np.repeat(norms, np.diff(X.indptr))
     y = np.where(X @ rng.standard_normal(d) + NOISE * rng.standard_normal(n) > 0.0, 1.0, -1.0)
-    return Dataset(
-        X, y, sample_weight=None, feature_names=None, name=f"sparse:{n}x{d}x{entries}:{seed}", target="generated"
-    )
+    return Dataset(X, y, name=f"sparse:{n}x{d}x{entries}:{seed}", target="generated")
 
 
 GENERATORS: dict[str, tuple[Callable[..., Dataset], int, str]] = {

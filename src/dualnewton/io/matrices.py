@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,16 +77,8 @@ def _dense(path: Path, X: np.ndarray, entries: Any, wanted: Wanted) -> Dataset:
     entries = ChainMap({LABELS: np.asarray(X[:, column])}, entries)
     if NAMES in entries and entries[NAMES].shape == X.shape[1:]:
         entries[NAMES] = entries[NAMES][rest]
-    without = Wanted(None, wanted.weights)
-    found = _finished(path, np.ascontiguousarray(X[:, rest]), entries, without)
-    return Dataset(
-        found.X,
-        found.y,
-        sample_weight=found.sample_weight,
-        feature_names=found.feature_names,
-        name=found.name,
-        target=f"the column {column}",
-    )
+    found = _finished(path, np.ascontiguousarray(X[:, rest]), entries, Wanted(None, wanted.weights))
+    return replace(found, target=f"the column {column}")
 
 
 def _column(target: str | int | bool | None, d: int, entries: Any) -> int | None:

@@ -78,11 +78,5 @@ def read(path: Path) -> Dataset:
     X = sp.csr_array(
         (np.ones(len(columns)), np.array(columns, dtype=np.int32), starts), shape=(len(labels), len(COLUMNS))
     )
-    return Dataset(
-        X,
-        np.array(labels),
-        sample_weight=None,
-        feature_names=COLUMNS,
-        name="mushrooms",
-        target="the first letter of each line",
-    )
+    target = "the first letter of each line"
+    return Dataset(X, np.array(labels), feature_names=COLUMNS, name="mushrooms", target=target)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dualnewton.errors import MissingPackageError
 from dualnewton.io.columns import Columns, assign, infinite, missing, not_numbers
-from dualnewton.io.dataset import DataError
+from dualnewton.io.dataset import damage
 from dualnewton.io.source import Rows, Source, Wanted, refuse_zero_based
 
 
@@ -114,23 +114,9 @@ def _opened(path: Path) -> Iterator[Any]:
         yield file
 
 
-@contextlib.contextmanager
-def _faults(path: Path) -> Iterator[None]:
+def _faults(path: Path) -> contextlib.AbstractContextManager[None]:
     """Convert the exceptions that pyarrow raises for a damaged file into a ``DataError`` that names the file."""
     import pyarrow as pa
 
-    try:
-        yield
-    except DataError:
-        raise
-    except OSError as error:
-        if error.errno is not None:
-            raise
-        raise _damaged(path, error) from None
-    except (pa.ArrowException, ValueError, KeyError, IndexError, TypeError, OverflowError, MemoryError) as error:
-        raise _damaged(path, error) from None
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    reason = " ".join(str(error).split())[:120] or type(error).__name__
-    return DataError(f"{path}: not a Parquet file that can be read, or damaged ({reason})")
+    kinds = (pa.ArrowException, ValueError, KeyError, IndexError, TypeError, OverflowError, MemoryError)
+    return damage(path, "not a Parquet file that can be read, or damaged", kinds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import importlib
 import io
 import os
@@ -101,15 +102,15 @@ class _Watched(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def compressing(file: IO[bytes], path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def compressing(file: IO[bytes], path: str | os.PathLike[str]) -> Iterator[Any]:
     """Wrap an open file in the compression that the suffix of its name asks for, if any."""
     module = SUFFIXES.get(Path(path).suffix.lower())
     if module is None:
         yield file
-        return
-    # The file stores neither a name nor a date, so that equal contents give equal files.
-    options: dict[str, Any] = {"filename": "", "mtime": 0} if module == "gzip" else {}
-    kinds = {"gzip": "GzipFile", "bz2": "BZ2File", "lzma": "LZMAFile"}
-    kind = getattr(importlib.import_module(module), kinds[module])
-    with kind(fileobj=file, mode="wb", **options) if options else kind(file, "wb") as compressed:
-        yield compressed
+    elif module == "gzip":
+        # The file stores neither a name nor a date, so that equal contents give equal files.
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:
+            yield compressed
+    else:
+        with importlib.import_module(module).open(file, "wb") as compressed:
+            yield compressed

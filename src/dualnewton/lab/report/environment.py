@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from dualnewton.io.arrays import UNKNOWN, memory
+
 PACKAGES = ("dualnewton", "numpy", "scipy", "numba", "scikit-learn")
 
 
@@ -26,7 +28,7 @@ def environment(threads: int = 1, packages: Sequence[str] = ()) -> dict[str, str
     return {
         "Date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "Processor": f"{processor()}, {os.cpu_count()} cores",
-        "Memory": memory(),
+        "Memory": f"{memory() / 2**30:.0f} GiB" if memory() < UNKNOWN else "unknown",
         "Threads": f"{threads}",
         "System": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "Versions": ", ".join(f"{name} {found}" for name, found in versions.items() if found),
@@ -49,11 +51,3 @@ def processor() -> str:
         return platform.processor() or platform.machine()
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
-
-
-def memory() -> str:
-    """Return the memory of the machine in GiB, as text."""
-    try:
-        return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"
-    except (AttributeError, ValueError, OSError):
-        return "unknown"
