@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.losses.root import zero_of
+from dualnewton.losses.root import EXACT, zero_of
 from dualnewton.validation import Array, vector
 
 BLOCK = 1 << 13
@@ -218,6 +218,35 @@ class NonSmooth(Loss):
     """
 
     kinked: ClassVar[bool] = True
+
+    def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0) -> Any:
+        """argmin_b Σ c_i φ(z_i + b); where it is an interval, the point of its middle half next to ``near``.
+
+        The sum of a piecewise linear loss is piecewise linear in b, with kinks k_im − z_i: its slope is added up over the kinks
+        in order until it is no longer negative. (A search for the zero of a slope that jumps over zero finds no zero.)
+        """
+        kinks, (low, high) = self.kinks(y), self.domain(y)
+        if not is_piecewise_linear(kinks, low, high):
+            return super().best_intercept(margins, y, weights, near=near)
+        c = np.ones(len(y)) if weights is None else weights
+        places = np.concatenate([kink.position - margins for kink in kinks])
+        jumps = np.concatenate([c * (kink.right - kink.left) for kink in kinks])
+        order, reach = np.argsort(places, kind="stable"), max(1.0, float(np.abs(margins).max()))
+        ends = np.concatenate([[places[order[0]] - reach], places[order], [places[order[-1]] + reach]])
+        slopes = float(c @ low) + np.concatenate([[0.0], np.cumsum(jumps[order])])  # between each two ends
+        flat = EXACT * len(slopes) * float(jumps.sum())
+        first = min(int(np.searchsorted(slopes, -flat)), len(slopes) - 1)
+        if slopes[first] > flat:
+            return float(ends[first])
+        quarter = 0.25 * (ends[first + 1] - ends[first])
+        return float(np.clip(near, ends[first] + quarter, ends[first + 1] - quarter))
+
+
+def is_piecewise_linear(kinks: Sequence[Kink], low: np.ndarray, high: np.ndarray) -> bool:
+    """Whether the slopes at the kinks, from left to right, fill the domain of φ* without a gap: then φ is linear between them."""
+    ends = [low, *(kink.right for kink in kinks)]
+    starts = [*(kink.left for kink in kinks), high]
+    return bool(kinks) and all(np.all(end == start) for end, start in zip(ends, starts, strict=True))
 
 
 class Margin(Loss):

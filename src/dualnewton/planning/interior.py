@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.losses.base import is_piecewise_linear
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs, is_small
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
-from dualnewton.solvers.outer.kink_system import is_piecewise_linear
 
 
 def interior(problem: Problem, tau: Tau, tuning: Tuning = DEFAULT) -> Plan:

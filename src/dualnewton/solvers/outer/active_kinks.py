@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from dualnewton.losses.base import is_piecewise_linear
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import solves_kinks
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.result import Result
-from dualnewton.solvers.outer.kink_system import Pair, is_piecewise_linear, on_kinks
+from dualnewton.solvers.outer.kink_system import Pair, on_kinks
 
 
 def finish(

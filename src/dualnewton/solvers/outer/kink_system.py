@@ -10,11 +10,8 @@ for g = ½ wᵀVw. This is linear in the free α_i and b, and the right set of f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from dualnewton.losses import Kink
 from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.primal.curvature import Cholesky
@@ -31,13 +28,6 @@ kink was wrong, and no certificate is computed."""
 
 Pair = tuple[np.ndarray, np.ndarray]
 """w and α."""
-
-
-def is_piecewise_linear(kinks: Sequence[Kink], low: np.ndarray, high: np.ndarray) -> bool:
-    """Whether the slopes at the kinks, from left to right, fill the domain of φ* without a gap: then φ is linear between them."""
-    ends = [low, *(kink.right for kink in kinks)]
-    starts = [*(kink.left for kink in kinks), high]
-    return bool(kinks) and all(np.all(end == start) for end, start in zip(ends, starts, strict=True))
 
 
 def on_kinks(problem: Problem, at: np.ndarray, alpha: np.ndarray) -> Pair | None:

@@ -53,6 +53,12 @@ PREDICTED, CORRECTED = 1e-1, 1e-4
 PATIENCE = 6
 """Steps in a row without a smaller residual after which rounding has stopped the method."""
 
+NEAR = 1e-3
+"""Relative gap above which the examples on a kink are not known well enough for their linear system."""
+
+NOTHING = 1e-18
+"""A gap of this many units of a margin is rounding."""
+
 SHORTEST = 1e-10
 """A shorter step is no step."""
 
@@ -124,7 +130,8 @@ class InteriorPoint(Method):
 
     def _state(self, view: _View, x: np.ndarray, z: np.ndarray, boxes: np.ndarray, scale: float) -> State:
         imbalance = view.ridge * x + self.operator.transposed_times(view.c * view.slopes(boxes[0]))
-        residual = view.gap(boxes) + view.size(imbalance, scale)
+        off = np.abs(z - view.kinks + boxes[2] - boxes[3]) * view.jumps
+        residual = view.gap(boxes) + view.size(imbalance, scale) + float(off.sum(axis=0) @ view.c)
         return State(x, z, boxes, imbalance, residual, scale)
 
     # A step ------------------------------------------------------------------------------------------------------------
@@ -160,6 +167,8 @@ class InteriorPoint(Method):
         """
         Y, gap = state.boxes, view.gap(state.boxes)
         values, products = Y[:2], Y[:2] * Y[2:]  # p, q and p s, q t
+        if gap <= NOTHING * state.scale * float(view.c.sum()):
+            return None, 0.0
         mu = view.mean(products)
         # 1.
         D = 1.0 / (Y[2:] / values).sum(axis=0)
@@ -208,10 +217,10 @@ class InteriorPoint(Method):
         problem, state = self.problems[k], self.best[k]
         view = _View(problem)
         alpha = problem.loss.nearest_dual(-view.slopes(state.boxes[0]), problem.y)
-        at, vertices = view.nearest_vertices(state.boxes, state.scale)
+        at, vertices = view.nearest_vertices(state.boxes)
         if np.count_nonzero(~np.isnan(at)) > self.largest_system:
-            return KinkedPoint(state.x[: problem.d], alpha, self.tol)
-        return KinkedPoint(state.x[: problem.d], alpha, self.tol, at, vertices)
+            return KinkedPoint(state.x[: problem.d], alpha)
+        return KinkedPoint(state.x[: problem.d], alpha, (self.tol, math.inf if self.is_stuck(k) else NEAR), at, vertices)
 
     def residual(self, k: int) -> float:
         return self.best[k].residual / self.problems[k].n
@@ -278,26 +287,29 @@ class _View:
         ratios = way / boxes if self.live is None else (way / boxes)[..., self.live]
         return 1.0 / max(1.0, float(-ratios.min()))
 
-    def nearest_vertices(self, boxes: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the kink of each example that seems to lie on one, NaN for the others, and the dual point of all vertices.
+    def nearest_vertices(self, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the kink of each example that seems to lie on one, NaN for the others, and α with the others at their vertices.
 
-        Of p s = μ the smaller factor tends to zero, in units of the jump and of a margin.
+        Of p s = μ the smaller factor tends to zero. To move α_i to its vertex moves the margin by c_i p ‖a_i‖²/λn (in the norm of
+        the penalty), and that may be taken for nothing only if it is less than s. The α of examples on a kink stay as they are:
+        where rows repeat, many are optimal, and those near an interior point are feasible.
         """
-        p, q, s, t = boxes / np.stack([self.jumps, self.jumps, *2 * [np.full_like(self.jumps, scale)]])
-        at = np.full(self.problem.n, np.nan)
-        for position, free in zip(self.positions, (s < p) & (t < q) & (self.c > 0.0), strict=True):
+        (p, q, s, t), d = boxes, self.problem.d
+        moved = self.c * self.problem.data.row_scores(1.0 / self.ridge[:d])
+        at, on = np.full(self.problem.n, np.nan), (s < moved * p) & (t < moved * q) & (self.c > 0.0)
+        for position, free in zip(self.positions, on, strict=True):
             np.copyto(at, position, where=free)
-        taken = np.where(p < q, 0.0, self.jumps)
+        taken = np.where(on, p, np.where(p < q, 0.0, self.jumps))
         return at, self.problem.loss.nearest_dual(-self.slopes(taken), self.problem.y)
 
 
 @dataclass(frozen=True, eq=False)
 class KinkedPoint:
-    """w and α, and which examples seem to lie on a kink: where w and α miss ``tol``, what follows from the latter is tried."""
+    """w and α, and which examples seem to lie on a kink: where w and α miss the tolerance, what follows from these is tried."""
 
     w: np.ndarray
     alpha: np.ndarray
-    tol: float
+    tried: tuple[float, float] = (math.inf, math.inf)  # between which relative gaps
     at: np.ndarray | None = None
     vertices: np.ndarray | None = None
 
@@ -307,9 +319,9 @@ class KinkedPoint:
         return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
 
     def certified_by(self, problem: Problem) -> CertifiedPair:
-        """Have the problem certify w and α and, where they miss ``tol``, what the linear system of the kinks gives."""
-        pair = problem.certified_pair(self.w, alpha=self.alpha)
-        if pair.certificate.relative_gap <= self.tol or self.at is None or self.vertices is None:
+        """Have the problem certify w and α and, where their gap is too large, what the linear system of the kinks gives."""
+        pair, (least, most) = problem.certified_pair(self.w, alpha=self.alpha), self.tried
+        if not least < pair.certificate.relative_gap <= most or self.at is None or self.vertices is None:
             return pair
         found = on_kinks(problem, self.at, self.vertices)
         return pair if found is None else problem.certified_pair(found[0], alpha=found[1]).joined_with(pair)
