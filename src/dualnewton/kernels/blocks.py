@@ -24,7 +24,8 @@ from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import jit, overloads
 from dualnewton.kernels.gram import gather_and_gram
 from dualnewton.kernels.models import Kernel
-from dualnewton.kernels.newton import START_RESIDUAL, scratch, solve_block, square
+from dualnewton.kernels.newton import START_RESIDUAL, scratch, square
+from dualnewton.kernels.piece_blocks import room_for_labels, solve_any_block
 from dualnewton.kernels.thin import block_margins, block_update
 
 
@@ -103,7 +104,8 @@ def _consume(data, columns, row_starts, indices, starts, first, last, gathered, 
     )  # fmt: skip
     work, B = scratch(size)
     margins, h, G = np.empty((size, K)), np.empty((size, K)), square(size)
-    u, alpha, beta, y, c = np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    u, alpha, beta, c = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    y, loss = room_for_labels(labels, size), (pointwise, slopes)
     for s in range(first, last):
         begin, t, place = starts[s], starts[s + 1] - starts[s], s - first
         S = indices[begin : begin + t]
@@ -117,7 +119,7 @@ def _consume(data, columns, row_starts, indices, starts, first, last, gathered, 
                 alpha[i], y[i], c[i] = alphas[k, e], labels[k, e], weights[k, e * per_row_c]
                 for j in range(t):
                     G[i, j] = grams[place, i, j] * scale + b_curvature[k]
-            residual[k] += solve_block(G, u, alpha, y, c, beta, t, tolerance[k], pointwise, slopes, work, B)
+            residual[k] += solve_any_block(G, u, alpha, y, c, beta, t, tolerance[k], loss, work, B)
             total = 0.0
             for i in range(t):
                 e, mass = indices[begin + i], c[i] * (beta[i] - alpha[i])

@@ -29,7 +29,7 @@ class Models(NamedTuple):
     w: np.ndarray  # (K, d) primal points
     w_bar: np.ndarray  # (K, d) ᾱ; the same array as w where ∇g* is the identity
     alpha: np.ndarray  # (K, n) dual variables
-    y: np.ndarray  # (K, n) labels
+    y: np.ndarray  # (K, n) labels; for a piecewise linear loss (K, n, 2m + 1), its slopes and kinks (``Loss.pieces``)
     c: np.ndarray  # (K, n) or (K, 1) sample weights
     o: np.ndarray  # (K, n) or (K, 1) offsets
     b: np.ndarray  # (K,) intercepts
@@ -38,8 +38,8 @@ class Models(NamedTuple):
     limits: np.ndarray  # (4, d) threshold, factor, lower, upper of a separable ∇g*; else (4, 0)
     gradient: np.ndarray  # (1,) the address of a nonseparable ∇g* (see gradients.py); else (0,)
     tolerance: np.ndarray  # (K,) absolute tolerance of the margins in the block subproblems
-    residual: np.ndarray  # (K,) dual residual Σ c (α + φ′)² over the visits of a sweep; it falls with the duality gap
-    inactive_below: np.ndarray  # (K,) an example whose c (α + φ′)² is at most this becomes inactive (shrinking)
+    residual: np.ndarray  # (K,) sum of the residuals of a sweep's visits, c (α + φ′)² or c (φ + φ* + αz); falls with the gap
+    inactive_below: np.ndarray  # (K,) an example whose residual is at most this becomes inactive (shrinking)
     active: np.ndarray  # (n,) whether an example was active for any model at its last visit
 
 
@@ -48,12 +48,17 @@ class CompiledLoss(NamedTuple):
 
     ``pointwise`` and ``slopes`` are function pointers. ``inlined`` is for the serial rounds, in which a call through a pointer
     cost a fifth of the time: for a loss of this library it holds the fields of the loss, by whose type :func:`slopes_at` selects
-    the expressions and inlines them; for a user-defined loss it is the pointer ``slopes``.
+    the expressions and inlines them; for a user-defined loss it is the pointer ``slopes``. All are None for a piecewise linear
+    loss, which enters by its numbers (``Models.y``).
     """
 
     pointwise: Any
     slopes: Any
     inlined: Any
+
+
+BY_NUMBERS = CompiledLoss(None, None, None)
+"""The functions of a piecewise linear loss: none."""
 
 
 def slopes_at(loss: Any, z: float, y: float) -> tuple[float, float]:

@@ -188,7 +188,7 @@ def _newton_step(G, c, beta, t, work, B):
             scaled = fma(load(G, i * width + p, k_i), k_i, zeros())
             store(B, i * width + p, fma(scaled, load(work, k + p, k_i), zeros()))
         B[i, i] += 1.0
-    if not _solve(B, t, work):
+    if not eliminate(B, t, work):
         return False
     for i in range(t):
         work[RESIDUAL, i] -= work[K, i] * work[Q, i]
@@ -199,7 +199,7 @@ def _newton_step(G, c, beta, t, work, B):
 
 
 @jit
-def _solve(B, t, work):
+def eliminate(B, t, work):
     """Solve B x = q in place by elimination in the upper triangle of B; return False if a pivot is not positive."""
     width = B.shape[1]
     for j in range(t):

@@ -8,12 +8,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dualnewton.kernels import rows as row
-from dualnewton.kernels._jit import jit, prefetch
+from dualnewton.kernels._jit import jit, overloads, prefetch
 from dualnewton.kernels.gradients import call_gradient
 from dualnewton.kernels.models import Kernel, slopes_at
+from dualnewton.kernels.pieces import piece_residual, solve_piece
 
 ROW_AHEAD = 4
 """Prefetch distance of the entries of a row, in rows: long enough to hide the latency of main memory."""
@@ -63,6 +66,26 @@ def solve_scalar(u, curvature, alpha, y, loss, tolerance):
     return alpha, u, residual * residual
 
 
+def solve_one(u: float, curvature: float, alpha: float, labels: Any, at: Any, loss: Any, tolerance: float) -> Any:
+    """Return the new dual variable of the example whose label is ``labels[at]``, and its residual before the step.
+
+    A piecewise linear loss has a row of numbers where other losses have a label (see :class:`Models`), by which the step is exact.
+    """
+    raise NotImplementedError("for compiled code")
+
+
+@overloads(solve_one)
+def _solve_one(u, curvature, alpha, labels, at, loss, tolerance):
+    def smooth(u, curvature, alpha, labels, at, loss, tolerance):
+        beta, _, residual = solve_scalar(u, curvature, alpha, labels[at], loss, tolerance)
+        return beta, residual
+
+    def pieces(u, curvature, alpha, labels, at, loss, tolerance):
+        return solve_piece(u, curvature, alpha, labels, at), piece_residual(u, alpha, labels, at)
+
+    return smooth if labels.ndim == len(at) else pieces
+
+
 @jit
 def _singles(data, columns, row_starts, curvature, indices, models, loss):
     # Several models take turns on groups of rows that stay in the cache; a single model processes all rows at once.
@@ -110,20 +133,21 @@ def _singles_of_one(
     loss,
 ):
     per_row_c, per_row_o = c.size > 1, o.size > 1
+    per_label = y.strides[0] // y.itemsize
     total = 0.0
     for p in range(first, last):
         if p + PLACE_AHEAD < last:
             far = indices[p + PLACE_AHEAD]
             row.fetch_place(data, columns, row_starts, far)
             prefetch(alpha, far)
-            prefetch(y, far)
+            prefetch(y, far * per_label)
             prefetch(curvature, far)
         if p + ROW_AHEAD < last:
             row.fetch(data, columns, row_starts, indices[p + ROW_AHEAD])
         i = indices[p]
         old, weight = alpha[i], c[i * per_row_c]
         u = row.dot(data, columns, row_starts, i, w) + o[i * per_row_o] + b
-        beta, _, residual = solve_scalar(u, curvature[i] * scale, old, y[i], loss, tolerance)
+        beta, residual = solve_one(u, curvature[i] * scale, old, y, (i,), loss, tolerance)
         alpha[i] = beta
         mass = weight * (beta - old)
         total += weight * residual
@@ -153,7 +177,7 @@ def _minibatches(data, columns, row_starts, curvature, indices, starts, models, 
                 old = models.alpha[k, i]
                 u = row.dot(data, columns, row_starts, i, models.w[k]) + models.o[k, i * per_row_o] + models.b[k]
                 g = curvature[k, i] * models.scale[k]
-                beta, _, residual = solve_scalar(u, g, old, models.y[k, i], loss, models.tolerance[k])
+                beta, residual = solve_one(u, g, old, models.y, (k, i), loss, models.tolerance[k])
                 residual *= models.c[k, i * per_row_c]
                 models.residual[k] += residual
                 models.active[i] = (residual > models.inactive_below[k]) | (models.active[i] & (k > 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
@@ -117,6 +117,19 @@ class Loss:
         """
         return ()
 
+    def pieces(self, y: Array) -> np.ndarray | None:
+        """Return s_0, k_1, s_1, …, k_m, s_m for each label if φ is piecewise linear, with slope s_j between kinks k_j and k_j+1.
+
+        These numbers, one row per label, are all that the dual methods need: φ* has the domain [s_0, s_m] and the slope k_j
+        between s_j−1 and s_j. None for a loss whose slopes at its kinks, from left to right, leave a part of the domain out.
+        """
+        kinks, (low, high) = self.kinks(y), self.domain(y)
+        ends, starts = [low, *(kink.right for kink in kinks)], [*(kink.left for kink in kinks), high]
+        if not kinks or any(np.any(end != start) for end, start in zip(ends, starts, strict=True)):
+            return None
+        between = [part for kink in kinks for part in (kink.position, kink.right)]
+        return np.column_stack([low, *between])
+
     def smoothed(self, width: float) -> Loss:
         """Return the smooth loss with the conjugate φ*(u) + (width/2)u², which lies at most width·u²/2 below φ at slope u.
 
@@ -225,9 +238,9 @@ class NonSmooth(Loss):
         The sum of a piecewise linear loss is piecewise linear in b, with kinks k_im − z_i: its slope is added up over the kinks
         in order until it is no longer negative. (A search for the zero of a slope that jumps over zero finds no zero.)
         """
-        kinks, (low, high) = self.kinks(y), self.domain(y)
-        if not is_piecewise_linear(kinks, low, high):
+        if self.pieces(y) is None:
             return super().best_intercept(margins, y, weights, near=near)
+        kinks, (low, _) = self.kinks(y), self.domain(y)
         c = np.ones(len(y)) if weights is None else weights
         places = np.concatenate([kink.position - margins for kink in kinks])
         jumps = np.concatenate([c * (kink.right - kink.left) for kink in kinks])
@@ -240,13 +253,6 @@ class NonSmooth(Loss):
             return float(ends[first])
         quarter = 0.25 * (ends[first + 1] - ends[first])
         return float(np.clip(near, ends[first] + quarter, ends[first + 1] - quarter))
-
-
-def is_piecewise_linear(kinks: Sequence[Kink], low: np.ndarray, high: np.ndarray) -> bool:
-    """Whether the slopes at the kinks, from left to right, fill the domain of φ* without a gap: then φ is linear between them."""
-    ends = [low, *(kink.right for kink in kinks)]
-    starts = [*(kink.left for kink in kinks), high]
-    return bool(kinks) and all(np.all(end == start) for end, start in zip(ends, starts, strict=True))
 
 
 class Margin(Loss):

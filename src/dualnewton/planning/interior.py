@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.losses.base import is_piecewise_linear
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs, is_small
 from dualnewton.planning.plan import Plan, Tau
@@ -28,10 +27,10 @@ def interior(problem: Problem, tau: Tau, tuning: Tuning = DEFAULT) -> Plan:
 
 def refusal(problem: Problem, tuning: Tuning = DEFAULT) -> str | None:
     """Say why the method does not apply to a problem; None where it does."""
-    loss, kinks = problem.loss, problem.loss.kinks(problem.y) if problem.columns == 1 else ()
-    if not kinks or not is_piecewise_linear(kinks, *loss.domain(problem.y)):
+    loss = problem.loss
+    if problem.columns > 1 or loss.pieces(problem.y) is None:
         return f"needs a piecewise linear loss, such as Hinge(), EpsilonInsensitive() or Quantile(), got {loss!r}"
-    if not all(np.all(kink.left < kink.right) for kink in kinks):
+    if not all(np.all(kink.left < kink.right) for kink in loss.kinks(problem.y)):
         return f"needs a loss whose slope rises at each of its kinks, got {loss!r}"
     if not problem.regularizer.form.is_quadratic:
         return f"needs regularizer L2(), got {problem.regularizer!r}"

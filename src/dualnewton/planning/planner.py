@@ -5,6 +5,7 @@ Everything here follows from sizes, sparsity and conditioning, never from a cloc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from dualnewton.planning import dual, primal
 from dualnewton.planning.eligible import primal_methods
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.interior import interior
+from dualnewton.planning.kinked_dual import takes_rounds
 from dualnewton.planning.plan import PRIMAL, Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.validation import integer
@@ -67,6 +69,9 @@ def plan(
     tau = tau if tau == "auto" else integer("tau", tau, 1, problem.n)
     if method == "interior":
         return interior(problem, tau, tuning)
+    if takes_rounds(problem, method):
+        direct = PLANS[method](Facts.of(problem, tuning, near=near), tau)
+        return replace(direct, reason=f"rounds on {type(problem.loss).__name__} itself; {direct.reason}", cost=math.nan)
     if problem.loss.kinked:
         neighbour = replace(problem, loss=problem.loss.smoothed(1.0))
         first = plan(neighbour, method=method, tau=tau, models=models, near=near, tuning=tuning)

@@ -13,6 +13,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import prepared
 from dualnewton.planning.eligible import has_hessian, is_joint
 from dualnewton.planning.interior import by_rows
+from dualnewton.planning.kinked_dual import KinkSystems, takes_rounds
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.sketching import Sketching
 from dualnewton.planning.small import takes_one_block
@@ -20,6 +21,7 @@ from dualnewton.planning.working_sets import SetSizes
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
 from dualnewton.solvers.dual.engine import Engine
+from dualnewton.solvers.dual.kinked import KinkedSweeps
 from dualnewton.solvers.dual.sweeps import Sweeps
 from dualnewton.solvers.outer.proximal_point import ProximalPoint
 from dualnewton.solvers.outer.scale_search import ScaleSearch
@@ -33,9 +35,9 @@ SCHEMES: dict[str | None, Any] = {
 
 
 def scheme_of(problem: Any, request: Request) -> Any | None:
-    """Return the outer scheme that solves a problem, if any: the interior-point method takes losses with kinks as they are."""
-    direct = request.method == "interior" and problem.scheme == "smoothing"
-    return None if direct else SCHEMES.get(problem.scheme)
+    """Return the outer scheme of a run, if it needs one: some methods take a piecewise linear loss as it is."""
+    direct = request.method == "interior" or takes_rounds(problem, request.method)
+    return None if direct and problem.scheme == "smoothing" else SCHEMES.get(problem.scheme)
 
 
 def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request: Request, runs: Any) -> Method:
@@ -82,7 +84,11 @@ def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request
     # Sets of active examples only follow another law than the one from which minibatch SDCA has its ESO vector v.
     focus = sampling is None and (plan.method == "sdna" or plan.tau == 1)
     law = Shuffled(problems[0].n, plan.tau) if sampling is None else sampling
-    return Sweeps(_engine(plan, starts, law, n_threads), law, len(starts), focus=focus)
+    engine = _engine(plan, starts, law, n_threads)
+    if not problems[0].loss.kinked:
+        return Sweeps(engine, law, len(starts), focus=focus)
+    decisions = KinkSystems.of(problems[0], request.tuning)
+    return KinkedSweeps(problems, engine, law, focus=focus, decisions=decisions)
 
 
 def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], request: Request) -> Method:

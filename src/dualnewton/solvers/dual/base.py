@@ -11,6 +11,7 @@ from dualnewton.losses.base import require_smooth
 from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Sampling
+from dualnewton.solvers.dual import piecewise
 
 
 def intercept_weight(problem: Problem) -> float:
@@ -41,8 +42,12 @@ class Solver:
         vanishes in the limit. Certificates do not contain it.
     """
 
+    takes_pieces = False  # whether the rounds know piecewise linear losses, too
+
     def __init__(self, problem: Problem, sampling: Sampling) -> None:
-        require_smooth(problem.loss, f"the rounds of {type(self).__name__}, which solve for its derivative")
+        self.pieces = problem.loss.pieces(problem.y) if self.takes_pieces else None
+        if self.pieces is None:
+            require_smooth(problem.loss, f"the rounds of {type(self).__name__}, which solve for its derivative")
         self.problem = problem
         self.sampling = sampling
         rho = intercept_weight(problem)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.kernels import gradients, separable
-from dualnewton.kernels.models import CompiledLoss, Models, compiled
+from dualnewton.kernels.models import BY_NUMBERS, CompiledLoss, Models, compiled
 from dualnewton.kernels.rows import Rows
 from dualnewton.losses.base import require_smooth
 from dualnewton.matrix import linear
@@ -75,17 +75,22 @@ class CompiledEngine(Engine):
     ) -> None:
         self.problems = list(problems)
         self.rows = Rows.of(problems[0].data.stored)
-        self.loss: CompiledLoss = compiled(problems[0].loss)
+        # A piecewise linear loss enters by its slopes and kinks, any other by its compiled functions.
+        pieces = [problem.loss.pieces(problem.y) for problem in problems]
+        self.by_numbers = all(numbers is not None for numbers in pieces)
+        self.loss: CompiledLoss = BY_NUMBERS if self.by_numbers else compiled(problems[0].loss)
         # The reference keeps the compiled function alive while the kernels use its address.
         g = problems[0].regularizer
         self.gradient = gradients.compiled_gradient(g) if g.form.is_general else None
         # Computed only if there is an intercept: it needs a pass over the data.
         self.rho = intercept_weight(problems[0]) if problems[0].fit_intercept else 0.0
-        self.models = self._models(alphas)
+        labels = pieces if self.by_numbers else [problem.y for problem in problems]
+        self.models = self._models(alphas, frozen(np.stack(labels)))
         self.limit = self._limit()
         self.one_at_a_time = sampling.max_size == 1
         self.separable_rounds = separable_rounds or self.one_at_a_time
-        self.refresh()
+        for k, alpha in enumerate(alphas):
+            self.restart(k, alpha)
         if self.separable_rounds:
             self.curvature = np.stack([self._curvature(problem, sampling) for problem in problems])
             kernel = separable.singles if self.one_at_a_time else separable.minibatches
@@ -95,7 +100,7 @@ class CompiledEngine(Engine):
             self._sweep = Pipeline(self.rows, problems[0].d, n_threads)
             self._sweep.prepare(_EMPTY, self.limit, self.models, self.loss)
 
-    def _models(self, alphas: Sequence[np.ndarray]) -> Models:
+    def _models(self, alphas: Sequence[np.ndarray], labels: np.ndarray) -> Models:
         problems = self.problems
         K, n, d = len(problems), problems[0].n, problems[0].d
         scale = np.array([1.0 / (problem.lam * n) for problem in problems])
@@ -106,7 +111,7 @@ class CompiledEngine(Engine):
             w=w,
             w_bar=w if form.is_plain else np.empty((K, d)),
             alpha=np.stack(alphas),
-            y=frozen(np.stack([problem.y for problem in problems])),
+            y=labels,
             c=_rows_or_one([problem.sample_weight for problem in problems], 1.0, n),
             o=_rows_or_one([problem.offset for problem in problems], 0.0, n),
             b=np.zeros(K),
@@ -121,7 +126,12 @@ class CompiledEngine(Engine):
         )
 
     def _limit(self) -> float:
-        """Return the largest τ max‖a_i‖² for Gram blocks in float32: times c/(γλn) it is at most FLOAT32_RATIO."""
+        """Return the largest τ max‖a_i‖² for Gram blocks in float32: times c/(γλn) it is at most FLOAT32_RATIO.
+
+        Without γ it is zero, and all sums are in float64.
+        """
+        if self.by_numbers:
+            return 0.0
         largest = float((self.models.c.max(axis=1) * self.models.scale).max())
         gamma = require_smooth(self.problems[0].loss, "compiled rounds, whose precision depends on it")
         return FLOAT32_RATIO * gamma / largest if largest > 0.0 else 0.0
@@ -152,13 +162,13 @@ class CompiledEngine(Engine):
         for k in np.flatnonzero(models.b_curvature):
             models.b[k] += models.b_curvature[k] * float((models.c[k] * models.alpha[k]).sum())
 
-    def refresh(self) -> None:
-        """Recompute ᾱ, w and the intercepts from α."""
-        for k, problem in enumerate(self.problems):
-            self.models.w_bar[k] = problem.alpha_bar(self.models.alpha[k])
-            self.models.w[k] = problem.regularizer.grad_conjugate(self.models.w_bar[k])
-            if problem.fit_intercept:
-                self.models.b[k] = problem.best_intercept(self.models.w[k])
+    def restart(self, k: int, alpha: np.ndarray) -> None:
+        problem, models = self.problems[k], self.models
+        models.alpha[k] = alpha
+        models.w_bar[k] = problem.alpha_bar(models.alpha[k])
+        models.w[k] = problem.regularizer.grad_conjugate(models.w_bar[k])
+        if problem.fit_intercept:
+            models.b[k] = problem.best_intercept(models.w[k])
 
     def alpha(self, k: int) -> np.ndarray:
         return self.models.alpha[k]
@@ -179,7 +189,19 @@ class CompiledEngine(Engine):
     def adapt(self, k: int, gap: float, residual: float) -> None:
         # An error δ in a margin changes the objective by φ″δ²/2, so that δ² is kept well below the expected gap.
         self.models.tolerance[k] = min(LOOSEST, max(TIGHTEST, 0.3 * np.sqrt(max(gap, 0.0))))
-        self.models.inactive_below[k] = INACTIVE * residual
+        # The residual of a piecewise linear loss is exactly zero for most examples that are at their bounds.
+        self.models.inactive_below[k] = 0.0 if self.by_numbers else INACTIVE * residual
+
+    def move(self, k: int, S: np.ndarray, beta: np.ndarray) -> None:
+        models = self.models
+        change = models.c[k, S if models.c.shape[1] > 1 else 0] * (beta - models.alpha[k, S])
+        models.alpha[k, S] = beta
+        models.w_bar[k] += self.problems[k].data.rows(S).T @ (models.scale[k] * change)
+        models.w[k] = self.problems[k].regularizer.grad_conjugate(models.w_bar[k])
+        models.b[k] += models.b_curvature[k] * float(change.sum())
+
+    def model(self, k: int) -> tuple[np.ndarray, float, float]:
+        return self.models.w[k], float(self.models.b[k]), float(self.models.b_curvature[k])
 
     def keep(self, wanted: Sequence[int]) -> None:
         wanted = list(wanted)
@@ -223,14 +245,16 @@ def _rows_or_one(vectors: Sequence[np.ndarray | None], default: float, n: int) -
 
 def why_not(problem: Problem) -> str:
     """Return why the kernels cannot solve a problem, or an empty string if they can."""
-    pieces: list[tuple[Any, Callable[[Any], Any]]] = [(problem.loss, compiled)]
+    parts: list[tuple[Any, Callable[[Any], Any]]] = []
+    if problem.loss.pieces(problem.y) is None:
+        parts.append((problem.loss, compiled))
     if problem.regularizer.form.is_general:
-        pieces.append((problem.regularizer, gradients.compiled_gradient))
-    for piece, compile_it in pieces:
+        parts.append((problem.regularizer, gradients.compiled_gradient))
+    for part, compile_it in parts:
         try:
-            compile_it(piece)
+            compile_it(part)
         except Exception as error:  # Numba raises many types of exceptions for code that it cannot compile
-            return f"since {type(piece).__name__} cannot be compiled ({_first_reason(error)})"
+            return f"since {type(part).__name__} cannot be compiled ({_first_reason(error)})"
     return ""
 
 

@@ -45,9 +45,10 @@ class Engine:
         return self.solvers[k].alpha
 
     def residual(self, k: int) -> float:  # noqa: ARG002
-        """Return the mean dual residual c (α + φ′)² of model k over the visits since the last call; NaN if not recorded.
+        """Return the mean dual residual of model k over the visits since the last call; NaN if not recorded.
 
-        The term of an example is zero if and only if its dual variable is optimal for its margin; the mean falls with the gap.
+        The residual of an example is c (α + φ′)², for a piecewise linear loss c (φ + φ* + αz). It is zero if and only if the dual
+        variable is optimal for the margin; the mean falls with the gap.
         """
         return np.nan
 
@@ -60,6 +61,20 @@ class Engine:
 
     def adapt(self, k: int, gap: float, residual: float) -> None:
         """Adapt tolerances to the expected gap of model k and to its mean dual residual in the last full sweep."""
+
+    def restart(self, k: int, alpha: np.ndarray) -> None:
+        """Set the dual point of model k to a feasible α, and recompute w and the intercept from it."""
+        self.solvers[k].start_from(alpha)
+
+    def move(self, k: int, S: np.ndarray, beta: np.ndarray) -> None:
+        """Set the dual variables of the examples S of model k to β."""
+        solver = self.solvers[k]
+        solver.move(S, solver.problem.data.rows(S), beta)
+
+    def model(self, k: int) -> tuple[np.ndarray, float, float]:
+        """Return w, b and the curvature ρ/(λn) of the intercept of model k."""
+        solver = self.solvers[k]
+        return solver.w, solver.intercept, solver.intercept_curvature
 
     def keep(self, wanted: Sequence[int]) -> None:
         """Continue with these models only."""

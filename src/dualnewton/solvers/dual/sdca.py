@@ -7,6 +7,7 @@ import numpy as np
 from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Sampling
+from dualnewton.solvers.dual import piecewise
 from dualnewton.solvers.dual.base import Solver
 from dualnewton.solvers.dual.block import DiagonalCurvature, solve_block
 from dualnewton.theory import eso_from_data
@@ -27,6 +28,8 @@ class SDCA(Solver):
         the data by default.
     """
 
+    takes_pieces = True
+
     def __init__(self, problem: Problem, sampling: Sampling, v: np.ndarray | None = None) -> None:
         super().__init__(problem, sampling)
         if v is None:
@@ -41,6 +44,9 @@ class SDCA(Solver):
         rows = problem.data.rows(S)
         u = rows @ self.w + (problem.o[S] + self.intercept)
         # v is defined for the variables √c_i α_i, in which every example has weight one.
-        curvature = DiagonalCurvature(self.v[S] / (problem.lam * problem.n))
-        beta = solve_block(problem.loss, problem.y[S], u, curvature, self.alpha[S], np.ones(S.size))
+        diagonal, alpha, ones = self.v[S] / (problem.lam * problem.n), self.alpha[S], np.ones(S.size)
+        if self.pieces is not None:
+            beta = piecewise.solve_one(self.pieces[S], u, diagonal, alpha)
+        else:
+            beta = solve_block(problem.loss, problem.y[S], u, DiagonalCurvature(diagonal), alpha, ones)
         self.move(S, rows, beta)

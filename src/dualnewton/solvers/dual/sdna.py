@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dualnewton.solvers.dual import piecewise
 from dualnewton.solvers.dual.base import Solver
 from dualnewton.solvers.dual.block import curvature_of, solve_block
 
@@ -17,10 +18,17 @@ class SDNA(Solver):
     which is valid because g* is 1-smooth. With one example per set it is SDCA, with all examples it is Newton's method.
     """
 
+    takes_pieces = True
+
     def round(self, S: np.ndarray) -> None:
         problem = self.problem
         rows = problem.data.rows(S)
         u = rows @ self.w + (problem.o[S] + self.intercept)
-        curvature = curvature_of(rows, problem.lam * problem.n, self.intercept_curvature)
-        beta = solve_block(problem.loss, problem.y[S], u, curvature, self.alpha[S], problem.c[S])
+        lam_n, alpha, c = problem.lam * problem.n, self.alpha[S], problem.c[S]
+        if self.pieces is not None:
+            gram = piecewise.gram_of(rows, lam_n, self.intercept_curvature)
+            beta = piecewise.solve_block(self.pieces[S], u, gram, alpha, c)
+        else:
+            curvature = curvature_of(rows, lam_n, self.intercept_curvature)
+            beta = solve_block(problem.loss, problem.y[S], u, curvature, alpha, c)
         self.move(S, rows, beta)

@@ -18,9 +18,6 @@ from dualnewton.solvers.protocol import DualPoint, Method
 PIECE = 1 << 14
 """Number of examples visited between two checks of the deadline by compiled rounds; NumPy rounds visit a hundredth of it."""
 
-FOCUSED_SWEEPS = 10
-"""Maximum number of sweeps over active examples between two full sweeps."""
-
 FOCUSED_RESIDUAL = 0.1
 """Sweeps over active examples end when their dual residual is at most this fraction of the residual of the last full sweep."""
 
@@ -54,6 +51,7 @@ class Sweeps(Method):
         Whether to skip inactive examples in some sweeps. (Sets of active examples have a different law than Ŝ.)
     """
 
+    focused_sweeps, focused_epochs = 10, math.inf  # most sweeps over active examples, and their work, between two full sweeps
     expected_ratio = 0.5  # first estimate of the duality gap divided by the dual residual, before any certificate
 
     def __init__(self, engine: Engine, sampling: Sampling, models: int, *, focus: bool) -> None:
@@ -71,7 +69,7 @@ class Sweeps(Method):
 
     def _focused_sweeps(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         epochs = 0.0
-        for _ in range(FOCUSED_SWEEPS):
+        for _ in range(self.focused_sweeps):
             active = self.engine.active()
             if active is None or not 0 < active.size <= MAX_ACTIVE * self.sampling.n or time.perf_counter() > deadline:
                 break
@@ -79,7 +77,7 @@ class Sweeps(Method):
             block = IndexBlock(order, np.append(np.arange(0, order.size, self.sampling.max_size), order.size))
             epochs += self._sweep(block, deadline)
             left = [_fraction(self.engine.residual(k), before) for k, before in enumerate(self.residuals)]
-            if max(left) <= FOCUSED_RESIDUAL or epochs >= most:
+            if max(left) <= FOCUSED_RESIDUAL or epochs >= min(most, self.focused_epochs):
                 break
         return epochs
 

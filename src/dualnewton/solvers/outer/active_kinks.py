@@ -2,7 +2,7 @@
 
 The loss declares its kinks, and a stage of the proximal point method tells which examples lie on one: at its margin s the smooth
 neighbour φ_μ = (φ* + μu²/2)* has the slope u = (s − k)/μ if that lies strictly between the slopes of φ at the kink k, and a
-vertex otherwise. The linear system of these examples (:mod:`~dualnewton.solvers.outer.kink_system`) gives the optimum but for
+vertex otherwise. The linear system of these examples (:mod:`~dualnewton.solvers.dual.kink_system`) gives the optimum but for
 rounding, if they are the right ones. A proximal step knows the margins only up to the root of what rounding leaves of its own
 gap. A loss whose kinks do not account for all its slopes is not piecewise linear: it is left to the proximal steps.
 
@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from dualnewton.losses.base import is_piecewise_linear
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import solves_kinks
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.result import Result
-from dualnewton.solvers.outer.kink_system import Pair, on_kinks
+from dualnewton.solvers.dual.kink_system import Pair, solved_on_kinks
+from dualnewton.solvers.dual.piecewise import free_kinks
 
 
 def finish(
     problem: Problem, neighbour: Problem, stage: Result, relative_gap: float, tuning: Tuning = DEFAULT
 ) -> Pair | None:
     """Guess from a solution of a smoothed problem who is free, and return the w and α that follow; None where that is no use.
+
+    1. Find the set by the kinks of the loss. 2. Take every α_i from the neighbour, and solve for the free ones.
 
     Parameters
     ----------
@@ -39,14 +41,14 @@ def finish(
     tuning : Tuning
         What the system may cost.
     """
-    kinks = problem.loss.kinks(problem.y)
-    if not (problem.regularizer.form.is_quadratic and is_piecewise_linear(kinks, *problem.loss.domain(problem.y))):
+    pieces = problem.loss.pieces(problem.y)
+    if pieces is None or not problem.regularizer.form.is_quadratic:
         return None
-    s = neighbour.margins(stage.w, stage.intercept)
-    u, at = neighbour.loss.derivative(s, problem.y), np.full(problem.n, np.nan)
-    for kink in kinks:
-        np.copyto(at, kink.position, where=(kink.left < u) & (u < kink.right) & (problem.c > 0.0))
-    free = int(np.count_nonzero(~np.isnan(at)))
+    # 1. Who is free, by the slopes of the neighbour
+    alpha = -neighbour.loss.derivative(neighbour.margins(stage.w, stage.intercept), problem.y)
+    at = free_kinks(pieces, alpha)
+    free = int(np.count_nonzero(~np.isnan(at) & (problem.c > 0.0)))
     if not solves_kinks(problem, free, relative_gap, stage.plan, stage.n_epochs, tuning):
         return None
-    return on_kinks(problem, at, -u)
+    # 2. The vertices from the neighbour, the free ones from the system
+    return solved_on_kinks(problem, alpha, at)

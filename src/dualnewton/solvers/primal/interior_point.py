@@ -18,7 +18,7 @@ implementation of a primal-dual interior point method, 1992; Gondzio, Multiple c
 linear programming, 1996; for quantile regression Portnoy and Koenker, The Gaussian hare and the Laplacian tortoise, 1997.)
 
 When rounding ends the steps early, or the certificate misses ``tol``, the linear system of the examples on a kink
-(:mod:`~dualnewton.solvers.outer.kink_system`) finishes.
+(:mod:`~dualnewton.solvers.dual.kink_system`) finishes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import numpy as np
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.deadline import Deadline, OutOfTime
-from dualnewton.solvers.outer.kink_system import on_kinks
+from dualnewton.solvers.dual.kink_system import solved_on_kinks
 from dualnewton.solvers.primal.newton_system import NewtonSystem, Operator
 from dualnewton.solvers.protocol import Method
 
@@ -323,5 +323,5 @@ class KinkedPoint:
         pair, (least, most) = problem.certified_pair(self.w, alpha=self.alpha), self.tried
         if not least < pair.certificate.relative_gap <= most or self.at is None or self.vertices is None:
             return pair
-        found = on_kinks(problem, self.at, self.vertices)
+        found = solved_on_kinks(problem, self.vertices, self.at)
         return pair if found is None else problem.certified_pair(found[0], alpha=found[1]).joined_with(pair)

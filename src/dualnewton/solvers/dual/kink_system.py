@@ -1,11 +1,10 @@
-"""The linear system of the examples on a kink, for a piecewise linear loss and a quadratic penalty.
+"""The optimum of a piecewise linear loss and a quadratic penalty, by one linear system, given which examples lie on a kink.
 
-At the optimum every −α_i is a vertex of φ* (an end of its domain, or a kink of φ* itself), which is a number that is known. Or it
-lies inside a piece on which φ* is linear. Then example i is *free*, and its margin is the slope k_i of that piece, a kink of φ:
+Every other −α_i is a vertex of φ*, a number that is known. The free examples, those on a kink k_i, satisfy
 
     a_iᵀw + b + o_i = k_i  for all free i,      w = V⁻¹ Σ c_i α_i a_i / λn,      Σ c_i α_i = 0 if b is free,
 
-for g = ½ wᵀVw. This is linear in the free α_i and b, and the right set of free examples gives the optimum up to rounding.
+for g = ½ wᵀVw: linear in the free α_i and b.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ Pair = tuple[np.ndarray, np.ndarray]
 """w and α."""
 
 
-def on_kinks(problem: Problem, at: np.ndarray, alpha: np.ndarray) -> Pair | None:
-    """Return the w and α that put the margins of the free examples on their kinks; None where α is then far from feasible.
+def solved_on_kinks(problem: Problem, alpha: np.ndarray, at: np.ndarray) -> Pair | None:
+    """Return the w and α that put the free examples on their kinks; None if that α is far from feasible.
 
     Parameters
     ----------
     problem : Problem
-        With a piecewise linear loss and a quadratic penalty.
-    at : array of shape (n,)
-        The kink of each free example, NaN for the others.
+        With a quadratic penalty.
     alpha : array of shape (n,)
-        The vertices of the others; of the free examples any start.
+        The dual variables of all other examples, and where the free ones start.
+    at : array of shape (n,)
+        The kinks of the free examples; NaN for all others.
     """
-    free, alpha = np.flatnonzero(~np.isnan(at)), alpha.copy()
+    free, alpha = np.flatnonzero(~np.isnan(at) & (problem.c > 0.0)), alpha.copy()
     low, high = problem.loss.domain(problem.y)
     w = problem.w_of(alpha)
     with np.errstate(over="ignore", invalid="ignore"):  # a wrong set may lead anywhere

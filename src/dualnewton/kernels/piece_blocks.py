@@ -1,0 +1,127 @@
+"""The block subproblem of SDNA for piecewise linear losses, compiled: see :mod:`dualnewton.solvers.dual.piecewise`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dualnewton.kernels._jit import jit, overloads
+from dualnewton.kernels.newton import IMAGE, START_RESIDUAL, STEP, K, Q, Z, eliminate, solve_block
+from dualnewton.kernels.pieces import piece_residual, solve_piece
+
+MAX_SWEEPS = 200
+"""Maximum number of sweeps over a block; every sweep increases the dual, so that a block may be left unfinished."""
+
+LIFT = 1e-10
+"""Fraction of the largest diagonal entry of the linear system that is added to its diagonal: rows may repeat."""
+
+TINY = float(np.finfo(np.float64).tiny)
+
+
+def solve_any_block(
+    G: Any, u: Any, alpha: Any, y: Any, c: Any, beta: Any, t: int, tolerance: float, loss: Any, work: Any, B: Any
+) -> float:
+    """Write the new dual variables of a block into ``beta``; return the sum of the residuals at the start.
+
+    ``loss`` is the pair of functions (pointwise, slopes) that :func:`~dualnewton.kernels.newton.solve_block` takes; a piecewise
+    linear loss has a row of numbers in ``y`` for each example instead.
+    """
+    raise NotImplementedError("for compiled code")
+
+
+def room_for_labels(labels: Any, size: int) -> Any:
+    """Allocate room for the labels of so many examples of one model."""
+    raise NotImplementedError("for compiled code")
+
+
+@overloads(solve_any_block)
+def _solve_any_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
+    def smooth(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
+        return solve_block(G, u, alpha, y, c, beta, t, tolerance, loss[0], loss[1], work, B)
+
+    def pieces(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
+        return solve_pieces(G, u, alpha, y, c, beta, t, tolerance, work, B)
+
+    return smooth if y.ndim == 1 else pieces
+
+
+@overloads(room_for_labels)
+def _room_for_labels(labels, size):
+    def smooth(labels, size):
+        return np.empty(size)
+
+    def pieces(labels, size):
+        return np.empty((size, labels.shape[2]))
+
+    return smooth if labels.ndim == 2 else pieces
+
+
+@jit
+def solve_pieces(G, u, alpha, pieces, c, beta, t, tolerance, work, B):
+    """Sweep over the examples of a block, each with the exact step of its own, and move the free ones together in between.
+
+    It ends when no step of a sweep changes its own margin by more than the tolerance.
+    """
+    residual = 0.0
+    for i in range(t):
+        work[Z, i], beta[i] = u[i], alpha[i]
+        work[START_RESIDUAL, i] = c[i] * piece_residual(u[i], alpha[i], pieces, (i,))
+        residual += work[START_RESIDUAL, i]
+    for _ in range(MAX_SWEEPS):
+        largest = 0.0
+        for i in range(t):
+            new = solve_piece(work[Z, i], G[i, i] * c[i], beta[i], pieces, (i,))
+            change = c[i] * (new - beta[i])
+            beta[i] = new
+            if change != 0.0:
+                for j in range(t):
+                    work[Z, j] += G[i, j] * change
+                largest = max(largest, abs(G[i, i] * change))
+        if largest <= tolerance:
+            break
+        _free_step(G, pieces, c, beta, t, work, B)
+    return residual
+
+
+@jit
+def _free_step(G, pieces, c, beta, t, work, B):
+    """Move the margins of the free examples towards their kinks, as far as no example leaves its piece."""
+    # 1. The free examples (row K of the scratch array holds their places), and the distances from their kinks.
+    f, largest = 0, 0.0
+    for i in range(t):
+        for p in range(1, pieces.shape[1], 2):
+            if c[i] > 0.0 and pieces[i, p - 1] < -beta[i] < pieces[i, p + 1]:
+                work[K, f], work[Q, f] = i, pieces[i, p] - work[Z, i]
+                largest = max(largest, G[i, i])
+                f += 1
+    if f == 0:
+        return
+    # 2. Their linear system.
+    lift = LIFT * largest + TINY
+    for a in range(f):
+        i = int(work[K, a])
+        for e in range(a, f):
+            B[a, e] = G[i, int(work[K, e])]
+        B[a, a] += lift
+    if not eliminate(B, f, work):
+        return
+    # 3. The longest step on which all stay inside their pieces.
+    length = 1.0
+    for a in range(f):
+        i = int(work[K, a])
+        step = work[IMAGE, a] = work[Q, a] / c[i]
+        for p in range(1, pieces.shape[1], 2):
+            left, right = pieces[i, p - 1], pieces[i, p + 1]
+            if left < -beta[i] < right and step != 0.0:
+                length = min(length, ((-left if step > 0.0 else -right) - beta[i]) / step)
+    for a in range(f):
+        i = int(work[K, a])
+        last = pieces.shape[1] - 1
+        new = -min(max(-beta[i] - length * work[IMAGE, a], pieces[i, 0]), pieces[i, last])
+        work[STEP, a] = c[i] * (new - beta[i])
+        beta[i] = new
+    for a in range(f):
+        i = int(work[K, a])
+        for j in range(t):
+            work[Z, j] += G[i, j] * work[STEP, a]

@@ -1,0 +1,86 @@
+"""A step of all free examples together, for piecewise linear losses: conjugate gradients on a face of the dual's feasible set.
+
+Rounds on small sets find the examples whose dual variables are at the ends of a piece of φ* quickly, and move the others, the free
+ones, slowly where the data are ill-conditioned. On the face on which only the free variables move, the dual of a quadratic
+penalty is quadratic,
+
+    D(α + h) − D(α) = (1/n) (Σ c_i h_i (k_i − z_i) − ½ (c∘h)ᵀ G (c∘h)),        G = A V⁻¹ Aᵀ/(λn) over the free rows,
+
+with the kinks k_i and the margins z_i (Moré and Toraldo, 1991, combine both kinds of steps likewise). For any other g it is a lower
+bound of the rise, as in SDNA. A step that leaves a piece is clipped to it, and shortened until D rises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dualnewton.objective.problem import Problem
+from dualnewton.solvers.dual.piecewise import free_kinks, piece_ends
+
+REDUCTION = 1e-3
+"""Conjugate gradients end when the distance of the margins from their kinks has fallen to this fraction."""
+
+HALVINGS = 8
+"""Maximum number of times a step is halved, since clipping to the pieces may make D fall."""
+
+
+def face_step(
+    problem: Problem, pieces: np.ndarray, alpha: np.ndarray, state: tuple[np.ndarray, float, float], products: int
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the free examples, their new dual variables, and how many products with G that took.
+
+    Parameters
+    ----------
+    problem, pieces, alpha : Problem, array of shape (n, 2m + 1), array of shape (n,)
+        The problem, the numbers of its loss and the dual point.
+    state : tuple
+        w, b and the curvature ρ/(λn) of the intercept, which the rounds treat as a penalised feature.
+    products : int
+        Maximum number of products with G of conjugate gradients.
+    """
+    w, b, b_curvature = state
+    at = free_kinks(pieces, alpha)
+    free = np.flatnonzero(~np.isnan(at) & (problem.c > 0.0))
+    c, own, now, rows = problem.c[free], pieces[free], alpha[free], problem.data.rows(free)
+    if not free.size:
+        return free, now, 0
+    weights, lam_n = problem.regularizer.form.weights, problem.lam * problem.n
+    inverse = 1.0 / lam_n if weights is None or not problem.regularizer.form.is_quadratic else 1.0 / (lam_n * weights)
+
+    columns = rows.T  # once: a transposed sparse matrix is a new object
+
+    def times(x: np.ndarray) -> np.ndarray:
+        return rows @ (inverse * (columns @ x)) + b_curvature * x.sum()
+
+    missing = at[free] - problem.o[free] - b - rows @ w
+    mass, used = _conjugate_gradients(times, missing, products)
+    left, right = piece_ends(own, now)
+    for halving in range(HALVINGS):
+        beta = -np.clip(-now - 0.5**halving * mass / c, left, right)
+        change = c * (beta - now)
+        used += 1
+        if change @ missing > 0.5 * change @ times(change):
+            return free, beta, used
+    return free, now, used
+
+
+def _conjugate_gradients(
+    times: Callable[[np.ndarray], np.ndarray], target: np.ndarray, products: int
+) -> tuple[np.ndarray, int]:
+    """Solve G x = target approximately; return x and the number of products."""
+    x, residual = np.zeros_like(target), target.copy()
+    direction, size = residual.copy(), float(residual @ residual)
+    enough = REDUCTION**2 * size
+    for used in range(products):
+        image = times(direction)
+        curvature = float(direction @ image)
+        if size <= enough or curvature <= 0.0:
+            return x, used
+        length = size / curvature
+        x += length * direction
+        residual -= length * image
+        size, before = float(residual @ residual), size
+        direction = residual + (size / before) * direction
+    return x, products

@@ -1,0 +1,132 @@
+"""SDNA and SDCA on a piecewise linear loss itself: rounds, steps of all free examples together, and one linear system at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from dualnewton.objective.problem import Problem
+from dualnewton.samplings import Sampling
+from dualnewton.solvers.dual.engine import Engine
+from dualnewton.solvers.dual.face import face_step
+from dualnewton.solvers.dual.kink_system import solved_on_kinks
+from dualnewton.solvers.dual.piecewise import free_kinks
+from dualnewton.solvers.dual.sweeps import Sweeps, SweepsState
+
+PRODUCTS, MOST_PRODUCTS = 10, 320
+"""Products with the Gram matrix of the free examples in a joint step of theirs: while the free examples change from step to step,
+and at most. The number doubles with each step in which they stay the same."""
+
+
+class KinkDecisions(Protocol):
+    """What the method asks the planner."""
+
+    def solves_system(self, free: int, epochs: float) -> bool:
+        """Whether the linear system of so many free examples is worth its cost after so many epochs."""
+
+
+@dataclass(frozen=True)
+class Face:
+    """What is remembered of the free examples of one model."""
+
+    free: np.ndarray  # indices, as of the last joint step
+    products: int = PRODUCTS
+    solved: bool = False  # whether their linear system has been tried
+
+
+@dataclass(frozen=True, eq=False)
+class KinkedState:
+    """What the sweeps remember, and the free examples of each model; the epochs so far decide whether a system is solved."""
+
+    sweeps: SweepsState
+    faces: tuple[Face, ...]
+    epochs: float
+
+
+class KinkedSweeps(Sweeps):
+    """Sweeps with shrinking for piecewise linear losses; between two full sweeps all free examples move together.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        The models.
+    engine, sampling, focus : Engine, Sampling, bool
+        As in :class:`Sweeps`. Without ``focus`` only the rounds of the sampling are done.
+    decisions : KinkDecisions
+        Whether to solve the linear system of the free examples.
+    """
+
+    expected_ratio = 1.0  # the mean residual is the gap, but that each term is computed at the w of its visit
+    focused_sweeps, focused_epochs = 200, 4.0
+
+    def __init__(
+        self, problems: Sequence[Problem], engine: Engine, sampling: Sampling, *, focus: bool, decisions: KinkDecisions
+    ) -> None:
+        super().__init__(engine, sampling, len(problems), focus=focus)
+        self.problems, self.decisions = list(problems), decisions
+        self.pieces = [problem.loss.pieces(problem.y) for problem in problems]
+        self.faces = [Face(np.empty(0, dtype=np.int64)) for _ in problems]
+        self.epochs = 0.0
+
+    def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
+        spent = super().step(rng, deadline, most)
+        self.epochs += spent
+        if self.focus:
+            for k in range(len(self.problems)):
+                self._solve_system(k)
+        return spent
+
+    def _focused_sweeps(self, rng: np.random.Generator, deadline: float, most: float) -> float:
+        epochs = super()._focused_sweeps(rng, deadline, most)
+        for k in range(len(self.problems)):
+            if epochs < most and time.perf_counter() <= deadline:
+                epochs += self._joint_step(k)
+        return epochs
+
+    def _joint_step(self, k: int) -> float:
+        """Move the free examples of a model together; return the number of epochs that this cost."""
+        problem, face = self.problems[k], self.faces[k]
+        pieces = self.pieces[k]
+        assert pieces is not None
+        free, beta, products = face_step(
+            problem, pieces, self.engine.alpha(k), self.engine.model(k), face.products
+        )
+        if free.size:
+            self.engine.move(k, free, beta)
+        same = np.array_equal(free, face.free)
+        wanted = min(2 * face.products, MOST_PRODUCTS) if same else PRODUCTS
+        self.faces[k] = Face(free, wanted, solved=same and face.solved)
+        return products * free.size / problem.n
+
+    def _solve_system(self, k: int) -> None:
+        """Solve for the free examples exactly, once they have stayed the same since the last joint step."""
+        problem, face, pieces, alpha = self.problems[k], self.faces[k], self.pieces[k], self.engine.alpha(k)
+        if face.solved or not problem.regularizer.form.is_quadratic:
+            return
+        assert pieces is not None
+        at = free_kinks(pieces, alpha)
+        free = np.flatnonzero(~np.isnan(at) & (problem.c > 0.0))
+        if not np.array_equal(free, face.free) or not self.decisions.solves_system(free.size, self.epochs):
+            return
+        self.faces[k] = replace(face, solved=True)
+        found = solved_on_kinks(problem, alpha, at)
+        if found is not None and problem.dual(problem.feasible(found[1])) > problem.dual(problem.feasible(alpha)):
+            self.engine.restart(k, found[1])
+            self.residuals[k] = 0.0  # the gap is expected to be rounding: certify it
+
+    def keep(self, wanted: Sequence[int]) -> None:
+        super().keep(wanted)
+        self.problems, self.pieces, self.faces = (
+            [part[k] for k in wanted] for part in (self.problems, self.pieces, self.faces)
+        )
+
+    def state(self) -> KinkedState:
+        return KinkedState(super().state(), tuple(self.faces), self.epochs)
+
+    def restore(self, state: KinkedState) -> None:
+        super().restore(state.sweeps)
+        self.faces, self.epochs = list(state.faces), state.epochs

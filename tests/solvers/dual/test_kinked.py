@@ -1,0 +1,295 @@
+"""Dual rounds on piecewise linear losses themselves: exact steps, a dual that never falls, and the optimum of smoothing."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dualnewton as dn
+from dualnewton import losses, regularizers, samplings
+from dualnewton.solvers import SDCA, SDNA
+from dualnewton.solvers.dual import piecewise
+from dualnewton.solvers.dual.compiled import CompiledEngine
+from dualnewton.solvers.dual.face import face_step
+from kinked_cases import Quantile
+from tables import AgainstDirection, labels_for, name_of
+from tuned import tuned
+
+LOSSES = [losses.Hinge(), losses.EpsilonInsensitive(0.3), losses.EpsilonInsensitive(0.0), Quantile(0.2)]
+COMPILED = tuned(small_entries=0)
+N, D = 40, 6
+
+by_loss = pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+
+STORAGES = {
+    "dense float64": lambda X: X,
+    "dense float32": lambda X: X.astype(np.float32),
+    "CSR float64": sp.csr_array,
+    "CSR float32": lambda X: sp.csr_array(X.astype(np.float32)),
+}
+REGULARIZERS = [
+    regularizers.L2(),
+    regularizers.L2(np.linspace(1.0, 3.0, D)),
+    regularizers.ElasticNet(0.3),
+    AgainstDirection(np.linspace(-1.0, 2.0, D)),
+]
+FORMS = ["plain", "weights and offset", "intercept"]
+
+
+def problem_of(loss, storage="dense float64", regularizer=regularizers.L2(), form="plain", *, lam=0.05, seed=0, n=N, d=D):  # noqa: B008
+    rng = np.random.default_rng([seed, n, d])
+    X = rng.standard_normal((n, d)) * rng.uniform(0.3, 1.5, (n, 1)) * (rng.random((n, d)) < 0.7)
+    X[3], X[5] = 0.0, X[4]  # an empty row, and a repeated one
+    more = {"fit_intercept": form == "intercept"}
+    if form == "weights and offset":
+        more["sample_weight"] = rng.uniform(0.2, 2.0, n) * (rng.random(n) < 0.9)
+        more["offset"] = 0.3 * rng.standard_normal(n)
+    labels = labels_for(loss, n, rng)
+    return dn.Problem(STORAGES[storage](X), labels, loss, regularizer=regularizer, lam=lam, **more)
+
+
+# The numbers of a loss -----------------------------------------------------------------------------------------------
+
+
+@by_loss
+def test_the_pieces_are_those_of_the_conjugate(loss):
+    y = labels_for(loss, 9, np.random.default_rng(0))
+    pieces = loss.pieces(y)
+    low, high = loss.domain(y)
+    np.testing.assert_array_equal(pieces[:, 0], low)
+    np.testing.assert_array_equal(pieces[:, -1], high)
+    for p in range(1, pieces.shape[1], 2):
+        left, kink, right = pieces[:, p - 1], pieces[:, p], pieces[:, p + 1]
+        assert np.all(left < right)
+        rise = loss.conjugate(right, y) - loss.conjugate(left, y)
+        np.testing.assert_allclose(rise, kink * (right - left), atol=1e-14)  # φ* has the slope k
+
+
+def test_smooth_losses_have_no_pieces():
+    y = np.array([1.0, -1.0])
+    assert losses.Logistic().pieces(y) is None
+    assert losses.SmoothHinge(0.1).pieces(y) is None
+
+
+@by_loss
+def test_the_residual_is_that_of_fenchel_and_young(loss):
+    rng = np.random.default_rng(1)
+    y, u = labels_for(loss, 50, rng), 2.0 * rng.standard_normal(50)
+    low, high = loss.domain(y)
+    v = low + (high - low) * np.clip(rng.uniform(-0.2, 1.2, 50), 0.0, 1.0)
+    expected = loss.value(u, y) + loss.conjugate(v, y) - u * v
+    np.testing.assert_allclose(piecewise.residuals(loss.pieces(y), u, -v), expected, atol=1e-14)
+
+
+@by_loss
+def test_the_step_of_one_example_is_the_best_one(loss):
+    rng = np.random.default_rng(2)
+    y, u, q = labels_for(loss, 60, rng), 2.0 * rng.standard_normal(60), rng.uniform(0.0, 3.0, 60)
+    low, high = loss.domain(y)
+    alpha = -(low + (high - low) * rng.random(60))
+    beta = piecewise.solve_one(loss.pieces(y), u, q, alpha)
+
+    def value(b):
+        return u * (b - alpha) + 0.5 * q * (b - alpha) ** 2 + loss.conjugate(-b, y)
+
+    for fraction in np.linspace(0.0, 1.0, 201):
+        assert np.all(value(beta) <= value(-(low + (high - low) * fraction)) + 1e-14)
+
+
+@by_loss
+@pytest.mark.parametrize("rank", [3, 30])
+def test_a_block_is_solved_to_rounding(loss, rank):
+    """Every example is optimal for the margin that all of them leave, with repeated rows and rows without weight, too."""
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((20, rank))
+    rows[1], rows[2] = rows[0], 0.0
+    y, u, c = labels_for(loss, 20, rng), rng.standard_normal(20), rng.uniform(0.2, 2.0, 20)
+    c[7] = 0.0
+    gram, pieces, alpha = rows @ rows.T, loss.pieces(y), -loss.derivative(rng.standard_normal(20), y)
+    beta = piecewise.solve_block(pieces, u, gram, alpha, c)
+    z = u + gram @ (c * (beta - alpha))
+    np.testing.assert_allclose(piecewise.residuals(pieces, z, beta), 0.0, atol=1e-12)
+
+
+# The rounds ----------------------------------------------------------------------------------------------------------
+
+
+def balanced_dual(problem, alpha, centre):
+    """D with the proximal term of the intercept, (λ/2ρ)(b − b₀)², by which the rounds replace the constraint Σ c_i α_i = 0."""
+    free = dn.Problem(
+        problem.X, problem.y, problem.loss, regularizer=problem.regularizer, lam=problem.lam,
+        sample_weight=problem.sample_weight, offset=problem.o + centre,
+    )  # fmt: skip
+    rho = float(problem.norms.mean()) / (problem.lam * problem.n) if problem.fit_intercept else 0.0
+    return free.dual(alpha) - 0.5 * rho * float(problem.c @ alpha) ** 2 / problem.n
+
+
+@by_loss
+@pytest.mark.parametrize("tau", [1, 4, 15])
+@pytest.mark.parametrize("form", FORMS)
+def test_the_dual_never_falls_in_a_round(loss, tau, form):
+    """Section 3: each round maximises D, or a lower bound of it, over the set."""
+    for regularizer in REGULARIZERS:
+        problem = problem_of(loss, regularizer=regularizer, form=form)
+        sampling = samplings.Nice(N, tau)
+        solver = SDNA(problem, sampling)
+        centre, mass = solver.intercept, solver.intercept_curvature
+        before = balanced_dual(problem, solver.alpha, centre)
+        for S in sampling.draw(np.random.default_rng(0), 15):
+            solver.round(S)
+            after = balanced_dual(problem, solver.alpha, centre)
+            assert after >= before - 1e-14 * max(1.0, abs(before))
+            before = after
+        assert solver.intercept == pytest.approx(centre + mass * float(problem.c @ solver.alpha))
+        assert before > problem.dual(problem.no_dual()) + 1e-3
+
+
+CELLS = list(itertools.product(range(len(LOSSES)), STORAGES, range(len(REGULARIZERS)), [1, 4, 15], FORMS))
+CELLS = [cell for k, cell in enumerate(CELLS) if (7 * k) % 29 < 4]
+
+
+@pytest.mark.parametrize("method", [SDNA, SDCA])
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_compiled_rounds_are_the_reference_rounds(method, cell):
+    loss, storage, regularizer, tau, form = cell
+    first = problem_of(LOSSES[loss], storage, REGULARIZERS[regularizer], form)
+    again = problem_of(LOSSES[loss], storage, REGULARIZERS[regularizer], form, lam=0.01, seed=0)
+    second = dn.Problem(
+        first.X, labels_for(LOSSES[loss], N, np.random.default_rng(8)), first.loss, regularizer=first.regularizer,
+        lam=again.lam, sample_weight=first.sample_weight, offset=first.offset, fit_intercept=first.fit_intercept,
+    )  # fmt: skip
+    problems, sampling = [first, second], samplings.Nice(N, tau)
+    starts = [p.balanced(-0.5 * p.loss.derivative(np.linspace(-1.0, 1.0, N), p.y)) for p in problems]
+    engine = CompiledEngine(problems, sampling, starts, separable_rounds=method is SDCA)
+    engine.models.tolerance[:] = 1e-13
+    solvers = [method(problem, sampling) for problem in problems]
+    for solver, start in zip(solvers, starts, strict=True):
+        solver.start_from(start)
+    rng = np.random.default_rng(2)
+    for _ in range(2):
+        block = sampling.draw(rng, 8)
+        engine.run(block)
+        engine.end_epoch()
+        for k, solver in enumerate(solvers):
+            solver.run(block)
+            solver.end_epoch()
+            np.testing.assert_allclose(engine.alpha(k), solver.alpha, atol=1e-9)
+            np.testing.assert_allclose(engine.models.w[k], solver.w, atol=1e-9)
+            np.testing.assert_allclose(engine.models.b[k], solver.intercept, atol=1e-9)
+            assert not np.allclose(solver.alpha, starts[k], atol=1e-3)  # it has moved
+    engine.close()
+
+
+def test_one_kernel_serves_all_piecewise_linear_losses():
+    """The losses enter by numbers: a second one compiles nothing."""
+    from dualnewton.kernels import separable
+
+    known = None
+    for loss in LOSSES:
+        CompiledEngine([problem_of(loss)], samplings.Serial(N), [np.zeros(N)], separable_rounds=False)
+        known = known or set(separable.singles.known)
+        assert separable.singles.known == known
+
+
+@pytest.mark.parametrize("storage", ["dense float64", "CSR float32"])
+def test_threads_do_not_change_a_bit(storage):
+    problem = problem_of(losses.Hinge(), storage, n=400, d=30)
+    found = [
+        dn.solve(problem, method="sdna", tau=7, tol=1e-8, random_state=0, tuning=COMPILED, n_threads=threads)
+        for threads in (1, 3)
+    ]
+    np.testing.assert_array_equal(found[0].alpha, found[1].alpha)
+    assert found[0].certificate == found[1].certificate
+
+
+# Steps of all free examples together ---------------------------------------------------------------------------------
+
+
+@by_loss
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("products", [3, 100])
+def test_a_joint_step_raises_the_dual_on_its_face(loss, form, products):
+    for regularizer in REGULARIZERS:
+        problem = problem_of(loss, regularizer=regularizer, form=form)
+        solver = SDNA(problem, samplings.Serial(N))
+        centre = solver.intercept
+        for i in np.random.default_rng(0).integers(N, size=60):
+            solver.round(np.array([i]))
+        alpha, state = solver.alpha.copy(), (solver.w, solver.intercept, solver.intercept_curvature)
+        free, beta, used = face_step(problem, solver.pieces, alpha, state, products)
+        at = piecewise.free_kinks(solver.pieces, alpha)
+        np.testing.assert_array_equal(free, np.flatnonzero(~np.isnan(at) & (problem.c > 0.0)))
+        assert 0 < used <= products + 8
+        new = alpha.copy()
+        new[free] = beta
+        before, after = (balanced_dual(problem, point, centre) for point in (alpha, new))
+        assert after > before
+        left, right = piecewise.piece_ends(solver.pieces[free], alpha[free])
+        assert np.all((left <= -beta) & (-beta <= right))
+
+
+# Runs ----------------------------------------------------------------------------------------------------------------
+
+RUNS = list(itertools.product(range(len(LOSSES)), STORAGES, [0, 1, 2], [1, 5], FORMS, ["sdna", "sdca"]))
+RUNS = [run for k, run in enumerate(RUNS) if (11 * k) % 37 < 3]
+
+
+@pytest.mark.parametrize("run", RUNS, ids=str)
+def test_rounds_find_the_optimum_of_smoothing(run):
+    loss, storage, regularizer, tau, form, method = run
+    problem = problem_of(LOSSES[loss], storage, REGULARIZERS[regularizer], form)
+    direct = dn.solve(problem, method=method, tau=tau, tol=1e-9, max_epochs=20000, random_state=0, tuning=COMPILED)
+    smoothed = dn.solve(problem, method="newton", tol=1e-9, max_epochs=20000, random_state=0)
+    assert direct.plan.reason.startswith(f"rounds on {type(problem.loss).__name__} itself")
+    assert direct.plan.method == method
+    assert direct.converged
+    assert smoothed.converged
+    slack = 2e-9 * smoothed.certificate.primal
+    assert direct.certificate.primal == pytest.approx(smoothed.certificate.primal, abs=slack)
+    np.testing.assert_allclose(direct.w, smoothed.w, atol=3.0 * np.sqrt(2.0 * slack / problem.lam))
+
+
+@by_loss
+@pytest.mark.parametrize("intercept", [False, True])
+def test_the_linear_system_finishes(loss, intercept):
+    problem = problem_of(loss, form="intercept" if intercept else "plain", n=200, d=8, lam=1e-3)
+    result = dn.solve(problem, method="sdna", tau=1, tol=1e-13, max_epochs=3000, random_state=0, tuning=COMPILED)
+    assert result.certificate.relative_gap <= 1e-12
+
+
+def test_the_numpy_engine_does_the_same():
+    problem = problem_of(losses.Hinge(), n=300, d=8, lam=1e-3, form="intercept")
+    result = dn.solve(problem, method="sdna", tol=1e-10, random_state=0)
+    assert not result.plan.compiled
+    assert result.converged
+
+
+def test_models_together_are_models_alone():
+    first = problem_of(losses.Hinge(), "CSR float64", form="intercept", n=200, d=8)
+    others = [dn.Problem(first.X, -first.y, first.loss, lam=lam, fit_intercept=True) for lam in (0.2, 0.01)]
+    problems = [first, *others]
+    together = dn.solve_many(problems, method="sdna", tau=1, tol=1e-9, random_state=0, tuning=COMPILED)
+    for problem, result in zip(problems, together, strict=True):
+        alone = dn.solve(problem, method="newton", tol=1e-9)
+        assert result.converged
+        assert result.certificate.primal == pytest.approx(alone.certificate.primal, rel=2e-9)
+
+
+def test_a_sampling_is_followed_as_it_is():
+    problem = problem_of(losses.Hinge(), n=80)
+    result = dn.solve(problem, method="sdna", sampling=samplings.Nice(80, 20), tol=1e-4, random_state=0)
+    assert result.converged
+    assert "itself" in result.plan.reason
+
+
+def test_data_without_random_rows_and_other_kinks_are_left_to_smoothing():
+    from dualnewton.planning.kinked_dual import takes_rounds
+
+    problem = problem_of(losses.Hinge())
+    assert takes_rounds(problem, "sdna")
+    assert not takes_rounds(problem, "newton")
+    assert not takes_rounds(problem, "auto")
+    assert not takes_rounds(dn.Problem(problem.X, problem.y, losses.Logistic()), "sdna")
+    lasso = dn.Problem(problem.X, problem.y, losses.Hinge(), regularizer=regularizers.L1())
+    assert not takes_rounds(lasso, "sdna")
