@@ -83,7 +83,8 @@ class RowVectors(NamedTuple):
 
     def part(self, rows: slice) -> RowVectors:
         """Return the entries of these rows."""
-        return RowVectors(*(None if each is None else each[rows] for each in self))
+        c, o = (None if each is None else each[rows] for each in (self.c, self.o))
+        return RowVectors(self.y[rows], c, o)
 
     def weighted(self, values: np.ndarray) -> np.ndarray:
         """Multiply the values of each row by its weight."""

@@ -87,8 +87,8 @@ def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request
     engine = _engine(plan, starts, law, n_threads)
     if not problems[0].loss.kinked:
         return Sweeps(engine, law, len(starts), focus=focus)
-    decisions = KinkSystems.of(problems[0], request.tuning)
-    return KinkedSweeps(problems, engine, law, focus=focus, decisions=decisions)
+    systems = KinkSystems.of(problems[0], request.tuning)
+    return KinkedSweeps(problems, engine, law, focus=focus, decisions=systems)
 
 
 def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], request: Request) -> Method:

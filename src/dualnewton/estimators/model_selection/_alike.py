@@ -16,7 +16,7 @@ OF_DATA = ("data", "n", "d", "columns")
 
 
 @cache
-def _kept(kind: type) -> tuple[str, ...]:
+def _kept(kind: Any) -> tuple[str, ...]:
     """Return the names of what such problems share."""
     return *(field.name for field in fields(kind)), *(name for name in OF_DATA if hasattr(kind, name))
 

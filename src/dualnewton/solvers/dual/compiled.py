@@ -84,7 +84,7 @@ class CompiledEngine(Engine):
         self.gradient = gradients.compiled_gradient(g) if g.form.is_general else None
         # Computed only if there is an intercept: it needs a pass over the data.
         self.rho = intercept_weight(problems[0]) if problems[0].fit_intercept else 0.0
-        labels = pieces if self.by_numbers else [problem.y for problem in problems]
+        labels: Sequence[Any] = pieces if self.by_numbers else [problem.y for problem in problems]
         self.models = self._models(alphas, frozen(np.stack(labels)))
         self.limit = self._limit()
         self.one_at_a_time = sampling.max_size == 1

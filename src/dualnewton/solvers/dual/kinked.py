@@ -120,13 +120,13 @@ class KinkedSweeps(Sweeps):
 
     def keep(self, wanted: Sequence[int]) -> None:
         super().keep(wanted)
-        self.problems, self.pieces, self.faces = (
-            [part[k] for k in wanted] for part in (self.problems, self.pieces, self.faces)
-        )
+        self.problems = [self.problems[k] for k in wanted]
+        self.pieces = [self.pieces[k] for k in wanted]
+        self.faces = [self.faces[k] for k in wanted]
 
-    def state(self) -> KinkedState:
+    def state(self) -> KinkedState:  # type: ignore[override]
         return KinkedState(super().state(), tuple(self.faces), self.epochs)
 
-    def restore(self, state: KinkedState) -> None:
+    def restore(self, state: KinkedState) -> None:  # type: ignore[override]
         super().restore(state.sweeps)
         self.faces, self.epochs = list(state.faces), state.epochs

@@ -82,6 +82,11 @@ class Task:
         defect = g.value(W) + g.conjugate(r * bar) - r * float(np.vdot(W, bar))
         return float(max(scale * defect, 0.0) + (1.0 - r) ** 2 * losses)
 
+    def found(self, state: State, losses: float, gradient: np.ndarray, slope: np.ndarray) -> State:
+        """Return a point with what a pass has found there."""
+        value, gap = losses + self.penalty.value(state.W), self.gap(state.W, losses, gradient)
+        return replace(state, value=value, gap=gap, gradient=gradient, slope=slope)
+
     def working_set(self, state: State) -> np.ndarray:
         """Return the features of a step, in order: those in use, and those whose slope is nearest to its threshold."""
         if self.sizes.every:
@@ -129,8 +134,6 @@ class State:
 
     Attributes
     ----------
-    task : Task
-        What is to be solved.
     W, b : arrays of shape (K, d) and (K,)
         The point.
     gradient, slope : arrays of shape (K, d) and (K,)
@@ -141,7 +144,6 @@ class State:
         The least gap so far, the steps in a row that brought nothing, and whether rounding lets the model go no further.
     """
 
-    task: Task
     W: np.ndarray
     b: np.ndarray
     gradient: np.ndarray
@@ -153,14 +155,9 @@ class State:
     stuck: bool = False
 
     @classmethod
-    def at(cls, task: Task, W: np.ndarray, b: np.ndarray) -> State:
+    def at(cls, W: np.ndarray, b: np.ndarray) -> State:
         """Return a point of which nothing is known yet."""
-        return cls(task, W, b, np.zeros(W.shape), np.zeros(b.shape))
-
-    def found(self, losses: float, gradient: np.ndarray, slope: np.ndarray) -> State:
-        """Return the point with what a pass has found there."""
-        value = losses + self.task.penalty.value(self.W)
-        return replace(self, value=value, gap=self.task.gap(self.W, losses, gradient), gradient=gradient, slope=slope)
+        return cls(W, b, np.zeros(W.shape), np.zeros(b.shape))
 
     def after(self, before: State) -> State:
         """Return the next state, given where the step began: that point itself, if this one is no better."""
@@ -202,33 +199,37 @@ class JointDescent(SharedPasses):
         compiled: bool,
         sizes: Sizes,
     ) -> None:
-        self.data, self.sweep = data, sweep_of(compiled=compiled)
+        self.data = data
         features = Everything(data) if sizes.every else Gathered(data, sizes)
         known: list[tuple[np.ndarray, Features, np.ndarray]] = []  # one for each vector of weights
-        points = []
+        self.tasks: list[Task] = []
         for problem, (W, b) in zip(problems, starts, strict=True):
             own = next((each for each in known if np.array_equal(each[0], problem.c)), None)
             if own is None:
                 lengths = np.zeros(data.d) if sizes.every else np.sqrt(data.column_norms(problem.c))
                 own = problem.c, features.remembered(problem.c), lengths
                 known.append(own)
-            task = Task(problem, JointPenalty.of(problem), own[1], own[2], sizes, tol, self.sweep)
-            points.append(State.at(task, W, np.asarray(b)))
-        self.models = self._evaluated(points)
+            sweep = sweep_of(compiled=compiled)
+            self.tasks.append(Task(problem, JointPenalty.of(problem), own[1], own[2], sizes, tol, sweep))
+        self.models = self._evaluated([State.at(W, np.asarray(b)) for W, b in starts])
 
     def _evaluated(self, points: Sequence[State]) -> list[State]:
-        """Pass over the data once, at the points of these models."""
-        together = Together(points)
+        """Pass over the data once, at the points of the first models."""
+        tasks = self.tasks[: len(points)]
+        together = Together([task.problem for task in tasks])
         W, b = np.concatenate([point.W for point in points]), np.concatenate([point.b for point in points])
-        found = self.data.evaluate(W, b, together)
-        each = zip(points, found.values, together.each(), strict=True)
-        return [point.found(float(value), found.gradients[own], found.slopes[own]) for point, value, (_, own) in each]
+        found = self.data.evaluate(W, b, together, together.row_vectors)
+        each = zip(tasks, points, found.values, together.each(), strict=True)
+        return [
+            task.found(point, float(value), found.gradients[own], found.slopes[own])
+            for task, point, value, (_, own) in each
+        ]
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
         limit, points, extra = Deadline(deadline), list[State](), 0.0
         try:
-            for state in self.models:
-                W, b, work = state.task.minimum(state, limit)
+            for task, state in zip(self.tasks, self.models, strict=True):
+                W, b, work = task.minimum(state, limit)
                 points.append(replace(state, W=W, b=b))
                 extra += work
         except OutOfTime:
@@ -242,5 +243,14 @@ class JointDescent(SharedPasses):
         state = self.models[k]
         return PrimalPoint(state.W.copy(), state.b)
 
-    def anchors(self) -> dict[str, Any]:
-        return {**super().anchors(), "sweep": self.sweep}
+    def keep(self, wanted: Sequence[int]) -> None:
+        super().keep(wanted)
+        self.tasks = [self.tasks[k] for k in wanted]
+
+    def state(self) -> tuple[tuple[State, Any], ...]:
+        return tuple((state, task.features.state()) for state, task in zip(self.models, self.tasks, strict=True))
+
+    def restore(self, state: tuple[tuple[State, Any], ...]) -> None:
+        self.models = [own for own, _ in state]
+        for task, (_, features) in zip(self.tasks, state, strict=True):
+            task.features.restore(features)

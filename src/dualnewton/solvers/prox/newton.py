@@ -29,8 +29,9 @@ from dualnewton.solvers.prox.working_set import Everything, Features, Gathered, 
 class Together:
     """The losses of several models, whose margins stand side by side (see :class:`Target`)."""
 
-    def __init__(self, models: Sequence[Any]) -> None:
-        self.problems = [model.task.problem for model in models]
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = problems
+        self.row_vectors = [problem.row_vectors for problem in problems]
 
     def each(self) -> Iterator[tuple[Problem, Any]]:
         """Yield each problem with its columns of margins: a number if there is one."""
@@ -102,14 +103,11 @@ class Proximal(SharedPasses):
 
     def _evaluate(self, models: Sequence[Model]) -> None:
         """Pass over the data once, at the trial points of these models."""
-        together = Together(models)
+        together = Together([model.task.problem for model in models])
         trials: list[Trial] = [model.trial for model in models if model.trial is not None]
         W = np.vstack([trial.w.reshape(-1, self.data.d) for trial in trials])
-        b, vectors = (
-            np.concatenate([trial.b for trial in trials]),
-            [problem.row_vectors for problem in together.problems],
-        )
-        found = self.data.evaluate(W, b, together, vectors)
+        b = np.concatenate([trial.b for trial in trials])
+        found = self.data.evaluate(W, b, together, together.row_vectors)
         for model, trial, value, (_, own) in zip(models, trials, found.values, together.each(), strict=True):
             gradient, margins = found.gradients[own].ravel(), np.ascontiguousarray(found.margins[:, own])
             model.receive(trial, float(value), gradient, np.atleast_1d(found.slopes[own]), margins)
