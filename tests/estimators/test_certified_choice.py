@@ -75,6 +75,46 @@ def test_weights_and_a_share_of_the_l1_norm():
         assert model.l1_ratio_[0] == exact.l1_ratio_[0]
 
 
+@pytest.mark.parametrize("scoring", [None, "neg_mean_absolute_error", "neg_root_mean_squared_error"])
+@pytest.mark.parametrize("shape", [{}, {"n": 20, "d": 40}], ids=["tall", "wide"])
+def test_ridge(scoring, shape):
+    for seed in range(5):
+        X, y = sample(seed, classes=0, **shape)
+        alphas = np.geomspace(1e-2, 1e3, 9)
+        model = dn.RidgeCV(alphas, cv=3, scoring=scoring, fit_intercept=seed % 2 == 0).fit(X, y)
+        proof, best = model.choice_certificate_, int(np.argmax(model.scores_.mean(axis=1)))
+        assert proof.proved
+        assert proof.parameters[proof.chosen] == {"alpha": model.alpha_} == {"alpha": alphas[best]}
+        assert (proof.upper - proof.lower <= 1e-4 * (1.0 + np.abs(proof.scores))).all()
+
+
+@pytest.mark.parametrize("ratio", [0.5, 1.0, [0.2, 0.9]], ids=str)
+def test_elastic_net(ratio):
+    """The Lasso is included: the squared losses alone bound the predictions where the features are independent."""
+    proved = 0
+    for seed in range(12):
+        X, y = sample(seed, classes=0)
+        weights = np.random.default_rng(seed).uniform(0.2, 2.0, len(y)) if seed % 3 == 0 else None
+        options = {"l1_ratio": ratio, "cv": 3, "alphas": 20, "fit_intercept": seed % 2 == 0}
+        model = dn.ElasticNetCV(tol=1e-3, **options).fit(X, y, weights)
+        exact = dn.ElasticNetCV(**options, **EXACT).fit(X, y, weights)
+        proof, scores = model.choice_certificate_, -exact.mse_path_.reshape(-1, 3).mean(axis=1)
+        assert (proof.lower <= scores + 1e-12).all()
+        assert (scores <= proof.upper + 1e-12).all()
+        if proof.proved:
+            proved += 1
+            assert (model.alpha_, model.l1_ratio_) == (exact.alpha_, exact.l1_ratio_)
+    assert proved >= 6
+
+
+def test_of_the_lasso_with_more_features_than_rows_nothing_is_claimed():
+    X, y = sample(0, classes=0, n=20, d=40)
+    proof = dn.ElasticNetCV(l1_ratio=1.0, cv=3, alphas=10).fit(X, y).choice_certificate_
+    assert np.isinf(proof.upper).all()
+    assert "Lasso" in str(proof)
+    assert dn.ElasticNetCV(l1_ratio=0.5, cv=3, alphas=10).fit(X, y).choice_certificate_.proved
+
+
 def test_rough_fits_suffice_for_values_that_lose_clearly():
     X, y = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X)

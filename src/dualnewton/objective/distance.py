@@ -115,13 +115,17 @@ class Region:
 
         For K > 1 columns, the margins of a row are taken up to a constant, on which no prediction depends.
         """
-        from scipy.linalg import solve_triangular
-
         if not math.isfinite(self.radius):
             return math.inf
         gram = sample.gram if self.with_intercept else sample.gram[:-1, :-1]
         if self.columns > 1:
             gram = np.kron(np.eye(self.columns) - 1.0 / self.columns, gram)
+        return self.spread_of(gram)
+
+    def spread_of(self, gram: np.ndarray) -> float:
+        """Return the bound for a sample whose Gram matrix is given in the coordinates of x."""
+        from scipy.linalg import solve_triangular
+
         half = solve_triangular(self.factor, gram, lower=True, check_finite=False)
         S = solve_triangular(self.factor, half.T, lower=True, check_finite=False)
         return self.radius * math.sqrt(_largest_eigenvalue(S))
@@ -170,6 +174,23 @@ def ball(problem: Problem, certificate: Certificate) -> Ball | None:
     return Ball(problem.data.transposed_times(problem.c) / total, radius, math.sqrt(2.0 * gap * problem.n / total))
 
 
+def spread_per_root_gap(gram: np.ndarray, sample_gram: np.ndarray, ridge: np.ndarray) -> float | None:
+    """Return f with √(Σ ω_s (z_s − z_s*)²) ≤ f √(n·gap) for least squares; None if H is singular.
+
+    ½‖x − x*‖²_H ≤ n·gap with H = Σ c_i ã_i ã_iᵀ + D(ridge), ridge_j the curvature of nλg. It holds for all models with these
+    rows and a penalty of at least this curvature.
+
+    Parameters
+    ----------
+    gram, sample_gram : arrays of the same shape
+        Σ c_i ã_i ã_iᵀ of the rows that are fitted, and Σ ω_s ã_s ã_sᵀ of the sample.
+    ridge : array
+        Of each entry of x; zero for an intercept.
+    """
+    L = _factor(gram + np.diag(ridge))
+    return None if L is None else Region(L, math.sqrt(2.0)).spread_of(sample_gram)
+
+
 def region(problem: Problem, w: np.ndarray, intercept: Any, *, outside: float = 0.0) -> Region | None:
     """Return an ellipsoid around the model that contains the minimiser; None if there is no proof of one.
 
@@ -185,19 +206,14 @@ def region(problem: Problem, w: np.ndarray, intercept: Any, *, outside: float = 
     outside : float
         ‖w‖ of a part of the model that is orthogonal to all rows, see :class:`Rotation`.
     """
-    from scipy.linalg import LinAlgError, cholesky, solve_triangular
+    from scipy.linalg import solve_triangular
 
     loss, form = problem.loss, problem.regularizer.form
     if loss.self_concordance is None or form.is_general:
         return None
     z = problem.margins(w, intercept)
     slopes = problem.weighted(loss.derivative(z, problem.y))
-    H = _hessian(problem, z)
-    try:
-        L = cholesky(H, lower=True, check_finite=False)
-    except LinAlgError:
-        return None
-    if np.diagonal(L).min() ** 2 <= SINGULAR * np.diagonal(H).max():
+    if (L := _factor(_hessian(problem, z))) is None:
         return None
     v = _least_subgradient(problem, w, problem.data.transposed_times(slopes).T)
     if problem.fit_intercept:
@@ -271,6 +287,17 @@ def _hessian(problem: Problem, z: np.ndarray) -> np.ndarray:
     ridge[: problem.d] = problem.n * problem.lam / problem.regularizer.form.factor
     H[np.diag_indices(len(H))] += np.tile(ridge, K)
     return H
+
+
+def _factor(H: np.ndarray) -> np.ndarray | None:
+    """Return the lower Cholesky factor of H; None if H is singular but for rounding."""
+    from scipy.linalg import LinAlgError, cholesky
+
+    try:
+        L: np.ndarray = cholesky(H, lower=True, check_finite=False)
+    except LinAlgError:
+        return None
+    return None if np.diagonal(L).min() ** 2 <= SINGULAR * np.diagonal(H).max() else L
 
 
 def _radius(scale: float, size: float) -> float:

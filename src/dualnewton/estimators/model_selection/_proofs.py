@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection.choice import BOUNDS, UNKNOWN, Held, Interval, interval
 from dualnewton.matrix import Data
 from dualnewton.objective.certificate import Certificate
-from dualnewton.objective.distance import Rotation, Sample, ball, region
+from dualnewton.objective.distance import ROUNDING, Ball, Rotation, Sample, ball, region, spread_per_root_gap
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import bounds_choice
 from dualnewton.planning.tuning import Tuning
@@ -98,3 +99,90 @@ class Proofs:
             )
             return None
         return float(found.spread(self.sample(fold, rotated=rotated)))
+
+
+class LeastSquaresProofs:
+    """Bounds the scores of least squares by the gaps of the models alone: one number for each fold serves all of them.
+
+    Parameters
+    ----------
+    data : Data
+        All rows.
+    folds : Folds
+        Which of them each fold fits on and holds out.
+    weights : array of shape (n,), optional
+        The weights of the rows, in the fits and in the score.
+    tuning : Tuning
+        Up to which size a Hessian is computed.
+    fit_intercept : bool
+        Whether the models have an intercept.
+    normalised : bool
+        Whether the problems of folds have weights with the mean one, or those of the rows.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        folds: Folds,
+        weights: np.ndarray | None,
+        tuning: Tuning,
+        *,
+        fit_intercept: bool,
+        normalised: bool,
+    ) -> None:
+        self.data, self.folds, self.fit_intercept, self.normalised = data, folds, fit_intercept, normalised
+        self.c = np.ones(data.n) if weights is None else weights
+        self.local = bounds_choice(data.d + 1, tuning)
+
+    @cached_property
+    def _groups(self) -> list[np.ndarray]:
+        """Σ c_i ã_i ã_iᵀ over each group of rows that the folds treat alike."""
+        _, group = self.folds.patterns
+        each = [np.flatnonzero(group == k) for k in range(group.max() + 1)]
+        return [self.data.weighted_gram(self.c[rows], rows, intercept=True) for rows in each]
+
+    def factor(self, fold: int, lam: float) -> float | None:
+        """Return f with √(mean (z_s − z_s*)²) ≤ f √gap for every model of the fold whose penalty has the curvature λ or more."""
+        found = self._local(fold, lam) if self.local else None
+        if found is None and lam > 0.0:
+            found = self._global(fold, lam)
+        return found
+
+    def _local(self, fold: int, lam: float) -> float | None:
+        counts, group = self.folds.patterns
+        n, held = self.data.n, self.folds.tests[fold]
+        fitted = sum(count * gram for count, gram in zip(counts[fold], self._groups, strict=True) if count)
+        outside = np.flatnonzero(counts[fold] == 0.0)
+        if np.array_equal(np.sort(held), np.flatnonzero(np.isin(group, outside))):
+            sample = sum(self._groups[k] for k in outside)
+        else:
+            sample = self.data.weighted_gram(self.c[np.sort(held)], np.sort(held), intercept=True)
+        total = float(self.c[held].sum())
+        ridge = np.append(np.full(self.data.d, n * lam), 0.0)
+        size = self.data.d + self.fit_intercept
+        scaled = self._scale(fold) * np.asarray(fitted)[:size, :size], np.asarray(sample)[:size, :size] / total
+        factor = spread_per_root_gap(*scaled, ridge[:size])
+        return None if factor is None else factor * math.sqrt(n)
+
+    def _global(self, fold: int, lam: float) -> float:
+        """By strong convexity in w, and b̂(w) = ȳ − x̄ᵀw: see :class:`~dualnewton.objective.distance.Ball`."""
+        counts = self.folds.counts[fold] * self.c
+        mean = self.data.transposed_times(counts) / counts.sum() if self.fit_intercept else np.zeros(self.data.d)
+        rows = np.sort(self.folds.tests[fold])
+        weight = self._scale(fold) * counts.sum() / self.data.n  # the mean weight in P
+        found = Ball(mean, math.sqrt(2.0 / lam), math.sqrt(2.0 / weight) if self.fit_intercept else 0.0)
+        return found.spread(Sample(self.data, rows, self.c[rows]))
+
+    def _scale(self, fold: int) -> float:
+        return self.data.n / float(self.folds.counts[fold] @ self.c) if self.normalised else 1.0
+
+    def interval(
+        self, scoring: str, factor: float | None, certificate: Certificate, score: float, y: np.ndarray | None = None
+    ) -> Interval:
+        """Return where the score of the exact fit lies, given that of the model with this certificate."""
+        if factor is None:
+            return UNKNOWN
+        gap = certificate.gap + ROUNDING * abs(certificate.primal)
+        targets = np.zeros(1) if y is None else y
+        held = Held(np.zeros(len(targets)), targets, np.full(len(targets), 1.0 / len(targets)))
+        return interval(scoring, held, score, factor * math.sqrt(gap))

@@ -16,10 +16,11 @@ from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._validation import Data, in_unit_interval, strengths
 from dualnewton.estimators.elastic_net import ElasticNet, ElasticNetModel
-from dualnewton.estimators.model_selection import _routing
+from dualnewton.estimators.model_selection import _routing, choice
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
+from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs
 from dualnewton.estimators.model_selection._quadratic_paths import Fitted, QuadraticPaths
 from dualnewton.estimators.model_selection._session import GridSession, of_each
 from dualnewton.run.result import Result
@@ -49,6 +50,8 @@ class ElasticNetCV(CrossValidated, ElasticNetModel):
 
     Attributes
     ----------
+    choice_certificate_ : ChoiceCertificate
+        Between which numbers the mean score of each value lies for exact fits, and whether these choose the same value.
     certificates_ : array of Certificate of shape (l1_ratios, alphas, folds)
         The proof of each model.
     """
@@ -80,6 +83,7 @@ class ElasticNetCV(CrossValidated, ElasticNetModel):
                     search.take(r, done, found)
                     done += len(found)
             r, k = search.best
+            self.choice_certificate_ = self._choice(session, search, ratios, grids)
             final = search.final()
         self.l1_ratio_, self.alpha_ = ratios[r], float(grids[r][k])
         self.alphas_ = np.stack(grids) if isinstance(self.alphas, Integral) and len(ratios) > 1 else grids[0]
@@ -87,6 +91,33 @@ class ElasticNetCV(CrossValidated, ElasticNetModel):
         self.certificates_ = of_each(search.outcomes, "certificate")
         self._fit(data, final)
         CertifiedModel._warn_of_misses(self, [*final, *search.outcomes.ravel()])
+
+    def _choice(
+        self, session: GridSession, search: _Search, ratios: list[float], grids: list[np.ndarray]
+    ) -> choice.ChoiceCertificate:
+        """Bound the errors of exact fits."""
+        data, folds, errors = search.data, search.folds, search.errors
+        proofs = LeastSquaresProofs(
+            data.matrix, folds, data.sample_weight, session.tuning, fit_intercept=self.fit_intercept, normalised=True
+        )
+        ends = np.full((*errors.shape, 2), choice.UNKNOWN)
+        for r, (ratio, alphas) in enumerate(zip(ratios, grids, strict=True)):
+            for fold in range(len(folds)):
+                factor = proofs.factor(fold, float(alphas.min()) * (1.0 - ratio))
+                for k in range(len(alphas)):
+                    proof, score = search.outcomes[r, k, fold].certificate, -float(errors[r, k, fold])
+                    ends[r, k, fold] = proofs.interval("neg_mean_squared_error", factor, proof, score)
+        named = [
+            {"alpha": float(alpha)} | ({"l1_ratio": ratio} if len(ratios) > 1 else {})
+            for ratio, alphas in zip(ratios, grids, strict=True)
+            for alpha in alphas
+        ]
+        chosen = int(np.ravel_multi_index(search.best, errors.shape[:2]))
+        scores = -errors.reshape(-1, len(folds))
+        reason = "the Lasso has no bound where features outnumber the rows or depend on each other"
+        return choice.certificate(
+            named, scores, ends.reshape(*scores.shape, 2), chosen, "neg_mean_squared_error", reason
+        )
 
     # What is to be tried -----------------------------------------------------------------------------------------------
 

@@ -21,13 +21,14 @@ from dualnewton.estimators._direct import ByExamples
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data, strengths
-from dualnewton.estimators.model_selection import _routing
+from dualnewton.estimators.model_selection import _routing, choice
 from dualnewton.estimators.model_selection._alike import like
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._judged import finished
 from dualnewton.estimators.model_selection._least_squares import ByFeatures, moments_of_folds
 from dualnewton.estimators.model_selection._leave_one_out import LeaveOneOut, leave_one_out
+from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.estimators.ridge import Ridge
 from dualnewton.interop.sklearn_objectives import ridge
@@ -69,6 +70,8 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
 
     Attributes
     ----------
+    choice_certificate_ : ChoiceCertificate
+        With ``cv``: between which numbers the mean score of each value lies for exact fits, and whether these choose the same.
     certificates_ : array of Certificate of shape (alphas, folds, outputs)
         The proof of each model. Without ``cv`` there is one fold, that of all rows, from which the errors are derived.
     scores_ : array of shape (alphas, folds)
@@ -178,8 +181,33 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
             means = np.average(scores, axis=1)
             best = int(np.argmax(np.where(np.isnan(means), -np.inf, means)))
             final = solutions.of_all_rows(best)
+            self.choice_certificate_ = self._choice(session, data, folds, alphas, scores, outcomes, best)
         self.alpha_, self.best_score_, self.scores_ = float(alphas[best]), float(means[best]), scores
         self._finish(data, final, [outcomes[place] for place in range(len(alphas))])
+
+    def _choice(
+        self,
+        session: GridSession,
+        data: Data,
+        folds: Folds,
+        alphas: np.ndarray,
+        scores: np.ndarray,
+        outcomes: dict[int, list[list[Outcome]]],
+        chosen: int,
+    ) -> choice.ChoiceCertificate:
+        """Bound the scores of exact fits, of one output with equal weights."""
+        scoring = "r2" if self.scoring is None else self.scoring if isinstance(self.scoring, str) else "score"
+        named, ends = [{"alpha": float(alpha)} for alpha in alphas], np.full((*scores.shape, 2), choice.UNKNOWN)
+        reason = f"no bound is known for the score {scoring!r}, weights of rows or several outputs"
+        if data.y.ndim == 1 and data.sample_weight is None and scoring in choice.BOUNDS:
+            reason = "without a penalty features that depend on each other leave the models unbounded"
+            given = data.matrix, folds, None, session.tuning
+            proofs = LeastSquaresProofs(*given, fit_intercept=self.fit_intercept, normalised=False)
+            for k, fold in np.ndindex(scores.shape):
+                factor = proofs.factor(fold, float(alphas[k]) / len(data.y))
+                proof, y = outcomes[k][fold][0].certificate, data.y[folds.tests[fold]]
+                ends[k, fold] = proofs.interval(scoring, factor, proof, scores[k, fold], y)
+        return choice.certificate(named, scores, ends, chosen, scoring, reason)
 
     def _solutions(self, session: GridSession, data: Data, folds: Folds, alphas: np.ndarray) -> _Exact | _ByPasses:
         exact = session.method == "auto" and decomposes_folds(min(data.X.shape), session.tuning)
