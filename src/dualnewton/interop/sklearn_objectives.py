@@ -243,19 +243,12 @@ def _logistic_regression(model: Any, data: Data) -> Iterator[Part]:
     return _translated(model, data, specification)
 
 
-@_translates("LinearSVC")
-def _linear_svc(model: Any, data: Data) -> Iterator[Part]:
-    """As :func:`linear_svc`, plus ½(b/s)², or |b/s| beside ‖w‖₁."""
-    if model.multi_class != "ovr":
+@_translates("LinearSVC", "LinearSVR")
+def _liblinear_svm(model: Any, data: Data) -> Iterator[Part]:
+    """As :func:`linear_svc` or :func:`linear_svr`, plus ½(b/s)², or |b/s| beside ‖w‖₁."""
+    if getattr(model, "multi_class", "ovr") != "ovr":
         _refuse(model, f"multi_class={model.multi_class!r}", "its loss couples the classes: use multi_class='ovr'.")
-    words = linear_svc(model, data.X.shape[0])
-    return _translated(model, data, replace(words, penalised_intercept=model.intercept_scaling))
-
-
-@_translates("LinearSVR")
-def _linear_svr(model: Any, data: Data) -> Iterator[Part]:
-    """As :func:`linear_svr`, plus ½(b/s)²."""
-    words = linear_svr(model, data.X.shape[0])
+    words = (linear_svc if hasattr(model, "classes_") else linear_svr)(model, data.X.shape[0])
     return _translated(model, data, replace(words, penalised_intercept=model.intercept_scaling))
 
 
@@ -275,19 +268,14 @@ def _libsvm(model: Any, data: Data) -> Iterator[Part]:
     if model.kernel != "linear":
         _refuse(model, f"kernel={model.kernel!r}", "it is not a linear model in X: use kernel='linear'.")
     n = data.X.shape[0]
+    lam, y = 1.0 / (model.C * n), data.y
     if classes is None:
-        y, specification = (
-            data.y,
-            Specification("epsilon_insensitive", 1.0 / (model.C * n), parameters={"epsilon": model.epsilon}),
-        )
+        words = Specification("epsilon_insensitive", lam, parameters={"epsilon": model.epsilon})
     else:
         # Unlike elsewhere, "balanced" counts rows here.
         by_label = dict(zip(classes.tolist(), model.class_weight_.tolist(), strict=True))
-        y, specification = (
-            _class_codes(model, data.y),
-            Specification("hinge", 1.0 / (model.C * n), class_weight=by_label),
-        )
-    (problem,) = specification.problems(data.X, y, classes, sample_weight=data.sample_weight)
+        y, words = _class_codes(model, y), Specification("hinge", lam, class_weight=by_label)
+    (problem,) = words.problems(data.X, y, classes, sample_weight=data.sample_weight)
     (w,), (b,) = coefficients(model, data.X, 1)
     alpha = np.zeros(n)
     if model.support_.max(initial=-1) < n:

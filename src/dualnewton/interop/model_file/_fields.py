@@ -1,4 +1,4 @@
-"""What each field of a model file has to be: nothing that a file says is believed before it is looked at."""
+"""Checks of the fields of a model file: each field is validated before it is used."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from dualnewton.interop.specification import Specification
 from dualnewton.objective.certificate import Certificate
 from dualnewton.run.result import Status
 
+Check = Callable[[str, Any], Any]
+"""A function of the name and the value of a field, which returns the checked value or raises an error."""
+
 OBJECTIVE = tuple(each.name for each in fields(Specification))
 
 FIRST_OBJECTIVE = ("loss", "lam", "penalty", "l1_ratio", "fit_intercept", "parameters", "multiclass")
@@ -23,7 +26,7 @@ FIRST_OBJECTIVE = ("loss", "lam", "penalty", "l1_ratio", "fit_intercept", "param
 
 
 def checked(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a header as what they stand for; raise a ``DualnewtonError`` that names the first that is wrong."""
+    """Return the values of the fields of a header; raise a ``DualnewtonError`` that names the first field that is wrong."""
     absent = [name for name in FIELDS if name not in content]
     if absent:
         raise DualnewtonError(f"it has no field {absent[0]!r}")
@@ -50,7 +53,7 @@ def version() -> str:
 
 
 def now() -> str:
-    """Return the present moment as files have it."""
+    """Return the current date and time in UTC (ISO 8601)."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
@@ -74,8 +77,9 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
-def _text_or_none(name: str, value: Any) -> str | None:
-    return None if value is None else _text(name, value)
+def _or_none(check: Check) -> Check:
+    """Return a check that also accepts None."""
+    return lambda name, value: None if value is None else check(name, value)
 
 
 def _count(name: str, value: Any) -> int:
@@ -138,23 +142,15 @@ def _pair(value: Any) -> list[Any]:
     return [value[0], _number("class_weight", value[1])]
 
 
-def _estimator(name: str, value: Any) -> dict[str, Any] | None:
-    if value is None:
-        return None
+def _estimator(name: str, value: Any) -> dict[str, Any]:
     words = _table(name, value, ("class", "parameters", "fitted"))
     if not (isinstance(words["parameters"], dict) and isinstance(words["fitted"], dict)):
         raise DualnewtonError(f"parameters and fitted of {name} must be tables")
     return {**words, "class": _text("class", words["class"])}
 
 
-def _scale(name: str, value: Any) -> float | None:
-    return None if value is None else _number(name, value)
-
-
-def _classes(name: str, value: Any) -> np.ndarray | None:
+def _classes(name: str, value: Any) -> np.ndarray:
     """Return labels of one kind, in order and each once."""
-    if value is None:
-        return None
     labels = _list(name, value)
     if len(labels) < 2:
         raise DualnewtonError(f"{name} must hold two labels at least, got {len(labels)}")
@@ -184,9 +180,7 @@ def _status(name: str, value: Any) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _names(name: str, value: Any) -> tuple[str, ...] | None:
-    if value is None:
-        return None
+def _names(name: str, value: Any) -> tuple[str, ...]:
     names = tuple(_text(name, each) for each in _list(name, value))
     if len(set(names)) != len(names):
         raise DualnewtonError(f"{name} must be different from each other")
@@ -202,20 +196,20 @@ def _moment(name: str, value: Any) -> str:
     return text
 
 
-FIELDS: dict[str, Callable[[str, Any], Any]] = {
+FIELDS: dict[str, Check] = {
     "objective": _objective,
-    "scale": _scale,
-    "estimator": _estimator,
-    "classes": _classes,
+    "scale": _or_none(_number),
+    "estimator": _or_none(_estimator),
+    "classes": _or_none(_classes),
     "certificates": _certificates,
     "status": _status,
     "plan": _text,
     "n": _count,
     "d": _count,
-    "feature_names": _names,
-    "target": _text_or_none,
+    "feature_names": _or_none(_names),
+    "target": _or_none(_text),
     "library": _text,
     "created": _moment,
     "command": _text,
 }
-"""All of them are there in every file."""
+"""The check of each field; every file has all fields."""
