@@ -118,28 +118,28 @@ class CertifiedModel(BaseEstimator):
     _weakens: ClassVar[bool] = False
 
     _tuning: ClassVar[Tuning] = DEFAULT
-    """The numbers by which the planner predicts costs; not a parameter."""
+    """The record from which the planner predicts costs; not a parameter."""
 
-    # What a class of the family gives ----------------------------------------------------------------------------------
+    # Defined by subclasses ---------------------------------------------------------------------------------------------
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
         """Check what ``fit`` is given, and set what follows from it alone (``n_features_in_``, ``classes_``)."""
         raise NotImplementedError
 
     def _specification(self, n: int) -> Specification:
-        """Say in words what is minimised, on so many rows."""
+        """Return the specification of the objective on n rows."""
         raise NotImplementedError
 
     def _posed(self, specification: Specification, data: Data) -> Sequence[Any]:
-        """Return what the words stand for on these data, one problem for each class or output, all over ``data.X``."""
+        """Return the problems of a specification on these data, one for each class or output; all share ``data.X``."""
         return specification.problems(data.X, data.y, getattr(self, "classes_", None), sample_weight=data.sample_weight)
 
     def _problems(self, data: Data) -> Sequence[Any]:
-        """Return what is to be solved where there is a penalty."""
+        """Return the problems of the estimator, which must have a penalty."""
         return self._posed(self._specification(data.X.shape[0]), data)
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
-        """Solve; a class whose objective is approached by others overrides this, and returns certificates of its own objective.
+        """Solve the problems, and return one result with a certificate for each.
 
         ``before`` holds the results of an earlier fit or of a neighbour on a path, if there are any.
         """
@@ -152,7 +152,7 @@ class CertifiedModel(BaseEstimator):
             raise DualnewtonError(
                 f"alpha must be > 0 with positive=True, got {self.alpha!r}: without a penalty the dual proves nothing there"
             )
-        # What has no penalty has a dual of its own; the others share passes.
+        # Problems without a penalty have another dual, and are solved apart; the others share passes.
         fits = before is not None and len(before) == len(posed)
         own = [[k for k, is_free in enumerate(free) if is_free == wanted] for wanted in (True, False)]
         without, rest = ([posed[k] for k in places] for places in own)
@@ -162,7 +162,7 @@ class CertifiedModel(BaseEstimator):
         return [next(found if is_free else others) for is_free in free]
 
     def _solved(self, session: Session, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result]:
-        """Solve what has a penalty."""
+        """Solve problems that have a penalty."""
         return session.solve(problems, self._starts(problems, before))
 
     def _starts(self, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result] | None:
@@ -170,7 +170,7 @@ class CertifiedModel(BaseEstimator):
         return starts(problems, before)
 
     def _objectives(self, data: Data) -> Sequence[Objective]:
-        """Return what the certificates are of."""
+        """Return the objectives that the certificates bound, one for each class or output."""
         classes, scale = getattr(self, "classes_", None), getattr(self, "scale_", None)
         words = self._specification(data.X.shape[0])
         return words.objectives(data.X, data.y, classes, sample_weight=data.sample_weight, scale=scale)
@@ -179,7 +179,7 @@ class CertifiedModel(BaseEstimator):
         """Set ``coef_`` and ``intercept_`` in the shapes of the class."""
         raise NotImplementedError
 
-    # What they share ---------------------------------------------------------------------------------------------------
+    # Shared ------------------------------------------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:

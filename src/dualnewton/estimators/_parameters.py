@@ -26,7 +26,7 @@ def estimator(cls: Class) -> Class:
     have is declared by ``field(init=False)``.
     """
     made: Any = cls
-    made._types = {name: kind for name, kind in inspect.get_annotations(cls).items() if not kind.startswith("ClassVar")}
+    made._types = {name: kind for name, kind in inspect.get_annotations(cls).items() if "ClassVar" not in str(kind)}
     made._defaults = {name: vars(cls)[name] for name in made._types}
     made._description = inspect.cleandoc(cls.__doc__ or "")
     made._allowed = vars(cls).get("_parameter_constraints", {})

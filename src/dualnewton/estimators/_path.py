@@ -57,7 +57,7 @@ def walk(model: Any, X: Any, y: Any, values: Any, sample_weight: Any) -> Path:
         fitted[int(place)] = one._fit(data, before)
         before = one._fitted
         if any(result.status is Status.INTERRUPTED for result in before):
-            break  # who presses Ctrl-C wants what there is by now
+            break  # Ctrl-C ends the path; the models fitted so far are returned
     done = sorted(fitted)
     models = [fitted[place] for place in done]
     return Path(

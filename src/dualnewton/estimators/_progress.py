@@ -10,7 +10,7 @@ from typing import Any
 from dualnewton.run.result import Progress
 
 RECENT = 5
-"""Certificates from which the speed is guessed."""
+"""Number of latest certificates from which the speed is estimated."""
 
 Callback = Callable[[Progress], Any]
 
@@ -64,7 +64,7 @@ class ProgressLine:
 
 
 def described(rows: list[Progress], tol: float) -> str:
-    """Say in a line where a model stands, from its last certificates."""
+    """Return a line with the epoch, the gap and the time of a model, and the estimated time left."""
     last = rows[-1]
     left = seconds_left(rows, tol)
     when = "" if math.isnan(left) else f", about {left:.3g} s left"
@@ -73,7 +73,7 @@ def described(rows: list[Progress], tol: float) -> str:
 
 
 def seconds_left(rows: list[Progress], tol: float) -> float:
-    """Guess the time until the gap is ``tol``, as if its logarithm went on to fall as it did; nan where it did not fall."""
+    """Extrapolate the decrease of the logarithm of the gap to ``tol``; return the seconds left, nan if the gap did not fall."""
     first, last = rows[0], rows[-1]
     gaps = first.certificate.relative_gap, last.certificate.relative_gap
     if gaps[1] <= tol:

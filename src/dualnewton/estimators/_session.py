@@ -1,4 +1,4 @@
-"""The solving that belongs to one fit: one budget, one stream of random numbers and one progress line for all its solves."""
+"""All solver runs of one fit: they share a budget, a random generator and a progress line."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ METHODS = ("auto", "sdna", "sdca", "newton", "ihs", "interior")
 """The names of ``solver`` that choose; scikit-learn's own all mean "auto"."""
 
 TINY, FINEST = 1e-9, 1e-15
-"""A relative gap that only exact coefficients ask for, and the least that it is worth going for unasked."""
+"""The ``tol`` below which a smaller gap than asked for is aimed at, and the smallest gap that is aimed at."""
 
 MAX_EPOCHS = 1000
-"""Where ``max_iter`` is None."""
+"""Limit on epochs where ``max_iter`` is None."""
 
 
 class Session:
     """Solves on behalf of an estimator, and keeps to its ``max_iter`` and ``time_limit`` however often it is asked.
 
     The parameters of the estimator are read once, at the start. Most fits ask once. Those that ask several times (values of λ,
-    outputs with and without a penalty) are told by ``is_over`` when nothing is left of the budget, or the callback has asked to
-    stop.
+    outputs with and without a penalty) read from ``is_over`` whether the budget is spent or the callback has asked to stop.
     """
 
     def __init__(self, model: Any) -> None:
@@ -44,7 +43,7 @@ class Session:
         self.tuning: Tuning = model._tuning
         self.epochs_left: float = MAX_EPOCHS if model.max_iter is None else model.max_iter
         self.deadline = math.inf if model.time_limit is None else time.perf_counter() + model.time_limit
-        # None is one thread, and inside the workers of joblib a core is not promised twice.
+        # None is one thread; inside the workers of joblib, which share the cores, any number is one.
         self.threads = effective_n_jobs(model.n_jobs)
         self.rng = np.random.default_rng(seed_of(model.random_state))
         self.callback = model.callback
@@ -85,7 +84,7 @@ class Session:
         )
         self.epochs_left -= max(result.n_epochs for result in results)
         self.stopped |= any(result.status in (Status.STOPPED_BY_CALLBACK, Status.INTERRUPTED) for result in results)
-        return [self.content(result) for result in results]
+        return [self.converged_by_tol(result) for result in results]
 
     def solve_unpenalised(self, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result]:
         """Solve problems without their penalty, from earlier results, if there are any."""
@@ -97,15 +96,15 @@ class Session:
         """Return the relative gap to ask for, which is ``tol`` or less.
 
         A relative gap of ε leaves an error of about √ε in the coefficients. Where an epoch takes no time, the gap is therefore
-        brought to tol², which brings them to about ``tol``; and whoever asks for a tiny gap wants coefficients that are as
-        good, for which a hundredth of it is a pass or two away. Rounding sets the limit.
+        brought to tol², which brings them to about ``tol``. A tiny ``tol`` asks for accurate coefficients; a hundredth of it
+        costs one or two passes more. Rounding sets the limit.
         """
         small = is_small(self.tuning, problem.n, problem.d, problem.columns)
         less = self.tol**2 if small else self.tol / 100.0 if self.tol < TINY else self.tol
         return min(self.tol, max(less, FINEST))
 
-    def content(self, result: Result) -> Result:
-        """Call a fit converged that was on its way beyond ``tol`` when its budget or its precision ended."""
+    def converged_by_tol(self, result: Result) -> Result:
+        """Return a result that meets ``tol`` as converged, also if a limit ended the run on its way to a smaller gap."""
         ended = result.status in (Status.EPOCH_LIMIT, Status.TIME_LIMIT, Status.NO_PROGRESS)
         return (
             replace(result, status=Status.CONVERGED)
@@ -114,7 +113,7 @@ class Session:
         )
 
     def tell(self, progress: Progress) -> bool:
-        """Show a certificate to whoever wants to see it; say whether somebody asks to stop."""
+        """Pass a certificate to the progress line and the callback; return True if the callback asks to stop."""
         if self.line is not None:
             self.line(progress)
         return self.callback is not None and bool(self.callback(progress))
@@ -128,7 +127,7 @@ def seed_of(random_state: Any) -> Any:
 
 
 def starts(problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result] | None:
-    """Make earlier results points to start from: w and α if both fit, or w and the α that belongs to it on new examples."""
+    """Return earlier results as warm starts: w and α where both have the right shapes, else w and α(w) on the new examples."""
     if before is None or len(before) != len(problems):
         return None
     points = []

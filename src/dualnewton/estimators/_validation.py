@@ -1,4 +1,4 @@
-"""What users of scikit-learn give, made into what a problem takes: checked by its own rules, copied only if need be."""
+"""Validation of X, y, weights and strengths by scikit-learn's rules, without copies where possible."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class LogisticRegression(CertifiedClassifier):
         return logistic_regression(self, n)
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
-        """Say what of ``penalty``, ``C`` and ``l1_ratio`` contradicts another, and solve."""
+        """Warn of values of ``penalty``, ``C`` and ``l1_ratio`` that contradict each other, and solve."""
         if self.penalty == "elasticnet" and self.l1_ratio is None:
             raise DualnewtonError('l1_ratio must be a number in [0, 1] with penalty="elasticnet", got None')
         if self.penalty is None and self.C != 1.0:

@@ -63,7 +63,7 @@ class RidgeModel(CertifiedModel):
         "solver": solver_names(*SOLVERS),
     }
     _words: ClassVar[Callable[[Any, int], Specification]] = staticmethod(ridge)
-    """What the parameters say."""
+    """The function from the parameters to the specification."""
 
     alpha: Any = field(default=1.0, kw_only=False)
     copy_X: bool = True  # noqa: N815

@@ -1,4 +1,4 @@
-"""HuberRegressor: least squares deaf to outliers, with the scale of the others estimated beside the coefficients."""
+"""HuberRegressor: Huber's robust regression, which estimates the scale of the residuals together with the coefficients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HuberRegressor(CertifiedRegressor):
     Parameters
     ----------
     epsilon : float
-        From how many scales on a residual is an outlier; at least 1, where it is least absolute deviations.
+        Residuals above this multiple of the scale count as outliers; at least 1.
     alpha : float
         The strength of the penalty; 0 is allowed.
     solver : str

@@ -26,8 +26,9 @@ def like(problem: Any, *, lam: float | None = None, sample_weight: np.ndarray | 
 
     To check X again for each of the hundreds of problems of a grid would take as long as a pass over the data for each.
     """
-    twin = object.__new__(type(problem))
-    for name in _kept(type(problem)):
+    kind: Any = type(problem)
+    twin = object.__new__(kind)
+    for name in _kept(kind):
         object.__setattr__(twin, name, getattr(problem, name))
     if lam is not None:
         object.__setattr__(twin, "lam", lam)

@@ -14,7 +14,7 @@ from dualnewton.errors import DualnewtonError
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """What a splitter says.
+    """The training and the test rows of each split.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Folds:
 
     @classmethod
     def of(cls, splits: Iterable[tuple[Any, Any]], n: int) -> Folds:
-        """Read the splits of n rows, given by their numbers or by masks."""
+        """Read the splits of n rows, given by row numbers or by masks."""
         rows = np.arange(n)
         pairs = [(_taken(rows, train), _taken(rows, test)) for train, test in splits]
         if not pairs:
@@ -70,5 +70,5 @@ class Folds:
 
 
 def _taken(rows: np.ndarray, part: Any) -> np.ndarray:
-    """Return the rows that numbers or a mask say; an empty list has no type that says which it is."""
+    """Return the rows selected by their numbers or by a mask; an empty list, whose type is neither, selects none."""
     return rows[np.asarray(part)] if np.size(part) else rows[:0]

@@ -20,7 +20,7 @@ PIECE = 1 << 18
 
 @dataclass(frozen=True, eq=False)
 class LeaveOneOut:
-    """What the formula gives.
+    """The leave-one-out errors, and the models of all rows.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class LeaveOneOut:
 
 
 def leave_one_out(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, *, fit_intercept: bool) -> LeaveOneOut:
-    """Compute them, from the moments of the features or the products of the examples, whichever are fewer.
+    """Compute the errors from the moments of the features or the products of the examples, whichever are fewer.
 
     Parameters
     ----------

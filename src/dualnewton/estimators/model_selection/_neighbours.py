@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dualnewton.estimators.model_selection._certified import certified
 from dualnewton.estimators.model_selection._folds import Folds
-from dualnewton.estimators.model_selection._judged import judged
 from dualnewton.estimators.model_selection._session import GridSession
 from dualnewton.matrix import Data
 from dualnewton.objective.problem import Problem
@@ -23,7 +23,7 @@ from dualnewton.run.result import Result
 from dualnewton.solvers.primal.curvature import Cholesky
 
 FAR = 0.1
-"""A relative gap beyond which a step has gone too far to go on from."""
+"""Relative gap after a step above which the fold starts from the model of all rows instead."""
 
 
 class Neighbours:
@@ -56,10 +56,10 @@ class Neighbours:
         flat = [own[fold] for fold in range(len(self.kinds)) for own in models]
         points, intercepts = [w for w, _ in flat], [b for _, b in flat]
         goal = session.goal(problems[0])
-        results = judged(problems, points, intercepts, goal, "one Newton step from the model of all rows")
-        session.hear(results)
+        results = certified(problems, points, intercepts, goal, "one Newton step from the model of all rows")
+        session.report(results)
         missed = [k for k, result in enumerate(results) if not result.converged]
-        # A weaker penalty leaves the folds farther apart: where none was served, none will be.
+        # With a weaker penalty the models of the folds are farther apart: where no step sufficed, none will later.
         self.useful = len(missed) < len(results)
         if missed:
             starts = [

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from dualnewton.estimators.model_selection._alike import like
+from dualnewton.estimators.model_selection._certified import finished
 from dualnewton.estimators.model_selection._folds import Folds
-from dualnewton.estimators.model_selection._judged import finished
 from dualnewton.estimators.model_selection._least_squares import moments_of_folds
 from dualnewton.estimators.model_selection._session import GridSession, Outcome
 from dualnewton.interop.parts import Data
@@ -33,7 +33,7 @@ from dualnewton.solvers.prox.subproblem import Penalty
 
 BY_MOMENTS = "paths over all features, from moments of the rows that one pass has summed"
 BY_COLUMNS = "paths over a growing set of features, checked by shared passes over the data"
-"""What the plan of such a model says."""
+"""The reasons in the plans of such models."""
 
 WELL_BELOW = 0.3
 """Violation of the optimality conditions at which a fit stops, as a fraction of the l1 threshold times the gap wanted. A
@@ -208,7 +208,7 @@ class _ByMoments(_Means):
         ]
         for (k, f), better in zip(missed, self._better(posed, W, b, missed) if missed else (), strict=True):
             outcomes[k][f] = better
-        self.session.hear([outcome for of_folds in outcomes for outcome in of_folds])
+        self.session.report([outcome for of_folds in outcomes for outcome in of_folds])
         return outcomes
 
 

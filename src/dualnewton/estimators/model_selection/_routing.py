@@ -1,4 +1,4 @@
-"""Who gets the metadata of ``fit`` and ``score``: scikit-learn's rules, and its defaults where routing is off."""
+"""Routing of the metadata of ``fit`` and ``score`` to splitter and scorer, by scikit-learn's rules and defaults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sklearn.utils.metadata_routing import (
 
 
 def routed(owner: Any, method: str, params: dict[str, Any], unrouted: dict[str, Any]) -> Bunch:
-    """Return what splitter and scorer are given: by request if routing is enabled; else ``unrouted`` goes to the scorer."""
+    """Return the metadata for splitter and scorer: by request if routing is enabled; else ``unrouted`` goes to the scorer."""
     if _routing_enabled():
         return process_routing(owner, method, **params)
     return Bunch(splitter=Bunch(split={}), scorer=Bunch(score=unrouted))
@@ -44,7 +44,7 @@ def takes_weights(scorer: Any) -> bool:
 
 
 def knowing_the_classes(scorer: Any, classes: np.ndarray) -> Any:
-    """Tell a scorer all classes, of which the rows of a fold may lack some, if its function has ``labels``."""
+    """Return a scorer that knows all classes, if its function has ``labels``: the rows of a fold may lack some."""
     function = getattr(scorer, "_score_func", None)
     names = inspect.signature(function).parameters if function is not None else {}
     if "labels" not in names:

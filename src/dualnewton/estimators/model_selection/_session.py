@@ -27,7 +27,7 @@ class Outcome:
 
     @classmethod
     def of(cls, result: Result) -> Outcome:
-        """Forget the rest, of which a grid has too much."""
+        """Keep these of a result: w and α of all models of a grid would take too much memory."""
         return cls(result.certificate, result.status, result.n_epochs)
 
 
@@ -61,15 +61,15 @@ class GridSession(Session):
         return time.perf_counter() - self.began
 
     def begin(self, what: str) -> None:
-        """Turn to the next part of the grid, which the progress line calls by this name."""
+        """Begin the next part of the grid, with a new budget of epochs; ``what`` is its name in the progress line."""
         self.epochs_left = 0.0 if self.stopped else self.most
         if self.line is not None:
             self.line.name = f"{self.name}, {what}"
             self.line.recent.clear()
             self.line.next_line = 0.0
 
-    def hear(self, results: Sequence[Result | Outcome]) -> None:
-        """Show models that were found otherwise than by :meth:`solve` to whoever wants to see them."""
+    def report(self, results: Sequence[Result | Outcome]) -> None:
+        """Pass the certificates of models that :meth:`solve` did not find to the progress line and the callback."""
         if self.line is None and self.callback is None:
             return
         for k, result in enumerate(results):
@@ -82,7 +82,7 @@ class GridSession(Session):
         tol: float | None = None,
         method: str | None = None,
     ) -> list[Result]:
-        """Solve as a session does; what is asked for after a stop ends as what was stopped."""
+        """Solve as a session does; after a stop, models that are not converged have the status of a stopped run."""
         was_stopped = self.stopped
         results = super().solve(problems, start, tol, method)
         if not was_stopped:

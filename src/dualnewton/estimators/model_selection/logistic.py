@@ -20,9 +20,9 @@ from dualnewton.estimators._validation import in_unit_interval
 from dualnewton.estimators._warning import warn
 from dualnewton.estimators.logistic import LogisticRegression
 from dualnewton.estimators.model_selection import _routing
+from dualnewton.estimators.model_selection._certified import certified
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds
-from dualnewton.estimators.model_selection._judged import judged
 from dualnewton.estimators.model_selection._logistic_grid import Grid, GridFits, Scored, parted
 from dualnewton.estimators.model_selection._session import GridSession, of_each
 from dualnewton.estimators.model_selection.choice import BOUNDS, ChoiceCertificate
@@ -40,7 +40,7 @@ FINAL = 1e-14
 """The relative gap of the final model on small data."""
 
 LARGEST = 1e300
-"""In the place of an infinite C, where a mean of models is judged: the proof is true, and says nothing."""
+"""Value that replaces an infinite C where a mean of models is certified; the bound is valid and very large."""
 
 
 @estimator
@@ -182,7 +182,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
     def _first_member(self) -> Any:
         return self._at(1.0, self._values()[1][0])
 
-    # What came of it ---------------------------------------------------------------------------------------------------
+    # Scores and choice -------------------------------------------------------------------------------------------------
 
     def _final_model(self, session: GridSession, data: Data, grid: Grid) -> list[Result]:
         """Return the model of all rows for the best values, or the mean of the best model of each fold."""
@@ -194,7 +194,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         C = float(np.mean([grid.Cs[k] for _, k in best]))
         self._final = self._at(C, float(np.mean([grid.ratios[r] for r, _ in best])))
         mean = np.mean([grid.coefs[place][fold] for fold, place in enumerate(best)], axis=0)
-        return self._judged(data, mean, self._at(C, self._final.l1_ratio))
+        return self._certified_mean(data, mean, self._at(C, self._final.l1_ratio))
 
     def _refined(self, session: GridSession, data: Data, found: list[Result], member: Any) -> list[Result]:
         """Take further steps to ``tol``, and beyond where these cost nothing: the final model is as good as can be."""
@@ -207,19 +207,19 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         exact = session.goal(problems[0]) < session.tol and all(result.converged for result in found)
         return session.solve(problems, found, tol=FINAL) if exact else found
 
-    def _judged(self, data: Data, coefs: np.ndarray, member: Any) -> list[Result]:
+    def _certified_mean(self, data: Data, coefs: np.ndarray, member: Any) -> list[Result]:
         """Certify coefficients that are the mean of others, as a model with the penalty of ``member``."""
         member.C = min(member.C, LARGEST)
         problems = member._problems(data)
         w, b = parted(coefs, fit_intercept=self.fit_intercept)
         models, intercepts = ([w], [b]) if self._is_softmax else (list(w), [float(each) for each in b])
-        return judged(problems, models, intercepts, self.tol, "the mean of the best model of each fold")
+        return certified(problems, models, intercepts, self.tol, "the mean of the best model of each fold")
 
     def _sums_to_zero(self) -> bool:
         return bool(self._final._sums_to_zero())
 
     def _set_attributes(self, grid: Grid) -> None:
-        """Set what scikit-learn's class has, in the shapes of the time."""
+        """Set the attributes of scikit-learn's class, in the shapes that ``use_legacy_attributes`` asks for."""
         C, ratio, scores = self._final.C, self._final.l1_ratio, grid.scores
         self.Cs_ = grid.Cs
         self.l1_ratios_ = np.asarray(grid.ratios if self._has_ratios else [None])

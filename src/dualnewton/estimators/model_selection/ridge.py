@@ -23,9 +23,9 @@ from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data, strengths
 from dualnewton.estimators.model_selection import _routing, choice
 from dualnewton.estimators.model_selection._alike import like
+from dualnewton.estimators.model_selection._certified import finished
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds
-from dualnewton.estimators.model_selection._judged import finished
 from dualnewton.estimators.model_selection._least_squares import ByFeatures, moments_of_folds
 from dualnewton.estimators.model_selection._leave_one_out import LeaveOneOut, leave_one_out
 from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs
@@ -38,7 +38,7 @@ from dualnewton.planning.direct import decomposes_folds
 from dualnewton.run.result import Result
 
 DECOMPOSED = "least squares for all alphas by one eigendecomposition of the moments or of the Gram matrix"
-"""What the plan of a direct solution says."""
+"""The reason in the plan of a direct solution."""
 
 
 @estimator
@@ -206,7 +206,7 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
             for k, fold in np.ndindex(scores.shape):
                 factor = proofs.factor(fold, float(alphas[k]) / len(data.y))
                 proof, y = outcomes[k][fold][0].certificate, data.y[folds.tests[fold]]
-                ends[k, fold] = proofs.interval(scoring, factor, proof, scores[k, fold], y)
+                ends[k, fold] = proofs.interval(scoring, factor, proof, float(scores[k, fold]), y)
         return choice.certificate(named, scores, ends, chosen, scoring, reason)
 
     def _solutions(self, session: GridSession, data: Data, folds: Folds, alphas: np.ndarray) -> _Exact | _ByPasses:
@@ -263,7 +263,7 @@ class _Exact:
 
     @property
     def _positive(self) -> np.ndarray:
-        """The values, where one stands for zero, which is solved otherwise."""
+        """The values, with 1 in the place of 0, which is solved separately."""
         return np.where(self.alphas > 0.0, self.alphas, 1.0)
 
     def of_folds(self) -> Iterator[tuple[int, list[Result]]]:

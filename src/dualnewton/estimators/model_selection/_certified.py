@@ -17,7 +17,7 @@ TOGETHER = 1 << 22
 """Margins that are held in memory at a time while models are certified."""
 
 
-def judged(
+def certified(
     problems: Sequence[Problem],
     models: Sequence[np.ndarray],
     intercepts: Sequence[Any],
@@ -51,8 +51,8 @@ def finished(
     for low in range(0, len(problems), step):
         part = slice(low, low + step)
         own = [float(b) for b in intercepts[part]]
-        results += judged(problems[part], models[part], own, session.tol, reason)
-    session.hear(results)
+        results += certified(problems[part], models[part], own, session.tol, reason)
+    session.report(results)
     missed = [k for k, result in enumerate(results) if not result.converged]
     if missed:
         better = session.solve([problems[k] for k in missed], [results[k] for k in missed])
