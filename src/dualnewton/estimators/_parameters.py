@@ -31,10 +31,12 @@ def estimator(cls: Class) -> Class:
     made._description = inspect.cleandoc(cls.__doc__ or "")
     made._allowed = vars(cls).get("_parameter_constraints", {})
     # Where bases share a base, a dataclass may take the default of the farther one: declared anew, that of the nearest counts.
-    made.__annotations__ = _nearest(cls, "_types")
+    types = _nearest(cls, "_types")
+    made.__annotations__ = dict.fromkeys(types, Any)  # a dataclass would look strings up in the module of the class
     for name, default in _nearest(cls, "_defaults").items():
         setattr(made, name, copy(default))
     dataclass(eq=False, repr=False, kw_only=True)(made)
+    made.__annotations__ = made.__init__.__annotations__ = types
     names, allowed = [each.name for each in fields(made) if each.init], _nearest(cls, "_allowed")
     made._parameter_constraints = {name: allowed[name] for name in names}
     if cls.__doc__:  # python -OO has none
