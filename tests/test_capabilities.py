@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers, samplings, theory
 from dualnewton.matrix import MemoryData
-from dualnewton.objective import certificates as judging
+from dualnewton.objective import certificates
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.planning.eligible import methods_for
 from dualnewton.planning.planner import Facts
@@ -170,7 +170,7 @@ def test_the_multinomial_problem_is_a_problem_with_softmax():
 
 
 @pytest.mark.parametrize("regularizer", [regularizers.L2(), regularizers.ElasticNet(0.3)], ids=name_of)
-def test_problems_of_one_and_of_several_columns_are_judged_in_one_pass(regularizer, monkeypatch):
+def test_problems_of_one_and_of_several_columns_are_certified_in_one_pass(regularizer, monkeypatch):
     X = make_problem(losses.Logistic(), n=50).X
     rng = np.random.default_rng(0)
     problems = [
@@ -194,12 +194,15 @@ def test_problems_of_one_and_of_several_columns_are_judged_in_one_pass(regulariz
     ]
     models = [rng.standard_normal((3, 4)), rng.standard_normal(4), rng.standard_normal((2, 4))]
     intercepts = [problem.no_intercept() for problem in problems]
-    products = []
-    times = MemoryData.times
+    products, passes = [], []
+    times, evaluate = MemoryData.times, MemoryData.evaluate
     monkeypatch.setattr(MemoryData, "times", lambda data, W: products.append(W.shape) or times(data, W))
-    together = judging.judge_models(problems, models, intercepts)
-    by_dual = judging.judge_duals(problems, [pair.alpha for pair in together])
-    assert products == [(4, 6), (4, 6)]
+    monkeypatch.setattr(
+        MemoryData, "evaluate", lambda data, W, *more: passes.append(W.shape) or evaluate(data, W, *more)
+    )
+    together = certificates.certify_models(problems, models, intercepts)
+    by_dual = certificates.certify_duals(problems, [pair.alpha for pair in together])
+    assert (passes, products) == ([(6, 4)], [(4, 6)])
     for problem, w, pair, dual in zip(problems, models, together, by_dual, strict=True):
         assert pair.certificate.primal == pytest.approx(problem.primal(w), rel=1e-13)
         assert pair.certificate.dual == pytest.approx(problem.dual(problem.alpha_of(w)), rel=1e-12)

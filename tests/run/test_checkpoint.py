@@ -12,7 +12,7 @@ import dualnewton as dn
 from checkpoint_cases import CASES, SEED, Case, bits, one, several
 from dualnewton import losses, regularizers, samplings
 from dualnewton.files import archive as _archive
-from dualnewton.objective.certificates import judge_duals
+from dualnewton.objective.certificates import certify_duals
 from dualnewton.run import checkpoint
 from dualnewton.run.loop import Run
 from dualnewton.run.methods import make_method
@@ -141,7 +141,7 @@ def test_threads_limits_and_the_callback_may_be_others(path, deadly):
 @pytest.mark.parametrize("tau", [1, 4])
 def test_a_deadline_that_is_far_away_changes_no_bit(tau):
     (problem,) = one(logistic, n=40_000, d=6)
-    start = [(problem, judge_duals([problem], [problem.no_dual()])[0])]
+    start = [(problem, certify_duals([problem], [problem.no_dual()])[0])]
     told, request = [], Request("sdna", tau, None, 1e-6, None, 1, None)
     for deadline in (np.inf, 1e18):
         method, rng = (

@@ -58,6 +58,9 @@ class Loss:
     kinked: ClassVar[bool] = False
     """Whether φ′ has a jump: see :class:`NonSmooth`."""
 
+    balances_by_direction: ClassVar[bool] = True
+    """Whether :meth:`balancing_direction` applies: the domain of φ* is a product of intervals, one for each column."""
+
     columns: int = 1
     """K, the number of margins per example: z_i is a number for K = 1 and a vector of length K otherwise."""
 
@@ -175,6 +178,16 @@ class Loss:
         shrink_up = keep / up if up > 0.0 else 0.0
         shrink_down = keep / down if down > 0.0 else 0.0
         return np.where(alpha > 0.0, shrink_up, shrink_down) * alpha
+
+    def balancing_direction(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return d ≥ 0 of the shape of α, such that −(α − td) lies in the domain of φ* for every number |t| ≤ 1.
+
+        It corrects a small imbalance Σ c_i α_i: d_i is the distance of α_i from zero or from the ends of its domain, whichever is
+        nearest, so that examples in a linear piece of φ stay where they are and D changes by O(t²).
+        """
+        low, high = self.domain(y)
+        room = np.minimum(-alpha - low, high + alpha)
+        return np.maximum(np.minimum(np.abs(alpha), room), 0.0)
 
     def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0) -> Any:
         """argmin_b Σ c_i φ(z_i + b), found as the zero of the nondecreasing slope Σ c_i φ′(z_i + b).

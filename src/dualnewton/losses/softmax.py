@@ -47,6 +47,7 @@ class Softmax(Loss):
     n_classes: int
     gamma = 2.0
     self_concordance = 1.0  # along t: the third central moment is at most the variance times the range of t
+    balances_by_direction: ClassVar[bool] = False  # the probabilities of a row sum to one
     label_domain: ClassVar[str] = "whole class numbers"
 
     def __post_init__(self) -> None:
@@ -136,7 +137,7 @@ class Softmax(Loss):
         y: np.ndarray,
         weights: np.ndarray | None,
         *,
-        near: Any = 0.0,  # noqa: ARG002
+        near: Any = None,
     ) -> np.ndarray:
         """Return the best intercepts, which are unique up to a common constant.
 
@@ -146,7 +147,7 @@ class Softmax(Loss):
         c = np.ones(len(y)) if weights is None else weights
         present = np.bincount(y, weights=c, minlength=self.n_classes) > 0.0
         if present.all():
-            return balancing_intercept(margins, y, c)
+            return balancing_intercept(margins, y, c, None if near is None or np.ndim(near) == 0 else near)
         # A row of weight zero may have the label of an absent class; it does not matter which present class replaces it.
         y = np.maximum(np.cumsum(present) - 1, 0)[y]
         b, there = np.zeros(self.n_classes), margins[:, present]
@@ -257,6 +258,9 @@ def entropy(alpha: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 _MILD = 16.0
 """Largest |z| at which Newton's method for the intercept starts without continuation: all probabilities exceed about 1e-14."""
 
+_CLOSE = 1e-2
+"""Imbalance, as a fraction of its upper bound, at which Newton's method is trusted to continue from a point."""
+
 _LONGEST = 100.0
 """Largest allowed entry of a Newton step, in units of margins: longer steps arise only where the Hessian is nearly singular."""
 
@@ -305,19 +309,24 @@ def _moments(Z: np.ndarray, y: np.ndarray, c: np.ndarray, b: np.ndarray, T: floa
     return _Moments(mass, pairs, weight)
 
 
-def balancing_intercept(Z: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
+def balancing_intercept(Z: np.ndarray, y: np.ndarray, c: np.ndarray, near: np.ndarray | None = None) -> np.ndarray:
     """Return the b with Σ_k b_k = 0 that minimises Σ c_i (log Σ_k exp(z_ik + b_k) − b_{y_i}); every class must have weight.
 
     This is Newton's method with step halving. Large margins are treated by continuation: the problem is solved roughly for
-    the margins z/T with a temperature T for which |z|/T ≤ 16, then warm-started at T/2, T/4, …, 1.
+    the margins z/T with a temperature T for which |z|/T ≤ 16, then warm-started at T/2, T/4, …, 1. If the imbalance at ``near``
+    is small already, Newton's method starts there.
     """
     N = np.bincount(y, weights=c, minlength=Z.shape[1])
     b = np.log(N / N.sum())  # exact where z = 0
     scale = max(float(Z.max()), -float(Z.min()))
     T = max(1.0, scale / _MILD)
-    at_b = _moments(Z, y, c, b, T)
+    at_b = None if near is None else _moments(Z, y, c, near, 1.0)
+    if near is not None and at_b is not None and at_b.imbalance <= _CLOSE:
+        b, T = near, 1.0
+    else:
+        at_b = _moments(Z, y, c, b, T)
     for _ in range(_ROUNDS):
-        settled = at_b.imbalance <= (1e-2 if T > 1.0 else 1e-14)
+        settled = at_b.imbalance <= (_CLOSE if T > 1.0 else 1e-14)
         if not settled:
             # 1. Halve the step while the slope at its end is positive and more than half as steep as the descent at its start.
             step, resolution = at_b.newton_step(), 1e-15 * (1.0 + scale / T)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,11 +14,18 @@ class Block(Protocol):
 
     rows: slice
 
+    def read(self, room: list[np.ndarray]) -> Block:
+        """Return a block whose two products do not convert the entries again; ``room`` keeps a buffer between blocks."""
+
     def products(self, W: np.ndarray, out: np.ndarray) -> None:
         """out = A Wᵀ."""
 
     def gather(self, R: np.ndarray, out: np.ndarray) -> None:
         """out += Rᵀ A."""
+
+
+FEW = 3
+"""Number of columns up to which a product is computed column by column: BLAS is slower with matrices of so few columns."""
 
 
 class LibraryBlock:
@@ -35,6 +43,22 @@ class LibraryBlock:
             self.A = X[rows]
             self.transposed = self.A.T
 
+    def read(self, room: list[np.ndarray]) -> LibraryBlock:
+        if self.A.dtype == np.float64:
+            return self
+        wide: Any = copy.copy(self)
+        if sp.issparse(self.A):
+            values = self.A.data.astype(np.float64)
+            wide.A = _view(sp.csr_array, (values, self.A.indices, self.A.indptr), self.A.shape)
+            wide.transposed = _view(sp.csc_array, (values, self.A.indices, self.A.indptr), self.A.shape[::-1])
+            return wide
+        if not room or len(room[0]) < len(self.A):
+            room[:] = [np.empty(self.A.shape)]
+        wide.A = room[0][: len(self.A)]
+        wide.A[:] = self.A
+        wide.transposed = wide.A.T
+        return wide
+
     def products(self, W: np.ndarray, out: np.ndarray) -> None:
         if not W.any():  # most runs start at zero
             out[:] = 0.0
@@ -44,8 +68,9 @@ class LibraryBlock:
             out[:] = self.A @ W.T
 
     def gather(self, R: np.ndarray, out: np.ndarray) -> None:
-        if len(out) == 1:
-            out[0] += self.transposed @ R[:, 0]
+        if len(out) <= FEW:
+            for k, column in enumerate(np.ascontiguousarray(R.T)):
+                out[k] += self.transposed @ column
         else:
             out += (self.transposed @ R).T
 
@@ -59,6 +84,9 @@ def _view(kind: Any, parts: tuple[np.ndarray, ...], shape: tuple[int, int]) -> A
 
 class KernelBlock:
     """Products by kernels that read the rows in their stored type."""
+
+    def read(self, room: list[np.ndarray]) -> KernelBlock:  # noqa: ARG002
+        return self
 
     def __init__(self, X: Any, rows: slice) -> None:
         from dualnewton.kernels import passes

@@ -150,15 +150,16 @@ class MemoryData(Data):
         def work(blocks: Sequence[Block]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             values: Any = 0.0
             slopes, gradients = np.zeros(0), np.zeros((0, self.d))
-            for block in blocks:
-                Z = margins[block.rows]
+            room: list[np.ndarray] = []
+            for each in blocks:
+                block, Z = each.read(room), margins[each.rows]
                 block.products(W, Z)
                 Z += b
-                found = target.losses([each.part(block.rows) for each in vectors], Z)
+                found = target.losses([vector.part(block.rows) for vector in vectors], Z)
                 if not len(gradients):
                     slopes, gradients = np.zeros(found.factors.shape[1]), np.zeros((found.factors.shape[1], self.d))
                 values = values + found.values
-                slopes += found.factors.sum(axis=0)
+                slopes += np.ones(len(Z)) @ found.factors  # several times faster than a sum along short rows
                 block.gather(found.factors, gradients)
                 if found.kept is not None:
                     kept[block.rows.start] = found.kept

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -14,14 +12,11 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Loss
 from dualnewton.losses.base import blocks
 from dualnewton.matrix import Data, RowVectors, as_data, linear
+from dualnewton.objective.bounds import best_intercept_bounds, better, dual_sums, primal_bounds, scaled_if_far
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.regularizers import L2, Regularizer
 from dualnewton.regularizers.rows import OverRows
 from dualnewton.validation import data_matrix, finite, frozen, positive, vector
-
-_FAR = 1e-2
-"""Relative gap above which the verifier searches for the best multiple sα of the dual point: far from the optimum −φ′
-overshoots."""
 
 _ROOM = 8.0
 """Safety factor on the measured rounding error of ᾱ when α is scaled into the domain of g*: other summation orders may round
@@ -168,8 +163,7 @@ class Problem:
 
     def margins(self, w: np.ndarray, intercept: Any = 0.0) -> np.ndarray:
         """z_i = a_iᵀw + b + o_i; for several columns, one row per example."""
-        products = self.data.times(w.T)
-        return (products if self.offset is None else products + self.offset) + intercept
+        return self.row_vectors.shifted(self.data.times(w.T) + intercept)
 
     def primal(self, w: np.ndarray, intercept: Any = None) -> float:
         """P(w, b), with b = 0 by default."""
@@ -186,7 +180,11 @@ class Problem:
         mass = self.weighted(alpha)
         if self.fit_intercept and np.any(np.abs(mass.sum(axis=0)) > _FEASIBLE * np.abs(mass).sum(axis=0)):
             return -np.inf
-        linear = 0.0 if self.offset is None else float(np.vdot(mass, self.offset))
+        return self.dual_value(alpha, alpha_bar)
+
+    def dual_value(self, alpha: np.ndarray, alpha_bar: np.ndarray) -> float:
+        """Evaluate the formula of D(α), given ᾱ, without the constraint Σ c_i α_i = 0."""
+        linear = 0.0 if self.offset is None else float(np.vdot(self.weighted(alpha), self.offset))
         total = linear + self.loss.conjugates(alpha, self.y, self.sample_weight)
         return float(-total / self.n - self.lam * self.g.conjugate(alpha_bar))
 
@@ -241,7 +239,7 @@ class Problem:
         """α_i = −φ′(z_i), made feasible: the dual point of (w, b), with the best intercept for w if none is given."""
         margins = self.margins(self.model(w))
         b = self.best_intercept_at(margins) if intercept is None else self._intercept(intercept)
-        return self.alpha_at(margins + b)
+        return self.feasible(self.slopes_at(margins + b))
 
     def no_intercept(self) -> Any:
         """b = 0."""
@@ -271,12 +269,21 @@ class Problem:
         """
         if self.regularizer.strongly_convex:
             return alpha
-        factor = self.g.reach(self.alpha_bar(alpha))
+        bars = self.data.transposed_times(self.weighted(np.column_stack([alpha, alpha / 3.0]))).T / (self.lam * self.n)
+        bar, third = bars.reshape(2, -1, self.d)
+        factor = self.reach(*((bar, 3.0 * third) if self.columns > 1 else (bar[0], 3.0 * third[0])))
+        return alpha if factor == 1.0 else factor * alpha
+
+    def reach(self, bar: np.ndarray, again: np.ndarray) -> float:
+        """Return the factor in (0, 1] by which α must be scaled for g*(ᾱ) to be finite.
+
+        For small λ, sums that almost cancel are divided by λ. ``again`` is ᾱ with other rounding errors: the factor keeps a
+        distance from the boundary that is a multiple of what ``again`` exceeds it by.
+        """
+        factor = float(self.g.reach(bar))
         if factor == 1.0:
-            return alpha
-        # For small λ, sums that almost cancel are divided by λ: the rounding error of ᾱ is measured, and α scaled down further.
-        excess = 1.0 - self.g.reach(self.alpha_bar(factor * alpha))
-        return factor * (1.0 - _ROOM * excess) * alpha
+            return factor
+        return factor * (1.0 - _ROOM * (1.0 - float(self.g.reach(factor * again))))
 
     def best_intercept(self, w: np.ndarray) -> Any:
         """argmin_b P(w, b), or zero without an intercept; there Σ c_i φ′(z_i) = 0, which makes α_i = −φ′(z_i) feasible."""
@@ -305,32 +312,20 @@ class Problem:
     def certified_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
         """Do what :meth:`certify` does, and return the model and the dual point together with the certificate."""
         w = self.model(w)
-        margins = self.margins(w)
         given = None if intercept is None else self._intercept(intercept)
         if given is not None and not self.fit_intercept and np.any(given):
             seen = np.asarray(given).tolist()
             raise DualnewtonError(f"intercept must be 0 in a problem with fit_intercept=False, got {seen!r}")
-        b = self.best_intercept_at(margins) if given is None else given
-        primal, own = self.pair_at(margins, w, b, best=given is None)
-        candidates = [own]
+        if given is None and self.fit_intercept:
+            ((primal, b, bound),) = best_intercept_bounds([self], [w])
+        else:
+            b = self.no_intercept() if given is None else given
+            ((primal, bound),) = primal_bounds([self], [w], [b])
         if alpha is not None:
-            candidates.append(self.feasible(self.dual_point(alpha)))
-        dual, proof = max(((self.dual(a), a) for a in candidates), key=itemgetter(0))
-        if primal - dual > _FAR * abs(primal):
-            dual, proof = max((dual, proof), self._shrunk(proof, dual), key=itemgetter(0))
-        return CertifiedPair(w, b, proof, Certificate(primal, dual))
-
-    def _shrunk(self, alpha: np.ndarray, dual: float) -> tuple[float, np.ndarray]:
-        """Maximise the concave D(sα) over s ∈ (0, 1], given D(α), without a pass per s; sα is feasible, since 0 is."""
-        if dual == -np.inf:
-            nothing = self.no_dual()
-            return self.dual(nothing), nothing
-        bar, scale = self.alpha_bar(alpha), self.lam * self.n
-        linear = 0.0 if self.offset is None else float(np.vdot(self.weighted(alpha), self.offset))
-        at_one = -self.n * dual - scale * self.g.conjugate(bar) - linear
-        conjugates = self.loss.conjugates_along(alpha, self.y, self.sample_weight, at_one=at_one)
-        shorter = _best_factor(lambda s: conjugates(s) + s * linear + scale * self.g.conjugate(s * bar)) * alpha
-        return self.dual(shorter), shorter
+            (other,) = dual_sums([self], [self.balanced(self.dual_point(alpha))])
+            bound = better(bound, other.bound())
+        bound = scaled_if_far(self, primal, bound)
+        return CertifiedPair(w, b, bound.alpha, Certificate(primal, bound.value))
 
     def primal_at(self, margins: np.ndarray, w: np.ndarray) -> float:
         """P(w), given the margins."""
@@ -340,36 +335,12 @@ class Problem:
             total += float(value.sum() if self.sample_weight is None else self.sample_weight[rows] @ value)
         return total / self.n + self.lam * self.g.value(w)
 
-    def alpha_at(self, margins: np.ndarray) -> np.ndarray:
-        """α_i = −φ′(z_i), made feasible."""
-        return self.feasible(self.slopes_at(margins))
-
     def slopes_at(self, margins: np.ndarray) -> np.ndarray:
         """−φ′(z_i)."""
         alpha = np.empty(margins.shape)
         for rows in blocks(self.n, self.columns):
             np.negative(self.loss.derivative(margins[rows], self.y[rows]), out=alpha[rows])
         return alpha
-
-    def pair_at(self, margins: np.ndarray, w: np.ndarray, b: Any, *, best: bool = False) -> tuple[float, np.ndarray]:
-        """Return P(w, b) and the dual point at the best intercept for w, given the margins of w without intercept.
-
-        Parameters
-        ----------
-        margins, w, b : arrays, float or array
-            The point (w, b) and its margins.
-        best : bool
-            Whether b is the best intercept for w.
-        """
-        if self.fit_intercept and not best:
-            primal = self.primal_at(margins + b, w)
-            return primal, self.alpha_at(margins + self.best_intercept_at(margins, b))
-        at, total, alpha = margins + b if self.fit_intercept else margins, 0.0, np.empty(margins.shape)
-        for rows in blocks(self.n, self.columns):
-            value, slopes = self.loss.value_and_derivative(at[rows], self.y[rows])
-            total += float(value.sum() if self.sample_weight is None else self.sample_weight[rows] @ value)
-            np.negative(slopes, out=alpha[rows])
-        return total / self.n + self.lam * self.g.value(w), self.feasible(alpha)
 
     def best_intercept_at(self, margins: np.ndarray, near: Any = 0.0) -> Any:
         """argmin_b of the losses at the margins z_i + b, with the root search started at ``near``; zero without an intercept."""
@@ -393,13 +364,3 @@ def _matrix(name: str, value: Any, shape: tuple[int, int]) -> np.ndarray:
     if np.shape(value) != shape:
         raise DualnewtonError(f"{name} must have shape {shape}, got {np.shape(value)}")
     return frozen(linear.to_dense(data_matrix(name, value)).astype(np.float64, copy=False))
-
-
-def _best_factor(value: Callable[[float], float]) -> float:
-    """Return an approximate minimiser s ∈ (0, 1] of a convex function; the search is in log s, since s may be tiny."""
-    from scipy.optimize import minimize_scalar
-
-    found = minimize_scalar(
-        lambda t: value(float(np.exp(t))), bounds=(-50.0, 0.0), method="bounded", options={"xatol": 1e-3}
-    )
-    return float(np.exp(found.x))

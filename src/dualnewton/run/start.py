@@ -10,7 +10,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.objective.certificate import CertifiedPair
-from dualnewton.objective.certificates import certify_cold_starts, judge_duals, judge_models
+from dualnewton.objective.certificates import certify_cold_starts, certify_duals, certify_models
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.planner import plan
@@ -77,14 +77,14 @@ def starting_pairs(
         # The old intercept, where there is to be one now.
         intercepts = [start.intercept * problem.fit_intercept for problem, (_, start) in zip(own, results, strict=True)]
         duals = [problem.dual_near(start.alpha) for problem, (_, start) in zip(own, results, strict=True)]
-        judged = judge_models(own, [start.w for _, start in results], intercepts, duals)
+        judged = certify_models(own, [start.w for _, start in results], intercepts, duals)
         pairs = {k: pair for (k, _), pair in zip(results, judged, strict=True)}
     points: dict[int, Any] = {
         k: getattr(start, "alpha", start) for k, start in enumerate(warm_start) if not (primal and k in pairs)
     }
     if points:
         duals = [problems[k].dual_near(alpha) for k, alpha in points.items()]
-        for k, pair in zip(points, judge_duals([problems[k] for k in points], duals), strict=True):
+        for k, pair in zip(points, certify_duals([problems[k] for k in points], duals), strict=True):
             pairs[k] = pairs[k].joined_with(pair) if k in pairs else pair
     return [pairs[k] for k in range(len(problems))]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.objective.certificate import CertifiedPair
-from dualnewton.objective.certificates import judge_duals, judge_models
+from dualnewton.objective.certificates import certify_duals, certify_models
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Sampling
 
@@ -24,7 +24,7 @@ class DualPoint:
     @staticmethod
     def judged(problems: Sequence[Problem], points: Sequence[DualPoint]) -> list[CertifiedPair]:
         """Have the problems certify the points, in shared passes."""
-        return judge_duals(problems, [point.alpha for point in points])
+        return certify_duals(problems, [point.alpha for point in points])
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class PrimalPoint:
     @staticmethod
     def judged(problems: Sequence[Problem], points: Sequence[PrimalPoint]) -> list[CertifiedPair]:
         """Have the problems certify the points, in shared passes."""
-        return judge_models(problems, [point.w for point in points], [point.intercept for point in points])
+        return certify_models(problems, [point.w for point in points], [point.intercept for point in points])
 
 
 @dataclass(frozen=True, eq=False)

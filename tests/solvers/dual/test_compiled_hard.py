@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import dualnewton as dn
 from dualnewton import losses, samplings
-from dualnewton.objective.certificates import judge_duals
+from dualnewton.objective.certificates import certify_duals
 from dualnewton.run.result import Status
 from dualnewton.solvers.dual.compiled import CompiledEngine
 from judged import assert_certificate_is_true
@@ -215,7 +215,7 @@ def gaps(problem, method, tau, seed):
     engine.models.tolerance[:] = 1e-13
     while True:
         engine.run(sampling.draw(rng, sampling.rounds_per_epoch))
-        yield judge_duals([problem], [engine.alpha(0)])[0].certificate.gap
+        yield certify_duals([problem], [engine.alpha(0)])[0].certificate.gap
 
 
 @pytest.mark.parametrize("loss", [losses.Squared(), losses.Logistic()], ids=name_of)

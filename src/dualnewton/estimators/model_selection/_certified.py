@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.estimators.model_selection._session import GridSession
-from dualnewton.objective.certificates import judge_models
+from dualnewton.objective.certificates import certify_models
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import direct_plan
 from dualnewton.run.result import Progress, Result, Status, Trace
@@ -30,7 +30,7 @@ def certified(
     computed.
     """
     results = []
-    for k, pair in enumerate(judge_models(problems, models, intercepts)):
+    for k, pair in enumerate(certify_models(problems, models, intercepts)):
         met = pair.certificate.relative_gap <= tol
         trace = Trace([Progress(1.0, 0.0, pair.certificate, model=k)])  # a pass, at least, brought the model
         status = Status.CONVERGED if met else Status.NO_PROGRESS

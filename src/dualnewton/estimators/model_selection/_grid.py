@@ -11,7 +11,7 @@ from dualnewton.estimators.model_selection._alike import like
 from dualnewton.estimators.model_selection._session import GridSession
 from dualnewton.interop.parts import Data
 from dualnewton.interop.specification import Specification
-from dualnewton.objective.certificates import judge_models
+from dualnewton.objective.certificates import certify_models
 from dualnewton.objective.problem import Problem
 from dualnewton.run.result import Result
 
@@ -57,7 +57,7 @@ class OverFolds:
 def _duals(problems: Sequence[Problem], starts: Sequence[Result]) -> list[float]:
     """Return the lower bound of each problem that a start proves."""
     alphas = [problem.dual_near(start.alpha) for problem, start in zip(problems, starts, strict=True)]
-    pairs = judge_models(problems, [start.w for start in starts], [start.intercept for start in starts], alphas)
+    pairs = certify_models(problems, [start.w for start in starts], [start.intercept for start in starts], alphas)
     return [pair.certificate.dual for pair in pairs]
 
 

@@ -1,0 +1,270 @@
+"""Dual bounds from one pass: P, the dual point α_i = −φ′(z_i) and ᾱ are sums over rows, so that one pass gives them all.
+
+What makes α feasible follows from these sums and from α itself, without reading X again:
+
+1. *Balance.* With an intercept, Σ c_i α_i = 0 is required. α − td is balanced for t = Σ c_i α_i / Σ c_i d_i, where d is a
+   function of each α_i (``Loss.balancing_direction``); the pass computes Σ c_i d_i a_i together with Σ c_i α_i a_i.
+2. *Domain of the conjugate of g.* For penalties that are not strongly convex (the Lasso), α is scaled by a factor, and ᾱ with it. The pass sums
+   ᾱ a second time from α/3: the two sums differ by rounding errors, which measures these.
+3. *Far from the optimum* the best multiple sα is searched; φ*(−sα_i) needs α alone, and ᾱ is multiplied by s.
+
+Only another intercept changes every α_i. It is searched, on the margins of the pass, where this correction would change the gap
+noticeably, or where the loss has none (softmax) and the imbalance is above rounding; ᾱ of the point found takes a second pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dualnewton.losses.base import blocks
+from dualnewton.matrix import BlockLosses, RowVectors
+
+if TYPE_CHECKING:
+    from dualnewton.objective.problem import Problem
+
+BALANCED = 1e-13
+"""Σ c_i α_i counts as zero up to this fraction of Σ c_i d_i, which is at most Σ c_i |α_i|."""
+
+LONGEST = 0.1
+"""The intercept is searched if balancing would move some α_i by more than this fraction of its distance to zero or to the ends of
+its domain."""
+
+SLACK, ROUNDING = 0.5, 1e-15
+"""The intercept is searched if the gaps of the balanced point and of the problem with b held fixed differ by more than this
+fraction of the gap plus this fraction of |P|, for rounding."""
+
+FAR = 1e-2
+"""Relative gap above which the best multiple sα of the dual point is searched: far from the optimum −φ′ overshoots."""
+
+
+class Bound(NamedTuple):
+    """A feasible dual point with ᾱ and D(α), a lower bound of the optimal value; −∞ if rounding has made it infeasible."""
+
+    value: float
+    alpha: np.ndarray
+    bar: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class DualSums:
+    """A dual point α and its sums over rows.
+
+    Attributes
+    ----------
+    problem : Problem
+        The problem.
+    alpha : array of shape (n,) or (n, K)
+        α.
+    products : array of shape (M, d)
+        Σ c_i r_ik a_iᵀ for the M columns r of :func:`sum_columns`.
+    sums : array of shape (M,)
+        Σ c_i r_ik.
+    balance : bool
+        Whether the columns contain the balancing direction, by which α is corrected.
+    """
+
+    problem: Problem
+    alpha: np.ndarray
+    products: np.ndarray
+    sums: np.ndarray
+    balance: bool = False
+
+    def _bars(self, column: int) -> np.ndarray:
+        """Return (1/λn) Σ c_i r_ik a_i for K columns from this one on, in the shape of w."""
+        rows = self.products[column : column + self.problem.columns] / (self.problem.lam * self.problem.n)
+        return rows[0] if self.problem.columns == 1 else rows
+
+    @property
+    def bar(self) -> np.ndarray:
+        """ᾱ."""
+        return self._bars(0)
+
+    @property
+    def mass(self) -> np.ndarray:
+        """Σ c_i α_i."""
+        return self.sums[: self.problem.columns]
+
+    @cached_property
+    def step(self) -> np.ndarray:
+        """t, the multiples of the direction that balance each column of α; at most one, since more would leave the domain."""
+        if not self.balance:
+            return np.zeros(self.problem.columns)
+        available, mass = self.sums[self.problem.columns : 2 * self.problem.columns], self.mass
+        small = np.abs(mass) <= BALANCED * available
+        return np.where(small, 0.0, mass / np.maximum(np.maximum(available, np.abs(mass)), np.finfo(float).tiny))
+
+    def bound(self) -> Bound:
+        """Balance α along the direction, scale it into the domain of g*, and return D."""
+        problem, K = self.problem, self.problem.columns
+        t, alpha, bar = self.step, self.alpha, self.bar
+        if np.any(t):
+            alpha, bar = np.empty(alpha.shape), self._moved(bar, t, K)
+            for rows in blocks(problem.n, K):
+                own = self.alpha[rows]
+                alpha[rows] = own - t * problem.loss.balancing_direction(own, problem.y[rows])
+        if not problem.regularizer.strongly_convex:
+            half = len(self.products) // 2
+            factor = problem.reach(bar, 3.0 * self._moved(self._bars(half), t, half + K))
+            alpha, bar = (alpha, bar) if factor == 1.0 else (factor * alpha, factor * bar)
+        return Bound(problem.dual_at(alpha, bar), alpha, bar)
+
+    def _moved(self, bar: np.ndarray, t: np.ndarray, column: int) -> np.ndarray:
+        """ᾱ − t d̄, where the direction has the columns from this one on."""
+        return bar - (np.multiply(t, self._bars(column).T)).T if np.any(t) else bar
+
+
+def sum_columns(problem: Problem, rows: RowVectors, alpha: np.ndarray, *, balance: bool) -> np.ndarray:
+    """Return the columns of some rows whose sums give ᾱ: c_i α_i, the balancing direction if wanted, and thirds of both.
+
+    The thirds, by which rounding errors are measured, are there if g is not strongly convex.
+    """
+    columns = alpha.reshape(len(alpha), -1)
+    if balance:
+        columns = np.column_stack([alpha, problem.loss.balancing_direction(alpha, rows.y)])
+    columns = rows.weighted(columns)
+    return columns if problem.regularizer.strongly_convex else np.hstack([columns, columns / 3.0])
+
+
+def columns_of(problems: Sequence[Problem]) -> Iterator[tuple[Problem, Any]]:
+    """Yield each problem with the columns of its margins: an index if there is one."""
+    first = 0
+    for problem in problems:
+        yield problem, first if problem.columns == 1 else slice(first, first + problem.columns)
+        first += problem.columns
+
+
+class PrimalPoints:
+    """The losses and dual points of several models on a block of rows (see :class:`Target`)."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = problems
+
+    def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
+        """Return Σ c_i φ_i of each model, the weighted parts of its dual point, and the dual points, to be kept."""
+        values, alphas, factors = np.empty(len(self.problems)), np.empty(Z.shape), []
+        for k, ((problem, own), vectors) in enumerate(zip(columns_of(self.problems), rows, strict=True)):
+            value, slopes = problem.loss.value_and_derivative(vectors.shifted(Z[:, own]), vectors.y)
+            values[k] = value.sum() if vectors.c is None else vectors.c @ value
+            alphas[:, own] = -slopes
+            factors.append(sum_columns(problem, vectors, alphas[:, own], balance=_balances(problem)))
+        return BlockLosses(values, factors[0] if len(factors) == 1 else np.hstack(factors), alphas)
+
+
+def _balances(problem: Problem) -> bool:
+    """Whether the dual point of a primal point is balanced along a direction."""
+    return problem.fit_intercept and problem.loss.balances_by_direction
+
+
+def dual_sums(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[DualSums]:
+    """Return the sums of a dual point of each problem, in one pass."""
+    data, both = problems[0].data, list(zip(problems, alphas, strict=True))
+    columns = [sum_columns(problem, problem.row_vectors, alpha, balance=False) for problem, alpha in both]
+    # Products with a vector are faster than with a matrix of one column.
+    joined = columns[0] if len(columns) == 1 else np.hstack(columns)
+    products = data.transposed_times(joined[:, 0] if joined.shape[1] == 1 else joined).reshape(data.d, -1).T
+    found, first = [], 0
+    for (problem, alpha), each in zip(both, columns, strict=True):
+        last = first + each.shape[1]
+        found.append(DualSums(problem, alpha, products[first:last], each.sum(axis=0)))
+        first = last
+    return found
+
+
+def primal_bounds(
+    problems: Sequence[Problem], models: Sequence[np.ndarray], intercepts: Sequence[Any]
+) -> list[tuple[float, Bound]]:
+    """Return P(w, b) and the dual bound of α_i = −φ′(z_i) for each problem, in one pass.
+
+    Problems whose intercept must be searched share a second pass.
+    """
+    W = np.concatenate([np.atleast_2d(w) for w in models])
+    b = np.concatenate([np.atleast_1d(b) for b in intercepts])
+    vectors = [problem.row_vectors for problem in problems]
+    found = problems[0].data.evaluate(W, b, PrimalPoints(problems), vectors)
+    assert found.kept is not None
+    results: list[tuple[float, Bound]] = []
+    searched: dict[int, np.ndarray] = {}
+    first = 0
+    for k, (problem, own) in enumerate(columns_of(problems)):
+        alpha = np.ascontiguousarray(found.kept[:, own])
+        last = first + problem.columns * (1 + _balances(problem)) * (2 - problem.regularizer.strongly_convex)
+        sums = DualSums(problem, alpha, found.gradients[first:last], found.slopes[first:last], _balances(problem))
+        primal = float(found.values[k]) / problem.n + problem.lam * problem.g.value(models[k])
+        bound, first = sums.bound(), last
+        if problem.fit_intercept and _intercept_matters(sums, models[k], intercepts[k], primal, bound):
+            z = vectors[k].shifted(found.margins[:, own])
+            searched[k] = problem.balanced(problem.slopes_at(z + problem.best_intercept_at(z, problem.no_intercept())))
+        results.append((primal, bound))
+    if searched:
+        others = dual_sums([problems[k] for k in searched], list(searched.values()))
+        for k, other in zip(searched, others, strict=True):
+            results[k] = results[k][0], better(results[k][1], other.bound())
+    return results
+
+
+def _intercept_matters(sums: DualSums, w: np.ndarray, b: Any, primal: float, bound: Bound) -> bool:
+    """Whether balancing α has changed the gap noticeably against that of the problem in which b is held fixed.
+
+    That problem has no constraint Σ c_i α_i = 0. Where the two gaps agree, b is so close to its best value that a search would
+    not narrow the gap further.
+    """
+    problem, bar = sums.problem, sums.bar
+    if bound.value == -np.inf or np.abs(sums.step).max() > LONGEST:
+        return True
+    factor = problem.g.reach(bar)
+    if factor == 1.0:  # φ(z_i) + φ*(−α_i) + z_i α_i = 0, so that the gap is that of the penalty
+        fixed = problem.lam * (problem.g.value(w) + problem.g.conjugate(bar) - float(np.vdot(w, bar)))
+    else:
+        dual = problem.dual_value(factor * sums.alpha, factor * bar)
+        fixed = primal - (dual - factor * float(np.vdot(b, sums.mass)) / problem.n)
+    gap = primal - bound.value
+    return not abs(gap - fixed) <= SLACK * gap + ROUNDING * abs(primal)
+
+
+def best_intercept_bounds(problems: Sequence[Problem], models: Sequence[np.ndarray]) -> list[tuple[float, Any, Bound]]:
+    """Return P(w, b), the best intercept b for w, and the dual bound at it, for each problem, in two passes."""
+    data, points = problems[0].data, []
+    products = data.times(models[0].T if len(models) == 1 else np.column_stack([w.T for w in models]))
+    for (problem, own), w in zip(columns_of(problems), models, strict=True):
+        z = problem.row_vectors.shifted(products.reshape(data.n, -1)[:, own])
+        b = problem.best_intercept_at(z)
+        z = z + b if problem.fit_intercept else z
+        points.append((problem.primal_at(z, w), b, problem.balanced(problem.slopes_at(z))))
+    sums = dual_sums(problems, [alpha for _, _, alpha in points])
+    return [(primal, b, each.bound()) for (primal, b, _), each in zip(points, sums, strict=True)]
+
+
+def better(one: Bound, other: Bound) -> Bound:
+    """Return the larger bound, the first if they are equal."""
+    return other if other.value > one.value else one
+
+
+def scaled_if_far(problem: Problem, primal: float, bound: Bound) -> Bound:
+    """Return the bound of the best multiple sα, s ∈ (0, 1], if the relative gap exceeds ``FAR``; sα is feasible, since 0 is."""
+    if not primal - bound.value > FAR * abs(primal):
+        return bound
+    if bound.value == -np.inf:
+        nothing, bar = problem.no_dual(), np.zeros_like(bound.bar)
+        return Bound(problem.dual_at(nothing, bar), nothing, bar)
+    _, alpha, bar = bound
+    scale = problem.lam * problem.n
+    linear = 0.0 if problem.offset is None else float(np.vdot(problem.weighted(alpha), problem.offset))
+    at_one = -problem.n * bound.value - scale * problem.g.conjugate(bar) - linear
+    conjugates = problem.loss.conjugates_along(alpha, problem.y, problem.sample_weight, at_one=at_one)
+    s = _best_factor(lambda s: conjugates(s) + s * linear + scale * problem.g.conjugate(s * bar))
+    return better(bound, Bound(problem.dual_at(s * alpha, s * bar), s * alpha, s * bar))
+
+
+def _best_factor(value: Callable[[float], float]) -> float:
+    """Return an approximate minimiser s ∈ (0, 1] of a convex function; the search is in log s, since s may be tiny."""
+    from scipy.optimize import minimize_scalar
+
+    found = minimize_scalar(
+        lambda t: value(float(np.exp(t))), bounds=(-50.0, 0.0), method="bounded", options={"xatol": 1e-3}
+    )
+    return float(np.exp(found.x))

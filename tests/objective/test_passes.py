@@ -1,0 +1,132 @@
+"""A primal point is certified in one pass over the data, and in two where its intercept must be searched."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.matrix import Capabilities, ChunkedData, Data, as_data
+from dualnewton.objective.certificates import certify_duals, certify_models
+from tables import LOSSES, SEVERAL_COLUMNS, make_problem, name_of
+
+N = 60
+FORMS = [{}, {"weights": True, "offset": True}, {"fit_intercept": True, "weights": True, "offset": True}]
+KINDS = {"memory": as_data, "chunked": lambda X: ChunkedData([X[:7], X[7:40], X[40:]])}
+PENALTIES = [regularizers.L2(), regularizers.ElasticNet(0.2), regularizers.L1()]
+
+
+def counted(name):
+    def method(self, *arguments, **options):
+        self.passes[name] += 1
+        return getattr(self.inner, name)(*arguments, **options)
+
+    return method
+
+
+PRODUCTS = Data.__abstractmethods__ - {"fingerprint", "same_as", "using", "with_constant"}
+
+
+class CountingData(type("CountedProducts", (Data,), {name: counted(name) for name in PRODUCTS})):
+    """Other data, with the number of calls of each product: every one of them reads X."""
+
+    capabilities = Capabilities(random_rows=False, whole=False, reason="only passes are counted")
+    fingerprint = same_as = using = with_constant = None
+
+    def __init__(self, inner):
+        self.inner, self.profile, self.passes = inner, inner.profile, Counter()
+
+
+def over(kind, problem):
+    """The problem over counting data."""
+    return replace(problem, X=CountingData(KINDS[kind](problem.X)))
+
+
+def optimum(problem, tol=1e-7):
+    found = dn.solve(problem, tol=tol)
+    return found.w, found.intercept
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("loss", [*LOSSES, *SEVERAL_COLUMNS], ids=name_of)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("regularizer", PENALTIES, ids=name_of)
+def test_a_fitted_model_is_certified_in_one_pass(kind, loss, form, regularizer):
+    problem = make_problem(loss, n=N, lam=0.02, regularizer=regularizer, **form)
+    w, b = optimum(problem)
+    if not loss.balances_by_direction:
+        b = problem.best_intercept(w)
+    counting = over(kind, problem)
+    pair = counting.certified_pair(w, b)
+    assert counting.data.passes == {"evaluate": 1}
+    assert pair.certificate.relative_gap <= 1e-4
+    assert pair.certificate.primal == pytest.approx(problem.primal(w, b), rel=1e-13)
+    assert pair.certificate.dual == pytest.approx(problem.dual(pair.alpha), rel=1e-12)
+    together = certify_models([counting, counting], [w, w], [b, b])
+    assert counting.data.passes == {"evaluate": 2}
+    for each in together:
+        assert each.certificate.primal == pytest.approx(pair.certificate.primal, rel=1e-13)
+        assert each.certificate.dual == pytest.approx(pair.certificate.dual, rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, *SEVERAL_COLUMNS], ids=name_of)
+@pytest.mark.parametrize("regularizer", PENALTIES, ids=name_of)
+def test_an_intercept_far_from_its_best_value_is_searched_in_a_second_pass(loss, regularizer):
+    """The dual point is then as good as with the best intercept, whose search takes two passes as well."""
+    problem = make_problem(loss, n=N, lam=0.02, regularizer=regularizer, fit_intercept=True, weights=True)
+    w, b = optimum(problem)
+    off = b + (1.5 if loss.columns == 1 else np.linspace(-1.5, 1.5, loss.columns))
+    counting = over("memory", problem)
+    pair = counting.certified_pair(w, off)
+    assert counting.data.passes == {"evaluate": 1, "transposed_times": 1}
+    assert pair.certificate.primal == pytest.approx(problem.primal(w, off), rel=1e-13)
+    assert pair.certificate.dual == pytest.approx(problem.dual(pair.alpha), rel=1e-12)
+    counting.data.passes.clear()
+    best = counting.certified_pair(w)
+    assert counting.data.passes == {"times": 1, "transposed_times": 1}
+    assert pair.certificate.dual == pytest.approx(best.certificate.dual, rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, *SEVERAL_COLUMNS], ids=name_of)
+@pytest.mark.parametrize("form", FORMS[:2], ids=str)
+def test_far_from_the_optimum_the_best_multiple_takes_no_further_pass(loss, form):
+    problem = make_problem(loss, n=N, lam=1e-4, **form)
+    w = 30.0 * np.ones((loss.columns, 4) if loss.columns > 1 else 4) * np.linspace(-1.0, 1.0, 4)
+    counting = over("memory", problem)
+    pair = counting.certified_pair(w)
+    assert counting.data.passes == {"evaluate": 1}
+    unscaled = certify_models([counting], [w], [problem.no_intercept()])[0]
+    assert pair.certificate.dual >= unscaled.certificate.dual
+    assert pair.certificate.dual >= problem.dual(problem.no_dual()) - 1e-3
+    assert pair.certificate.dual == pytest.approx(problem.dual(pair.alpha), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_a_dual_point_and_a_given_alpha_take_few_passes(form):
+    problem = make_problem(losses.Logistic(), n=N, lam=0.02, **form)
+    w, b = optimum(problem)
+    alpha, counting = problem.alpha_of(w), over("memory", problem)
+    counting.certified_pair(w, b, alpha)
+    assert counting.data.passes == {"evaluate": 1, "transposed_times": 1}
+    counting.data.passes.clear()
+    certify_duals([counting], [alpha])
+    assert counting.data.passes == {"times": 1, "transposed_times": 2 if problem.fit_intercept else 1}
+
+
+@pytest.mark.parametrize("lam", [1e-2, 1e-6, 1e-12])
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_a_dual_point_of_the_lasso_is_feasible_however_it_is_summed(lam, form):
+    """For small λ the rounding errors of ᾱ are divided by λ: α keeps its distance from the boundary of the domain of g*."""
+    for seed in range(5):
+        problem = make_problem(losses.Squared(), n=200, d=8, seed=seed, lam=lam, regularizer=regularizers.L1(), **form)
+        w = np.random.default_rng(seed).standard_normal(8)
+        counting = over("memory", problem)
+        pair = counting.certified_pair(w, problem.best_intercept(w))
+        assert counting.data.passes == {"evaluate": 1}
+        order = np.random.default_rng(1).permutation(200)
+        vectors = [None if v is None else v[order] for v in (problem.sample_weight, problem.offset)]
+        other = replace(problem, X=problem.X[order], y=problem.y[order], sample_weight=vectors[0], offset=vectors[1])
+        for found in (problem.dual(pair.alpha), other.dual(pair.alpha[order])):
+            assert found == pytest.approx(pair.certificate.dual, rel=1e-9, abs=1e-15)
