@@ -55,6 +55,12 @@ def digits(times: int) -> tuple[np.ndarray, np.ndarray]:
     return np.vstack([X] * times), np.hstack([y] * times)
 
 
+def standardised(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return features of mean zero and variance one, but constant ones of zeros."""
+    scale = X.std(axis=0)
+    return (X - X.mean(axis=0)) / np.where(scale > 0.0, scale, 1.0), y
+
+
 TABLES: dict[str, Callable[[], Any]] = {
     "dense 300x20": lambda: dense(300, 20),
     "dense 2000x50": lambda: dense(2000, 50),
@@ -69,6 +75,8 @@ TABLES: dict[str, Callable[[], Any]] = {
 CLASSES: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
     "digits": lambda: digits(1),
     "digits three times": lambda: digits(3),
+    "digits, scaled to [0, 1]": lambda: (digits(1)[0] / 16.0, digits(1)[1]),
+    "digits, standardised": lambda: standardised(*digits(1)),
     "4 classes, dense 5000x50": lambda: _classes(dense(5000, 50), 4),
     "4 classes, dense 5000x50, scales over 3 powers of ten": lambda: _classes(dense(5000, 50, 3.0), 4),
     "5 classes, CSR 3000x500, 2 %": lambda: _classes(sparse(3000, 500, 0.02), 5),

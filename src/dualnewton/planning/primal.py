@@ -45,7 +45,8 @@ def newton_cost(facts: Facts) -> float:
     if not facts.has_hessian:
         return _proximal_cost(facts)
     if (K := facts.classes) > 1:
-        return (1.0 + math.log(facts.conditioning)) * costs.class_step(K)
+        steps = tuning.softmax_steps + tuning.softmax_steps_per_log * math.log(facts.conditioning)
+        return steps * costs.class_step(K)
     steps = 1.0 if facts.quadratic else (tuning.near_passes if facts.near else tuning.newton_passes) - 1.0
     if facts.matrix_free:
         passes = sketched_passes(facts, costs.first_sketch)

@@ -123,6 +123,8 @@ class Tuning:
         Passes of sketched Newton for softmax, whose Hessian leaves out the coupling between classes: passes + spread · s ·
         conditioning^¼, where s is the standard deviation of ln(1 + E[a_j²]/λ) over the features. A direction that all classes
         share has the curvature λ only; if the features have equal scales, a few corrections make up for all these directions.
+    softmax_steps, softmax_steps_per_log : float
+        Newton steps for softmax from w = 0 to a relative gap of 1e-6: steps + factor · ln(conditioning).
     paired_rows : float
         For softmax: the share of the rows with a noticeable weight in the Hessian block of a pair of classes, over all steps.
     epochs_fixed, epochs_per_conditioning : float
@@ -232,6 +234,8 @@ class Tuning:
     inexact_products: float = 1.5
     softmax_passes: float = 20.0
     softmax_spread: float = 15.0
+    softmax_steps: float = 3.0
+    softmax_steps_per_log: float = 0.6
     paired_rows: float = 0.4
     epochs_fixed: float = 4.0
     epochs_per_conditioning: float = 2.5
