@@ -232,6 +232,18 @@ CASES = [
         COMPILED,
     ),
     Case("epsilon, models", lambda: several(losses.EpsilonInsensitive(0.3), (0.1, 0.01), n=40, d=4), {"tol": 1e-6}),
+    Case(
+        "interior",
+        lambda: weighted(losses.EpsilonInsensitive(0.3), sparse=0.5),
+        {"method": "interior", "tol": 1e-10, "certify_every": 1},
+    ),
+    Case(
+        "interior, models",
+        lambda: several(losses.Quantile(0.3), fit_intercept=True),
+        {"method": "interior", "tol": 1e-10},
+        tuned(),
+    ),
+    Case("interior, wide", lambda: one(losses.Hinge(), n=20, d=30), {"method": "interior", "tol": 1e-10}),
     Case("newton, small, models", lambda: several(logistic), {"method": "newton", "tol": 1e-12}, tuned()),
     Case("joint scale", with_scale, {"tol": 1e-10}),
     Case("joint scale, no joint steps", with_scale, {"tol": 1e-8}, tuned(joint_scale_features=0, one_block_features=0)),

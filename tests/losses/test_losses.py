@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualnewton import losses
-from tables import LOSSES, labels_for, name_of
+from tables import LOSSES, NON_SMOOTH, labels_for, name_of
 
 by_loss = pytest.mark.parametrize("loss", LOSSES, ids=name_of)
 margins = st.floats(-1e6, 1e6)
@@ -237,6 +237,35 @@ def test_the_pinball_loss_of_the_median_is_half_the_absolute_error(method):
         np.testing.assert_allclose(median.conjugate(u, y), 0.5 * absolute.conjugate(2.0 * u, y), rtol=1e-15)
     else:
         np.testing.assert_allclose(getattr(median, method)(z, y), 0.5 * getattr(absolute, method)(z, y), atol=1e-15)
+
+
+@pytest.mark.parametrize("loss", NON_SMOOTH, ids=name_of)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_best_intercept_of_a_kinked_loss_is_a_minimiser(loss, weighted):
+    """The minimum over b is at a kink: no kink gives a smaller sum, however the slope jumps over zero."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        z, y = 10.0 ** rng.integers(-3, 4) * rng.standard_normal(31), labels_for(loss, 31, rng)
+        c = rng.integers(0, 4, 31) * 1.0 if weighted else None
+
+        def total(b, z=z, y=y, c=c):
+            return float((np.ones(31) if c is None else c) @ loss.value(z + b, y))
+
+        best = total(loss.best_intercept(z, y, c))
+        kinks = np.concatenate([kink.position - z for kink in loss.kinks(y)])
+        assert best <= min(map(total, kinks)) * (1.0 + 1e-13) + 1e-12
+
+
+@pytest.mark.parametrize(("near", "expected"), [(0.0, 1.25), (1.6, 1.6), (9.0, 1.75)])
+def test_of_an_interval_of_best_intercepts_the_one_next_to_the_last_is_taken(near, expected):
+    """The median of 1 and 2, away from both: at a kink rounding would be a loss."""
+    assert losses.Quantile(0.5).best_intercept(np.zeros(2), np.array([1.0, 2.0]), None, near=near) == expected
+
+
+def test_all_labels_alike_leave_no_loss():
+    assert losses.Hinge().value(losses.Hinge().best_intercept(np.array([0.3, 5.0]), np.ones(2), None) + 0.3, 1.0) == 0.0
+    y = -np.ones(2)
+    assert losses.Hinge().value(losses.Hinge().best_intercept(np.array([0.3, 5.0]), y, None) + 5.0, -1.0) == 0.0
 
 
 def test_a_loss_not_finished_says_which_method_it_lacks():

@@ -33,6 +33,8 @@ FITS = {
     "l1 logistic": (SIGNS, losses.Logistic(), regularizers.L1(), "newton"),
     "nonnegative": (SIGNS, losses.Logistic(), regularizers.NonNegative(), "newton"),
     "hinge": (SIGNS, losses.Hinge(), regularizers.L2(), "newton"),
+    "hinge by interior points": (SIGNS, losses.Hinge(), regularizers.L2(), "interior"),
+    "quantile by interior points": (TARGETS, losses.Quantile(0.3), regularizers.L2(), "interior"),
 }
 
 

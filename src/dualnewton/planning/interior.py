@@ -46,7 +46,7 @@ def by_rows(problem: Problem) -> bool:
 
 
 def interior_cost(problem: Problem, tuning: Tuning = DEFAULT) -> float:
-    """Predict the cost of the interior-point method, in seconds to a relative gap of 1e-6; infinite if no matrix is affordable."""
+    """Predict the seconds of the interior-point method to a relative gap of 1e-6; infinite if no matrix is affordable."""
     costs, rows = Costs.of(problem.data.profile, tuning), by_rows(problem)
     size = costs.n if rows else costs.d
     if size > tuning.largest_matrix:

@@ -1,4 +1,4 @@
-"""The optimum of a piecewise linear loss and a quadratic penalty, by one linear system, after a stage of the proximal point method.
+"""The optimum of a piecewise linear loss and a quadratic penalty, by one linear system after a stage of smoothed losses.
 
 The loss declares its kinks, and a stage of the proximal point method tells which examples lie on one: at its margin s the smooth
 neighbour φ_μ = (φ* + μu²/2)* has the slope u = (s − k)/μ if that lies strictly between the slopes of φ at the kink k, and a

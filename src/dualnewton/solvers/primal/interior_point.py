@@ -6,16 +6,15 @@ A convex piecewise linear φ_i is a sum over its kinks k_im, m = 1 … M, at whi
 
     φ_i(z) = u_i z + Σ_m J_im max(0, z − k_im) + constant.
 
-With p_im ∈ [0, J_im] for the part of the jump that is taken, q = J − p, and z_i − k_im = t_im − s_im, the conditions of optimality
-are
+With p_im ∈ [0, J_im] for the part of a jump that is taken, q = J − p, and z_i − k_im = t_im − s_im, the optimality conditions are
 
     ridge ∘ x + Σ_i c_i ã_i (u_i + Σ_m p_im) = 0,      p s = 0,  q t = 0,      p, q, s, t ≥ 0,
 
 and α_i = −(u_i + Σ_m p_im) is a feasible dual point at every step. (Its sum Σ c_i α_i is zero once the first condition holds.)
-The method follows p s = q t = μ → 0; n times the gap is Σ c_i (p s + q t) where the first condition holds. Each step solves with one
-weighted Gram matrix (:mod:`~dualnewton.solvers.primal.newton_system`), whatever λ is: 10 to 30 steps. (Mehrotra, On the
-implementation of a primal-dual interior point method, 1992; Gondzio, Multiple centrality corrections in a primal-dual method for
-linear programming, 1996; for quantile regression Portnoy and Koenker, The Gaussian hare and the Laplacian tortoise, 1997.)
+The method follows p s = q t = μ → 0; where the first condition holds, n(P − D) = Σ c_i (p s + q t). Each of 10 to 30 steps solves
+with one weighted Gram matrix (:mod:`~dualnewton.solvers.primal.newton_system`), whatever λ is. (Mehrotra, On the implementation
+of a primal-dual interior point method, 1992; Gondzio, Multiple centrality corrections in a primal-dual method for linear
+programming, 1996; for quantile regression Portnoy and Koenker, The Gaussian hare and the Laplacian tortoise, 1997.)
 
 When rounding ends the steps early, or the certificate misses ``tol``, the linear system of the examples on a kink
 (:mod:`~dualnewton.solvers.dual.kink_system`) finishes.
@@ -52,6 +51,9 @@ PREDICTED, CORRECTED = 1e-1, 1e-4
 
 PATIENCE = 6
 """Steps in a row without a smaller residual after which rounding has stopped the method."""
+
+SMALL_PART = 10.0
+"""s or t absorbs a rounding error if it is so many times as large."""
 
 NEAR = 1e-3
 """Relative gap above which the examples on a kink are not known well enough for their linear system."""
@@ -130,8 +132,7 @@ class InteriorPoint(Method):
 
     def _state(self, view: _View, x: np.ndarray, z: np.ndarray, boxes: np.ndarray, scale: float) -> State:
         imbalance = view.ridge * x + self.operator.transposed_times(view.c * view.slopes(boxes[0]))
-        off = np.abs(z - view.kinks + boxes[2] - boxes[3]) * view.jumps
-        residual = view.gap(boxes) + view.size(imbalance, scale) + float(off.sum(axis=0) @ view.c)
+        residual = view.gap(boxes) + view.size(imbalance, scale)
         return State(x, z, boxes, imbalance, residual, scale)
 
     # A step ------------------------------------------------------------------------------------------------------------
@@ -162,54 +163,42 @@ class InteriorPoint(Method):
     def _stepped(self, view: _View, state: State, deadline: Deadline) -> tuple[State | None, float]:
         """Return the state after a step, None if there is none, and the passes over the data.
 
-        1. Factorise. 2. Predict: a step towards μ = 0 tells how far μ can fall. 3. Correct: a step to that μ, with the second-order
-        term of the predictor. 4. Correct for centrality, while that makes the step longer. 5. Move.
+        1. Factorise. 2. Predict: a step towards μ = 0 tells how far μ can fall. 3. Correct: a step to that μ, with the second-
+        order term of the predictor. 4. Correct for centrality, while that makes the step longer. 5. Move.
         """
-        Y, gap = state.boxes, view.gap(state.boxes)
-        values, products = Y[:2], Y[:2] * Y[2:]  # p, q and p s, q t
-        if gap <= NOTHING * state.scale * float(view.c.sum()):
+        boxes = state.boxes
+        if view.gap(boxes) <= NOTHING * state.scale * float(view.c.sum()):
             return None, 0.0
-        mu = view.mean(products)
         # 1.
-        D = 1.0 / (Y[2:] / values).sum(axis=0)
-        system = NewtonSystem(self.operator, view.ridge, view.c, D, lambda r: view.size(r, state.scale), deadline.check)
-        off = state.z - view.kinks + Y[2] - Y[3]
-
-        def direction(aim: np.ndarray, enough: float) -> tuple[Any, np.ndarray, float]:
-            """Return the step that changes the products by ``aim`` to first order, and how far one can go along it."""
-            wanted = aim / values
-            found = system.solve(state.imbalance, off + wanted[0] - wanted[1], enough * gap)
-            slopes = np.stack([found.p, -found.p])
-            way = np.concatenate([slopes, wanted - Y[2:] * slopes / values])
-            return found, way, view.length(Y, way)
-
+        directions = _Directions(self.operator, view, state, deadline)
         # 2.
-        _, way, length = direction(-products, PREDICTED)
-        reached = view.mean((values + length * way[:2]) * (Y[2:] + length * way[2:]))
+        mu = view.mean(directions.products)
+        predicted = directions.towards(-directions.products, PREDICTED)
+        reached = view.mean(directions.products_at(predicted, predicted.length))
         target = min(1.0, reached / mu) ** 3 * mu
         # 3.
-        aim = target - products - way[:2] * way[2:]
-        found, way, length = direction(aim, CORRECTED)
+        aim = target - directions.products - predicted.way[:2] * predicted.way[2:]
+        step = directions.towards(aim, CORRECTED)
         # 4.
         for _ in range(CORRECTIONS):
-            if length >= 1.0:
+            if step.length >= 1.0:
                 break
-            goal = min(1.0, length + REACH)
-            there = (values + goal * way[:2]) * (Y[2:] + goal * way[2:])
+            there = directions.products_at(step, min(1.0, step.length + REACH))
             change = np.clip(there, target / SPREAD, target * SPREAD) - there
-            other_aim = aim + np.maximum(change, -SPREAD * target)
-            other, other_way, other_length = direction(other_aim, CORRECTED)
-            if not other_length >= length + 0.1 * REACH:
+            aim = aim + np.maximum(change, -SPREAD * target)
+            other = directions.towards(aim, CORRECTED)
+            if not other.length >= step.length + 0.1 * REACH:
                 break
-            aim, found, way, length = other_aim, other, other_way, other_length
+            step = other
         # 5.
         deadline.check()
-        epochs = 1.0 + 0.5 * (system.products + 1)
-        length = min(1.0, max(BOUNDARY, 1.0 - mu / state.scale) * length)
-        if not SHORTEST < length < math.inf:
+        epochs = 1.0 + 0.5 * (directions.system.products + 1)
+        length = min(1.0, max(BOUNDARY, 1.0 - mu / state.scale) * step.length)
+        if not SHORTEST < length:
             return None, epochs
-        moved = Y + length * view.alive(way)
-        return self._state(view, state.x + length * found.x, state.z + length * found.z, moved, state.scale), epochs
+        z, moved = state.z + length * step.z, boxes + length * view.alive(step.way)
+        view.take_up(moved, z)
+        return self._state(view, state.x + length * step.x, z, moved, state.scale), epochs
 
     # What the loop asks ------------------------------------------------------------------------------------------------
 
@@ -220,7 +209,9 @@ class InteriorPoint(Method):
         at, vertices = view.nearest_vertices(state.boxes)
         if np.count_nonzero(~np.isnan(at)) > self.largest_system:
             return KinkedPoint(state.x[: problem.d], alpha)
-        return KinkedPoint(state.x[: problem.d], alpha, (self.tol, math.inf if self.is_stuck(k) else NEAR), at, vertices)
+        return KinkedPoint(
+            state.x[: problem.d], alpha, (self.tol, math.inf if self.is_stuck(k) else NEAR), at, vertices
+        )
 
     def residual(self, k: int) -> float:
         return self.best[k].residual / self.problems[k].n
@@ -240,6 +231,51 @@ class InteriorPoint(Method):
 
     def close(self) -> None:
         self.operator.close()
+
+
+@dataclass(frozen=True, eq=False)
+class _Direction:
+    """Δx, ÃΔx, Δ(p, q, s, t), and the largest multiple of these, one at most, that leaves p, q, s, t nonnegative."""
+
+    x: np.ndarray
+    z: np.ndarray
+    way: np.ndarray
+    length: float
+
+
+class _Directions:
+    """Newton directions at a state, by one factor.
+
+    Attributes
+    ----------
+    products : array of shape (2, M, n)
+        p s and q t.
+    """
+
+    def __init__(self, operator: Operator, view: _View, state: State, deadline: Deadline) -> None:
+        self.view, self.state, (self.values, self.slacks) = view, state, (state.boxes[:2], state.boxes[2:])
+        self.products, self.gap = self.values * self.slacks, view.gap(state.boxes)
+        self.off = state.z - view.kinks + self.slacks[0] - self.slacks[1]
+        D = 1.0 / (self.slacks / self.values).sum(axis=0)
+        self.system = NewtonSystem(operator, view.ridge, view.c, D, self._size, deadline.check)
+
+    def _size(self, imbalance: np.ndarray) -> float:
+        return self.view.size(imbalance, self.state.scale)
+
+    def towards(self, aim: np.ndarray, enough: float) -> _Direction:
+        """Return the direction that changes the products by ``aim`` to first order and removes the imbalance.
+
+        It is computed until what is left of the imbalance is this fraction of the gap.
+        """
+        wanted = aim / self.values
+        found = self.system.solve(self.state.imbalance, self.off + wanted[0] - wanted[1], enough * self.gap)
+        slopes = np.stack([found.p, -found.p])
+        way = np.concatenate([slopes, wanted - self.slacks * slopes / self.values])
+        return _Direction(found.x, found.z, way, self.view.length(self.state.boxes, way))
+
+    def products_at(self, direction: _Direction, length: float) -> np.ndarray:
+        """Return p s and q t at a multiple of a direction."""
+        return (self.values + length * direction.way[:2]) * (self.slacks + length * direction.way[2:])
 
 
 class _View:
@@ -283,9 +319,16 @@ class _View:
         return way if self.live is None else way * self.live
 
     def length(self, boxes: np.ndarray, way: np.ndarray) -> float:
-        """Return the largest multiple of the step, one at most, that leaves p, q, s, t nonnegative; NaN where it is not a number."""
+        """Return the largest multiple of the step, one at most, that leaves p, q, s, t nonnegative."""
         ratios = way / boxes if self.live is None else (way / boxes)[..., self.live]
         return 1.0 / max(1.0, float(-ratios.min()))
+
+    def take_up(self, boxes: np.ndarray, z: np.ndarray) -> None:
+        """Change s and t so that z − k = t − s to the last digit: the one that hardly changes by it, or the one that grows."""
+        off = z - self.kinks + boxes[2] - boxes[3]
+        down = np.where(off > 0.0, boxes[2], boxes[3]) >= SMALL_PART * np.abs(off)
+        boxes[2] -= np.where((off > 0.0) == down, off, 0.0)
+        boxes[3] += np.where((off > 0.0) == down, 0.0, off)
 
     def nearest_vertices(self, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the kink of each example that seems to lie on one, NaN for the others, and α with the others at their vertices.

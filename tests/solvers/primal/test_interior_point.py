@@ -1,0 +1,335 @@
+"""The interior-point method: the optimum of piecewise linear losses, however badly conditioned, and what it refuses."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+import dualnewton as dn
+from dualnewton import losses, regularizers, samplings
+from dualnewton.matrix import ChunkedData, MemoryData
+from dualnewton.planning.interior import interior_cost
+from dualnewton.planning.tuning import DEFAULT
+from dualnewton.run.result import Status
+from dualnewton.solvers.primal import interior_point, newton_system
+from dualnewton.solvers.primal.newton_system import Block, NewtonSystem, Passes, WidePasses
+from judged import assert_certificate_is_true
+from kinked_cases import Quantile, problem_for
+from tables import load, name_of
+from tuned import GENERAL, tuned
+
+LOSSES = [
+    losses.Hinge(),
+    losses.EpsilonInsensitive(0.3),
+    losses.EpsilonInsensitive(0.0),
+    losses.Quantile(0.3),
+    Quantile(0.8),
+]
+by_loss = pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+
+RNG = np.random.default_rng(0)
+VARIANTS = {
+    "plain": {},
+    "intercept": {"fit_intercept": True},
+    "weights, some zero": {"sample_weight": RNG.integers(0, 4, 80) * 0.7, "fit_intercept": True},
+    "offset": {"offset": RNG.standard_normal(80)},
+    "all": {"sample_weight": RNG.uniform(0.1, 3.0, 80), "offset": RNG.standard_normal(80), "fit_intercept": True},
+}
+
+
+def assert_same_model(problem, one, other):
+    """Both are within √(2 gap/λ) of the optimum, in the norm of the penalty, which is at least the Euclidean one."""
+    bound = sum(np.sqrt(2.0 * (result.certificate.gap + 1e-16) / problem.lam) for result in (one, other))
+    assert np.linalg.norm(one.w - other.w) <= 1.01 * bound
+
+
+# The optimum ---------------------------------------------------------------------------------------------------------
+
+
+@by_loss
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("storage", ["dense", "sparse", "float32"])
+@pytest.mark.parametrize("d", [6, 120])
+def test_it_is_the_model_of_the_smoothed_losses(loss, variant, storage, d):
+    problem = problem_for(loss, d=d, lam=0.02, sparse=storage == "sparse", **VARIANTS[variant])
+    if storage == "float32":
+        problem = replace(problem, X=problem.X.astype(np.float32))
+    small = DEFAULT if variant == "all" else GENERAL  # one dense block, or passes over the data
+    result = dn.solve(problem, method="interior", tol=1e-10, tuning=small)
+    assert result.status is Status.CONVERGED
+    assert result.plan.method == "interior"
+    assert_certificate_is_true(problem, result)
+    other = dn.solve(problem, tol=1e-10, max_epochs=5000, random_state=0)
+    assert result.certificate.primal == pytest.approx(other.certificate.primal, rel=1e-9)
+    assert_same_model(problem, result, other)
+
+
+@by_loss
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e4])
+def test_the_conditions_of_optimality_hold(loss, C):
+    problem = problem_for(loss, lam=1.0 / (80 * C), fit_intercept=True)
+    result = dn.solve(problem, method="interior", tol=1e-12)
+    z, u = problem.margins(result.w, result.intercept), -result.alpha
+    low, high = loss.domain(problem.y)
+    assert (low <= u).all()
+    assert (u <= high).all()
+    assert abs(problem.c @ u) <= 1e-10 * (problem.c @ np.abs(u))
+    np.testing.assert_allclose(problem.w_of(result.alpha), result.w, atol=1e-5 * np.abs(result.w).max())
+    # Fenchel and Young: u is a slope of φ at z, example by example.
+    np.testing.assert_allclose(loss.value(z, problem.y) + loss.conjugate(u, problem.y), z * u, atol=1e-6 * (1.0 + C))
+
+
+@pytest.mark.parametrize("q", [0.1, 0.5, 0.85])
+def test_without_much_of_a_penalty_it_is_the_linear_program(q):
+    problem = problem_for(losses.Quantile(q), lam=1e-11, fit_intercept=True)
+    n, d, one = problem.n, problem.d, np.eye(problem.n)
+    found = linprog(
+        np.concatenate([np.zeros(d + 1), np.full(n, q / n), np.full(n, (1.0 - q) / n)]),
+        A_eq=np.hstack([problem.X, np.ones((n, 1)), one, -one]),
+        b_eq=problem.y,
+        bounds=[(None, None)] * (d + 1) + [(0, None)] * (2 * n),
+        method="highs",
+    )
+    result = dn.solve(problem, method="interior", tol=1e-9)
+    assert result.converged
+    assert problem.primal(result.w, result.intercept) == pytest.approx(found.fun, rel=1e-8)
+    np.testing.assert_allclose(np.append(result.w, result.intercept), found.x[: d + 1], atol=1e-6)
+
+
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e3, 1e4])
+@pytest.mark.parametrize("name", ["a9a", "w8a", "madelon", "colon_cancer", "abalone", "cpusmall"])
+def test_real_data_standardised(name, C):
+    X, y = load(name)
+    rows = np.random.default_rng(0).permutation(X.shape[0])[:600]
+    X = np.asarray(X[rows].todense() if sp.issparse(X) else X[rows], dtype=float)
+    X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0.0, X.std(axis=0), 1.0)
+    y = y[rows]
+    loss = losses.Hinge() if len(np.unique(y)) == 2 else losses.EpsilonInsensitive(0.1)
+    y = np.where(y > y.mean(), 1.0, -1.0) if loss == losses.Hinge() else (y - y.mean()) / y.std()
+    problem = dn.Problem(X, y, loss, lam=1.0 / (C * len(y)), fit_intercept=True)
+    assert dn.solve(problem, method="interior", tol=1e-4).converged
+    # Where the classes are separable, P is much smaller than the margins, whose rounding counts.
+    result = dn.solve(problem, method="interior", tol=1e-10)
+    assert result.converged or result.certificate.gap <= 1e-15
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10**6), kind=st.sampled_from(["repeated", "collinear", "constant", "few values", "zero"]))
+def test_degenerate_data(seed, kind):
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.choice([2, 9, 40])), int(rng.choice([1, 4, 50]))
+    X = rng.standard_normal((n, d))
+    X = {
+        "repeated": X[rng.integers(0, n, n)],
+        "collinear": X[:, rng.integers(0, d, d)],
+        "constant": np.where(np.arange(d) == d // 2, 1.0, X),
+        "few values": np.round(X),
+        "zero": 0.0 * X,
+    }[kind]
+    loss = LOSSES[rng.integers(len(LOSSES))]
+    z = np.round(X @ rng.standard_normal(d) + rng.standard_normal(n), 1)
+    y = np.where(z > 0.0, 1.0, -1.0) if isinstance(loss, losses.Margin) else z
+    problem = dn.Problem(X, y, loss, lam=10.0 ** rng.integers(-6, 3), fit_intercept=bool(rng.integers(2)))
+    result = dn.solve(problem, method="interior", tol=1e-8, tuning=DEFAULT)
+    assert result.converged or result.certificate.gap <= 1e-15
+    assert_certificate_is_true(problem, result)
+
+
+def test_units_do_not_matter():
+    """Margins and labels times a power of two: the same bits, in the other unit."""
+    problem = problem_for(losses.Quantile(0.3), lam=0.01, fit_intercept=True)
+    large = replace(problem, X=problem.X * 1024.0, y=problem.y * 1024.0, lam=problem.lam * 1024.0)
+    one, other = (dn.solve(each, method="interior", tol=1e-10) for each in (problem, large))
+    assert one.n_epochs == other.n_epochs
+    np.testing.assert_allclose(other.w, one.w, rtol=1e-12)
+
+
+def test_a_weight_is_a_repeated_row():
+    problem = problem_for(losses.Hinge(), lam=0.01, fit_intercept=True)
+    weights = np.random.default_rng(2).integers(0, 4, problem.n)
+    repeated = np.repeat(np.arange(problem.n), weights)
+    other = dn.Problem(
+        problem.X[repeated], problem.y[repeated], problem.loss, lam=0.01 * 80 / len(repeated), fit_intercept=True
+    )
+    weighted = replace(problem, sample_weight=weights.astype(float))
+    one, two = (dn.solve(each, method="interior", tol=1e-12) for each in (weighted, other))
+    np.testing.assert_allclose(one.w, two.w, atol=1e-5)
+    assert 80 * one.certificate.primal == pytest.approx(len(repeated) * two.certificate.primal, rel=1e-11)
+
+
+# Models, pieces, starts ----------------------------------------------------------------------------------------------
+
+
+def test_models_that_are_solved_together_are_those_solved_alone():
+    first = problem_for(losses.EpsilonInsensitive(0.2), lam=0.02, fit_intercept=True)
+    problems = [first, replace(first, lam=0.5), replace(first, y=-first.y, sample_weight=np.linspace(0.0, 2.0, 80))]
+    together = dn.solve_many(problems, method="interior", tol=1e-10)
+    for problem, result in zip(problems, together, strict=True):
+        alone = dn.solve(problem, method="interior", tol=1e-10)
+        assert result.converged
+        np.testing.assert_array_equal(result.w, alone.w)
+        np.testing.assert_array_equal(result.alpha, alone.alpha)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])
+def test_every_kind_of_data_takes_the_same_step(storage, fit_intercept):
+    """One dense block, passes over memory or pieces, and the n×n form."""
+    rng = np.random.default_rng(4)
+    A, c, D = storage(rng.standard_normal((30, 7))), rng.uniform(0.5, 2.0, 30), 10.0 ** rng.uniform(-3, 3, (2, 30))
+    pieces = ChunkedData([A[:11], A[11:]])
+    ridge = np.append(np.linspace(0.1, 0.3, 7), 0.0) if fit_intercept else np.linspace(0.1, 0.3, 7)
+    r, g = rng.standard_normal(ridge.size), rng.standard_normal((2, 30))
+    operators = [
+        Block(MemoryData(A), intercept=fit_intercept),
+        Passes(MemoryData(A), intercept=fit_intercept),
+        Passes(pieces, intercept=fit_intercept),
+        WidePasses(MemoryData(A), intercept=fit_intercept, penalty=np.linspace(1.0, 3.0, 7)),
+    ]
+    found = []
+    for operator in operators:
+        system = NewtonSystem(operator, ridge, c, D, lambda left: float(np.abs(left).max()), lambda: None)
+        found.append(system.solve(r, g, 1e-12))
+        x, p = found[-1].x, found[-1].p
+        np.testing.assert_allclose(ridge * x + operator.transposed_times(c * p.sum(axis=0)), -r, atol=1e-10)
+        np.testing.assert_allclose(p / D, operator.times(x) + g, atol=1e-9)
+    for other in found[1:]:
+        np.testing.assert_allclose(other.x, found[0].x, rtol=1e-8, atol=1e-10)
+
+
+def test_refinement_restores_what_the_factor_loses():
+    """Weights up to 1e8 and a ridge of 1e-3: the factor alone leaves an imbalance that refinement takes away."""
+    rng = np.random.default_rng(1)
+    A, c, ridge = rng.standard_normal((60, 20)), np.ones(60), np.full(20, 1e-3)
+    D = np.where(np.arange(60) < 12, 1e8, 1e-6) * rng.uniform(0.5, 2.0, (1, 60))
+    r, g = rng.standard_normal(20), 1e-7 * rng.standard_normal((1, 60))
+    operator, left = Passes(MemoryData(A), intercept=False), {}
+    for most in (0, newton_system.MOST_REFINEMENTS):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(newton_system, "MOST_REFINEMENTS", most)
+            system = NewtonSystem(operator, ridge, c, D, lambda v: float(np.abs(v).max()), lambda: None)
+            left[most] = system.size(system._residual(r, system.solve(r, g, 0.0)))
+    assert left[newton_system.MOST_REFINEMENTS] <= 1e-3 * left[0]
+
+
+def test_a_start_near_the_solution_saves_steps():
+    problem = problem_for(losses.Hinge(), lam=0.01, fit_intercept=True)
+    first = dn.solve(problem, method="interior", tol=1e-8)
+    again = dn.solve(problem, method="interior", tol=1e-8, warm_start=first)
+    assert again.n_epochs == 0.0
+    near = replace(problem, lam=0.0101)
+    warm, cold = (dn.solve(near, method="interior", tol=1e-8, warm_start=start) for start in (first, None))
+    assert warm.converged
+    assert warm.n_epochs < cold.n_epochs
+
+
+def test_many_threads_have_the_same_bits():
+    problem = problem_for(losses.Quantile(0.7), n=3000, d=60, lam=1e-3, fit_intercept=True)
+    one, two = (dn.solve(problem, method="interior", tol=1e-9, n_threads=k) for k in (1, 2))
+    np.testing.assert_array_equal(one.w, two.w)
+
+
+def test_rounding_is_no_reason_to_go_on_for_ever():
+    problem = problem_for(losses.Hinge(), lam=0.01)
+    result = dn.solve(problem, method="interior", tol=0.0)
+    assert result.status in (Status.NO_PROGRESS, Status.CONVERGED)
+    assert result.certificate.relative_gap <= 1e-14
+
+
+def test_the_linear_system_of_the_kinks_finishes(monkeypatch):
+    X, y = load("w8a")
+    X = np.asarray(X[:800].todense())
+    X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0.0, X.std(axis=0), 1.0)
+    problem = dn.Problem(X, np.where(y[:800] > 0, 1.0, -1.0), losses.Hinge(), lam=1e-3 / 800, fit_intercept=True)
+    with_it = dn.solve(problem, method="interior", tol=1e-12)
+    monkeypatch.setattr(interior_point, "on_kinks", lambda *_: None)
+    without = dn.solve(problem, method="interior", tol=1e-12)
+    assert with_it.certificate.gap <= without.certificate.gap
+    assert_certificate_is_true(problem, with_it)
+
+
+# Limits and refusals -------------------------------------------------------------------------------------------------
+
+
+def test_the_time_limit_is_kept_with_a_true_certificate(monkeypatch):
+    problem, now = problem_for(losses.Hinge(), lam=1e-4, fit_intercept=True), [0.0]
+    whole = dn.solve(problem, method="interior", tol=1e-10)
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    factorised = []
+
+    class Slow(newton_system.ScaledCholesky):
+        def __init__(self, *args):
+            now[0] += 1.0
+            factorised.append(now[0])
+            super().__init__(*args)
+
+    monkeypatch.setattr(newton_system, "ScaledCholesky", Slow)
+    result = dn.solve(problem, method="interior", tol=1e-10, time_limit=4.5)
+    assert result.status is Status.TIME_LIMIT
+    assert len(factorised) == 5  # the last one too late: its step is not taken
+    assert whole.certificate.gap < result.certificate.gap < np.inf
+    assert_certificate_is_true(problem, result)
+
+
+def test_epochs_are_limited():
+    problem = problem_for(losses.Hinge(), lam=1e-4)
+    result = dn.solve(problem, method="interior", tol=1e-10, max_epochs=12)
+    assert result.status is Status.EPOCH_LIMIT
+    assert 12 <= result.n_epochs <= 30
+
+
+@pytest.mark.parametrize(
+    ("changed", "settings", "reason"),
+    [
+        ({"loss": losses.SquaredHinge()}, {}, r"needs a piecewise linear loss, such as Hinge\(\), .* got SquaredHinge"),
+        ({"regularizer": regularizers.ElasticNet(0.3)}, {}, r"needs regularizer L2\(\), got ElasticNet"),
+        ({}, {"tuning": tuned(largest_matrix=5)}, "needs a dense matrix of 6 rows and columns, and 5 are the most"),
+        ({}, {"tau": 3}, r'tau must be "auto" or n = 80 with method="interior", got 3'),
+        ({}, {"sampling": samplings.Nice(80, 4)}, 'sampling must be None with method="interior"'),
+    ],
+)
+def test_where_it_does_not_apply_the_error_says_why(changed, settings, reason):
+    problem = replace(problem_for(losses.Hinge(), lam=0.1), **changed)
+    with pytest.raises(ValueError, match=reason):
+        dn.solve(problem, method="interior", **settings)
+
+
+def test_a_number_of_steps_that_depends_little_on_the_penalty():
+    steps = []
+    for C in (1e-3, 1.0, 1e3):
+        problem = problem_for(losses.Hinge(), n=300, d=10, lam=1.0 / (300 * C))
+        calls = []
+        with pytest.MonkeyPatch.context() as patch:
+            own = NewtonSystem.__init__
+            patch.setattr(NewtonSystem, "__init__", lambda *a, own=own, calls=calls: (calls.append(1), own(*a))[1])
+            assert dn.solve(problem, method="interior", tol=1e-8).converged
+        steps.append(len(calls))
+    assert max(steps) <= 25
+
+
+def test_the_predicted_cost_grows_with_the_matrix_and_the_rows():
+    def cost(n, d, **more):
+        return interior_cost(dn.Problem(np.ones((n, d)), np.ones(n), losses.Hinge()), tuned(**more))
+
+    assert cost(2000, 100) < cost(4000, 100) < 2.5 * cost(2000, 100)
+    assert cost(2000, 50) < cost(2000, 100) < 4.5 * cost(2000, 50)
+    assert cost(50, 2000) < cost(100, 2000)
+    assert cost(100, 50, largest_matrix=40) == np.inf
+    problem = dn.Problem(np.ones((2000, 100)), np.ones(2000), losses.Hinge())
+    assert dn.plan(problem, method="interior").cost == interior_cost(problem)
+
+
+def test_it_runs_on_pieces():
+    problem = problem_for(losses.Quantile(0.3), n=600, d=12, lam=0.01, fit_intercept=True)
+    pieces = ChunkedData([problem.X[:100], problem.X[100:350], problem.X[350:]])
+    one, other = (
+        dn.solve(replace(problem, X=X), method="interior", tol=1e-10, tuning=GENERAL) for X in (problem.X, pieces)
+    )
+    assert one.converged
+    assert other.converged
+    np.testing.assert_allclose(one.w, other.w, rtol=1e-6, atol=1e-8)
