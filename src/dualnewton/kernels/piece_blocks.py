@@ -13,6 +13,9 @@ from dualnewton.kernels.pieces import piece_residual, solve_piece
 MAX_SWEEPS = 200
 """Maximum number of sweeps over a block; every sweep increases the dual, so that a block may be left unfinished."""
 
+SNAP = 1e-14
+"""Distance from the end of a piece, as a fraction of its length, that is taken for rounding: at an end an example is not free."""
+
 LIFT = 1e-10
 """Fraction of the largest diagonal entry of the linear system that is added to its diagonal: rows may repeat."""
 
@@ -117,10 +120,14 @@ def _free_step(G, pieces, c, beta, t, work, B):
                 length = min(length, ((-left if step > 0.0 else -right) - beta[i]) / step)
     for a in range(f):
         i = int(work[K, a])
-        last = pieces.shape[1] - 1
-        new = -min(max(-beta[i] - length * work[IMAGE, a], pieces[i, 0]), pieces[i, last])
-        work[STEP, a] = c[i] * (new - beta[i])
-        beta[i] = new
+        new = -beta[i] - length * work[IMAGE, a]
+        for p in range(1, pieces.shape[1], 2):
+            left, right = pieces[i, p - 1], pieces[i, p + 1]
+            if left < -beta[i] < right:
+                near = SNAP * (right - left)
+                new = left if new - left <= near else right if right - new <= near else new
+        work[STEP, a] = c[i] * (-new - beta[i])
+        beta[i] = -new
     for a in range(f):
         i = int(work[K, a])
         for j in range(t):

@@ -69,7 +69,7 @@ def solve_scalar(u, curvature, alpha, y, loss, tolerance):
 def solve_one(u: float, curvature: float, alpha: float, labels: Any, at: Any, loss: Any, tolerance: float) -> Any:
     """Return the new dual variable of the example whose label is ``labels[at]``, and its residual before the step.
 
-    A piecewise linear loss has a row of numbers where other losses have a label (see :class:`Models`), by which the step is exact.
+    A piecewise linear loss has a row of numbers where other losses have a label (:class:`Models`), by which the step is exact.
     """
     raise NotImplementedError("for compiled code")
 

@@ -18,6 +18,7 @@ from tuned import tuned
 
 LOSSES = [losses.Hinge(), losses.EpsilonInsensitive(0.3), losses.EpsilonInsensitive(0.0), Quantile(0.2)]
 COMPILED = tuned(small_entries=0)
+PLAIN = regularizers.L2()
 N, D = 40, 6
 
 by_loss = pytest.mark.parametrize("loss", LOSSES, ids=name_of)
@@ -29,7 +30,7 @@ STORAGES = {
     "CSR float32": lambda X: sp.csr_array(X.astype(np.float32)),
 }
 REGULARIZERS = [
-    regularizers.L2(),
+    PLAIN,
     regularizers.L2(np.linspace(1.0, 3.0, D)),
     regularizers.ElasticNet(0.3),
     AgainstDirection(np.linspace(-1.0, 2.0, D)),
@@ -37,10 +38,22 @@ REGULARIZERS = [
 FORMS = ["plain", "weights and offset", "intercept"]
 
 
-def problem_of(loss, storage="dense float64", regularizer=regularizers.L2(), form="plain", *, lam=0.05, seed=0, n=N, d=D):  # noqa: B008
+def problem_of(
+    loss,
+    storage="dense float64",
+    regularizer=PLAIN,
+    form="plain",
+    *,
+    lam=0.05,
+    seed=0,
+    n=N,
+    d=D,
+    repeated=True,
+):
     rng = np.random.default_rng([seed, n, d])
     X = rng.standard_normal((n, d)) * rng.uniform(0.3, 1.5, (n, 1)) * (rng.random((n, d)) < 0.7)
-    X[3], X[5] = 0.0, X[4]  # an empty row, and a repeated one
+    X[3] = 0.0
+    X[5] = X[4] if repeated else X[5]
     more = {"fit_intercept": form == "intercept"}
     if form == "weights and offset":
         more["sample_weight"] = rng.uniform(0.2, 2.0, n) * (rng.random(n) < 0.9)
@@ -153,11 +166,11 @@ CELLS = [cell for k, cell in enumerate(CELLS) if (7 * k) % 29 < 4]
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 def test_compiled_rounds_are_the_reference_rounds(method, cell):
     loss, storage, regularizer, tau, form = cell
-    first = problem_of(LOSSES[loss], storage, REGULARIZERS[regularizer], form)
-    again = problem_of(LOSSES[loss], storage, REGULARIZERS[regularizer], form, lam=0.01, seed=0)
+    # Where rows repeat, rounding decides how they share what their sum is.
+    first = problem_of(LOSSES[loss], storage, REGULARIZERS[regularizer], form, repeated=False)
     second = dn.Problem(
         first.X, labels_for(LOSSES[loss], N, np.random.default_rng(8)), first.loss, regularizer=first.regularizer,
-        lam=again.lam, sample_weight=first.sample_weight, offset=first.offset, fit_intercept=first.fit_intercept,
+        lam=0.01, sample_weight=first.sample_weight, offset=first.offset, fit_intercept=first.fit_intercept,
     )  # fmt: skip
     problems, sampling = [first, second], samplings.Nice(N, tau)
     starts = [p.balanced(-0.5 * p.loss.derivative(np.linspace(-1.0, 1.0, N), p.y)) for p in problems]
@@ -220,7 +233,7 @@ def test_a_joint_step_raises_the_dual_on_its_face(loss, form, products):
         free, beta, used = face_step(problem, solver.pieces, alpha, state, products)
         at = piecewise.free_kinks(solver.pieces, alpha)
         np.testing.assert_array_equal(free, np.flatnonzero(~np.isnan(at) & (problem.c > 0.0)))
-        assert 0 < used <= products + 8
+        assert 0 < used <= products + 7
         new = alpha.copy()
         new[free] = beta
         before, after = (balanced_dual(problem, point, centre) for point in (alpha, new))

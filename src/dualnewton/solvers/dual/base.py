@@ -11,7 +11,6 @@ from dualnewton.losses.base import require_smooth
 from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Sampling
-from dualnewton.solvers.dual import piecewise
 
 
 def intercept_weight(problem: Problem) -> float:

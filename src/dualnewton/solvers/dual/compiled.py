@@ -76,7 +76,7 @@ class CompiledEngine(Engine):
         self.problems = list(problems)
         self.rows = Rows.of(problems[0].data.stored)
         # A piecewise linear loss enters by its slopes and kinks, any other by its compiled functions.
-        pieces = [problem.loss.pieces(problem.y) for problem in problems]
+        pieces: list[Any] = [problem.loss.pieces(problem.y) for problem in problems]
         self.by_numbers = all(numbers is not None for numbers in pieces)
         self.loss: CompiledLoss = BY_NUMBERS if self.by_numbers else compiled(problems[0].loss)
         # The reference keeps the compiled function alive while the kernels use its address.

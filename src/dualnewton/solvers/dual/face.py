@@ -1,13 +1,13 @@
 """A step of all free examples together, for piecewise linear losses: conjugate gradients on a face of the dual's feasible set.
 
-Rounds on small sets find the examples whose dual variables are at the ends of a piece of φ* quickly, and move the others, the free
-ones, slowly where the data are ill-conditioned. On the face on which only the free variables move, the dual of a quadratic
+Rounds on small sets find the examples whose dual variables are at the ends of a piece of φ* quickly, and move the others, the
+free ones, slowly where the data are ill-conditioned. On the face on which only the free variables move, the dual of a quadratic
 penalty is quadratic,
 
     D(α + h) − D(α) = (1/n) (Σ c_i h_i (k_i − z_i) − ½ (c∘h)ᵀ G (c∘h)),        G = A V⁻¹ Aᵀ/(λn) over the free rows,
 
-with the kinks k_i and the margins z_i (Moré and Toraldo, 1991, combine both kinds of steps likewise). For any other g it is a lower
-bound of the rise, as in SDNA. A step that leaves a piece is clipped to it, and shortened until D rises.
+with the kinks k_i and the margins z_i (Moré and Toraldo, 1991, combine both kinds of steps likewise). For any other g it is a
+lower bound of the rise, as in SDNA. A step that leaves a piece is clipped to it, and shortened until D rises.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from collections.abc import Callable
 import numpy as np
 
 from dualnewton.objective.problem import Problem
-from dualnewton.solvers.dual.piecewise import free_kinks, piece_ends
+from dualnewton.solvers.dual.piecewise import free_kinks, onto_ends, piece_ends
 
 REDUCTION = 1e-3
 """Conjugate gradients end when the distance of the margins from their kinks has fallen to this fraction."""
 
-HALVINGS = 8
-"""Maximum number of times a step is halved, since clipping to the pieces may make D fall."""
+HALVINGS = 6
+"""Maximum number of times a step is halved, since clipping to the pieces may make D fall. After them the step ends where the
+first example leaves its piece, which needs no clipping."""
+
+FLAT = 1e-10
+"""Conjugate gradients end at a direction whose curvature is at most this fraction of the largest one: rows may repeat."""
 
 
 def face_step(
@@ -57,8 +61,10 @@ def face_step(
     missing = at[free] - problem.o[free] - b - rows @ w
     mass, used = _conjugate_gradients(times, missing, products)
     left, right = piece_ends(own, now)
-    for halving in range(HALVINGS):
-        beta = -np.clip(-now - 0.5**halving * mass / c, left, right)
+    step = mass / c
+    ends = np.divide(np.where(step > 0.0, -left, -right) - now, step, out=np.ones_like(step), where=step != 0.0)
+    for length in (*(0.5**k for k in range(HALVINGS)), min(1.0, float(ends.min()))):
+        beta = -onto_ends(-now - length * step, left, right)
         change = c * (beta - now)
         used += 1
         if change @ missing > 0.5 * change @ times(change):
@@ -72,11 +78,12 @@ def _conjugate_gradients(
     """Solve G x = target approximately; return x and the number of products."""
     x, residual = np.zeros_like(target), target.copy()
     direction, size = residual.copy(), float(residual @ residual)
-    enough = REDUCTION**2 * size
+    enough, largest = REDUCTION**2 * size, 0.0
     for used in range(products):
         image = times(direction)
-        curvature = float(direction @ image)
-        if size <= enough or curvature <= 0.0:
+        curvature, length = float(direction @ image), float(direction @ direction)
+        largest = max(largest, curvature / length) if length > 0.0 else 0.0
+        if size <= enough or curvature <= FLAT * largest * length:
             return x, used
         length = size / curvature
         x += length * direction

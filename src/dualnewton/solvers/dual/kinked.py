@@ -1,4 +1,4 @@
-"""SDNA and SDCA on a piecewise linear loss itself: rounds, steps of all free examples together, and one linear system at the end."""
+"""SDNA and SDCA on a piecewise linear loss itself: rounds, joint steps of all free examples, and one linear system at the end."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class KinkedSweeps(Sweeps):
     ) -> None:
         super().__init__(engine, sampling, len(problems), focus=focus)
         self.problems, self.decisions = list(problems), decisions
-        self.pieces = [problem.loss.pieces(problem.y) for problem in problems]
+        self.pieces: list[Any] = [problem.loss.pieces(problem.y) for problem in problems]
         self.faces = [Face(np.empty(0, dtype=np.int64)) for _ in problems]
         self.epochs = 0.0
 
@@ -89,12 +89,8 @@ class KinkedSweeps(Sweeps):
 
     def _joint_step(self, k: int) -> float:
         """Move the free examples of a model together; return the number of epochs that this cost."""
-        problem, face = self.problems[k], self.faces[k]
-        pieces = self.pieces[k]
-        assert pieces is not None
-        free, beta, products = face_step(
-            problem, pieces, self.engine.alpha(k), self.engine.model(k), face.products
-        )
+        problem, face, pieces = self.problems[k], self.faces[k], self.pieces[k]
+        free, beta, products = face_step(problem, pieces, self.engine.alpha(k), self.engine.model(k), face.products)
         if free.size:
             self.engine.move(k, free, beta)
         same = np.array_equal(free, face.free)
@@ -107,7 +103,6 @@ class KinkedSweeps(Sweeps):
         problem, face, pieces, alpha = self.problems[k], self.faces[k], self.pieces[k], self.engine.alpha(k)
         if face.solved or not problem.regularizer.form.is_quadratic:
             return
-        assert pieces is not None
         at = free_kinks(pieces, alpha)
         free = np.flatnonzero(~np.isnan(at) & (problem.c > 0.0))
         if not np.array_equal(free, face.free) or not self.decisions.solves_system(free.size, self.epochs):
@@ -120,8 +115,7 @@ class KinkedSweeps(Sweeps):
 
     def keep(self, wanted: Sequence[int]) -> None:
         super().keep(wanted)
-        self.problems = [self.problems[k] for k in wanted]
-        self.pieces = [self.pieces[k] for k in wanted]
+        self.problems, self.pieces = [self.problems[k] for k in wanted], [self.pieces[k] for k in wanted]
         self.faces = [self.faces[k] for k in wanted]
 
     def state(self) -> KinkedState:  # type: ignore[override]

@@ -4,8 +4,8 @@ In each round the dual variables of a set S change by the h that minimises (Sect
 
     Σ c_i u_i h_i + ½ (c∘h)ᵀ G (c∘h) + Σ c_i φ*(−α_i − h_i),        u = A_S w + b + o,   G = A_S A_Sᵀ/(λn),
 
-where φ* is linear between the slopes of φ, with a kink of φ as its slope, and infinite outside (``Loss.pieces``). One variable at a
-time has a closed form. Sweeps over all variables in turn find the pieces on which the solution lies; on these pieces the problem
+where φ* is linear between the slopes of φ, with a kink of φ as its slope, and infinite outside (``Loss.pieces``). One variable at
+a time has a closed form. Sweeps over all variables in turn find the pieces on which the solution lies; on these pieces the problem
 is a linear system in the *free* variables, those inside a piece, whose margins z = u + G(c∘h) lie on kinks. Both steps decrease
 the objective, and a sweep that changes nothing proves optimality.
 """
@@ -22,6 +22,9 @@ MAX_SWEEPS = 200
 TOLERANCE = 1e-14
 """A block is solved when no step of a sweep changes its own margin by more than this, relative to the largest margin."""
 
+SNAP = 1e-14
+"""Distance from the end of a piece, as a fraction of its length, that is taken for rounding."""
+
 LIFT = 1e-10
 """Fraction of the largest diagonal entry of the linear system that is added to its diagonal: rows may repeat."""
 
@@ -29,8 +32,8 @@ LIFT = 1e-10
 def solve_one(pieces: np.ndarray, u: np.ndarray, curvature: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     """Return the new dual variables of examples that are solved separately, each with its own curvature.
 
-    The best v = −α on a piece is where the margin reaches the kink, v + (u − k)/curvature, clipped to the piece. The pieces are in
-    order, so that the last one that this enters holds the solution.
+    The best v = −α on a piece is where the margin reaches the kink, v + (u − k)/curvature, clipped to the piece. The pieces are
+    in order, so that the last one that this enters holds the solution.
     """
     new = pieces[:, 0].copy()
     for p in range(1, pieces.shape[1], 2):
@@ -60,6 +63,13 @@ def free_kinks(pieces: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     return at
 
 
+def onto_ends(v: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Clip v to its piece, and move it to an end that only rounding keeps it from: an example at an end is not free."""
+    v = np.clip(v, left, right)
+    near = SNAP * (right - left)
+    return np.where(v - left <= near, left, np.where(right - v <= near, right, v))
+
+
 def piece_ends(pieces: np.ndarray, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the ends of the piece inside which −α lies, for free examples."""
     left, right = pieces[:, 0].copy(), pieces[:, -1].copy()
@@ -70,9 +80,7 @@ def piece_ends(pieces: np.ndarray, alpha: np.ndarray) -> tuple[np.ndarray, np.nd
     return left, right
 
 
-def solve_block(
-    pieces: np.ndarray, u: np.ndarray, gram: np.ndarray, alpha: np.ndarray, c: np.ndarray
-) -> np.ndarray:
+def solve_block(pieces: np.ndarray, u: np.ndarray, gram: np.ndarray, alpha: np.ndarray, c: np.ndarray) -> np.ndarray:
     """Return the new dual variables β = α + h of a block.
 
     Parameters
@@ -120,7 +128,7 @@ def _free_step(
     left, right = piece_ends(pieces[free], beta[free])
     ends = np.where(step > 0.0, -left, -right) - beta[free]
     length = float(np.min(np.divide(ends, step, out=np.ones_like(step), where=step != 0.0), initial=1.0))
-    new = -np.clip(-beta[free] - length * step, pieces[free, 0], pieces[free, -1])
+    new = -onto_ends(-beta[free] - length * step, left, right)
     z = z + gram[:, free] @ (c[free] * (new - beta[free]))
     beta = beta.copy()
     beta[free] = new

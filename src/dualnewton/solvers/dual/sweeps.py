@@ -51,7 +51,10 @@ class Sweeps(Method):
         Whether to skip inactive examples in some sweeps. (Sets of active examples have a different law than Ŝ.)
     """
 
-    focused_sweeps, focused_epochs = 10, math.inf  # most sweeps over active examples, and their work, between two full sweeps
+    focused_sweeps, focused_epochs = (
+        10,
+        math.inf,
+    )  # most sweeps over active examples, and their work, between two full sweeps
     expected_ratio = 0.5  # first estimate of the duality gap divided by the dual residual, before any certificate
 
     def __init__(self, engine: Engine, sampling: Sampling, models: int, *, focus: bool) -> None:
