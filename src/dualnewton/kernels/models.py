@@ -139,6 +139,9 @@ class Kernel:
     call assumes that this was done and does not check, since determining the types of many arrays can take longer than a sweep.
     """
 
+    rounds: Kernel | None = None
+    """The kernel that alternates this one with other steps, where there is one."""
+
     def __init__(self, dispatcher: Any) -> None:
         self.dispatcher = dispatcher
         # Two dispatchers: ``called`` has compilation disabled, so that a call never compiles while another thread prepares other

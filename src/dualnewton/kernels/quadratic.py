@@ -2,7 +2,11 @@
 
 sweeps(H, slopes, v, ridge, threshold, lower, upper, most, goal)      updates v and slopes in place
 column_sweep(*rows, q, diagonal, slopes, v, moved, …)                 one sweep without forming H
-minima(H, along, V, size, ridge, …, goals, reached)                   minimise several models that share a penalty
+minima(H, slopes, V, size, ridge, …, progress, reached)               rounds of Newton steps and sweeps of several models
+
+``minima`` updates V and slopes of the F models in place, of which the first ``size`` rows and columns of H[f] count. ``progress``
+holds the least violation and the rounds in a row that brought none below half of it, infinity and zero at first; ``reached``
+receives whether the goal was reached.
 """
 
 from __future__ import annotations
@@ -13,8 +17,8 @@ from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import jit
 from dualnewton.kernels.models import Kernel
 
-MOST_ROUNDS, NEWTON_STEPS, MOST_IN_VAIN = 40, 4, 4
-"""Rounds of Newton steps and sweeps, the steps of a round, and the rounds in a row that may leave the largest violation as it is."""
+MOST_IN_VAIN = 4
+"""Rounds in a row that may leave the largest violation as it is."""
 
 SWEEPS, RENT = 3, 60
 """Sweeps of coordinate descent after Newton steps; and the divisor of (free)²/size that gives the number of sweeps which cost as
@@ -158,33 +162,29 @@ def _newton_step(H, slopes, v, ridge, threshold, lower, upper):
 
 
 @jit
-def _minima(H, along, V, size, ridge, threshold, lower, upper, goals, reached):
+def _minima(H, slopes, V, size, ridge, threshold, lower, upper, goals, rounds, steps, progress, reached):
     for f in range(V.shape[0]):
-        v, G = V[f], H[f]
-        slopes = np.empty(size)
-        for k in range(size):
-            slopes[k] = -along[f, k]
-        for j in range(size):
-            if v[j] != 0.0:
-                for k in range(size):
-                    slopes[k] += v[j] * G[j, k]
-        least, in_vain = np.inf, 0
-        for _ in range(MOST_ROUNDS):
+        v, s, G, goal = V[f], slopes[f], H[f], goals[f]
+        reached[f] = False
+        for _ in range(rounds):
             used = np.count_nonzero(v)
             trials = used * used // (RENT * size) if size > 0 else 0
-            if trials > 0 and _sweeps(G, slopes, v, ridge, threshold, lower, upper, trials, 0.5 * goals[f]):
-                if _largest_violation(slopes, v, ridge, threshold, lower, upper) <= goals[f]:
+            if trials > 0:
+                _sweeps(G, s, v, ridge, threshold, lower, upper, trials, 0.5 * goal)
+                if _largest_violation(s, v, ridge, threshold, lower, upper) <= goal:
+                    reached[f] = True
                     break
-            for _ in range(NEWTON_STEPS):
-                if _newton_step(G, slopes, v, ridge, threshold, lower, upper) != 0:
+            for _ in range(steps):
+                if _newton_step(G, s, v, ridge, threshold, lower, upper) != 0:
                     break
-            left = _largest_violation(slopes, v, ridge, threshold, lower, upper)
-            in_vain = in_vain + 1 if left > 0.5 * least else 0
-            least = min(least, left)
-            if left <= goals[f] or in_vain >= MOST_IN_VAIN:
+            left = _largest_violation(s, v, ridge, threshold, lower, upper)
+            progress[f, 1] = progress[f, 1] + 1.0 if left > 0.5 * progress[f, 0] else 0.0
+            progress[f, 0] = min(progress[f, 0], left)
+            reached[f] = left <= goal
+            if reached[f] or progress[f, 1] >= MOST_IN_VAIN:
                 break
-            _sweeps(G, slopes, v, ridge, threshold, lower, upper, SWEEPS, 0.5 * goals[f])
-        reached[f] = _largest_violation(slopes, v, ridge, threshold, lower, upper) <= goals[f]
+            _sweeps(G, s, v, ridge, threshold, lower, upper, SWEEPS, 0.5 * goal)
 
 
 sweeps, column_sweep, minima = Kernel(_sweeps), Kernel(_column_sweep), Kernel(_minima)
+sweeps.rounds = minima

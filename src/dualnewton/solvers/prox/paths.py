@@ -164,6 +164,9 @@ class FromColumns(Paths):
         self.place, self.inside = np.full(data.d, -1), np.zeros(0, dtype=np.intp)
         self.parts: list[linear.Matrix] = []
         self.H, self.cross, self.first = np.zeros((F, 0, 0)), np.zeros((F, 0)), np.zeros((F, 0))
+        self.V, self.gradient, self.passes = np.zeros((F, 0)), np.zeros((F, data.d)), 0
+        self.last: Penalty | None = None
+        self.ahead = 1
 
     # The features gathered ---------------------------------------------------------------------------------------------
 
@@ -215,42 +218,54 @@ class FromColumns(Paths):
 
     # The walk ----------------------------------------------------------------------------------------------------------
 
+    def begin(self, W: np.ndarray | None = None) -> None:
+        """Go to the models W, of shape (F, d); to zero if there are none."""
+        W = np.zeros((len(self.c), self.data.d)) if W is None else W
+        self.gather(np.flatnonzero(W.any(axis=0) & (self.place < 0)))
+        self.V, self.last, self.ahead = W[:, self.inside], None, 1
+        self.gradient = self._gradients(self.V[None])[0]
+
     def along(
         self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool]
     ) -> Iterator[Stretch]:
-        F, d = self.c.shape[0], self.data.d
-        rest = penalties[0].nearest(np.zeros(d))  # features outside; walks are used where this is zero
-        V, done, ahead = np.zeros((F, self.inside.size)), 0, 1
-        gradient, last = self._gradients(V[None])[0], None
-        while done < len(penalties):
-            penalty = penalties[done]
-            bound = penalty.threshold if last is None else np.maximum(2.0 * penalty.threshold - last.threshold, 0.0)
-            nearly = replace(penalty, threshold=bound).violations(rest, gradient).max(axis=0)
-            self.gather(self._missing(nearly, LEAST))
-            while True:
-                if self.inside.size > self.most:
-                    return
-                some = slice(done, done + min(ahead, max(1, CHECKED // (F * d))))
-                V = np.pad(V, ((0, 0), (0, self.inside.size - V.shape[1])))
-                inner = [each.only(self.inside) for each in penalties[some]]
-                found = walk(self.H, self.cross, V, inner, goals[some], compiled=self.compiled, is_over=is_over)
-                gradients = self._gradients(found)
-                worst = np.stack([
-                    np.where(self.place < 0, each.violations(rest, own).max(axis=0), 0.0)
-                    for each, own in zip(penalties[some], gradients, strict=True)
-                ])  # fmt: skip
-                fine = (worst.max(axis=1) <= goals[some]) | is_over()
-                good = int(np.argmin(fine)) if not fine.all() else len(fine)
-                if good:
-                    break
-                ahead, V = max(1, ahead // 2), found[0]
-                self.gather(self._missing(worst[0], LEAST))
-            yield self._stretch(found[:good])
-            V, gradient, last, done = found[good - 1], gradients[good - 1], penalties[done + good - 1], done + good
-            ahead = min(AHEAD, 2 * ahead) if good == len(fine) else max(1, good)
+        self.begin()
+        done = 0
+        while done < len(penalties) and (good := self.advance(penalties[done:], goals[done:], is_over)) is not None:
+            yield self._stretch(good)
+            done += len(good)
+
+    def advance(
+        self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool] = lambda: False
+    ) -> np.ndarray | None:
+        """Go on to the models of the first few penalties; return them, or None where there are too many features."""
+        rest, penalty = np.zeros(self.data.d), penalties[0]
+        bound = penalty.threshold
+        if self.last is not None:  # the sequential strong rule
+            bound = np.maximum(2.0 * bound - self.last.threshold, 0.0)
+        nearly = replace(penalty, threshold=bound).violations(rest, self.gradient).max(axis=0)
+        self.gather(self._missing(nearly, LEAST))
+        while self.inside.size <= self.most:
+            some = slice(min(self.ahead, max(1, CHECKED // self.gradient.size)))
+            start = np.pad(self.V, ((0, 0), (0, self.inside.size - self.V.shape[1])))
+            inner = [each.only(self.inside) for each in penalties[some]]
+            found = walk(self.H, self.cross, start, inner, goals[some], compiled=self.compiled, is_over=is_over)
+            gradients = self._gradients(found)
+            pairs = zip(penalties[some], gradients, strict=True)
+            worst = np.stack([each.violations(rest, own).max(axis=0) for each, own in pairs])
+            worst[:, self.inside] = 0.0
+            fine = (worst.max(axis=1) <= goals[some]) | is_over()
+            good = len(fine) if fine.all() else int(np.argmin(fine))
+            if good:
+                self.V, self.gradient, self.last = found[good - 1], gradients[good - 1], penalties[good - 1]
+                self.ahead = min(AHEAD, 2 * self.ahead) if good == len(fine) else max(1, good)
+                return found[:good]
+            self.V, self.ahead = found[0], max(1, self.ahead // 2)
+            self.gather(self._missing(worst[0], LEAST))
+        return None
 
     def _gradients(self, V: np.ndarray) -> np.ndarray:
         """Return Σ_i c_fi (x_iᵀw + b − y_i) x_i of all features, of shape (strengths, F, d), with b at its best."""
+        self.passes += 1
         A, F, m = V.shape
         b = self._intercepts(V, self.first / self.totals[:, None])
         R = np.zeros((self.data.n, A, F))

@@ -24,6 +24,10 @@ that gives the number of sweeps which cost as much as a Newton step, whose multi
 AT_ONCE = 1 << 25
 """Entries of H that sweeps read between two checks of the deadline: some hundredths of a second."""
 
+LARGEST_KERNEL, ROUNDS_AT_ONCE = 1 << 10, 1 << 29
+"""Coordinates up to which a kernel does whole rounds, and the cubes of them between two checks of the deadline: a round takes up to
+a tenth of a second."""
+
 FEW, MOST = (4, 4), (20, 50)
 """Rounds, and the steps in each that end at a bound or a change of sign (they leave fewer features free): at first, and where the
 minimum is followed from where it is known."""
@@ -143,6 +147,31 @@ def sweep_of(*, compiled: bool) -> Sweep:
     return quadratic.sweeps
 
 
+def rounds_of(
+    H: np.ndarray,
+    slopes: np.ndarray,
+    V: np.ndarray,
+    penalty: Penalty,
+    goals: np.ndarray,
+    rounds: int,
+    steps: int,
+    progress: np.ndarray | None = None,
+) -> np.ndarray:
+    """Do rounds of Newton steps and sweeps of several models by the kernel, V and slopes in place; return which reached their goals.
+
+    See ``kernels/quadratic.py``; H has the shape (F, capacity, capacity), slopes and V have F rows.
+    """
+    from dualnewton.kernels import quadratic  # loads Numba
+
+    reached = np.zeros(len(V), dtype=bool)
+    progress = np.tile([np.inf, 0.0], (len(V), 1)) if progress is None else progress
+    parts = [np.ascontiguousarray(getattr(penalty, part.name)) for part in fields(penalty)]
+    arguments = (H, slopes, V, V.shape[1], *parts, goals, rounds, steps, progress, reached)
+    quadratic.minima.prepare(*arguments)
+    quadratic.minima(*arguments)
+    return reached
+
+
 def minimise(
     H: np.ndarray,
     slopes: np.ndarray,
@@ -214,6 +243,9 @@ class _Point:
 
     def descend(self, goal: float, rounds: int, steps: int) -> bool:
         """Do rounds of sweeps and steps until no violation exceeds the goal; return whether that was reached."""
+        if getattr(self.sweep, "rounds", None) is not None and self.v.size <= LARGEST_KERNEL:
+            if self._by_kernel(goal, rounds, steps):
+                return True
         parts = [getattr(self.penalty, part.name) for part in fields(self.penalty)]
         least, in_vain = np.inf, 0
         for _ in range(rounds):
@@ -229,6 +261,18 @@ class _Point:
             least = min(least, left)
             if left <= goal or in_vain >= MOST_IN_VAIN:
                 return left <= goal
+        return False
+
+    def _by_kernel(self, goal: float, rounds: int, steps: int) -> bool:
+        """Do the same by the kernel of whole rounds, a few at a time; it ends early where a Newton step cannot be computed."""
+        at_once = max(1, ROUNDS_AT_ONCE // max(1, self.v.size**3))
+        progress, H = np.array([[np.inf, 0.0]]), np.ascontiguousarray(self.H)[None]
+        arguments = (H, self.slopes[None], self.v[None], self.penalty, np.array([goal]))
+        for made in range(0, rounds, at_once):
+            reached = rounds_of(*arguments, min(at_once, rounds - made), steps, progress)
+            self.deadline.check()
+            if reached[0] or progress[0, 1] >= MOST_IN_VAIN:
+                return bool(reached[0])
         return False
 
     def _sweeps(self, count: int, parts: Sequence[np.ndarray], goal: float) -> None:

@@ -12,14 +12,19 @@ What neither reaches is left to :func:`dualnewton.solvers.prox.subproblem.minimi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 
 import numpy as np
 
-from dualnewton.solvers.prox.subproblem import ROUNDING, Penalty, minimise, sweep_of
+from dualnewton.solvers.prox.subproblem import ROUNDING, Penalty, minimise, rounds_of, sweep_of
+
+MOST = (40, 4)
+"""Rounds of the kernel, and the Newton steps of each that may end at a bound or a change of sign."""
 
 MOST_STEPS = 12
 """Steps of the active set method; where it converges at all, it needs fewer."""
+
+SMALL = 32
+"""Coordinates up to which the systems of several models are solved together, with a unit row for each coordinate that is held."""
 
 TOGETHER = 1 << 20
 """Entries of the matrices that the active set method holds at a time (8 MiB)."""
@@ -65,19 +70,16 @@ def _by_kernel(
     goals: np.ndarray,
     is_over: Callable[[], bool],
 ) -> np.ndarray:
-    from dualnewton.kernels import quadratic  # loads Numba
-
-    found = np.empty((len(penalties), *start.shape))
-    V, reached, size = start.copy(), np.zeros(len(start), dtype=bool), start.shape[1]
+    found, size = np.empty((len(penalties), *start.shape)), start.shape[1]
+    V = start.copy()
+    slopes = np.stack([own[:size, :size] @ v for own, v in zip(H, V, strict=True)]) - along
     for k, penalty in enumerate(penalties):
         if not is_over():
-            parts = [np.ascontiguousarray(getattr(penalty, part.name)) for part in fields(penalty)]
-            arguments = (H, along, V, size, *parts, goals[k], reached)
-            if k == 0:
-                quadratic.minima.prepare(*arguments)
-            quadratic.minima(*arguments)
+            reached = rounds_of(H, slopes, V, penalty, goals[k], *MOST)
             for f in np.flatnonzero(~reached):
-                V[f] = _minimum(H[f, :size, :size], along[f], V[f], penalty, goals[k, f], compiled=True)
+                own = H[f, :size, :size]
+                V[f] = _minimum(own, along[f], V[f], penalty, goals[k, f], compiled=True)
+                slopes[f] = own @ V[f] - along[f]
         found[k] = V
     return found
 
@@ -99,20 +101,58 @@ def _by_active_sets(
     F, size = start.shape
     H = H[:, :size, :size]
     found = np.empty((len(penalties), F, size))
-    step = max(1, TOGETHER // max(1, F * size * size))
+    # Few small systems are solved all at once, larger ones one after the other, each for its free coordinates only.
+    step = max(1, TOGETHER // max(1, F * size * size)) if size <= SMALL else 1
     V = start
     for low in range(0, len(penalties), step):
-        some = penalties[low : low + step]
+        some, own = penalties[low : low + step], goals[low : low + step]
         if is_over():
             found[low:] = V
             break
-        points, reached = _active_sets(H, along, V, some, goals[low : low + step])
+        if size <= SMALL:
+            points, reached = _active_sets(H, along, V, some, own)
+        else:
+            each = [_active_set(H[f], along[f], V[f], some[0], own[0, f]) for f in range(F)]
+            points, reached = np.stack([v for v, _ in each])[None], np.array([[done for _, done in each]])
         for k, f in zip(*np.nonzero(~reached), strict=True):
             near = points[k - 1, f] if k else V[f]
-            points[k, f] = _minimum(H[f], along[f], near, some[k], goals[low + k, f], compiled=False)
+            points[k, f] = _minimum(H[f], along[f], near, some[k], own[k, f], compiled=False)
         found[low : low + step] = points
         V = points[-1]
     return found
+
+
+def _active_set(
+    H: np.ndarray, along: np.ndarray, v: np.ndarray, penalty: Penalty, goal: float
+) -> tuple[np.ndarray, bool]:
+    """Return what :func:`_active_sets` returns, for one model; the systems are those of the free coordinates."""
+    diagonal = H.diagonal()
+    curvature = diagonal + penalty.ridge
+    inverse = np.divide(1.0, curvature, out=np.zeros_like(curvature), where=curvature > 0.0)
+    slopes = H @ v - along
+    for _ in range(MOST_STEPS):
+        u = diagonal * v - slopes
+        kept = np.clip(u, -penalty.threshold, penalty.threshold)
+        aim = (u - kept) * inverse
+        v = np.clip(aim, penalty.lower, penalty.upper)
+        free = np.flatnonzero((v == aim) & ((aim != 0.0) | (penalty.threshold == 0.0)) & (curvature > 0.0))
+        v[free] = 0.0
+        M = H[np.ix_(free, free)]
+        M[np.diag_indices_from(M)] += penalty.ridge[free]
+        held = np.flatnonzero(v)
+        rest = along[free] - kept[free]
+        if held.size:
+            rest -= H[np.ix_(free, held)] @ v[held]
+        try:
+            v[free] = np.linalg.solve(M, rest)
+        except np.linalg.LinAlgError:
+            return v, False
+        used = np.flatnonzero(v)
+        slopes = v[used] @ H[used] - along
+        inside = bool(np.all((penalty.lower <= v) & (v <= penalty.upper)))
+        if inside and penalty.violations(v, slopes).max(initial=0.0) <= goal:
+            return v, True
+    return v, False
 
 
 def _active_sets(
