@@ -294,8 +294,12 @@ class MemoryData(Data):
         return whole.take_rows(self.X, indices)
 
     def columns(self, features: np.ndarray) -> Any:
-        pieces = [self.rows(part)[:, features].T for part in self._slices()]
-        return linear.stacked(pieces, dense=not self.profile.sparse, axis=1)
+        if self.profile.sparse:
+            return linear.stacked([self.rows(part)[:, features].T for part in self._slices()], dense=False, axis=1)
+        found = np.empty((features.size, self.n))
+        for part in self._slices():
+            found[:, part] = self.X[part].take(features, axis=1).T
+        return found
 
     def _slices(self) -> Iterator[slice]:
         """Yield slices of rows that fit into the cache."""

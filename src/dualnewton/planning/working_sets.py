@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from dualnewton.matrix.protocol import Data, Profile
+from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
@@ -97,3 +100,23 @@ def compiles_paths(features: int, tuning: Tuning) -> bool:
 def most_gathered(models: int, tuning: Tuning) -> int:
     """Return the most features for which so many models keep a matrix each."""
     return min(tuning.largest_matrix, math.isqrt(tuning.path_entries // models))
+
+
+def walks(problem: Problem, tuning: Tuning) -> bool:
+    """Whether one least-squares model walks along penalties on the matrix of the features it uses.
+
+    Every feature needs a threshold, so that few are used, and the smaller side of the data bounds how many these mostly are.
+    """
+    threshold, _, lower, upper = problem.regularizer.form.limits(problem.d)
+    selects = bool(np.all((threshold > 0.0) & (lower <= 0.0) & (upper >= 0.0)))
+    return selects and min(problem.n, problem.d) <= tuning.most_together
+
+
+def sums_at_once(profile: Profile, tuning: Tuning) -> bool:
+    """Whether one model takes the matrix of all features, which costs about two passes where these are few."""
+    return profile.d <= tuning.least_set
+
+
+def ladder(profile: Profile, tuning: Tuning) -> float:
+    """Return the ratio of the penalties on the way of one model: with more examples than features it goes there directly."""
+    return tuning.path_ladder if profile.d > profile.n else 0.0

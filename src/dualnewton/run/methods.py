@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.losses import Curvature
+from dualnewton.matrix import Data
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import prepared
@@ -17,7 +18,7 @@ from dualnewton.planning.kinked_dual import KinkSystems, takes_rounds
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.sketching import Sketching
 from dualnewton.planning.small import takes_one_block
-from dualnewton.planning.working_sets import SetSizes
+from dualnewton.planning.working_sets import SetSizes, ladder, most_gathered, sums_at_once, walks
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
 from dualnewton.solvers.dual.engine import Engine
@@ -74,6 +75,8 @@ def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request
         if not has_hessian(first):
             once = first.loss.curvature is Curvature.CONSTANT
             joint = is_joint(first)
+            if once and len(problems) == 1 and not joint and walks(first, request.tuning):
+                return _walk(first, data, points[0], request, compiled=compiled)
             columns = 1 if joint else first.columns
             sizes = SetSizes.of(data, request.tuning, columns=columns, once=once, compiled=compiled and not joint)
             return (JointDescent if joint else Proximal)(
@@ -107,6 +110,26 @@ def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], reque
         ready = prepared(data, request.n_threads, compiled=plan.compiled, tuning=tuning)
         operator = Passes(ready, intercept=intercept)
     return InteriorPoint(starts, operator, tol=request.tol, largest_system=tuning.kink_system)
+
+
+def _walk(problem: Problem, data: Data, start: tuple[Any, Any], request: Request, *, compiled: bool) -> Method:
+    """Build the walk of one least-squares model to its penalty."""
+    from dualnewton.objective.moments import Moments, origin_of
+    from dualnewton.solvers.prox.least_squares import LeastSquares
+    from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups, Paths
+
+    c, tuning, free = problem.c, request.tuning, problem.fit_intercept
+    y = problem.y if problem.offset is None else problem.y - problem.offset
+    paths: Paths
+    if sums_at_once(data.profile, tuning):
+        moments = Moments.of(data, y[:, None], c, origin_of(data, c, shift=free))
+        paths = FromMoments.of([moments], y, c[None], fit_intercept=free, compiled=compiled)
+    else:
+        rows = np.flatnonzero(c > 0.0)
+        groups = Groups([rows], [c[rows]], np.ones((1, 1)))
+        more = {"compiled": compiled, "most": most_gathered(1, tuning), "thin_share": tuning.thin_share}
+        paths = FromColumns(data, y, groups, fit_intercept=free, **more)
+    return LeastSquares(problem, paths, start, tol=request.tol, ladder=ladder(data.profile, tuning))
 
 
 def _engine(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], sampling: Sampling, n_threads: int) -> Engine:

@@ -177,14 +177,10 @@ class _ByMoments(_Means):
         c = np.ones(n) if data.sample_weight is None else data.sample_weight
         moments = moments_of_folds(data.matrix, data.y[:, None], c, folds, shift=fit_intercept)
         self.moments = [each.times(n / each.total) for each in moments]
-        centred = [each.centred(fit_intercept=fit_intercept) for each in self.moments]
-        self.paths = FromMoments(
-            np.stack([each.second for each in centred]),
-            np.stack([each.cross[:, 0] for each in centred]),
-            np.stack([each.mean for each in centred]),
-            np.array([each.target_mean[0] for each in centred]),
-            compiled=compiles_paths(d, session.tuning),
-        )
+        weights = folds.counts * c
+        weights *= (n / weights.sum(axis=1))[:, None]
+        compiled = compiles_paths(d, session.tuning)
+        self.paths = FromMoments.of(self.moments, data.y, weights, fit_intercept=fit_intercept, compiled=compiled)
 
     def certified(
         self,

@@ -48,6 +48,19 @@ ENOUGH = 1e-2
 where the model is not exact, fraction of the largest violation of all."""
 
 
+def expected_gap(problem: Problem, w: np.ndarray, losses: float, gradient: np.ndarray) -> float:
+    """Return n(P − D) by Fenchel and Young for α = −φ′, shortened to within the reach of g*: near the certificate's gap.
+
+    ``w`` and ``gradient`` hold all coordinates; ``losses`` is Σ c_i φ_i.
+    """
+    g, scale, K = problem.g, problem.lam * problem.n, problem.columns
+    bar = gradient / -scale
+    W, s = (w, bar) if K == 1 else (w.reshape(K, -1), bar.reshape(K, -1))
+    r = g.reach(s)
+    defect = g.value(W) + g.conjugate(r * s) - r * float(w @ bar)
+    return float(max(scale * defect, 0.0) + (1.0 - r) ** 2 * abs(losses))
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """What is to be solved, and by which means; it never changes.
@@ -89,13 +102,8 @@ class Task:
         return coordinates if K == 1 else coordinates.reshape(K, -1)
 
     def gap(self, w: np.ndarray, losses: float, gradient: np.ndarray) -> float:
-        """Return n(P − D) by Fenchel and Young for α = −φ′, shortened to within the reach of g*: near the certificate's gap."""
-        g, scale = self.problem.g, self.problem.lam * self.problem.n
-        bar = gradient / -scale
-        W, s = self.shaped(w), self.shaped(bar)
-        r = g.reach(s)
-        defect = g.value(W) + g.conjugate(r * s) - r * float(w @ bar)
-        return float(max(scale * defect, 0.0) + (1.0 - r) ** 2 * abs(losses))
+        """Return n(P − D), about."""
+        return expected_gap(self.problem, w, losses, gradient)
 
     def negligible(self, value: float) -> float:
         """Return a violation that leaves a gap well below what is wanted where n P is ``value``.

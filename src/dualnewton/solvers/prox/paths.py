@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dualnewton.matrix import Data, linear
+from dualnewton.objective.moments import Moments
 from dualnewton.solvers.prox.subproblem import Penalty
 from dualnewton.solvers.prox.together import walk
 
@@ -25,6 +26,10 @@ AHEAD = 16
 
 CHECKED = 1 << 23
 """Gradient entries that a check holds at a time (64 MiB)."""
+
+STRONG = 0.8
+"""Features outside whose slope is at least 2 thresholds less the last one are gathered before a walk (the sequential strong rule),
+but none with a slope below this fraction of the threshold: few of them would come in."""
 
 LEAST = 64
 """Features that are gathered at a time, at least, where so many are wanted."""
@@ -79,17 +84,57 @@ class Groups:
 
 
 class Paths(ABC):
-    """Models that walk along falling strengths, from w = 0."""
+    """F models that walk along falling strengths of a penalty.
+
+    Attributes
+    ----------
+    V : array of shape (F, m)
+        Where the models are: the coefficients of the features ``inside``; all others are zero.
+    inside : array of shape (m,)
+        Features.
+    gradient : array of shape (F, d)
+        Σ_i c_fi (x_iᵀw + b − y_i) x_i there, with b at its best.
+    losses : array of shape (F,)
+        ½ Σ_i c_fi (x_iᵀw + b − y_i)² there.
+    passes : int
+        Passes over the data so far.
+    """
+
+    V: np.ndarray
+    inside: np.ndarray
+    gradient: np.ndarray
+    losses: np.ndarray
+    passes: int = 0
 
     @abstractmethod
-    def along(
-        self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool]
-    ) -> Iterator[Stretch]:
-        """Yield the models of the penalties, which fall, some at a time.
+    def begin(self, W: np.ndarray | None = None) -> None:
+        """Go to the models W, of shape (F, d); to zero if there are none."""
+
+    @abstractmethod
+    def advance(
+        self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool] = lambda: False
+    ) -> np.ndarray | None:
+        """Go on to the models of the first few penalties, which fall; return them as V of shape (strengths, F, m).
 
         Each model is done when no violation of its optimality conditions exceeds the goal of the penalty. Once ``is_over``, the
-        models stay where they are. The walk ends early if it would need more features than fit into a matrix.
+        models stay where they are. None if more features would be needed than fit into a matrix.
         """
+
+    @abstractmethod
+    def intercepts(self, V: np.ndarray) -> np.ndarray:
+        """Return the best intercepts of models V, of shape (strengths, F, m)."""
+
+    def along(
+        self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool] = lambda: False
+    ) -> Iterator[Stretch]:
+        """Yield the models of the penalties from zero on, some at a time; the last ones are missing if they do not fit."""
+        self.begin()
+        done = 0
+        while done < len(penalties) and (found := self.advance(penalties[done:], goals[done:], is_over)) is not None:
+            W = np.zeros((*found.shape[:2], self.gradient.shape[1]))
+            W[:, :, self.inside] = found
+            yield Stretch(W, self.intercepts(found))
+            done += len(found)
 
 
 class FromMoments(Paths):
@@ -101,21 +146,49 @@ class FromMoments(Paths):
         Σ_i c_fi (x_i − m_f)(x_i − m_f)ᵀ and Σ_i c_fi (x_i − m_f)(y_i − ȳ_f).
     mean, target_mean : arrays of shape (F, d) and (F,)
         m_f and ȳ_f; zeros without an intercept.
+    squares : array of shape (F,)
+        Σ_i c_fi (y_i − ȳ_f)².
     compiled : bool
         Whether kernels may be used.
     """
 
     def __init__(
-        self, H: np.ndarray, cross: np.ndarray, mean: np.ndarray, target_mean: np.ndarray, *, compiled: bool
+        self,
+        H: np.ndarray,
+        cross: np.ndarray,
+        mean: np.ndarray,
+        target_mean: np.ndarray,
+        squares: np.ndarray,
+        *,
+        compiled: bool,
     ) -> None:
         self.H, self.cross, self.mean, self.target_mean, self.compiled = H, cross, mean, target_mean, compiled
+        self.squares, self.inside = squares, np.arange(H.shape[1])
 
-    def along(
-        self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool]
-    ) -> Iterator[Stretch]:
-        start = np.tile(penalties[0].nearest(np.zeros(self.H.shape[1])), (len(self.H), 1))
-        W = walk(self.H, self.cross, start, penalties, goals, compiled=self.compiled, is_over=is_over)
-        yield Stretch(W, self.target_mean - np.einsum("afj,fj->af", W, self.mean))
+    @classmethod
+    def of(cls, moments: Sequence[Moments], y: np.ndarray, c: np.ndarray, *, fit_intercept: bool, compiled: bool) -> FromMoments:
+        """Take moments of the rows with one target y; c are the weights of the rows, of shape (F, n)."""
+        centred = [each.centred(fit_intercept=fit_intercept) for each in moments]
+        second, cross, mean, target_mean = (np.stack(parts) for parts in zip(*centred, strict=True))
+        squares = np.array([own @ np.square(y - m) for own, m in zip(c, target_mean, strict=True)])
+        return cls(second, cross[:, :, 0], mean, target_mean[:, 0], squares, compiled=compiled)
+
+    def begin(self, W: np.ndarray | None = None) -> None:
+        self._stand(np.zeros(self.cross.shape) if W is None else W)
+
+    def _stand(self, V: np.ndarray) -> None:
+        self.V, self.gradient = V, np.stack([own @ v for own, v in zip(self.H, V, strict=True)]) - self.cross
+        self.losses = 0.5 * (self.squares + np.einsum("fj,fj->f", V, self.gradient - self.cross))
+
+    def advance(
+        self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool] = lambda: False
+    ) -> np.ndarray | None:
+        found = walk(self.H, self.cross, self.V, penalties, goals, compiled=self.compiled, is_over=is_over)
+        self._stand(found[-1])
+        return found
+
+    def intercepts(self, V: np.ndarray) -> np.ndarray:
+        return np.asarray(self.target_mean - np.einsum("afj,fj->af", V, self.mean))
 
 
 class FromColumns(Paths):
@@ -152,10 +225,7 @@ class FromColumns(Paths):
     ) -> None:
         self.data, self.groups, self.compiled, self.most = data, groups, compiled, most
         self.fit_intercept, self.thin_share = fit_intercept, thin_share
-        c, F = (
-            groups.summed([_spread(data.n, *each) for each in zip(groups.rows, groups.c, strict=True)]),
-            len(groups.factors),
-        )
+        c, F = groups.summed([_spread(data.n, *each) for each in zip(groups.rows, groups.c, strict=True)]), len(groups.factors)
         self.totals = c.sum(axis=1)
         shifted = fit_intercept and not data.profile.sparse
         self.origin = data.transposed_times(c[0]) / self.totals[0] if shifted else np.zeros(data.d)
@@ -164,7 +234,7 @@ class FromColumns(Paths):
         self.place, self.inside = np.full(data.d, -1), np.zeros(0, dtype=np.intp)
         self.parts: list[linear.Matrix] = []
         self.H, self.cross, self.first = np.zeros((F, 0, 0)), np.zeros((F, 0)), np.zeros((F, 0))
-        self.V, self.gradient, self.passes = np.zeros((F, 0)), np.zeros((F, data.d)), 0
+        self.V, self.gradient, self.losses = np.zeros((F, 0)), np.zeros((F, data.d)), np.zeros(F)
         self.last: Penalty | None = None
         self.ahead = 1
 
@@ -181,13 +251,12 @@ class FromColumns(Paths):
             new = new - self.origin[features, None]
         self.place[features] = old + np.arange(features.size)
         self.inside = np.append(self.inside, features)
-        pieces = [new[:, rows] for rows in self.groups.rows]
-        self.parts = (
-            [linear.stacked([part, more], dense=dense) for part, more in zip(self.parts, pieces, strict=True)]
-            if old
-            else pieces
-        )
-        weighted = [linear.scale_columns(more, c) for more, c in zip(pieces, self.groups.c, strict=True)]
+        pieces = [new if rows.size == self.data.n else new[:, rows] for rows in self.groups.rows]
+        self.parts = [linear.stacked([part, more], dense=dense) for part, more in zip(self.parts, pieces, strict=True)] if old else pieces
+        weighted = [
+            more * c[0] if c.size and np.ptp(c) == 0.0 else linear.scale_columns(more, c)
+            for more, c in zip(pieces, self.groups.c, strict=True)
+        ]
         products = [linear.to_dense(each @ part.T) for each, part in zip(weighted, self.parts, strict=True)]
         sums = [np.asarray(each.sum(axis=1)).ravel() for each in weighted]
         cross = [np.asarray(each @ self.y[rows]) for each, rows in zip(weighted, self.groups.rows, strict=True)]
@@ -219,29 +288,19 @@ class FromColumns(Paths):
     # The walk ----------------------------------------------------------------------------------------------------------
 
     def begin(self, W: np.ndarray | None = None) -> None:
-        """Go to the models W, of shape (F, d); to zero if there are none."""
         W = np.zeros((len(self.c), self.data.d)) if W is None else W
         self.gather(np.flatnonzero(W.any(axis=0) & (self.place < 0)))
         self.V, self.last, self.ahead = W[:, self.inside], None, 1
-        self.gradient = self._gradients(self.V[None])[0]
-
-    def along(
-        self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool]
-    ) -> Iterator[Stretch]:
-        self.begin()
-        done = 0
-        while done < len(penalties) and (good := self.advance(penalties[done:], goals[done:], is_over)) is not None:
-            yield self._stretch(good)
-            done += len(good)
+        gradients, losses = self._evaluated(self.V[None])
+        self.gradient, self.losses = gradients[0], losses[0]
 
     def advance(
         self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool] = lambda: False
     ) -> np.ndarray | None:
-        """Go on to the models of the first few penalties; return them, or None where there are too many features."""
         rest, penalty = np.zeros(self.data.d), penalties[0]
         bound = penalty.threshold
-        if self.last is not None:  # the sequential strong rule
-            bound = np.maximum(2.0 * bound - self.last.threshold, 0.0)
+        if self.last is not None:
+            bound = np.maximum(2.0 * bound - self.last.threshold, STRONG * bound)
         nearly = replace(penalty, threshold=bound).violations(rest, self.gradient).max(axis=0)
         self.gather(self._missing(nearly, LEAST))
         while self.inside.size <= self.most:
@@ -249,45 +308,43 @@ class FromColumns(Paths):
             start = np.pad(self.V, ((0, 0), (0, self.inside.size - self.V.shape[1])))
             inner = [each.only(self.inside) for each in penalties[some]]
             found = walk(self.H, self.cross, start, inner, goals[some], compiled=self.compiled, is_over=is_over)
-            gradients = self._gradients(found)
+            gradients, losses = self._evaluated(found)
             pairs = zip(penalties[some], gradients, strict=True)
             worst = np.stack([each.violations(rest, own).max(axis=0) for each, own in pairs])
             worst[:, self.inside] = 0.0
             fine = (worst.max(axis=1) <= goals[some]) | is_over()
             good = len(fine) if fine.all() else int(np.argmin(fine))
             if good:
-                self.V, self.gradient, self.last = found[good - 1], gradients[good - 1], penalties[good - 1]
+                last = good - 1
+                self.V, self.gradient, self.losses = found[last], gradients[last], losses[last]
+                self.last = penalties[last]
                 self.ahead = min(AHEAD, 2 * self.ahead) if good == len(fine) else max(1, good)
                 return found[:good]
             self.V, self.ahead = found[0], max(1, self.ahead // 2)
             self.gather(self._missing(worst[0], LEAST))
         return None
 
-    def _gradients(self, V: np.ndarray) -> np.ndarray:
-        """Return Σ_i c_fi (x_iᵀw + b − y_i) x_i of all features, of shape (strengths, F, d), with b at its best."""
+    def _evaluated(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return gradients, of shape (strengths, F, d), and losses of models; the intercepts are at their best."""
         self.passes += 1
         A, F, m = V.shape
-        b = self._intercepts(V, self.first / self.totals[:, None])
-        R = np.zeros((self.data.n, A, F))
-        for rows, part, c, factors in zip(
-            self.groups.rows,
-            self.parts or [None] * len(self.groups.rows),
-            self.groups.c,
-            self.groups.factors.T,
-            strict=True,
-        ):
-            own = np.asarray(part.T @ V.reshape(-1, m).T).reshape(-1, A, F) if part is not None else 0.0
-            R[rows] += (own + b - self.y[rows, None, None]) * (c[:, None, None] * factors)
-        return self.data.transposed_times(R.reshape(-1, A * F)).T.reshape(A, F, -1)
+        b = self._best(V, self.first / self.totals[:, None])
+        R, losses = np.zeros((self.data.n, A, F)), np.zeros((A, F))
+        for g, rows in enumerate(self.groups.rows):
+            own = np.asarray(self.parts[g].T @ V.reshape(-1, m).T).reshape(-1, A, F) if self.parts else 0.0
+            missed = own + b - self.y[rows, None, None]
+            weighted = missed * (self.groups.c[g][:, None, None] * self.groups.factors[:, g])
+            losses += 0.5 * np.einsum("iaf,iaf->af", missed, weighted)
+            R[rows] += weighted
+        columns = R.reshape(-1) if A * F == 1 else R.reshape(-1, A * F)
+        return self.data.transposed_times(columns).T.reshape(A, F, -1), losses
 
-    def _stretch(self, V: np.ndarray) -> Stretch:
-        W = np.zeros((*V.shape[:2], self.data.d))
-        W[:, :, self.inside] = V
-        return Stretch(W, self._intercepts(V, self.first / self.totals[:, None] + self.origin[self.inside]))
+    def intercepts(self, V: np.ndarray) -> np.ndarray:
+        return self._best(V, self.first / self.totals[:, None] + self.origin[self.inside])
 
-    def _intercepts(self, V: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    def _best(self, V: np.ndarray, mean: np.ndarray) -> np.ndarray:
         """Return the best intercepts for features with these means."""
-        return self.target_mean - np.einsum("afj,fj->af", V, mean) * self.fit_intercept
+        return np.asarray(self.target_mean - np.einsum("afj,fj->af", V, mean) * self.fit_intercept)
 
 
 def _spread(n: int, rows: np.ndarray, c: np.ndarray) -> np.ndarray:

@@ -87,6 +87,7 @@ def _by_kernel(
 def _minimum(
     H: np.ndarray, along: np.ndarray, v: np.ndarray, penalty: Penalty, goal: float, *, compiled: bool
 ) -> np.ndarray:
+    H = np.ascontiguousarray(H)
     return minimise(H, H @ v - along, v, penalty, goal, sweep_of(compiled=compiled))
 
 

@@ -1,0 +1,136 @@
+"""Least squares with a penalty that selects features, one model: the walk of ``paths.py`` as the loop drives it.
+
+From w = 0 the walk may begin at the weakest penalty that keeps all features at zero and come down to the wanted one in a few
+steps: where there are more features than examples, the supports on the way are small, and each step changes few signs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dualnewton.objective.problem import Problem
+from dualnewton.solvers.protocol import Method, PrimalPoint
+from dualnewton.solvers.prox.model import expected_gap
+from dualnewton.solvers.prox.paths import Paths
+from dualnewton.solvers.prox.subproblem import Penalty
+
+ROUGHLY = 0.1
+"""Violation, as a fraction of the threshold, at which a step on the way is done."""
+
+WELL_BELOW = 0.2
+"""The same for the last step, as a fraction of the wanted relative gap, and the factor by which it falls where that was too much: a
+violation of ε times the threshold makes a relative gap of about 2ε at most."""
+
+FINEST = 1e-16
+"""Violation, as a fraction of the threshold, below which there is nothing but rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where the walk is.
+
+    Attributes
+    ----------
+    strengths : tuple of floats
+        The penalties still to come, as multiples of the wanted one, which is the last.
+    goal : float
+        Violation at the last of them, as a fraction of the threshold.
+    w, b : array and float
+        The model.
+    gap : float
+        The expected n(P − D).
+    stuck : bool
+        Whether rounding lets the model go no further, or it needs more features than fit into a matrix.
+    """
+
+    strengths: tuple[float, ...]
+    goal: float
+    w: np.ndarray
+    b: float
+    gap: float
+    stuck: bool = False
+
+
+class LeastSquares(Method):
+    """One model that walks to its penalty.
+
+    Parameters
+    ----------
+    problem : Problem
+        With the squared loss and thresholds > 0 for all features; zero is within the bounds.
+    paths : Paths
+        The walk, over the data of the problem.
+    start : (w, intercept)
+        Where the model starts.
+    tol : float
+        The relative gap that is wanted.
+    ladder : float
+        The ratio of the penalties on the way; 0 for none between the start and the wanted one.
+    """
+
+    def __init__(
+        self, problem: Problem, paths: Paths, start: tuple[np.ndarray, Any], *, tol: float, ladder: float
+    ) -> None:
+        self.problem, self.paths, self.penalty = problem, paths, Penalty.of(problem)
+        w = self.penalty.nearest(start[0])
+        paths.begin(w[None])
+        strengths = _ladder(self.penalty, paths.gradient[0], ladder) if not w.any() else (1.0,)
+        self.state = self._state(strengths, max(WELL_BELOW * tol, FINEST))
+
+    def _state(self, strengths: tuple[float, ...], goal: float, *, stuck: bool = False) -> State:
+        paths, w = self.paths, np.zeros(self.problem.d)
+        w[paths.inside] = paths.V[0]
+        gap = expected_gap(self.problem, w, float(paths.losses[0]), paths.gradient[0])
+        return State(strengths, goal, w, float(paths.intercepts(paths.V[None])[0, 0]), gap, stuck)
+
+    def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
+        before = self.paths.passes
+        if not self.state.strengths:  # the goal was reached, and the certificate asks for more
+            self.state = replace(self.state, strengths=(1.0,), goal=max(WELL_BELOW * self.state.goal, FINEST))
+        while self.state.strengths and not self.state.stuck:
+            self.state = self._next(self.state, lambda: time.perf_counter() > deadline)
+            if self.paths.passes - before >= most or time.perf_counter() > deadline:
+                break
+        return float(max(1, self.paths.passes - before))
+
+    def _next(self, state: State, is_over: Callable[[], bool]) -> State:
+        """Return the state after the next of the strengths."""
+        strength, *others = state.strengths
+        penalty = self.penalty.times(strength)
+        part = state.goal if not others else ROUGHLY
+        found = self.paths.advance([penalty], [part * float(penalty.threshold.min())], is_over)
+        if found is None:
+            return replace(state, stuck=True)
+        after = self._state(tuple(others), state.goal)
+        finest = not others and state.goal <= FINEST and not after.gap < 0.5 * state.gap
+        return replace(after, stuck=finest)
+
+    def point(self, k: int) -> PrimalPoint:  # noqa: ARG002
+        return PrimalPoint(self.state.w, self.state.b)
+
+    def residual(self, k: int) -> float:  # noqa: ARG002
+        return self.state.gap / self.problem.n
+
+    def is_stuck(self, k: int) -> bool:  # noqa: ARG002
+        return self.state.stuck
+
+    def keep(self, wanted: Any) -> None:
+        """There is one model."""
+
+    def anchors(self) -> dict[str, Any]:
+        return {"data": self.problem.data}
+
+
+def _ladder(penalty: Penalty, gradient: np.ndarray, ratio: float) -> tuple[float, ...]:
+    """Return falling multiples of a penalty, from less than the largest that matters at w = 0 to one."""
+    highest = float((np.abs(gradient) / penalty.threshold).max(initial=0.0))
+    strengths, strength = [], ratio * highest
+    while ratio > 0.0 and strength * ratio > 1.0:
+        strengths.append(strength)
+        strength *= ratio
+    return *strengths, 1.0
