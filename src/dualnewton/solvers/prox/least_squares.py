@@ -16,7 +16,7 @@ import numpy as np
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.protocol import Method, PrimalPoint
 from dualnewton.solvers.prox.model import expected_gap
-from dualnewton.solvers.prox.paths import Paths
+from dualnewton.solvers.prox.paths import Paths, PathsState
 from dualnewton.solvers.prox.subproblem import Penalty
 
 ROUGHLY = 0.1
@@ -31,7 +31,7 @@ FINEST = 1e-16
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class Place:
     """Where the walk is.
 
     Attributes
@@ -80,50 +80,54 @@ class LeastSquares(Method):
         w = self.penalty.nearest(start[0])
         paths.begin(w[None])
         strengths = _ladder(self.penalty, paths.gradient[0], ladder) if not w.any() else (1.0,)
-        self.state = self._state(strengths, max(WELL_BELOW * tol, FINEST))
+        self.place = self._place(strengths, max(WELL_BELOW * tol, FINEST))
 
-    def _state(self, strengths: tuple[float, ...], goal: float, *, stuck: bool = False) -> State:
+    def _place(self, strengths: tuple[float, ...], goal: float, *, stuck: bool = False) -> Place:
         paths, w = self.paths, np.zeros(self.problem.d)
         w[paths.inside] = paths.V[0]
         gap = expected_gap(self.problem, w, float(paths.losses[0]), paths.gradient[0])
-        return State(strengths, goal, w, float(paths.intercepts(paths.V[None])[0, 0]), gap, stuck)
+        return Place(strengths, goal, w, float(paths.intercepts(paths.V[None])[0, 0]), gap, stuck)
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
         before = self.paths.passes
-        if not self.state.strengths:  # the goal was reached, and the certificate asks for more
-            self.state = replace(self.state, strengths=(1.0,), goal=max(WELL_BELOW * self.state.goal, FINEST))
-        while self.state.strengths and not self.state.stuck:
-            self.state = self._next(self.state, lambda: time.perf_counter() > deadline)
+        if not self.place.strengths:  # the goal was reached, and the certificate asks for more
+            self.place = replace(self.place, strengths=(1.0,), goal=max(WELL_BELOW * self.place.goal, FINEST))
+        while self.place.strengths and not self.place.stuck:
+            self.place = self._next(self.place, lambda: time.perf_counter() > deadline)
             if self.paths.passes - before >= most or time.perf_counter() > deadline:
                 break
         return float(max(1, self.paths.passes - before))
 
-    def _next(self, state: State, is_over: Callable[[], bool]) -> State:
-        """Return the state after the next of the strengths."""
-        strength, *others = state.strengths
+    def _next(self, place: Place, is_over: Callable[[], bool]) -> Place:
+        """Return the place after the next of the strengths."""
+        strength, *others = place.strengths
         penalty = self.penalty.times(strength)
-        part = state.goal if not others else ROUGHLY
+        part = place.goal if not others else ROUGHLY
         found = self.paths.advance([penalty], [part * float(penalty.threshold.min())], is_over)
         if found is None:
-            return replace(state, stuck=True)
-        after = self._state(tuple(others), state.goal)
-        finest = not others and state.goal <= FINEST and not after.gap < 0.5 * state.gap
+            return replace(place, stuck=True)
+        after = self._place(tuple(others), place.goal)
+        finest = not others and place.goal <= FINEST and not after.gap < 0.5 * place.gap
         return replace(after, stuck=finest)
 
     def point(self, k: int) -> PrimalPoint:  # noqa: ARG002
-        return PrimalPoint(self.state.w, self.state.b)
+        return PrimalPoint(self.place.w, self.place.b)
 
     def residual(self, k: int) -> float:  # noqa: ARG002
-        return self.state.gap / self.problem.n
+        return self.place.gap / self.problem.n
 
     def is_stuck(self, k: int) -> bool:  # noqa: ARG002
-        return self.state.stuck
+        return self.place.stuck
 
     def keep(self, wanted: Any) -> None:
         """There is one model."""
 
-    def anchors(self) -> dict[str, Any]:
-        return {"data": self.problem.data}
+    def state(self) -> tuple[Place, PathsState]:
+        return self.place, self.paths.state()
+
+    def restore(self, state: tuple[Place, PathsState]) -> None:
+        self.place, paths = state
+        self.paths.restore(paths)
 
 
 def _ladder(penalty: Penalty, gradient: np.ndarray, ratio: float) -> tuple[float, ...]:

@@ -44,6 +44,31 @@ class Stretch:
 
 
 @dataclass(frozen=True, eq=False)
+class PathsState:
+    """Where models are, and how they came there, as far as later steps depend on it.
+
+    Attributes
+    ----------
+    V, gradient, losses, passes
+        As in :class:`Paths`.
+    gathered : tuple of integer arrays
+        The features of each gathering, in order: the last bits of their matrices depend on it.
+    last : Penalty, optional
+        The last one.
+    ahead : int
+        Strengths of the next walk.
+    """
+
+    V: np.ndarray
+    gradient: np.ndarray
+    losses: np.ndarray
+    passes: int
+    gathered: tuple[np.ndarray, ...] = ()
+    last: Penalty | None = None
+    ahead: int = 1
+
+
+@dataclass(frozen=True, eq=False)
 class Groups:
     """Groups of rows within which the weights of the models are proportional: c_fi = factors[f, g] c_i for i in group g.
 
@@ -123,6 +148,14 @@ class Paths(ABC):
     @abstractmethod
     def intercepts(self, V: np.ndarray) -> np.ndarray:
         """Return the best intercepts of models V, of shape (strengths, F, m)."""
+
+    def state(self) -> PathsState:
+        """Return what later steps depend on, as plain data."""
+        return PathsState(self.V, self.gradient, self.losses, self.passes)
+
+    def restore(self, state: PathsState) -> None:
+        """Take the state of paths over the same data."""
+        self.V, self.gradient, self.losses, self.passes = state.V, state.gradient, state.losses, state.passes
 
     def along(
         self, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool] = lambda: False
@@ -237,6 +270,16 @@ class FromColumns(Paths):
         self.V, self.gradient, self.losses = np.zeros((F, 0)), np.zeros((F, data.d)), np.zeros(F)
         self.last: Penalty | None = None
         self.ahead = 1
+        self.gathered: list[np.ndarray] = []
+
+    def state(self) -> PathsState:
+        return replace(super().state(), gathered=tuple(self.gathered), last=self.last, ahead=self.ahead)
+
+    def restore(self, state: PathsState) -> None:
+        for features in state.gathered[len(self.gathered) :]:
+            self.gather(features)
+        super().restore(state)
+        self.last, self.ahead = state.last, state.ahead
 
     # The features gathered ---------------------------------------------------------------------------------------------
 
@@ -244,6 +287,7 @@ class FromColumns(Paths):
         """Add features, and their products with those that are there."""
         if features.size == 0:
             return
+        self.gathered.append(features)
         old, size = self.inside.size, self.inside.size + features.size
         new = self.data.columns(features)
         dense = not linear.is_sparse(new)
