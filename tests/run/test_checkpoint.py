@@ -484,8 +484,8 @@ def test_a_forged_state_makes_nothing_but_objects_of_a_run_or_is_refused(path, b
             read += 1
         except ValueError:  # of JSON, too
             continue
-        assert set(classes_of(state)) <= {"RunState", "TrackState", "Progress", "Plan", "Certificate", "CertifiedPair",
-                                          "SwitchingState", "SweepsState", "SolverState"}  # fmt: skip
+        assert set(classes_of(state)) <= {"RunState", "Progress", "Plan", "Certificate", "CertifiedPair",
+                                          "SwitchingState", "SolverState"}  # fmt: skip
     assert read >= 1
 
 

@@ -225,7 +225,7 @@ def test_a_tree_that_makes_no_sense_is_refused(tree):
     "name",
     [
         "os:system", "builtins:object", "run.loop:solve", "run.loop:time", "run.result:Nobody", "run.loop", "", "cli:main",
-        "losses.smooth:Logistic", "objective.problem:Problem", "run.loop:Plan", "run.loop:Track", "run.nowhere:Plan",
+        "losses.smooth:Logistic", "objective.problem:Problem", "run.loop:Plan", "run.track:Track", "run.nowhere:Plan",
         "run..loop:Plan", "runs:Run", "run.snapshot:np.ndarray", ":", "planning.plan:Plan.__init__",
     ],
 )  # fmt: skip

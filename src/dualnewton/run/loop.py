@@ -12,22 +12,19 @@ from typing import Any
 import numpy as np
 
 from dualnewton.matrix.blas import one_blas_thread
-from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.switching import Switching, SwitchingState
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.checkpoint import AnyCheckpoint, Keeper, identity_of, keeper_of
 from dualnewton.run.methods import make_method, scheme_of
-from dualnewton.run.result import Progress, Result, Status, Trace
+from dualnewton.run.result import Progress, Result, Status
 from dualnewton.run.snapshot import FAULTS
 from dualnewton.run.start import Start, alike, generator, has_model, plan_for, starting_pairs
+from dualnewton.run.track import Track
 from dualnewton.samplings import Sampling
 from dualnewton.solvers.protocol import Method, Request
 from dualnewton.solvers.state import assign, record
 from dualnewton.validation import integer, positive
-
-STALLED_CERTIFICATES, TINY_RELATIVE_GAP = 25, 1e-9
-"""Certificates in a row without a smaller gap after which a relative gap as small as this is taken for rounding."""
 
 STEPS_WITHOUT_CERTIFICATE = 10
 """A certificate costs about as much as an epoch of compiled rounds: unless one is due, it is left out for so many steps. For a
@@ -199,35 +196,17 @@ def _drive(run: Run, rng: np.random.Generator, max_epochs: int, deadline: float,
 
 @dataclass(frozen=True, eq=False)
 class RunState:
-    """What a run remembers between two steps, as plain data.
+    """What a run remembers between two steps, as plain data; the fields are those of :class:`Run`."""
 
-    Attributes
-    ----------
-    tracks : tuple of TrackState
-        Of all models.
-    moving : tuple of int
-        The numbers of the models in the last step, in the order of the method.
-    plan : Plan
-        The plan of the method.
-    switching : SwitchingState, optional
-        The history of the gap, where the method may change.
-    method : object, optional
-        The state of the method; None where another is to begin, or the run has ended.
-    steps, epochs : int, float
-        The work so far.
-    work_seconds, seconds : float
-        The time of the methods' steps alone, and of the run.
-    """
-
-    tracks: tuple[TrackState, ...]
-    moving: tuple[int, ...]
+    tracks: tuple[dict[str, Any], ...]
+    moving: tuple[int, ...]  # by their numbers
     plan: Plan
     switching: SwitchingState | None
-    method: Any
+    method: Any  # None, too, where the run has ended
     steps: int
     epochs: float
     work_seconds: float
-    seconds: float
+    seconds: float  # until now
 
 
 @dataclass
@@ -416,7 +395,7 @@ class Run:
 
     def state(self) -> RunState:
         """Return what the run and the runs inside it remember."""
-        state: RunState = record(
+        return record(
             RunState,
             self,
             tracks=tuple(track.state() for track in self.tracks),
@@ -425,7 +404,6 @@ class Run:
             method=None if self.method is None or self.finished else self.method.state(),
             seconds=self.seconds + time.perf_counter() - self.since,
         )
-        return state
 
     @classmethod
     def restored(cls, problems: Sequence[Any], request: Request, state: RunState) -> Run:
@@ -446,116 +424,3 @@ class Run:
 def _switching(problem: Any, plan: Plan, request: Request) -> Switching:
     free = request.method == "auto" and request.tau == "auto" and request.sampling is None
     return Switching(problem, plan, request.tol, free=free, tuning=request.tuning)
-
-
-@dataclass(frozen=True, eq=False)
-class TrackState:
-    """What a run remembers of one model; see :class:`Track`."""
-
-    best: CertifiedPair
-    latest: Certificate
-    certified_at: int
-    recorded_at: int
-    stalled: int
-    stuck: bool
-    ratio: float
-    residual: float
-    status: str | None
-    trace: tuple[Progress, ...]
-
-
-@dataclass(eq=False)
-class Track:
-    """What a run knows of one model.
-
-    Attributes
-    ----------
-    problem, number : Problem, int
-        The model's problem, and its place among those of the run.
-    best, latest : CertifiedPair, Certificate
-        The best pair so far, and the last certificate.
-    certified_at, recorded_at : int
-        The step of the last certificate, and that of the last row of the trace.
-    stalled : int
-        The number of certificates in a row without a smaller gap.
-    stuck : bool
-        Whether the method can make no further progress.
-    ratio, residual : float
-        The gap over the residual at the last certificate, and the residual of the last step (see :meth:`Method.residual`).
-    status : Status, optional
-        How the model ended.
-    trace : Trace
-        The certificates so far.
-    """
-
-    problem: Any
-    number: int
-    best: CertifiedPair
-    latest: Certificate
-    certified_at: int = 0
-    recorded_at: int = -1
-    stalled: int = 0
-    stuck: bool = False
-    ratio: float = math.nan
-    residual: float = math.nan
-    status: Status | None = None
-    trace: Trace = field(default_factory=Trace)
-
-    def state(self) -> TrackState:
-        """Return what is remembered, as plain data."""
-        status = None if self.status is None else self.status.name
-        state: TrackState = record(TrackState, self, status=status, trace=tuple(self.trace.rows))
-        return state
-
-    @classmethod
-    def restored(cls, problem: Any, number: int, state: TrackState) -> Track:
-        """Return the track with this state."""
-        track = cls(problem, number, state.best, state.latest)
-        status = None if state.status is None else Status[state.status]
-        assign(track, state, status=status, trace=Trace(list(state.trace)))
-        return track
-
-    def update(self, method: Method, place: int) -> None:
-        """Take the residual of the method's last step, and whether it is stuck."""
-        self.residual, self.stuck = method.residual(place), method.is_stuck(place)
-        if math.isnan(self.ratio):
-            self.ratio = method.expected_ratio
-
-    def expected_gap(self) -> float:
-        """Estimate the gap from the residual of the last step; only a certificate knows."""
-        expected = self.ratio * self.residual if self.residual > 0.0 else 0.0  # the ratio may be infinite
-        return self.best.certificate.gap if math.isnan(self.residual) else expected
-
-    def expected_relative_gap(self) -> float:
-        """Return the same, relative to P."""
-        return self.expected_gap() / (abs(self.best.certificate.primal) or 1.0)
-
-    def learn(self, found: CertifiedPair, steps: int) -> None:
-        """Take a certified pair."""
-        if self.residual > 0.0:
-            self.ratio = found.certificate.gap / self.residual
-        joined = found.joined_with(self.best)
-        self.stalled = 0 if joined.certificate.gap < self.best.certificate.gap else self.stalled + 1
-        self.best, self.latest, self.certified_at = joined, found.certificate, steps
-
-    def end(
-        self, tol: float, *, asked: bool = False, interrupted: bool = False, late: bool = False, exhausted: bool = False
-    ) -> None:
-        """Give the model the first status for which there is a reason, if there is any."""
-        gap = self.best.certificate.relative_gap
-        stalled = self.stalled >= STALLED_CERTIFICATES and gap <= TINY_RELATIVE_GAP
-        self.status = Status.first(
-            {
-                Status.CONVERGED: gap <= tol,
-                Status.STOPPED_BY_CALLBACK: asked,
-                Status.INTERRUPTED: interrupted,
-                Status.TIME_LIMIT: late,
-                Status.NO_PROGRESS: stalled or self.stuck,
-                Status.EPOCH_LIMIT: exhausted,
-            }
-        )
-
-    def result(self, plan: Plan) -> Result:
-        """Put together what was found."""
-        assert self.status is not None
-        return Result.of(self.best, self.status, trace=self.trace, plan=plan)

@@ -171,15 +171,6 @@ class Request:
     tuning: Any = None  # the planner's tuned numbers
 
 
-@dataclass(frozen=True, eq=False)
-class OuterState:
-    """The state of an outer scheme, the places of its models in the inner run, and the state of that run."""
-
-    own: Any
-    places: tuple[int, ...]
-    inner: Any
-
-
 class OuterMethod(Method):
     """A method whose steps are those of inner runs.
 
@@ -253,13 +244,17 @@ class OuterMethod(Method):
     def restore_own(self, state: Any) -> None:
         """Take such a state."""
 
-    def state(self) -> OuterState:
-        # The points of an inner run that has ended are certified: it is not needed any more.
-        inner = None if self.inner is None or self.is_over else self.inner.state()
-        return OuterState(self.own_state(), tuple(self.places), inner)
+    def state(self) -> tuple[Any, tuple[int, ...], Any]:
+        """Return what the scheme remembers, the places of its models in the inner run, and the state of that run.
 
-    def restore(self, state: OuterState) -> None:
-        self.restore_own(state.own)
-        self.places = list(state.places)
-        if state.inner is not None:
-            self.inner = self.runs.restored(*self.inner_task(), state.inner)
+        The points of an inner run that has ended are certified: it is not needed any more.
+        """
+        inner = None if self.inner is None or self.is_over else self.inner.state()
+        return self.own_state(), tuple(self.places), inner
+
+    def restore(self, state: tuple[Any, tuple[int, ...], Any]) -> None:
+        own, places, inner = state
+        self.restore_own(own)
+        self.places = list(places)
+        if inner is not None:
+            self.inner = self.runs.restored(*self.inner_task(), inner)

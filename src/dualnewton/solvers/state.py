@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
+
+Record = TypeVar("Record")
 
 
-def record(kind: type, thing: Any, **others: Any) -> Any:
+def record(kind: type[Record], thing: Any, **others: Any) -> Record:
     """Return a dataclass whose fields are the attributes of an object, but for ``others``, which are given."""
-    names = [part.name for part in fields(kind)]
+    names = [part.name for part in fields(kind)]  # type: ignore[arg-type]
     return kind(**{name: others[name] if name in others else getattr(thing, name) for name in names})
 
 

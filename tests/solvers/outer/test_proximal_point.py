@@ -44,7 +44,7 @@ def test_fenchel_and_young(loss, z, fraction, label):
 
 @by_loss
 @pytest.mark.parametrize("width", [1.0, 1e-2, 1e-6])
-def test_neighbours_lie_below_by_no_more_than_half_their_width(loss, width):
+def test_smootheds_lie_below_by_no_more_than_half_their_width(loss, width):
     rng = np.random.default_rng(0)
     z, y = 3.0 * rng.standard_normal(500), labels_for(loss, 500, rng)
     below = loss.value(z, y) - loss.smoothed(width).value(z, y)
@@ -56,7 +56,7 @@ def test_neighbours_lie_below_by_no_more_than_half_their_width(loss, width):
     )
 
 
-def test_a_neighbour_of_another_loss_is_noticed():
+def test_a_smoothed_of_another_loss_is_noticed():
     class Wrong(losses.EpsilonInsensitive):
         def smoothed(self, width):
             return losses.SmoothEpsilonInsensitive(self.epsilon + 0.1, width)
@@ -97,7 +97,7 @@ def test_weak_duality(loss, intercept):
 
 
 @by_loss
-def test_a_neighbour_with_shifted_margins_is_a_proximal_step_on_the_dual(loss):
+def test_a_smoothed_with_shifted_margins_is_a_proximal_step_on_the_dual(loss):
     """D(α) − (μ/2n) Σ c(α − α̂)² + (μ/2n) Σ cα̂² is its dual, for every α and every centre α̂."""
     rng = np.random.default_rng(4)
     problem = make_problem(loss, n=9, weights=True, offset=True, lam=0.3)
@@ -109,15 +109,15 @@ def test_a_neighbour_with_shifted_margins_is_a_proximal_step_on_the_dual(loss):
 
 
 @pytest.mark.parametrize("width", [1.0, 1e-3, 1e-9])
-def test_the_best_intercept_of_a_neighbour(width):
+def test_the_best_intercept_of_a_smoothed_problem(width):
     """As the judge finds it, but without steps of the size of the width."""
     problem = problem_for(losses.EpsilonInsensitive(0.1), n=40, fit_intercept=True)
     pair = problem.certified_pair(np.zeros(problem.d))
-    neighbour = smoothing._Model(problem, pair).smoothed(width)
+    smoothed = smoothing._Model(problem, smoothing.Known(pair)).smoothed(width)
     w = np.random.default_rng(0).standard_normal(problem.d)
-    b = neighbour.best_intercept(w)
-    here = neighbour.primal(w, b)
-    assert all(here <= neighbour.primal(w, b + by) + 1e-15 for by in np.outer([-1, 1], [1e-10, 1e-4, 1.0]).ravel())
+    b = smoothed.best_intercept(w)
+    here = smoothed.primal(w, b)
+    assert all(here <= smoothed.primal(w, b + by) + 1e-15 for by in np.outer([-1, 1], [1e-10, 1e-4, 1.0]).ravel())
 
 
 # Runs ----------------------------------------------------------------------------------------------------------------

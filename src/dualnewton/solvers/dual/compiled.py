@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,14 +34,6 @@ of about 1e-7 is then at most 1e-3 of the curvature that γ adds, so that every 
 
 MOVING = ("w", "w_bar", "alpha", "b", "tolerance", "residual", "inactive_below", "active")
 """The parts of :class:`Models` that the rounds change; the others follow from the problems."""
-
-
-@dataclass(frozen=True, eq=False)
-class EngineState:
-    """The parts of the models that change, by name, and the limit of float32 sums, which all models at the start have set."""
-
-    moving: dict[str, np.ndarray]
-    limit: float
 
 
 class CompiledEngine(Engine):
@@ -219,13 +210,14 @@ class CompiledEngine(Engine):
         if self.separable_rounds:
             self.curvature = np.ascontiguousarray(self.curvature[wanted])
 
-    def state(self) -> EngineState:
-        return EngineState({name: getattr(self.models, name).copy() for name in MOVING}, self.limit)
+    def state(self) -> dict[str, Any]:
+        # The limit is that of all models at the start, of which some may have ended.
+        return {"limit": self.limit} | {name: getattr(self.models, name).copy() for name in MOVING}
 
-    def restore(self, state: EngineState) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
+        self.limit = state["limit"]
         for name in MOVING:
-            getattr(self.models, name)[...] = state.moving[name]
-        self.limit = state.limit
+            getattr(self.models, name)[...] = state[name]
 
     def close(self) -> None:
         if not self.separable_rounds:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,14 +22,6 @@ FOCUSED_RESIDUAL = 0.1
 
 MAX_ACTIVE = 0.7
 """Largest active fraction of the examples for sweeps over active examples; above it a full sweep costs little more."""
-
-
-@dataclass(frozen=True, eq=False)
-class SweepsState:
-    """The state of the engine, and the mean dual residual of each model in the last full sweep."""
-
-    engine: Any
-    residuals: tuple[float, ...]
 
 
 class Sweeps(Method):
@@ -115,12 +106,14 @@ class Sweeps(Method):
         self.engine.keep(wanted)
         self.residuals = [self.residuals[k] for k in wanted]
 
-    def state(self) -> SweepsState:
-        return SweepsState(self.engine.state(), tuple(self.residuals))
+    def state(self) -> tuple[Any, tuple[float, ...]]:
+        """Return the state of the engine, and the mean dual residual of each model in the last full sweep."""
+        return self.engine.state(), tuple(self.residuals)
 
-    def restore(self, state: SweepsState) -> None:
-        self.engine.restore(state.engine)
-        self.residuals = list(state.residuals)
+    def restore(self, state: tuple[Any, tuple[float, ...]]) -> None:
+        engine, residuals = state
+        self.engine.restore(engine)
+        self.residuals = list(residuals)
 
     def close(self) -> None:
         self.engine.close()

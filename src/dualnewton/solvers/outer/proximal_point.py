@@ -75,14 +75,13 @@ class ProximalPoint(OuterMethod):
         self.widths: list[float] = []  # of all stages so far
         self.watch = _Watch([])
 
-    def own_state(self) -> StagesState:
-        known = tuple(model.known for model in self.models)
-        return StagesState(tuple(self.widths), known, tuple(self.watch.known))
+    def own_state(self) -> tuple[Any, ...]:
+        return tuple(self.widths), tuple(model.known for model in self.models), tuple(self.watch.known)
 
-    def restore_own(self, state: StagesState) -> None:
-        self.widths, self.watch.known = list(state.widths), list(state.watched)
-        for model, known in zip(self.models, state.models, strict=True):
-            model.known = known
+    def restore_own(self, state: tuple[Any, ...]) -> None:
+        self.widths, known, self.watch.known = list(state[0]), state[1], list(state[2])
+        for model, own in zip(self.models, known, strict=True):
+            model.known = own
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         if self.inner is None or self.is_over:
@@ -136,29 +135,13 @@ class ProximalPoint(OuterMethod):
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What the stages know of one model.
+    """What the stages know of one model."""
 
-    Attributes
-    ----------
-    best : CertifiedPair
-        The best pair of the problem itself.
-    last : CertifiedPair, optional
-        The pair of the smoothed problem with which the last stage ended.
-    gained : float
-        The factor by which the last stage divided the gap.
-    fraction : float
-        The inner tolerance of the next stage, as a fraction of the outer gap.
-    stalled : int
-        The number of stages in a row without a smaller gap.
-    stuck : bool
-        Whether further stages bring no smaller gap.
-    """
-
-    best: CertifiedPair
-    last: CertifiedPair | None = None
-    gained: float = math.inf
-    fraction: float = FRACTION
-    stalled: int = 0
+    best: CertifiedPair  # of the problem itself
+    last: CertifiedPair | None = None  # of the smoothed problem, at the end of the last stage
+    gained: float = math.inf  # the factor by which the last stage divided the gap
+    fraction: float = FRACTION  # the inner tolerance of the next stage, as a fraction of the outer gap
+    stalled: int = 0  # stages in a row without a smaller gap
     stuck: bool = False
 
 
@@ -169,15 +152,6 @@ class Watched:
     tolerance: float
     lowest: float = math.inf
     idle: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class StagesState:
-    """The widths of all stages so far and, for each model, what is known of it and of the stage under way."""
-
-    widths: tuple[float, ...]
-    models: tuple[Known, ...]
-    watched: tuple[Watched, ...]
 
 
 @dataclass

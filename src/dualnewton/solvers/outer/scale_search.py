@@ -38,35 +38,17 @@ MODEL = ("w", "intercept", "scale")
 
 @dataclass(frozen=True, eq=False)
 class ScaleState:
-    """What the search remembers.
-
-    Attributes
-    ----------
-    best, here : CertifiedPair
-        The best pair, and the last one, with the dual point that belongs to its own scale.
-    scales : Scales
-        The scales that were tried, and the next.
-    moved : (array, float, float), optional
-        (w, b, σ) of a step of Newton's method that is not certified yet.
-    fits, steps : int
-        The number of fits at one scale, and of steps of Newton's method.
-    stalled : int
-        The number of points in a row without a smaller gap.
-    fraction : float
-        The inner tolerance of the next fit, as a fraction of the joint gap.
-    plan : Plan, optional
-        The plan of the last fit.
-    """
+    """What the search remembers."""
 
     best: CertifiedPair
-    here: CertifiedPair
+    here: CertifiedPair  # the last pair, with the dual point that belongs to its own scale
     scales: Scales
-    moved: tuple[np.ndarray, float, float] | None = None
-    fits: int = 0
-    steps: int = 0
-    stalled: int = 0
-    fraction: float = FRACTION
-    plan: Plan | None = None
+    moved: tuple[np.ndarray, float, float] | None = None  # (w, b, σ) of a Newton step that is not certified yet
+    fits: int = 0  # at one scale
+    steps: int = 0  # of Newton's method
+    stalled: int = 0  # points in a row without a smaller gap
+    fraction: float = FRACTION  # the inner tolerance of the next fit, as a fraction of the joint gap
+    plan: Plan | None = None  # of the last fit
 
 
 class ScaleSearch(OuterMethod):

@@ -33,15 +33,6 @@ class Reached:
     stuck: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class UnpenalisedState:
-    """Whether the Newton steps have begun, the plan of the run with a weak penalty, and where the models are."""
-
-    begun: bool
-    plan: Plan
-    models: tuple[Reached, ...]
-
-
 class NewtonWithoutPenalty(OuterMethod):
     """Risks without a penalty that share X and a loss.
 
@@ -93,12 +84,12 @@ class NewtonWithoutPenalty(OuterMethod):
         done = f"no penalty by {steps} steps of Newton's method, after a fit with a weak one"
         return replace(self.plan, reason=f"{done}: {self.plan.reason}")
 
-    def own_state(self) -> UnpenalisedState:
-        return UnpenalisedState(self.begun, self.plan, tuple(model.known for model in self.models))
+    def own_state(self) -> tuple[bool, Plan, tuple[Reached, ...]]:
+        return self.begun, self.plan, tuple(model.known for model in self.models)
 
-    def restore_own(self, state: UnpenalisedState) -> None:
-        self.begun, self.plan = state.begun, state.plan
-        self.models = [_Model(model.problem, known) for model, known in zip(self.models, state.models, strict=True)]
+    def restore_own(self, state: tuple[bool, Plan, tuple[Reached, ...]]) -> None:
+        self.begun, self.plan, known = state
+        self.models = [_Model(model.problem, own) for model, own in zip(self.models, known, strict=True)]
 
 
 @dataclass

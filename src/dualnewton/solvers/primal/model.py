@@ -62,22 +62,24 @@ class Direction:
 
 @dataclass(frozen=True, eq=False)
 class ModelState:
-    """What a model remembers between two steps; see :class:`Model`."""
+    """What a model remembers between two steps."""
 
     place: Place
-    trial: Trial
-    direction: Direction
-    curvature: Any
-    shares: bool
+    trial: Trial  # the point that the next pass evaluates
+    direction: Direction  # of the step that is tried
+    curvature: Any  # B₀; None where another is to be computed
+    shares: bool  # whether the curvature is the mean over several models
     corrections: Corrections
-    pair: tuple[np.ndarray, np.ndarray] | None
-    stuck: bool
-    leapt: bool
+    pair: (
+        tuple[np.ndarray, np.ndarray] | None
+    )  # the last step and its difference of gradients, until they are a correction
+    stuck: bool  # whether no step decreases the objective beyond rounding
+    leapt: bool  # whether the model has moved to an exact minimum without evaluating it
     policy: Any
 
 
 class Model:
-    """A model over the curvature that it uses.
+    """A model, whose attributes are the fields of :class:`ModelState` and these parameters.
 
     Parameters
     ----------
@@ -89,27 +91,6 @@ class Model:
         Compute the curvature, one for each column.
     start : array
         The first trial point.
-
-    Attributes
-    ----------
-    place : Place
-        Where the model is.
-    trial : Trial
-        The point that the next pass evaluates.
-    direction : Direction
-        The direction of the step that is tried.
-    curvature : Curvature, optional
-        B₀; None where another is to be computed.
-    shares : bool
-        Whether the curvature is the mean over several models.
-    corrections : Corrections
-        The pairs of L-BFGS.
-    pair : tuple of arrays, optional
-        The last step and its difference of gradients, until it is added to the corrections.
-    stuck : bool
-        Whether no step decreases the objective beyond rounding.
-    leapt : bool
-        Whether the model has moved to an exact minimum without evaluating it.
     """
 
     def __init__(self, objective: Objective, policy: Policy, hessians: Sequence[Hessian], start: np.ndarray) -> None:
@@ -125,8 +106,7 @@ class Model:
     def state(self) -> ModelState:
         """Return what the model remembers. Newton's method computes another curvature at each step: it stores none."""
         stored = None if self.curvature is None or self.policy.newton else self.curvature.state()
-        state: ModelState = record(ModelState, self, curvature=stored, policy=self.policy.state)
-        return state
+        return record(ModelState, self, curvature=stored, policy=self.policy.state)
 
     def restore(self, state: ModelState, data: Data) -> None:
         """Take the state of a model with the same objective."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,14 +22,6 @@ from dualnewton.solvers.primal.objective import Objective
 from dualnewton.solvers.primal.shared_curvature import compute_curvature
 from dualnewton.solvers.primal.sketching import Hessian, Sketches, hessian_of_all_rows
 from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
-
-
-@dataclass(frozen=True, eq=False)
-class DescentState:
-    """The states of the models, and for each model those of its Hessians, which it may share with others."""
-
-    models: tuple[ModelState, ...]
-    sources: tuple[tuple[Any, ...], ...]
 
 
 class Descent(SharedPasses):
@@ -148,13 +139,12 @@ class Descent(SharedPasses):
         used = {model.objective.column_ridge.tobytes() for model in self.models}
         self.hessians = {key: each for key, each in self.hessians.items() if key in used}
 
-    def state(self) -> DescentState:
-        models = self.models
-        sources = tuple(tuple(hessian.state() for hessian in model.hessians) for model in models)
-        return DescentState(tuple(model.state() for model in models), sources)
+    def state(self) -> tuple[tuple[ModelState, tuple[Any, ...]], ...]:
+        """Return the state of each model, with those of its Hessians, which it may share with others."""
+        return tuple((model.state(), tuple(hessian.state() for hessian in model.hessians)) for model in self.models)
 
-    def restore(self, state: DescentState) -> None:
-        for model, own, sources in zip(self.models, state.models, state.sources, strict=True):
+    def restore(self, state: tuple[tuple[ModelState, tuple[Any, ...]], ...]) -> None:
+        for model, (own, hessians) in zip(self.models, state, strict=True):
             model.restore(own, self.data)
-            for hessian, source in zip(model.hessians, sources, strict=True):
-                hessian.restore(source)
+            for hessian, known in zip(model.hessians, hessians, strict=True):
+                hessian.restore(known)

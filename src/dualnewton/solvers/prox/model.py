@@ -212,13 +212,13 @@ class Model:
         self.place = Place(w, b, math.inf, math.inf, np.zeros(w.size), np.zeros(b.size), np.zeros(0))
         self.trial: Trial | None = Trial(w, b)
 
+    @property
     def state(self) -> ModelState:
-        """Return what the model remembers."""
-        state: ModelState = record(ModelState, self)
-        return state
+        """What the model remembers."""
+        return record(ModelState, self)
 
-    def restore(self, state: ModelState) -> None:
-        """Take the state of a model with the same task."""
+    @state.setter
+    def state(self, state: ModelState) -> None:
         assign(self, state)
 
     @property

@@ -10,7 +10,6 @@ Losses of one column and of K columns (softmax) differ in the curvature of a row
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,14 +45,6 @@ class Together:
         for k, ((problem, own), vectors) in enumerate(zip(self.each(), rows, strict=True)):
             values[k], R[:, own] = problem.row_losses(vectors, Z[:, own])
         return BlockLosses(values, R)
-
-
-@dataclass(frozen=True, eq=False)
-class ProximalState:
-    """The states of the models, and for each model that of its features, which it may share with others."""
-
-    models: tuple[ModelState, ...]
-    features: tuple[Any, ...]
 
 
 class Proximal(SharedPasses):
@@ -128,13 +119,11 @@ class Proximal(SharedPasses):
         point: PrimalPoint = self.models[k].point()
         return point
 
-    def state(self) -> ProximalState:
-        models = self.models
-        return ProximalState(
-            tuple(model.state() for model in models), tuple(model.task.features.state() for model in models)
-        )
+    def state(self) -> tuple[tuple[ModelState, Any], ...]:
+        """Return the state of each model, with that of its features, which it may share with others."""
+        return tuple((model.state, model.task.features.state()) for model in self.models)
 
-    def restore(self, state: ProximalState) -> None:
-        for model, own, features in zip(self.models, state.models, state.features, strict=True):
-            model.restore(own)
+    def restore(self, state: tuple[tuple[ModelState, Any], ...]) -> None:
+        for model, (own, features) in zip(self.models, state, strict=True):
+            model.state = own
             model.task.features.restore(features)

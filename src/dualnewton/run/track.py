@@ -1,0 +1,109 @@
+"""What a run knows of one of its models."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from dualnewton.objective.certificate import Certificate, CertifiedPair
+from dualnewton.planning.plan import Plan
+from dualnewton.run.result import Result, Status, Trace
+from dualnewton.solvers.protocol import Method
+
+STALLED_CERTIFICATES, TINY_RELATIVE_GAP = 25, 1e-9
+"""Certificates in a row without a smaller gap after which a relative gap as small as this is taken for rounding."""
+
+
+@dataclass(eq=False)
+class Track:
+    """What a run knows of one model.
+
+    Attributes
+    ----------
+    problem, number : Problem, int
+        The model's problem, and its place among those of the run.
+    best, latest : CertifiedPair, Certificate
+        The best pair so far, and the last certificate.
+    certified_at, recorded_at : int
+        The step of the last certificate, and that of the last row of the trace.
+    stalled : int
+        The number of certificates in a row without a smaller gap.
+    stuck : bool
+        Whether the method can make no further progress.
+    ratio, residual : float
+        The gap over the residual at the last certificate, and the residual of the last step (see :meth:`Method.residual`).
+    status : Status, optional
+        How the model ended.
+    trace : Trace
+        The certificates so far.
+    """
+
+    problem: Any
+    number: int
+    best: CertifiedPair
+    latest: Certificate
+    certified_at: int = 0
+    recorded_at: int = -1
+    stalled: int = 0
+    stuck: bool = False
+    ratio: float = math.nan
+    residual: float = math.nan
+    status: Status | None = None
+    trace: Trace = field(default_factory=Trace)
+
+    def state(self) -> dict[str, Any]:
+        """Return all but the problem and the number, as plain data."""
+        own = {name: value for name, value in vars(self).items() if name not in ("problem", "number")}
+        return own | {"status": self.status and self.status.name, "trace": tuple(self.trace.rows)}
+
+    @classmethod
+    def restored(cls, problem: Any, number: int, state: dict[str, Any]) -> Track:
+        """Return the track with this state."""
+        status, trace = state["status"] and Status[state["status"]], Trace(list(state["trace"]))
+        return cls(problem, number, **state | {"status": status, "trace": trace})
+
+    def update(self, method: Method, place: int) -> None:
+        """Take the residual of the method's last step, and whether it is stuck."""
+        self.residual, self.stuck = method.residual(place), method.is_stuck(place)
+        if math.isnan(self.ratio):
+            self.ratio = method.expected_ratio
+
+    def expected_gap(self) -> float:
+        """Estimate the gap from the residual of the last step; only a certificate knows."""
+        expected = self.ratio * self.residual if self.residual > 0.0 else 0.0  # the ratio may be infinite
+        return self.best.certificate.gap if math.isnan(self.residual) else expected
+
+    def expected_relative_gap(self) -> float:
+        """Return the same, relative to P."""
+        return self.expected_gap() / (abs(self.best.certificate.primal) or 1.0)
+
+    def learn(self, found: CertifiedPair, steps: int) -> None:
+        """Take a certified pair."""
+        if self.residual > 0.0:
+            self.ratio = found.certificate.gap / self.residual
+        joined = found.joined_with(self.best)
+        self.stalled = 0 if joined.certificate.gap < self.best.certificate.gap else self.stalled + 1
+        self.best, self.latest, self.certified_at = joined, found.certificate, steps
+
+    def end(
+        self, tol: float, *, asked: bool = False, interrupted: bool = False, late: bool = False, exhausted: bool = False
+    ) -> None:
+        """Give the model the first status for which there is a reason, if there is any."""
+        gap = self.best.certificate.relative_gap
+        stalled = self.stalled >= STALLED_CERTIFICATES and gap <= TINY_RELATIVE_GAP
+        self.status = Status.first(
+            {
+                Status.CONVERGED: gap <= tol,
+                Status.STOPPED_BY_CALLBACK: asked,
+                Status.INTERRUPTED: interrupted,
+                Status.TIME_LIMIT: late,
+                Status.NO_PROGRESS: stalled or self.stuck,
+                Status.EPOCH_LIMIT: exhausted,
+            }
+        )
+
+    def result(self, plan: Plan) -> Result:
+        """Put together what was found."""
+        assert self.status is not None
+        return Result.of(self.best, self.status, trace=self.trace, plan=plan)
