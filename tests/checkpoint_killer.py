@@ -78,7 +78,7 @@ def end(pid, moment, unfinished):
 def can_be_read(path):
     """Whether the file that a kill has left is whole; there may be none yet."""
     if path.exists():
-        identity = _archive.read(path, "checkpoint", 1)[0]["run"]
+        identity = _archive.read(path, "checkpoint", checkpoint.VERSION)[0]["run"]
         checkpoint.keeper_of(path, lambda: identity, np.random.default_rng(SEED))
     return True
 

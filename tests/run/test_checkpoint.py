@@ -473,7 +473,7 @@ def is_refused(path, content, identity):
 
 
 def test_a_forged_state_makes_nothing_but_objects_of_a_run_or_is_refused(path, begun):
-    _, arrays = _archive.read(path, "checkpoint", 2)
+    _, arrays = _archive.read(path, "checkpoint", checkpoint.VERSION)
     tree = arrays.pop("state").tobytes()
     blocks = [arrays[str(k)] for k in range(len(arrays))]
     rng = np.random.default_rng(2)

@@ -53,7 +53,7 @@ class Checkpoint:
     Parameters
     ----------
     path : path
-        The file. A run that finds it goes on from there, if it is of the same problem and the same settings.
+        The file. A run that finds it continues from there, if it is of the same problem and the same settings.
     seconds : float
         The least time between two writes.
     spacing : float

@@ -27,8 +27,8 @@ from dualnewton.solvers.state import assign, record
 from dualnewton.validation import integer, positive
 
 STEPS_WITHOUT_CERTIFICATE = 10
-"""A certificate costs about as much as an epoch of compiled rounds: unless one is due, it is left out for so many steps. For a
-primal method, whose gradient tells the gap, for half as many as there have been, if these are more."""
+"""Largest number of steps without a certificate, which costs about as much as an epoch of compiled rounds. Primal methods, whose
+gradient gives the gap, may go without one for half as many steps as the run had at its last certificate, if these are more."""
 
 
 def solve(
@@ -57,18 +57,18 @@ def solve(
     Parameters
     ----------
     problem : Problem
-        What is to be solved. (Of a loss of K > 1 columns, w is K×d, the intercept a vector and alpha n×K.) It may also be a
+        The problem to solve. (Of a loss of K > 1 columns, w is K×d, the intercept a vector and alpha n×K.) It may also be a
         :class:`~dualnewton.objective.huber_scale.ConcomitantProblem` or an
         :class:`~dualnewton.objective.unpenalised.Unpenalised` risk.
     method : {"auto", "sdna", "sdca", "newton", "ihs", "interior"}
-        How; "auto" chooses by what each is expected to cost, and again while running, when the gap tells otherwise. "interior"
-        is an interior-point method for piecewise linear losses and a quadratic penalty, which it takes as they are; the others
-        solve such losses by smoothed ones.
+        "auto" chooses the method with the least predicted cost, and changes it where the gap falls more slowly than predicted.
+        Piecewise linear losses are solved as they are by "sdna" and "sdca" (box constraints in the dual) and, with a quadratic
+        penalty, by "interior" (an interior-point method); by the others through smoothed losses.
     tau : int or "auto"
         The number of examples per round; with "ihs", of rows in the first sketch.
     sampling : Sampling, optional
         How they are drawn. By default: a fresh permutation of all examples, cut into sets of τ, and between two of these
-        (compiled rounds only) some of the examples that still have something to learn.
+        (compiled rounds only) sweeps over the active examples, those with a large dual residual.
     tol : float
         Stop when the certified relative gap (P − D)/|P| is at most this.
     max_epochs : int
@@ -87,8 +87,8 @@ def solve(
         certificate.
     checkpoint : path or Checkpoint, optional
         A file in which the state of the run is kept as it goes. Where it is there already, of this problem and these settings,
-        the run goes on from it and ends, bit for bit, as if it had never stopped. Limits, threads and the callback may be
-        others. The file stays when the run has ended.
+        the run continues from it and ends, bit for bit, as if it had never stopped. Limits, threads and the callback may
+        differ. The file stays when the run has ended.
     certify_every : int, optional
         The most steps (about an epoch each) between two certificates; 1 for a curve of every epoch. By default a certificate is
         computed when it may change what happens next, since each costs about an epoch.
@@ -139,7 +139,7 @@ def solve_many(
 
     The problems must share X (the same object), the loss, the regulariser and ``fit_intercept``; labels, λ, weights and offsets
     may differ. Each has its own certificate, and leaves the passes when that meets ``tol``. The parameters are those of
-    :func:`solve`; ``warm_start`` has one entry per problem, and a callback is told of the model by ``progress.model``.
+    :func:`solve`; ``warm_start`` has one entry per problem, and ``progress.model`` is the number of the model.
     """
     problems = alike(problems)
     max_epochs = integer("max_epochs", max_epochs, 0)
@@ -160,7 +160,7 @@ def solve_many(
     rng = generator(random_state)
     seeded = None if random_state is None else rng
     keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, request), rng)
-    # Planning included: threads that a product has woken go on to wait for another for a while, and keep a core busy with it.
+    # Planning included: after a product the threads of BLAS keep a core busy for a while, waiting for the next one.
     with one_blas_thread:
         run = _resumed(problems, request, keeper) or Run.start(problems, request, warm_start)
         _drive(run, rng, max_epochs, deadline, keeper)
@@ -254,8 +254,8 @@ class Run:
     # One step ----------------------------------------------------------------------------------------------------------
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
-        """Take a step, of at most so many epochs if it can be helped; return how many it took."""
-        # 1. Record, and stop where there is a reason to.
+        """Take a step, of about ``most`` epochs at most; return how many it took."""
+        # 1. Record, and stop if a status applies.
         self._record(late=time.perf_counter() > deadline, exhausted=most <= 0.0)
         if self.finished:
             return 0.0
@@ -341,18 +341,18 @@ class Run:
         self.plan, self.method = plan, None
 
     def _is_due(self, track: Track) -> bool:
-        """Whether the gap may be small enough by now, or will not become so, or was not computed for many steps."""
+        """Whether the expected gap is small enough, the method is stuck, or the last certificate was many steps ago."""
         close = track.expected_gap() <= self.request.tol * abs(track.best.certificate.primal)
         longest = max(STEPS_WITHOUT_CERTIFICATE, track.certified_at // 2 if self.plan.is_primal else 0)
         return close or track.stuck or self.steps - track.certified_at >= (self.request.certify_every or longest)
 
     def _certify(self, points: dict[int, Any]) -> None:
-        """Have the problems certify points of the models at these places, and let the method learn what was found."""
+        """Have the problems certify points of the models at these places, and pass the certified pairs to the method."""
         if not points:
             return
         assert self.method is not None
         first = next(iter(points.values()))
-        found = first.judged([self.moving[place].problem for place in points], list(points.values()))
+        found = first.certified([self.moving[place].problem for place in points], list(points.values()))
         for place, pair in zip(points, found, strict=True):
             track = self.moving[place]
             track.learn(pair, self.steps)
@@ -362,7 +362,7 @@ class Run:
     # The end -----------------------------------------------------------------------------------------------------------
 
     def _end_early(self, tracks: Sequence[Track]) -> None:
-        """Certify what an inner run has found so far, for models that end before it does, and record that."""
+        """Certify and record the best points of an inner run so far, for models that end before it does."""
         if self.method is None:
             return
         places = [place for place, track in enumerate(self.moving) if track in tracks]
@@ -372,7 +372,7 @@ class Run:
             self._row(self.moving[place])
 
     def interrupt(self) -> None:
-        """End all models, with what they have found so far."""
+        """End all models, with their best points so far."""
         with contextlib.suppress(KeyboardInterrupt):  # pressed once more
             self._end_early(self.open)
         for track in self.open:
@@ -381,13 +381,13 @@ class Run:
             track.end(self.request.tol, interrupted=True)
 
     def keep(self, numbers: Collection[int]) -> None:
-        """Go on with these models only."""
+        """Continue with these models only."""
         for track in self.open:
             if track.number not in numbers:
                 track.status = Status.STOPPED_BY_CALLBACK
 
     def close(self) -> None:
-        """Give back what the method holds."""
+        """Release what the method holds."""
         if self.method is not None:
             self.method.close()
 

@@ -1,4 +1,4 @@
-"""What a run returns: the model, the proof, how it ended, and how it got there."""
+"""The result of a run: the model, its certificate, how the run ended, and its trace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Status(enum.Enum):
 
     @classmethod
     def first(cls, reasons: Mapping[Status, bool]) -> Status | None:
-        """Return the first status that holds; None where the run goes on."""
+        """Return the first status that holds; None where the run continues."""
         return next((status for status in cls if reasons.get(status)), None)
 
     @property
@@ -134,7 +134,7 @@ class Result:
     w, intercept : array of shape (d,), float
         The model with the lowest primal value seen.
     alpha : array of shape (n,)
-        The feasible dual point with the highest dual value seen; pass the result as ``warm_start`` to go on from it.
+        The feasible dual point with the highest dual value seen; pass the result as ``warm_start`` to continue from it.
     certificate : Certificate
         P(w, intercept) and D(alpha).
     status : Status

@@ -52,7 +52,7 @@ def encode(state: Any, name: str = "the state") -> tuple[Any, list[np.ndarray]]:
     arrays: list[np.ndarray] = []
     numbers: dict[int, int] = {}
 
-    def told(value: Any, path: str) -> Any:
+    def represented(value: Any, path: str) -> Any:
         if value is None or type(value) in PLAIN:
             return value
         kind = type(value)
@@ -64,15 +64,15 @@ def encode(state: Any, name: str = "the state") -> tuple[Any, list[np.ndarray]]:
         if isinstance(value, np.generic) and value.dtype.kind in NUMBERS and value.dtype.itemsize <= 8:
             return ["scalar", value.dtype.str, value.item()]
         if kind is tuple:
-            return ["tuple", *(told(part, f"{path}[{k}]") for k, part in enumerate(value))]
+            return ["tuple", *(represented(part, f"{path}[{k}]") for k, part in enumerate(value))]
         if kind is dict and all(type(key) is str for key in value):
-            return ["dict", *([key, told(part, f"{path}[{key!r:.20}]")] for key, part in value.items())]
+            return ["dict", *([key, represented(part, f"{path}[{key!r:.20}]")] for key, part in value.items())]
         if _is_record(kind):
             names = [part.name for part in fields(value)]
-            return [_name(kind), *(told(getattr(value, part), f"{path}.{part}") for part in names)]
+            return [_name(kind), *(represented(getattr(value, part), f"{path}.{part}") for part in names)]
         raise TypeError(f"a checkpoint cannot hold {path}, which is a {kind.__module__}.{kind.__qualname__}")
 
-    return told(state, name), arrays
+    return represented(state, name), arrays
 
 
 def decode(tree: Any, arrays: Sequence[np.ndarray], name: str = "the state") -> Any:

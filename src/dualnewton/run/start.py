@@ -77,8 +77,8 @@ def starting_pairs(
         # The old intercept, where there is to be one now.
         intercepts = [start.intercept * problem.fit_intercept for problem, (_, start) in zip(own, results, strict=True)]
         duals = [problem.dual_near(start.alpha) for problem, (_, start) in zip(own, results, strict=True)]
-        judged = certify_models(own, [start.w for _, start in results], intercepts, duals)
-        pairs = {k: pair for (k, _), pair in zip(results, judged, strict=True)}
+        certified = certify_models(own, [start.w for _, start in results], intercepts, duals)
+        pairs = {k: pair for (k, _), pair in zip(results, certified, strict=True)}
     points: dict[int, Any] = {
         k: getattr(start, "alpha", start) for k, start in enumerate(warm_start) if not (primal and k in pairs)
     }

@@ -1,4 +1,4 @@
-"""What a run knows of one of its models."""
+"""The record of one model of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STALLED_CERTIFICATES, TINY_RELATIVE_GAP = 25, 1e-9
 
 @dataclass(eq=False)
 class Track:
-    """What a run knows of one model.
+    """The record of one model of a run.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Track:
             self.ratio = method.expected_ratio
 
     def expected_gap(self) -> float:
-        """Estimate the gap from the residual of the last step; only a certificate knows."""
+        """Return an estimate of the gap, from the residual of the last step."""
         expected = self.ratio * self.residual if self.residual > 0.0 else 0.0  # the ratio may be infinite
         return self.best.certificate.gap if math.isnan(self.residual) else expected
 

@@ -1,4 +1,4 @@
-"""The end of the time of a run, as the inner loops of a long turn see it."""
+"""The deadline of a run, for the inner loops of a long step."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 
 class OutOfTime(Exception):  # noqa: N818 (it reports no error)
-    """Raised by :meth:`Deadline.check`: the turn ends with what it has."""
+    """Raised by :meth:`Deadline.check`: the step ends with the point it has reached."""
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """A moment after which a turn is to end.
+    """A moment after which a step is to end.
 
     The clock decides only whether the work stops. Work is cut into pieces between two checks by its size alone, so that a run
     which stops before its deadline has the same bits as a run without one.

@@ -1,4 +1,4 @@
-"""What the one loop drives, whatever the method: K models over the same data that move a step at a time."""
+"""The interface between the loop and the methods: K models over the same data that move a step at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DualPoint:
     alpha: np.ndarray
 
     @staticmethod
-    def judged(problems: Sequence[Problem], points: Sequence[DualPoint]) -> list[CertifiedPair]:
+    def certified(problems: Sequence[Problem], points: Sequence[DualPoint]) -> list[CertifiedPair]:
         """Have the problems certify the points, in shared passes."""
         return certify_duals(problems, [point.alpha for point in points])
 
@@ -35,7 +35,7 @@ class PrimalPoint:
     intercept: Any
 
     @staticmethod
-    def judged(problems: Sequence[Problem], points: Sequence[PrimalPoint]) -> list[CertifiedPair]:
+    def certified(problems: Sequence[Problem], points: Sequence[PrimalPoint]) -> list[CertifiedPair]:
         """Have the problems certify the points, in shared passes."""
         return certify_models(problems, [point.w for point in points], [point.intercept for point in points])
 
@@ -47,7 +47,7 @@ class WholePoint:
     arguments: dict[str, Any]  # of the objective's ``certified_pair``
 
     @staticmethod
-    def judged(problems: Sequence[Any], points: Sequence[WholePoint]) -> list[CertifiedPair]:
+    def certified(problems: Sequence[Any], points: Sequence[WholePoint]) -> list[CertifiedPair]:
         """Have each objective certify its point."""
         return [problem.certified_pair(**point.arguments) for problem, point in zip(problems, points, strict=True)]
 
@@ -74,22 +74,22 @@ class Method(ABC):
 
     @abstractmethod
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
-        """Move the models; return how many epochs of work that was, ``most`` at most if it can be helped."""
+        """Move the models; return how many epochs of work that was, about ``most`` at most."""
 
     @abstractmethod
     def point(self, k: int) -> Any:
-        """Return where model k is, as an object that has the problems certify it (``judged``)."""
+        """Return where model k is, as an object that has the problems certify it (``certified``)."""
 
     def offers(self, k: int) -> bool:  # noqa: ARG002
         """Whether :meth:`point` of model k may be asked for after this step."""
         return True
 
     def has_news(self, k: int) -> bool:  # noqa: ARG002
-        """Whether the inner run has certified model k in its last step: the callback is then told that time goes by."""
+        """Whether the inner run certified model k in its last step: the callback is then called, with the last certificate."""
         return False
 
     def unfinished(self, k: int) -> Any | None:  # noqa: ARG002
-        """Return what the inner run has found for model k so far, for a run that has to end before that one does."""
+        """Return the best point of model k in the inner run so far, for a run that ends before the inner run does."""
         return None
 
     def residual(self, k: int) -> float:  # noqa: ARG002
@@ -108,7 +108,7 @@ class Method(ABC):
 
     @abstractmethod
     def keep(self, wanted: Sequence[int]) -> None:
-        """Go on with these models only."""
+        """Continue with these models only."""
 
     def reported(self, plan: Any) -> Any:
         """Return the plan as it is reported: that of an outer scheme says what its inner runs have done."""
@@ -126,7 +126,7 @@ class Method(ABC):
         """Take the state of a method that was made for the same problems, plan and request: further steps have the same bits."""
 
     def close(self) -> None:  # noqa: B027
-        """Give back what the method holds."""
+        """Release what the method holds."""
 
 
 class SharedPasses(Method):
@@ -177,7 +177,7 @@ class OuterMethod(Method):
     Parameters
     ----------
     models : list
-        What is known of each model.
+        One object for each model.
     request : Request
         What the outer run is asked for.
     runs : type of Run
@@ -206,7 +206,7 @@ class OuterMethod(Method):
         return float(self.inner.step(rng, deadline, most))
 
     def track(self, k: int) -> Any:
-        """Return what the inner run knows of model k."""
+        """Return the record of model k in the inner run."""
         return self.inner.tracks[self.places[k]]
 
     @property

@@ -88,9 +88,9 @@ class SmoothBent(losses.Loss):
 def stage_of(problem, width=1e-4):
     """A proximal step from near the optimum: its problem, what was found, and the gap that it proves."""
     centre = 0.9 * dn.solve(problem, tol=1e-8).alpha
-    neighbour = replace(problem, loss=problem.loss.smoothed(width), offset=problem.o - width * centre)
-    stage = dn.solve(neighbour, tol=1e-12)
-    return neighbour, stage, problem.certify(stage.w, alpha=stage.alpha).relative_gap
+    smoothed = replace(problem, loss=problem.loss.smoothed(width), offset=problem.o - width * centre)
+    stage = dn.solve(smoothed, tol=1e-12)
+    return smoothed, stage, problem.certify(stage.w, alpha=stage.alpha).relative_gap
 
 
 @pytest.fixture
@@ -106,9 +106,9 @@ def without(monkeypatch):
 @pytest.mark.parametrize("loss", LOSSES, ids=name_of)
 def test_the_right_set_gives_the_optimum(loss, variant):
     problem = problem_for(loss, lam=0.02, **VARIANTS[variant])
-    neighbour, stage, gap = stage_of(problem)
+    smoothed, stage, gap = stage_of(problem)
     assert gap > 1e-9  # something is left to do
-    w, alpha = kinks.finish(problem, neighbour, stage, gap)
+    w, alpha = kinks.finish(problem, smoothed, stage, gap)
     assert problem.certify(w, alpha=alpha).relative_gap <= 2e-15
 
 
@@ -117,8 +117,8 @@ def test_free_margins_lie_on_kinks_and_masses_are_in_balance(dtype):
     c = np.random.default_rng(0).uniform(0.2, 2.0, 80)
     problem = problem_for(losses.Hinge(), lam=0.02, fit_intercept=True, sample_weight=c)
     problem = replace(problem, X=problem.X.astype(dtype))
-    neighbour, stage, gap = stage_of(problem)
-    w, alpha = kinks.finish(problem, neighbour, stage, gap)
+    smoothed, stage, gap = stage_of(problem)
+    w, alpha = kinks.finish(problem, smoothed, stage, gap)
     share = problem.y * alpha
     free = (share > 0.0) & (share < 1.0)
     assert 2 <= free.sum() <= problem.d + 1
@@ -131,9 +131,9 @@ def test_repeated_rows_leave_the_system_singular_and_the_optimum_what_it_is():
     """As many free examples as copies of the rows on a kink: more than the unknowns."""
     once = problem_for(losses.Hinge(), lam=0.02, fit_intercept=True)
     four = replace(once, X=np.repeat(once.X, 4, axis=0), y=np.repeat(once.y, 4))
-    neighbour, stage, _ = stage_of(four)
-    assert kinks.finish(four, neighbour, stage, 2.0 * DEFAULT.late_kink_gap) is None  # not yet
-    w, alpha = kinks.finish(four, neighbour, stage, DEFAULT.late_kink_gap)
+    smoothed, stage, _ = stage_of(four)
+    assert kinks.finish(four, smoothed, stage, 2.0 * DEFAULT.late_kink_gap) is None  # not yet
+    w, alpha = kinks.finish(four, smoothed, stage, DEFAULT.late_kink_gap)
     share = four.y * alpha
     assert ((share > 0.0) & (share < 1.0)).sum() > four.d + 1
     assert four.certify(w, alpha=alpha).relative_gap <= 1e-14
@@ -144,8 +144,8 @@ def test_a_row_without_weight_that_lies_on_a_kink_takes_no_part():
     half = problem_for(losses.Hinge(), lam=0.04, fit_intercept=True)
     problem = replace(half, X=np.tile(half.X, (2, 1)), y=np.tile(half.y, 2), sample_weight=np.repeat([2.0, 0.0], 80))
     width, centre = 1e-4, np.tile(0.9 * dn.solve(half, tol=1e-8).alpha, 2)
-    neighbour = replace(problem, loss=problem.loss.smoothed(width), offset=-width * centre)
-    w, alpha = kinks.finish(problem, neighbour, dn.solve(neighbour, tol=1e-12), 1.0)
+    smoothed = replace(problem, loss=problem.loss.smoothed(width), offset=-width * centre)
+    w, alpha = kinks.finish(problem, smoothed, dn.solve(smoothed, tol=1e-12), 1.0)
     assert problem.certify(w, alpha=alpha).relative_gap <= 2e-15
     np.testing.assert_allclose(w, dn.solve(half, tol=1e-14).w, rtol=1e-7)
 
@@ -154,8 +154,8 @@ def test_features_of_unequal_size():
     """What the lift takes from the smallest of them is given back."""
     problem = problem_for(losses.EpsilonInsensitive(0.1), lam=1e-4, fit_intercept=True)
     problem = replace(problem, X=problem.X * 10.0 ** np.linspace(-3.0, 3.0, problem.d))
-    neighbour, stage, gap = stage_of(problem)
-    w, alpha = kinks.finish(problem, neighbour, stage, gap)
+    smoothed, stage, gap = stage_of(problem)
+    w, alpha = kinks.finish(problem, smoothed, stage, gap)
     assert problem.certify(w, alpha=alpha).relative_gap <= 1e-14
 
 
@@ -164,8 +164,8 @@ def test_without_free_examples_the_vertices_are_the_solution():
     X = np.random.default_rng(0).standard_normal((40, 3))
     y = np.repeat([-1.0, 1.0], 20)
     problem = dn.Problem(X, y, losses.Hinge(), lam=1e3)
-    neighbour, stage, gap = stage_of(problem)
-    _, alpha = kinks.finish(problem, neighbour, stage, gap)
+    smoothed, stage, gap = stage_of(problem)
+    _, alpha = kinks.finish(problem, smoothed, stage, gap)
     np.testing.assert_array_equal(alpha, y)
 
 
@@ -174,14 +174,14 @@ def test_without_free_examples_the_vertices_are_the_solution():
 
 def test_a_set_that_is_wrong_is_left_to_the_stages():
     problem = problem_for(losses.Hinge(), lam=1e-3, fit_intercept=True)
-    neighbour = replace(problem, loss=problem.loss.smoothed(1.0))
-    assert kinks.finish(problem, neighbour, dn.solve(neighbour, tol=1e-10), 0.0) is None
+    smoothed = replace(problem, loss=problem.loss.smoothed(1.0))
+    assert kinks.finish(problem, smoothed, dn.solve(smoothed, tol=1e-10), 0.0) is None
 
 
 def test_other_penalties_and_losses_are_left_to_the_stages():
     problem = problem_for(losses.Hinge(), lam=0.02)
-    neighbour, stage, gap = stage_of(problem)
-    assert kinks.finish(problem, neighbour, stage, gap) is not None
+    smoothed, stage, gap = stage_of(problem)
+    assert kinks.finish(problem, smoothed, stage, gap) is not None
     other = replace(problem, regularizer=regularizers.NonNegative())
     assert kinks.finish(other, *stage_of(other)) is None
     losses.check(Bent())
@@ -192,23 +192,23 @@ def test_other_penalties_and_losses_are_left_to_the_stages():
 
 def test_it_costs_no_more_than_the_stage():
     problem = problem_for(losses.Hinge(), lam=0.02)
-    neighbour, stage, gap = stage_of(problem)
+    smoothed, stage, gap = stage_of(problem)
     costs = Costs.of(problem.data.profile)
-    size = int(np.count_nonzero(neighbour.loss.second_derivative(neighbour.margins(stage.w), problem.y)))
+    size = int(np.count_nonzero(smoothed.loss.second_derivative(smoothed.margins(stage.w), problem.y)))
     enough = costs.gram(size) / costs.data_pass
     for times, relative_gap, done in ((0.9, gap, False), (1.1, gap, True), (0.2, 1e-9, False), (0.3, 1e-9, True)):
         by_rounds = replace(stage, n_epochs=times * enough, plan=Plan("sdna", 1, "by hand"))
-        assert (kinks.finish(problem, neighbour, by_rounds, relative_gap) is not None) == done
+        assert (kinks.finish(problem, smoothed, by_rounds, relative_gap) is not None) == done
     by_passes = replace(stage, n_epochs=0.0, plan=Plan("newton", 80, "by hand"))
-    assert kinks.finish(problem, neighbour, by_passes, gap) is not None
-    assert kinks.finish(problem, neighbour, stage, gap, tuned(kink_system=2)) is None
+    assert kinks.finish(problem, smoothed, by_passes, gap) is not None
+    assert kinks.finish(problem, smoothed, stage, gap, tuned(kink_system=2)) is None
 
 
 def test_numbers_that_overflow_are_not_handed_to_the_judge():
     problem = problem_for(losses.Hinge(), lam=0.02)
-    neighbour, stage, gap = stage_of(problem)
+    smoothed, stage, gap = stage_of(problem)
     tiny = replace(problem, lam=1e-306)
-    assert kinks.finish(tiny, neighbour, stage, gap) is None
+    assert kinks.finish(tiny, smoothed, stage, gap) is None
 
 
 # Runs ----------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,15 +15,6 @@ from dualnewton.samplings import Sampling
 def intercept_weight(problem: Problem) -> float:
     """ρ, the square of the constant feature: the mean ‖a_i‖², so that it has the scale of the other features together."""
     return float(problem.norms.mean()) or 1.0
-
-
-@dataclass(frozen=True, eq=False)
-class SolverState:
-    """α, ᾱ and b of a :class:`Solver`."""
-
-    alpha: np.ndarray
-    alpha_bar: np.ndarray
-    intercept: float
 
 
 class Solver:
@@ -59,13 +49,15 @@ class Solver:
         self.refresh()
         self.intercept = self.problem.best_intercept(self.w)  # b₀ = b, since Σ c_i α_i = 0
 
-    def state(self) -> SolverState:
-        """Return the iterate."""
-        return SolverState(self.alpha.copy(), self.alpha_bar, self.intercept)
+    @property
+    def state(self) -> tuple[np.ndarray, np.ndarray, float]:
+        """The iterate: α, ᾱ and b."""
+        return self.alpha.copy(), self.alpha_bar, self.intercept
 
-    def restore(self, state: SolverState) -> None:
-        """Set the iterate to that of a solver for the same problem."""
-        self.alpha, self.alpha_bar, self.intercept = state.alpha.copy(), state.alpha_bar, state.intercept
+    @state.setter
+    def state(self, state: tuple[np.ndarray, np.ndarray, float]) -> None:
+        alpha, self.alpha_bar, self.intercept = state
+        self.alpha = alpha.copy()
 
     def round(self, S: np.ndarray) -> None:
         """Update the dual variables of the examples in S, and ᾱ and b accordingly."""

@@ -82,12 +82,12 @@ class Engine:
 
     def state(self) -> Any:
         """Return what the models remember between sweeps, as plain data."""
-        return tuple(solver.state() for solver in self.solvers)
+        return tuple(solver.state for solver in self.solvers)
 
     def restore(self, state: Any) -> None:
         """Take the state of an engine for the same problems."""
         for solver, own in zip(self.solvers, state, strict=True):
-            solver.restore(own)
+            solver.state = own
 
     def close(self) -> None:
         """Release buffers and threads."""

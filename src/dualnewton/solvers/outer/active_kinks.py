@@ -1,12 +1,12 @@
 """The optimum of a piecewise linear loss and a quadratic penalty, by one linear system after a stage of smoothed losses.
 
-The loss declares its kinks, and a stage of the proximal point method tells which examples lie on one: at its margin s the smooth
-neighbour φ_μ = (φ* + μu²/2)* has the slope u = (s − k)/μ if that lies strictly between the slopes of φ at the kink k, and a
+The loss declares its kinks, and a stage of the proximal point method tells which examples lie on one: at its margin s the
+smoothed loss φ_μ = (φ* + μu²/2)* has the slope u = (s − k)/μ if that lies strictly between the slopes of φ at the kink k, and a
 vertex otherwise. The linear system of these examples (:mod:`~dualnewton.solvers.dual.kink_system`) gives the optimum but for
 rounding, if they are the right ones. A proximal step knows the margins only up to the root of what rounding leaves of its own
 gap. A loss whose kinks do not account for all its slopes is not piecewise linear: it is left to the proximal steps.
 
-What is found here is a guess; like every point, it is certified by the problem itself.
+The result is a candidate; like every point, it is certified by the problem itself.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from dualnewton.solvers.dual.piecewise import free_kinks
 
 
 def finish(
-    problem: Problem, neighbour: Problem, stage: Result, relative_gap: float, tuning: Tuning = DEFAULT
+    problem: Problem, smoothed: Problem, stage: Result, relative_gap: float, tuning: Tuning = DEFAULT
 ) -> Pair | None:
-    """Guess from a solution of a smoothed problem who is free, and return the w and α that follow; None where that is no use.
+    """Take the free examples from a solution of a smoothed problem; return the w and α that follow, or None if they fail.
 
-    1. Find the set by the kinks of the loss. 2. Take every α_i from the neighbour, and solve for the free ones.
+    1. Find the set by the kinks of the loss. 2. Take every α_i from the smoothed problem, and solve for the free ones.
 
     Parameters
     ----------
     problem : Problem
         With the loss itself.
-    neighbour : Problem
+    smoothed : Problem
         The same with φ_μ and the offsets o − μα̂.
     stage : Result
-        What a method has found for the neighbour, and after how much work: the system may cost as much.
+        The result of a method for the smoothed problem; the linear system may cost as much as its work.
     relative_gap : float
-        What is known of the problem so far.
+        The certified relative gap of the problem so far.
     tuning : Tuning
-        What the system may cost.
+        The numbers by which costs are predicted.
     """
     pieces = problem.loss.pieces(problem.y)
     if pieces is None or not problem.regularizer.form.is_quadratic:
         return None
-    # 1. Who is free, by the slopes of the neighbour
-    alpha = -neighbour.loss.derivative(neighbour.margins(stage.w, stage.intercept), problem.y)
+    # 1. Who is free, by the slopes of the smoothed losses
+    alpha = -smoothed.loss.derivative(smoothed.margins(stage.w, stage.intercept), problem.y)
     at = free_kinks(pieces, alpha)
     free = int(np.count_nonzero(~np.isnan(at) & (problem.c > 0.0)))
     if not solves_kinks(problem, free, relative_gap, stage.plan, stage.n_epochs, tuning):
         return None
-    # 2. The vertices from the neighbour, the free ones from the system
+    # 2. The vertices from the smoothed problem, the free ones from the system
     return solved_on_kinks(problem, alpha, at)

@@ -1,20 +1,19 @@
 """Losses with a kink, by smoothed problems around the last dual point: the method of multipliers.
 
-The dual of a non-smooth loss has no curvature of its own. Add some around a centre α̂, and maximise
+The dual of a non-smooth loss is not strongly concave. Instead of it, maximise around a centre α̂
 
     D(α) − (μ/2n) Σ c_i (α_i − α̂_i)²,
 
 which is a proximal step on D. Completing the square, it is the dual of the same problem with the smoothed loss
 φ_μ = (φ* + μu²/2)* and the margins shifted by −μα̂: a problem with offsets, which every method of the library solves. Its
-solution is the next centre. What smoothing costs is no more than (μ/2n) Σ c_i (α_i − α̂_i)², and that falls with each move of
-the centre, so that the width μ need not go to zero, where the smoothed problems become as hard as the first one. (Rockafellar,
+solution is the next centre. Smoothing changes the optimal value by at most (μ/2n) Σ c_i (α_i − α̂_i)², which falls with each
+move of the centre: the width μ need not go to zero, where the smoothed problems become as hard as the original. (Rockafellar,
 Augmented Lagrangians and applications of the proximal point algorithm in convex programming, 1976. For a piecewise linear loss
-and a quadratic penalty D is piecewise quadratic, and the centre arrives after a few moves.)
+and a quadratic penalty D is piecewise quadratic, and a few moves of the centre reach the optimum.)
 
-When the stages have found out which examples lie on a kink, :mod:`~dualnewton.solvers.outer.active_kinks` finds the optimum by
-linear algebra.
+Once the examples on a kink are known, :mod:`~dualnewton.solvers.outer.active_kinks` finds the optimum by linear algebra.
 
-A stage is a run on the smoothed problems. What it finds is certified by the problem of the loss itself.
+A stage is a run on the smoothed problems. Its points are certified by the original problem.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ FRACTION = 0.5
 """Inner tolerance of a stage, as a fraction of the outer gap."""
 
 GAIN = 10.0
-"""A stage that divides the gap by less is followed by one of a smaller width."""
+"""After a stage that divides the gap by less than this factor, the width shrinks."""
 
 NARROWER = 10.0
-"""Factor by which the width shrinks then."""
+"""Factor by which the width shrinks."""
 
 FINER = 0.3
 """Factor on FRACTION after a stage that has not halved the gap."""
@@ -49,23 +48,23 @@ ROUNDING = 4e-15
 """The least relative gap that is asked of a stage: a smaller one is lost in rounding."""
 
 NEARLY, IDLE = 1e-8, 10
-"""A stage with this relative gap of its own ends after so many certificates in a row that have not halved it."""
+"""A model whose stage has this relative gap or less ends after so many certificates in a row that have not halved it."""
 
 PATIENCE, EXACT = 6, 1e-13
-"""Stages in a row without a smaller gap after which the run ends; one, where the relative gap is rounding."""
+"""Stages in a row without a smaller gap after which a model is stuck; one suffices if its relative gap is at most EXACT."""
 
 MARGINS = 1e-15
 """Rounding of margins, relative to their mean size."""
 
 NATURAL = (Status.CONVERGED, Status.NO_PROGRESS, Status.STOPPED_BY_CALLBACK)
-"""How a stage ends that no limit has cut short; the callback is :class:`_Watch`."""
+"""Statuses of a stage that no limit has cut short; the callback is :class:`_Watch`."""
 
 
 class ProximalPoint(OuterMethod):
     """Problems that share X and a non-smooth loss.
 
-    Each step is one of the run on the smoothed problems. Where that run has ended, its points become the next centres, and
-    they are offered for certification. The next stage has a smaller width, if this one gained little.
+    Each step is a step of the run on the smoothed problems. When that run has ended, its points are certified and become the
+    next centres. The next stage has a smaller width if this one gained little.
     """
 
     own_starts = False
@@ -218,7 +217,7 @@ class StagePoint:
     tuning: Any
 
     @staticmethod
-    def judged(problems: Sequence[Problem], points: Sequence[StagePoint]) -> list[CertifiedPair]:
+    def certified(problems: Sequence[Problem], points: Sequence[StagePoint]) -> list[CertifiedPair]:
         """Have each problem certify its point."""
         return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
 

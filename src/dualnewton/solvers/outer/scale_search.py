@@ -1,4 +1,4 @@
-"""Huber's regression with a joint scale: fits at one scale after the other, then Newton's method in all variables."""
+"""Huber's regression with a joint scale: fits at a sequence of fixed scales, and Newton's method in all variables."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ FRACTION, FINER, FINEST = 1e-3, 1e-2, 1e-15
 gap; and the least relative gap that is asked for."""
 
 TINY = 1e-6
-"""A scale that should fall to this fraction of the first is likely to be zero, which is tried once."""
+"""A scale below this fraction of the first one is taken for zero, once."""
 
 ROUNDING = 1e-14
-"""A scale below this fraction of the largest target is zero but for rounding."""
+"""A scale below this fraction of the largest target is zero up to rounding."""
 
 STEP_EPOCHS = 1.0
 """Epochs that a step of Newton's method counts for."""
 
 PATIENCE = 10
-"""Points in a row without a smaller gap after which the run ends."""
+"""Points in a row without a smaller gap after which the model is stuck."""
 
 MODEL = ("w", "intercept", "scale")
 
@@ -54,10 +54,10 @@ class ScaleState:
 class ScaleSearch(OuterMethod):
     """A model with its scale.
 
-    Each step is one of the run at a fixed scale or, after the first such fit and where the features are few enough, a step of
-    Newton's method in all variables. Both offer points of the joint objective. The next scale is where the line through the last
-    two fits says that the best scale for the residuals is the one they come from. The best scale lies on the same side of that
-    point as the optimum, so every fit narrows a bracket.
+    Each step is a step of the run at a fixed scale or, after the first such fit and where the features are few enough, a step of
+    Newton's method in all variables. Both give points of the joint objective. At the optimum, the best scale for the residuals of
+    a fit equals the scale of the fit: the next scale is the zero of the line through the last two differences. The sign of a
+    difference shows on which side the optimum lies, so every fit narrows a bracket.
     """
 
     def __init__(self, starts: Sequence[tuple[ConcomitantProblem, CertifiedPair]], request: Request, runs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Newton's method on a risk without a penalty, from a fit with a weak one; each step brings its own dual point."""
+"""Newton's method on a risk without a penalty, started from a fit with a weak one; each step gives a feasible dual point."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dualnewton.planning.plan import Plan
 from dualnewton.solvers.protocol import OuterMethod, Request, WholePoint
 
 ROUGHLY = 1e-3
-"""The relative gap that is enough for the fit with a weak penalty."""
+"""Tolerance of the fit with a weak penalty."""
 
 STEPS, HALVINGS = 60, 30
-"""The most steps, and how often each is halved."""
+"""Largest number of steps, and of halvings of a step."""
 
 PASSES = 2.0
 """Passes over the data that a step counts for."""
@@ -36,8 +36,8 @@ class Reached:
 class NewtonWithoutPenalty(OuterMethod):
     """Risks without a penalty that share X and a loss.
 
-    The first steps are those of the run with a weak penalty, unless the start is an earlier result: that run would lead away from
-    a minimum of P₀. All others are Newton steps on P₀, one for each model.
+    The first steps are those of the run with a weak penalty, unless the start is an earlier result, from which that run would
+    move away. All others are Newton steps on P₀, one for each model.
     """
 
     def __init__(self, starts: Sequence[tuple[Unpenalised, CertifiedPair]], request: Request, runs: Any) -> None:

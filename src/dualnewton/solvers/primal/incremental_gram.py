@@ -1,7 +1,7 @@
-"""The Hessian of all rows from one step to the next, where most rows keep their weight: only those that do not are touched.
+"""The Hessian of all rows, updated by the rows whose weight has changed since the last step.
 
-The curvature of a squared hinge or of Huber's loss is some number or none. From step to step few rows change sides, fewer and
-fewer near the end, so that a step of Newton's method costs little more than its passes.
+The curvature of a row under the squared hinge or Huber's loss is one number or zero. Few rows change between the two from step
+to step, and fewer near the end, so that a step of Newton's method costs little more than its passes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from dualnewton.matrix import Data
 
 FEW = 0.5
-"""Largest fraction of the weighted rows whose weight may have changed for an update; beyond it the sum is computed anew."""
+"""Largest fraction of the weighted rows whose weight may have changed for an update; beyond it the sum is computed again."""
 
 CANCELLED = 1e-6
 """A diagonal entry that subtraction has left below this fraction of its largest value so far is mostly rounding: recompute."""

@@ -1,4 +1,4 @@
-"""The Hessian of softmax with all that joins its classes, for Newton's method.
+"""The joint Hessian of all classes of softmax, for Newton's method.
 
 The curvature of row i is c_i Q_i ⊗ ã_i ã_iᵀ with Q = diag(p) − ppᵀ = Σ_{k<l} p_k p_l (e_k − e_l)(e_k − e_l)ᵀ: one sum of outer
 products for each two classes, of weights that are not negative, makes the whole matrix, and nothing cancels.
@@ -75,6 +75,6 @@ class JointHessian(Stateless):
         )
         H = joined(self.data, weights, K, intercept=self.intercept, single=single, negligible=NEGLIGIBLE)
         if self.intercept:
-            # To add a number to all intercepts changes nothing. No gradient goes there, and with this no step does.
+            # Adding a number to all intercepts changes nothing: the gradient is zero along that direction, and so is the step.
             H[:, -1, :, -1] += H[:, -1, :, -1].trace() / K**2 or 1.0
         return Cholesky(H.reshape(K * m, K * m), np.tile(self.ridge, K), exact=True)

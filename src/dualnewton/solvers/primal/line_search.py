@@ -1,4 +1,4 @@
-"""The lowest point between two points whose margins are known, without a pass over the data."""
+"""The minimum on the line between two points whose margins are known, without a pass over the data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dualnewton.losses.base import blocks
 from dualnewton.solvers.primal.objective import Objective
 
 CLOSE = 0.05
-"""The fraction of the slope at the start to which the slope at the minimum is brought."""
+"""The search ends when the slope is at most this fraction of the slope at the start."""
 
 MOST_STEPS = 40
 
@@ -45,6 +45,6 @@ def line_minimum(
             break
         low, at_low, high, at_high = (low, at_low, t, at_t) if at_t > 0.0 else (t, at_t, high, at_high)
         secant = low - at_low * (high - low) / (at_high - at_low)
-        # Away from the ends of the bracket, which the secant of a convex slope would creep along.
+        # Kept away from the ends of the bracket, near which the secant rule converges slowly.
         t = min(max(secant, low + 0.1 * (high - low)), high - 0.1 * (high - low))
     return t

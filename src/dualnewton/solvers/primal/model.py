@@ -181,7 +181,7 @@ class Model:
     def wants_curvature(self) -> bool:
         """Choose a direction on the present curvature; return whether another is wanted, of ``policy.rows`` rows."""
         if self.trial.failures:
-            return False  # a shorter step waits to be tried
+            return False  # a shorter step is to be tried
         if self.curvature is None:
             return True
         value, length = self.place.value, self.trial.step_length

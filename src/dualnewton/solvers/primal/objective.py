@@ -18,15 +18,15 @@ from dualnewton.solvers.protocol import PrimalPoint
 class Objective:
     """A problem with the penalty (λ/2) Σ_k Σ_j v_j w_kj².
 
-    The curvature of several columns is that of each by itself, or of all together. Of softmax by itself, diag(p) − ppᵀ ⪯
-    2 diag(p(1 − p)): what is left out changes it by no more than a factor of two, which the corrections by gradients make up for.
+    The curvature of several columns is that of each column alone, or that of all jointly. For softmax diag(p) − ppᵀ ⪯
+    2 diag(p(1 − p)): without the coupling of the columns it changes by at most a factor of two, which L-BFGS corrects.
 
     Parameters
     ----------
     problem : Problem
-        It.
+        The problem.
     newton : bool
-        Whether the curvature of several columns is to be that of all together.
+        Whether the curvature of several columns is that of all jointly.
 
     Attributes
     ----------
@@ -37,9 +37,9 @@ class Objective:
     quadratic : bool
         Whether the curvature is the same everywhere.
     in_pieces : bool
-        Whether that of a row is some number or none.
+        Whether the curvature of a row is one number or zero (squared hinge, Huber).
     joint : bool
-        Whether the columns have one Hessian together.
+        Whether the columns have one joint Hessian.
     """
 
     def __init__(self, problem: Problem, *, newton: bool = False) -> None:

@@ -1,9 +1,9 @@
-"""Where a primal method takes its curvature from: a sketch of some rows, or all of them.
+"""The Hessians of the primal methods: the curvature of a sketch of the rows, or of all rows.
 
 Section 6 of the paper takes the curvature of a step from a random set S of examples. Here the set is drawn with
 probabilities proportional to c_i φ″_i, the weight of a row in the Hessian, so that rows that have none (squared hinge) are not
 drawn, times an estimate of its leverage, so that rows with rare features are.
-What a sketch cannot see, a feature that is absent from it or nearly so, is put in exactly, on the diagonal.
+Features that are rare in a sketch take their diagonal entry from all rows.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ WIDE = 1 << 22
 """Numbers of sketched rows that are squared at a time."""
 
 EVEN = 4.0
-"""Rows whose leverages differ by no more than this factor of the mean are drawn alike."""
+"""Leverages of at most this multiple of their mean are ignored when rows are drawn."""
 
 FEW = 256
-"""Rows that give the diagonal well enough."""
+"""Rows from which a diagonal is estimated."""
 
 RESIDUAL, FINE, MOST_PRODUCTS = 0.05, 1e-3, 300
-"""Where conjugate gradients stop: the next step of Newton's method corrects what they leave. Where the curvature is the same
-everywhere it would only begin them anew."""
+"""Relative residual at which conjugate gradients stop, since the next step of Newton's method corrects the rest; the same for
+quadratic objectives, where the next step would only repeat them; and the largest number of products."""
 
 SINGLE = 1e-7
 """Relative error of single precision in a sum of products."""
 
 EXACT, ROUGH = 0.2, 1.0
-"""What it may change the curvature by: of all rows, for steps of Newton's method; of a sketch, which errs by more than that."""
+"""Largest relative change of the curvature by single precision: of all rows, for steps of Newton's method; and of a sketch."""
 
 
 class Hessian(Protocol):
@@ -111,7 +111,7 @@ def draw_rows(
 
 
 def leverages(data: Data, weights: np.ndarray) -> np.ndarray | None:
-    """Return how much each row matters where features are on one scale, mixed with one; None if all matter about as much.
+    """Return a score for each row, the mean of 1 and its relative leverage; None if the leverages are about equal.
 
     ℓ_i = Σ_j a_ij²/D_j with D_j = Σ_i weights_i a_ij² bounds the leverage of row i from below. A row with a feature that few
     others have has a large one: a sketch without it would know nothing of that feature.
@@ -133,7 +133,7 @@ def bears_noise(data: Data, ridge: np.ndarray, weights: np.ndarray, most: float)
     """Whether products in single precision, twice as fast, change the curvature of no direction by more than this factor.
 
     They err by about 1e-7 of the diagonal of H in each place, as a matrix by √d times as much for d features, and no direction
-    has less curvature than the ridge. A few rows tell the diagonal well enough.
+    has less curvature than the ridge. A few rows suffice to estimate the diagonal.
     """
     d = data.d
     some = np.linspace(0, data.n - 1, min(FEW, data.n)).astype(int)
@@ -151,7 +151,7 @@ class SketchesState:
 
 
 class Sketches:
-    """The curvature of rows drawn anew each time; of all rows, if so many are asked for.
+    """The curvature of a new sample of rows each time; of all rows, if so many are asked for.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ class Sketches:
             self.scores, self.scored = leverages(data, weights), True
         indices, scaled = draw_rows(rng, weights, size or FEW, self.scores)
         exact, self.rows_read = indices.size == np.count_nonzero(weights), indices.size
-        # Where rows are drawn by their leverage, those of rare features are there.
+        # Where rows are drawn by their leverage, the sketch contains those of rare features.
         if not exact and self.scores is None and (rare := self._rare(indices)).size:
             diagonal[rare] += data.column_norms(weights, rare)
         if size == 0:
@@ -217,10 +217,10 @@ class Sketches:
     def _shrunk(self, indices: np.ndarray, scaled: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
         """Move part of a sketch of few rows to the diagonal; return the weights that are left.
 
-        Rows that are not many times the features make some directions look far too flat, those that they do not span at all
-        the flattest. Where the features are on one scale, a sketch (1 − ρ)H_S + ρ diag(H_S) errs least for
+        With few rows per feature, a sketch underestimates the curvature of some directions, most of those that it does not
+        span. Where the features are on one scale, a sketch (1 − ρ)H_S + ρ diag(H_S) errs least for
         ρ = β²/(β² + ‖H‖² − d), β² = (E‖u‖⁴ − ‖H‖²)/m, in the Frobenius norm (Ledoit and Wolf, 2004); ‖H‖² is the mean of
-        (u_iᵀu_j)² over pairs of rows, and a few hundred rows tell it.
+        (u_iᵀu_j)² over pairs of rows, estimated from a few hundred rows.
         """
         d, m = self.data.d, indices.size
         on_diagonal = np.zeros(d)

@@ -4,7 +4,7 @@
 
 This is SDNA with τ = n, as ``newton.py`` is. On small data the interpreter takes most of the time, so nothing here is planned,
 shared or remembered between steps: the d×d Hessian is cheaper than any of that. A certificate is due when the steps expect the
-gap to be small enough, which the gradient tells: n(P − D) = Σ_j g_j²/(2 ridge_j) at the best intercept.
+gap to be small enough, which follows from the gradient: n(P − D) = Σ_j g_j²/(2 ridge_j) at the best intercept.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROUNDING = 1e-14
 """Relative change of the objective that counts as rounding."""
 
 WELL_BELOW = 0.5
-"""The steps go on until the expected gap is at most this fraction of ``tol``: the certificate rounds differently."""
+"""The steps continue until the expected gap is at most this fraction of ``tol``: the certificate rounds differently."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,6 @@ from dualnewton.solvers.prox import subproblem as quadratic
 from dualnewton.solvers.prox.curvature import kind_of, pseudo_inverse
 from dualnewton.solvers.prox.subproblem import Penalty, Sweep
 from dualnewton.solvers.prox.working_set import Features, Sizes, chosen
-from dualnewton.solvers.state import assign, record
 
 SUFFICIENT = 1e-4
 """Fraction of the decrease predicted by the model that a step has to achieve."""
@@ -179,16 +178,6 @@ class Progress:
         return Progress(damping, min(self.least_gap, found.gap), in_vain, in_vain >= PATIENCE)
 
 
-@dataclass(frozen=True, eq=False)
-class ModelState:
-    """What a model remembers between two steps; see :class:`Model`."""
-
-    place: Place
-    trial: Trial | None
-    progress: Progress
-    forms_matrices: bool
-
-
 class Model:
     """A point that moves a step at a time: :meth:`propose`, a pass over the data at the trial point, :meth:`receive`.
 
@@ -213,13 +202,13 @@ class Model:
         self.trial: Trial | None = Trial(w, b)
 
     @property
-    def state(self) -> ModelState:
-        """What the model remembers."""
-        return record(ModelState, self)
+    def state(self) -> tuple[Place, Trial | None, Progress, bool]:
+        """What the model remembers between two steps."""
+        return self.place, self.trial, self.progress, self.forms_matrices
 
     @state.setter
-    def state(self, state: ModelState) -> None:
-        assign(self, state)
+    def state(self, state: tuple[Place, Trial | None, Progress, bool]) -> None:
+        self.place, self.trial, self.progress, self.forms_matrices = state
 
     @property
     def gap(self) -> float:

@@ -20,7 +20,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
 from dualnewton.solvers.prox.curvature import kind_of
-from dualnewton.solvers.prox.model import Model, ModelState, Task, Trial
+from dualnewton.solvers.prox.model import Model, Task, Trial
 from dualnewton.solvers.prox.subproblem import Penalty, sweep_of
 from dualnewton.solvers.prox.working_set import Everything, Features, Gathered, Sizes
 
@@ -119,11 +119,11 @@ class Proximal(SharedPasses):
         point: PrimalPoint = self.models[k].point()
         return point
 
-    def state(self) -> tuple[tuple[ModelState, Any], ...]:
+    def state(self) -> tuple[tuple[Any, Any], ...]:
         """Return the state of each model, with that of its features, which it may share with others."""
         return tuple((model.state, model.task.features.state()) for model in self.models)
 
-    def restore(self, state: tuple[tuple[ModelState, Any], ...]) -> None:
+    def restore(self, state: tuple[tuple[Any, Any], ...]) -> None:
         for model, (own, features) in zip(self.models, state, strict=True):
             model.state = own
             model.task.features.restore(features)
