@@ -15,7 +15,7 @@ from dualnewton.solvers.dual.engine import Engine
 from dualnewton.solvers.dual.face import face_step
 from dualnewton.solvers.dual.kink_system import solved_on_kinks
 from dualnewton.solvers.dual.piecewise import free_kinks
-from dualnewton.solvers.dual.sweeps import Sweeps, SweepsState
+from dualnewton.solvers.dual.sweeps import Sweeps
 
 PRODUCTS, MOST_PRODUCTS = 10, 320
 """Products with the Gram matrix of the free examples in a joint step of theirs: while the free examples change from step to step,
@@ -42,7 +42,7 @@ class Face:
 class KinkedState:
     """What the sweeps remember, and the free examples of each model; the epochs so far decide whether a system is solved."""
 
-    sweeps: SweepsState
+    sweeps: Any
     faces: tuple[Face, ...]
     epochs: float
 

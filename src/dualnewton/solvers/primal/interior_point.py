@@ -357,7 +357,7 @@ class KinkedPoint:
     vertices: np.ndarray | None = None
 
     @staticmethod
-    def judged(problems: Sequence[Problem], points: Sequence[KinkedPoint]) -> list[CertifiedPair]:
+    def certified(problems: Sequence[Problem], points: Sequence[KinkedPoint]) -> list[CertifiedPair]:
         """Have each problem certify its point."""
         return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
 
