@@ -27,7 +27,7 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.planning.eligible import methods_for
 
-TOL, CAP, REPEATS, ENOUGH = 1e-6, 4.0, 3, 0.3
+TOL, CAP, REPEATS, LONG_SECONDS = 1e-6, 4.0, 3, 0.3
 """Relative gap; seconds after which a method is cut short; runs, the fastest of which counts, unless they took so many seconds.
 
 Times are seconds of this process on its core, which other processes disturb least; only the cap is by the clock."""
@@ -146,7 +146,7 @@ def cells() -> Iterator[Cell]:
 def seconds(problem: dn.Problem, method: str) -> float | None:
     """Return the least seconds of a few runs; None if the method does not reach the gap in ``CAP`` seconds."""
     times: list[float] = []
-    while len(times) < REPEATS and sum(times) < ENOUGH:
+    while len(times) < REPEATS and sum(times) < LONG_SECONDS:
         began = time.process_time()
         result = dn.solve(problem, method=method, tol=TOL, time_limit=CAP, random_state=0, max_epochs=100_000)
         times.append(time.process_time() - began)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers, samplings
-from dualnewton.objective.huber_scale import ConcomitantProblem
+from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.planning.tuning import Tuning
 from tables import AgainstDirection
@@ -64,7 +64,7 @@ def targets(*, n=60, d=12, **more):
 def with_scale(**more):
     (problem,) = one(squared, n=50, d=4)
     y = problem.y + np.where(np.arange(50) % 7 == 0, 10.0, 0.0)
-    return [ConcomitantProblem(problem.X, y, **{"lam": 0.01, "fit_intercept": True, **more})]
+    return [HuberScaleProblem(problem.X, y, **{"lam": 0.01, "fit_intercept": True, **more})]
 
 
 def two_targets():

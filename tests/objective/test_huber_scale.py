@@ -9,8 +9,8 @@ from scipy.optimize import minimize
 from sklearn.linear_model._huber import _huber_loss_and_gradient
 
 import dualnewton as dn
-from dualnewton.objective import huber_scale as concomitant
-from dualnewton.objective.huber_scale import ConcomitantProblem
+from dualnewton.objective import huber_scale
+from dualnewton.objective.huber_scale import HuberScaleProblem
 from tuned import tuned
 
 
@@ -20,7 +20,7 @@ def make(n=60, d=5, *, seed=0, epsilon=1.35, lam=0.01, weights=False, fit_interc
     y = X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n) + 2.0
     y[::7] += 20.0 * rng.standard_normal(len(y[::7]))
     c = rng.uniform(0.0, 2.0, n) if weights else None
-    return ConcomitantProblem(sp.csr_array(X) if sparse else X, y, epsilon, lam, c, fit_intercept)
+    return HuberScaleProblem(sp.csr_array(X) if sparse else X, y, epsilon, lam, c, fit_intercept)
 
 
 def feasible_points(problem, rng, count):
@@ -158,7 +158,7 @@ def test_many_features_do_without_the_joint_step(sparse, fit_intercept, lam):
 
 def test_wide_data_do_without_the_joint_step_sooner(monkeypatch):
     """With more features than examples the matrix is singular but for the penalty: a step takes seconds for 2000 of them."""
-    monkeypatch.setattr(concomitant.ConcomitantProblem, "stepped", lambda *_: pytest.fail("a step in all variables"))
+    monkeypatch.setattr(huber_scale.HuberScaleProblem, "stepped", lambda *_: pytest.fail("a step in all variables"))
     result = dn.solve(make(30, 501), tol=1e-6)
     assert result.certificate.relative_gap <= 1e-6
 
@@ -168,7 +168,7 @@ def test_a_scale_that_is_the_rounding_of_the_targets_is_zero():
     rng = np.random.default_rng(2)
     X = rng.standard_normal((200, 5))
     y = np.where(X[:, 0] > 1.0, 1.0, -1.0)
-    problem = ConcomitantProblem(X, (y - y.mean()) / y.std(), 1.35, 0.01, fit_intercept=True)
+    problem = HuberScaleProblem(X, (y - y.mean()) / y.std(), 1.35, 0.01, fit_intercept=True)
     assert 0.0 < problem.certified_pair(np.zeros(5), float(problem.unit.y.min())).scale < 1e-15
     result = dn.solve(problem, tol=1e-6)
     assert result.certificate.relative_gap <= 1e-6
@@ -185,11 +185,11 @@ def test_the_best_scale_is_found_from_any_other(seed, start, fit_intercept):
 
 def test_perfect_fits_have_the_scale_zero():
     X = np.random.default_rng(0).standard_normal((20, 3))
-    result = dn.solve(ConcomitantProblem(X, np.full(20, 3.0), fit_intercept=True))
+    result = dn.solve(HuberScaleProblem(X, np.full(20, 3.0), fit_intercept=True))
     assert result.converged
     assert (result.scale, result.intercept, result.certificate.primal) == (0.0, 3.0, 0.0)
     most = np.r_[np.full(18, 3.0), 100.0, -50.0]  # outliers only
-    result = dn.solve(ConcomitantProblem(X, most, lam=10.0, fit_intercept=True), tol=1e-9)
+    result = dn.solve(HuberScaleProblem(X, most, lam=10.0, fit_intercept=True), tol=1e-9)
     assert result.converged
     assert result.scale <= 1e-8
 
@@ -213,4 +213,4 @@ def test_limits_callbacks_and_starts():
 
 def test_a_singular_matrix_is_solved_in_the_least_squares_sense():
     H = np.diag([2.0, 0.0, 4.0])
-    np.testing.assert_allclose(concomitant._solved(H, np.array([2.0, 0.0, 8.0])), [1.0, 0.0, 2.0])
+    np.testing.assert_allclose(huber_scale._solved(H, np.array([2.0, 0.0, 8.0])), [1.0, 0.0, 2.0])

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import entr, logsumexp
 
 from dualnewton import losses, regularizers
-from dualnewton.losses.softmax import chances
+from dualnewton.losses.softmax import probabilities
 from dualnewton.objective.multinomial import MultinomialProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.rows import OverRows
@@ -260,7 +260,7 @@ def test_where_the_penalty_leaves_nothing_the_intercepts_are_the_optimum():
 
 def test_what_a_chance_lacks_of_one_keeps_its_digits():
     Z = np.array([[40.0, 0.0, -1.0], [1.0, 1.0, 1.0], [-700.0, 0.0, 0.0]])
-    p, missed = chances(Z)
+    p, missed = probabilities(Z)
     assert missed[0] == pytest.approx([np.exp(-40.0) * (1.0 + np.exp(-1.0)), 1.0, 1.0], rel=1e-14, abs=0.0)
     assert p + missed == pytest.approx(np.ones((3, 3)), rel=1e-15)
     assert p.sum(axis=1) == pytest.approx(np.ones(3), rel=1e-15)

@@ -8,7 +8,7 @@ import pytest
 
 import dualnewton as dn
 from dualnewton import losses
-from dualnewton.objective.huber_scale import ConcomitantProblem
+from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.run.loop import Run
 
@@ -20,7 +20,7 @@ SIGNS, FAR = np.where(Z > 0.0, 1.0, -1.0), np.where(np.arange(90) % 9 == 0, 30.0
 KINDS = {
     "direct": dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-4, fit_intercept=True),
     "smoothing": dn.Problem(X, SIGNS, losses.Hinge(), lam=1e-4, fit_intercept=True),
-    "scale": ConcomitantProblem(X, FAR, lam=1e-4, fit_intercept=True),
+    "scale": HuberScaleProblem(X, FAR, lam=1e-4, fit_intercept=True),
     "no penalty": Unpenalised(X, SIGNS, losses.Logistic(), fit_intercept=True),
 }
 by_kind = pytest.mark.parametrize("kind", KINDS)

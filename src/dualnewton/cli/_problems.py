@@ -24,7 +24,7 @@ class Task:
     Attributes
     ----------
     problems : list of Problem, or of one MultinomialProblem
-        For ``solve_many``, all over one X. Of a saved model: the objectives that it is judged by.
+        For ``solve_many``, all over one X. Of a saved model: the objectives that it is certified by.
     objective : Specification
         The same in words.
     classes : array of shape (K,), optional
@@ -98,7 +98,7 @@ def problems_of(objective: Specification, dataset: Dataset, classes: np.ndarray 
 
 
 def objectives_of(model: SavedModel, dataset: Dataset) -> list[Any]:
-    """Return what a saved model is judged by on a data set."""
+    """Return what a saved model is certified by on a data set."""
     if model.classes is None and len(model.coef) > 1:
         raise DualnewtonError(
             f"the model has {len(model.coef)} targets, and data have one: use dualnewton.certify and score"

@@ -52,7 +52,7 @@ def certify(
 
     read = of_coefficients if Path(model).suffix.lower() in ENDINGS else of_model
     task, dataset, coef, intercepts, said = read(model, data, target, weights, objective)
-    certificates = judged(task, coef, intercepts)
+    certificates = certified(task, coef, intercepts)
     if json:
         _output.as_json(_output.certificate_json(certificates))
         return
@@ -64,7 +64,7 @@ def certify(
 
 
 Judged = tuple["Task", "Dataset", "np.ndarray", "np.ndarray | None", str]
-"""What is to be judged: the problems, their data, coefficients and intercepts (None for the best), and where they are from."""
+"""What is to be certified: the problems, their data, coefficients and intercepts (None for the best), and where they are from."""
 
 
 def of_model(model: str, data: str, target: str | None, weights: str | None, objective: options.Objective) -> Judged:
@@ -102,7 +102,7 @@ def of_coefficients(
     return task, dataset, coef, intercepts, said
 
 
-def judged(task: Task, coef: np.ndarray, intercepts: np.ndarray | None) -> list[Certificate]:
+def certified(task: Task, coef: np.ndarray, intercepts: np.ndarray | None) -> list[Certificate]:
     """Judge each problem at its coefficients; where the loss has a kink, a solver looks for a sharp dual point."""
     from dualnewton.interop.parts import Part
 

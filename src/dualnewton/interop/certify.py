@@ -19,7 +19,7 @@ def certify(model: Any, X: Any, y: Any, *, sample_weight: Any = None) -> Certifi
     """Prove how close a fitted model, of this library or of scikit-learn, is to the minimum of its own objective.
 
     That objective is written, divided by a positive factor, as P(w, b) of a :class:`Problem` (Section 4 of the paper) and
-    judged at ``coef_`` and ``intercept_``, against the dual point α_i = −φ′(z_i). Hence ``factor * certificate.gap`` bounds
+    certified at ``coef_`` and ``intercept_``, against the dual point α_i = −φ′(z_i). Hence ``factor * certificate.gap`` bounds
     the suboptimality of the model in the units of its own objective, whichever solver was used and whatever it reported;
     ``relative_gap`` is the same in both units.
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import MemoryData, linear
 from dualnewton.objective.certificate import Certificate
-from dualnewton.objective.huber_scale import ConcomitantProblem
+from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.run.loop import solve
 from dualnewton.run.result import Progress, Result
@@ -76,7 +76,7 @@ class Part:
 class AtScale:
     """The objective of Huber's regression in (w, b, σ), for a model that has a σ."""
 
-    problem: ConcomitantProblem
+    problem: HuberScaleProblem
     scale: float
     columns: int = 1
 

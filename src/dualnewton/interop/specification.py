@@ -19,7 +19,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.interop.parts import AtScale, Objective
 from dualnewton.losses import Loss, Margin
 from dualnewton.matrix import as_data
-from dualnewton.objective.huber_scale import ConcomitantProblem
+from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.regularizers import Regularizer, mixed
@@ -271,7 +271,7 @@ class Specification:
         each = zip(targets, self._lams(K, total), weights * (1 if len(weights) == K else K), strict=True)
         if self.free_scale:
             delta = self.parameters["delta"]
-            return [ConcomitantProblem(X, target, delta, lam, c, intercept) for target, lam, c in each]
+            return [HuberScaleProblem(X, target, delta, lam, c, intercept) for target, lam, c in each]
         loss, made = losses.Softmax(kinds) if self.is_softmax else self.loss_object, list[Problem]()
         more: dict[str, Any] = {"regularizer": g, "fit_intercept": intercept}
         for target, lam, c in each:

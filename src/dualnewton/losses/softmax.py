@@ -88,7 +88,7 @@ class Softmax(Loss):
         return p * (t - np.einsum("ik,ik->i", p, t)[:, None])
 
     def couplings(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002
-        return pair_products(chances(z)[0])
+        return pair_products(probabilities(z)[0])
 
     def conjugate(self, u: np.ndarray, y: np.ndarray) -> np.ndarray:
         entropies, inside = entropy(-u, y)
@@ -221,7 +221,7 @@ def softmax(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     return p, top, high, rest
 
 
-def chances(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def probabilities(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return p and, without cancellation, 1 − p for any number of rows."""
     p, missed = np.empty(Z.shape), np.empty(Z.shape)
     for part in blocks(*Z.shape):

@@ -1,4 +1,4 @@
-"""Huber regression with a jointly estimated (concomitant) scale σ of the residuals, and its joint certificate.
+"""Huber regression with a jointly estimated scale σ of the residuals, and its joint certificate.
 
 With h(t) = ½t² for |t| ≤ ε and ε(|t| − ε/2) otherwise, r_i = a_iᵀw + b − y_i and weights c_i, the problem is
 
@@ -53,7 +53,7 @@ turn, since the Hessian is singular if there are too few inliers."""
 
 
 @dataclass(frozen=True, eq=False)
-class ConcomitantProblem(AroundProblem):
+class HuberScaleProblem(AroundProblem):
     """Huber regression with a joint scale: P, D and the certificate, as defined at the top of this module.
 
     Parameters

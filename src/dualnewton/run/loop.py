@@ -58,7 +58,7 @@ def solve(
     ----------
     problem : Problem
         The problem to solve. (Of a loss of K > 1 columns, w is K×d, the intercept a vector and alpha n×K.) It may also be a
-        :class:`~dualnewton.objective.huber_scale.ConcomitantProblem` or an
+        :class:`~dualnewton.objective.huber_scale.HuberScaleProblem` or an
         :class:`~dualnewton.objective.unpenalised.Unpenalised` risk.
     method : {"auto", "sdna", "sdca", "newton", "ihs", "interior"}
         "auto" chooses the method with the least predicted cost, and changes it where the gap falls more slowly than predicted.

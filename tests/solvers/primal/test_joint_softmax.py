@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import dualnewton as dn
-from dualnewton.losses.softmax import chances, pair_products
+from dualnewton.losses.softmax import pair_products, probabilities
 from dualnewton.matrix import MemoryData
 from dualnewton.planning.sketching import Sketching
 from dualnewton.solvers.primal import joint_softmax as joint
@@ -32,14 +32,14 @@ def whole_hessian(X, p, c, ridge):
 
 @STORAGES
 def test_the_matrix_is_the_hessian(storage):
-    p, c, ridge = chances(RNG.standard_normal((N, K)))[0], RNG.uniform(0.5, 2.0, N), np.full(D, 0.3)
+    p, c, ridge = probabilities(RNG.standard_normal((N, K)))[0], RNG.uniform(0.5, 2.0, N), np.full(D, 0.3)
     found = hessian_of(MemoryData(storage(X)), ridge).at((c[:, None] * pair_products(p)).T, N, np.random.default_rng(0))
     g = RNG.standard_normal(K * D)
     np.testing.assert_allclose(found.solve(g), np.linalg.solve(whole_hessian(X, p, c, ridge), g), rtol=1e-9)
 
 
 def test_intercepts_are_moved_apart_but_never_together():
-    p, ridge = chances(RNG.standard_normal((N, K)))[0], np.append(np.full(D, 0.3), 0.0)
+    p, ridge = probabilities(RNG.standard_normal((N, K)))[0], np.append(np.full(D, 0.3), 0.0)
     found = hessian_of(MemoryData(X), ridge).at(pair_products(p).T, N, np.random.default_rng(0))
     g = RNG.standard_normal((K, D + 1))
     g[:, -1] -= g[:, -1].mean()  # as that of softmax is
@@ -58,7 +58,7 @@ def test_rows_far_from_both_classes_of_a_pair_are_left_out():
             return super().weighted_gram(weights, indices, **options)
 
     margins = 12.0 * np.eye(K)[Y] + RNG.standard_normal((N, K))
-    weights, counted = pair_products(chances(margins)[0]).T, Counted(X)
+    weights, counted = pair_products(probabilities(margins)[0]).T, Counted(X)
     hessian_of(counted, np.full(D, 0.3)).at(weights, N, np.random.default_rng(0))
     assert counted.read <= 2.1 * N  # of 3N: each pair needs the rows of its two classes
     left = [own[own <= joint.NEGLIGIBLE * own.mean()].sum() / own.sum() for own in weights]

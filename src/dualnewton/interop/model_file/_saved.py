@@ -189,7 +189,7 @@ class SavedModel:
     # Its proof -------------------------------------------------------------------------------------------------------
 
     def objectives(self, X: Any, y: Any, sample_weight: Any = None) -> Sequence[Objective]:
-        """Return what the model is judged by on data, whose labels must be of its classes, or numbers if it has none."""
+        """Return what the model is certified by on data, whose labels must be of its classes, or numbers if it has none."""
         y = np.asarray(y, dtype=float) if self.classes is None else codes_of(y, self.classes)
         return self.objective.objectives(X, y, self.classes, sample_weight=sample_weight, scale=self.scale)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.objective.certificate import CertifiedPair
-from dualnewton.objective.huber_scale import ConcomitantProblem
+from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import steps_jointly
 from dualnewton.planning.plan import Plan
@@ -60,7 +60,7 @@ class ScaleSearch(OuterMethod):
     difference shows on which side the optimum lies, so every fit narrows a bracket.
     """
 
-    def __init__(self, starts: Sequence[tuple[ConcomitantProblem, CertifiedPair]], request: Request, runs: Any) -> None:
+    def __init__(self, starts: Sequence[tuple[HuberScaleProblem, CertifiedPair]], request: Request, runs: Any) -> None:
         super().__init__([problem for problem, _ in starts], request, runs)
         if len(starts) > 1:
             raise DualnewtonError(f"problems with a joint scale are solved one at a time, got {len(starts)}")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton.losses.softmax import chances, pair_products
+from dualnewton.losses.softmax import pair_products, probabilities
 from dualnewton.matrix import Data, grams, linear
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.deadline import Deadline
@@ -191,7 +191,7 @@ class Probabilities(RowCurvature):
         is never less, for δ = 1.
         """
         K = margins.shape[1]
-        p, missed = chances(margins)
+        p, missed = probabilities(margins)
         for part, even in ((p, 1.0 / K), (missed, 1.0 - 1.0 / K)):
             part *= 1.0 - damping
             part += damping * even
