@@ -58,9 +58,6 @@ class Loss:
     kinked: ClassVar[bool] = False
     """Whether φ′ has a jump: see :class:`NonSmooth`."""
 
-    balances_by_direction: ClassVar[bool] = True
-    """Whether :meth:`balancing_direction` applies: the domain of φ* is a product of intervals, one for each column."""
-
     columns: int = 1
     """K, the number of margins per example: z_i is a number for K = 1 and a vector of length K otherwise."""
 
@@ -71,6 +68,11 @@ class Loss:
     def has_dual_rounds(self) -> bool:
         """Whether block dual methods apply: each example has one dual variable, and the dual is strongly concave."""
         return self.columns == 1 and self.gamma is not None
+
+    @property
+    def balances_by_direction(self) -> bool:
+        """Whether :meth:`balancing_direction` applies: the domain of φ* is a product of intervals, one for each column."""
+        return self.columns == 1
 
     # The functions of one example --------------------------------------------------------------------------------------
 

@@ -47,7 +47,6 @@ class Softmax(Loss):
     n_classes: int
     gamma = 2.0
     self_concordance = 1.0  # along t: the third central moment is at most the variance times the range of t
-    balances_by_direction: ClassVar[bool] = False  # the probabilities of a row sum to one
     label_domain: ClassVar[str] = "whole class numbers"
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
-"""What the work of each method costs, from sizes alone: bytes over a bandwidth, multiplications over a rate, calls.
+"""Predicted seconds of passes, sketches and epochs, from sizes alone: bytes over a bandwidth, multiplications over a rate, calls.
 
-No clock is read: equal seeds give equal runs. The rates are those of an ordinary core (:class:`Rates`).
+No clock is read, so that equal seeds give equal runs. The rates (:class:`Rates`) are those of one ordinary processor core.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class Costs(Profile):
     Attributes
     ----------
     tuning : Tuning
-        Machine rates, and what counts as small.
+        Machine rates and thresholds.
     """
 
     tuning: Tuning = DEFAULT
 
     @classmethod
     def of(cls, profile: Profile, tuning: Tuning = DEFAULT) -> Costs:
-        """Take the size and sparsity of some data."""
+        """Return the costs for data with this size and sparsity."""
         return cls(profile.n, profile.d, profile.stored, profile.pairs, profile.sparse, profile.itemsize, tuning)
 
     @cached_property
@@ -38,59 +38,59 @@ class Costs(Profile):
 
     @cached_property
     def data_pass(self) -> float:
-        """Margins, losses and gradient at one point."""
+        """Seconds of a pass: margins, losses and gradient at one point."""
         rates = self.tuning.rates
         if self.by_entry:
             return rates.call + self.stored * rates.sparse_entry + self.n * rates.margin
         return rates.call + self._read(self.n * self.d * self.itemsize) + self.n * rates.margin
 
     def _read(self, size: float) -> float:
-        """Seconds to read so many bytes, which stay in the cache if they fit."""
+        """Seconds to read ``size`` bytes, from the cache if they fit into it."""
         rates = self.tuning.rates
         return size / (rates.cache_bandwidth if size <= rates.cache_bytes else rates.memory_bandwidth)
 
     @cached_property
     def drawing(self) -> float:
-        """What a sketch costs before its first row: to draw the rows."""
+        """Seconds to draw the rows of a sketch, which depend on n and not on the number of rows drawn."""
         return self.tuning.rates.call + self.n * self.tuning.rates.drawn_row
 
     def sketch(self, rows: float) -> float:
-        """Curvature from so many rows, and its factor."""
+        """Seconds to compute and factorise a Hessian from ``rows`` rows."""
         if rows >= self.d:
             return self.added(rows)
         return self.drawing + self.gram(rows)
 
     def is_dear(self, rows: float) -> bool:
-        """Whether a sketch of so many rows is computed only after steps without it have turned out to be slow."""
+        """Whether a sketch of ``rows`` rows is so expensive that it is computed only after steps without it were slow."""
         return self.sketch(rows) > self.tuning.dear_sketch * self.data_pass
 
     def factor(self, size: float) -> float:
-        """The Cholesky factor of a square matrix."""
+        """Seconds for the Cholesky factor of a matrix with ``size`` rows."""
         return size**3 / 6.0 / self.tuning.rates.factorise
 
     def gram(self, rows: float) -> float:
-        """Products of each two of so many rows, and the factor of their matrix."""
+        """Seconds for the Gram matrix of ``rows`` rows and its factor."""
         rates = self.tuning.rates
         per_pair = self.stored / self.n * (2.0 * rates.sparse_pair if self.by_entry else 1.0 / rates.multiply)
         return 0.5 * rows**2 * per_pair + self.factor(rows)
 
     def added(self, rows: float) -> float:
-        """Add the outer products of so many rows to a d×d matrix, and factorise it."""
+        """Seconds to add the outer products of ``rows`` rows to a d×d matrix and to factorise it."""
         return self.drawing + self.outer(rows, rows / self.n * self.pairs)[0] + self.factor(self.d)
 
     def applied(self, rows: float) -> float:
-        """A solve with the factor of such a curvature, which is read twice, and the products with its rows if they are few."""
+        """Seconds of a solve with a sketch of ``rows`` rows: its factor is read twice, its rows too if they are fewer than d."""
         rates, size = self.tuning.rates, min(rows, self.d)
         entry = rates.sparse_entry if self.by_entry else 8.0 / rates.memory_bandwidth
         products = 0.0 if rows >= self.d else 2.0 * rows * self.stored / self.n * entry
         return self._read(8.0 * size**2) + products
 
     def by_pairs(self, rows: float, pairs: float) -> bool:
-        """Whether Σ a aᵀ over sparse rows with so many pairs of entries is cheapest pair by pair."""
+        """Whether Σ a aᵀ over sparse rows with ``pairs`` pairs of entries is summed pair by pair."""
         return self.outer(rows, pairs)[1]
 
     def outer(self, rows: float, pairs: float) -> tuple[float, bool]:
-        """Return the cost of Σ a aᵀ over rows with so many pairs of entries, and whether pair by pair is cheapest."""
+        """Return the seconds of Σ a aᵀ over rows with ``pairs`` pairs of entries, and whether pair by pair is cheapest."""
         rates = self.tuning.rates
         expanded = rows * self.d * (rates.expanded_entry + 0.5 * self.d / rates.multiply)
         one_by_one = pairs * rates.sparse_pair if self.by_entry else math.inf
@@ -98,7 +98,7 @@ class Costs(Profile):
 
     @cached_property
     def epoch(self) -> float:
-        """A visit of each example by a dual method."""
+        """Seconds of an epoch: a dual method visits each example once."""
         rates = self.tuning.rates
         if self.sparse:
             return self.n * rates.visited_row + self.stored * rates.visited_entry
@@ -108,11 +108,11 @@ class Costs(Profile):
 
     @cached_property
     def first_sketch(self) -> int:
-        """The rows whose sketch, once drawn, costs about a pass."""
+        """The number of rows whose sketch, once drawn, costs about a pass."""
         return self.affordable_sketch(1.0)
 
     def affordable_sketch(self, passes: float) -> int:
-        """Return the rows whose sketch, once drawn, costs about so many passes; by bisection, since the cost grows with them."""
+        """Return the number of rows whose sketch, once drawn, costs about ``passes`` passes, found by bisection."""
         low, high, seconds = 1, self.n, self.drawing + passes * self.data_pass
         if self.sketch(high) <= seconds:
             return high
@@ -124,13 +124,13 @@ class Costs(Profile):
     # Softmax -----------------------------------------------------------------------------------------------------------
 
     def class_pass(self, classes: int) -> float:
-        """A pass with so many columns of margins: dense rows are read once, sparse ones for each column."""
+        """Seconds of a pass with ``classes`` columns of margins: dense rows are read once, sparse ones for each column."""
         rates, one = self.tuning.rates, self.data_pass - self.tuning.rates.call
         products = classes * one if self.by_entry else max(one, 2.0 * classes * self.n * self.d / rates.multiply)
         return rates.call + products + self.n * classes * rates.margin
 
     def class_step(self, classes: int) -> float:
-        """A step of Newton's method for softmax: a pass, the Gram matrix of each pair of classes, and the factor of all."""
+        """Seconds of a Newton step for softmax: a pass, a Gram matrix for each pair of classes, the factor of the Hessian."""
         rates, share = self.tuning.rates, self.tuning.paired_rows
         pairs = classes * (classes - 1) // 2
         sums = pairs * (rates.call / 3.0 + self.outer(share * self.n, share * self.pairs)[0])

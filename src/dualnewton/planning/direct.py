@@ -17,7 +17,7 @@ def direct_plan(problem: Problem, reason: str) -> Plan:
 def solved_directly(problem: Problem, plan: Plan, n_epochs: float) -> Plan:
     """Return the plan of a ridge regression whose run began at the dual solution of an eigendecomposition.
 
-    Mostly its certificate meets the tolerance at once, and the run ends after no epoch. Otherwise its method went on from there.
+    Usually the certificate meets the tolerance at once, and the run ends after 0 epochs. Otherwise its method continues there.
     """
     direct = direct_plan(problem, "ridge regression by an eigendecomposition of the n×n Gram matrix")
     return direct if n_epochs == 0 else plan.after(direct, plan.reason)
@@ -29,9 +29,9 @@ def decomposes(n: int, d: int, tuning: Tuning = DEFAULT) -> bool:
 
 
 def decomposes_folds(smaller: int, tuning: Tuning = DEFAULT) -> bool:
-    """Whether cross-validation of least squares solves each fold from a moment matrix with so many rows.
+    """Whether cross-validation of least squares solves each fold from a moment matrix with ``smaller`` rows.
 
-    Beyond, passes over the data cost less than a decomposition for every fold.
+    For larger matrices, passes over the data cost less than a decomposition for every fold.
     """
     return smaller <= tuning.fold_decomposition
 
@@ -56,7 +56,7 @@ def bounds_choice(size: int, tuning: Tuning = DEFAULT) -> bool:
 def solves_kinks(
     problem: Problem, free: int, relative_gap: float, stage: Plan, n_epochs: float, tuning: Tuning = DEFAULT
 ) -> bool:
-    """Whether the linear system of the examples on kinks is worth its cost, after a stage of so many epochs.
+    """Whether the linear system of the examples on kinks is worth its cost, after a stage of ``n_epochs`` epochs.
 
     Above ``late_kink_gap`` more free examples than unknowns in w and b mean that the set was guessed too early: they can all lie
     on kinks only where rows repeat or depend on each other.

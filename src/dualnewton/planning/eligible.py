@@ -14,7 +14,7 @@ def is_joint(problem: Problem) -> bool:
 
 
 def has_hessian(problem: Problem) -> bool:
-    """Whether the penalty is (λ/2) Σ v_j w_j², so that there is a Hessian to take or to sketch; of several columns with v = 1."""
+    """Whether the penalty is (λ/2) Σ v_j w_j² (with v = 1 for several columns), as Newton's method and its sketch need."""
     form = problem.regularizer.form
     if is_joint(problem):
         return False
@@ -35,7 +35,7 @@ def methods_for(problem: Problem, tuning: Tuning = DEFAULT) -> tuple[str, ...]:
 
 
 def primal_methods(problem: Problem) -> tuple[str, ...]:
-    """Return the methods for a problem whose loss has no dual rounds; refuse, in words, one that no method can solve."""
+    """Return the methods for a problem whose loss has no dual rounds; raise an error if no method can solve it."""
     if not (own := methods_for(problem)):
         if problem.columns > 1:
             raise DualnewtonError(

@@ -1,4 +1,4 @@
-"""What the predicted costs of a problem follow from: its sizes, its conditioning, and what its loss and penalty declare."""
+"""The numbers from which costs are predicted: sizes, conditioning, and what the loss and the penalty declare."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from dualnewton.planning.tuning import DEFAULT, Tuning
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """A problem with the numbers from which the cost of each method is predicted.
+    """A problem, and the numbers from which the cost of each method is predicted.
 
     Attributes
     ----------
     problem : Problem
-        What is to be solved.
+        The problem to solve.
     costs : Costs
-        Of work on its data.
+        Predicted seconds of operations on its data.
     conditioning : float
         1 + R/(γλn), where R is the mean of c_i‖a_i‖²: the epochs in which a dual method divides the gap by e (Theorem 5, τ = 1).
-        Of a loss without γ, R is the mean of c_i φ″_i‖a_i‖² at w = 0, and γ is left out.
+        For a loss without γ, R is the mean of c_i φ″_i‖a_i‖² at w = 0, and γ = 1.
     near : bool
         Whether the run starts from the solution of a similar problem.
     """
@@ -60,7 +60,7 @@ class Facts:
 
     @cached_property
     def classes(self) -> int:
-        """The columns of margins of the model."""
+        """K, the number of margins per example."""
         return self.problem.columns
 
     @cached_property
@@ -75,9 +75,9 @@ class Facts:
 
     @cached_property
     def difficulty(self) -> float:
-        """The epochs in which a dual method divides the gap by e, but for a constant.
+        """An estimate, up to a constant, of the epochs in which a dual method divides the gap by e.
 
-        The conditioning is the worst case, of rows that point in one direction. Rows in random directions, fewer than features,
+        The conditioning is the worst case: all rows have the same direction. Rows in random directions, fewer than features,
         have a Gram matrix with eigenvalues in (1 ± ρ)², where ρ² = n E[cos²] over pairs of rows. Where ∇g* is not linear, steps
         are shorter, since they follow a bound of g*.
         """
@@ -101,10 +101,10 @@ class Facts:
 
     @cached_property
     def used_features(self) -> float:
-        """The coefficients, of all classes, that a penalty with a kink or bounds is expected to leave nonzero.
+        """The expected number of nonzero coefficients, over all classes, with a penalty that has kinks or bounds.
 
-        At least a share of the features (of the examples, if fewer). More where the threshold is below the noise of a feature's
-        gradient at w = 0, which then exceeds the threshold by chance. Without strong convexity no more than the examples.
+        It is at least a fixed share of min(n, d). Features whose gradient at w = 0 has a standard deviation above the threshold
+        count too, since noise alone makes them nonzero. Without strong convexity there are at most n.
         """
         problem, n, d = self.problem, self.costs.n, self.costs.d * self.columns
         guess = self.tuning.used_share * min(n, d)
@@ -131,12 +131,12 @@ class Facts:
 
     @cached_property
     def columns(self) -> int:
-        """The classes whose features are coordinates of one model with kinks or bounds; one for all other problems."""
+        """The number of classes if the penalty has kinks or bounds, so that each class has coordinates of its own; else 1."""
         return 1 if self.has_hessian else self.classes
 
     @cached_property
     def small(self) -> bool:
-        """Whether nothing is to be compiled."""
+        """Whether the data are so small that NumPy does all the work and nothing is compiled."""
         few = not is_joint(self.problem) or self.costs.d <= self.tuning.numpy_features
         return few and is_small(self.tuning, self.costs.n, self.costs.d, self.columns)
 
@@ -147,7 +147,7 @@ class Facts:
 
     @cached_property
     def in_pieces(self) -> bool:
-        """Whether φ″ is piecewise constant, so that Newton's method ends once it knows the piece of each row."""
+        """Whether φ″ is piecewise constant: Newton's method is exact once each row is in its final piece."""
         return self.problem.loss.curvature is Curvature.PIECEWISE
 
     @cached_property
@@ -162,5 +162,5 @@ class Facts:
 
 
 def _every(n: int, rows: int) -> slice:
-    """Return about so many of n rows, evenly spaced."""
+    """Return a slice of about ``rows`` of n rows, evenly spaced."""
     return slice(None, None, max(1, n // rows))

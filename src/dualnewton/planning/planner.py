@@ -1,6 +1,6 @@
-"""Which method, which τ and which code, what that should cost, and why: asked for, printed, overridable.
+"""Choice of the method: the plan of a run with method, τ, compiled or NumPy code, predicted cost and reason.
 
-Everything here follows from sizes, sparsity and conditioning, never from a clock: equal seeds give equal runs.
+Choices follow from sizes, sparsity and conditioning, never from a clock, so that equal seeds give equal runs.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ def plan(
     near: bool = False,
     tuning: Tuning | None = None,
 ) -> Plan:
-    """Choose what is left to choose; a method or a τ that is given is kept.
+    """Return the plan of a run; a method or a τ that is given is kept, "auto" is chosen by predicted costs.
 
     Parameters
     ----------
     problem : Problem
-        What is to be solved.
+        The problem to solve.
     method : {"auto", "sdna", "sdca", "newton", "ihs", "interior"}
         The method.
     tau : int or "auto"
-        The number of examples per round, or of rows in a sketch; given with method "auto", it asks for SDNA.
+        The number of examples per round, or of rows in a sketch; a number together with method "auto" selects SDNA.
     models : int
-        How many problems like this one are solved together.
+        The number of similar problems that are solved together.
     near : bool
         Whether the run starts from the solution of a similar problem.
     tuning : Tuning, optional
@@ -87,11 +87,11 @@ def plan(
 
 
 def _automatic(facts: Facts, tau: Tau, models: int) -> Plan:
-    """Choose the method of least predicted cost; a given τ asks for SDNA."""
+    """Choose the method of least predicted cost; a given τ selects SDNA."""
     method = "sdna" if tau != "auto" else _cheapest(facts)
     chosen = PLANS[method](facts, tau)
     if method in PRIMAL and _is_tried_first(facts, chosen.cost):
-        return replace(dual.sdna(facts, "auto"), reason="a few epochs cost little, and tell whether more are worth it")
+        return replace(dual.sdna(facts, "auto"), reason="trial of SDNA: a few epochs cost little and show its speed")
     if models > 1 and method == "newton" and facts.has_hessian and not facts.quadratic:
         why = "sketched Newton with all rows: one Hessian is shared by models that are close together"
         return replace(primal.ihs_plan(facts, facts.problem.n), reason=why)
@@ -126,10 +126,10 @@ def offered(facts: Facts, *, primal: bool) -> list[Plan]:
 
 
 def _is_tried_first(facts: Facts, cost: float) -> bool:
-    """Whether a few epochs of SDNA are worth a trial before a primal method of this cost.
+    """Whether a few epochs of SDNA are tried before a primal method of this predicted cost.
 
-    The Hessian of quadratic losses is computed once; without kernels an epoch is slow; and dense rows are multiplied faster in
-    order than one by one.
+    They are not for quadratic losses, whose Hessian is computed once, for small data, where epochs by NumPy are slow, and for
+    dense rows, of which passes in order are much faster than visits one by one.
     """
     able = "sdna" in facts.methods and facts.has_hessian and facts.costs.sparse
     if not able or facts.quadratic or facts.small or facts.near:

@@ -57,16 +57,16 @@ def newton_cost(facts: Facts) -> float:
 
 
 def newton_by_products(facts: Facts, steps: float, passes: float) -> float:
-    """Predict the cost of so many steps by conjugate gradients, which take so many passes where the losses are quadratic."""
+    """Predict the cost of ``steps`` Newton steps by conjugate gradients, which take ``passes`` passes if losses are quadratic."""
     costs, rows = facts.costs, facts.costs.first_sketch
     passes *= 1.0 if facts.quadratic else facts.tuning.inexact_products
     return passes * (costs.data_pass + costs.applied(rows)) + steps * (costs.data_pass + costs.sketch(rows))
 
 
 def _proximal_cost(facts: Facts) -> float:
-    """Predict the cost of proximal Newton steps, in which ``used_features`` take part in the end.
+    """Predict the cost of proximal Newton steps; the last ones are over ``used_features`` features.
 
-    For softmax each feature of a class counts, and its matrix is always formed.
+    For softmax each class has features of its own, and their matrix is always formed.
     """
     tuning, costs, once = facts.tuning, facts.costs.of_classes(facts.columns), facts.quadratic
     every = takes_all(costs, once=once)
@@ -115,12 +115,12 @@ def _ihs_reason(facts: Facts, rows: int) -> str:
 
 
 def ihs_size(facts: Facts) -> int:
-    """Return the rows of the first sketch that is predicted to be cheapest."""
+    """Return the number of rows of the first sketch for which the predicted cost of the run is smallest."""
     n, first = facts.costs.n, facts.costs.first_sketch
     enough = min(n, facts.tuning.sketch_rows * facts.costs.d)
     if first >= n:
         return n
-    # Many rows, or few: those in between make a full d×d matrix that is a poor estimate.
+    # Either at least `enough` rows or at most d/2: numbers in between cost a d×d matrix that estimates the Hessian badly.
     sizes = {max(enough, first)} | {min(n, first << doublings) for doublings in range(6)}
     useful = [rows for rows in sorted(sizes) if rows >= enough or rows <= facts.costs.d // 2]
     return min(useful, key=lambda rows: _ihs_cost(facts, rows))
@@ -131,7 +131,7 @@ def _ihs_cost(facts: Facts, rows: int) -> float:
     sketches = 1.5 if facts.quadratic or facts.near else tuning.sketches
     passes = sketched_passes(facts, rows)
     steps = passes * costs.applied(rows)
-    if costs.is_dear(rows):  # and is computed only where the steps on a diagonal turn out to be slow
+    if costs.is_dear(rows):  # the sketch is computed only if steps with a diagonal Hessian turn out to be slow
         by_diagonal = 0.5 * math.sqrt(facts.conditioning) * math.log(1e6)  # the bound of conjugate gradients
         needed = tuning.sketch_needed if by_diagonal > 4.0 * tuning.diagonal_passes else 0.0
         passes, sketches, steps = max(passes if needed else by_diagonal, tuning.diagonal_passes), needed, needed * steps
@@ -151,18 +151,18 @@ def expected_ihs_cost(facts: Facts, rows: int) -> float:
 
 
 def sketched_passes(facts: Facts, rows: int) -> float:
-    """Predict the passes to a relative gap of 1e-6 with a sketch of so many rows, from w = 0."""
+    """Predict the passes to a relative gap of 1e-6 from w = 0, with a sketch of ``rows`` rows."""
     begin = 2.0 if facts.quadratic or facts.near else facts.tuning.newton_passes - 2.0
     return begin + (math.log(facts.conditioning / 1e-6) + 3.0) / speed(facts, rows)
 
 
 def speed(facts: Facts, rows: int) -> float:
-    """Predict the logarithm of the factor by which a pass divides the gap, with a sketch of so many rows.
+    """Predict the logarithm of the factor by which a pass divides the gap, with a sketch of ``rows`` rows.
 
     With more rows than features the eigenvalues of H_S⁻¹H lie about in (1 ± e)² for e = √(d/rows), so that conjugate steps
-    leave the fraction e of the error. With fewer rows, the curvature that the sketch misses is spread over the directions that
-    it does not span, at most trace/rows in each. Where there are more examples than features, it is known up to their
-    correlations: with the diagonal as unit, the largest eigenvalue is at most the number of entries of a row.
+    leave the fraction e of the error. With fewer rows, the directions that the sketch does not span have a curvature of at most
+    trace/rows each. If n ≥ d, the diagonal is known exactly: relative to it, the largest eigenvalue is at most the number of
+    stored entries per row.
     """
     error = math.sqrt(facts.costs.d / rows)
     if error < 0.9:

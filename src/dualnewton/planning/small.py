@@ -1,4 +1,4 @@
-"""Which problems are so small that the interpreter, and not arithmetic, decides how long a fit takes."""
+"""Problems so small that the overhead of the interpreter exceeds the time of the arithmetic."""
 
 from __future__ import annotations
 

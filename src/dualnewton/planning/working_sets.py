@@ -15,14 +15,14 @@ from dualnewton.planning.tuning import DEFAULT, Tuning
 
 @dataclass(frozen=True)
 class SetSizes:
-    """What :class:`dualnewton.solvers.prox.working_set.Sizes` asks for, by predicted costs.
+    """Sizes of working sets, chosen by predicted costs; see :class:`dualnewton.solvers.prox.working_set.Sizes`.
 
     Attributes
     ----------
     every : bool
         Whether each step is over all features.
     least, most : int
-        Features of a working set.
+        Minimum and maximum number of features of a working set.
     tuning : Tuning
         The tuned numbers.
     """
@@ -43,7 +43,7 @@ class SetSizes:
 
     @property
     def largest_matrix(self) -> int:
-        """The most features whose matrix is factorised."""
+        """Maximum number of features whose matrix is factorised."""
         return self.tuning.largest_matrix
 
     @property
@@ -57,12 +57,12 @@ class SetSizes:
 
 
 def by_entries(tuning: Tuning, stored: float, features: float) -> bool:
-    """Whether the matrix of some sparse features has so many more entries than they have that it is not formed."""
+    """Whether the matrix of sparse features has so many more entries than the features themselves that it is not formed."""
     return tuning.matrix_entries * stored < features**2
 
 
 def affordable(costs: Costs) -> int:
-    """Return how many features have a matrix that costs about a pass."""
+    """Return the number of features whose matrix costs about a pass."""
     rates = costs.tuning.rates
     if costs.sparse:
         size = costs.d * math.sqrt(costs.data_pass / max(costs.pairs * rates.sparse_pair, 1e-300))
