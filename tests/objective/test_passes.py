@@ -8,9 +8,10 @@ import pytest
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.matrix import Capabilities, ChunkedData, Data, as_data
+from dualnewton.matrix import Capabilities, ChunkedData, Data, as_data, memory
+from dualnewton.matrix.protocol import Work
 from dualnewton.objective.certificates import certify_duals, certify_models
-from tables import LOSSES, SEVERAL_COLUMNS, make_problem, name_of
+from tables import LOSSES, NON_SMOOTH, SEVERAL_COLUMNS, labels_for, make_problem, name_of
 
 N = 60
 FORMS = [{}, {"weights": True, "offset": True}, {"fit_intercept": True, "weights": True, "offset": True}]
@@ -113,6 +114,36 @@ def test_a_dual_point_and_a_given_alpha_take_few_passes(form):
     counting.data.passes.clear()
     certify_duals([counting], [alpha])
     assert counting.data.passes == {"times": 1, "transposed_times": 2 if problem.fit_intercept else 1}
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, *NON_SMOOTH], ids=name_of)
+def test_the_balancing_direction_stays_in_the_domain_of_the_conjugate(loss):
+    rng = np.random.default_rng(0)
+    y = labels_for(loss, 200, rng)
+    alpha = -loss.derivative(2.0 * rng.standard_normal(200), y)
+    d = loss.balancing_direction(alpha, y)
+    assert np.all(d >= 0.0)
+    for t in (-1.0, -0.3, 0.3, 1.0):
+        assert np.isfinite(loss.conjugate(-loss.nearest_dual(alpha - t * d, y), y)).all()
+        np.testing.assert_allclose(loss.nearest_dual(alpha - t * d, y), alpha - t * d, rtol=0.0, atol=1e-15)
+
+
+@pytest.mark.parametrize("loss", [losses.Logistic(), losses.Softmax(3)], ids=name_of)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_threads_do_not_change_a_bit_of_a_certificate(loss, sparse, monkeypatch):
+    for name in ("PART_ENTRIES", "DENSE_PART_ENTRIES", "BLOCK_MARGINS"):
+        monkeypatch.setattr(memory, name, 64)
+    problem = make_problem(loss, n=300, sparse=sparse, fit_intercept=True, weights=True, offset=True)
+    w, b = optimum(problem)
+    found = []
+    for threads in (1, 2, 5):
+        data = as_data(problem.X).using(Work(n_threads=threads))
+        found.append(replace(problem, X=data).certified_pair(w, b))
+        assert threads == 1 or data.workers.helpers >= 1
+        data.close()
+    for pair in found[1:]:
+        assert pair.certificate == found[0].certificate
+        assert np.array_equal(pair.alpha, found[0].alpha)
 
 
 @pytest.mark.parametrize("lam", [1e-2, 1e-6, 1e-12])
