@@ -17,21 +17,7 @@ from dualnewton.run.result import Progress, Result, Status, Trace
 
 if TYPE_CHECKING:
     from dualnewton import data
-    from dualnewton.estimators import (
-        ElasticNet,
-        ElasticNetCV,
-        ERMClassifier,
-        ERMRegressor,
-        HuberRegressor,
-        Lasso,
-        LinearSVC,
-        LinearSVR,
-        LogisticRegression,
-        LogisticRegressionCV,
-        Ridge,
-        RidgeClassifier,
-        RidgeCV,
-    )
+    from dualnewton.estimators import *  # noqa: F403
     from dualnewton.estimators.files import load, save
 
 __version__ = "0.1.0"
@@ -39,40 +25,22 @@ __all__ = [
     "Certificate",
     "Checkpoint",
     "DualnewtonError",
-    "ERMClassifier",
-    "ERMRegressor",
-    "ElasticNet",
-    "ElasticNetCV",
-    "HuberRegressor",
-    "Lasso",
-    "LinearSVC",
-    "LinearSVR",
-    "LogisticRegression",
-    "LogisticRegressionCV",
     "MultinomialProblem",
     "Plan",
     "Problem",
     "Progress",
     "Result",
-    "Ridge",
-    "RidgeCV",
-    "RidgeClassifier",
     "Status",
     "Trace",
     "certify",
-    "data",
-    "estimators",
     "load",
-    "losses",
-    "methods",
     "plan",
-    "regularizers",
-    "samplings",
     "save",
     "solve",
     "solve_many",
-    "theory",
 ]
+__all__ += estimators.__all__
+__all__ += ["data", "estimators", "losses", "methods", "regularizers", "samplings", "theory"]
 
 FILES = ("load", "save")
 """Functions of ``estimators.files``."""
@@ -82,7 +50,7 @@ ROOMS = ("data",)
 
 
 def __getattr__(name: str) -> Any:
-    # Estimators load scikit-learn, which takes a second: whoever asks for one waits for it, nobody else.
+    # An estimator loads scikit-learn, which takes a second, so it is imported on first use.
     if name in estimators.MODULES:
         return getattr(estimators, name)
     if name in FILES:

@@ -1,4 +1,4 @@
-"""Coefficients that somebody else has computed, from a text file."""
+"""Coefficients of any origin, read from a text file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INTERCEPT = "intercept"
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
-    """What a file says.
+    """The coefficients in a file.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""From the words of a command and a data set to what is to be solved."""
+"""The problems that the options of a command and a data set define."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is to be solved.
+    """The problems of a command.
 
     Attributes
     ----------
     problems : list of Problem, or of one MultinomialProblem
-        For ``solve_many``, all over one X. Of a saved model: the objectives that it is certified by.
+        For ``solve_many``, all over one X. Of a saved model: its objectives.
     objective : Specification
         The same in words.
     classes : array of shape (K,), optional
         The labels in order; None where the targets are numbers. Of two classes the one problem has +1 for the second.
     why : str
-        How the loss came about.
+        Why this loss was chosen.
     """
 
     problems: list[Any]
@@ -56,7 +56,7 @@ def problems_from(
     multiclass: str | None = None,
     **parameters: float | None,
 ) -> Task:
-    """Say what is to be solved, from the words of a command.
+    """Return the problems that the options of a command define.
 
     Parameters
     ----------
@@ -78,6 +78,7 @@ def problems_from(
     classes = np.unique(labels) if Specification(chosen).classifies else None
     refuse_constant(labels, classes)
     several = classes is not None and len(classes) > 2
+    default = SOFTMAX if Specification(chosen).has_softmax else REST
     objective = Specification(
         chosen,
         strength(C, lam, dataset.X.shape[0]),
@@ -85,20 +86,20 @@ def problems_from(
         fit_intercept=intercept,
         parameters={name: value for name, value in parameters.items() if value is not None},
         penalty_parameters={} if l1_ratio is None else {"l1_ratio": l1_ratio},
-        multiclass=multiclass_of(multiclass, chosen) if several else None,
+        multiclass=(multiclass or default) if several else None,
     )
     return Task(problems_of(objective, dataset, classes), objective, classes, why(loss, chosen, labels))
 
 
 def problems_of(objective: Specification, dataset: Dataset, classes: np.ndarray | None) -> list[Any]:
-    """Return what an objective means on a data set, whose labels must be of these classes, or numbers if there are none."""
+    """Return the problems of an objective on a data set, whose labels must be of these classes, or numbers if there are none."""
     labels = labels_of(dataset)
     y = numbers(labels, objective.loss) if classes is None else codes_of(labels, classes)
     return objective.problems(dataset.X, y, classes, sample_weight=dataset.sample_weight)
 
 
 def objectives_of(model: SavedModel, dataset: Dataset) -> list[Any]:
-    """Return what a saved model is certified by on a data set."""
+    """Return the objectives of a saved model on a data set."""
     if model.classes is None and len(model.coef) > 1:
         raise DualnewtonError(
             f"the model has {len(model.coef)} targets, and data have one: use dualnewton.certify and score"
@@ -138,13 +139,8 @@ def strength(C: float | None, lam: float | None, n: int) -> float:
     return positive("lam", lam) if lam is not None else 1.0 / (positive("C", 1.0 if C is None else C) * n)
 
 
-def multiclass_of(asked: str | None, loss: str) -> str:
-    """Return what becomes of more than two classes."""
-    return asked if asked is not None else SOFTMAX if Specification(loss).has_softmax else REST
-
-
 def why(asked: str | None, chosen: str, labels: np.ndarray) -> str:
-    """Say how the loss came about."""
+    """Return the reason for the loss in words."""
     if asked is not None:
         return "as asked"
     count = len(np.unique(labels))

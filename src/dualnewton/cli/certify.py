@@ -1,4 +1,4 @@
-"""``dualnewton certify``: how far coefficients, ours or anybody's, are from the best."""
+"""``dualnewton certify``: a bound on the suboptimality of a saved model or of given coefficients."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def certify(
         _output.say(key, line)
 
 
-Judged = tuple["Task", "Dataset", "np.ndarray", "np.ndarray | None", str]
-"""What is to be certified: the problems, their data, coefficients and intercepts (None for the best), and where they are from."""
+Certifiable = tuple["Task", "Dataset", "np.ndarray", "np.ndarray | None", str]
+"""The problems, their data, coefficients, intercepts (None for the best), and where the coefficients are from."""
 
 
-def of_model(model: str, data: str, target: str | None, weights: str | None, objective: options.Objective) -> Judged:
-    """Take a saved model, as a solution of its problem on these data."""
+def of_model(model: str, data: str, target: str | None, weights: str | None, objective: options.Objective) -> Certifiable:
+    """Read a saved model, with its own objective on these data."""
     from dualnewton.cli._data import Columns
     from dualnewton.cli._problems import Task, objectives_of
     from dualnewton.interop.model_file import SavedModel
@@ -87,8 +87,8 @@ def of_model(model: str, data: str, target: str | None, weights: str | None, obj
 
 def of_coefficients(
     model: str, data: str, target: str | None, weights: str | None, objective: options.Objective
-) -> Judged:
-    """Take coefficients from a text file, for the objective that the options describe."""
+) -> Certifiable:
+    """Read coefficients from a text file, for the objective that the options describe."""
     from dualnewton.cli._coefficients import read_coefficients
     from dualnewton.cli._data import loaded
     from dualnewton.cli._problems import problems_from
@@ -103,7 +103,7 @@ def of_coefficients(
 
 
 def certified(task: Task, coef: np.ndarray, intercepts: np.ndarray | None) -> list[Certificate]:
-    """Judge each problem at its coefficients; where the loss has a kink, a solver looks for a sharp dual point."""
+    """Certify each problem at its coefficients; where the loss has a kink, a solver searches for a good dual point."""
     from dualnewton.interop.parts import Part
 
     if task.objective.is_softmax:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dualnewton.cli import _options as options
 from dualnewton.errors import DualnewtonError
+
+if TYPE_CHECKING:
+    from dualnewton.lab.report import Report
 
 Out = Annotated[str, options.option("--out", "DIR", "The folder for the report; created if missing.")]
 Methods = Annotated[
@@ -90,7 +93,14 @@ def compare(
         paths = report.write(found, folder, "compare")
     if json:
         _output.as_json(comparison.as_json(rows))
-        return
+    else:
+        show(found, str(paths[0]))
+
+
+def show(found: Report, path: str) -> None:
+    """Print the notes and the table of a comparison, and where its report is."""
+    from dualnewton.cli import _output
+
     table = found.sections[0].tables[0]
     _output.say("data", found.lead.split(". ")[0])
     for note in found.notes:
@@ -99,4 +109,4 @@ def compare(
     _output.table(table.columns, table.rows)
     print()
     print(table.note)
-    _output.say("report", paths[0])
+    _output.say("report", path)

@@ -1,4 +1,4 @@
-"""``dualnewton evaluate``: how well a saved model does on data."""
+"""``dualnewton evaluate``: scores of a saved model on data."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ NAMES = {
     "rmse": "root mean squared error",
     "mae": "mean absolute error",
 }
-"""In words."""
+"""The names of the scores in tables."""
 
 
 def measured(model: SavedModel, dataset: Dataset) -> dict[str, float]:
     """Return the scores by name; one that has no meaning on these data is nan."""
     from dualnewton.cli._problems import objectives_of
 
-    objectives_of(model, dataset)  # which says what is wrong with the data
+    objectives_of(model, dataset)  # raises an error if the data do not fit the model
     return of_values(model, dataset) if model.classes is None else of_classes(model, dataset)
 
 

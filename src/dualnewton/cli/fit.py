@@ -1,4 +1,4 @@
-"""``dualnewton fit``: from a file to a model with its proof."""
+"""``dualnewton fit``: fit a model to a file, and certify it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ REMEDIES = {
     "INTERRUPTED": "repeat the command",
     "NO_PROGRESS": "raise --tol, or bring the features to about equal scale",
 }
-"""What to do about each way to end short of --tol."""
+"""Advice for each status in which a run ends above --tol."""
 
 DONE = ("CONVERGED", "NO_PROGRESS")
-"""Ends after which there is nothing to go on for. Whoever raises a limit goes on from a checkpoint."""
+"""Statuses after which the checkpoint is removed; after the others a run with a higher limit resumes from it."""
 
 Test = Annotated[str | None, options.option("--test", "DATA", "Other data, for a score.", options.FROM)]
 Out = Annotated[str | None, options.option("--out", "MODEL", "The file to save the model in.")]
@@ -83,7 +83,7 @@ def fit(
     with ended_by_signals():
         dataset = loaded(data, target=target, weights=weights)
         task = problems_from(dataset, **objective)
-        # Whatever is wrong with the test data is better known before the fit.
+        # Errors in the test data are reported before the fit.
         tested = None if test is None else other_data(task, dataset, test, target)
         settings = {"method": method, "time_limit": time_limit, "max_epochs": max_epochs, "n_threads": threads}
         more = {} if checkpoint is None else {"checkpoint": checkpoint}
@@ -116,7 +116,7 @@ def solved(task: Task, *, tol: float, **settings: Any) -> list[Result]:
 
 
 def model_of(task: Task, dataset: Dataset, results: Sequence[Result], target: str | None, command: str) -> SavedModel:
-    """Put together what is saved."""
+    """Return the model to be saved."""
     import numpy as np
 
     from dualnewton.interop.model_file import SavedModel
@@ -137,7 +137,7 @@ def model_of(task: Task, dataset: Dataset, results: Sequence[Result], target: st
 
 
 def other_data(task: Task, dataset: Dataset, source: str, target: str | None) -> Dataset:
-    """Read the data for the test score, and have them checked."""
+    """Read and check the data for the test score."""
     from dualnewton.cli._data import Columns
     from dualnewton.cli._problems import problems_of
 
@@ -147,7 +147,7 @@ def other_data(task: Task, dataset: Dataset, source: str, target: str | None) ->
 
 
 def describe(task: Task, dataset: Dataset, results: Sequence[Result]) -> None:
-    """Print what was solved, how it ended, what is proved, and how it was done."""
+    """Print the problem, the status, the certificate and the plan."""
     from dualnewton.cli._output import certificate_lines, say
 
     n, d = dataset.X.shape
@@ -173,21 +173,21 @@ def score(model: SavedModel, dataset: Dataset) -> str:
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Have a request to end the process do what Ctrl-C does; a process that ignores Ctrl-C (nohup) goes on to."""
+    """Handle SIGTERM as Ctrl-C; a process that ignores Ctrl-C (nohup) still ignores it."""
     with handled(signal.default_int_handler, signal.SIGTERM):
         yield
 
 
 @contextlib.contextmanager
 def unmoved_by_signals() -> Iterator[None]:
-    """Keep a second Ctrl-C from costing the model while it is written."""
+    """Ignore signals, so that a second Ctrl-C does not interrupt the writing of the model."""
     with handled(signal.SIG_IGN, *SIGNALS):
         yield
 
 
 @contextlib.contextmanager
 def handled(handler: Any, *signals: signal.Signals) -> Iterator[None]:
-    """Handle signals otherwise for a while."""
+    """Install a handler of signals, and restore the earlier ones at the end."""
     before = {each: signal.signal(each, handler) for each in signals}
     try:
         yield

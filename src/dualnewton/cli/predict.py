@@ -1,4 +1,4 @@
-"""``dualnewton predict``: what a saved model says about data."""
+"""``dualnewton predict``: predictions of a saved model."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def predictions(model: SavedModel, X: Any, *, proba: bool, decision: bool) -> tu
 
 
 def writer(out: str | None) -> Callable[[str, list[str], np.ndarray], None]:
-    """Return what writes a file with this ending."""
+    """Return the function that writes a file with this ending."""
     ending = ".csv" if out is None else Path(out).suffix.lower()
     if ending not in WRITERS:
         raise DualnewtonError(f"--out must end in {' or '.join(WRITERS)}, got {out!r}")

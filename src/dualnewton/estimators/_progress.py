@@ -42,7 +42,7 @@ class ProgressLine:
         if self.console.is_terminal:
             self._rewrite(text)
         elif progress.seconds >= self.next_line or slowest[-1].certificate.relative_gap <= self.tol:
-            self._write(text)
+            self.console.print(text, highlight=False, soft_wrap=True)
             self.next_line = max(1.0, 2.0 * progress.seconds)
 
     def _rewrite(self, text: str) -> None:
@@ -52,9 +52,6 @@ class ProgressLine:
             self.live = Live(console=self.console, auto_refresh=False)
             self.live.start()
         self.live.update(text, refresh=True)
-
-    def _write(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         """Leave the last line where it is."""

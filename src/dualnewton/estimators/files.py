@@ -13,7 +13,7 @@ from dualnewton.estimators import MODULES
 from dualnewton.files.archive import BadFileError
 from dualnewton.interop.labels import tidy
 from dualnewton.interop.model_file import SavedModel
-from dualnewton.interop.model_file._values import meant, told
+from dualnewton.interop.model_file._values import from_json, to_json
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -73,7 +73,7 @@ def _saved(model: Any) -> SavedModel:
     coef = model.coef_.toarray() if hasattr(model.coef_, "toarray") else model.coef_
     fitted = {key: each for key, each in vars(model).items() if key.endswith("_") and key[0] != "_"} | {"coef_": coef}
     estimator = {"class": name} | {
-        part: {key: told(value, values, f"{key} of {name}") for key, value in each.items()}
+        part: {key: to_json(value, values, f"{key} of {name}") for key, value in each.items()}
         for part, each in (("parameters", model.get_params(deep=False)), ("fitted", fitted))
     }
     rows = np.atleast_2d(coef).astype(np.float64)
@@ -102,7 +102,7 @@ def _estimator(saved: SavedModel) -> Any:
     if name not in MODULES:
         raise DualnewtonError(f"class must be one of {', '.join(MODULES)}, got {name!r:.40}")
     kind = getattr(import_module(f"dualnewton.estimators.{MODULES[name]}"), name)
-    model = kind(**{key: meant(each, saved.values) for key, each in saved.estimator["parameters"].items()})
+    model = kind(**{key: from_json(each, saved.values) for key, each in saved.estimator["parameters"].items()})
     model._validate_params()
     wrong = [key for key in fitted if not key.endswith("_") or key.startswith("_") or not key.isidentifier()]
     if wrong or not {"coef_", "intercept_"} <= set(fitted):
@@ -110,7 +110,7 @@ def _estimator(saved: SavedModel) -> Any:
             f"fitted must hold coef_, intercept_ and attributes that end in _, got {wrong or list(fitted)}"
         )
     for key, words in fitted.items():
-        setattr(model, key, meant(words, saved.values))
+        setattr(model, key, from_json(words, saved.values))
     if not np.array_equal(np.atleast_2d(model.coef_), saved.coef):
         raise DualnewtonError("coef_ of the estimator must be the coefficients of the model")
     return model

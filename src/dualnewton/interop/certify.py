@@ -68,6 +68,11 @@ def certify(model: Any, X: Any, y: Any, *, sample_weight: Any = None) -> Certifi
     translate = translation_of(model)
     if hasattr(model, "fit"):  # a saved model was
         require_fitted(model)
+    certificates = tuple(part.certificate() for part in translate(model, _checked(X, y, sample_weight)))
+    return certificates[0] if len(certificates) == 1 else Certificate.of_parts(certificates)
+
+
+def _checked(X: Any, y: Any, sample_weight: Any) -> Data:
     X, y = data_matrix("X", X), np.asarray(y)
     n = X.shape[0]
     if y.ndim == 0 or len(y) != n:
@@ -75,5 +80,4 @@ def certify(model: Any, X: Any, y: Any, *, sample_weight: Any = None) -> Certifi
     if sample_weight is not None:
         weights = np.full(n, sample_weight) if np.ndim(sample_weight) == 0 else sample_weight
         sample_weight = vector("sample_weight", weights, n, low=0.0)
-    certificates = tuple(part.certificate() for part in translate(model, Data(X, y, sample_weight)))
-    return certificates[0] if len(certificates) == 1 else Certificate.of_parts(certificates)
+    return Data(X, y, sample_weight)

@@ -22,7 +22,7 @@ SHARE, FINEST = 0.1, 1e-12
 
 
 class Data(NamedTuple):
-    """What a model is fitted on: float rows (C order or CSR), targets or class numbers, and weights c, if any."""
+    """The data of a fit: float rows (C order or CSR), targets or class numbers, and weights c, if any."""
 
     X: linear.Matrix
     y: np.ndarray
@@ -35,7 +35,7 @@ class Data(NamedTuple):
 
 
 class Objective(Protocol):
-    """What a certificate is of: a :class:`Problem`, or whatever else has a dual."""
+    """An objective with a dual, which a certificate bounds: a :class:`Problem`, or an objective of another form."""
 
     @property
     def columns(self) -> int:
@@ -63,10 +63,10 @@ class Part:
     alpha: np.ndarray | None = None
 
     def certificate(self) -> Certificate:
-        """Judge (w, b), from scratch."""
+        """Compute the certificate of (w, b) from the data."""
         problem, certificate = self.problem, self.problem.certify(self.w, self.intercept, self.alpha)
         if isinstance(problem, Problem) and problem.loss.kinked:
-            # At a kink φ′ is any of many numbers, and w does not tell which.
+            # At a kink the subgradient is not unique, so w does not determine α.
             start = problem.alpha_of(self.w)
             return _sharpened(certificate, lambda **stop: solve(problem, warm_start=start, **stop))
         return certificate

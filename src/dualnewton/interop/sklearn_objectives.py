@@ -1,4 +1,4 @@
-"""What the parameters of scikit-learn's linear models, and of ours, which have the same, say is minimised.
+"""The objectives of scikit-learn's linear models, and of ours, which have the same parameters, as specifications.
 
 A specification of each family is a function of a model and its number of rows. Our estimators call it by name. Models of
 scikit-learn are looked up in one table by the names of their classes, nearest first, so that nothing here imports scikit-learn
@@ -36,7 +36,7 @@ NAMED = {"l1": 1.0, "l2": 0.0}
 """The shares of ‖w‖₁ that a name of the penalty decides."""
 
 
-# What parameters say ---------------------------------------------------------------------------------------------------------
+# Specifications --------------------------------------------------------------------------------------------------------------
 
 
 def ridge(model: Any, n: int) -> Specification:

@@ -65,7 +65,7 @@ The two functions write λ(r‖w‖₁ + ½(1 − r)‖w‖²), scikit-learn's m
 """
 
 SOFTMAX, REST = "softmax", "ovr"
-"""What becomes of more than two classes: one problem over all of them, or one for each class against the rest."""
+"""How more than two classes are fitted: one problem over all of them, or one for each class against the rest."""
 
 SEVERAL = {SOFTMAX: "softmax over the classes", REST: "each class against the rest"}
 
@@ -194,7 +194,7 @@ class Specification:
             f"lambda = {lam}, {intercept}{balance}"
         )
 
-    # What follows from the words ---------------------------------------------------------------------------------------
+    # Properties --------------------------------------------------------------------------------------------------------
 
     @property
     def classifies(self) -> bool:
@@ -203,12 +203,12 @@ class Specification:
 
     @property
     def has_softmax(self) -> bool:
-        """Whether several classes may be one problem."""
+        """Whether several classes can be one problem, with the softmax loss."""
         return self.loss == "logistic"
 
     @property
     def is_softmax(self) -> bool:
-        """Whether they are."""
+        """Whether several classes are one problem, with the softmax loss."""
         return self.multiclass == SOFTMAX
 
     @property
@@ -235,19 +235,19 @@ class Specification:
         return np.array([lam == 0.0 for lam in self._lams(count, 1.0)])
 
     def with_some_penalty(self) -> Specification:
-        """Return the same with (λ/2)‖w‖² where there is no penalty: what a fit without one starts from, with any λ."""
+        """Return the same with (λ/2)‖w‖² where there is no penalty, from which a fit without a penalty starts; λ is arbitrary."""
         lams = np.atleast_1d(np.array(np.nan if self.lam is None else self.lam))
         if (lams != 0.0).all():
             return self
         some = replace(self, lam=np.where(lams == 0.0, 1.0, lams))
         return some if lams.any() else replace(some, penalty="l2", penalty_parameters={})
 
-    # What they stand for -----------------------------------------------------------------------------------------------
+    # Problems ----------------------------------------------------------------------------------------------------------
 
     def problems(
         self, X: Any, y: np.ndarray, classes: np.ndarray | None = None, *, sample_weight: np.ndarray | None = None
     ) -> list[Any]:
-        """Return what is to be solved, all over one X; λ must be positive.
+        """Return the problems, which share one X; λ must be positive.
 
         Parameters
         ----------
@@ -276,7 +276,7 @@ class Specification:
         more: dict[str, Any] = {"regularizer": g, "fit_intercept": intercept}
         for target, lam, c in each:
             made.append(Problem(X, target, loss, lam=lam * factor, sample_weight=c, **more))
-            X = made[0].X  # which the first has looked at
+            X = made[0].X  # validated by the first problem
         return made
 
     def objectives(
@@ -288,7 +288,7 @@ class Specification:
         sample_weight: np.ndarray | None = None,
         scale: float | None = None,
     ) -> Sequence[Objective]:
-        """Return what certificates are of: the problems, but where there is no penalty or the scale is free.
+        """Return the objectives that certificates bound: the problems, except where there is no penalty or the scale is free.
 
         Parameters
         ----------
@@ -356,7 +356,7 @@ class Specification:
     # Plain data --------------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the words by name, as JSON can say them; ``Specification(**words)`` undoes it."""
+        """Return the fields as values for JSON; ``Specification(**words)`` restores the object."""
         for word in ("loss", "penalty"):
             if not isinstance(getattr(self, word), str):
                 raise DualnewtonError(

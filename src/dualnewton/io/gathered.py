@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -112,7 +112,7 @@ def gather(source: Source, make: Maker) -> Gathered:
         return _gather(source, make)
     except MixedLabelsError:
         # Labels that were parsed as numbers have lost their spelling, so the file is read again with all labels as text.
-        return _gather(source.with_text_labels(), make)
+        return _gather(replace(source, text_labels=True), make)
 
 
 def _gather(source: Source, make: Maker) -> Gathered:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -91,10 +90,6 @@ class Source(ABC):
     def shift_and_width(self, least: int, most: int) -> tuple[int, int]:
         """Return the number to subtract from sparse indices and the number of columns, from the extreme indices of the file."""
         raise NotImplementedError(f"{type(self).__name__} has no sparse rows")
-
-    def with_text_labels(self) -> Any:
-        """Return a source of the same file that keeps all labels as text."""
-        return replace(self, text_labels=True)
 
 
 def refuse_zero_based(path: Path, wanted: Wanted) -> None:

@@ -11,12 +11,14 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.lab._numbers import MISSING, gap, seconds
 from dualnewton.lab.child import CUT, DONE, values_of
 from dualnewton.lab.contenders import ALL_PEERS, METHODS, SHOWN, Attempt, Match, Ours, Theirs
+from dualnewton.lab.peers import Peer
 from dualnewton.lab.progress import Steps
 from dualnewton.lab.report import Chart, Curve, Panel, Report, Section, Table
 from dualnewton.lab.report.environment import environment, version
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import L2
 from dualnewton.run.loop import solve
+from dualnewton.run.result import Result
 
 LEVELS = (1e-2, 1e-4, 1e-6)
 """Relative suboptimalities for which the table shows the time to reach them."""
@@ -86,10 +88,8 @@ def compare(
     ----------
     problem : Problem
         A problem with the penalty l2 and without an intercept, which all contenders can solve.
-    loss : str
-        The name of its loss on the command line.
-    name : str
-        The name of the data.
+    loss, name : str
+        The name of its loss on the command line, and that of the data.
     methods, peers : str
         Comma-separated lists, "all" or "none".
     time_limit : float
@@ -107,34 +107,17 @@ def compare(
     ours, others = chosen("--methods", methods, METHODS), chosen("--peers", peers, [peer.name for peer in table])
     if not ours and not others:
         raise DualnewtonError("no solver takes part: --methods and --peers are both none")
-    known = {peer.name: peer for peer in table}
     with Steps(len(ours) + len(others) + 1.0) as steps:
-        tell = steps.begin("reference solution", REFERENCE)
-        reference = solve(
-            problem,
-            tol=REFERENCE,
-            n_threads=threads,
-            random_state=seed,
-            time_limit=max(30.0, time_limit),
-            max_epochs=100_000,
-            callback=lambda progress: tell(progress.epoch, progress.certificate.relative_gap),
-        )
+        reference = reference_of(problem, threads, seed, max(30.0, time_limit), steps)
         match = Match(problem, loss, reference.alpha, LEVELS[-1], threads, seed)
         rows = [measured(Ours(match, method), OURS, time_limit, steps) for method in ours]
-        for other in others:
-            peer = known[other]
-            by = SHOWN.get(peer.package, peer.package)
-            reason = peer.refuses(problem.X) if peer.installed else "not installed"
-            row = Row(other, by, [], reason) if reason else measured(Theirs(match, other), by, time_limit, steps)
-            if reason:
-                steps.begin(other)
-            rows.append(row)
+        known = {peer.name: peer for peer in table}
+        rows += [of_peer(match, known[other], time_limit, steps) for other in others]
     rows.sort(key=lambda row: tuple(row.time_to(level) for level in reversed(LEVELS)))
-    notes = (
-        [] if table else [f"No other library in the comparison has the loss {loss}: only our own methods take part."]
-    )
-    if reference.certificate.relative_gap > 0.1 * LEVELS[-1]:
-        sharp = reference.certificate.relative_gap
+    notes = []
+    if not table:
+        notes.append(f"No other library in the comparison has the loss {loss}: only our own methods take part.")
+    if (sharp := reference.certificate.relative_gap) > 0.1 * LEVELS[-1]:
         notes.append(f"The reference has a relative gap of {sharp:.0e}, so no smaller suboptimality can be certified.")
     n, d = problem.X.shape
     report = Report(
@@ -147,6 +130,30 @@ def compare(
         environment(threads, sorted({row.by for row in rows} - {OURS, "scikit-learn"})),
     )
     return report, rows
+
+
+def reference_of(problem: Problem, threads: int, seed: int, time_limit: float, steps: Steps) -> Result:
+    """Solve the problem accurately, for a dual point that certifies the models of all contenders."""
+    tell = steps.begin("reference solution", REFERENCE)
+    return solve(
+        problem,
+        tol=REFERENCE,
+        n_threads=threads,
+        random_state=seed,
+        time_limit=time_limit,
+        max_epochs=100_000,
+        callback=lambda progress: tell(progress.epoch, progress.certificate.relative_gap),
+    )
+
+
+def of_peer(match: Match, peer: Peer, time_limit: float, steps: Steps) -> Row:
+    """Run a solver of another library, or return a row with the reason why it cannot take part."""
+    by = SHOWN.get(peer.package, peer.package)
+    reason = peer.refuses(match.problem.X) if peer.installed else "not installed"
+    if not reason:
+        return measured(Theirs(match, peer.name), by, time_limit, steps)
+    steps.begin(peer.name)
+    return Row(peer.name, by, [], reason)
 
 
 def measured(contender: Ours | Theirs, by: str, time_limit: float, steps: Steps) -> Row:

@@ -7,6 +7,7 @@ they are Methods 1 and 3 of :mod:`dualnewton.methods.smooth`, and for |Ŝ| = 1 t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,17 +47,8 @@ def prox_method1(F: Composite, sampling: Sampling, x0: Any, iterations: int, rng
         The function.
     sampling : Sampling
         The law of the sets S_k; it must be uniform (Section 3).
-    x0 : array of shape (n,)
-        The starting point.
-    iterations : int
-        The number of steps.
-    rng : numpy.random.Generator or seed
-        The sets are ``sampling.draw(rng, iterations)``, so all methods use equal sets for equal seeds.
-
-    Returns
-    -------
-    array of shape (iterations + 1, n)
-        The iterates x^0, x^1, ….
+    x0, iterations, rng
+        These parameters, and the result, are those of :func:`dualnewton.methods.method1`.
     """
     x0 = _starting_point(F, sampling, x0)
     f, psi = F.f, F.psi
@@ -155,18 +147,31 @@ def minimise_block(u: np.ndarray, Q: np.ndarray, x: np.ndarray, psi: Separable, 
                 break
             return psi.prox(gradient_step(beta), step, S)  # equals β − R, but inside the domain of ψ
         # 3. A shorter step.
-        uphill = d * newton - Q @ newton  # uphill @ R(β) is the slope of the envelope along the step
-        low, high, R = (1.0, 1.0, full) if uphill @ full <= 0.0 else (0.0, 1.0, R)
-        while high - low > 0.1 * low and high > _RIDGE:
-            middle = 0.5 * (low + high)
-            trial = residual(beta + middle * newton)
-            low, high, R = (middle, high, trial) if uphill @ trial <= 0.0 else (low, middle, R)
-        beta = beta + low * newton
+        # (d − Q) newton @ R(β) is the slope of the envelope along the step.
+        length, R = _bisected(lambda t: residual(beta + t * newton), d * newton - Q @ newton, R, full)  # noqa: B023
+        beta = beta + length * newton
     raise RuntimeError(
         f"no minimiser of the subproblem on the coordinates {S.tolist()} was found, the residual is {np.abs(R).max():.2e}: "
         f"either there is none (M_S singular where psi does not bound it), or {type(psi).__name__}.prox is not the prox of a "
         "closed convex function"
     )
+
+
+def _bisected(
+    residual: Callable[[float], np.ndarray], uphill: np.ndarray, R: np.ndarray, full: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """Return a step length t ≤ 1 just before the sign change of the slope uphill @ residual(t), and the residual there.
+
+    R and ``full`` are the residuals at t = 0 and t = 1.
+    """
+    if uphill @ full <= 0.0:
+        return 1.0, full
+    low, high = 0.0, 1.0
+    while high - low > 0.1 * low and high > _RIDGE:
+        middle = 0.5 * (low + high)
+        trial = residual(middle)
+        low, high, R = (middle, high, trial) if uphill @ trial <= 0.0 else (low, middle, R)
+    return low, R
 
 
 def _starting_point(F: Composite, sampling: Sampling, x0: Any) -> np.ndarray:

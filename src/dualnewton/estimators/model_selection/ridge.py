@@ -170,7 +170,8 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
         outcomes: dict[int, list[list[Outcome]]] = {}
         K = data.y.shape[1] if data.y.ndim == 2 else 1
         with GridSession(self) as session:
-            solutions = self._solutions(session, data, folds, alphas)
+            exact = session.method == "auto" and decomposes_folds(min(data.X.shape), session.tuning)
+            solutions = (_Exact if exact else _ByPasses)(self, session, data, folds, alphas)
             for place, results in solutions.of_folds():
                 each = [results[k * K : (k + 1) * K] for k in range(len(folds))]
                 outcomes[place] = [[Outcome.of(result) for result in own] for own in each]
@@ -208,10 +209,6 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
                 proof, y = outcomes[k][fold][0].certificate, data.y[folds.tests[fold]]
                 ends[k, fold] = proofs.interval(scoring, factor, proof, float(scores[k, fold]), y)
         return choice.certificate(named, scores, ends, chosen, scoring, reason)
-
-    def _solutions(self, session: GridSession, data: Data, folds: Folds, alphas: np.ndarray) -> _Exact | _ByPasses:
-        exact = session.method == "auto" and decomposes_folds(min(data.X.shape), session.tuning)
-        return (_Exact if exact else _ByPasses)(self, session, data, folds, alphas)
 
     # Both --------------------------------------------------------------------------------------------------------------
 

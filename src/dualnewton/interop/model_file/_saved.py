@@ -21,7 +21,7 @@ from dualnewton.objective.certificate import Certificate
 from dualnewton.validation import frozen
 
 KIND, VERSION = "model", 2
-"""What the file says it is, and the version of its layout: one more for each change that an older library would misread."""
+"""The kind of file, and the version of its layout, which grows with each change that an older library would misread."""
 
 ARRAYS = ("coef", "intercept")
 
@@ -186,10 +186,10 @@ class SavedModel:
             raise DualnewtonError(f"d must be the number of columns of coef, {model.d}, got {d}")
         return model
 
-    # Its proof -------------------------------------------------------------------------------------------------------
+    # Certificate -----------------------------------------------------------------------------------------------------
 
     def objectives(self, X: Any, y: Any, sample_weight: Any = None) -> Sequence[Objective]:
-        """Return what the model is certified by on data, whose labels must be of its classes, or numbers if it has none."""
+        """Return the objectives of the model on data, whose labels must be of its classes, or numbers if it has none."""
         y = np.asarray(y, dtype=float) if self.classes is None else codes_of(y, self.classes)
         return self.objective.objectives(X, y, self.classes, sample_weight=sample_weight, scale=self.scale)
 
@@ -197,7 +197,7 @@ class SavedModel:
         """Return the objectives by which :func:`dualnewton.certify` certifies the model."""
         return list(parts_of(self, X, self.objectives(X, y, sample_weight)))
 
-    # Its use ---------------------------------------------------------------------------------------------------------
+    # Prediction ------------------------------------------------------------------------------------------------------
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the margins Xw + b, of shape (n,), or (n, K) for more than two classes."""

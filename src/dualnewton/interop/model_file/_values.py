@@ -21,8 +21,8 @@ NUMBERS = "biuf"
 """Kinds of arrays that are stored as arrays: booleans, integers, floats."""
 
 
-def told(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
-    """Return a value as JSON can say it; arrays of numbers are added to ``arrays``.
+def to_json(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
+    """Return a value as plain values for JSON; arrays of numbers are added to ``arrays``.
 
     Raises
     ------
@@ -34,27 +34,27 @@ def told(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
     if type(value) is float and math.isfinite(value):
         return value
     if isinstance(value, list):
-        return [told(each, arrays, where) for each in value]
+        return [to_json(each, arrays, where) for each in value]
     for tag, kind in KINDS.items():
         if isinstance(value, kind.type) and (words := kind.words(value)) is not None:
             if tag == "array":
                 arrays[f"value {len(arrays)}"] = words
                 return {tag: f"value {len(arrays) - 1}"}
-            return {tag: told(words, arrays, where)}
+            return {tag: to_json(words, arrays, where)}
     raise DualnewtonError(f"{where} cannot be written to a file, got an object of the class {type(value).__name__}")
 
 
-def meant(words: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Undo :func:`told`; raise a ``ValueError`` where the words have no meaning."""
+def from_json(words: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """Undo :func:`to_json`; raise a ``ValueError`` where the words stand for no value."""
     if isinstance(words, list):
-        return [meant(each, arrays) for each in words]
+        return [from_json(each, arrays) for each in words]
     if not isinstance(words, dict):
         return words
     tag = next(iter(words)) if len(words) == 1 else None
     if tag not in KINDS:
         raise DualnewtonError(f"a value must be of one of the kinds {', '.join(KINDS)}, got {tag!r:.40}")
     try:
-        return arrays[words[tag]] if tag == "array" else KINDS[tag].value(meant(words[tag], arrays))
+        return arrays[words[tag]] if tag == "array" else KINDS[tag].value(from_json(words[tag], arrays))
     except (TypeError, LookupError, AttributeError, OverflowError) as error:
         raise DualnewtonError(f"a value of the kind {tag} is wrong: {error}") from None
 

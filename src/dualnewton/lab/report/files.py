@@ -8,7 +8,6 @@ import importlib.util
 import io
 import os
 from pathlib import Path
-from typing import Any
 
 from dualnewton.errors import MissingPackageError
 from dualnewton.files.replacing import replacing
@@ -52,7 +51,9 @@ def write(report: Report, folder: Path | str, stem: str) -> list[Path]:
             with replacing(paths[-1], "w", encoding="utf-8", newline="") as file:
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow(section.columns)
-                writer.writerows([_cell(value) for value in record] for record in section.records)
+                # repr of a float is text from which the same value can be read back
+                rows = ([repr(float(x)) if isinstance(x, float) else x for x in record] for record in section.records)
+                writer.writerows(rows)
         for chart in section.charts:
             paths.append(folder / f"{chart.name}.png")
             picture = io.BytesIO()
@@ -60,8 +61,3 @@ def write(report: Report, folder: Path | str, stem: str) -> list[Path]:
             with replacing(paths[-1]) as file:
                 file.write(picture.getvalue())
     return paths
-
-
-def _cell(value: Any) -> Any:
-    """Return floats as text from which the same value can be read back."""
-    return repr(float(value)) if isinstance(value, float) else value
