@@ -231,6 +231,17 @@ CASES = [
         {"method": "sdna", "tau": 1, "max_epochs": 40},
         COMPILED,
     ),
+    Case(
+        "hinge itself, NumPy",
+        lambda: weighted(losses.Hinge(), n=40, d=4),
+        {"method": "sdna", "tau": 5, "tol": 1e-10},
+    ),
+    Case(
+        "epsilon itself, compiled models",
+        lambda: several(losses.EpsilonInsensitive(0.3), (0.1, 0.01), weights=True, n=40, d=4),
+        {"method": "sdna", "tau": 1, "tol": 1e-10},
+        COMPILED,
+    ),
     Case("epsilon, models", lambda: several(losses.EpsilonInsensitive(0.3), (0.1, 0.01), n=40, d=4), {"tol": 1e-6}),
     Case(
         "interior",

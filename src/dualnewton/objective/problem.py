@@ -155,6 +155,12 @@ class Problem:
         return frozen(self.data.row_scores(np.ones(self.d)))
 
     @cached_property
+    def pieces(self) -> np.ndarray | None:
+        """The slopes and kinks of each example's loss if it is piecewise linear, else None: see ``Loss.pieces``."""
+        pieces = self.loss.pieces(self.y)
+        return None if pieces is None else frozen(pieces)
+
+    @cached_property
     def g(self) -> Any:
         """The penalty as a function of w: the regulariser, summed over the rows of W if it does not join several columns."""
         return self.regularizer if self.columns == 1 or self.regularizer.form.joint else OverRows(self.regularizer)

@@ -15,7 +15,7 @@ METHODS = ("sdna", "sdca")
 def takes_rounds(problem: Problem, method: str) -> bool:
     """Whether dual rounds solve the problem without smoothing its kinked loss."""
     able = problem.data.capabilities.random_rows and problem.regularizer.strongly_convex
-    return method in METHODS and problem.loss.kinked and able and problem.loss.pieces(problem.y) is not None
+    return method in METHODS and problem.loss.kinked and able and problem.pieces is not None
 
 
 @dataclass(frozen=True, eq=False)

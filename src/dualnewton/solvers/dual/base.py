@@ -34,7 +34,7 @@ class Solver:
     takes_pieces = False  # whether the rounds know piecewise linear losses, too
 
     def __init__(self, problem: Problem, sampling: Sampling) -> None:
-        self.pieces = problem.loss.pieces(problem.y) if self.takes_pieces else None
+        self.pieces = problem.pieces if self.takes_pieces else None
         if self.pieces is None:
             require_smooth(problem.loss, f"the rounds of {type(self).__name__}, which solve for its derivative")
         self.problem = problem

@@ -67,7 +67,7 @@ class CompiledEngine(Engine):
         self.problems = list(problems)
         self.rows = Rows.of(problems[0].data.stored)
         # A piecewise linear loss enters by its slopes and kinks, any other by its compiled functions.
-        pieces: list[Any] = [problem.loss.pieces(problem.y) for problem in problems]
+        pieces: list[Any] = [problem.pieces for problem in problems]
         self.by_numbers = all(numbers is not None for numbers in pieces)
         self.loss: CompiledLoss = BY_NUMBERS if self.by_numbers else compiled(problems[0].loss)
         # The reference keeps the compiled function alive while the kernels use its address.
@@ -238,7 +238,7 @@ def _rows_or_one(vectors: Sequence[np.ndarray | None], default: float, n: int) -
 def why_not(problem: Problem) -> str:
     """Return why the kernels cannot solve a problem, or an empty string if they can."""
     parts: list[tuple[Any, Callable[[Any], Any]]] = []
-    if problem.loss.pieces(problem.y) is None:
+    if problem.pieces is None:
         parts.append((problem.loss, compiled))
     if problem.regularizer.form.is_general:
         parts.append((problem.regularizer, gradients.compiled_gradient))

@@ -61,14 +61,14 @@ class KinkedSweeps(Sweeps):
     """
 
     expected_ratio = 1.0  # the mean residual is the gap, but that each term is computed at the w of its visit
-    focused_sweeps, focused_epochs = 200, 4.0
+    focused_sweeps, focused_epochs, least_visits = 200, 4.0, 4096
 
     def __init__(
         self, problems: Sequence[Problem], engine: Engine, sampling: Sampling, *, focus: bool, decisions: KinkDecisions
     ) -> None:
         super().__init__(engine, sampling, len(problems), focus=focus)
         self.problems, self.decisions = list(problems), decisions
-        self.pieces: list[Any] = [problem.loss.pieces(problem.y) for problem in problems]
+        self.pieces: list[Any] = [problem.pieces for problem in problems]
         self.faces = [Face(np.empty(0, dtype=np.int64)) for _ in problems]
         self.epochs = 0.0
 

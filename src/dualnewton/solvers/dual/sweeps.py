@@ -42,16 +42,17 @@ class Sweeps(Method):
         Whether to skip inactive examples in some sweeps. (Sets of active examples have a different law than Ŝ.)
     """
 
-    focused_sweeps, focused_epochs = (
-        10,
-        math.inf,
-    )  # most sweeps over active examples, and their work, between two full sweeps
+    # Between two full sweeps: most calls for sweeps over active examples, their work in epochs, and visits per call, for which
+    # a small set is swept several times.
+    focused_sweeps, focused_epochs, least_visits = 10, math.inf, 1
     expected_ratio = 0.5  # first estimate of the duality gap divided by the dual residual, before any certificate
 
     def __init__(self, engine: Engine, sampling: Sampling, models: int, *, focus: bool) -> None:
         self.engine, self.sampling, self.focus = engine, sampling, focus
         self.certificates_are_cheap = engine.certificates_are_cheap
         self.residuals = [math.nan] * models
+        examples = PIECE // 100 if self.certificates_are_cheap else PIECE
+        self.rounds = max(1, round(examples / sampling.expected_size))  # between two checks of the deadline
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         epochs = self._focused_sweeps(rng, deadline, most) if self.focus else 0.0
@@ -67,10 +68,11 @@ class Sweeps(Method):
             active = self.engine.active()
             if active is None or not 0 < active.size <= MAX_ACTIVE * self.sampling.n or time.perf_counter() > deadline:
                 break
-            order = rng.permutation(active)
+            sweeps = max(1, self.least_visits // active.size)
+            order = np.concatenate([rng.permutation(active) for _ in range(sweeps)])
             block = IndexBlock(order, np.append(np.arange(0, order.size, self.sampling.max_size), order.size))
             epochs += self._sweep(block, deadline)
-            left = [_fraction(self.engine.residual(k), before) for k, before in enumerate(self.residuals)]
+            left = [_fraction(self.engine.residual(k) / sweeps, before) for k, before in enumerate(self.residuals)]
             if max(left) <= FOCUSED_RESIDUAL or epochs >= min(most, self.focused_epochs):
                 break
         return epochs
@@ -78,11 +80,9 @@ class Sweeps(Method):
     def _sweep(self, block: IndexBlock, deadline: float) -> float:
         """Do the rounds of a block until the deadline; return the number of epochs done."""
         visited = 0
-        examples = PIECE // 100 if self.certificates_are_cheap else PIECE
-        rounds = max(1, round(examples / self.sampling.expected_size))
         # The serial kernel sums residuals per call: the block is cut into pieces even without a deadline, to get equal sums.
         cut = deadline < math.inf or self.sampling.max_size == 1
-        for piece in block.pieces(rounds) if cut else [block]:
+        for piece in block.pieces(self.rounds) if cut else [block]:
             self.engine.run(piece)
             visited += piece.indices.size
             if time.perf_counter() > deadline:

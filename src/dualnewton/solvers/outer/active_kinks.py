@@ -41,7 +41,7 @@ def finish(
     tuning : Tuning
         The numbers by which costs are predicted.
     """
-    pieces = problem.loss.pieces(problem.y)
+    pieces = problem.pieces
     if pieces is None or not problem.regularizer.form.is_quadratic:
         return None
     # 1. Who is free, by the slopes of the smoothed losses
