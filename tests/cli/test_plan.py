@@ -32,7 +32,7 @@ def test_it_is_the_plan_of_the_fit(command, name, words):
         "cost": expected.cost,
         "reason": expected.reason,
     }
-    assert [each["method"] for each in said["alternatives"]] == ["sdna", "sdca", "newton", "ihs"]
+    assert [each["method"] for each in said["alternatives"]] == ["sdna", "sdca", "newton", "ihs", "interior"]
     text = command("plan", name, *options).out
     assert expected.reason in text
 

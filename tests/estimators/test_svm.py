@@ -72,21 +72,24 @@ def test_l1_is_liblinears(loss):
 
 @pytest.mark.parametrize("C", [0.05, 2.0])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_hinge_with_its_free_intercept_is_libsvms(C, weighted):
+@pytest.mark.parametrize("solver", ["auto", "interior"])
+def test_the_hinge_with_its_free_intercept_is_libsvms(C, weighted, solver):
     X, y = data_for(2)
     weights = np.random.default_rng(0).uniform(0.2, 2.0, len(y)) if weighted else None
     theirs = svm.SVC(kernel="linear", C=C, tol=1e-12).fit(X, y, weights)
-    ours = dn.LinearSVC(loss="hinge", C=C, tol=1e-12).fit(X, y, weights)
+    ours = dn.LinearSVC(loss="hinge", C=C, tol=1e-12, solver=solver).fit(X, y, weights)
+    assert (ours.plan_.method == "interior") == (solver == "interior")
     assert relative(ours.coef_, theirs.coef_) <= 1e-6
     assert relative(ours.decision_function(X), theirs.decision_function(X)) <= 1e-5
 
 
 @pytest.mark.parametrize("C", [0.05, 2.0])
 @pytest.mark.parametrize("epsilon", [0.0, 0.3])
-def test_plain_regression_with_its_free_intercept_is_libsvms(C, epsilon):
+@pytest.mark.parametrize("solver", ["auto", "interior"])
+def test_plain_regression_with_its_free_intercept_is_libsvms(C, epsilon, solver):
     X, y = data_for(0)
     theirs = svm.SVR(kernel="linear", C=C, epsilon=epsilon, tol=1e-12).fit(X, y)
-    ours = dn.LinearSVR(C=C, epsilon=epsilon, tol=1e-12).fit(X, y)
+    ours = dn.LinearSVR(C=C, epsilon=epsilon, tol=1e-12, solver=solver).fit(X, y)
     assert relative(ours.coef_, theirs.coef_.ravel()) <= 1e-6
     assert relative(ours.predict(X), theirs.predict(X)) <= 1e-5
 

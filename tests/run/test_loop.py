@@ -229,7 +229,10 @@ def test_any_scale_ends_with_a_true_certificate_and_no_exception(lam, scale, los
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"method": "magic"}, r"method must be one of 'auto', 'sdna', 'sdca', 'newton', 'ihs', got 'magic'"),
+        (
+            {"method": "magic"},
+            r"method must be one of 'auto', 'sdna', 'sdca', 'newton', 'ihs', 'interior', got 'magic'",
+        ),
         ({"tau": 0}, r"tau must be an integer in \[1, 6\], got 0"),
         ({"tau": 7}, r"tau must be an integer in \[1, 6\], got 7"),
         ({"tau": 2.5}, r"tau must be an integer in \[1, 6\], got 2.5"),

@@ -46,6 +46,10 @@ CORRECTIONS, REACH, SPREAD = 2, 0.1, 10.0
 """Centrality corrections in a step at most. Each aims at a step that is longer by ``REACH`` and brings the products p s and q t
 there back into [μ/SPREAD, μ·SPREAD]."""
 
+SLOW, CENTRAL, SHORTER = 0.1, 1e-2, 20
+"""While μ falls by no more than the factor ``SLOW``, products at the end of a step are at least ``CENTRAL`` times their mean, or
+the step has been shortened so many times."""
+
 PREDICTED, CORRECTED = 1e-1, 1e-4
 """Residual of the linear system, as a fraction of the gap, that is small enough for the predictor and for the step itself."""
 
@@ -194,7 +198,9 @@ class InteriorPoint(Method):
         deadline.check()
         epochs = 1.0 + 0.5 * (directions.system.products + 1)
         length = min(1.0, max(BOUNDARY, 1.0 - mu / state.scale) * step.length)
-        if not SHORTEST < length:
+        if target > SLOW * mu:
+            length = directions.central(step, length)
+        if not length > SHORTEST:
             return None, epochs
         z, moved = state.z + length * step.z, boxes + length * view.alive(step.way)
         view.take_up(moved, z)
@@ -273,6 +279,15 @@ class _Directions:
         way = np.concatenate([slopes, wanted - self.slacks * slopes / self.values])
         return _Direction(found.x, found.z, way, self.view.length(self.state.boxes, way))
 
+    def central(self, direction: _Direction, length: float) -> float:
+        """Shorten a step until no product p s or q t is much smaller than their mean, where the next steps would be short."""
+        for _ in range(SHORTER):
+            there = self.view.living(self.products_at(direction, length))
+            if float(there.min()) >= CENTRAL * float(there.mean()):
+                break
+            length *= 0.9
+        return length
+
     def products_at(self, direction: _Direction, length: float) -> np.ndarray:
         """Return p s and q t at a multiple of a direction."""
         return (self.values + length * direction.way[:2]) * (self.slacks + length * direction.way[2:])
@@ -310,9 +325,13 @@ class _View:
         d = self.problem.d
         return float((np.square(r[:d]) / (2.0 * self.ridge[:d])).sum()) + scale * float(np.abs(r[d:]).sum())
 
+    def living(self, values: np.ndarray) -> np.ndarray:
+        """Return the values of the examples of positive weight."""
+        return values if self.live is None else values[..., self.live]
+
     def mean(self, products: np.ndarray) -> float:
         """Return the mean over all examples of positive weight."""
-        return float(np.mean(products if self.live is None else products[..., self.live]))
+        return float(np.mean(self.living(products)))
 
     def alive(self, way: np.ndarray) -> np.ndarray:
         """Return a step in which examples of weight zero stay where they are."""
@@ -320,8 +339,7 @@ class _View:
 
     def length(self, boxes: np.ndarray, way: np.ndarray) -> float:
         """Return the largest multiple of the step, one at most, that leaves p, q, s, t nonnegative."""
-        ratios = way / boxes if self.live is None else (way / boxes)[..., self.live]
-        return 1.0 / max(1.0, float(-ratios.min()))
+        return 1.0 / max(1.0, float(-self.living(way / boxes).min()))
 
     def take_up(self, boxes: np.ndarray, z: np.ndarray) -> None:
         """Change s and t so that z − k = t − s to the last digit: the one that hardly changes by it, or the one that grows."""

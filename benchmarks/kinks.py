@@ -1,0 +1,161 @@
+"""Losses with kinks (hinge, ε-insensitive, quantile): seconds to a certified relative gap of 1e-4, on one thread.
+
+    python -m benchmarks.kinks --sets a9a,w8a --strengths 1,0.01
+
+For each data set and each λn it times the interior-point method, "auto" (smoothed losses), and LIBLINEAR (scikit-learn's
+``LinearSVC`` and ``LinearSVR`` with their dual solver, at several tolerances of which the fastest that is good enough counts;
+it has no quantile loss). Models have no intercept, since LIBLINEAR penalises its own. The models of LIBLINEAR are judged by the
+best dual value that is known: (P(w) − D)/P(w).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import dualnewton as dn
+from dualnewton import losses
+
+GOAL = 1e-4
+"""The relative gap to which all are timed."""
+
+TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+"""Of LIBLINEAR."""
+
+REPEATS, ENOUGH = 3, 2.0
+"""A fit is repeated so often, unless it takes longer than so many seconds."""
+
+FOLDER = Path(os.environ.get("DUALNEWTON_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+SETS = "a9a,w8a,news20,madelon,phishing,abalone,cpusmall,a9a:standardised,w8a:standardised,dense"
+
+
+def main() -> None:
+    """Print a table with a row for each data set, loss and strength."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sets", default=SETS, help="names, separated by commas; ':standardised' after one")
+    parser.add_argument("--strengths", default="10,1,0.1,0.01", help="values of λn, separated by commas")
+    parser.add_argument("--rows", type=int, default=20000, help="most rows of a set")
+    parser.add_argument("--cap", type=float, default=20.0, help="seconds after which a fit is given up")
+    parser.add_argument("--methods", default="interior,auto,liblinear", help="which ones, separated by commas")
+    parser.add_argument("--quantile", type=float, default=None, help="q: the quantile loss instead, for numbers")
+    asked = parser.parse_args()
+    methods = asked.methods.split(",")
+    print(f"{'data':22s} {'size':>12s} {'loss':20s} {'λn':>6s} " + " ".join(f"{name:>22s}" for name in methods))
+    ratios = []
+    for name in asked.sets.split(","):
+        X, y = loaded(name, asked.rows)
+        loss = loss_for(y, asked.quantile)
+        for strength in map(float, asked.strengths.split(",")):
+            problem = dn.Problem(X, y, loss, lam=strength / len(y))
+            times = {method: timed(method, problem, strength, asked.cap) for method in methods}
+            size = f"{problem.n}x{problem.d}"
+            cells = " ".join(f"{seconds:>11.3f}s {gap:>9.1e}" for seconds, gap in times.values())
+            print(f"{name:22s} {size:>12s} {type(loss).__name__:20s} {strength:6g} {cells}", flush=True)
+            if {"interior", "liblinear"} <= set(times):
+                ratios.append(times["interior"][0] / times["liblinear"][0])
+    if ratios:
+        print(f"interior / LIBLINEAR, geometric mean: {math.exp(float(np.mean(np.log(ratios)))):.3f}")
+
+
+def loaded(name: str, most: int) -> tuple[Any, np.ndarray]:
+    """Return a data set by name, at most so many of its rows, standardised if the name says so."""
+    name, _, how = name.partition(":")
+    rng = np.random.default_rng(0)
+    if name == "dense":
+        X = rng.standard_normal((20000, 500))
+        return X, np.where(X @ rng.standard_normal(500) + 10.0 * rng.standard_normal(20000) > 0.0, 1.0, -1.0)
+    file = np.load(FOLDER / f"{name}.npz")
+    parts = ("data", "indices", "indptr")
+    X = file["X"] if "X" in file else sp.csr_array(tuple(file[part] for part in parts), shape=file["shape"])
+    rows = np.sort(rng.permutation(X.shape[0])[:most])
+    X, y = X[rows], file["y"][rows].astype(float)
+    few = len(np.unique(y)) <= 20
+    y = np.where(y > np.median(y) if len(np.unique(y)) > 2 else y > y.min(), 1.0, -1.0) if few else y
+    if how == "standardised" or not few:
+        X = np.asarray(X.todense()) if sp.issparse(X) else X
+        spread = X.std(axis=0)
+        X = (X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
+        y = y if few else (y - y.mean()) / y.std()
+    return np.ascontiguousarray(X, dtype=float) if not sp.issparse(X) else X.astype(float), y
+
+
+def loss_for(y: np.ndarray, q: float | None) -> losses.Loss:
+    """Return the hinge for classes, the ε-insensitive or quantile loss for numbers."""
+    if set(np.unique(y)) <= {-1.0, 1.0}:
+        return losses.Hinge()
+    return losses.EpsilonInsensitive(0.1) if q is None else losses.Quantile(q)
+
+
+def timed(method: str, problem: dn.Problem, strength: float, cap: float) -> tuple[float, float]:
+    """Return the seconds of a method to the goal, and the relative gap it has reached; infinite seconds where it did not."""
+    if method == "liblinear":
+        return liblinear(problem, strength, cap)
+    dn.solve(problem, method=method, tol=0.5, time_limit=cap)  # loads what is compiled
+    seconds, result = best_of(lambda: dn.solve(problem, method=method, tol=GOAL, time_limit=cap))
+    gap = result.certificate.relative_gap
+    return (seconds if gap <= GOAL else math.inf), gap
+
+
+def liblinear(problem: dn.Problem, strength: float, cap: float) -> tuple[float, float]:
+    """Return the shortest time over the tolerances with which LIBLINEAR reaches the goal."""
+    from sklearn.svm import LinearSVC, LinearSVR
+
+    if isinstance(problem.loss, losses.Quantile):
+        return math.nan, math.nan
+    dual = best_dual(problem, cap)
+    settings = {"C": 1.0 / strength, "fit_intercept": False, "dual": True, "max_iter": 20000, "random_state": 0}
+    gap = math.inf
+    for tol in TOLERANCES:
+        if isinstance(problem.loss, losses.Hinge):
+            model = LinearSVC(loss="hinge", tol=tol, **settings)
+        else:
+            model = LinearSVR(epsilon=problem.loss.epsilon, tol=tol, **settings)
+        X = sp.csr_matrix(problem.X) if sp.issparse(problem.X) else problem.X
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            seconds, _ = best_of(lambda model=model, X=X: model.fit(X, problem.y))
+        primal = problem.primal(np.ravel(model.coef_))
+        gap = min(gap, (primal - dual) / primal)
+        if gap <= GOAL:
+            return seconds, gap
+        if seconds > cap:
+            break
+    return math.inf, gap
+
+
+def best_dual(problem: dn.Problem, cap: float) -> float:
+    """Return a dual value that is accurate enough to judge others by."""
+    found = []
+    for method in ("interior", "auto"):
+        try:
+            result = dn.solve(problem, method=method, tol=0.01 * GOAL, time_limit=3.0 * cap)
+        except dn.DualnewtonError:
+            continue
+        found.append(result.certificate.dual)
+        if result.converged:
+            break
+    return max(found)
+
+
+def best_of(run: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the shortest time of a few repeats, and the last value."""
+    times: list[float] = []
+    while len(times) < REPEATS and sum(times) < ENOUGH:
+        began = time.perf_counter()
+        value = run()
+        times.append(time.perf_counter() - began)
+    return min(times), value
+
+
+if __name__ == "__main__":
+    main()
