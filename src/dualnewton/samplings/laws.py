@@ -55,8 +55,8 @@ class Serial(Sampling):
 
 
 @dataclass(frozen=True)
-class Nice(Sampling):
-    """τ-nice: every set of exactly τ examples is equally likely."""
+class _OfSize(Sampling):
+    """A sampling whose sets have at most τ of n examples."""
 
     n: int
     tau: int
@@ -65,16 +65,21 @@ class Nice(Sampling):
         integer("n", self.n, 1)
         integer("tau", self.tau, 1, self.n)
 
+    @property
+    def max_size(self) -> int:
+        return self.tau
+
+
+@dataclass(frozen=True)
+class Nice(_OfSize):
+    """τ-nice: every set of exactly τ examples is equally likely."""
+
     def pair_structure(self) -> PairStructure:
         return _exchangeable(self.n, self.tau / self.n, _both(self.n, self.tau))
 
     def draw(self, rng: np.random.Generator, rounds: int) -> IndexBlock:
         pick = subsets_together if self.tau <= 64 else subsets_one_by_one
         return IndexBlock(pick(rng, self.n, self.tau, rounds).ravel(), np.arange(rounds + 1) * self.tau)
-
-    @property
-    def max_size(self) -> int:
-        return self.tau
 
     @property
     def support_size(self) -> int:
@@ -161,59 +166,64 @@ class Independent(Sampling):
                 yield np.flatnonzero(mask), probability
 
 
+class _Listed(Sampling):
+    """A law given by a list of sets, ``_block``, and the probability of each, ``_weights``."""
+
+    _block: IndexBlock
+    _weights: np.ndarray
+
+    def pair_structure(self) -> PairStructure:
+        block = self._block
+        ones = np.ones(block.indices.size)
+        members = sp.csc_array((ones, block.indices, block.starts), shape=(self.n, len(block)))
+        return PairStructure(np.zeros(self.n), members, self._weights)
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> IndexBlock:
+        return _ragged_gather(self._block.indices, self._block.starts, self._law.draw(rng, rounds))
+
+    @cached_property
+    def _law(self) -> Categorical:
+        return Categorical(self._weights)
+
+    @property
+    def max_size(self) -> int:
+        return int(self._block.sizes.max())
+
+    @property
+    def support_size(self) -> int:
+        return len(self._block)
+
+    def laws(self) -> Iterator[tuple[np.ndarray, float]]:
+        return zip(self._block, map(float, self._weights), strict=True)
+
+
 @dataclass(frozen=True, eq=False)
-class Partition(Sampling):
+class Partition(_Listed, _OfSize):
     """Fixed blocks of τ consecutive examples (the last may be smaller), block k with probability q_k (uniform if None).
 
     This is the sampling of block coordinate descent. For solving, prefer :class:`Shuffled`: a partition that stays fixed
     for all epochs can be many times slower.
     """
 
-    n: int
-    tau: int
     q: Any = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        integer("n", self.n, 1)
-        integer("tau", self.tau, 1, self.n)
+        super().__post_init__()
         if self.q is not None:
-            object.__setattr__(self, "q", _proper("q", probabilities("q", self.q, self._starts.size - 1)))
+            object.__setattr__(self, "q", _proper("q", probabilities("q", self.q, len(self._block))))
 
     @cached_property
-    def _starts(self) -> np.ndarray:
-        return np.append(np.arange(0, self.n, self.tau), self.n)
+    def _block(self) -> IndexBlock:  # type: ignore[override]
+        return IndexBlock(np.arange(self.n), np.append(np.arange(0, self.n, self.tau), self.n))
 
     @cached_property
-    def _block_probabilities(self) -> np.ndarray:
-        blocks = self._starts.size - 1
+    def _weights(self) -> np.ndarray:  # type: ignore[override]
+        blocks = len(self._block)
         return np.full(blocks, 1.0 / blocks) if self.q is None else self.q
-
-    def pair_structure(self) -> PairStructure:
-        blocks = sp.csc_array((np.ones(self.n), np.arange(self.n), self._starts), shape=(self.n, self._starts.size - 1))
-        return PairStructure(np.zeros(self.n), blocks, self._block_probabilities)
-
-    def draw(self, rng: np.random.Generator, rounds: int) -> IndexBlock:
-        return _ragged_gather(np.arange(self.n), self._starts, self._law.draw(rng, rounds))
-
-    @cached_property
-    def _law(self) -> Categorical:
-        return Categorical(self._block_probabilities)
-
-    @property
-    def max_size(self) -> int:
-        return self.tau
-
-    @property
-    def support_size(self) -> int:
-        return self._starts.size - 1
-
-    def laws(self) -> Iterator[tuple[np.ndarray, float]]:
-        blocks = itertools.pairwise(self._starts)
-        return ((np.arange(a, b), float(p)) for (a, b), p in zip(blocks, self._block_probabilities, strict=True))
 
 
 @dataclass(frozen=True)
-class Shuffled(Sampling):
+class Shuffled(_OfSize):
     """A new random permutation for each epoch, cut into consecutive chunks of τ (the last may be smaller).
 
     This is the practical default: it usually needs fewer epochs than independent draws. ``draw`` starts a new permutation at
@@ -222,13 +232,7 @@ class Shuffled(Sampling):
     that theorems about independent draws do not cover it.
     """
 
-    n: int
-    tau: int
     iid = False
-
-    def __post_init__(self) -> None:
-        integer("n", self.n, 1)
-        integer("tau", self.tau, 1, self.n)
 
     @cached_property
     def _sizes(self) -> np.ndarray:
@@ -247,10 +251,6 @@ class Shuffled(Sampling):
         return IndexBlock.from_sizes(np.concatenate([*orders, np.empty(0, int)])[: sizes.sum()], sizes)
 
     @property
-    def max_size(self) -> int:
-        return self.tau
-
-    @property
     def support_size(self) -> int:
         return sum(math.comb(self.n, int(size)) for size in set(self._sizes))
 
@@ -262,7 +262,7 @@ class Shuffled(Sampling):
 
 
 @dataclass(frozen=True, eq=False)
-class Explicit(Sampling):
+class Explicit(_Listed):
     """Any law on subsets of {0, …, n−1}, given by the sets and their probabilities."""
 
     n: int
@@ -282,32 +282,12 @@ class Explicit(Sampling):
         _proper("sets", self.p, "every example must be in a set of positive probability")
 
     @cached_property
-    def _block(self) -> IndexBlock:
+    def _block(self) -> IndexBlock:  # type: ignore[override]
         return IndexBlock.from_sizes(np.concatenate(self.sets), np.array([s.size for s in self.sets]))
 
-    def pair_structure(self) -> PairStructure:
-        block = self._block
-        ones = np.ones(block.indices.size)
-        members = sp.csc_array((ones, block.indices, block.starts), shape=(self.n, len(block)))
-        return PairStructure(np.zeros(self.n), members, self.probabilities)
-
-    def draw(self, rng: np.random.Generator, rounds: int) -> IndexBlock:
-        return _ragged_gather(self._block.indices, self._block.starts, self._law.draw(rng, rounds))
-
-    @cached_property
-    def _law(self) -> Categorical:
-        return Categorical(self.probabilities)
-
     @property
-    def max_size(self) -> int:
-        return int(self._block.sizes.max())
-
-    @property
-    def support_size(self) -> int:
-        return len(self.sets)
-
-    def laws(self) -> Iterator[tuple[np.ndarray, float]]:
-        return zip(self.sets, map(float, self.probabilities), strict=True)
+    def _weights(self) -> np.ndarray:  # type: ignore[override]
+        return self.probabilities
 
 
 # Shared functions ----------------------------------------------------------------------------------------------------
