@@ -39,7 +39,7 @@ def estimator(cls: Class) -> Class:
     made.__annotations__ = made.__init__.__annotations__ = types
     names, allowed = [each.name for each in fields(made) if each.init], _nearest(cls, "_allowed")
     made._parameter_constraints = {name: allowed[name] for name in names}
-    if cls.__doc__:  # python -OO has none
+    if made._description:  # python -OO has none
         _inherit_descriptions(cls, "Parameters", names)
         _inherit_descriptions(cls, "Attributes")
     return cls

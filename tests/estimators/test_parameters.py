@@ -1,0 +1,78 @@
+"""Estimators declare parameters as fields: the nearest declaration counts, in signatures, checks and help."""
+
+from dataclasses import field
+from typing import Any, ClassVar
+
+import pytest
+
+from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
+from dualnewton.estimators._parameters import estimator
+
+
+@estimator
+class Family(CertifiedModel):
+    """A family with another limit.
+
+    Parameters
+    ----------
+    strength : float
+        Of the family.
+    tol : float
+        Tolerance of the family.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"strength": [float], "max_iter": [int]}
+
+    strength: float = field(default=1.0, kw_only=False)
+    max_iter: int | None = 7
+
+
+@estimator
+class Search(CertifiedModel):
+    """Something that the family does not know.
+
+    Parameters
+    ----------
+    cv : int
+        Folds.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"cv": [int]}
+
+    cv: int = 5
+    warm_start: bool = field(default=False, init=False)
+
+
+@estimator
+class Both(Search, Family, CertifiedRegressor):
+    """Both, of which the base of both is the farthest."""
+
+
+def test_the_nearest_class_that_declares_a_parameter_gives_its_default():
+    model = Both(2.0)
+    assert (model.strength, model.max_iter, model.cv, model.tol) == (2.0, 7, 5, CertifiedModel.tol)
+
+
+def test_a_parameter_that_is_not_in_the_signature_keeps_its_value():
+    assert "warm_start" not in Both().get_params()
+    assert Both().warm_start is False
+    with pytest.raises(TypeError, match="warm_start"):
+        Both(warm_start=True)
+
+
+def test_constraints_and_descriptions_are_those_of_the_nearest_class_for_exactly_the_parameters():
+    assert set(Both._parameter_constraints) == set(Both().get_params())
+    assert Both._parameter_constraints["max_iter"] == [int]
+    assert "Tolerance of the family." in Both.__doc__
+    assert Both.__doc__.count("tol : float") == 1
+    assert "warm_start" not in Both.__doc__
+
+
+def test_a_parameter_without_a_constraint_is_an_error():
+    with pytest.raises(KeyError, match="extra"):
+
+        @estimator
+        class Unchecked(CertifiedModel):
+            """Forgets the constraint."""
+
+            extra: int = 0
