@@ -286,7 +286,7 @@ class Run:
         callback = self.request.callback
         for track in self.open:
             is_new = track.certified_at == self.steps
-            if not self.has_news(track.number):
+            if not self.certified_last(track.number):
                 continue
             row = self._row(track, add=is_new)
             asked = callback is not None and bool(callback(row))
@@ -295,12 +295,12 @@ class Run:
             if asked or is_new:
                 track.end(self.request.tol, asked=asked, late=late, exhausted=exhausted)
 
-    def has_news(self, number: int) -> bool:
+    def certified_last(self, number: int) -> bool:
         """Whether the last step has certified a point of this model, or of the same model in an inner run."""
         track, method = self.tracks[number], self.method
         if track.certified_at == self.steps or method is None or track not in self.moving:
             return track.certified_at == self.steps
-        return method.has_news(self.moving.index(track))
+        return method.certified_last(self.moving.index(track))
 
     def _row(self, track: Track, *, add: bool = True) -> Progress:
         at = (self.epochs, self.seconds + time.perf_counter() - self.since, track.best.certificate)

@@ -84,7 +84,7 @@ class Method(ABC):
         """Whether :meth:`point` of model k may be asked for after this step."""
         return True
 
-    def has_news(self, k: int) -> bool:  # noqa: ARG002
+    def certified_last(self, k: int) -> bool:  # noqa: ARG002
         """Whether the inner run certified model k in its last step: the callback is then called, with the last certificate."""
         return False
 
@@ -220,8 +220,8 @@ class OuterMethod(Method):
     def point(self, k: int) -> Any:
         return self.unfinished(k)
 
-    def has_news(self, k: int) -> bool:
-        return self.inner is not None and bool(self.inner.has_news(self.places[k]))
+    def certified_last(self, k: int) -> bool:
+        return self.inner is not None and bool(self.inner.certified_last(self.places[k]))
 
     def unfinished(self, k: int) -> WholePoint | None:
         return None if self.inner is None else WholePoint(self.outer_point(k, self.track(k).best))

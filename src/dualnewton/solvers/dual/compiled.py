@@ -32,8 +32,8 @@ FLOAT32_RATIO = 1e4
 of about 1e-7 is then at most 1e-3 of the curvature that γ adds, so that every step still increases the dual."""
 
 
-MOVING = ("w", "w_bar", "alpha", "b", "tolerance", "residual", "inactive_below", "active")
-"""The parts of :class:`Models` that the rounds change; the others follow from the problems."""
+MOVING = ("w", "w_bar", "alpha", "b", "tolerance", "inactive_below", "active")
+"""The parts of :class:`Models` that a step changes; the others follow from the problems, or are zero between steps."""
 
 
 class CompiledEngine(Engine):

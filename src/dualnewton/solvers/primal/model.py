@@ -74,7 +74,7 @@ class ModelState:
         tuple[np.ndarray, np.ndarray] | None
     )  # the last step and its difference of gradients, until they are a correction
     stuck: bool  # whether no step decreases the objective beyond rounding
-    leapt: bool  # whether the model has moved to an exact minimum without evaluating it
+    took_exact_step: bool  # whether the model has moved to an exact minimum without evaluating it
     policy: Any
 
 
@@ -101,7 +101,7 @@ class Model:
         self.curvature: Curvature | None = None
         self.corrections = Corrections.none(start.size)
         self.pair: tuple[np.ndarray, np.ndarray] | None = None
-        self.shares = self.stuck = self.leapt = False
+        self.shares = self.stuck = self.took_exact_step = False
 
     def state(self) -> ModelState:
         """Return what the model remembers. Newton's method computes another curvature at each step: it stores none."""
@@ -186,7 +186,7 @@ class Model:
             return True
         value, length = self.place.value, self.trial.step_length
         if not self.policy.newton:
-            self._aim(self.curvature)
+            self._set_direction(self.curvature)
             self.policy.watch(-self.direction.slope, value, length)
         wanted = self.policy.wants_another(self.gap, value, length)
         if wanted:
@@ -198,7 +198,7 @@ class Model:
         self.curvature, self.pair, self.shares = curvature, None, shares
         none = Corrections.none(self.place.x.size)
         self.corrections = self.corrections.rebased(curvature) if self.policy.coupled else none
-        self._aim(curvature)
+        self._set_direction(curvature)
         self.policy.begin(-self.direction.slope, active)
 
     def step(self) -> None:
@@ -212,19 +212,19 @@ class Model:
         return WELL_BELOW * self.policy.tol * abs(self.place.value) if self.objective.quadratic else 0.0
 
     @property
-    def is_sure(self) -> bool:
+    def is_exact(self) -> bool:
         """Whether the trial point minimises a quadratic objective exactly, so that it can be certified unevaluated; once per run,
         because of rounding.
         """
         known = self.curvature is not None and self.curvature.exact and not self.shares
-        return self.objective.quadratic and known and not self.leapt and self.trial.failures == 0
+        return self.objective.quadratic and known and not self.took_exact_step and self.trial.failures == 0
 
-    def leap(self) -> None:
+    def take_exact_step(self) -> None:
         """Move to the trial point without evaluating it. If its certificate misses ``tol``, it is evaluated like a start."""
         self.place = replace(self.place, x=self.trial.x, gap=0.0, value=math.inf)
-        self.leapt, self.pair = True, None
+        self.took_exact_step, self.pair = True, None
 
-    def _aim(self, curvature: Curvature) -> None:
+    def _set_direction(self, curvature: Curvature) -> None:
         """Set the direction of the next step."""
         gradient = self.place.gradient
         image = curvature.solve(gradient)
@@ -236,4 +236,4 @@ class Model:
         self.direction = Direction(step, float(gradient @ step), image)
         if not self.direction.slope < 0.0 and len(self.corrections):  # rounding has spoilt them
             self.corrections = Corrections.none(gradient.size)
-            self._aim(curvature)
+            self._set_direction(curvature)

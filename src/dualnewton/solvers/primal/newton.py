@@ -119,9 +119,9 @@ class Descent(SharedPasses):
         extra = compute_curvature([model for model in self.models if model.wants_curvature()], rng)
         for model in self.models:
             model.step()
-        if all(model.is_sure for model in self.models):
+        if all(model.is_exact for model in self.models):
             for model in self.models:
-                model.leap()
+                model.take_exact_step()
         else:
             self._evaluate()
             passes += 1.0
