@@ -62,8 +62,8 @@ def main() -> None:
             cells = " ".join(f"{seconds:>11.3f}s {gap:>9.1e}" for seconds, gap in times.values())
             print(f"{name:22s} {size:>12s} {type(loss).__name__:20s} {strength:6g} {cells}", flush=True)
             if {"interior", "liblinear"} <= set(times):
-                ratios.append(times["interior"][0] / times["liblinear"][0])
-    if ratios:
+                ratios.append(times["interior"][0] / min(times["liblinear"][0], asked.cap))
+    if ratios := [ratio for ratio in ratios if ratio > 0.0]:
         print(f"interior / LIBLINEAR, geometric mean: {math.exp(float(np.mean(np.log(ratios)))):.3f}")
 
 

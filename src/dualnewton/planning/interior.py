@@ -51,8 +51,26 @@ def interior_cost(problem: Problem, tuning: Tuning = DEFAULT) -> float:
     size = costs.n if rows else costs.d
     if size > tuning.largest_matrix:
         return math.inf
-    gram = costs.n**2 / tuning.rates.multiply if rows else costs.outer(costs.n, costs.pairs)[0]
-    products = tuning.interior_passes * (costs.data_pass + costs.applied(size))
+    products = tuning.interior_passes * (_products(costs) + costs.applied(size))
     vectors = tuning.interior_vectors * costs.n * tuning.rates.margin
     once = costs.gram(costs.n) if rows else 0.0
-    return once + tuning.interior_steps * (gram + costs.factor(size) + products + vectors)
+    return once + tuning.interior_steps * (_matrix(costs, rows=rows) + products + vectors)
+
+
+def corrections(problem: Problem, tuning: Tuning = DEFAULT) -> int:
+    """Return how many centrality corrections a step may take: they pay where its matrix costs many products with the data."""
+    costs = Costs.of(problem.data.profile, tuning)
+    dear = _matrix(costs, rows=by_rows(problem)) > tuning.correction_passes * _products(costs)
+    return tuning.interior_corrections if dear else 0
+
+
+def _matrix(costs: Costs, *, rows: bool) -> float:
+    """The weighted Gram matrix of a step, and its factor."""
+    if rows:
+        return costs.n**2 / costs.tuning.rates.multiply + costs.factor(costs.n)
+    return costs.outer(costs.n, costs.pairs)[0] + costs.factor(costs.d)
+
+
+def _products(costs: Costs) -> float:
+    """A product with X and one with its transpose, each of which reads all of it."""
+    return 2.0 * (costs.data_pass - costs.n * costs.tuning.rates.margin)

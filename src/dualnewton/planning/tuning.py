@@ -136,6 +136,8 @@ class Tuning:
     interior_steps, interior_passes, interior_vectors : float
         Steps of the interior-point method to a relative gap of 1e-6; and in each, pairs of products with X and its transpose
         (refinements included), and operations on a row's slopes that cost about as much as its loss.
+    interior_corrections, correction_passes : int, float
+        Centrality corrections in a step of that method where its matrix costs more than so many pairs of products.
     working_set_steps : float
         Proximal Newton steps over working sets for quadratic losses; other losses take twice as many.
     used_share : float
@@ -245,7 +247,9 @@ class Tuning:
     trial_epochs: float = 3.0
     trial_share: float = 0.15
     interior_steps: float = 18.0
-    interior_passes: float = 6.0
+    interior_passes: float = 4.0
+    interior_corrections: int = 2
+    correction_passes: float = 10.0
     interior_vectors: float = 20.0
     working_set_steps: float = 8.0
     used_share: float = 0.25

@@ -42,8 +42,8 @@ START = 2.0
 BOUNDARY = 0.99
 """Fraction of the way to the boundary of p, q, s, t > 0 that a step goes at most; it tends to one with μ."""
 
-CORRECTIONS, REACH, SPREAD = 2, 0.1, 10.0
-"""Centrality corrections in a step at most. Each aims at a step that is longer by ``REACH`` and brings the products p s and q t
+REACH, SPREAD = 0.1, 10.0
+"""A centrality correction aims at a step that is longer by ``REACH`` and brings the products p s and q t
 there back into [μ/SPREAD, μ·SPREAD]."""
 
 SLOW, CENTRAL, SHORTER = 0.1, 1e-2, 20
@@ -108,14 +108,22 @@ class InteriorPoint(Method):
         Products with the data.
     tol : float
         The relative gap that is wanted.
+    corrections : int
+        Centrality corrections in a step at most: each costs two or three products with the data, and saves some steps.
     largest_system : int
         The most examples on a kink for which the linear system of the kinks is solved.
     """
 
     def __init__(
-        self, starts: Sequence[tuple[Problem, CertifiedPair]], operator: Operator, *, tol: float, largest_system: int
+        self,
+        starts: Sequence[tuple[Problem, CertifiedPair]],
+        operator: Operator,
+        *,
+        tol: float,
+        corrections: int,
+        largest_system: int,
     ) -> None:
-        self.operator, self.tol, self.largest_system = operator, tol, largest_system
+        self.operator, self.tol, self.corrections, self.largest_system = operator, tol, corrections, largest_system
         self.problems = [problem for problem, _ in starts]
         self.states = [self._start(problem, pair) for problem, pair in starts]
         self.best = list(self.states)  # of least residual so far
@@ -184,7 +192,7 @@ class InteriorPoint(Method):
         aim = target - directions.products - predicted.way[:2] * predicted.way[2:]
         step = directions.towards(aim, CORRECTED)
         # 4.
-        for _ in range(CORRECTIONS):
+        for _ in range(self.corrections):
             if step.length >= 1.0:
                 break
             there = directions.products_at(step, min(1.0, step.length + REACH))
