@@ -5,7 +5,6 @@ Choices follow from sizes, sparsity and conditioning, never from a clock, so tha
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ from dualnewton.planning import dual, primal
 from dualnewton.planning.eligible import primal_methods
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.interior import interior
-from dualnewton.planning.kinked_dual import takes_rounds
+from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import PRIMAL, Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.validation import integer
@@ -71,7 +70,8 @@ def plan(
         return interior(problem, tau, tuning)
     if takes_rounds(problem, method):
         direct = PLANS[method](Facts.of(problem, tuning, near=near), tau)
-        return replace(direct, reason=f"rounds on {type(problem.loss).__name__} itself; {direct.reason}", cost=math.nan)
+        reason = f"rounds on {type(problem.loss).__name__} itself; {direct.reason}"
+        return replace(direct, reason=reason, cost=rounds_cost(problem, tuning))
     if problem.loss.kinked:
         neighbour = replace(problem, loss=problem.loss.smoothed(1.0))
         first = plan(neighbour, method=method, tau=tau, models=models, near=near, tuning=tuning)

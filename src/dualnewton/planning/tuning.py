@@ -131,6 +131,9 @@ class Tuning:
         Epochs of SDNA to a relative gap of 1e-6: fixed + factor · conditioning.
     kinked_epochs : float
         Factor on these epochs where the regularizer has kinks or bounds.
+    kinked_rounds_fixed, kinked_rounds_per_root : float
+        Epochs of dual rounds on a piecewise linear loss itself to a relative gap of 1e-4: fixed + factor · √(R/λn), R the mean of
+        c_i‖a_i‖². Measured by ``benchmarks/hinge_rounds.py``: between 0.2 and 4 times as many.
     trial_epochs, trial_share : float
         "auto" begins with so many epochs of SDNA on sparse data, if they cost at most this share of the primal method's cost.
     interior_steps, interior_passes, interior_vectors : float
@@ -244,6 +247,8 @@ class Tuning:
     epochs_fixed: float = 4.0
     epochs_per_conditioning: float = 2.5
     kinked_epochs: float = 6.0
+    kinked_rounds_fixed: float = 6.0
+    kinked_rounds_per_root: float = 15.0
     trial_epochs: float = 3.0
     trial_share: float = 0.15
     interior_steps: float = 18.0

@@ -294,15 +294,3 @@ def test_a_sampling_is_followed_as_it_is():
     result = dn.solve(problem, method="sdna", sampling=samplings.Nice(80, 20), tol=1e-4, random_state=0)
     assert result.converged
     assert "itself" in result.plan.reason
-
-
-def test_data_without_random_rows_and_other_kinks_are_left_to_smoothing():
-    from dualnewton.planning.kinked_dual import takes_rounds
-
-    problem = problem_of(losses.Hinge())
-    assert takes_rounds(problem, "sdna")
-    assert not takes_rounds(problem, "newton")
-    assert not takes_rounds(problem, "auto")
-    assert not takes_rounds(dn.Problem(problem.X, problem.y, losses.Logistic()), "sdna")
-    lasso = dn.Problem(problem.X, problem.y, losses.Hinge(), regularizer=regularizers.L1())
-    assert not takes_rounds(lasso, "sdna")

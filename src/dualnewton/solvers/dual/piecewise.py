@@ -5,9 +5,9 @@ In each round the dual variables of a set S change by the h that minimises (Sect
     Σ c_i u_i h_i + ½ (c∘h)ᵀ G (c∘h) + Σ c_i φ*(−α_i − h_i),        u = A_S w + b + o,   G = A_S A_Sᵀ/(λn),
 
 where φ* is linear between the slopes of φ, with a kink of φ as its slope, and infinite outside (``Loss.pieces``). One variable at
-a time has a closed form. Sweeps over all variables in turn find the pieces on which the solution lies; on these pieces the
-problem is a linear system in the *free* variables, those inside a piece, whose margins z = u + G(c∘h) lie on kinks. Both steps decrease
-the objective, and a sweep that changes nothing proves optimality.
+a time has a closed form. Sweeps over all variables in turn find the pieces on which the solution lies. On these pieces the
+problem is a linear system in the *free* variables, those inside a piece, whose margins z = u + G(c∘h) lie on kinks. Both steps
+decrease the objective, and a sweep that changes nothing proves optimality.
 """
 
 from __future__ import annotations
