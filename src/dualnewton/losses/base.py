@@ -17,6 +17,10 @@ BLOCK = 1 << 13
 larger ones anew at every call."""
 
 
+BALANCING = 1e-2
+"""Largest multiple of the balancing direction by which a dual point may be moved, in units of margins."""
+
+
 class Curvature(Enum):
     """The values that φ″ takes as the margin changes."""
 
@@ -181,15 +185,15 @@ class Loss:
         shrink_down = keep / down if down > 0.0 else 0.0
         return np.where(alpha > 0.0, shrink_up, shrink_down) * alpha
 
-    def balancing_direction(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return d ≥ 0 of the shape of α, such that −(α − td) lies in the domain of φ* for every number |t| ≤ 1.
+    def balancing_direction(self, alpha: np.ndarray, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return d ≥ 0, such that −(α − td) lies in the domain of φ* for |t| ≤ ``BALANCING``, at α = −φ′(z).
 
-        It corrects a small imbalance Σ c_i α_i: d_i is the distance of α_i from zero or from the ends of its domain, whichever is
-        nearest, so that examples in a linear piece of φ stay where they are and D changes by O(t²).
+        It corrects a small imbalance Σ c_i α_i: d_i = φ″(z_i), the change of α_i with the intercept, but for examples next to an
+        end of the domain, which move less.
         """
         low, high = self.domain(y)
-        room = np.minimum(-alpha - low, high + alpha)
-        return np.maximum(np.minimum(np.abs(alpha), room), 0.0)
+        room = np.minimum(-alpha - low, high + alpha) / BALANCING
+        return np.maximum(np.minimum(self.second_derivative(z, y), room), 0.0)
 
     def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0) -> Any:
         """argmin_b Σ c_i φ(z_i + b), found as the zero of the nondecreasing slope Σ c_i φ′(z_i + b).

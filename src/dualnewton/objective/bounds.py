@@ -14,6 +14,7 @@ noticeably, or where the loss has none (softmax) and the imbalance is above roun
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dualnewton.losses.base import blocks
+from dualnewton.losses.base import BALANCING
 from dualnewton.matrix import BlockLosses, RowVectors
 
 if TYPE_CHECKING:
@@ -30,13 +31,9 @@ if TYPE_CHECKING:
 BALANCED = 1e-13
 """Σ c_i α_i counts as zero up to this fraction of Σ c_i d_i, which is at most Σ c_i |α_i|."""
 
-LONGEST = 0.1
-"""The intercept is searched if balancing would move some α_i by more than this fraction of its distance to zero or to the ends of
-its domain."""
-
-SLACK, ROUNDING = 0.5, 1e-15
-"""The intercept is searched if the gaps of the balanced point and of the problem with b held fixed differ by more than this
-fraction of the gap plus this fraction of |P|, for rounding."""
+SLACK, ROUNDING = 0.2, 1e-15
+"""The intercept is searched if balancing changes ᾱ by more than this fraction of its distance from the optimum, which the gap
+measures, and D by more than this fraction of |P|, for rounding."""
 
 FAR = 1e-2
 """Relative gap above which the best multiple sα of the dual point is searched: far from the optimum −φ′ overshoots."""
@@ -64,15 +61,15 @@ class DualSums:
         Σ c_i r_ik a_iᵀ for the M columns r of :func:`sum_columns`.
     sums : array of shape (M,)
         Σ c_i r_ik.
-    balance : bool
-        Whether the columns contain the balancing direction, by which α is corrected.
+    direction : array of the shape of α, optional
+        The balancing direction, by which α is corrected; the columns contain it as well.
     """
 
     problem: Problem
     alpha: np.ndarray
     products: np.ndarray
     sums: np.ndarray
-    balance: bool = False
+    direction: np.ndarray | None = None
 
     def _bars(self, column: int) -> np.ndarray:
         """Return (1/λn) Σ c_i r_ik a_i for K columns from this one on, in the shape of w."""
@@ -91,22 +88,24 @@ class DualSums:
 
     @cached_property
     def step(self) -> np.ndarray:
-        """t, the multiples of the direction that balance each column of α; at most one, since more would leave the domain."""
-        if not self.balance:
+        """t, the multiples of the direction that balance each column of α."""
+        if self.direction is None:
             return np.zeros(self.problem.columns)
         available, mass = self.sums[self.problem.columns : 2 * self.problem.columns], self.mass
-        small = np.abs(mass) <= BALANCED * available
-        return np.where(small, 0.0, mass / np.maximum(np.maximum(available, np.abs(mass)), np.finfo(float).tiny))
+        t = np.clip(mass / np.maximum(available, np.finfo(float).tiny), -1.0, 1.0)
+        return np.where(np.abs(mass) <= BALANCED * available, 0.0, t)
+
+    @cached_property
+    def balanced_bar(self) -> np.ndarray:
+        """ᾱ of the balanced point."""
+        return self._moved(self.bar, self.step, self.problem.columns)
 
     def bound(self) -> Bound:
         """Balance α along the direction, scale it into the domain of g*, and return D."""
         problem, K = self.problem, self.problem.columns
-        t, alpha, bar = self.step, self.alpha, self.bar
+        t, alpha, bar = self.step, self.alpha, self.balanced_bar
         if np.any(t):
-            alpha, bar = np.empty(alpha.shape), self._moved(bar, t, K)
-            for rows in blocks(problem.n, K):
-                own = self.alpha[rows]
-                alpha[rows] = own - t * problem.loss.balancing_direction(own, problem.y[rows])
+            alpha = alpha - t * self.direction
         if not problem.regularizer.strongly_convex:
             half = len(self.products) // 2
             factor = problem.reach(bar, 3.0 * self._moved(self._bars(half), t, half + K))
@@ -118,14 +117,12 @@ class DualSums:
         return bar - (np.multiply(t, self._bars(column).T)).T if np.any(t) else bar
 
 
-def sum_columns(problem: Problem, rows: RowVectors, alpha: np.ndarray, *, balance: bool) -> np.ndarray:
-    """Return the columns of some rows whose sums give ᾱ: c_i α_i, the balancing direction if wanted, and thirds of both.
+def sum_columns(problem: Problem, rows: RowVectors, *vectors: np.ndarray) -> np.ndarray:
+    """Return columns of some rows whose sums give ᾱ: c_i α_i, c_i d_i with the balancing direction d, and thirds of both.
 
     The thirds, by which rounding errors are measured, are there if g is not strongly convex.
     """
-    columns = alpha.reshape(len(alpha), -1)
-    if balance:
-        columns = np.column_stack([alpha, problem.loss.balancing_direction(alpha, rows.y)])
+    columns = vectors[0].reshape(len(vectors[0]), -1) if len(vectors) == 1 else np.column_stack(vectors)
     columns = rows.weighted(columns)
     return columns if problem.regularizer.strongly_convex else np.hstack([columns, columns / 3.0])
 
@@ -146,13 +143,17 @@ class PrimalPoints:
 
     def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Return Σ c_i φ_i of each model, the weighted parts of its dual point, and the dual points, to be kept."""
-        values, alphas, factors = np.empty(len(self.problems)), np.empty(Z.shape), []
+        values, kept, factors = np.empty(len(self.problems)), [], []
         for k, ((problem, own), vectors) in enumerate(zip(columns_of(self.problems), rows, strict=True)):
-            value, slopes = problem.loss.value_and_derivative(vectors.shifted(Z[:, own]), vectors.y)
+            z = vectors.shifted(Z[:, own])
+            value, slopes = problem.loss.value_and_derivative(z, vectors.y)
             values[k] = value.sum() if vectors.c is None else vectors.c @ value
-            alphas[:, own] = -slopes
-            factors.append(sum_columns(problem, vectors, alphas[:, own], balance=_balances(problem)))
-        return BlockLosses(values, factors[0] if len(factors) == 1 else np.hstack(factors), alphas)
+            found = [-slopes]
+            if _balances(problem):
+                found.append(problem.loss.balancing_direction(found[0], z, vectors.y))
+            kept += found
+            factors.append(sum_columns(problem, vectors, *found))
+        return BlockLosses(values, factors[0] if len(factors) == 1 else np.hstack(factors), np.column_stack(kept))
 
 
 def _balances(problem: Problem) -> bool:
@@ -163,7 +164,7 @@ def _balances(problem: Problem) -> bool:
 def dual_sums(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[DualSums]:
     """Return the sums of a dual point of each problem, in one pass."""
     data, both = problems[0].data, list(zip(problems, alphas, strict=True))
-    columns = [sum_columns(problem, problem.row_vectors, alpha, balance=False) for problem, alpha in both]
+    columns = [sum_columns(problem, problem.row_vectors, alpha) for problem, alpha in both]
     # Products with a vector are faster than with a matrix of one column.
     joined = columns[0] if len(columns) == 1 else np.hstack(columns)
     products = data.transposed_times(joined[:, 0] if joined.shape[1] == 1 else joined).reshape(data.d, -1).T
@@ -189,14 +190,23 @@ def primal_bounds(
     assert found.kept is not None
     results: list[tuple[float, Bound]] = []
     searched: dict[int, np.ndarray] = {}
-    first = 0
+    first = kept = 0
     for k, (problem, own) in enumerate(columns_of(problems)):
-        alpha = np.ascontiguousarray(found.kept[:, own])
-        last = first + problem.columns * (1 + _balances(problem)) * (2 - problem.regularizer.strongly_convex)
-        sums = DualSums(problem, alpha, found.gradients[first:last], found.slopes[first:last], _balances(problem))
+        count = 1 + _balances(problem)
+        vectors_kept = [
+            np.ascontiguousarray(
+                found.kept[:, place if problem.columns == 1 else slice(place, place + problem.columns)]
+            )
+            for place in range(kept, kept + count * problem.columns, problem.columns)
+        ]
+        kept += count * problem.columns
+        last = first + problem.columns * count * (2 - problem.regularizer.strongly_convex)
+        sums = DualSums(
+            problem, vectors_kept[0], found.gradients[first:last], found.slopes[first:last], *vectors_kept[1:]
+        )
         primal = float(found.values[k]) / problem.n + problem.lam * problem.g.value(models[k])
         bound, first = sums.bound(), last
-        if problem.fit_intercept and _intercept_matters(sums, models[k], intercepts[k], primal, bound):
+        if problem.fit_intercept and _intercept_matters(sums, primal, bound):
             z = vectors[k].shifted(found.margins[:, own])
             searched[k] = problem.balanced(problem.slopes_at(z + problem.best_intercept_at(z, problem.no_intercept())))
         results.append((primal, bound))
@@ -207,23 +217,24 @@ def primal_bounds(
     return results
 
 
-def _intercept_matters(sums: DualSums, w: np.ndarray, b: Any, primal: float, bound: Bound) -> bool:
-    """Whether balancing α has changed the gap noticeably against that of the problem in which b is held fixed.
+def _intercept_matters(sums: DualSums, primal: float, bound: Bound) -> bool:
+    """Whether the best intercept may have a noticeably smaller gap than the balanced point.
 
-    That problem has no constraint Σ c_i α_i = 0. Where the two gaps agree, b is so close to its best value that a search would
-    not narrow the gap further.
+    Balancing moves α to first order as the best intercept does. They differ by the share |t| of the move, and for about the share
+    ``BALANCING`` of the examples, which are next to an end of the domain; the sum over these is random, hence the square root. If
+    the difference of ᾱ is negligible against the gap, the two gaps agree.
     """
-    problem, bar = sums.problem, sums.bar
-    if bound.value == -np.inf or np.abs(sums.step).max() > LONGEST:
+    problem, t = sums.problem, sums.step
+    if bound.value == -np.inf or np.abs(t).max() > BALANCING:
         return True
-    factor = problem.g.reach(bar)
-    if factor == 1.0:  # φ(z_i) + φ*(−α_i) + z_i α_i = 0, so that the gap is that of the penalty
-        fixed = problem.lam * (problem.g.value(w) + problem.g.conjugate(bar) - float(np.vdot(w, bar)))
-    else:
-        dual = problem.dual_value(factor * sums.alpha, factor * bar)
-        fixed = primal - (dual - factor * float(np.vdot(b, sums.mass)) / problem.n)
-    gap = primal - bound.value
-    return not abs(gap - fixed) <= SLACK * gap + ROUNDING * abs(primal)
+    if not t.any():
+        return False
+    change = math.sqrt(np.abs(t).max() + BALANCING) * (sums.bar - sums.balanced_bar)
+    # g* of a strongly convex g is smooth; otherwise α is scaled by about 1 − ‖change‖∞, and D changes by that fraction of |P|.
+    smooth = problem.regularizer.strongly_convex
+    moved = 0.5 * problem.lam * float(np.vdot(change, change)) if smooth else float(np.abs(change).max()) * abs(primal)
+    share = SLACK**2 if smooth else SLACK
+    return not moved <= share * (primal - bound.value) + ROUNDING * abs(primal)
 
 
 def best_intercept_bounds(problems: Sequence[Problem], models: Sequence[np.ndarray]) -> list[tuple[float, Any, Bound]]:

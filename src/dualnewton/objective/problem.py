@@ -186,11 +186,7 @@ class Problem:
         mass = self.weighted(alpha)
         if self.fit_intercept and np.any(np.abs(mass.sum(axis=0)) > _FEASIBLE * np.abs(mass).sum(axis=0)):
             return -np.inf
-        return self.dual_value(alpha, alpha_bar)
-
-    def dual_value(self, alpha: np.ndarray, alpha_bar: np.ndarray) -> float:
-        """Evaluate the formula of D(α), given ᾱ, without the constraint Σ c_i α_i = 0."""
-        linear = 0.0 if self.offset is None else float(np.vdot(self.weighted(alpha), self.offset))
+        linear = 0.0 if self.offset is None else float(np.vdot(mass, self.offset))
         total = linear + self.loss.conjugates(alpha, self.y, self.sample_weight)
         return float(-total / self.n - self.lam * self.g.conjugate(alpha_bar))
 
