@@ -2,8 +2,8 @@
 
 What makes α feasible follows from these sums and from α itself, without reading X again:
 
-1. *Balance.* With an intercept, Σ c_i α_i = 0 is required. α − td is balanced for t = Σ c_i α_i / Σ c_i d_i, where d is a
-   function of each α_i (``Loss.balancing_direction``); the pass computes Σ c_i d_i a_i together with Σ c_i α_i a_i.
+1. *Balance.* With an intercept, Σ c_i α_i = 0 is required. α − td is balanced for t = Σ c_i α_i / Σ c_i d_i, where d
+   is φ″(z_i), or less next to an end of the domain (``Loss.balancing_direction``); the pass computes Σ c_i d_i a_i together with Σ c_i α_i a_i.
 2. *Domain of the conjugate of g.* For penalties that are not strongly convex (the Lasso), α is scaled by a factor, and ᾱ with
    it. The pass sums ᾱ a second time from α/3: the two sums differ by rounding errors, which measures these.
 3. *Far from the optimum* the best multiple sα is searched; φ*(−sα_i) needs α alone, and ᾱ is multiplied by s.
@@ -92,7 +92,7 @@ class DualSums:
         if self.direction is None:
             return np.zeros(self.problem.columns)
         available, mass = self.sums[self.problem.columns : 2 * self.problem.columns], self.mass
-        t = np.clip(mass / np.maximum(available, np.finfo(float).tiny), -1.0, 1.0)
+        t = mass / np.maximum(np.maximum(available, np.abs(mass)), np.finfo(float).tiny)  # at most 1 in absolute value
         return np.where(np.abs(mass) <= BALANCED * available, 0.0, t)
 
     @cached_property
