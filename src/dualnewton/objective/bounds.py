@@ -2,8 +2,8 @@
 
 What makes α feasible follows from these sums and from α itself, without reading X again:
 
-1. *Balance.* With an intercept, Σ c_i α_i = 0 is required. α − td is balanced for t = Σ c_i α_i / Σ c_i d_i, where d
-   is φ″(z_i), or less next to an end of the domain (``Loss.balancing_direction``); the pass computes Σ c_i d_i a_i together with Σ c_i α_i a_i.
+1. *Balance.* With an intercept, Σ c_i α_i = 0 is required. α − td is balanced for t = Σ c_i α_i / Σ c_i d_i, where d_i is
+   φ″(z_i), or less next to an end of the domain (``Loss.balancing_direction``); the pass sums c_i d_i a_i as well as c_i α_i a_i.
 2. *Domain of the conjugate of g.* For penalties that are not strongly convex (the Lasso), α is scaled by a factor, and ᾱ with
    it. The pass sums ᾱ a second time from α/3: the two sums differ by rounding errors, which measures these.
 3. *Far from the optimum* the best multiple sα is searched; φ*(−sα_i) needs α alone, and ᾱ is multiplied by s.
