@@ -85,14 +85,6 @@ class ChunkedData(Data):
         theirs = getattr(other, "pieces", [])
         return self is other or (len(self.pieces) == len(theirs) and all(map(MemoryData.same_as, self.pieces, theirs)))
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        named = (
-            (f"{k} {name}".strip(), array)
-            for k, piece in enumerate(self.pieces)
-            for name, array in piece.arrays().items()
-        )
-        return dict(named)
-
     def with_constant(self, value: float) -> ChunkedData:
         return self._of([piece.with_constant(value) for piece in self.pieces], Workers())
 

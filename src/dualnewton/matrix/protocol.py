@@ -203,7 +203,7 @@ class Data(ABC):
         """Whether ``other`` uses the same memory (or files) with the same layout; the content is not compared."""
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays in memory that hold the entries, by name: checkpoints recognise views of them."""
+        """Return the arrays in memory that hold the entries, by name, whose addresses :meth:`same_as` compares."""
         return {}
 
     @property

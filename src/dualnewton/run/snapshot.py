@@ -124,8 +124,11 @@ def _read(tree: Any, arrays: Sequence[np.ndarray]) -> Any:
 def _is_record(kind: type) -> bool:
     """Whether a class is a frozen dataclass of the packages."""
     frozen = is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    module = kind.__module__.removeprefix(f"{ROOT}.")
-    return frozen and any(f"{module}.".startswith(f"{package}.") for package in PACKAGES)
+    return frozen and _is_known(kind.__module__.removeprefix(f"{ROOT}."))
+
+
+def _is_known(module: str) -> bool:
+    return any(f"{module}.".startswith(f"{package}.") for package in PACKAGES)
 
 
 def _name(kind: type) -> str:
@@ -134,9 +137,7 @@ def _name(kind: type) -> str:
 
 def _record(name: Any) -> type:
     module, _, kind = name.partition(":")
-    if not any(f"{module}.".startswith(f"{package}.") for package in PACKAGES):
-        raise DualnewtonError(f"{name!r} is no class of a state")
-    found = vars(importlib.import_module(f"{ROOT}.{module}"))[kind]
+    found = vars(importlib.import_module(f"{ROOT}.{module}"))[kind] if _is_known(module) else None
     if not (isinstance(found, type) and _is_record(found) and _name(found) == name):
         raise DualnewtonError(f"{name!r} is no class of a state")
     return found
