@@ -29,6 +29,8 @@ class Plan:
         Whether kernels do the work, or NumPy alone.
     cost : float
         Predicted seconds to a relative gap of 1e-6, on a core with the rates of :class:`Rates`; NaN of a direct solution.
+    smoothed : bool
+        Whether a loss with kinks is solved through smoothed losses, which the method takes one after the other, or as it is.
     before : Plan, optional
         What was done first, if the run has changed its method.
     """
@@ -39,6 +41,7 @@ class Plan:
     _: KW_ONLY
     compiled: bool = False
     cost: float = math.nan
+    smoothed: bool = False
     before: Plan | None = None
 
     def __str__(self) -> str:

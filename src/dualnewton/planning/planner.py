@@ -5,15 +5,17 @@ Choices follow from sizes, sparsity and conditioning, never from a clock, so tha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.objective.problem import Problem
 from dualnewton.planning import dual, primal
+from dualnewton.planning.costs import Costs, is_small
 from dualnewton.planning.eligible import primal_methods
 from dualnewton.planning.facts import Facts
-from dualnewton.planning.interior import interior
+from dualnewton.planning.interior import interior, refusal
 from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import PRIMAL, Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
@@ -68,15 +70,13 @@ def plan(
     tau = tau if tau == "auto" else integer("tau", tau, 1, problem.n)
     if method == "interior":
         return interior(problem, tau, tuning)
-    if takes_rounds(problem, method):
-        direct = PLANS[method](Facts.of(problem, tuning, near=near), tau)
-        reason = f"rounds on {type(problem.loss).__name__} itself; {direct.reason}"
-        return replace(direct, reason=reason, cost=rounds_cost(problem, tuning))
     if problem.loss.kinked:
-        neighbour = replace(problem, loss=problem.loss.smoothed(1.0))
-        first = plan(neighbour, method=method, tau=tau, models=models, near=near, tuning=tuning)
-        name = type(problem.loss).__name__
-        return replace(first, reason=f"{name} by smoothed losses; in the first: {first.reason}")
+        if method == "auto" and tau == "auto":
+            return _kinked(problem, kinked_plans(problem, models=models, near=near, tuning=tuning), tuning)
+        method = "sdna" if method == "auto" and takes_rounds(problem, "sdna") else method
+        if takes_rounds(problem, method):
+            return _rounds(problem, method, tau, near=near, tuning=tuning)
+        return _smoothed(problem, method, tau, models=models, near=near, tuning=tuning)
     facts = Facts.of(problem, tuning, near=near)
     if not problem.loss.has_dual_rounds:
         return _without_dual_rounds(facts, method, tau)
@@ -84,6 +84,48 @@ def plan(
     if not (able := problem.data.capabilities).random_rows:
         chosen = replace(chosen, reason=f"{chosen.reason}; dual methods are left out, since {able.reason}")
     return chosen
+
+
+def kinked_plans(problem: Problem, *, models: int = 1, near: bool = False, tuning: Tuning = DEFAULT) -> list[Plan]:
+    """Return the plans for a loss with kinks, from the cheapest on: interior points, rounds on the dual, smoothed losses.
+
+    For small data the kernels of the rounds are not loaded, and where interior points need none, nothing is smoothed.
+    """
+    plans = []
+    small = is_small(tuning, problem.n, problem.d)
+    if refusal(problem, tuning) is None:
+        steps = interior(problem, "auto", tuning)
+        plans.append(replace(steps, cost=models * steps.cost))
+    if takes_rounds(problem, "sdna") and not small:
+        plans.append(_rounds(problem, "sdna", "auto", near=near, tuning=tuning))
+    if not (plans and small):
+        smoothed = _smoothed(problem, "auto", "auto", models=models, near=near, tuning=tuning)
+        plans.append(replace(smoothed, cost=tuning.smoothing_stages * smoothed.cost))
+    return sorted(plans, key=attrgetter("cost"))
+
+
+def _kinked(problem: Problem, plans: Sequence[Plan], tuning: Tuning) -> Plan:
+    """Choose the cheapest plan, or rounds where a few epochs of them, which show their speed, cost little against it."""
+    best = plans[0]
+    rounds = next((plan for plan in plans if plan.method == "sdna" and not plan.smoothed), best)
+    trial = tuning.kinked_trial_epochs * Costs.of(problem.data.profile, tuning).epoch
+    return replace(rounds, reason=f"trial of {rounds.reason}") if trial <= tuning.trial_share * best.cost else best
+
+
+def _rounds(problem: Problem, method: str, tau: Tau, *, near: bool, tuning: Tuning) -> Plan:
+    """Plan rounds of a dual method on a loss with kinks itself: one example at a time, a clipped division, unless τ is given."""
+    planned = PLANS[method](Facts.of(problem, tuning, near=near), 1 if tau == "auto" else tau)
+    how = "one example at a time" if tau == "auto" else planned.reason
+    reason = f"rounds on {type(problem.loss).__name__} itself, whose dual has box constraints; {how}"
+    return replace(planned, reason=reason, cost=rounds_cost(problem, tuning))
+
+
+def _smoothed(problem: Problem, method: str, tau: Tau, *, models: int, near: bool, tuning: Tuning) -> Plan:
+    """Plan the first of the smoothed losses by which a loss with kinks is solved."""
+    smoothed = replace(problem, loss=problem.loss.smoothed(1.0))
+    first = plan(smoothed, method=method, tau=tau, models=models, near=near, tuning=tuning)
+    name = type(problem.loss).__name__
+    return replace(first, reason=f"{name} by smoothed losses; in the first: {first.reason}", smoothed=True)
 
 
 def _automatic(facts: Facts, tau: Tau, models: int) -> Plan:

@@ -8,11 +8,12 @@ from functools import cached_property
 from operator import itemgetter
 
 from dualnewton.objective.problem import Problem
+from dualnewton.planning.costs import Costs
 from dualnewton.planning.dual import dual_epoch, expected_epochs
 from dualnewton.planning.eligible import has_hessian, methods_for
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.plan import Plan
-from dualnewton.planning.planner import offered
+from dualnewton.planning.planner import kinked_plans, offered
 from dualnewton.planning.primal import expected_ihs_cost, newton_by_products, speed
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
@@ -56,7 +57,7 @@ class Switching:
     def __init__(self, problem: Problem, plan: Plan, tol: float, *, free: bool, tuning: Tuning = DEFAULT) -> None:
         self.state, self.tol = SwitchingState(plan), max(tol, 1e-15)
         self.problem, self.tuning = problem, tuning
-        self.free = free and len(methods_for(problem, tuning)) > 1
+        self.free = free and (problem.loss.kinked or len(methods_for(problem, tuning)) > 1)
 
     @cached_property
     def facts(self) -> Facts:
@@ -76,6 +77,8 @@ class Switching:
         plan, relative_gap = self.state.plan, self.state.relative_gap
         if not self.free or (len(self.state.history) <= self.tuning.switch_window and not stuck):
             return None
+        if self.problem.loss.kinked:
+            return self._from_kinks(stuck=stuck)
         if stuck:
             leave = plan.is_primal and plan.before is None and relative_gap > self.tuning.rounding_gap
             others = self._others() if leave else []
@@ -85,6 +88,26 @@ class Switching:
             return None  # the run is about to end, or the gap is not known: both numbers may be NaN
         left = math.log(relative_gap / self.tol) / self._pace()
         return self._dual(left, now) if plan.is_primal else self._primal(left, relative_gap)
+
+    def _from_kinks(self, *, stuck: bool) -> Plan | None:
+        """Return another plan for a loss with kinks, once: from rounds that are slow, or from steps that rounding has stopped."""
+        plan, relative_gap = self.state.plan, self.state.relative_gap
+        if plan.before is not None:
+            return None
+        others = [other for other in kinked_plans(self.problem, tuning=self.tuning) if other.method != plan.method]
+        if not others:
+            return None
+        if stuck:
+            return others[0].after(plan, "rounding stopped the steps")
+        now, residual = self.state.history[-1]
+        if plan.is_primal or now < self.tuning.kinked_trial_epochs or not (self.tol < relative_gap and residual > 0.0):
+            return None
+        epochs = math.log(relative_gap / self.tol) / self._pace()
+        left = epochs * Costs.of(self.problem.data.profile, self.tuning).epoch
+        if self.tuning.switch_margin * others[0].cost >= left:
+            return None
+        reason = f"{epochs:.3g} more epochs of rounds would cost {left / others[0].cost:.2g} times as much"
+        return others[0].after(plan, reason)
 
     def _pace(self) -> float:
         """Return the logarithm of the factor by which an epoch divided the gap over the last steps; at least ``slowest_epoch``.

@@ -136,6 +136,10 @@ class Tuning:
         c_i‖a_i‖². Measured by ``benchmarks/hinge_rounds.py``: between 0.2 and 4 times as many.
     trial_epochs, trial_share : float
         "auto" begins with so many epochs of SDNA on sparse data, if they cost at most this share of the primal method's cost.
+    smoothing_stages : float
+        Predicted cost of solving a loss with kinks through smoothed losses, as a multiple of that of the first of them.
+    kinked_trial_epochs : float
+        Epochs of dual rounds on a loss with kinks after which their speed is known.
     interior_steps, interior_passes, interior_vectors : float
         Steps of the interior-point method to a relative gap of 1e-6; and in each, pairs of products with X and its transpose
         (refinements included), and operations on a row's slopes that cost about as much as its loss.
@@ -251,6 +255,8 @@ class Tuning:
     kinked_rounds_per_root: float = 15.0
     trial_epochs: float = 3.0
     trial_share: float = 0.15
+    smoothing_stages: float = 40.0
+    kinked_trial_epochs: float = 10.0
     interior_steps: float = 18.0
     interior_passes: float = 4.0
     interior_corrections: int = 2

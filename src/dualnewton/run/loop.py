@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -228,8 +228,11 @@ class Run:
     @classmethod
     def start(cls, problems: Sequence[Any], request: Request, warm_start: Sequence[Start] | None = None) -> Run:
         """Plan a run, and certify where it starts."""
-        scheme = scheme_of(problems[0], request)
-        plan = Plan("none", 0, "the start was good enough") if scheme else plan_for(problems[0], request, len(problems))
+        first, plan = problems[0], Plan("none", 0, "the start was good enough")
+        if first.scheme in (None, "smoothing"):
+            wanted = plan_for(first, request, len(problems))
+            plan = replace(plan, smoothed=True) if wanted.smoothed else wanted
+        scheme = scheme_of(first, plan)
         switching = None if scheme else _switching(problems[0], plan, request)
         since = time.perf_counter()
         pairs = starting_pairs(problems, warm_start, primal=plan.is_primal, shared=not (scheme and scheme.own_starts))

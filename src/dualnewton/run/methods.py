@@ -14,7 +14,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import prepared
 from dualnewton.planning.eligible import has_hessian, is_joint
 from dualnewton.planning.interior import by_rows, corrections
-from dualnewton.planning.kinked_dual import KinkSystems, takes_rounds
+from dualnewton.planning.kinked_dual import KinkSystems
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.sketching import Sketching
 from dualnewton.planning.small import takes_one_block
@@ -35,10 +35,9 @@ SCHEMES: dict[str | None, Any] = {
 """Outer schemes by the name that an objective gives to its own, as ``scheme``; None for a problem that needs none."""
 
 
-def scheme_of(problem: Any, request: Request) -> Any | None:
-    """Return the outer scheme of a run, if it needs one: some methods take a piecewise linear loss as it is."""
-    direct = request.method == "interior" or takes_rounds(problem, request.method)
-    return None if direct and problem.scheme == "smoothing" else SCHEMES.get(problem.scheme)
+def scheme_of(problem: Any, plan: Plan) -> Any | None:
+    """Return the outer scheme of a run, if it needs one: a loss with kinks does where the plan smooths it."""
+    return None if problem.scheme == "smoothing" and not plan.smoothed else SCHEMES.get(problem.scheme)
 
 
 def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request: Request, runs: Any) -> Method:
@@ -57,7 +56,7 @@ def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request
     """
     problems: list[Any] = [problem for problem, _ in starts]
     sampling, tol, n_threads = request.sampling, request.tol, request.n_threads
-    if (scheme := scheme_of(problems[0], request)) is not None:
+    if (scheme := scheme_of(problems[0], plan)) is not None:
         return scheme(starts, request, runs)
     if plan.method == "interior":
         return _interior(plan, starts, request)
