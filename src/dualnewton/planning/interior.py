@@ -64,6 +64,13 @@ def corrections(problem: Problem, tuning: Tuning = DEFAULT) -> int:
     return tuning.interior_corrections if dear else 0
 
 
+def in_single(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
+    """Whether the matrices of the first steps are computed in float32: where they are dense products of many rows."""
+    costs = Costs.of(problem.data.profile, tuning)
+    by_pairs = costs.outer(costs.n, costs.pairs)[1]
+    return not by_rows(problem) and not by_pairs and costs.n * float(costs.d) ** 2 >= tuning.single_products
+
+
 def _matrix(costs: Costs, *, rows: bool) -> float:
     """The weighted Gram matrix of a step, and its factor."""
     if rows:

@@ -13,7 +13,7 @@ from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import prepared
 from dualnewton.planning.eligible import has_hessian, is_joint
-from dualnewton.planning.interior import by_rows, corrections
+from dualnewton.planning.interior import by_rows, corrections, in_single
 from dualnewton.planning.kinked_dual import KinkSystems
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.sketching import Sketching
@@ -108,8 +108,14 @@ def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], reque
     else:
         ready = prepared(data, request.n_threads, compiled=plan.compiled, tuning=tuning)
         operator = Passes(ready, intercept=intercept)
-    most = corrections(problem, tuning)
-    return InteriorPoint(starts, operator, tol=request.tol, corrections=most, largest_system=tuning.kink_system)
+    return InteriorPoint(
+        starts,
+        operator,
+        tol=request.tol,
+        corrections=corrections(problem, tuning),
+        largest_system=tuning.kink_system,
+        single=in_single(problem, tuning),
+    )
 
 
 def _walk(problem: Problem, data: Data, start: tuple[Any, Any], request: Request, *, compiled: bool) -> Method:

@@ -217,6 +217,22 @@ def test_refinement_restores_what_the_factor_loses():
     assert left[newton_system.MOST_REFINEMENTS] <= 1e-3 * left[0]
 
 
+def test_the_first_matrices_are_in_single_precision_and_the_last_are_not(monkeypatch):
+    problem, asked = problem_for(losses.Hinge(), n=2500, d=60, lam=1e-6 / 2500, fit_intercept=True), []
+    own = MemoryData.weighted_gram
+
+    def noted(self, weights, *args, single=False, **options):
+        asked.append(single)
+        return own(self, weights, *args, single=single, **options)
+
+    monkeypatch.setattr(MemoryData, "weighted_gram", noted)
+    result = dn.solve(problem, method="interior", tol=1e-10)
+    assert result.converged
+    assert asked[0]
+    assert not asked[-1]
+    assert asked == sorted(asked, reverse=True)  # once in double precision, always
+
+
 def test_a_start_near_the_solution_saves_steps():
     problem = problem_for(losses.Hinge(), lam=0.01, fit_intercept=True)
     first = dn.solve(problem, method="interior", tol=1e-8)
@@ -306,7 +322,12 @@ def test_a_number_of_steps_that_depends_little_on_the_penalty():
         calls = []
         with pytest.MonkeyPatch.context() as patch:
             own = NewtonSystem.__init__
-            patch.setattr(NewtonSystem, "__init__", lambda *a, own=own, calls=calls: (calls.append(1), own(*a))[1])
+
+            def counted(*args, own=own, calls=calls, **options):
+                calls.append(1)
+                own(*args, **options)
+
+            patch.setattr(NewtonSystem, "__init__", counted)
             assert dn.solve(problem, method="interior", tol=1e-8).converged
         steps.append(len(calls))
     assert max(steps) <= 25

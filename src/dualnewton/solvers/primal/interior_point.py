@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,8 @@ class State:
         An estimate of n(P − D).
     scale : float
         The unit of s and t.
+    single : bool
+        Whether float32 is accurate enough for the matrix of the next step.
     """
 
     x: np.ndarray
@@ -95,6 +97,7 @@ class State:
     imbalance: np.ndarray
     residual: float
     scale: float
+    single: bool
 
 
 class InteriorPoint(Method):
@@ -112,6 +115,8 @@ class InteriorPoint(Method):
         Centrality corrections in a step at most: each costs two or three products with the data, and saves some steps.
     largest_system : int
         The most examples on a kink for which the linear system of the kinks is solved.
+    single : bool
+        Whether the first matrices are computed in float32.
     """
 
     def __init__(
@@ -122,7 +127,9 @@ class InteriorPoint(Method):
         tol: float,
         corrections: int,
         largest_system: int,
+        single: bool = False,
     ) -> None:
+        self.single = single
         self.operator, self.tol, self.corrections, self.largest_system = operator, tol, corrections, largest_system
         self.problems = [problem for problem, _ in starts]
         self.states = [self._start(problem, pair) for problem, pair in starts]
@@ -140,12 +147,14 @@ class InteriorPoint(Method):
         p = np.clip(view.split(-pair.alpha), inside * view.jumps, (1.0 - inside) * view.jumps)
         apart = 2.0 * inside * scale
         boxes = np.stack([p, view.jumps - p, np.maximum(ahead, 0.0) + apart, np.maximum(-ahead, 0.0) + apart])
-        return self._state(view, x, z, boxes, scale)
+        return self._state(view, x, z, boxes, scale, single=self.single)
 
-    def _state(self, view: _View, x: np.ndarray, z: np.ndarray, boxes: np.ndarray, scale: float) -> State:
+    def _state(
+        self, view: _View, x: np.ndarray, z: np.ndarray, boxes: np.ndarray, scale: float, *, single: bool
+    ) -> State:
         imbalance = view.ridge * x + self.operator.transposed_times(view.c * view.slopes(boxes[0]))
         residual = view.gap(boxes) + view.size(imbalance, scale)
-        return State(x, z, boxes, imbalance, residual, scale)
+        return State(x, z, boxes, imbalance, residual, scale, single)
 
     # A step ------------------------------------------------------------------------------------------------------------
 
@@ -205,6 +214,9 @@ class InteriorPoint(Method):
         # 5.
         deadline.check()
         epochs = 1.0 + 0.5 * (directions.system.products + 1)
+        if state.single and directions.system.weak:
+            found, more = self._stepped(view, replace(state, single=False), deadline)
+            return found, epochs + more
         length = min(1.0, max(BOUNDARY, 1.0 - mu / state.scale) * step.length)
         if target > SLOW * mu:
             length = directions.central(step, length)
@@ -212,7 +224,7 @@ class InteriorPoint(Method):
             return None, epochs
         z, moved = state.z + length * step.z, boxes + length * view.alive(step.way)
         view.take_up(moved, z)
-        return self._state(view, state.x + length * step.x, z, moved, state.scale), epochs
+        return self._state(view, state.x + length * step.x, z, moved, state.scale, single=state.single), epochs
 
     # What the loop asks ------------------------------------------------------------------------------------------------
 
@@ -271,7 +283,7 @@ class _Directions:
         self.products, self.gap = self.values * self.slacks, view.gap(state.boxes)
         self.off = state.z - view.kinks + self.slacks[0] - self.slacks[1]
         D = 1.0 / (self.slacks / self.values).sum(axis=0)
-        self.system = NewtonSystem(operator, view.ridge, view.c, D, self._size, deadline.check)
+        self.system = NewtonSystem(operator, view.ridge, view.c, D, self._size, deadline.check, single=state.single)
 
     def _size(self, imbalance: np.ndarray) -> float:
         return self.view.size(imbalance, self.state.scale)

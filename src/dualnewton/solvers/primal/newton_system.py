@@ -29,6 +29,9 @@ from dualnewton.solvers.primal.curvature import Cholesky, Woodbury, gram_of
 MOST_REFINEMENTS = 6
 """Solves with one factor after the first."""
 
+FEW_REFINEMENTS = 2
+"""Refinements that cost less than a matrix in float64 instead of float32."""
+
 GAIN = 0.25
 """A refinement that does not bring the residual below this fraction is the last one."""
 
@@ -45,8 +48,8 @@ class Operator(Protocol):
     def transposed_times(self, v: np.ndarray) -> np.ndarray:
         """Ãᵀ v."""
 
-    def curvature(self, weights: np.ndarray, ridge: np.ndarray, check: Check) -> Solver:
-        """D(ridge) + Ãᵀ D(weights) Ã, ready to solve with."""
+    def curvature(self, weights: np.ndarray, ridge: np.ndarray, check: Check, *, single: bool = False) -> Solver:
+        """D(ridge) + Ãᵀ D(weights) Ã, ready to solve with; from products in float32 if ``single``."""
 
     def close(self) -> None:
         """Give back what is held."""
@@ -87,7 +90,7 @@ class Block:
     def transposed_times(self, v: np.ndarray) -> np.ndarray:
         return np.asarray(v @ self.rows)
 
-    def curvature(self, weights: np.ndarray, ridge: np.ndarray, check: Check) -> Solver:
+    def curvature(self, weights: np.ndarray, ridge: np.ndarray, check: Check, *, single: bool = False) -> Solver:  # noqa: ARG002
         return ScaledCholesky((self.rows.T * weights) @ self.rows, ridge, check)
 
     def close(self) -> None:
@@ -109,8 +112,8 @@ class Passes:
         sums = self.data.transposed_times(v)
         return np.append(sums, v.sum()) if self.intercept else sums
 
-    def curvature(self, weights: np.ndarray, ridge: np.ndarray, check: Check) -> Solver:
-        H = self.data.weighted_gram(weights, intercept=self.intercept)
+    def curvature(self, weights: np.ndarray, ridge: np.ndarray, check: Check, *, single: bool = False) -> Solver:
+        H = self.data.weighted_gram(weights, intercept=self.intercept, single=single)
         check()
         return ScaledCholesky(H, ridge, check)
 
@@ -136,7 +139,7 @@ class WidePasses(Passes):
         """A V⁻¹ Aᵀ."""
         return gram_of(self.rows, self.penalty)
 
-    def curvature(self, weights: np.ndarray, ridge: np.ndarray, check: Check) -> Solver:  # noqa: ARG002
+    def curvature(self, weights: np.ndarray, ridge: np.ndarray, check: Check, *, single: bool = False) -> Solver:  # noqa: ARG002
         own = ridge[: self.data.d]
         gram = self.gram * (self.penalty[0] / own[0])
         return Woodbury(self.rows, weights, own, gram, intercept=self.intercept)
@@ -168,11 +171,15 @@ class NewtonSystem:
         Measures a residual of the first equation: refinement ends when it is small enough.
     check : callable
         Called between large pieces of work.
+    single : bool
+        Whether the matrix is computed in float32, which refinement makes up for as long as it is well conditioned.
 
     Attributes
     ----------
     products : int
         Products with Ã and Ãᵀ so far.
+    weak : bool
+        Whether a solution was not refined to the size that was asked for, or by many refinements.
     """
 
     def __init__(
@@ -183,19 +190,22 @@ class NewtonSystem:
         D: np.ndarray,
         size: Callable[[np.ndarray], float],
         check: Check,
+        *,
+        single: bool = False,
     ) -> None:
         self.operator, self.ridge, self.c, self.D, self.size = operator, ridge, c, D, size
-        self.solver = operator.curvature(c * D.sum(axis=0), ridge, check)
-        self.products = 0
+        self.solver = operator.curvature(c * D.sum(axis=0), ridge, check, single=single)
+        self.products, self.weak = 0, False
 
     def solve(self, r: np.ndarray, g: np.ndarray, enough: float) -> Solution:
         """Return Δx, ÃΔx and Δp, refined until the residual of the first equation is of size ``enough``, if it can be."""
         found = self._once(-r, g)
         left = self._residual(r, found)
-        for _ in range(MOST_REFINEMENTS):
+        for count in range(MOST_REFINEMENTS):
             size = self.size(left)
             if size <= enough:
-                break
+                self.weak |= count > FEW_REFINEMENTS
+                return found
             more = self._once(left, found.z + g - found.p / self.D)
             better = Solution(found.x + more.x, found.z + more.z, found.p + more.p)
             residual = self._residual(r, better)
@@ -204,6 +214,7 @@ class NewtonSystem:
             found, left = better, residual
             if after > GAIN * size:
                 break
+        self.weak = True
         return found
 
     def _once(self, r: np.ndarray, g: np.ndarray) -> Solution:
