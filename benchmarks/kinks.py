@@ -113,7 +113,7 @@ def liblinear(problem: dn.Problem, strength: float, cap: float) -> tuple[float, 
     if isinstance(problem.loss, losses.Quantile):
         return math.nan, math.nan
     dual = best_dual(problem, cap)
-    settings = {"C": 1.0 / strength, "fit_intercept": False, "dual": True, "max_iter": 20000, "random_state": 0}
+    settings = {"C": 1.0 / strength, "fit_intercept": False, "dual": True, "max_iter": 2000, "random_state": 0}
     gap = math.inf
     for tol in TOLERANCES:
         if isinstance(problem.loss, losses.Hinge):

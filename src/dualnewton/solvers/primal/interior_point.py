@@ -200,6 +200,9 @@ class InteriorPoint(Method):
         # 3.
         aim = target - directions.products - predicted.way[:2] * predicted.way[2:]
         step = directions.towards(aim, CORRECTED)
+        if state.single and directions.system.weak:
+            found, more = self._stepped(view, replace(state, single=False), deadline)
+            return found, 1.0 + 0.5 * directions.system.products + more
         # 4.
         for _ in range(self.corrections):
             if step.length >= 1.0:
@@ -214,9 +217,6 @@ class InteriorPoint(Method):
         # 5.
         deadline.check()
         epochs = 1.0 + 0.5 * (directions.system.products + 1)
-        if state.single and directions.system.weak:
-            found, more = self._stepped(view, replace(state, single=False), deadline)
-            return found, epochs + more
         length = min(1.0, max(BOUNDARY, 1.0 - mu / state.scale) * step.length)
         if target > SLOW * mu:
             length = directions.central(step, length)
