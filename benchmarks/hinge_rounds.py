@@ -1,7 +1,8 @@
 """Dual rounds on the hinge and ε-insensitive losses themselves against LIBLINEAR: seconds to a relative gap of 1e-4.
 
-Ours is timed until the gap is certified. LIBLINEAR has no certificate; of several tolerances, its shortest time counts at which P
-lies within 1e-4 of the best dual value known. Both run on one thread without an intercept; CPU seconds, the least of some runs.
+Ours is timed until the gap is certified. LIBLINEAR has no certificate: what counts is its time at the loosest tolerance at which
+P lies within 1e-4 of the best dual value known, after 2000 iterations at most. Both run on one thread without an intercept; CPU
+seconds, the least of some runs.
 
     python -m benchmarks.hinge_rounds --data news20,a9a --lam-n 10,1,0.1,0.01 --loss hinge
 """
@@ -59,8 +60,8 @@ def seconds(run: Callable[[], Any], repeats: int) -> tuple[float, Any]:
     return best, value
 
 
-def liblinear(problem: dn.Problem, loss: str, dual: float, repeats: int) -> tuple[float, float]:
-    """Return the shortest time to the goal over several tolerances, infinite if none reaches it, and the least excess of P."""
+def liblinear(problem: dn.Problem, loss: str, dual: float, repeats: int, limit: float) -> tuple[float, float]:
+    """Return the time of the loosest tolerance that reaches the goal, infinite if none does, and the least excess of P."""
     from sklearn.svm import LinearSVC, LinearSVR
 
     C, best, least = 1.0 / (problem.lam * problem.n), math.inf, math.inf
@@ -75,7 +76,8 @@ def liblinear(problem: dn.Problem, loss: str, dual: float, repeats: int) -> tupl
         excess = (problem.primal(fitted.coef_.ravel()) - dual) / abs(dual)
         least = min(least, excess)
         if excess <= GOAL:
-            best = min(best, spent)
+            best = spent
+        if excess <= GOAL or spent > limit:
             break
     return best, least
 
@@ -88,7 +90,12 @@ def main() -> None:
     parser.add_argument("--loss", default="hinge", choices=list(LOSSES))
     parser.add_argument("--tau", default="auto")
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=20.0, help="seconds for one of our fits")
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=20.0,
+        help="seconds for one fit of ours; no tighter tolerance is tried once LIBLINEAR takes longer",
+    )
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     tau, ratios = asked.tau if asked.tau == "auto" else int(asked.tau), []
@@ -101,7 +108,7 @@ def main() -> None:
             ours, result = seconds(lambda: dn.solve(problem, tol=GOAL, **settings), asked.repeats)  # noqa: B023
             tight = dn.solve(problem, tol=1e-6, warm_start=result, **settings)
             dual = max(result.certificate.dual, tight.certificate.dual)
-            theirs, excess = liblinear(problem, asked.loss, dual, asked.repeats)
+            theirs, excess = liblinear(problem, asked.loss, dual, asked.repeats, asked.limit)
             gap = result.certificate.relative_gap
             ratio = ours / theirs if gap <= GOAL else math.inf
             if gap <= GOAL and theirs < math.inf:

@@ -246,8 +246,8 @@ class NonSmooth(Loss):
 
     ``derivative`` returns any subgradient, ``second_derivative`` any number. Such a loss defines :meth:`smoothed`:
     :func:`dualnewton.solve` fits a sequence of smoothed losses, and the gap is certified for the loss itself. A piecewise linear
-    loss also declares its :meth:`kinks`, which let a fit with a quadratic penalty finish exactly, and ``method="interior"``
-    solve it as it is.
+    loss also declares its :meth:`kinks`, which let dual rounds and ``method="interior"`` solve it as it is, and a fit with a
+    quadratic penalty finish exactly.
     """
 
     kinked: ClassVar[bool] = True
