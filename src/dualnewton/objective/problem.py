@@ -112,6 +112,8 @@ class Problem:
             f"{''.join(f', {name}=...' for name in extras)}{', fit_intercept=True' if self.fit_intercept else ''})"
         )
 
+    own_starts = False  # whether the objective certifies where a run starts (``starting_pair``); else in shared passes
+
     # The data --------------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -133,6 +135,11 @@ class Problem:
     def columns(self) -> int:
         """K, the number of margins per example."""
         return self.loss.columns
+
+    @property
+    def unit(self) -> Problem:
+        """The problem over these data whose labels, weights and offsets are checked: itself (see :class:`AroundProblem`)."""
+        return self
 
     @property
     def scheme(self) -> str | None:
@@ -352,9 +359,10 @@ class Problem:
 
 
 class AroundProblem:
-    """An objective that is no :class:`Problem`, but has one over the same data, ``unit``."""
+    """An objective that is no :class:`Problem`, but has one over the same data, ``unit``, and certifies its own starts."""
 
     unit: Any
+    own_starts = True
     data = property(lambda self: self.unit.data)
     n = property(lambda self: self.unit.n)
     d = property(lambda self: self.unit.d)

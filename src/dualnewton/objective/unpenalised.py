@@ -22,6 +22,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Curvature, Loss
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import AroundProblem, Problem
+from dualnewton.regularizers import L2, Regularizer
 
 FIRST = 1e-6
 """Penalty λ of :attr:`Unpenalised.unit`, as a fraction of the mean of c_i‖x_i‖²."""
@@ -58,6 +59,8 @@ class Unpenalised(AroundProblem):
     fit_intercept: bool = False
 
     scheme: ClassVar[str] = "no penalty"
+    lam: ClassVar[float] = 0.0
+    regularizer: ClassVar[Regularizer] = L2()
 
     @classmethod
     def of(cls, problem: Problem) -> Unpenalised:

@@ -27,22 +27,31 @@ def interior(problem: Problem, tau: Tau, tuning: Tuning = DEFAULT) -> Plan:
 
 def refusal(problem: Problem, tuning: Tuning = DEFAULT) -> str | None:
     """Say why the method does not apply to a problem; None where it does."""
-    loss = problem.loss
-    if problem.columns > 1 or loss.pieces(problem.y) is None:
+    loss, y = problem.loss, problem.unit.y
+    if problem.columns > 1 or loss.pieces(y) is None:
         return f"needs a piecewise linear loss, such as Hinge(), EpsilonInsensitive() or Quantile(), got {loss!r}"
-    if not all(np.all(kink.left < kink.right) for kink in loss.kinks(problem.y)):
+    if not all(np.all(kink.left < kink.right) for kink in loss.kinks(y)):
         return f"needs a loss whose slope rises at each of its kinks, got {loss!r}"
-    if not problem.regularizer.form.is_quadratic:
-        return f"needs regularizer L2(), got {problem.regularizer!r}"
+    if not penalty_is_split(problem):
+        return f"needs regularizer L2(), L1() or ElasticNet(), without bounds, got {problem.regularizer!r}"
     if math.isinf(interior_cost(problem, tuning)):
         least = problem.d if not problem.data.capabilities.whole else min(problem.n, problem.d)
         return f"needs a dense matrix of {least} rows and columns, and {tuning.largest_matrix} are the most"
     return None
 
 
+def penalty_is_split(problem: Problem) -> bool:
+    """Whether the penalty is Σ ½ v_j w_j² + t_j |w_j|, each part of which may be missing."""
+    form = problem.regularizer.form
+    if form.is_general or form.joint:
+        return False
+    _, _, lower, upper = form.limits(problem.d)
+    return bool(np.isneginf(lower).all() and np.isposinf(upper).all())
+
+
 def by_rows(problem: Problem) -> bool:
-    """Whether the matrix of a step is n×n."""
-    return problem.n < problem.d and problem.data.capabilities.whole
+    """Whether the matrix of a step is n×n, which needs a penalty on every feature."""
+    return problem.n < problem.d and problem.data.capabilities.whole and problem.lam > 0.0
 
 
 def interior_cost(problem: Problem, tuning: Tuning = DEFAULT) -> float:

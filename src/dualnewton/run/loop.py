@@ -229,13 +229,13 @@ class Run:
     def start(cls, problems: Sequence[Any], request: Request, warm_start: Sequence[Start] | None = None) -> Run:
         """Plan a run, and certify where it starts."""
         first, plan = problems[0], Plan("none", 0, "the start was good enough")
-        if first.scheme in (None, "smoothing"):
+        if first.scheme in (None, "smoothing") or request.method == "interior":
             wanted = plan_for(first, request, len(problems))
             plan = replace(plan, smoothed=True) if wanted.smoothed else wanted
         scheme = scheme_of(first, plan)
         switching = None if scheme else _switching(problems[0], plan, request)
         since = time.perf_counter()
-        pairs = starting_pairs(problems, warm_start, primal=plan.is_primal, shared=not (scheme and scheme.own_starts))
+        pairs = starting_pairs(problems, warm_start, primal=plan.is_primal, shared=not problems[0].own_starts)
         tracks = [Track(problems[k], k, pair, pair.certificate) for k, pair in enumerate(pairs)]
         return cls(request, tracks, tracks, plan, switching, since=since)
 

@@ -36,8 +36,13 @@ SCHEMES: dict[str | None, Any] = {
 
 
 def scheme_of(problem: Any, plan: Plan) -> Any | None:
-    """Return the outer scheme of a run, if it needs one: a loss with kinks does where the plan smooths it."""
-    return None if problem.scheme == "smoothing" and not plan.smoothed else SCHEMES.get(problem.scheme)
+    """Return the outer scheme of a run, if it needs one: a loss with kinks does where the plan smooths it.
+
+    The interior-point method needs none without a penalty, either.
+    """
+    if plan.method == "interior" or (problem.scheme == "smoothing" and not plan.smoothed):
+        return None
+    return SCHEMES.get(problem.scheme)
 
 
 def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request: Request, runs: Any) -> Method:
@@ -101,8 +106,9 @@ def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], reque
     data, intercept = problem.data, problem.fit_intercept
     operator: Operator
     if by_rows(problem):
-        weights = problem.regularizer.form.weights
-        operator = WidePasses(data, intercept=intercept, penalty=np.ones(data.d) if weights is None else weights)
+        form = problem.regularizer.form
+        penalty = np.ones(data.d) if form.weights is None else form.weights
+        operator = WidePasses(data, intercept=intercept, penalty=penalty if form.is_quadratic else None)
     elif takes_one_block(problem, tuning):
         operator = Block(data, intercept=intercept)
     else:

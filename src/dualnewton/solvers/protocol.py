@@ -185,7 +185,6 @@ class OuterMethod(Method):
     """
 
     certificates_are_cheap = True
-    own_starts = True  # whether the objectives certify where a run starts (``starting_pair``); else in shared passes
 
     def __init__(self, models: list[Any], request: Request, runs: Any) -> None:
         self.models, self.request, self.runs = models, request, runs

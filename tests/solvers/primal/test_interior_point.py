@@ -263,7 +263,7 @@ def test_the_linear_system_of_the_kinks_finishes(monkeypatch):
     X = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0.0, X.std(axis=0), 1.0)
     problem = dn.Problem(X, np.where(y[:800] > 0, 1.0, -1.0), losses.Hinge(), lam=1e-3 / 800, fit_intercept=True)
     with_it = dn.solve(problem, method="interior", tol=1e-12)
-    monkeypatch.setattr(interior_point, "on_kinks", lambda *_: None)
+    monkeypatch.setattr(interior_point, "solved_on_kinks", lambda *_: None)
     without = dn.solve(problem, method="interior", tol=1e-12)
     assert with_it.certificate.gap <= without.certificate.gap
     assert_certificate_is_true(problem, with_it)

@@ -67,8 +67,6 @@ class ProximalPoint(OuterMethod):
     next centres. The next stage has a smaller width if this one gained little.
     """
 
-    own_starts = False
-
     def __init__(self, starts: Sequence[tuple[Problem, CertifiedPair]], request: Request, runs: Any) -> None:
         super().__init__([_Model(problem, Known(pair)) for problem, pair in starts], request, runs)
         self.widths: list[float] = []  # of all stages so far

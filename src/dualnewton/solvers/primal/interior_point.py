@@ -2,6 +2,9 @@
 
     n P(x) = Σ c_i φ_i(z_i) + ½ Σ ridge_j x_j²,      z_i = ã_iᵀx + o_i,  ã_i = (a_i, 1),  x = (w, b),  and no ridge on b
 
+A penalty t_j |w_j| is one of the φ_i (:mod:`~dualnewton.solvers.primal.kinked_view`), and the ridge may be zero: then this is a
+linear program, and n(P − D) is finite only once the first condition below holds.
+
 A convex piecewise linear φ_i is a sum over its kinks k_im, m = 1 … M, at which its slope rises by J_im from u_i on the left:
 
     φ_i(z) = u_i z + Σ_m J_im max(0, z − k_im) + constant.
@@ -17,7 +20,8 @@ of a primal-dual interior point method, 1992; Gondzio, Multiple centrality corre
 programming, 1996; for quantile regression Portnoy and Koenker, The Gaussian hare and the Laplacian tortoise, 1997.)
 
 When rounding ends the steps early, or the certificate misses ``tol``, the linear system of the examples on a kink
-(:mod:`~dualnewton.solvers.dual.kink_system`) finishes.
+(:mod:`~dualnewton.solvers.dual.kink_system`) finishes. Without a ridge the nearest vertex is always tried
+(:mod:`~dualnewton.solvers.primal.vertex`), which has coefficients that are exactly zero.
 """
 
 from __future__ import annotations
@@ -33,7 +37,9 @@ from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.dual.kink_system import solved_on_kinks
-from dualnewton.solvers.primal.newton_system import NewtonSystem, Operator
+from dualnewton.solvers.primal.kinked_view import View, root_mean_squares
+from dualnewton.solvers.primal.newton_system import NewtonSystem, Operator, WithCoordinates
+from dualnewton.solvers.primal.vertex import vertex_near
 from dualnewton.solvers.protocol import Method
 
 START = 2.0
@@ -55,9 +61,6 @@ PREDICTED, CORRECTED = 1e-1, 1e-4
 
 PATIENCE = 6
 """Steps in a row without a smaller residual after which rounding has stopped the method."""
-
-SMALL_PART = 10.0
-"""s or t absorbs a rounding error if it is so many times as large."""
 
 NEAR = 1e-3
 """Relative gap above which the examples on a kink are not known well enough for their linear system."""
@@ -106,7 +109,8 @@ class InteriorPoint(Method):
     Parameters
     ----------
     starts : sequence of (Problem, CertifiedPair)
-        Problems that share X, with a piecewise linear loss and a quadratic penalty, and where each starts.
+        Problems that share X, with a piecewise linear loss and a penalty Σ ½ v_j w_j² + t_j |w_j|, which may be zero, and where
+        each starts.
     operator : Operator
         Products with the data.
     tol : float
@@ -129,28 +133,29 @@ class InteriorPoint(Method):
         largest_system: int,
         single: bool = False,
     ) -> None:
-        self.single = single
-        self.operator, self.tol, self.corrections, self.largest_system = operator, tol, corrections, largest_system
+        self.single, self.corrections = single, corrections
+        self.tol, self.largest_system, sizes = tol, largest_system, root_mean_squares(starts[0][0].data)
         self.problems = [problem for problem, _ in starts]
-        self.states = [self._start(problem, pair) for problem, pair in starts]
+        self.views = [View(problem, sizes) for problem in self.problems]
+        self.operator = WithCoordinates(operator, sizes) if self.views[0].thresholds else operator
+        self.states = [self._start(view, pair) for view, (_, pair) in zip(self.views, starts, strict=True)]
         self.best = list(self.states)  # of least residual so far
         self.idle = [0] * len(starts)  # steps in a row without a smaller residual
 
-    def _start(self, problem: Problem, pair: CertifiedPair) -> State:
+    def _start(self, view: View, pair: CertifiedPair) -> State:
         """Return a point off the boundary, the nearer to the pair, the smaller its gap."""
-        view = _View(problem)
-        x = np.append(pair.w, pair.intercept) if problem.fit_intercept else np.array(pair.w)
+        x = np.append(pair.w, pair.intercept) if view.rows.fit_intercept else np.array(pair.w)
         z = self.operator.times(x)
         ahead = view.kinks - z
         scale = START * math.sqrt(float(np.square(ahead).mean())) or 1.0
         inside = min(0.5, math.sqrt(max(pair.certificate.relative_gap, 0.0)))
-        p = np.clip(view.split(-pair.alpha), inside * view.jumps, (1.0 - inside) * view.jumps)
+        p = np.clip(view.split(pair.alpha), inside * view.jumps, (1.0 - inside) * view.jumps)
         apart = 2.0 * inside * scale
         boxes = np.stack([p, view.jumps - p, np.maximum(ahead, 0.0) + apart, np.maximum(-ahead, 0.0) + apart])
         return self._state(view, x, z, boxes, scale, single=self.single)
 
     def _state(
-        self, view: _View, x: np.ndarray, z: np.ndarray, boxes: np.ndarray, scale: float, *, single: bool
+        self, view: View, x: np.ndarray, z: np.ndarray, boxes: np.ndarray, scale: float, *, single: bool
     ) -> State:
         imbalance = view.ridge * x + self.operator.transposed_times(view.c * view.slopes(boxes[0]))
         residual = view.gap(boxes) + view.size(imbalance, scale)
@@ -169,7 +174,7 @@ class InteriorPoint(Method):
 
     def _advance(self, k: int, deadline: Deadline) -> float:
         """Take a step of model k, and return how many passes over the data it took."""
-        view, state = _View(self.problems[k]), self.states[k]
+        view, state = self.views[k], self.states[k]
         with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
             found, epochs = self._stepped(view, state, deadline)
         if found is None or not math.isfinite(found.residual):
@@ -181,7 +186,7 @@ class InteriorPoint(Method):
             self.best[k] = found
         return epochs
 
-    def _stepped(self, view: _View, state: State, deadline: Deadline) -> tuple[State | None, float]:
+    def _stepped(self, view: View, state: State, deadline: Deadline) -> tuple[State | None, float]:
         """Return the state after a step, None if there is none, and the passes over the data.
 
         1. Factorise. 2. Predict: a step towards μ = 0 tells how far μ can fall. 3. Correct: a step to that μ, with the second-
@@ -228,16 +233,28 @@ class InteriorPoint(Method):
 
     # What the loop asks ------------------------------------------------------------------------------------------------
 
-    def point(self, k: int) -> KinkedPoint:
-        problem, state = self.problems[k], self.best[k]
-        view = _View(problem)
-        alpha = problem.loss.nearest_dual(-view.slopes(state.boxes[0]), problem.y)
+    def point(self, k: int) -> KinkedPoint | VertexPoint:
+        view, state = self.views[k], self.best[k]
+        w = state.x[: view.rows.d]
+        if not view.has_ridge:
+            return self._vertex_point(view, state)
+        alpha = view.dual_point(state.boxes[0])
+        if view.thresholds:
+            return KinkedPoint(w, alpha)
         at, vertices = view.nearest_vertices(state.boxes)
         if np.count_nonzero(~np.isnan(at)) > self.largest_system:
-            return KinkedPoint(state.x[: problem.d], alpha)
-        return KinkedPoint(
-            state.x[: problem.d], alpha, (self.tol, math.inf if self.is_stuck(k) else NEAR), at, vertices
-        )
+            return KinkedPoint(w, alpha)
+        return KinkedPoint(w, alpha, (self.tol, math.inf if self.is_stuck(k) else NEAR), at, vertices)
+
+    def _vertex_point(self, view: View, state: State) -> VertexPoint:
+        """Return w, b and α, with p moved by the Newton step that removes what is left of the imbalance, and the vertex."""
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
+            directions = _Directions(self.operator, view, state, Deadline(math.inf))
+            moved = directions.system.solve(state.imbalance, np.zeros_like(state.boxes[0]), 0.0).p
+            balanced = np.clip(state.boxes[0] + view.alive(moved), 0.0, view.jumps)
+            vertex = vertex_near(view, self.operator, state.x, state.boxes, directions.system.D)
+        points = [(state.x, balanced)] if vertex is None else [vertex, (state.x, balanced)]
+        return VertexPoint(tuple((*_parted(view, x), view.dual_point(p)) for x, p in points), self.tol)
 
     def residual(self, k: int) -> float:
         return self.best[k].residual / self.problems[k].n
@@ -246,7 +263,7 @@ class InteriorPoint(Method):
         return self.idle[k] >= PATIENCE
 
     def keep(self, wanted: Sequence[int]) -> None:
-        for name in ("problems", "states", "best", "idle"):
+        for name in ("problems", "views", "states", "best", "idle"):
             setattr(self, name, [getattr(self, name)[k] for k in wanted])
 
     def state(self) -> tuple[tuple[State, State, int], ...]:
@@ -278,7 +295,7 @@ class _Directions:
         p s and q t.
     """
 
-    def __init__(self, operator: Operator, view: _View, state: State, deadline: Deadline) -> None:
+    def __init__(self, operator: Operator, view: View, state: State, deadline: Deadline) -> None:
         self.view, self.state, (self.values, self.slacks) = view, state, (state.boxes[:2], state.boxes[2:])
         self.products, self.gap = self.values * self.slacks, view.gap(state.boxes)
         self.off = state.z - view.kinks + self.slacks[0] - self.slacks[1]
@@ -313,77 +330,6 @@ class _Directions:
         return (self.values + length * direction.way[:2]) * (self.slacks + length * direction.way[2:])
 
 
-class _View:
-    """A problem as the steps see it: kinks, jumps, weights and ridge."""
-
-    def __init__(self, problem: Problem) -> None:
-        kinks, form = problem.loss.kinks(problem.y), problem.regularizer.form
-        self.problem, self.c = problem, problem.c
-        self.positions = np.stack([kink.position for kink in kinks])
-        self.kinks = self.positions - problem.o  # of margins without offsets
-        self.jumps = np.stack([kink.right - kink.left for kink in kinks])
-        self.least = kinks[0].left
-        ridge = problem.lam * problem.n * (np.ones(problem.d) if form.weights is None else form.weights)
-        self.ridge = np.append(ridge, 0.0) if problem.fit_intercept else ridge
-        self.live = None if problem.sample_weight is None or self.c.all() else self.c > 0.0
-
-    def slopes(self, p: np.ndarray) -> np.ndarray:
-        """Return −α_i."""
-        return self.least + p.sum(axis=0)
-
-    def split(self, slopes: np.ndarray) -> np.ndarray:
-        """Return p of slopes, in which the jumps are used up from left to right."""
-        before = np.cumsum(self.jumps, axis=0) - self.jumps
-        return np.clip(slopes - self.least - before, 0.0, self.jumps)
-
-    def gap(self, boxes: np.ndarray) -> float:
-        """Σ c_i (p s + q t)."""
-        return float((boxes[:2] * boxes[2:]).sum(axis=(0, 1)) @ self.c)
-
-    def size(self, r: np.ndarray, scale: float) -> float:
-        """What an imbalance r adds to n(P − D): the distance of w from w(α), and a margin's unit for each unit of Σ c_i α_i."""
-        d = self.problem.d
-        return float((np.square(r[:d]) / (2.0 * self.ridge[:d])).sum()) + scale * float(np.abs(r[d:]).sum())
-
-    def living(self, values: np.ndarray) -> np.ndarray:
-        """Return the values of the examples of positive weight."""
-        return values if self.live is None else values[..., self.live]
-
-    def mean(self, products: np.ndarray) -> float:
-        """Return the mean over all examples of positive weight."""
-        return float(np.mean(self.living(products)))
-
-    def alive(self, way: np.ndarray) -> np.ndarray:
-        """Return a step in which examples of weight zero stay where they are."""
-        return way if self.live is None else way * self.live
-
-    def length(self, boxes: np.ndarray, way: np.ndarray) -> float:
-        """Return the largest multiple of the step, one at most, that leaves p, q, s, t nonnegative."""
-        return 1.0 / max(1.0, float(-self.living(way / boxes).min()))
-
-    def take_up(self, boxes: np.ndarray, z: np.ndarray) -> None:
-        """Change s and t so that z − k = t − s to the last digit: the one that hardly changes by it, or the one that grows."""
-        off = z - self.kinks + boxes[2] - boxes[3]
-        down = np.where(off > 0.0, boxes[2], boxes[3]) >= SMALL_PART * np.abs(off)
-        boxes[2] -= np.where((off > 0.0) == down, off, 0.0)
-        boxes[3] += np.where((off > 0.0) == down, 0.0, off)
-
-    def nearest_vertices(self, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the kink of each example that seems to lie on one, NaN for the others, and α with the others at their vertices.
-
-        Of p s = μ the smaller factor tends to zero. To move α_i to its vertex moves the margin by c_i p ‖a_i‖²/λn (in the norm of
-        the penalty), and that may be taken for nothing only if it is less than s. The α of examples on a kink stay as they are:
-        where rows repeat, many are optimal, and those near an interior point are feasible.
-        """
-        (p, q, s, t), d = boxes, self.problem.d
-        moved = self.c * self.problem.data.row_scores(1.0 / self.ridge[:d])
-        at, on = np.full(self.problem.n, np.nan), (s < moved * p) & (t < moved * q) & (self.c > 0.0)
-        for position, free in zip(self.positions, on, strict=True):
-            np.copyto(at, position, where=free)
-        taken = np.where(on, p, np.where(p < q, 0.0, self.jumps))
-        return at, self.problem.loss.nearest_dual(-self.slopes(taken), self.problem.y)
-
-
 @dataclass(frozen=True, eq=False)
 class KinkedPoint:
     """w and α, and which examples seem to lie on a kink: where w and α miss the tolerance, what follows from these is tried."""
@@ -406,3 +352,30 @@ class KinkedPoint:
             return pair
         found = solved_on_kinks(problem, self.vertices, self.at)
         return pair if found is None else problem.certified_pair(found[0], alpha=found[1]).joined_with(pair)
+
+
+@dataclass(frozen=True, eq=False)
+class VertexPoint:
+    """A vertex of a linear program, where there is one, and the interior point near it: w, b and α of each."""
+
+    points: tuple[tuple[np.ndarray, float, np.ndarray], ...]
+    tol: float
+
+    @staticmethod
+    def certified(problems: Sequence[Problem], points: Sequence[VertexPoint]) -> list[CertifiedPair]:
+        """Have each problem certify its points."""
+        return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
+
+    def certified_by(self, problem: Problem) -> CertifiedPair:
+        """Have the problem certify the vertex and, where its relative gap exceeds the tolerance, the interior point."""
+        first, *others = self.points
+        pair = problem.certified_pair(*first)
+        if others and pair.certificate.relative_gap > self.tol:
+            pair = pair.joined_with(problem.certified_pair(*others[0]))
+        return pair
+
+
+def _parted(view: View, x: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return w and b."""
+    d = view.rows.d
+    return x[:d], float(x[d]) if view.rows.fit_intercept else 0.0

@@ -68,7 +68,7 @@ class ScaledCholesky:
     def __init__(self, H: np.ndarray, ridge: np.ndarray, check: Check) -> None:
         diagonal = np.einsum("ii->i", H)  # a view
         diagonal += ridge
-        self.scale = 1.0 / np.sqrt(diagonal)
+        self.scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))  # zero: a feature without entries or penalty
         H *= self.scale[:, None]
         H *= self.scale
         self.factor = Cholesky(H, np.full(len(H), np.finfo(float).eps), check=check)
@@ -125,9 +125,9 @@ class Passes:
 class WidePasses(Passes):
     """Ã by passes over the data, and an n×n matrix, for fewer examples than features."""
 
-    def __init__(self, data: Data, *, intercept: bool, penalty: np.ndarray) -> None:
+    def __init__(self, data: Data, *, intercept: bool, penalty: np.ndarray | None) -> None:
         super().__init__(data, intercept=intercept)
-        self.penalty = penalty  # v
+        self.penalty = penalty  # v, to which every ridge is proportional; None where it changes from step to step
 
     @cached_property
     def rows(self) -> linear.Matrix:
@@ -137,12 +137,45 @@ class WidePasses(Passes):
     @cached_property
     def gram(self) -> np.ndarray:
         """A V⁻¹ Aᵀ."""
+        assert self.penalty is not None
         return gram_of(self.rows, self.penalty)
 
     def curvature(self, weights: np.ndarray, ridge: np.ndarray, check: Check, *, single: bool = False) -> Solver:  # noqa: ARG002
         own = ridge[: self.data.d]
-        gram = self.gram * (self.penalty[0] / own[0])
+        gram = None if self.penalty is None else self.gram * (self.penalty[0] / own[0])
         return Woodbury(self.rows, weights, own, gram, intercept=self.intercept)
+
+
+class WithCoordinates:
+    """Ã with a row r_j e_j appended for each feature: its curvature is added to the ridge, and the row is never formed.
+
+    Parameters
+    ----------
+    operator : Operator
+        Products with the data.
+    sizes : array of shape (d,)
+        r.
+    """
+
+    def __init__(self, operator: Operator, sizes: np.ndarray) -> None:
+        self.operator, self.sizes, self.d = operator, sizes, len(sizes)
+
+    def times(self, x: np.ndarray) -> np.ndarray:
+        return np.concatenate([self.operator.times(x), self.sizes * x[: self.d]])
+
+    def transposed_times(self, v: np.ndarray) -> np.ndarray:
+        sums = self.operator.transposed_times(v[: -self.d])
+        sums[: self.d] += self.sizes * v[-self.d :]
+        return sums
+
+    def curvature(self, weights: np.ndarray, ridge: np.ndarray, check: Check) -> Solver:
+        own = ridge.copy()
+        own[: self.d] += np.square(self.sizes) * weights[-self.d :]
+        return self.operator.curvature(weights[: -self.d], own, check)
+
+    def close(self) -> None:
+        """Give back what the operator holds."""
+        self.operator.close()
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,93 @@
+"""The vertex of a linear program that an interior point is near.
+
+Without a ridge an optimal x is determined by as many kinks as it has entries: margins that lie on a kink, and coefficients that are
+zero (the kinks of thresholds). Near the optimum these have the largest curvature D of all. With B for their rows, k for their
+kinks, and every other slope at the end of its jump that the margin says,
+
+    B x = k,        Bᵀ (c p)_B = −Ãᵀ (slopes of all others).
+
+The second system gives the slopes on the kinks: where they are within their jumps, x is optimal to rounding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dualnewton.matrix import linear
+from dualnewton.solvers.primal.kinked_view import View
+from dualnewton.solvers.primal.newton_system import Operator
+
+CANDIDATES = 3
+"""Kinks among which a basis is chosen, for each entry of x."""
+
+DEPENDENT = 1e-11
+"""A row is dependent on those chosen before it if what is left of it is below this fraction of its length."""
+
+TIE = 1e-11
+"""A margin so near to a kink, as a fraction of the largest margin, is on it."""
+
+OUTSIDE = 1e-9
+"""Distance by which a slope may leave its jump, as a fraction of the jump; farther out, the set of kinks was wrong."""
+
+Pair = tuple[np.ndarray, np.ndarray]
+"""x and p."""
+
+
+def vertex_near(view: View, operator: Operator, x: np.ndarray, boxes: np.ndarray, curvature: np.ndarray) -> Pair | None:
+    """Return x and p of the vertex; None if the kinks that seem to determine it do not.
+
+    Parameters
+    ----------
+    view : View
+        The problem.
+    operator : Operator
+        Products with Ã, of the data and the thresholds.
+    x, boxes : arrays
+        The interior point.
+    curvature : array of shape (M, N)
+        D.
+    """
+    from scipy.linalg import qr
+
+    order = _largest(view.c * curvature, CANDIDATES * len(x))
+    places, examples = np.unravel_index(order, curvature.shape)
+    B = _rows(view, examples)
+    weights = np.sqrt((view.c * curvature)[places, examples]) / np.linalg.norm(B * view.units, axis=1)
+    _, R, pivots = qr((B * view.units * weights[:, None]).T, mode="economic", pivoting=True)
+    lengths = np.linalg.norm(B * view.units, axis=1)[pivots[: len(R)]] * weights[pivots[: len(R)]]
+    basis = pivots[: len(R)][np.abs(np.diagonal(R)) > DEPENDENT * lengths]
+    B, places, examples = B[basis], places[basis], examples[basis]
+    # 1. x, from where it is: along directions that no kink decides, it stays there.
+    for _ in range(2):
+        x = x + view.units * np.linalg.lstsq(B * view.units, view.kinks[places, examples] - B @ x, rcond=None)[0]
+    coordinates = examples[examples >= view.n] - view.n
+    x[coordinates] = 0.0
+    # 2. p: at an end of the jump off the kinks; on kinks outside the basis, where examples repeat, as it was.
+    beyond = operator.times(x) - view.kinks
+    off = np.abs(beyond) > TIE * max(1e-300, float(np.abs(view.kinks).max()))
+    p = np.where(off, np.where(beyond > 0.0, view.jumps, 0.0), boxes[0])
+    p[places, examples] = 0.0
+    left = -(view.ridge * x + operator.transposed_times(view.c * view.slopes(p)))
+    taken = np.linalg.lstsq((B * view.units).T, view.units * left, rcond=None)[0] / view.c[examples]
+    jumps = view.jumps[places, examples]
+    if np.any((taken < -OUTSIDE * jumps) | (taken > (1.0 + OUTSIDE) * jumps)):
+        return None
+    p[places, examples] = np.clip(taken, 0.0, jumps)
+    return x, p
+
+
+def _largest(values: np.ndarray, count: int) -> np.ndarray:
+    """Return the flat indices of the largest values, in order of their examples."""
+    flat = values.ravel()
+    return np.arange(flat.size) if flat.size <= count else np.argpartition(flat, -count)[-count:]
+
+
+def _rows(view: View, examples: np.ndarray) -> np.ndarray:
+    """Return the rows of Ã of some examples, those of thresholds included, as a dense matrix."""
+    d, own = view.rows.d, examples < view.n
+    B = np.zeros((len(examples), len(view.units)))
+    wanted, back = np.unique(examples[own], return_inverse=True)
+    B[own, :d] = linear.to_dense(view.rows.data.rows(wanted))[back]
+    B[own, d:] = 1.0
+    B[np.flatnonzero(~own), examples[~own] - view.n] = 1.0 / view.units[examples[~own] - view.n]
+    return B
