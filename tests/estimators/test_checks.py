@@ -14,6 +14,7 @@ MODELS = [
     dn.RidgeClassifier(),
     dn.ERMClassifier(),
     dn.ERMRegressor(),
+    dn.QuantileRegressor(),
 ]
 
 UNCOUNTED = "check_non_transformer_estimators_n_iter"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dualnewton.estimators.model_selection.elastic_net import ElasticNetCV
     from dualnewton.estimators.model_selection.logistic import LogisticRegressionCV
     from dualnewton.estimators.model_selection.ridge import RidgeCV
+    from dualnewton.estimators.quantile import QuantileRegressor
     from dualnewton.estimators.ridge import Ridge, RidgeClassifier
     from dualnewton.estimators.robust import HuberRegressor
     from dualnewton.estimators.svm import LinearSVC, LinearSVR
@@ -30,6 +31,7 @@ MODULES = {
     "LinearSVR": "svm",
     "LogisticRegression": "logistic",
     "LogisticRegressionCV": "model_selection.logistic",
+    "QuantileRegressor": "quantile",
     "Ridge": "ridge",
     "RidgeCV": "model_selection.ridge",
     "RidgeClassifier": "ridge",
@@ -47,6 +49,7 @@ __all__ = [
     "LinearSVR",
     "LogisticRegression",
     "LogisticRegressionCV",
+    "QuantileRegressor",
     "Ridge",
     "RidgeCV",
     "RidgeClassifier",

@@ -29,6 +29,7 @@ def certify(model: Any, X: Any, y: Any, *, sample_weight: Any = None) -> Certifi
     Ridge, RidgeClassifier and their CV       Σ c_i (z_i − y_i)² + alpha ‖w‖², ``positive`` included           2n
     ElasticNet, Lasso and their CV            Σ c_i (z_i − y_i)²/(2 Σ c_i) + alpha(½(1 − r)‖w‖² + r‖w‖₁)       1
     HuberRegressor                            Σ c_i (σ + σ H((z_i − y_i)/σ)) + alpha ‖w‖²                      2n
+    QuantileRegressor                         Σ c_i max(q(y_i − z_i), (q − 1)(y_i − z_i))/Σ c_i + alpha ‖w‖₁     1
     LogisticRegression(CV), two classes       C Σ c_i log(1 + exp(−y_i z_i)) + ½(1 − r)‖w‖² + r‖w‖₁            C n
     LogisticRegression(CV), K > 2             C Σ c_i (log Σ_k exp(z_ik) − z_{i,y_i}) + the same of all w_k    C n
     LinearSVC                                 C Σ c_i max(0, 1 − y_i z_i)^p + ½‖w‖² + ½(b/s)²                  p C n
@@ -44,7 +45,7 @@ def certify(model: Any, X: Any, y: Any, *, sample_weight: Any = None) -> Certifi
     in its docstring.
 
     Close to the optimum the bound is sharp; far from it, it may overstate the suboptimality many times. The losses with a
-    kink (p = 1) and HuberRegressor need more than w for a good dual point. There :func:`solve` looks for one, until the bound
+    kink (p = 1, quantiles) and HuberRegressor need more than w for a good dual point. There :func:`solve` looks for one, until the bound
     exceeds the suboptimality by a ninth at most, which takes about as long as a fit. ``dual_coef_`` is tried first.
 
     Parameters

@@ -76,6 +76,16 @@ def huber_regressor(model: Any, n: int) -> Specification:
     return Specification("huber", lam, fit_intercept=model.fit_intercept, parameters=parameters, free_scale=True)
 
 
+def quantile_regressor(model: Any, n: int) -> Specification:  # noqa: ARG001
+    """Σ c_i φ(z_i; y_i)/Σ c_i + alpha ‖w‖₁, φ the pinball loss max(q(y − z), (q − 1)(y − z)), b free; P is this.
+
+    The weights count only relative to each other. Ours has a ``penalty``, too: "l2" is ½‖w‖² in the place of ‖w‖₁.
+    """
+    words = mixture(NAMED[getattr(model, "penalty", "l1")])
+    more = {"fit_intercept": model.fit_intercept, "parameters": {"q": float(model.quantile)}, "weights": RELATIVE}
+    return Specification("quantile", float(model.alpha), **more, **words)
+
+
 def logistic_regression(model: Any, n: int) -> Specification:
     """C Σ c_i log(1 + exp(−y_i z_i)) + ½(1 − r)‖w‖² + r‖w‖₁, r the l1_ratio, b free; P is this divided by Cn.
 
@@ -211,6 +221,7 @@ for _names, _specify in (
     (("Ridge", "RidgeCV"), ridge),
     (("ElasticNet", "ElasticNetCV", "LassoCV"), elastic_net),
     (("HuberRegressor",), huber_regressor),
+    (("QuantileRegressor",), quantile_regressor),
     (("RidgeClassifier", "RidgeClassifierCV"), ridge_classifier),
 ):
     _translates(*_names)(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,18 @@ def interior(problem: Problem, tau: Tau, tuning: Tuning = DEFAULT) -> Plan:
     why = f"interior-point steps on {type(problem.loss).__name__} itself, each with a weighted {size} Gram matrix"
     compiled = not is_small(tuning, problem.n, problem.d)
     return Plan("interior", problem.n, why, compiled=compiled, cost=interior_cost(problem, tuning))
+
+
+def takes_interior(problem: Any, method: str, tau: Tau = "auto") -> bool:
+    """Whether the interior-point method is asked for, or "auto" meets a linear program: a kinked loss without a quadratic penalty.
+
+    Without any penalty no other method serves a kinked loss, whatever is asked for.
+    """
+    if problem.scheme not in ("smoothing", "no penalty") or method == "interior":
+        return method == "interior"
+    free = problem.scheme == "no penalty" or (method == "auto" and tau == "auto")
+    program = problem.lam == 0.0 or not problem.regularizer.strongly_convex
+    return free and program and problem.loss.kinked and refusal(problem) is None
 
 
 def refusal(problem: Problem, tuning: Tuning = DEFAULT) -> str | None:

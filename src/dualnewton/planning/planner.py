@@ -15,7 +15,7 @@ from dualnewton.planning import dual, primal
 from dualnewton.planning.costs import Costs, is_small
 from dualnewton.planning.eligible import primal_methods
 from dualnewton.planning.facts import Facts
-from dualnewton.planning.interior import interior, refusal
+from dualnewton.planning.interior import interior, refusal, takes_interior
 from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import PRIMAL, Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
@@ -68,8 +68,8 @@ def plan(
         allowed = ", ".join(map(repr, METHODS))
         raise DualnewtonError(f"method must be one of {allowed}, got {method!r}")
     tau = tau if tau == "auto" else integer("tau", tau, 1, problem.n)
-    if method == "interior":
-        return interior(problem, tau, tuning)
+    if takes_interior(problem, method, tau):
+        return interior(problem, "auto" if method != "interior" else tau, tuning)
     if problem.loss.kinked:
         if method == "auto" and tau == "auto":
             return _kinked(problem, kinked_plans(problem, models=models, near=near, tuning=tuning), tuning)

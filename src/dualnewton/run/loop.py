@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.matrix.blas import one_blas_thread
+from dualnewton.planning.interior import takes_interior
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.switching import Switching, SwitchingState
 from dualnewton.planning.tuning import DEFAULT, Tuning
@@ -229,7 +230,7 @@ class Run:
     def start(cls, problems: Sequence[Any], request: Request, warm_start: Sequence[Start] | None = None) -> Run:
         """Plan a run, and certify where it starts."""
         first, plan = problems[0], Plan("none", 0, "the start was good enough")
-        if first.scheme in (None, "smoothing") or request.method == "interior":
+        if first.scheme in (None, "smoothing") or takes_interior(first, request.method, request.tau):
             wanted = plan_for(first, request, len(problems))
             plan = replace(plan, smoothed=True) if wanted.smoothed else wanted
         scheme = scheme_of(first, plan)
@@ -425,5 +426,5 @@ class Run:
 
 
 def _switching(problem: Any, plan: Plan, request: Request) -> Switching:
-    free = request.method == "auto" and request.tau == "auto" and request.sampling is None
+    free = request.method == "auto" and request.tau == "auto" and request.sampling is None and problem.scheme != "no penalty"
     return Switching(problem, plan, request.tol, free=free, tuning=request.tuning)

@@ -303,7 +303,7 @@ def test_epochs_are_limited():
     ("changed", "settings", "reason"),
     [
         ({"loss": losses.SquaredHinge()}, {}, r"needs a piecewise linear loss, such as Hinge\(\), .* got SquaredHinge"),
-        ({"regularizer": regularizers.ElasticNet(0.3)}, {}, r"needs regularizer L2\(\), got ElasticNet"),
+        ({"regularizer": regularizers.NonNegative()}, {}, r"needs regularizer L2\(\), .* without bounds, got NonNegative"),
         ({}, {"tuning": tuned(largest_matrix=5)}, "needs a dense matrix of 6 rows and columns, and 5 are the most"),
         ({}, {"tau": 3}, r'tau must be "auto" or n = 80 with method="interior", got 3'),
         ({}, {"sampling": samplings.Nice(80, 4)}, 'sampling must be None with method="interior"'),

@@ -137,7 +137,8 @@ class InteriorPoint(Method):
         self.tol, self.largest_system, sizes = tol, largest_system, root_mean_squares(starts[0][0].data)
         self.problems = [problem for problem, _ in starts]
         self.views = [View(problem, sizes) for problem in self.problems]
-        self.operator = WithCoordinates(operator, sizes) if self.views[0].thresholds else operator
+        with_penalty = self.views[0].thresholds
+        self.operator: Operator = WithCoordinates(operator, sizes) if with_penalty else operator
         self.states = [self._start(view, pair) for view, (_, pair) in zip(self.views, starts, strict=True)]
         self.best = list(self.states)  # of least residual so far
         self.idle = [0] * len(starts)  # steps in a row without a smaller residual
