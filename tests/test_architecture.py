@@ -29,6 +29,7 @@ FLOORS = [
 # An outer scheme steps an inner run of run/, reads its plan, and asks planning/ whether linear algebra is worth its cost.
 OUTER = {
     "solvers/outer/active_kinks.py",
+    "solvers/outer/aggregation.py",
     "solvers/outer/proximal_point.py",
     "solvers/outer/scale_search.py",
     "solvers/outer/unpenalised.py",

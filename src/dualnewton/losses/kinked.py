@@ -44,6 +44,7 @@ class EpsilonInsensitive(NonSmooth):
     """max(0, |z − y| − epsilon); the loss of support vector regression, with epsilon = 0 the absolute error."""
 
     epsilon: float = 0.1
+    shifts = True
     curvature = Curvature.PIECEWISE  # φ″ = 0 away from the kinks
 
     def __post_init__(self) -> None:
@@ -80,6 +81,7 @@ class Quantile(NonSmooth):
     """max(q(y − z), (q − 1)(y − z)), the pinball loss: its minimiser over constants z is the q-quantile of y, for 0 < q < 1."""
 
     q: float = 0.5
+    shifts = True
     curvature = Curvature.PIECEWISE  # φ″ = 0 away from the kink
 
     def __post_init__(self) -> None:

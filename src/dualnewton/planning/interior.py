@@ -53,6 +53,17 @@ def refusal(problem: Problem, tuning: Tuning = DEFAULT) -> str | None:
     return None
 
 
+def sample_size(problem: Any, tuning: Tuning = DEFAULT) -> int | None:
+    """Return how many rows a first fit takes, if the rows near its kinks and the means of the others are to replace all rows.
+
+    With m rows in the sample, the error of a margin is about √(d/m) of its spread, and about n√(d/m) margins are within it: the
+    two smaller problems are of equal size for m = (n√d)^(2/3). (A few times that, since both numbers are rough.)
+    """
+    rows = math.ceil(2.0 * (problem.n * math.sqrt(problem.d + 1.0)) ** (2.0 / 3.0))
+    able = problem.loss.shifts and problem.data.capabilities.random_rows
+    return rows if able and problem.n >= tuning.aggregated * rows else None
+
+
 def penalty_is_split(problem: Problem) -> bool:
     """Whether the penalty is Σ ½ v_j w_j² + t_j |w_j|, each part of which may be missing."""
     form = problem.regularizer.form

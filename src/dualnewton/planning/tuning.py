@@ -145,6 +145,8 @@ class Tuning:
         (refinements included), and operations on a row's slopes that cost about as much as its loss.
     interior_corrections, correction_passes : int, float
         Centrality corrections in a step of that method where its matrix costs more than so many pairs of products.
+    aggregated : float
+        Examples over rows of the sample from which a kinked loss is solved on a sample, then on few rows and the means of the rest.
     working_set_steps : float
         Proximal Newton steps over working sets for quadratic losses; other losses take twice as many.
     used_share : float
@@ -262,6 +264,7 @@ class Tuning:
     interior_corrections: int = 2
     correction_passes: float = 10.0
     interior_vectors: float = 20.0
+    aggregated: float = 4.0
     working_set_steps: float = 8.0
     used_share: float = 0.25
     column_sweeps: float = 15.0

@@ -13,7 +13,7 @@ from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import prepared
 from dualnewton.planning.eligible import has_hessian, is_joint
-from dualnewton.planning.interior import by_rows, corrections, in_single
+from dualnewton.planning.interior import by_rows, corrections, in_single, sample_size
 from dualnewton.planning.kinked_dual import KinkSystems
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.sketching import Sketching
@@ -24,6 +24,7 @@ from dualnewton.solvers import METHODS
 from dualnewton.solvers.dual.engine import Engine
 from dualnewton.solvers.dual.kinked import KinkedSweeps
 from dualnewton.solvers.dual.sweeps import Sweeps
+from dualnewton.solvers.outer.aggregation import Aggregation
 from dualnewton.solvers.outer.proximal_point import ProximalPoint
 from dualnewton.solvers.outer.scale_search import ScaleSearch
 from dualnewton.solvers.outer.unpenalised import NewtonWithoutPenalty
@@ -64,7 +65,7 @@ def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request
     if (scheme := scheme_of(problems[0], plan)) is not None:
         return scheme(starts, request, runs)
     if plan.method == "interior":
-        return _interior(plan, starts, request)
+        return _interior(plan, starts, request, runs)
     if plan.is_primal and sampling is None:
         from dualnewton.solvers.primal.newton import Descent
         from dualnewton.solvers.primal.small import SmallNewton
@@ -98,12 +99,14 @@ def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request
     return KinkedSweeps(problems, engine, law, focus=focus, decisions=systems)
 
 
-def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], request: Request) -> Method:
+def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], request: Request, runs: Any) -> Method:
     from dualnewton.solvers.primal.interior_point import InteriorPoint
     from dualnewton.solvers.primal.newton_system import Block, Operator, Passes, WidePasses
 
     problem, tuning = starts[0][0], request.tuning
-    data, intercept = problem.data, problem.fit_intercept
+    if (sample := sample_size(problem, tuning)) is not None:
+        return Aggregation(starts, request, runs, sample=sample)
+    data, intercept = problem.data, problem.unit.fit_intercept
     operator: Operator
     if by_rows(problem):
         form = problem.regularizer.form

@@ -168,10 +168,10 @@ class WithCoordinates:
         sums[: self.d] += self.sizes * v[-self.d :]
         return sums
 
-    def curvature(self, weights: np.ndarray, ridge: np.ndarray, check: Check) -> Solver:
+    def curvature(self, weights: np.ndarray, ridge: np.ndarray, check: Check, *, single: bool = False) -> Solver:
         own = ridge.copy()
         own[: self.d] += np.square(self.sizes) * weights[-self.d :]
-        return self.operator.curvature(weights[: -self.d], own, check)
+        return self.operator.curvature(weights[: -self.d], own, check, single=single)
 
     def close(self) -> None:
         """Give back what the operator holds."""
