@@ -17,7 +17,7 @@ from dualnewton.planning.interior import by_rows, corrections, in_single, sample
 from dualnewton.planning.kinked_dual import KinkSystems
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.sketching import Sketching
-from dualnewton.planning.small import takes_one_block
+from dualnewton.planning.small import fits_one_block, takes_one_block
 from dualnewton.planning.working_sets import SetSizes, ladder, most_gathered, sums_at_once, walks
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
@@ -112,7 +112,7 @@ def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], reque
         form = problem.regularizer.form
         penalty = np.ones(data.d) if form.weights is None else form.weights
         operator = WidePasses(data, intercept=intercept, penalty=penalty if form.is_quadratic else None)
-    elif takes_one_block(problem, tuning):
+    elif fits_one_block(problem, tuning):
         operator = Block(data, intercept=intercept)
     else:
         ready = prepared(data, request.n_threads, compiled=plan.compiled, tuning=tuning)

@@ -10,7 +10,7 @@ regression: Portnoy and Koenker, The Gaussian hare and the Laplacian tortoise, 1
 1. Solve the problem on a sample of rows. Of the margins of all rows, keep those that are nearest to a kink.
 2. Solve the problem on the kept rows and the means of the others; the complete problem certifies the model and its dual point.
 3. Keep the examples whose margins have left the piece of their group as well, and repeat from 2. Where these are more than were
-   kept, the margins of the new model are divided instead, and twice as many are kept.
+   kept, the margins of the better model of the two are divided anew, and twice as many are kept.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ class Aggregation(Method):
             left = (state.groups != KEEP) & (pieces != state.groups) & (problem.unit.c > 0.0)
             count, reached = np.count_nonzero(left), State(pair.w, pair.intercept, alpha, offered=True)
             if count > state.kept:
-                self.states[k] = self._divided(problem, reached, 2 * state.kept)
+                better = min(state, reached, key=lambda own: problem.unit.primal(own.w, own.intercept))
+                self.states[k] = self._divided(problem, replace(better, alpha=alpha, offered=True), 2 * state.kept)
             else:
                 groups = np.where(left, np.int8(KEEP), state.groups)
                 self.states[k] = replace(reached, groups=groups, kept=state.kept + count, settled=count == 0)
