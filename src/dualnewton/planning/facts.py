@@ -14,6 +14,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs, is_small
 from dualnewton.planning.eligible import has_hessian, is_joint, methods_for
 from dualnewton.planning.tuning import DEFAULT, Tuning
+from dualnewton.planning.working_sets import walks
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,12 +105,13 @@ class Facts:
         """The expected number of nonzero coefficients, over all classes, with a penalty that has kinks or bounds.
 
         It is at least a fixed share of min(n, d). Features whose gradient at w = 0 has a standard deviation above the threshold
-        count too, since noise alone makes them nonzero. Without strong convexity there are at most n.
+        count too, since noise alone makes them nonzero. Without strong convexity there are at most n. Least squares with such a
+        penalty has no other method to be compared with, and is not worth that pass.
         """
         problem, n, d = self.problem, self.costs.n, self.costs.d * self.columns
         guess = self.tuning.used_share * min(n, d)
         threshold = float(np.mean(problem.regularizer.form.threshold))
-        if threshold == 0.0:
+        if threshold == 0.0 or (walks(problem, self.tuning) and not problem.regularizer.strongly_convex):
             return guess
         some = _every(n, self.tuning.norm_sample)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):

@@ -8,7 +8,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.planning.eligible import is_joint
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.plan import Plan, Tau
-from dualnewton.planning.working_sets import affordable, by_entries, takes_all
+from dualnewton.planning.working_sets import affordable, by_entries, sums_at_once, takes_all, walks
 
 
 def newton(facts: Facts, tau: Tau) -> Plan:
@@ -27,9 +27,8 @@ def newton(facts: Facts, tau: Tau) -> Plan:
 def _newton_reason(facts: Facts) -> str:
     if not facts.has_hessian:
         joint = is_joint(facts.problem)
-        every = takes_all(facts.costs.of_classes(1 if joint else facts.columns), once=facts.quadratic)
         steps = "block coordinate descent" if joint else "proximal Newton steps"
-        return f"{steps} over {'all features' if every else 'working sets of features'}"
+        return f"{steps} over {'all features' if _takes_all(facts) else 'working sets of features'}"
     if facts.classes > 1:
         return "Newton's method: the Hessian of all classes together is cheap here"
     if facts.matrix_free:
@@ -63,14 +62,21 @@ def newton_by_products(facts: Facts, steps: float, passes: float) -> float:
     return passes * (costs.data_pass + costs.applied(rows)) + steps * (costs.data_pass + costs.sketch(rows))
 
 
+def _takes_all(facts: Facts) -> bool:
+    """Whether the steps of a proximal Newton method are over all features."""
+    if walks(facts.problem, facts.tuning):
+        return sums_at_once(facts.costs, facts.tuning)
+    columns = 1 if is_joint(facts.problem) else facts.columns
+    return takes_all(facts.costs.of_classes(columns), once=facts.quadratic)
+
+
 def _proximal_cost(facts: Facts) -> float:
     """Predict the cost of proximal Newton steps; the last ones are over ``used_features`` features.
 
     For softmax each class has features of its own, and their matrix is always formed.
     """
     tuning, costs, once = facts.tuning, facts.costs.of_classes(facts.columns), facts.quadratic
-    every = takes_all(costs, once=once)
-    used = facts.used_features
+    every, used = _takes_all(facts), facts.used_features
     size = costs.d if every else min(max(2.0 * used, affordable(costs)), costs.d, tuning.largest_matrix)
     steps = (tuning.newton_passes if every else tuning.working_set_steps) * (1.0 if once else 2.0)
     entries = costs.stored * size / costs.d

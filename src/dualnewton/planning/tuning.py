@@ -201,6 +201,8 @@ class Tuning:
         Features up to which NumPy solves the systems of all models of a path at once, instead of a kernel one after the other.
     path_entries : int
         Entries of the matrices that the models of paths keep, all together.
+    largest_walk : int
+        Rows or features, whichever are fewer, up to which one least-squares model walks on the matrix of the features it uses.
     path_ladder : float
         Ratio of consecutive penalties on the way from w = 0 to the wanted one, where there are more features than examples.
     thin_share : float
@@ -300,6 +302,7 @@ class Tuning:
     most_together: int = 2000
     numpy_path_features: int = 24
     path_entries: int = 1 << 27
+    largest_walk: int = 2000
     path_ladder: float = 0.3
     thin_share: float = 0.05
     matrix_entries: float = 2.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dualnewton.losses import Curvature
 from dualnewton.matrix.protocol import Data, Profile
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs
@@ -40,6 +41,11 @@ class SetSizes:
             return cls(True, 0, 0, tuning)
         by_columns = columns == 1 and compiled and is_thin(costs)
         return cls(False, affordable(costs), costs.d if by_columns else tuning.largest_matrix, tuning)
+
+    @classmethod
+    def of_paths(cls, models: int, tuning: Tuning = DEFAULT) -> SetSizes:
+        """Choose the sizes for so many models that walk along paths, each of which keeps a matrix."""
+        return cls(False, tuning.least_set, math.isqrt(tuning.path_entries // models), tuning)
 
     @property
     def largest_matrix(self) -> int:
@@ -97,19 +103,15 @@ def compiles_paths(features: int, tuning: Tuning) -> bool:
     return features > tuning.numpy_path_features
 
 
-def most_gathered(models: int, tuning: Tuning) -> int:
-    """Return the most features for which so many models keep a matrix each."""
-    return min(tuning.largest_matrix, math.isqrt(tuning.path_entries // models))
-
-
-def walks(problem: Problem, tuning: Tuning) -> bool:
+def walks(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
     """Whether one least-squares model walks along penalties on the matrix of the features it uses.
 
     Every feature needs a threshold, so that few are used, and the smaller side of the data bounds how many these mostly are.
     """
-    threshold, _, lower, upper = problem.regularizer.form.limits(problem.d)
-    selects = bool(np.all((threshold > 0.0) & (lower <= 0.0) & (upper >= 0.0)))
-    return selects and min(problem.n, problem.d) <= tuning.most_together
+    form = problem.regularizer.form
+    if problem.loss.curvature is not Curvature.CONSTANT or min(problem.n, problem.d) > tuning.largest_walk:
+        return False
+    return bool(np.all(form.threshold > 0.0) and np.all(form.lower <= 0.0) and np.all(form.upper >= 0.0))
 
 
 def sums_at_once(profile: Profile, tuning: Tuning) -> bool:

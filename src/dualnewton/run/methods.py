@@ -18,7 +18,7 @@ from dualnewton.planning.kinked_dual import KinkSystems
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.sketching import Sketching
 from dualnewton.planning.small import fits_one_block, takes_one_block
-from dualnewton.planning.working_sets import SetSizes, ladder, most_gathered, sums_at_once, walks
+from dualnewton.planning.working_sets import SetSizes, ladder, sums_at_once, walks
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
 from dualnewton.solvers.dual.engine import Engine
@@ -80,7 +80,7 @@ def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request
         if not has_hessian(first):
             once = first.loss.curvature is Curvature.CONSTANT
             joint = is_joint(first)
-            if once and len(problems) == 1 and not joint and walks(first, request.tuning):
+            if len(problems) == 1 and not joint and walks(first, request.tuning):
                 return _walk(first, data, points[0], request, compiled=compiled)
             columns = 1 if joint else first.columns
             sizes = SetSizes.of(data, request.tuning, columns=columns, once=once, compiled=compiled and not joint)
@@ -142,8 +142,8 @@ def _walk(problem: Problem, data: Data, start: tuple[Any, Any], request: Request
     else:
         rows = np.flatnonzero(c > 0.0)
         groups = Groups([rows], [c[rows]], np.ones((1, 1)))
-        more = {"compiled": compiled, "most": most_gathered(1, tuning), "thin_share": tuning.thin_share}
-        paths = FromColumns(data, y, groups, fit_intercept=free, **more)
+        sizes = SetSizes.of_paths(1, tuning)
+        paths = FromColumns(data, y, groups, fit_intercept=free, compiled=compiled, sizes=sizes)
     return LeastSquares(problem, paths, start, tol=request.tol, ladder=ladder(data.profile, tuning))
 
 

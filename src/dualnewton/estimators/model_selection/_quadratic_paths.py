@@ -25,7 +25,7 @@ from dualnewton.estimators.model_selection._session import GridSession, Outcome
 from dualnewton.interop.parts import Data
 from dualnewton.objective.moments import Verifier
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.working_sets import compiles_paths, most_gathered, sums_moments
+from dualnewton.planning.working_sets import SetSizes, compiles_paths, sums_moments
 from dualnewton.regularizers import mixed
 from dualnewton.run.result import Result, Status
 from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups, Paths, Stretch
@@ -220,8 +220,7 @@ class _ByColumns(_Means):
             Groups.of(c, *folds.patterns),
             fit_intercept=fit_intercept,
             compiled=compiles_paths(data.X.shape[1], tuning),
-            most=most_gathered(len(folds), tuning),
-            thin_share=tuning.thin_share,
+            sizes=SetSizes.of_paths(len(folds), tuning),
         )
 
     def certified(

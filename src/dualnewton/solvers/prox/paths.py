@@ -20,6 +20,7 @@ from dualnewton.matrix import Data, linear
 from dualnewton.objective.moments import Moments
 from dualnewton.solvers.prox.subproblem import Penalty
 from dualnewton.solvers.prox.together import walk
+from dualnewton.solvers.prox.working_set import Gathered, Sizes
 
 AHEAD = 16
 """The most strengths that are walked between two checks of the features outside."""
@@ -30,9 +31,6 @@ CHECKED = 1 << 23
 STRONG = 0.8
 """Features outside whose slope is at least 2 thresholds less the last one are gathered before a walk (the sequential strong rule),
 but none with a slope below this fraction of the threshold: few of them would come in."""
-
-LEAST = 64
-"""Features that are gathered at a time, at least, where so many are wanted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +103,8 @@ class Groups:
 
     def summed(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """Return Σ_g factors[f, g] parts[g] for each model f."""
+        if self.factors.shape == (1, 1) and self.factors[0, 0] == 1.0:
+            return np.asarray(parts[0])[None]
         return np.tensordot(self.factors, np.stack(parts), axes=1)
 
 
@@ -239,10 +239,8 @@ class FromColumns(Paths):
         Whether there is an intercept.
     compiled : bool
         Whether kernels may be used.
-    most : int
-        The most features whose matrices are kept.
-    thin_share : float
-        Share of nonzero entries up to which gathered features stay sparse.
+    sizes : Sizes
+        How many features are gathered at a time at least, how many at most, and how they are stored.
     """
 
     def __init__(
@@ -253,19 +251,17 @@ class FromColumns(Paths):
         *,
         fit_intercept: bool,
         compiled: bool,
-        most: int,
-        thin_share: float,
+        sizes: Sizes,
     ) -> None:
-        self.data, self.groups, self.compiled, self.most = data, groups, compiled, most
-        self.fit_intercept, self.thin_share = fit_intercept, thin_share
-        c, F = groups.summed([_spread(data.n, *each) for each in zip(groups.rows, groups.c, strict=True)]), len(groups.factors)
+        self.data, self.groups, self.compiled, self.sizes = data, groups, compiled, sizes
+        self.fit_intercept, F = fit_intercept, len(groups.factors)
+        c = groups.summed([_spread(data.n, *each) for each in zip(groups.rows, groups.c, strict=True)])
         self.totals = c.sum(axis=1)
         shifted = fit_intercept and not data.profile.sparse
         self.origin = data.transposed_times(c[0]) / self.totals[0] if shifted else np.zeros(data.d)
         self.target_mean = c @ y / self.totals if fit_intercept else np.zeros(F)
-        self.c, self.y = c, y
-        self.place, self.inside = np.full(data.d, -1), np.zeros(0, dtype=np.intp)
-        self.parts: list[linear.Matrix] = []
+        self.gathered = Gathered(data, sizes, self.origin if shifted else None)
+        self.y, self.inside, self.parts = y, np.zeros(0, dtype=np.intp), list[linear.Matrix]()
         self.H, self.cross, self.first = np.zeros((F, 0, 0)), np.zeros((F, 0)), np.zeros((F, 0))
         self.V, self.gradient, self.losses = np.zeros((F, 0)), np.zeros((F, data.d)), np.zeros(F)
         self.last: Penalty | None = None
@@ -289,14 +285,16 @@ class FromColumns(Paths):
             return
         self.gathered.append(features)
         old, size = self.inside.size, self.inside.size + features.size
-        new = self.data.columns(features)
-        dense = not linear.is_sparse(new)
-        if dense:
-            new = new - self.origin[features, None]
-        self.place[features] = old + np.arange(features.size)
+        self.gathered.places(features)
         self.inside = np.append(self.inside, features)
-        pieces = [new if rows.size == self.data.n else new[:, rows] for rows in self.groups.rows]
-        self.parts = [linear.stacked([part, more], dense=dense) for part, more in zip(self.parts, pieces, strict=True)] if old else pieces
+        rows = self.gathered.rows
+        if len(self.groups.rows) == 1 and self.groups.rows[0].size == self.data.n:
+            self.parts = [rows]
+        else:
+            parts, dense = self.parts or [None] * len(self.groups.rows), not linear.is_sparse(rows)
+            each = zip(parts, (rows[old:, own] for own in self.groups.rows), strict=True)
+            self.parts = [more if part is None else linear.stacked([part, more], dense=dense) for part, more in each]
+        pieces = [part[old:] for part in self.parts]
         weighted = [
             more * c[0] if c.size and np.ptp(c) == 0.0 else linear.scale_columns(more, c)
             for more, c in zip(pieces, self.groups.c, strict=True)
@@ -317,23 +315,23 @@ class FromColumns(Paths):
     def _grow(self, size: int) -> None:
         """Make room for matrices of this size, and for more to come."""
         if size > (held := self.H.shape[1]):
-            room = min(max(size, 2 * held), max(self.most, size))
+            room = min(max(size, 2 * held), max(self.sizes.most, size))
             H = np.zeros((len(self.H), room, room))
             H[:, :held, :held] = self.H
             self.H = H
 
-    def _missing(self, scores: np.ndarray, least: int) -> np.ndarray:
-        """Return the features outside with the highest positive scores: as many as there are inside, and ``least`` at least."""
-        scores = np.where(self.place < 0, scores, 0.0)
+    def _missing(self, scores: np.ndarray) -> np.ndarray:
+        """Return the features outside with the highest positive scores, at most about as many as there are inside."""
+        scores = np.where(self.gathered.place < 0, scores, 0.0)
         wanted = np.flatnonzero(scores > 0.0)
-        most = max(least, self.inside.size)
+        most = max(self.sizes.least, self.inside.size)
         return wanted if wanted.size <= most else np.sort(wanted[np.argpartition(-scores[wanted], most - 1)[:most]])
 
     # The walk ----------------------------------------------------------------------------------------------------------
 
     def begin(self, W: np.ndarray | None = None) -> None:
-        W = np.zeros((len(self.c), self.data.d)) if W is None else W
-        self.gather(np.flatnonzero(W.any(axis=0) & (self.place < 0)))
+        W = np.zeros((len(self.totals), self.data.d)) if W is None else W
+        self.gather(np.flatnonzero(W.any(axis=0) & (self.gathered.place < 0)))
         self.V, self.last, self.ahead = W[:, self.inside], None, 1
         gradients, losses = self._evaluated(self.V[None])
         self.gradient, self.losses = gradients[0], losses[0]
@@ -346,8 +344,8 @@ class FromColumns(Paths):
         if self.last is not None:
             bound = np.maximum(2.0 * bound - self.last.threshold, STRONG * bound)
         nearly = replace(penalty, threshold=bound).violations(rest, self.gradient).max(axis=0)
-        self.gather(self._missing(nearly, LEAST))
-        while self.inside.size <= self.most:
+        self.gather(self._missing(nearly))
+        while self.inside.size <= self.sizes.most:
             some = slice(min(self.ahead, max(1, CHECKED // self.gradient.size)))
             start = np.pad(self.V, ((0, 0), (0, self.inside.size - self.V.shape[1])))
             inner = [each.only(self.inside) for each in penalties[some]]
@@ -365,7 +363,7 @@ class FromColumns(Paths):
                 self.ahead = min(AHEAD, 2 * self.ahead) if good == len(fine) else max(1, good)
                 return found[:good]
             self.V, self.ahead = found[0], max(1, self.ahead // 2)
-            self.gather(self._missing(worst[0], LEAST))
+            self.gather(self._missing(worst[0]))
         return None
 
     def _evaluated(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

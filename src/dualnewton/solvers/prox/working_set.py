@@ -95,10 +95,19 @@ class Gathered(Features):
 
     All rows have one storage, chosen by the share of nonzero entries of all features gathered so far: dense above
     ``sizes.thin_share``, CSR below. More features may change it; then the rows that are there are converted.
+
+    Parameters
+    ----------
+    data : Data
+        The data.
+    sizes : Sizes
+        Decisions about storage and sizes.
+    origin : array of shape (d,), optional
+        Subtracted from the features of dense data.
     """
 
-    def __init__(self, data: Data, sizes: Sizes) -> None:
-        self.data, self.sizes = data, sizes
+    def __init__(self, data: Data, sizes: Sizes, origin: np.ndarray | None = None) -> None:
+        self.data, self.sizes, self.origin = data, sizes, origin
         self.place = np.full(data.d, -1)
         self.count = self.stored = 0
         self.rows: linear.Matrix = None
@@ -117,6 +126,8 @@ class Gathered(Features):
         if missing.size:
             more = self.data.columns(missing)
             self.order.append(missing)
+            if self.origin is not None:
+                more -= self.origin[missing, None]
             self.place[missing] = self.count + np.arange(missing.size)
             self.count += missing.size
             self.stored += more.nnz if linear.is_sparse(more) else more.size
