@@ -106,10 +106,12 @@ def compiles_paths(features: int, tuning: Tuning) -> bool:
 def walks(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
     """Whether one least-squares model walks along penalties on the matrix of the features it uses.
 
-    Every feature needs a threshold, so that few are used, and the smaller side of the data bounds how many these mostly are.
+    Every feature needs a threshold, so that few are used, and the smaller side of the data bounds how many these mostly are. To
+    gather sparse features a few at a time costs more than it saves.
     """
-    form = problem.regularizer.form
-    if problem.loss.curvature is not Curvature.CONSTANT or min(problem.n, problem.d) > tuning.largest_walk:
+    form, profile = problem.regularizer.form, problem.data.profile
+    fits = not profile.sparse and min(profile.n, profile.d) <= tuning.largest_walk
+    if problem.loss.curvature is not Curvature.CONSTANT or not fits:
         return False
     return bool(np.all(form.threshold > 0.0) and np.all(form.lower <= 0.0) and np.all(form.upper >= 0.0))
 
