@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from dualnewton.estimators.elastic_net import ElasticNet, Lasso
     from dualnewton.estimators.erm import ERMClassifier, ERMRegressor
     from dualnewton.estimators.logistic import LogisticRegression
-    from dualnewton.estimators.model_selection.elastic_net import ElasticNetCV
+    from dualnewton.estimators.model_selection.elastic_net import ElasticNetCV, LassoCV
     from dualnewton.estimators.model_selection.logistic import LogisticRegressionCV
     from dualnewton.estimators.model_selection.ridge import RidgeCV
+    from dualnewton.estimators.paths import enet_path, lasso_path
     from dualnewton.estimators.quantile import QuantileRegressor
     from dualnewton.estimators.ridge import Ridge, RidgeClassifier
     from dualnewton.estimators.robust import HuberRegressor
@@ -27,6 +28,7 @@ MODULES = {
     "ElasticNetCV": "model_selection.elastic_net",
     "HuberRegressor": "robust",
     "Lasso": "elastic_net",
+    "LassoCV": "model_selection.elastic_net",
     "LinearSVC": "svm",
     "LinearSVR": "svm",
     "LogisticRegression": "logistic",
@@ -35,8 +37,10 @@ MODULES = {
     "Ridge": "ridge",
     "RidgeCV": "model_selection.ridge",
     "RidgeClassifier": "ridge",
+    "enet_path": "paths",
+    "lasso_path": "paths",
 }
-"""The module in which each estimator is found."""
+"""The module in which each estimator, or function, is found."""
 
 __all__ = [
     "ERMClassifier",
@@ -45,6 +49,7 @@ __all__ = [
     "ElasticNetCV",
     "HuberRegressor",
     "Lasso",
+    "LassoCV",
     "LinearSVC",
     "LinearSVR",
     "LogisticRegression",
@@ -53,6 +58,8 @@ __all__ = [
     "Ridge",
     "RidgeCV",
     "RidgeClassifier",
+    "enet_path",
+    "lasso_path",
 ]
 
 

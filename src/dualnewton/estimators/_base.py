@@ -130,6 +130,10 @@ class CertifiedModel(BaseEstimator):
         """Return the specification of the objective on n rows."""
         raise NotImplementedError
 
+    def _path_results(self, data: Data, values: np.ndarray) -> list[list[Result]] | None:  # noqa: ARG002
+        """Return the results for falling penalties at once, or None: then each is fitted from the last."""
+        return None
+
     def _posed(self, specification: Specification, data: Data) -> Sequence[Any]:
         """Return the problems of a specification on these data, one for each class or output; all share ``data.X``."""
         return specification.problems(data.X, data.y, getattr(self, "classes_", None), sample_weight=data.sample_weight)
@@ -205,6 +209,10 @@ class CertifiedModel(BaseEstimator):
         """Do what :meth:`fit` does, with data that are checked and results to start from, if any."""
         with Session(self) as session:
             results = self._results(session, data, before)
+        return self._adopt(data, results)
+
+    def _adopt(self, data: Data, results: Sequence[Result]) -> Any:
+        """Set what follows from the results."""
         self._fitted = results
         certificates, traces = [result.certificate for result in results], [result.trace for result in results]
         alone = len(results) == 1

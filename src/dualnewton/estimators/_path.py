@@ -50,11 +50,13 @@ def walk(model: Any, X: Any, y: Any, values: Any, sample_weight: Any) -> Path:
     first = clone(model)
     data = first._checked(X, y, sample_weight)
     # A penalty grows with alpha and falls with C.
-    for place in np.argsort(values if model._weakens else -values, kind="stable"):
+    order = np.argsort(values if model._weakens else -values, kind="stable")
+    at_once = first._path_results(data, values[order])
+    for k, place in enumerate(order):
         one = clone(model).set_params(**{model._strength: float(values[place])})
         one._validate_params()
         vars(one).update({name: value for name, value in vars(first).items() if name.endswith("_")})
-        fitted[int(place)] = one._fit(data, before)
+        fitted[int(place)] = one._fit(data, before) if at_once is None else one._adopt(data, at_once[k])
         before = one._fitted
         if any(result.status is Status.INTERRUPTED for result in before):
             break  # Ctrl-C ends the path; the models fitted so far are returned

@@ -18,6 +18,9 @@ from dualnewton.estimators._parameters import estimator
 from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import elastic_net
 from dualnewton.interop.specification import Specification
+from dualnewton.planning.working_sets import selects_features
+from dualnewton.regularizers import mixed
+from dualnewton.run.path import solve_path
 from dualnewton.run.result import Result
 
 
@@ -115,6 +118,17 @@ class ElasticNet(MultiOutputMixin, ElasticNetModel):
         """
         return super().fit(X, y, sample_weight)
 
+    def _path_results(self, data: Data, values: np.ndarray) -> list[list[Result]] | None:
+        if self.solver != "auto" or self.callback is not None or self.verbose or not np.all(values > 0.0):
+            return None
+        specification = self._specification(data.X.shape[0])
+        problems = self._posed(specification.with_some_penalty(), data)
+        if not selects_features(problems[0]):
+            return None
+        lams = [mixed(float(value), self.l1_ratio, positive=self.positive)[0] for value in values]
+        limits: dict[str, Any] = {"max_epochs": 1000 if self.max_iter is None else self.max_iter, "time_limit": self.time_limit}
+        each = [solve_path(problem, lams, tol=self.tol, tuning=self._tuning, **limits) for problem in problems]
+        return [list(of_value) for of_value in zip(*each, strict=True)]
 
 @estimator
 class Lasso(ElasticNet):

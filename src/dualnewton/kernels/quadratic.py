@@ -133,7 +133,7 @@ def _newton_step(H, slopes, v, ridge, threshold, lower, upper):
         step[a] = -(slopes[i] + ridge[i] * v[i] + threshold[i] * np.sign(v[i]))
     try:
         L = np.linalg.cholesky(M)
-    except Exception:  # noqa: BLE001 (the one exception that compiled code can tell)
+    except Exception:
         return -1
     _solve_factored(L, step)
     t, first = 1.0, -1

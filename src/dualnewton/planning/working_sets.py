@@ -109,9 +109,14 @@ def walks(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
     Every feature needs a threshold, so that few are used, and the smaller side of the data bounds how many these mostly are. To
     gather sparse features a few at a time costs more than it saves.
     """
-    form, profile = problem.regularizer.form, problem.data.profile
-    fits = not profile.sparse and min(profile.n, profile.d) <= tuning.largest_walk
-    if problem.loss.curvature is not Curvature.CONSTANT or not fits:
+    profile = problem.data.profile
+    return not profile.sparse and min(profile.n, profile.d) <= tuning.largest_walk and selects_features(problem)
+
+
+def selects_features(problem: Problem) -> bool:
+    """Whether the problem is least squares with a threshold for each feature, and zero within the bounds."""
+    form = problem.regularizer.form
+    if problem.loss.curvature is not Curvature.CONSTANT or form.is_general:
         return False
     return bool(np.all(form.threshold > 0.0) and np.all(form.lower <= 0.0) and np.all(form.upper >= 0.0))
 

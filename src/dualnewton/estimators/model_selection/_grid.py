@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.estimators.model_selection._alike import like
 from dualnewton.estimators.model_selection._session import GridSession
 from dualnewton.interop.parts import Data
 from dualnewton.interop.specification import Specification
+from dualnewton.objective.alike import like
 from dualnewton.objective.certificates import certify_models
 from dualnewton.objective.problem import Problem
 from dualnewton.run.result import Result

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.estimators.model_selection._alike import like
 from dualnewton.estimators.model_selection._certified import finished
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._least_squares import moments_of_folds
 from dualnewton.estimators.model_selection._session import GridSession, Outcome
 from dualnewton.interop.parts import Data
+from dualnewton.objective.alike import like
 from dualnewton.objective.moments import Verifier
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.working_sets import SetSizes, compiles_paths, sums_moments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import field
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -183,6 +184,13 @@ class ElasticNetCV(CrossValidated, ElasticNetModel):
     def get_metadata_routing(self) -> Any:
         """Return who takes which metadata: the splitter of ``fit``."""
         return _routing.router(self, check_cv(self.cv), None)
+
+
+@estimator
+class LassoCV(ElasticNetCV):
+    """The Lasso whose alpha cross-validation chooses: :class:`ElasticNetCV` with ``l1_ratio=1``, and its other parameters."""
+
+    l1_ratio: Any = field(default=1.0, init=False)
 
 
 class _OverFolds(OverFolds, ElasticNet):

@@ -22,7 +22,6 @@ from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data, strengths
 from dualnewton.estimators.model_selection import _routing, choice
-from dualnewton.estimators.model_selection._alike import like
 from dualnewton.estimators.model_selection._certified import finished
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds
@@ -33,6 +32,7 @@ from dualnewton.estimators.model_selection._session import GridSession, Outcome,
 from dualnewton.estimators.ridge import Ridge
 from dualnewton.interop.sklearn_objectives import ridge
 from dualnewton.interop.specification import Specification
+from dualnewton.objective.alike import like
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import decomposes_folds
 from dualnewton.run.result import Result

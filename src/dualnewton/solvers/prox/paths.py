@@ -266,13 +266,12 @@ class FromColumns(Paths):
         self.V, self.gradient, self.losses = np.zeros((F, 0)), np.zeros((F, data.d)), np.zeros(F)
         self.last: Penalty | None = None
         self.ahead = 1
-        self.gathered: list[np.ndarray] = []
 
     def state(self) -> PathsState:
-        return replace(super().state(), gathered=tuple(self.gathered), last=self.last, ahead=self.ahead)
+        return replace(super().state(), gathered=self.gathered.state(), last=self.last, ahead=self.ahead)
 
     def restore(self, state: PathsState) -> None:
-        for features in state.gathered[len(self.gathered) :]:
+        for features in state.gathered[len(self.gathered.order) :]:
             self.gather(features)
         super().restore(state)
         self.last, self.ahead = state.last, state.ahead
@@ -283,7 +282,6 @@ class FromColumns(Paths):
         """Add features, and their products with those that are there."""
         if features.size == 0:
             return
-        self.gathered.append(features)
         old, size = self.inside.size, self.inside.size + features.size
         self.gathered.places(features)
         self.inside = np.append(self.inside, features)

@@ -10,7 +10,6 @@ import numpy as np
 
 from dualnewton.validation import frozen
 
-
 OF_DATA = ("data", "n", "d", "columns")
 """What is computed from X and the loss alone, once."""
 

@@ -1,0 +1,135 @@
+"""Paths of Lasso and elastic net as functions: scikit-learn's signatures and return values, and a certificate for each model."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from dualnewton import losses
+from dualnewton.errors import DualnewtonError
+from dualnewton.estimators._validation import strengths
+from dualnewton.interop.specification import outputs
+from dualnewton.matrix import as_data
+from dualnewton.objective.problem import Problem
+from dualnewton.regularizers import mixed
+from dualnewton.run.path import solve_path
+
+RESOLUTION = 1e-15
+"""Value of every alpha of the grid where no alpha > 0 would leave a coefficient nonzero; scikit-learn uses the same."""
+
+
+def lasso_path(X: Any, y: Any, **options: Any) -> tuple[Any, ...]:
+    """Compute the Lasso for falling alphas: :func:`enet_path` with ``l1_ratio=1``, and its other parameters."""
+    if "l1_ratio" in options:
+        raise DualnewtonError(f"l1_ratio is 1 in lasso_path, got {options['l1_ratio']!r}: use enet_path")
+    return enet_path(X, y, l1_ratio=1.0, **options)
+
+
+def enet_path(
+    X: Any,
+    y: Any,
+    *,
+    l1_ratio: float = 0.5,
+    eps: float = 1e-3,
+    alphas: Any = 100,
+    precompute: Any = "auto",  # noqa: ARG001
+    Xy: Any = None,  # noqa: ARG001
+    copy_X: bool = True,  # noqa: ARG001
+    coef_init: Any = None,  # noqa: ARG001
+    verbose: Any = False,  # noqa: ARG001
+    return_n_iter: bool = False,
+    positive: bool = False,
+    check_input: bool = True,  # noqa: ARG001
+    tol: float = 1e-4,
+    max_iter: int = 1000,
+    sample_weight: Any = None,
+    return_certificates: bool = False,
+) -> tuple[Any, ...]:
+    """Compute the elastic net for falling alphas, without an intercept, with a certificate for each model.
+
+        min_w  Σ c_i (x_iᵀw − y_i)²/(2 Σ c_i) + alpha (r‖w‖₁ + ½(1 − r)‖w‖²),    r = l1_ratio,  w ≥ 0 if ``positive``
+
+    Parameters
+    ----------
+    X : array or sparse array of shape (n, d)
+        The examples.
+    y : array of shape (n,) or (n, outputs)
+        Targets. Several outputs are models of their own. (In scikit-learn they share the features that they use.)
+    l1_ratio : float
+        r ∈ (0, 1].
+    eps, alphas : float, int or sequence of floats
+        The values, or their number between the least that leaves no feature in use and ``eps`` times it.
+    precompute, Xy, copy_X, coef_init, verbose, check_input
+        Accepted and not needed.
+    return_n_iter : bool
+        Whether to return the passes over the data of each model.
+    positive : bool
+        Whether the coefficients must not be negative.
+    tol : float
+        The certified relative gap (P − D)/|P| at which a model is done.
+    max_iter : int
+        The most passes over the data of a model.
+    sample_weight : array of shape (n,), optional
+        c, nonnegative.
+    return_certificates : bool
+        Whether to return the certificates, too.
+
+    Returns
+    -------
+    alphas : array of shape (m,)
+        The values, from the largest to the smallest.
+    coefs : array of shape (d, m) or (outputs, d, m)
+        The coefficients.
+    dual_gaps : array of shape (m,)
+        P − D of each; of several outputs their sum.
+    n_iters : list of int
+        If asked for.
+    certificates : list of Certificate, or of lists with one for each output
+        If asked for.
+    """
+    from sklearn.utils.validation import _check_sample_weight, check_X_y
+
+    if not (isinstance(l1_ratio, int | float) and 0.0 < l1_ratio <= 1.0):
+        raise DualnewtonError(f"l1_ratio must be a number in (0, 1], got {l1_ratio!r}")
+    X, y = check_X_y(
+        X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", multi_output=True, y_numeric=True
+    )
+    c = None
+    if sample_weight is not None:
+        c = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        c = c / c.mean()
+    data, targets = as_data(X), outputs(np.asarray(y, dtype=np.float64), 0)
+    values = _grid(data, targets, c, l1_ratio, eps, alphas, positive=positive)
+    lam, g = mixed(1.0, l1_ratio, positive=positive)
+    each = []
+    for target in targets:
+        problem = Problem(data, target, losses.Squared(), regularizer=g, lam=lam, sample_weight=c)
+        each.append(solve_path(problem, lam * values, tol=float(tol), max_epochs=max_iter, duals=False))
+    coefs = np.stack([np.stack([result.w for result in own], axis=1) for own in each]).astype(X.dtype)
+    gaps = np.sum([[result.certificate.gap for result in own] for own in each], axis=0)
+    found: tuple[Any, ...] = (values, coefs if np.ndim(y) == 2 else coefs[0], gaps)
+    if return_n_iter:
+        found += ([int(np.ceil(max(r.n_epochs for r in results))) for results in zip(*each, strict=True)],)
+    if return_certificates:
+        proofs = [[result.certificate for result in results] for results in zip(*each, strict=True)]
+        found += (proofs if np.ndim(y) == 2 else [own[0] for own in proofs],)
+    return found
+
+
+def _grid(
+    data: Any, targets: list[np.ndarray], c: np.ndarray | None, ratio: float, eps: float, alphas: Any, *, positive: bool
+) -> np.ndarray:
+    """Return the values of alpha, from the largest to the smallest."""
+    if not isinstance(alphas, Integral):
+        return np.sort(strengths("alphas", alphas, or_zero=False))[::-1]
+    if not eps > 0.0:
+        raise DualnewtonError(f"eps must be a number > 0, got {eps!r}")
+    if alphas < 1:
+        raise DualnewtonError(f"alphas must be a number >= 1 or a list of values, got {alphas!r}")
+    slopes = np.stack([data.transposed_times(y if c is None else c * y) for y in targets])
+    highest = max(float((slopes if positive else np.abs(slopes)).max()), 0.0) / (data.n * ratio)
+    if highest <= RESOLUTION:
+        return np.full(int(alphas), RESOLUTION)
+    return np.geomspace(highest, highest * eps, int(alphas))

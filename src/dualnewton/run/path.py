@@ -1,0 +1,111 @@
+"""Least squares along a path: one problem, many strengths of its penalty, each model with its certificate."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from dualnewton.matrix.blas import one_blas_thread
+from dualnewton.objective.alike import like
+from dualnewton.objective.certificate import CertifiedPair
+from dualnewton.objective.certificates import certify_models
+from dualnewton.objective.moments import Moments, Verifier, origin_of
+from dualnewton.objective.problem import Problem
+from dualnewton.planning.direct import direct_plan
+from dualnewton.planning.tuning import DEFAULT, Tuning
+from dualnewton.planning.working_sets import SetSizes, compiles_paths, sums_moments
+from dualnewton.run.loop import solve
+from dualnewton.run.result import Progress, Result, Status, Trace
+from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups, Paths, Stretch
+from dualnewton.solvers.prox.subproblem import Penalty
+
+WELL_BELOW = 0.3
+"""Violation of the optimality conditions at which a model is done, as a fraction of its threshold times the gap wanted."""
+
+REASON = "a path of least-squares models, each from its neighbour"
+"""What the plan of such a model says."""
+
+
+def solve_path(
+    problem: Problem,
+    lams: Sequence[float] | np.ndarray,
+    *,
+    tol: float,
+    max_epochs: int = 1000,
+    time_limit: float | None = None,
+    tuning: Tuning = DEFAULT,
+    duals: bool = True,
+) -> list[Result]:
+    """Solve a problem for each of several λ.
+
+    Parameters
+    ----------
+    problem : Problem
+        With the squared loss and a penalty that selects features: a threshold > 0 for each, and zero within the bounds.
+    lams : sequence of floats
+        Falling.
+    tol : float
+        The certified relative gap at which a model is good; one that misses it is solved by itself, by :func:`solve`.
+    max_epochs : int
+        The most passes over the data for a model that is solved by itself.
+    time_limit : float, optional
+        Seconds, for all of them; what it leaves no time for stays where its neighbour is.
+    tuning : Tuning
+        The numbers by which costs are predicted.
+    duals : bool
+        Whether the results need their dual points. Else those of models that moments of the rows certify are left out (empty):
+        each would cost a pass over the data.
+    """
+    deadline = math.inf if time_limit is None else time.perf_counter() + time_limit
+    base, results = Penalty.of(problem), list[Result]()
+    penalties = [base.times(lam / problem.lam) for lam in lams]
+    goals = [WELL_BELOW * tol * float(penalty.threshold.min()) for penalty in penalties]
+    with one_blas_thread:
+        paths, verifier = _walk_of(problem, tuning)
+        for stretch in paths.along(penalties, goals, lambda: time.perf_counter() > deadline):
+            posed = [like(problem, lam=float(lam)) for lam in lams[len(results) : len(results) + len(stretch.W)]]
+            results += _certified(posed, stretch, tol, None if duals else verifier)
+    left = [like(problem, lam=float(lam)) for lam in lams[len(results) :]]  # with too many features for a matrix
+    for k, own in enumerate([like(problem, lam=float(lam)) for lam in lams[: len(results)]] + left):
+        if k < len(results) and results[k].converged:
+            continue
+        start = results[k] if k < len(results) else results[-1] if results else None
+        rest = None if time_limit is None else max(0.0, deadline - time.perf_counter())
+        found = solve(own, tol=tol, max_epochs=max_epochs, time_limit=rest, warm_start=start, tuning=tuning)
+        results[k : k + 1] = [found]
+    return results
+
+
+def _walk_of(problem: Problem, tuning: Tuning) -> tuple[Paths, Verifier | None]:
+    """Return the walk, and what certifies its models without passes over the data, where there is such a thing."""
+    data, c, free = problem.data, problem.c, problem.fit_intercept
+    y = problem.y if problem.offset is None else problem.y - problem.offset
+    compiled = compiles_paths(problem.d, tuning)
+    if sums_moments(data.profile, tuning):
+        moments = Moments.of(data, y[:, None], c, origin_of(data, c, shift=free))
+        paths = FromMoments.of([moments], y, c[None], fit_intercept=free, compiled=compiled)
+        return paths, Verifier(moments, problem) if problem.offset is None else None
+    rows = np.flatnonzero(c > 0.0)
+    groups = Groups([rows], [c[rows]], np.ones((1, 1)))
+    sizes = SetSizes.of_paths(1, tuning)
+    return FromColumns(data, y, groups, fit_intercept=free, compiled=compiled, sizes=sizes), None
+
+
+def _certified(
+    problems: Sequence[Problem], stretch: Stretch, tol: float, verifier: Verifier | None
+) -> Iterator[Result]:
+    """Yield the models of a stretch with their certificates."""
+    W, b = stretch.W[:, 0], stretch.b[:, 0]
+    pairs: list[CertifiedPair] = []
+    if verifier is not None:
+        proofs = verifier.certificates(W, b, np.array([problem.lam for problem in problems]))
+        pairs = [CertifiedPair(w, float(own), np.zeros(0), proof) for w, own, proof in zip(W, b, proofs, strict=True)]
+    if not pairs or any(pair.certificate.relative_gap > tol for pair in pairs):
+        pairs = certify_models(problems, list(W), [float(own) for own in b])
+    for k, (problem, pair) in enumerate(zip(problems, pairs, strict=True)):
+        status = Status.CONVERGED if pair.certificate.relative_gap <= tol else Status.NO_PROGRESS
+        trace = Trace([Progress(1.0, 0.0, pair.certificate, model=k)])
+        yield Result.of(pair, status, trace=trace, plan=direct_plan(problem, REASON))

@@ -1,0 +1,145 @@
+"""Walks along falling penalties: each model meets the optimality conditions, however the features were gathered."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.matrix import as_data
+from dualnewton.objective.moments import Moments, Verifier, origin_of
+from dualnewton.planning.working_sets import SetSizes
+from dualnewton.solvers.prox import together
+from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups
+from dualnewton.solvers.prox.subproblem import Penalty
+from tuned import tuned
+
+STORAGES = {
+    "dense": lambda X: X,
+    "float32": lambda X: X.astype(np.float32),
+    "csr": sp.csr_array,
+}
+
+REGULARIZERS = {
+    "lasso": regularizers.L1(),
+    "elastic net": regularizers.ElasticNet(2.0),
+    "nonnegative": regularizers.ElasticNet(2.0, positive=True),
+}
+
+
+def problem_of(storage, regularizer, n=60, d=90, weighted=True, fit_intercept=True):
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((n, d)) + 1.0) * (rng.random((n, d)) < 0.5)
+    X = X.astype(np.float32).astype(float)
+    y = X @ np.r_[np.linspace(2.0, -2.0, 8), np.zeros(d - 8)] + 0.3 * rng.standard_normal(n) + 3.0
+    c = rng.integers(0, 3, n).astype(float) if weighted else None
+    c = None if c is None else c / c.mean()
+    more = {"regularizer": REGULARIZERS[regularizer], "sample_weight": c, "fit_intercept": fit_intercept}
+    return dn.Problem(STORAGES[storage](X), y, losses.Squared(), lam=1.0, **more)
+
+
+def walk_of(problem, way, compiled):
+    c, free = problem.c, problem.fit_intercept
+    if way == "moments":
+        moments = Moments.of(problem.data, problem.y[:, None], c, origin_of(problem.data, c, shift=free))
+        return FromMoments.of([moments], problem.y, c[None], fit_intercept=free, compiled=compiled)
+    rows = np.flatnonzero(c > 0.0)
+    groups = Groups([rows], [c[rows]], np.ones((1, 1)))
+    sizes = SetSizes.of_paths(1, tuned(least_set=4, thin_share=0.6))
+    return FromColumns(problem.data, problem.y, groups, fit_intercept=free, compiled=compiled, sizes=sizes)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["NumPy", "kernels"])
+@pytest.mark.parametrize("way", ["moments", "columns"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("regularizer", REGULARIZERS)
+@pytest.mark.parametrize("storage", STORAGES)
+def test_each_model_meets_the_optimality_conditions(storage, regularizer, fit_intercept, way, compiled):
+    problem = problem_of(storage, regularizer, fit_intercept=fit_intercept)
+    base = Penalty.of(problem)
+    strengths = np.geomspace(3.0, 0.01, 12)
+    penalties = [base.times(t) for t in strengths]
+    goals = [1e-8 * float(each.threshold.max()) for each in penalties]
+    X = problem.X.toarray() if sp.issparse(problem.X) else problem.X.astype(float)
+    done, used = 0, []
+    for stretch in walk_of(problem, way, compiled).along(penalties, goals):
+        for W, b in zip(stretch.W, stretch.b, strict=True):
+            w, penalty, goal = W[0], penalties[done], goals[done]
+            missed = problem.c * (X @ w + b[0] - problem.y)
+            assert penalty.violations(w, X.T @ missed).max() <= goal + 1e-9
+            assert not fit_intercept or abs(missed.sum()) <= 1e-9
+            assert fit_intercept or b[0] == 0.0
+            used.append(np.count_nonzero(w))
+            done += 1
+    assert done == len(strengths)
+    assert used[-1] > used[0]
+
+
+def test_groups_of_rows_give_the_models_of_their_own_rows():
+    """Folds as groups that models share, and folds that overlap in many ways, find what each finds alone."""
+    problem = problem_of("dense", "lasso", weighted=False)
+    n, rng = problem.n, np.random.default_rng(1)
+    disjoint = np.repeat(np.arange(3), n // 3)
+    kinds = np.array([[0.0, 1.0, 1.0], [1.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
+    overlapping = rng.integers(0, 2, (3, n)).astype(float) + np.eye(3, n)
+    patterns, group = np.unique(overlapping, axis=1, return_inverse=True)
+    base = Penalty.of(problem)
+    penalties, goals = [base.times(t) for t in (1.0, 0.3, 0.1)], [1e-10] * 3
+    for own, which in ((kinds, disjoint), (patterns, group.ravel())):
+        groups = Groups.of(np.ones(n), own, which)
+        sizes = SetSizes.of_paths(3, tuned())
+        walk = FromColumns(problem.data, problem.y, groups, fit_intercept=True, compiled=False, sizes=sizes)
+        W = np.concatenate([stretch.W for stretch in walk.along(penalties, goals)])
+        for f, counts in enumerate(own[:, which]):
+            alone = dn.Problem(problem.X, problem.y, losses.Squared(), regularizer=regularizers.L1(), lam=0.1,
+                               sample_weight=counts / counts.mean(), fit_intercept=True)  # fmt: skip
+            np.testing.assert_allclose(W[-1, f], dn.solve(alone, tol=1e-13).w, atol=1e-6)
+
+
+def test_the_kernel_and_numpy_find_the_same_minima(monkeypatch):
+    rng = np.random.default_rng(0)
+    for n, m in ((80, 20), (80, 50), (30, 60)):
+        A = rng.standard_normal((2, n, m)) + 0.5
+        y = A[:, :, :5].sum(axis=2) + rng.standard_normal((2, n))
+        H, along = np.einsum("fni,fnj->fij", A, A), np.einsum("fni,fn->fi", A, y)
+        one = np.ones(m)
+        penalties = [Penalty(0.1 * t * one, t * one, -np.inf * one, one) for t in np.geomspace(300.0, 1.0, 10)]
+        by = [
+            together.walk(H, along, np.zeros((2, m)), penalties, [1e-9] * 10, compiled=compiled)
+            for compiled in (False, True)
+        ]
+        np.testing.assert_allclose(by[0], by[1], atol=1e-8)
+        monkeypatch.setattr(together, "MOST_STEPS", 1)  # what the active set method does not reach is minimised all the same
+        again = together.walk(H, along, np.zeros((2, m)), penalties, [1e-9] * 10, compiled=False)
+        monkeypatch.undo()
+        np.testing.assert_allclose(again, by[1], atol=1e-8)
+
+
+@pytest.mark.parametrize("regularizer", REGULARIZERS)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_certificates_from_moments_bound_those_from_the_data(regularizer, fit_intercept):
+    problem = problem_of("dense", regularizer, n=90, d=12, fit_intercept=fit_intercept)
+    c, rng = problem.c, np.random.default_rng(2)
+    moments = Moments.of(problem.data, problem.y[:, None], c, origin_of(problem.data, c, shift=fit_intercept))
+    W, b = np.abs(rng.standard_normal((5, 12))), rng.standard_normal(5) * fit_intercept
+    W[0] = 0.0
+    lams = np.array([10.0, 1.0, 0.1, 1e-3, 1e-6])
+    for w, own, lam, found in zip(W, b, lams, Verifier(moments, problem).certificates(W, b, lams), strict=True):
+        alone = dn.Problem(problem.X, problem.y, losses.Squared(), regularizer=problem.regularizer, lam=lam,
+                           sample_weight=c, fit_intercept=fit_intercept)  # fmt: skip
+        primal, alpha = alone.pair_at(alone.margins(w), w, own)
+        dual = alone.dual(alpha)
+        assert found.primal >= primal * (1.0 - 1e-15)
+        assert found.primal == pytest.approx(primal, rel=1e-11)
+        assert found.dual <= dual + 1e-13 * abs(dual)
+        assert found.dual == pytest.approx(dual, rel=1e-8, abs=1e-11 * primal)
+
+
+def test_a_walk_that_needs_too_many_features_ends_early():
+    problem = problem_of("dense", "lasso")
+    groups = Groups([np.arange(problem.n)], [np.ones(problem.n)], np.ones((1, 1)))
+    sizes = SetSizes.of_paths(1, tuned(least_set=4, path_entries=64))
+    walk = FromColumns(as_data(problem.X), problem.y, groups, fit_intercept=True, compiled=False, sizes=sizes)
+    penalties = [Penalty.of(problem).times(t) for t in np.geomspace(1.0, 0.01, 9)]
+    found = list(walk.along(penalties, [1e-6] * 9))
+    assert 0 < sum(len(stretch.W) for stretch in found) < 9
