@@ -99,7 +99,7 @@ def sums_moments(profile: Profile, tuning: Tuning) -> bool:
 
 
 def compiles_paths(features: int, tuning: Tuning) -> bool:
-    """Whether paths are walked by a kernel: with few features, NumPy solves the systems of all models in less than its loading."""
+    """Whether paths are walked by a kernel: for few features, NumPy solves the systems of all models in less than its loading."""
     return features > tuning.numpy_path_features
 
 

@@ -143,7 +143,9 @@ def sparse_truth(n, d, storage, seed=0, density=1.0):
 def test_working_sets_find_what_all_features_find(loss, storage, monkeypatch):
     X, y = sparse_truth(150, 600, storage, density=0.3)
     problem = dn.Problem(X, y, loss, regularizer=regularizers.L1(), lam=0.02, fit_intercept=True)
-    small = tuned(least_set=8, multiply=1.0, sparse_pair=1.0, largest_walk=0)  # a matrix is so dear that the first sets are small
+    small = tuned(
+        least_set=8, multiply=1.0, sparse_pair=1.0, largest_walk=0
+    )  # a matrix is so dear that the first sets are small
     sizes = []
     chosen = model.chosen
     monkeypatch.setattr(model, "chosen", lambda *args: sizes.append(len(found := chosen(*args))) or found)

@@ -109,7 +109,9 @@ def test_the_kernel_and_numpy_find_the_same_minima(monkeypatch):
             for compiled in (False, True)
         ]
         np.testing.assert_allclose(by[0], by[1], atol=1e-8)
-        monkeypatch.setattr(together, "MOST_STEPS", 1)  # what the active set method does not reach is minimised all the same
+        monkeypatch.setattr(
+            together, "MOST_STEPS", 1
+        )  # what the active set method does not reach is minimised all the same
         again = together.walk(H, along, np.zeros((2, m)), penalties, [1e-9] * 10, compiled=False)
         monkeypatch.undo()
         np.testing.assert_allclose(again, by[1], atol=1e-8)

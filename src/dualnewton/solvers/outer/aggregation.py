@@ -128,7 +128,7 @@ class Aggregation(Method):
                 self.states[k] = self._divided(problem, replace(better, alpha=alpha, offered=True), 2 * state.kept)
             else:
                 groups = np.where(left, np.int8(KEEP), state.groups)
-                self.states[k] = replace(reached, groups=groups, kept=state.kept + count, settled=count == 0)
+                self.states[k] = replace(reached, groups=groups, kept=int(state.kept + count), settled=count == 0)
         return PASSES + epochs * few.n / problem.n
 
     def _solved(
@@ -153,7 +153,7 @@ class Aggregation(Method):
         distance /= np.sqrt(1.0 + scores)
         count = min(problem.n, count)
         pieces[np.argpartition(distance, count - 1)[:count]] = KEEP
-        return replace(state, groups=pieces, kept=count)
+        return replace(state, groups=pieces, kept=int(count))
 
     # What the loop asks ------------------------------------------------------------------------------------------------
 

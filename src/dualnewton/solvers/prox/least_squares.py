@@ -23,8 +23,8 @@ ROUGHLY = 0.1
 """Violation, as a fraction of the threshold, at which a step on the way is done."""
 
 WELL_BELOW = 0.2
-"""The same for the last step, as a fraction of the wanted relative gap, and the factor by which it falls where that was too much: a
-violation of ε times the threshold makes a relative gap of about 2ε at most."""
+"""The same for the last step, as a fraction of the wanted relative gap, and the factor by which it falls where that was too much:
+a violation of ε times the threshold makes a relative gap of about 2ε at most."""
 
 FINEST = 1e-16
 """Violation, as a fraction of the threshold, below which there is nothing but rounding."""

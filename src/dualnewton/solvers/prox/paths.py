@@ -29,8 +29,8 @@ CHECKED = 1 << 23
 """Gradient entries that a check holds at a time (64 MiB)."""
 
 STRONG = 0.8
-"""Features outside whose slope is at least 2 thresholds less the last one are gathered before a walk (the sequential strong rule),
-but none with a slope below this fraction of the threshold: few of them would come in."""
+"""Features outside whose slope is at least 2 thresholds less the last one are gathered before a walk (the sequential strong
+rule), but none with a slope below this fraction of the threshold: few of them would come in."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +199,9 @@ class FromMoments(Paths):
         self.squares, self.inside = squares, np.arange(H.shape[1])
 
     @classmethod
-    def of(cls, moments: Sequence[Moments], y: np.ndarray, c: np.ndarray, *, fit_intercept: bool, compiled: bool) -> FromMoments:
+    def of(
+        cls, moments: Sequence[Moments], y: np.ndarray, c: np.ndarray, *, fit_intercept: bool, compiled: bool
+    ) -> FromMoments:
         """Take moments of the rows with one target y; c are the weights of the rows, of shape (F, n)."""
         centred = [each.centred(fit_intercept=fit_intercept) for each in moments]
         second, cross, mean, target_mean = (np.stack(parts) for parts in zip(*centred, strict=True))

@@ -25,8 +25,8 @@ AT_ONCE = 1 << 25
 """Entries of H that sweeps read between two checks of the deadline: some hundredths of a second."""
 
 LARGEST_KERNEL, ROUNDS_AT_ONCE = 1 << 10, 1 << 29
-"""Coordinates up to which a kernel does whole rounds, and the cubes of them between two checks of the deadline: a round takes up to
-a tenth of a second."""
+"""Coordinates up to which a kernel does whole rounds, and the cubes of them between two checks of the deadline: a round takes
+up to a tenth of a second."""
 
 FEW, MOST = (4, 4), (20, 50)
 """Rounds, and the steps in each that end at a bound or a change of sign (they leave fewer features free): at first, and where the
@@ -157,7 +157,7 @@ def rounds_of(
     steps: int,
     progress: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Do rounds of Newton steps and sweeps of several models by the kernel, V and slopes in place; return which reached their goals.
+    """Do rounds of Newton steps and sweeps of several models by the kernel, V and slopes in place; return which reached the goal.
 
     See ``kernels/quadratic.py``; H has the shape (F, capacity, capacity), slopes and V have F rows.
     """
@@ -243,9 +243,9 @@ class _Point:
 
     def descend(self, goal: float, rounds: int, steps: int) -> bool:
         """Do rounds of sweeps and steps until no violation exceeds the goal; return whether that was reached."""
-        if getattr(self.sweep, "rounds", None) is not None and self.v.size <= LARGEST_KERNEL:
-            if self._by_kernel(goal, rounds, steps):
-                return True
+        has_kernel = getattr(self.sweep, "rounds", None) is not None and self.v.size <= LARGEST_KERNEL
+        if has_kernel and self._by_kernel(goal, rounds, steps):
+            return True
         parts = [getattr(self.penalty, part.name) for part in fields(self.penalty)]
         least, in_vain = np.inf, 0
         for _ in range(rounds):

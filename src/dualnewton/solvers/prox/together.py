@@ -2,10 +2,10 @@
 
     min_v  ½ vᵀH_f v − along_fᵀv + Σ_j ½ ridge_j v_j² + threshold_j |v_j|,      lower ≤ v ≤ upper
 
-for each model f and each strength of the penalty. There are two ways. A kernel (``kernels/quadratic.py``) walks from the minimum of
-one strength to the next, by Newton steps on the free coordinates with coordinate descent between them. Without compiled code, the
-primal-dual active set method treats all models and all strengths at once, in a few dozen array operations: the coordinates that one
-step of coordinate descent would leave at zero or at a bound are held there, and a linear system gives the others.
+for each model f and each strength of the penalty. There are two ways. A kernel (``kernels/quadratic.py``) walks from the minimum
+of one strength to the next, by Newton steps on the free coordinates with coordinate descent between them. Without compiled code,
+the primal-dual active set method treats all models and all strengths at once, in a few dozen array operations: the coordinates
+that one step of coordinate descent would leave at zero or at a bound are held there, and a linear system gives the others.
 What neither reaches is left to :func:`dualnewton.solvers.prox.subproblem.minimise`.
 """
 
