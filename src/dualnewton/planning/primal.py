@@ -8,7 +8,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.planning.eligible import is_joint
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.plan import Plan, Tau
-from dualnewton.planning.working_sets import affordable, by_entries, sums_at_once, takes_all, walks
+from dualnewton.planning.working_sets import affordable, by_entries, compiles_walk, sums_at_once, takes_all, walks
 
 
 def newton(facts: Facts, tau: Tau) -> Plan:
@@ -21,7 +21,8 @@ def newton(facts: Facts, tau: Tau) -> Plan:
     if tau not in ("auto", facts.costs.n):
         other = ': use method="ihs"' if facts.has_hessian else ""
         raise DualnewtonError(f'tau must be "auto" or n = {facts.costs.n} with method="newton", got {tau}{other}')
-    return Plan("newton", facts.costs.n, _newton_reason(facts), compiled=not facts.small, cost=newton_cost(facts))
+    compiled = not facts.small or compiles_walk(facts.problem, facts.tuning)
+    return Plan("newton", facts.costs.n, _newton_reason(facts), compiled=compiled, cost=newton_cost(facts))
 
 
 def _newton_reason(facts: Facts) -> str:

@@ -203,6 +203,8 @@ class Tuning:
         Entries of the matrices that the models of paths keep, all together.
     largest_walk : int
         Rows or features, whichever are fewer, up to which one least-squares model walks on the matrix of the features it uses.
+    wide_walk : int
+        Rows from which a walk over more features than rows uses kernels even where the data are small.
     path_ladder : float
         Ratio of consecutive penalties on the way from w = 0 to the wanted one, where there are more features than examples.
     thin_share : float
@@ -303,6 +305,7 @@ class Tuning:
     numpy_path_features: int = 24
     path_entries: int = 1 << 27
     largest_walk: int = 2000
+    wide_walk: int = 32
     path_ladder: float = 0.3
     thin_share: float = 0.05
     matrix_entries: float = 2.0

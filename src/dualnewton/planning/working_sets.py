@@ -113,6 +113,15 @@ def walks(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
     return not profile.sparse and min(profile.n, profile.d) <= tuning.largest_walk and selects_features(problem)
 
 
+def compiles_walk(problem: Problem, tuning: Tuning) -> bool:
+    """Whether a walk uses kernels even on small data.
+
+    With more features than examples its linear systems are many, and NumPy takes ten times as long for them.
+    """
+    n, d = problem.n, problem.d
+    return tuning.wide_walk < n < d and n * d > tuning.small_entries // 4 and walks(problem, tuning)
+
+
 def selects_features(problem: Problem) -> bool:
     """Whether the problem is least squares with a threshold for each feature, and zero within the bounds."""
     form = problem.regularizer.form
