@@ -71,6 +71,18 @@ CASES = {
     "elastic net, unpenalised": Saved(dn.ElasticNet(0.0), NUMBERS),
     "elastic net, cross-validated": Saved(dn.ElasticNetCV(l1_ratio=[0.5, 1.0], alphas=5, cv=3), NUMBERS),
     "lasso": Saved(dn.Lasso(0.05), NUMBERS),
+    "multi-task elastic net": Saved(dn.MultiTaskElasticNet(0.1), SCORES, WEIGHTS),
+    "multi-task lasso": Saved(dn.MultiTaskLasso(0.05), SCORES),
+    "multi-task, unpenalised": Saved(dn.MultiTaskElasticNet(0.0), SCORES),
+    "multi-task, cross-validated": Saved(dn.MultiTaskElasticNetCV(l1_ratio=[0.5, 1.0], alphas=4, cv=3), SCORES),
+    "multi-task lasso, cross-validated": Saved(dn.MultiTaskLassoCV(alphas=4, cv=3), SCORES),
+    "least squares": Saved(dn.LinearRegression(), NUMBERS, WEIGHTS),
+    "least squares, several": Saved(dn.LinearRegression(fit_intercept=False), SCORES),
+    "least squares, positive": Saved(dn.LinearRegression(positive=True), NUMBERS),
+    "ridge classifier, cross-validated": Saved(
+        dn.RidgeClassifierCV(class_weight="balanced"), LABELS["strings"](THREE), WEIGHTS
+    ),
+    "ridge classifier, folds": Saved(dn.RidgeClassifierCV(cv=3), TWO),
     "huber": Saved(dn.HuberRegressor(), NUMBERS, WEIGHTS),
     "erm": Saved(dn.ERMClassifier(losses.SmoothHinge(0.5), regularizers.ElasticNet(0.2), 0.05), THREE, WEIGHTS),
     "erm, by name": Saved(dn.ERMClassifier("logistic", class_weight="balanced"), LABELS["strings"](TWO), WEIGHTS),

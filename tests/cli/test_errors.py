@@ -39,7 +39,7 @@ WORDS = {
     "l1_ratio beyond": (["good.csv", "--penalty", "elasticnet", "--l1-ratio", "2"], "l1_ratio must be"),
     "l1_ratio of l2": (
         ["good.csv", "--l1-ratio", "0.5"],
-        "l1_ratio is a parameter of elasticnet, nonnegative, not of l2",
+        "l1_ratio is a parameter of elasticnet, nonnegative, multi_task, not of l2",
     ),
     "parameter of another loss": (["good.csv", "--delta", "2"], "delta is a parameter of huber, not of logistic"),
     "negative tol": (["good.csv", "--tol", "-1"], "tol must be"),

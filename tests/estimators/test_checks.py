@@ -15,11 +15,18 @@ MODELS = [
     dn.ERMClassifier(),
     dn.ERMRegressor(),
     dn.QuantileRegressor(),
+    dn.MultiTaskElasticNet(),
+    dn.MultiTaskLasso(),
+    dn.MultiTaskElasticNetCV(alphas=5),
+    dn.MultiTaskLassoCV(alphas=5),
+    dn.LinearRegression(),
+    dn.RidgeClassifierCV(),
 ]
 
 UNCOUNTED = "check_non_transformer_estimators_n_iter"
 
 
+@pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")  # of one check's own data, with three folds
 @parametrize_with_checks(MODELS)
 def test_scikit_learns_checks(estimator, check):
     if isinstance(estimator, dn.Ridge | dn.RidgeClassifier) and check.func.__name__ == UNCOUNTED:

@@ -41,17 +41,11 @@ def refusal(model, y, data=X, **kwargs):
 # Models --------------------------------------------------------------------------------------------------------------
 
 MODELS = [
-    (lm.LinearRegression(), REAL, "no penalty", "Ridge with a small alpha"),
-    (lm.LinearRegression(), REAL, "orthogonal to every feature", "dualnewton.Ridge(alpha=0)"),
     (lm.SGDClassifier(random_state=0), TWO, "stopped by a schedule", "dualnewton.Problem"),
     (lm.SGDRegressor(random_state=0), REAL, "stopped by a schedule", "dualnewton.Problem"),
     (lm.Perceptron(random_state=0), TWO, "stopped by a schedule", "dualnewton.Problem"),
     (NuSVC(kernel="linear"), TWO, "kernel machine", "SVC(kernel='linear')"),
     (NuSVR(kernel="linear"), REAL, "kernel machine", "SVR(kernel='linear')"),
-    (lm.MultiTaskElasticNet(alpha=0.01), OUTPUTS, "couples its outputs", "ElasticNet, which fits each output"),
-    (lm.MultiTaskLasso(alpha=0.01), OUTPUTS, "couples its outputs", "ElasticNet, which fits each output"),
-    (lm.MultiTaskElasticNetCV(cv=3), OUTPUTS, "couples its outputs", "ElasticNet, which fits each output"),
-    (lm.MultiTaskLassoCV(cv=3), OUTPUTS, "couples its outputs", "ElasticNet, which fits each output"),
     (make_pipeline(StandardScaler(), lm.Ridge()), REAL, "transform X first", "certify(pipeline[-1]"),
     (GridSearchCV(lm.Ridge(), {"alpha": [0.1, 1.0]}, cv=3), REAL, "search over models", "best_estimator_"),
 ]

@@ -178,7 +178,10 @@ def test_codes_undo_classes_however_labels_are_stored(labels):
         ({"loss": 3}, "loss must be one of logistic, "),
         ({"penalty": "lasso"}, "penalty must be one of l2, l1, elasticnet, nonnegative, .*, got 'lasso'"),
         ({"lam": -1.0}, "lam must be a finite number >= 0"),
-        ({"penalty_parameters": {"l1_ratio": 0.5}}, "l1_ratio is a parameter of elasticnet, nonnegative, not of l2"),
+        (
+            {"penalty_parameters": {"l1_ratio": 0.5}},
+            "l1_ratio is a parameter of elasticnet, nonnegative, multi_task, not of l2",
+        ),
         ({"penalty_parameters": {"l1_ratio": 2.0}, "penalty": "elasticnet"}, "l1_ratio must be a number in"),
         ({"parameters": {"delta": 1.0}}, "delta is a parameter of huber, not of logistic"),
         ({"parameters": {"foo": 1.0}}, "foo is a parameter of no loss"),

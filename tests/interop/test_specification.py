@@ -81,9 +81,10 @@ def test_estimator_and_command_mean_the_same_problem(model, y, options):
 def test_every_loss_has_one_name(name):
     assert Specification(LOSSES[name]()) == Specification(name)
     exported = {getattr(losses, each) for each in losses.__all__ if isinstance(getattr(losses, each), type)}
-    assert {kind for kind in exported if "__dataclass_fields__" in vars(kind)} - {losses.Softmax} == set(
-        LOSSES.values()
-    )
+    assert {kind for kind in exported if "__dataclass_fields__" in vars(kind)} - {
+        losses.Softmax,
+        losses.SquaredOutputs,
+    } == set(LOSSES.values())
 
 
 def test_every_regulariser_has_a_name():

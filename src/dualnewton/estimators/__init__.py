@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dualnewton.estimators.elastic_net import ElasticNet, Lasso
     from dualnewton.estimators.erm import ERMClassifier, ERMRegressor
+    from dualnewton.estimators.least_squares import LinearRegression
     from dualnewton.estimators.logistic import LogisticRegression
     from dualnewton.estimators.model_selection.elastic_net import ElasticNetCV, LassoCV
     from dualnewton.estimators.model_selection.logistic import LogisticRegressionCV
+    from dualnewton.estimators.model_selection.multi_task import MultiTaskElasticNetCV, MultiTaskLassoCV
     from dualnewton.estimators.model_selection.ridge import RidgeCV
+    from dualnewton.estimators.model_selection.ridge_classifier import RidgeClassifierCV
+    from dualnewton.estimators.multi_task import MultiTaskElasticNet, MultiTaskLasso
     from dualnewton.estimators.paths import enet_path, lasso_path
     from dualnewton.estimators.quantile import QuantileRegressor
     from dualnewton.estimators.ridge import Ridge, RidgeClassifier
@@ -29,14 +33,20 @@ MODULES = {
     "HuberRegressor": "robust",
     "Lasso": "elastic_net",
     "LassoCV": "model_selection.elastic_net",
+    "LinearRegression": "least_squares",
     "LinearSVC": "svm",
     "LinearSVR": "svm",
     "LogisticRegression": "logistic",
     "LogisticRegressionCV": "model_selection.logistic",
+    "MultiTaskElasticNet": "multi_task",
+    "MultiTaskElasticNetCV": "model_selection.multi_task",
+    "MultiTaskLasso": "multi_task",
+    "MultiTaskLassoCV": "model_selection.multi_task",
     "QuantileRegressor": "quantile",
     "Ridge": "ridge",
     "RidgeCV": "model_selection.ridge",
     "RidgeClassifier": "ridge",
+    "RidgeClassifierCV": "model_selection.ridge_classifier",
     "enet_path": "paths",
     "lasso_path": "paths",
 }
@@ -50,14 +60,20 @@ __all__ = [
     "HuberRegressor",
     "Lasso",
     "LassoCV",
+    "LinearRegression",
     "LinearSVC",
     "LinearSVR",
     "LogisticRegression",
     "LogisticRegressionCV",
+    "MultiTaskElasticNet",
+    "MultiTaskElasticNetCV",
+    "MultiTaskLasso",
+    "MultiTaskLassoCV",
     "QuantileRegressor",
     "Ridge",
     "RidgeCV",
     "RidgeClassifier",
+    "RidgeClassifierCV",
     "enet_path",
     "lasso_path",
 ]

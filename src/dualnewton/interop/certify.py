@@ -27,7 +27,9 @@ def certify(model: Any, X: Any, y: Any, *, sample_weight: Any = None) -> Certifi
     scikit-learn's model                      objective                                                        factor
     ========================================= ================================================================ ========
     Ridge, RidgeClassifier and their CV       Σ c_i (z_i − y_i)² + alpha ‖w‖², ``positive`` included           2n
+    LinearRegression                          Σ c_i (z_i − y_i)², ``positive`` included                        2n
     ElasticNet, Lasso and their CV            Σ c_i (z_i − y_i)²/(2 Σ c_i) + alpha(½(1 − r)‖w‖² + r‖w‖₁)       1
+    MultiTaskElasticNet, -Lasso and their CV  Σ c_i ‖z_i − y_i‖²/(2 Σ c_i) + alpha(½(1 − r)‖W‖² + r Σ_j ‖W_j‖) 1
     HuberRegressor                            Σ c_i (σ + σ H((z_i − y_i)/σ)) + alpha ‖w‖²                      2n
     QuantileRegressor                         Σ c_i max(q(y_i − z_i), (q − 1)(y_i − z_i))/Σ c_i + alpha ‖w‖₁     1
     LogisticRegression(CV), two classes       C Σ c_i log(1 + exp(−y_i z_i)) + ½(1 − r)‖w‖² + r‖w‖₁            C n

@@ -46,6 +46,11 @@ def ridge(model: Any, n: int) -> Specification:
     return Specification("squared", alphas / n, fit_intercept=model.fit_intercept, **words)
 
 
+def linear_regression(model: Any, n: int) -> Specification:  # noqa: ARG001
+    """Σ c_i (z_i − y_i)² for each output, b free, w ≥ 0 if ``positive``; P is this divided by 2n."""
+    return Specification("squared", 0.0, fit_intercept=model.fit_intercept, **mixture(0.0, positive=model.positive))
+
+
 def ridge_classifier(model: Any, n: int) -> Specification:
     """Ridge regression on labels ±1, one class against the rest: as for Ridge, P is the objective divided by 2n."""
     # "balanced" counts rows here, where the other classifiers add up their sample weights.
@@ -66,6 +71,16 @@ def elastic_net(model: Any, n: int) -> Specification:  # noqa: ARG001
     ratio = chosen(model, "l1_ratio") if hasattr(model, "l1_ratio") else 1.0
     words = mixture(float(ratio), positive=model.positive)
     alpha = _first(chosen(model, "alpha"))
+    return Specification("squared", alpha, fit_intercept=model.fit_intercept, weights=RELATIVE, **words)
+
+
+def multi_task(model: Any, n: int) -> Specification:  # noqa: ARG001
+    """Σ c_i ‖z_i − y_i‖²/(2 Σ c_i) + alpha(r Σ_j ‖W_j‖ + ½(1 − r)‖W‖²), b free, ‖W_j‖ over all outputs; P is this.
+
+    The weights count only relative to each other. The Lasso's have no r, which is 1.
+    """
+    ratio = float(chosen(model, "l1_ratio")) if hasattr(model, "l1_ratio") else 1.0
+    words, alpha = mixture(ratio, joint=True), _first(chosen(model, "alpha"))
     return Specification("squared", alpha, fit_intercept=model.fit_intercept, weights=RELATIVE, **words)
 
 
@@ -144,21 +159,16 @@ _ELSEWHERE = "For an objective of your own, build a dualnewton.Problem and call 
 
 _TABLE: dict[str, Translation | str] = {
     # The reasons continue the sentence "model cannot be certified: <class> ...".
-    "LinearRegression": "has no penalty, and its dual point would have to be orthogonal to every feature: "
-    "use Ridge with a small alpha > 0 and certify that, or dualnewton.Ridge(alpha=0), whose fit finds such a point.",
     "BaseSGD": "is stopped by a schedule, not by optimality, and has an objective for each setting of it: "
     "write it, with lam = alpha, as a dualnewton.Problem and call its certify(coef_.ravel(), intercept_[0]).",
     "BaseLibSVM": "is a kernel machine with an objective of its own: use SVC(kernel='linear'), SVR(kernel='linear'), LinearSVC "
     "or LinearSVR.",
-    "MultiTaskElasticNet": "couples its outputs by a penalty on whole rows of coefficients: "
-    "use ElasticNet, which fits each output by itself.",
     "Pipeline": "is not a linear model in X: transform X first and pass the last step, "
     "certify(pipeline[-1], pipeline[:-1].transform(X), y).",
     "BaseSearchCV": "is a search over models: pass its best_estimator_.",
     "_ConstantPredictor": "minimises nothing; OneVsRestClassifier puts it where one of its classes has no examples, or "
     "nothing but examples. Fit the classifier without that class.",
 }
-_TABLE["MultiTaskElasticNetCV"] = _TABLE["MultiTaskLassoCV"] = _TABLE["MultiTaskElasticNet"]
 
 
 def _translates(*names: str) -> Callable[[Translation], Translation]:
@@ -219,7 +229,9 @@ def _translated(model: Any, data: Data, specification: Specification) -> Iterato
 
 for _names, _specify in (
     (("Ridge", "RidgeCV"), ridge),
+    (("LinearRegression",), linear_regression),
     (("ElasticNet", "ElasticNetCV", "LassoCV"), elastic_net),
+    (("MultiTaskElasticNet", "MultiTaskElasticNetCV", "MultiTaskLassoCV"), multi_task),
     (("HuberRegressor",), huber_regressor),
     (("QuantileRegressor",), quantile_regressor),
     (("RidgeClassifier", "RidgeClassifierCV"), ridge_classifier),

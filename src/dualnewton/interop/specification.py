@@ -21,7 +21,7 @@ from dualnewton.losses import Loss, Margin
 from dualnewton.matrix import as_data
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.objective.problem import Problem
-from dualnewton.objective.unpenalised import Unpenalised
+from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
 from dualnewton.regularizers import Regularizer, mixed
 from dualnewton.validation import positive
 
@@ -49,6 +49,13 @@ def _nonnegative(l1_ratio: float = 0.0) -> tuple[float, Regularizer]:
     return mixed(1.0, l1_ratio, positive=True)
 
 
+def _multi_task(l1_ratio: float = 1.0) -> tuple[float, Regularizer]:
+    return mixed(1.0, l1_ratio, joint=True)
+
+
+MULTI_TASK = "multi_task"
+"""The penalty λ(r Σ_j ‖W_j‖ + ½(1 − r)‖W‖²) of all outputs together, with r = ``l1_ratio``: see ``JointL1``."""
+
 PENALTIES: dict[str, type[Regularizer] | Callable[..., tuple[float, Regularizer]]] = {
     "l2": regularizers.L2,
     "l1": regularizers.L1,
@@ -58,10 +65,13 @@ PENALTIES: dict[str, type[Regularizer] | Callable[..., tuple[float, Regularizer]
     "non_negative": regularizers.NonNegative,
     "box": regularizers.Box,
     "group_elastic_net": regularizers.GroupElasticNet,
+    MULTI_TASK: _multi_task,
+    "joint_l1": regularizers.JointL1,
+    "joint_elastic_net": regularizers.JointElasticNet,
 }
 """Regularisers by name: a class, whose fields are its parameters, or a function of parameters that returns a factor of λ and g.
 
-The two functions write λ(r‖w‖₁ + ½(1 − r)‖w‖²), scikit-learn's mixture with r = ``l1_ratio``; the second asks for w ≥ 0.
+The first two functions write λ(r‖w‖₁ + ½(1 − r)‖w‖²), scikit-learn's mixture with r = ``l1_ratio``; the second asks for w ≥ 0.
 """
 
 SOFTMAX, REST = "softmax", "ovr"
@@ -87,7 +97,7 @@ class Specification:
         P(w, b) = (1/n) Σ c_i φ(x_iᵀw + b; y_i) + λ g(w)
 
     Of more than two classes it is one such problem for each class against the rest, or one with the softmax loss and the
-    penalties of all w_k; of several outputs, one for each.
+    penalties of all w_k; of several outputs, one for each, or one for all if the penalty joins them.
 
     Parameters
     ----------
@@ -212,6 +222,12 @@ class Specification:
         return self.multiclass == SOFTMAX
 
     @property
+    def is_one_problem(self) -> bool:
+        """Whether several classes or outputs are one problem: softmax, or a penalty that joins the outputs."""
+        joins = self.penalty == MULTI_TASK or self.regularizer()[1].form.joint
+        return self.is_softmax or (joins and self.lam != 0.0)
+
+    @property
     def has_probabilities(self) -> bool:
         """Whether margins stand for probabilities."""
         return self.loss == "logistic"
@@ -266,18 +282,29 @@ class Specification:
         intercept = self.fit_intercept and self.penalised_intercept is None
         factor, g = self.regularizer()  # one object for all problems, which are solved together
         kinds = 0 if classes is None else len(classes)
-        targets = [y] if self.is_softmax else outputs(y, kinds)
+        loss = losses.Softmax(kinds) if self.is_softmax else self._loss_of(y)
+        targets = [y] if loss.columns > 1 else outputs(y, kinds)
         K = len(targets)
         each = zip(targets, self._lams(K, total), weights * (1 if len(weights) == K else K), strict=True)
         if self.free_scale:
             delta = self.parameters["delta"]
             return [HuberScaleProblem(X, target, delta, lam, c, intercept) for target, lam, c in each]
-        loss, made = losses.Softmax(kinds) if self.is_softmax else self.loss_object, list[Problem]()
+        made = list[Problem]()
         more: dict[str, Any] = {"regularizer": g, "fit_intercept": intercept}
         for target, lam, c in each:
             made.append(Problem(X, target, loss, lam=lam * factor, sample_weight=c, **more))
             X = made[0].X  # validated by the first problem
         return made
+
+    def _loss_of(self, y: np.ndarray) -> Loss:
+        """Return φ, of all outputs if they are one problem."""
+        if y.ndim == 1 or y.shape[1] == 1 or not self.is_one_problem:
+            return self.loss_object
+        if self.loss != "squared":
+            raise DualnewtonError(
+                f"penalty={self.penalty!r} joins the outputs and needs the loss squared for several of them, got {self.loss!r}"
+            )
+        return losses.SquaredOutputs(y.shape[1])
 
     def objectives(
         self,
@@ -302,9 +329,8 @@ class Specification:
             return [AtScale(problem, scale) for problem in self.problems(X, y, classes, sample_weight=sample_weight)]
         problems = self.with_some_penalty().problems(X, y, classes, sample_weight=sample_weight)
         free = self.unpenalised(len(problems))
-        return [
-            Unpenalised.of(problem) if is_free else problem for problem, is_free in zip(problems, free, strict=True)
-        ]
+        kind = NonNegativeUnpenalised if self.penalty in ("nonnegative", "non_negative") else Unpenalised
+        return [kind.of(problem) if is_free else problem for problem, is_free in zip(problems, free, strict=True)]
 
     def _lams(self, count: int, total: float) -> list[float]:
         """Return λ of each output; ``total`` is Σ c_i."""
@@ -366,8 +392,10 @@ class Specification:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
-def mixture(l1_ratio: float, *, positive: bool = False) -> dict[str, Any]:
-    """Return the words for r‖w‖₁ + ½(1 − r)‖w‖², with w ≥ 0 if ``positive``."""
+def mixture(l1_ratio: float, *, positive: bool = False, joint: bool = False) -> dict[str, Any]:
+    """Return the words for r‖w‖₁ + ½(1 − r)‖w‖², with w ≥ 0 if ``positive``, or with Σ_j ‖W_j‖ for ‖w‖₁ if ``joint``."""
+    if joint:
+        return {"penalty": MULTI_TASK, "penalty_parameters": {"l1_ratio": float(l1_ratio)}}
     if positive:
         return {"penalty": "nonnegative", "penalty_parameters": {"l1_ratio": float(l1_ratio)}}
     named = {0.0: "l2", 1.0: "l1"}.get(float(l1_ratio))

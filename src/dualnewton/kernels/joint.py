@@ -1,7 +1,10 @@
 """Block coordinate descent for K columns and a penalty on the norm of each feature's coefficients, compiled.
 
 sweeps(H, slopes, V, ridge, threshold, most, goal)                     updates V and slopes in place
-path(H, slopes, V, ridges, thresholds, goals, most, models, reached)   minima for falling penalties, each from the last
+path(H, along, squares, slopes, V, ridges, thresholds, tol, most, models)
+                                                                       minima for falling penalties, each from the last; how many
+                                                                       were found with ``most`` working sets each
+follow(H, inside, steps, slopes)                                       slopes of all features after steps of some
 
 ``solvers/prox/joint_subproblem.py`` defines the model, and has the first of them in NumPy. Arrays of K columns have the shape
 (K, d): an update adds a multiple of a row of H to each of K contiguous rows.
@@ -16,8 +19,8 @@ import numpy as np
 from dualnewton.kernels._jit import jit
 from dualnewton.kernels.models import Kernel
 
-ROUNDS = 50
-"""Working sets of one minimum of a path; more are needed only where rounding prevents the goal."""
+SWEEPS = 10
+"""Sweeps over a working set, which cost about as much as the slopes of all features after them."""
 
 
 @jit
@@ -60,11 +63,10 @@ def _sweeps(H, slopes, V, ridge, threshold, most, goal):
 
 
 @jit
-def _violators(slopes, V, threshold, slack, inside):
-    """Write the features that are in use or whose slope exceeds the threshold by more than the slack; return how many."""
+def _violators(slopes, V, threshold, inside):
+    """Write the features that are in use or whose slope exceeds the threshold; return how many."""
     K, d = V.shape
-    count = 0
-    limit = (threshold + slack) * (threshold + slack)
+    count, limit = 0, threshold * threshold
     for j in range(d):
         used, norm = False, 0.0
         for k in range(K):
@@ -77,57 +79,74 @@ def _violators(slopes, V, threshold, slack, inside):
 
 
 @jit
-def _outside(slopes, V, threshold, slack):
-    """Whether a feature that is not in use has a slope beyond the threshold."""
+def _relative_gap(slopes, along, V, squares, ridge, threshold):
+    """(P − D)/P at V, for the dual point that belongs to it: see ``solvers/prox/joint.py``."""
     K, d = V.shape
-    limit = (threshold + slack) * (threshold + slack)
+    penalty = product = fitted = beyond = steepest = 0.0
     for j in range(d):
-        used, norm = False, 0.0
+        length = steep = 0.0
         for k in range(K):
-            used = used or V[k, j] != 0.0
-            norm += slopes[k, j] * slopes[k, j]
-        if not used and norm > limit:
-            return True
-    return False
+            length += V[k, j] * V[k, j]
+            steep += slopes[k, j] * slopes[k, j]
+            product += V[k, j] * slopes[k, j]
+            fitted += V[k, j] * along[k, j]
+        penalty += 0.5 * ridge * length + threshold * math.sqrt(length)
+        steepest = max(steepest, steep)
+        over = math.sqrt(steep) - threshold
+        if over > 0.0:
+            beyond += over * over
+    losses = max(0.5 * (squares + product - fitted), 0.0)
+    if ridge > 0.0:
+        gap = penalty + product + beyond / (2.0 * ridge)
+    else:
+        r = min(1.0, threshold / math.sqrt(steepest)) if steepest > 0.0 else 1.0
+        gap = penalty + r * product + (1.0 - r) * (1.0 - r) * losses
+    return gap / (losses + penalty) if losses + penalty > 0.0 else 0.0
 
 
 @jit
-def _minimum(H, slopes, V, ridge, threshold, goal, most, inside):
-    """Minimise over working sets, each of the features in use and those that violate their conditions."""
-    K, d = V.shape
-    for _ in range(ROUNDS):
-        count = _violators(slopes, V, threshold, 0.0, inside)
-        part, own, old = np.empty((count, count)), np.empty((K, count)), np.empty((K, count))
-        now = np.empty((K, count))
-        for a in range(count):
-            for b in range(count):
-                part[a, b] = H[inside[a], inside[b]]
-            for k in range(K):
-                own[k, a] = slopes[k, inside[a]]
-                old[k, a] = V[k, inside[a]]
-                now[k, a] = old[k, a]
-        reached = _sweeps(part, own, now, np.full(count, ridge), np.full(count, threshold), most, goal)
-        for a in range(count):
-            j = inside[a]
-            for k in range(K):
-                step = now[k, a] - old[k, a]
-                V[k, j] = now[k, a]
-                if step != 0.0:
-                    for i in range(d):
-                        slopes[k, i] += step * H[j, i]
-        if not reached:
-            return False
-        if not _outside(slopes, V, threshold, goal):
-            return True
-    return False
+def _follow(H, inside, steps, slopes):
+    """Add the change of the slopes of all features that belongs to steps of some features."""
+    for a in range(inside.size):
+        for k in range(slopes.shape[0]):
+            step = steps[k, a]
+            if step != 0.0:
+                for i in range(slopes.shape[1]):
+                    slopes[k, i] += step * H[inside[a], i]
 
 
 @jit
-def _path(H, slopes, V, ridges, thresholds, goals, most, models, reached):
+def _over_set(H, slopes, V, ridge, threshold, inside):
+    """Sweep over a working set, with a matrix of its own; then bring the slopes of all features up to date."""
+    K = V.shape[0]
+    count = inside.size
+    part, own, now = np.empty((count, count)), np.empty((K, count)), np.empty((K, count))
+    for a in range(count):
+        for b in range(count):
+            part[a, b] = H[inside[a], inside[b]]
+        for k in range(K):
+            own[k, a] = slopes[k, inside[a]]
+            now[k, a] = V[k, inside[a]]
+    _sweeps(part, own, now, np.full(count, ridge), np.full(count, threshold), SWEEPS, 0.0)
+    for a in range(count):
+        for k in range(K):
+            now[k, a], V[k, inside[a]] = now[k, a] - V[k, inside[a]], now[k, a]
+    _follow(H, inside, now, slopes)
+
+
+@jit
+def _path(H, along, squares, slopes, V, ridges, thresholds, tol, most, models):
     inside = np.empty(V.shape[1], dtype=np.intp)
     for step in range(ridges.size):
-        reached[step] = _minimum(H, slopes, V, ridges[step], thresholds[step], goals[step], most, inside)
+        ridge, threshold, sets = ridges[step], thresholds[step], 0
+        while _relative_gap(slopes, along, V, squares, ridge, threshold) > tol:
+            if sets == most:
+                return step
+            count = _violators(slopes, V, threshold, inside)
+            _over_set(H, slopes, V, ridge, threshold, inside[:count])
+            sets += 1
         models[step] = V
+    return ridges.size
 
 
-sweeps, path = Kernel(_sweeps), Kernel(_path)
+sweeps, path, follow = Kernel(_sweeps), Kernel(_path), Kernel(_follow)

@@ -103,23 +103,54 @@ class Unpenalised(AroundProblem):
         theta = self.view.joined(w, intercept)
         if alpha is None:
             Z = self.view.margins(theta)
-            alpha = self.orthogonal(Z, self.unit.slopes_at(Z), self.view.inverse(self.view.hessian(Z)))
+            alpha = self.orthogonal(Z, self.unit.slopes_at(Z), self.view.inverse(self.hessian_at(theta, Z)))
         nothing = self.unit.no_dual()  # orthogonal to everything
-        pair = CertifiedPair(w, intercept, nothing, Certificate(self.view.primal(theta), self.view.dual(nothing)))
+        pair = CertifiedPair(w, intercept, nothing, Certificate(self.primal_at(theta), self.view.dual(nothing)))
         return pair.proved_by(alpha, self.dual(alpha))
 
     def dual(self, alpha: np.ndarray) -> float:
         """D₀(α), which is −∞ if α is not orthogonal to the features."""
         mass = self.unit.weighted(alpha)
-        along = np.abs(self.data.transposed_times(mass))
+        along = self.data.transposed_times(mass)
         allowed = ORTHOGONAL * np.multiply.outer(self.view.norms, np.sqrt(np.square(mass).sum(axis=0)))
-        return -math.inf if np.any(along > allowed) else self.view.dual(alpha)
+        return -math.inf if np.any(self.excess(along) > allowed) else self.view.dual(alpha)
+
+    def excess(self, along: np.ndarray) -> np.ndarray:
+        """Return by how much Σ c_i α_i x_ij violates its constraint, for each feature."""
+        return np.abs(along)
+
+    def hessian_at(self, theta: np.ndarray, Z: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        """Return the Hessian by which dual points are projected at θ with the margins Z."""
+        return self.view.hessian(Z)
+
+    def primal_at(self, theta: np.ndarray) -> float:
+        """P₀ at θ = (w, b)."""
+        return self.view.primal(theta)
 
     def orthogonal(self, Z: np.ndarray, alpha: np.ndarray, inverse: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Return an orthogonal point near α; the projection is repeated to remove rounding errors."""
         for _ in range(3):
             alpha = alpha - self.view.curved(Z, self.view.times(inverse(self.view.gradient(alpha))))
         return self.unit.balanced(alpha)
+
+
+class NonNegativeUnpenalised(Unpenalised):
+    """The same subject to w ≥ 0: Σ c_i α_i x_ij ≤ 0 is then enough for a dual point, with equality where w_j > 0.
+
+    α_i = −φ′(z_i) is projected onto the features with w_j > 0. At the optimum the projection changes nothing, and the other
+    features satisfy their inequality.
+    """
+
+    def excess(self, along: np.ndarray) -> np.ndarray:
+        return along
+
+    def hessian_at(self, theta: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        H, outside = self.view.hessian(Z), np.flatnonzero(theta[0, : self.d] == 0.0)
+        H[outside], H[:, outside] = 0.0, 0.0
+        return H
+
+    def primal_at(self, theta: np.ndarray) -> float:
+        return math.inf if np.any(theta[0, : self.d] < 0.0) else super().primal_at(theta)
 
 
 class View:
@@ -154,7 +185,7 @@ class View:
     @cached_property
     def norms(self) -> np.ndarray:
         """The norm of each feature."""
-        return np.sqrt(np.diag(self.problem.data.weighted_gram(np.ones(self.problem.n), intercept=False)))
+        return np.sqrt(self.problem.data.column_norms(np.ones(self.problem.n)))
 
     def margins(self, theta: np.ndarray) -> np.ndarray:
         """z_i."""

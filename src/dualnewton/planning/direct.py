@@ -36,6 +36,11 @@ def decomposes_folds(smaller: int, tuning: Tuning = DEFAULT) -> bool:
     return smaller <= tuning.fold_decomposition
 
 
+def sums_moments(d: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
+    """Whether cross-validation of multi-task models holds the d×d moments of so many folds in memory."""
+    return folds * d * d <= tuning.fold_moments
+
+
 def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
     """Whether each fold takes a Newton step of its own from the model of all rows.
 

@@ -219,6 +219,8 @@ class Tuning:
         Multiplications up to which ridge regression is solved by a decomposition.
     fold_decomposition : int
         Features (of ``RidgeCV``: or examples) up to which cross-validation solves each fold from d×d or n×n moments.
+    fold_moments : int
+        Numbers in the moments of all folds together up to which cross-validation of multi-task models holds them (256 MiB).
     fold_hessian, fold_hessian_passes : int, float
         Features, and cost in passes, up to which logistic folds take a Newton step with Hessians of their own.
     choice_size : int
@@ -315,6 +317,7 @@ class Tuning:
     late_kink_factor: float = 4.0
     direct_multiplications: float = 1e9
     fold_decomposition: int = 1500
+    fold_moments: int = 1 << 25
     fold_hessian: int = 2000
     fold_hessian_passes: float = 50.0
     choice_size: int = 2000

@@ -42,15 +42,15 @@ def finished(
     session: GridSession,
     problems: Sequence[Problem],
     models: Sequence[np.ndarray],
-    intercepts: Sequence[float],
+    intercepts: Sequence[Any],
     reason: str,
 ) -> list[Result]:
     """Certify exact solutions, and solve the problems for which rounding has left them short of ``tol``."""
-    step = max(1, TOGETHER // problems[0].n)
+    step = max(1, TOGETHER // (problems[0].n * problems[0].columns))
     results: list[Result] = []
     for low in range(0, len(problems), step):
         part = slice(low, low + step)
-        own = [float(b) for b in intercepts[part]]
+        own = [b if np.ndim(b) else float(b) for b in intercepts[part]]
         results += certified(problems[part], models[part], own, session.tol, reason)
     session.report(results)
     missed = [k for k, result in enumerate(results) if not result.converged]

@@ -30,6 +30,15 @@ class Outcome:
         """Keep these of a result: w and α of all models of a grid would take too much memory."""
         return cls(result.certificate, result.status, result.n_epochs)
 
+    @classmethod
+    def of_all(cls, results: Sequence[Result]) -> Outcome:
+        """Return the outcome of several outputs that are one model: the proof of their sum, and the worst of the rest."""
+        if len(results) == 1:
+            return cls.of(results[0])
+        worst = max(results, key=lambda result: result.certificate.relative_gap)
+        proof = Certificate.of_parts(tuple(result.certificate for result in results))
+        return cls(proof, worst.status, max(result.n_epochs for result in results))
+
 
 of_each = np.vectorize(getattr, otypes=[object])
 """``of_each(outcomes, "certificate")``: an attribute of each entry of an array of outcomes."""

@@ -177,8 +177,7 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
                 outcomes[place] = [[Outcome.of(result) for result in own] for own in each]
                 for fold, (own, rows) in enumerate(zip(each, folds.tests, strict=True)):
                     more = _check_method_params(data.X, params, indices=rows)
-                    model = _Fitted()._taking(data, own)
-                    scores[place, fold] = scorer(model, data.X[rows], data.y[rows], **more)
+                    scores[place, fold] = self._score_of_fold(scorer, data, own, rows, more)
             means = np.average(scores, axis=1)
             best = int(np.argmax(np.where(np.isnan(means), -np.inf, means)))
             final = solutions.of_all_rows(best)
@@ -209,6 +208,12 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
                 proof, y = outcomes[k][fold][0].certificate, data.y[folds.tests[fold]]
                 ends[k, fold] = proofs.interval(scoring, factor, proof, float(scores[k, fold]), y)
         return choice.certificate(named, scores, ends, chosen, scoring, reason)
+
+    def _score_of_fold(
+        self, scorer: Any, data: Data, results: Sequence[Result], rows: np.ndarray, params: dict[str, Any]
+    ) -> float:
+        """Return the score of a fold's model on these rows."""
+        return float(scorer(_Fitted()._taking(data, results), data.X[rows], data.y[rows], **params))
 
     # Both --------------------------------------------------------------------------------------------------------------
 

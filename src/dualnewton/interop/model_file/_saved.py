@@ -92,7 +92,7 @@ class SavedModel:
                 f"classes must be there exactly for a loss of classification, got {self.objective.loss}"
             )
         several = self.n_classes > 2
-        problems = 1 if self.objective.is_softmax else K
+        problems = 1 if self.objective.is_one_problem else K
         for what, seen, wanted in (
             ("rows of coef", K, self.n_classes if several else K if self.classes is None else 1),
             ("certificates", len(self.certificates), problems),

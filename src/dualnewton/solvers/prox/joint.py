@@ -3,8 +3,8 @@
     n P(W, b) = Σ_i ½ c_i ‖W a_i + b + o_i − y_i‖² + Σ_j ½ ridge_j ‖W_j‖² + threshold_j ‖W_j‖
 
 Each turn 1. chooses a working set of features by the duality gap, 2. minimises the objective over these and the intercepts
-(``joint_subproblem.py``) with the Hessian Σ c_i a_i a_iᵀ, which is the same for each column and everywhere, and 3. passes over the
-data at the point found: value, gradient of all features, gap.
+(``joint_subproblem.py``) with the Hessian Σ c_i a_i a_iᵀ, which is the same for each column and everywhere, and 3. passes over
+the data at the point found: value, gradient of all features, gap.
 
 The gap and the working set. With the residuals α_i = y_i − z_i, Ā = −∇/(λn) for the gradient ∇ of the losses, and r ≤ 1 the
 largest factor for which g*(rĀ) is finite, rα is feasible (Σ c_i α_i = 0 at the best intercepts, and scaling keeps that), and
@@ -12,8 +12,8 @@ largest factor for which g*(rĀ) is finite, rα is feasible (Σ c_i α_i = 0 at 
     n(P(W) − D(rα)) = λn (g(W) + g*(rĀ) − r⟨W, Ā⟩) + (1 − r)² Σ_i c_i φ_i.
 
 D falls by at least ½ Σ c_i ‖α_i − α*_i‖²/n away from its maximum α*, so that Σ c_i ‖rα_i − α*_i‖² ≤ 2n(P − D) =: ρ². Hence the
-gradient of feature j at the optimum differs from r∇_j by at most ρ√(Σ c_i a_ij²). A feature whose slope stays within its threshold
-for all these has zero coefficients at the optimum, and takes no part.
+gradient of feature j at the optimum differs from r∇_j by at most ρ√(Σ c_i a_ij²). A feature whose slope stays within its
+threshold for all these has zero coefficients at the optimum, and takes no part.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ROUNDING, PATIENCE = 1e-14, 3
 """A decrease below this fraction of the value counts as none; a model is stuck after this many steps in a row that bring neither
 a decrease nor half the gap."""
 
-WELL_BELOW, ENOUGH = 0.1, 1e-2
+WELL_BELOW, ENOUGH = 0.4, 0.1
 """Fraction of the wanted gap that a minimisation over a working set may leave, and fraction of the largest violation outside the
 set that it may leave inside, since the next is over another set."""
 

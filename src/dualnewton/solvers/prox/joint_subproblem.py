@@ -9,8 +9,9 @@ use depend on each other, sweeps are slow, and Newton steps on these features, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,13 +20,17 @@ from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.primal.curvature import Cholesky
 
-SWEEPS, RENT, MOST_SWEEPS = 8, 36.0, 50
+SWEEPS, RENT, MOST_SWEEPS = 8, 6.0, 300
 """Sweeps between two Newton steps: at least; the divisor of (K·used)²/size that gives how many cost as much as a step, whose
 multiplications are six times as fast; and at most."""
 
-LARGEST_FACTOR, PRODUCTS, INEXACT = 800, 300, 1e-3
+LARGEST_FACTOR, PRODUCTS, INEXACT = 1500, 300, 1e-3
 """Coefficients of the features in use, in all columns, up to which the matrix of a Newton step is factorised. Beyond, conjugate
 gradients make at most so many products with it, and stop at this fraction of the residual."""
+
+BETWEEN, MEMORY, LIFT = 5, 5, 1e-12
+"""Sweeps between two points that are remembered, points from which the next is extrapolated, and the fraction of its trace that
+is added to the diagonal of the matrix of their changes, which may be singular."""
 
 ROUNDS, MOST_IN_VAIN = 200, 6
 """Rounds of sweeps and a step, at most, and rounds in a row that do not lower the largest violation, which are rounding."""
@@ -185,13 +190,34 @@ class _Point:
         K, size = self.V.shape
         used = K * int(np.count_nonzero(self.V.any(axis=0)))
         count = min(max(SWEEPS, int(used * used / (RENT * size))), MOST_SWEEPS)
-        at_once = max(1, AT_ONCE // (K * size * size))
+        at_once = max(1, min(BETWEEN, AT_ONCE // (K * size * size)))
+        before = [(self.V.copy(), self.slopes.copy())]
         for made in range(0, count, at_once):
             most = min(at_once, count - made)
             ended = sweep(self.H, self.slopes, self.V, self.penalty.ridge, self.penalty.threshold, most, goal)
             deadline.check()
             if ended:
                 return
+            before.append((self.V.copy(), self.slopes.copy()))
+            if len(before) > MEMORY:
+                self._extrapolate(before)
+                before = [(self.V.copy(), self.slopes.copy())]
+
+    def _extrapolate(self, before: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Go to the combination of earlier points whose last change is least (Anderson), if the model is lower there.
+
+        The slopes are affine in V, so that those of the combination, whose weights sum to one, are known. Between two points the
+        smooth part changes by half the sum of their slopes times the difference.
+        """
+        changes = np.stack([(new - old).ravel() for (old, _), (new, _) in pairwise(before)])
+        G = changes @ changes.T
+        G[np.diag_indices_from(G)] += LIFT * float(np.trace(G))
+        weights = np.linalg.solve(G, np.ones(len(G)))
+        weights /= weights.sum()
+        V, slopes = (sum(w * point[k] for w, point in zip(weights, before[1:], strict=True)) for k in (0, 1))
+        change = 0.5 * float(np.vdot(slopes + self.slopes, V - self.V))
+        if change + self.penalty.value(V) < self.penalty.value(self.V):
+            self.V[:], self.slopes[:] = V, slopes
 
     def step(self, deadline: Deadline) -> None:
         """Take the longest of the fractions of a Newton step over the features in use by which the model falls, if one does."""

@@ -1,0 +1,190 @@
+"""Least squares without a penalty: LinearRegression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import MultiOutputMixin
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.estimators._base import CertifiedRegressor
+from dualnewton.estimators._parameters import estimator
+from dualnewton.estimators._session import Session
+from dualnewton.estimators._validation import Data
+from dualnewton.interop.sklearn_objectives import linear_regression
+from dualnewton.interop.specification import Specification
+from dualnewton.matrix import linear
+from dualnewton.objective.certificate import CertifiedPair
+from dualnewton.objective.problem import AroundProblem
+from dualnewton.planning.direct import direct_plan
+from dualnewton.run.result import Progress, Result, Status, Trace
+
+EXPANDED = 1 << 24
+"""Entries up to which a sparse X is expanded for a decomposition; beyond, the moments of its features are solved."""
+
+DECOMPOSED, ACTIVE = (
+    "least squares by a singular value decomposition of X",
+    "nonnegative least squares by an active set",
+)
+"""What the plan of a solution says."""
+
+
+@estimator
+class LinearRegression(MultiOutputMixin, CertifiedRegressor):
+    """Least squares, with a certificate for each output.
+
+        min_{w, b}  Σ c_i (x_iᵀw + b − y_i)²,    w ≥ 0 if ``positive``
+
+    Where several w attain the minimum (features that depend on each other, more features than rows) the shortest is returned.
+    Dense data, and sparse data with up to 2²⁴ entries in all, are solved by a decomposition of X; other sparse data with up to
+    2000 features by their moments.
+
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.LinearRegression``; what differs or is new:
+
+    Parameters
+    ----------
+    copy_X : bool
+        Accepted and not needed: X is never changed.
+    tol : float
+        The certified relative gap (P − D)/|P| at which a fit is good; mostly it is at the level of rounding. (scikit-learn leaves
+        out singular values below ``tol`` times the largest; here only those at the level of rounding are left out.)
+    positive : bool
+        Whether the coefficients must not be negative.
+
+    Attributes
+    ----------
+    rank_ : int
+        The rank of the (centred, weighted) X, where it was decomposed.
+    singular_ : array of shape (min(n, d),)
+        Its singular values.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"copy_X": ["boolean"], "positive": ["boolean"]}
+    _multi_output: ClassVar[bool] = True
+
+    copy_X: bool = True  # noqa: N815
+    tol: float = 1e-6
+    positive: bool = False
+    # Parameters of the other estimators that this one does not take.
+    solver: str = field(default="auto", init=False)
+    max_iter: int | None = field(default=None, init=False)
+    time_limit: float | None = field(default=None, init=False)
+    callback: Any = field(default=None, init=False)
+    random_state: Any = field(default=None, init=False)
+    verbose: int = field(default=0, init=False)
+    warm_start: bool = field(default=False, init=False)
+
+    def _specification(self, n: int) -> Specification:
+        return linear_regression(self, n)
+
+    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
+        n, d = data.X.shape
+        for name in ("rank_", "singular_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        sparse = sp.issparse(data.X)
+        if sparse and n * d > EXPANDED and not self.positive:
+            return super()._results(session, data, before)
+        objectives: Sequence[Any] = self._objectives(data)
+        system = _System.of(data, fit_intercept=self.fit_intercept)
+        if self.positive:
+            return [
+                self._result(objective, objective.certified_pair(*system.model(system.nonnegative(k), k)), ACTIVE)
+                for k, objective in enumerate(objectives)
+            ]
+        if not sparse:
+            self.rank_, self.singular_ = system.rank, system.singular.astype(data.X.dtype)
+        W, alphas = system.shortest(), system.duals()
+        each = enumerate(zip(objectives, W, alphas, strict=True))
+        return [
+            self._result(objective, objective.certified_pair(*system.model(w, k), alpha), DECOMPOSED)
+            for k, (objective, w, alpha) in each
+        ]
+
+    def _result(self, objective: AroundProblem, pair: CertifiedPair, reason: str) -> Result:
+        met = pair.certificate.relative_gap <= self.tol
+        status, plan = Status.CONVERGED if met else Status.NO_PROGRESS, direct_plan(objective.unit, reason)
+        return Result.of(pair, status, trace=Trace([Progress(1.0, 0.0, pair.certificate)]), plan=plan)
+
+    def _take(self, data: Data, results: Sequence[Result]) -> None:
+        super()._take(data, results)
+        if data.y.ndim == 2:  # also for one column, as in scikit-learn
+            self.coef_ = np.atleast_2d(self.coef_)
+
+    def path(self, X: Any, y: Any, values: Any, *, sample_weight: Any = None) -> NoReturn:  # noqa: ARG002
+        """Refuse: there is no penalty along which a path could lead."""
+        raise DualnewtonError("path needs a penalty, which LinearRegression does not have: use Ridge or Lasso")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = not self.positive
+        return tags
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
+        if self.positive and sp.issparse(X):
+            raise TypeError(
+                "X must be dense with positive=True, as in scikit-learn, got a sparse matrix: use X.toarray()"
+            )
+        return super()._checked(X, y, sample_weight)
+
+
+class _System:
+    """The equations √c_i (x_i − m)ᵀw = √c_i (y_i − ȳ), and the decomposition QUΣVᵀ of their matrix A = Q R.
+
+    Attributes
+    ----------
+    singular : array
+        Σ.
+    rank : int
+        How many of them are not rounding.
+    """
+
+    def __init__(self, A: np.ndarray, B: np.ndarray, s: np.ndarray, means: tuple[np.ndarray, np.ndarray]) -> None:
+        from scipy.linalg import qr, svd
+
+        self.s, self.means, self.B = s, means, B
+        wide = A.shape[0] < A.shape[1]
+        self.R: np.ndarray
+        Q, self.R = (np.eye(len(A)), A) if wide else qr(A, mode="economic", check_finite=False)
+        U, self.singular, V = svd(self.R, full_matrices=False, check_finite=False)
+        level = np.finfo(float).eps * max(A.shape) * float(self.singular.max(initial=0.0))
+        self.rank = int(np.count_nonzero(self.singular > level))
+        self.Q, self.V = Q, V[: self.rank]
+        self.U = Q @ U[:, : self.rank] if not wide else U[:, : self.rank]
+        self.right = Q.T @ B
+
+    @classmethod
+    def of(cls, data: Data, *, fit_intercept: bool) -> _System:
+        """Centre the rows by their weighted mean, if there is an intercept."""
+        X, Y = linear.to_dense(data.matrix.rows(slice(None))), data.y.reshape(len(data.y), -1)
+        c = data.sample_weight
+        means = np.zeros(X.shape[1]), np.zeros(Y.shape[1])
+        if fit_intercept:
+            means = np.average(X, axis=0, weights=c), np.average(Y, axis=0, weights=c)
+        s = np.ones(len(X)) if c is None else np.sqrt(c)
+        return cls(s[:, None] * (X - means[0]), s[:, None] * (Y - means[1]), s, means)
+
+    def shortest(self) -> np.ndarray:
+        """Return the shortest w of least error for each output."""
+        return np.asarray(((self.U.T @ self.B).T / self.singular[: self.rank]) @ self.V)
+
+    def duals(self) -> np.ndarray:
+        """Return α of each output: the residuals, orthogonal to all features."""
+        rest = self.B
+        for _ in range(2):  # the second time removes the rounding of the first
+            rest = rest - self.U @ (self.U.T @ rest)
+        roots = np.where(self.s > 0.0, self.s, 1.0)[:, None]  # a row of weight zero does not count
+        return np.ascontiguousarray((rest * (self.s > 0.0)[:, None] / roots).T)
+
+    def nonnegative(self, k: int) -> np.ndarray:
+        """Return a w ≥ 0 of least error for output k: of R, whose columns have the products of those of A."""
+        from scipy.optimize import nnls
+
+        return np.asarray(nnls(self.R, self.right[:, k])[0])
+
+    def model(self, w: np.ndarray, k: int) -> tuple[np.ndarray, float]:
+        """Return w of output k with its intercept."""
+        return w, float(self.means[1][k] - self.means[0] @ w)

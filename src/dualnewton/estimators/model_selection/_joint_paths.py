@@ -1,0 +1,134 @@
+"""Paths of multi-task models over all folds from the moments of their rows: one pass over the data, then d×d work.
+
+    n P(W, b) = (n/Σc) Σ_i ½ c_i ‖W x_i + b − y_i‖² + Σ_j ½ ridge ‖W_j‖² + threshold ‖W_j‖
+
+The moments of a fold are sums over groups of rows that the folds treat alike. Along a path each minimum starts from the last.
+Certificates do not use the moments: every model is certified from the data.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dualnewton.estimators.model_selection._certified import finished
+from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._least_squares import moments_of_folds
+from dualnewton.estimators.model_selection._session import GridSession
+from dualnewton.interop.parts import Data
+from dualnewton.objective.moments import Centred
+from dualnewton.objective.problem import Problem
+from dualnewton.regularizers.joint import feature_norms
+from dualnewton.run.result import Result
+from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise, sweep_of
+
+BY_MOMENTS = "block coordinate descent on the d×d moments of the rows, which one pass over the data has summed"
+"""What the plan of such a model says."""
+
+WELL_BELOW = 0.5
+"""Fraction of the wanted relative gap, by the moments, at which a fit stops: the certificate, from the data, rounds otherwise."""
+
+SETS = 2
+"""Working sets of a minimum in the kernel, of ten sweeps each, between Newton steps."""
+
+NEAR, VIOLATION, TIGHTER = 0.97, 8.0, 0.25
+"""Slope, as a fraction of the threshold, from which on a feature takes part in Newton steps; violation of the optimality
+conditions at which the first of these stop, as a fraction of the threshold times the gap wanted; and factor of that for the next,
+where the gap was not reached: it is at most twice the violation over the threshold, and mostly far less."""
+
+FINEST, TRIES = 1e-2, 20
+"""The least such fraction, and the most working sets of Newton steps for a minimum; one that is not reached by then is left to
+the certificate."""
+
+AT_ONCE = 1 << 24
+"""Entries of the moments, times columns and values of alpha, between two looks at the time that is left."""
+
+
+class Path(NamedTuple):
+    """The models of a fold for some alphas: W of shape (alphas, K, d) and b of shape (alphas, K)."""
+
+    W: np.ndarray
+    b: np.ndarray
+
+    def solved(self, session: GridSession, problem: Problem, k: int) -> Result:
+        """Certify the model of alpha k in its own problem, and go on with it if it misses ``tol``."""
+        own = (self.W[k, 0], float(self.b[k, 0])) if problem.columns == 1 else (self.W[k], self.b[k])
+        return finished(session, [problem], [own[0]], [own[1]], BY_MOMENTS)[0]
+
+
+class JointPaths:
+    """The paths of all folds, and of all rows.
+
+    Parameters
+    ----------
+    session : GridSession
+        Of the search.
+    data : Data
+        All rows.
+    folds : Folds
+        Which of them a fold fits on.
+    fit_intercept : bool
+        Whether the intercepts are free.
+    """
+
+    def __init__(self, session: GridSession, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
+        from dualnewton.kernels import joint  # loads Numba
+
+        self.session, self.kernel, self.follow, self.sweep = session, joint.path, joint.follow, sweep_of(compiled=True)
+        n = len(data.y)
+        c = np.ones(n) if data.sample_weight is None else data.sample_weight
+        moments = moments_of_folds(data.matrix, data.y, c, folds.and_all_rows(), shift=fit_intercept)
+        self.n = n
+        self.centred = [each.times(n / each.total).centred(fit_intercept=fit_intercept) for each in moments]
+        each = zip(folds.and_all_rows().weights(c), self.centred, strict=True)
+        self.squares = [n / own.sum() * float(own @ np.square(data.y - m.target_mean).sum(axis=1)) for own, m in each]
+
+    def along(self, ratio: float, alphas: np.ndarray, tol: float) -> list[Path]:
+        """Return the paths of the folds, and last that of all rows, for alphas and a share that are positive."""
+        thresholds, ridges = self.n * ratio * alphas, self.n * (1.0 - ratio) * alphas
+        each = zip(self.centred, self.squares, strict=True)
+        return [self._path(own, squares, ridges, thresholds, tol) for own, squares in each]
+
+    def _path(self, own: Centred, squares: float, ridges: np.ndarray, thresholds: np.ndarray, tol: float) -> Path:
+        H, along = np.ascontiguousarray(own.second), np.ascontiguousarray(own.cross.T)
+        slopes, V, models = -along, np.zeros(along.shape), np.zeros((len(ridges), *along.shape))
+        step, done, tries = max(1, AT_ONCE // (V.size * len(H))), 0, 0
+        while done < len(ridges):
+            part = slice(done, done + step)
+            if self.session.is_over:  # the models stay where they are
+                models[done:] = V
+                break
+            arguments = (
+                H,
+                along,
+                squares,
+                slopes,
+                V,
+                ridges[part],
+                thresholds[part],
+                WELL_BELOW * tol,
+                SETS,
+                models[part],
+            )
+            self.kernel.prepare(*arguments)
+            found = self.kernel(*arguments)
+            done, tries = done + found, tries + 1 if found == 0 else 0
+            if tries > TRIES:
+                models[done], done, tries = V, done + 1, 0
+            elif done < len(ridges) and found < len(ridges[part]):
+                goal = max(VIOLATION * TIGHTER**tries, FINEST) * tol * float(thresholds[done])
+                self._newton(H, slopes, V, float(ridges[done]), float(thresholds[done]), goal)
+        return Path(models, own.target_mean - models @ own.mean)
+
+    def _newton(
+        self, H: np.ndarray, slopes: np.ndarray, V: np.ndarray, ridge: float, threshold: float, goal: float
+    ) -> None:
+        """Move V and the slopes, in place, to the minimum over the features in use and those near their threshold."""
+        inside = np.flatnonzero((feature_norms(V) > 0.0) | (feature_norms(slopes) > NEAR * threshold))
+        penalty = JointPenalty(np.full(inside.size, ridge), np.full(inside.size, threshold))
+        old = V[:, inside]
+        V[:, inside] = minimise(H[np.ix_(inside, inside)], slopes[:, inside], old, penalty, goal, self.sweep)
+        arguments = (H, inside, np.ascontiguousarray(V[:, inside] - old), slopes)
+        self.follow.prepare(*arguments)
+        self.follow(*arguments)

@@ -1,0 +1,285 @@
+"""Multi-task models whose alpha, and r if several are given, cross-validation chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from sklearn.model_selection import check_cv
+from sklearn.utils._param_validation import Interval
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.estimators._base import CertifiedModel
+from dualnewton.estimators._parameters import estimator
+from dualnewton.estimators._validation import Data, in_unit_interval, strengths
+from dualnewton.estimators.model_selection import _routing
+from dualnewton.estimators.model_selection._certified import TOGETHER
+from dualnewton.estimators.model_selection._cross_validated import CrossValidated
+from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
+from dualnewton.estimators.model_selection._joint_paths import JointPaths
+from dualnewton.estimators.model_selection._joint_paths import Path as JointPath
+from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
+from dualnewton.estimators.multi_task import MultiTaskElasticNet, MultiTaskModel
+from dualnewton.objective.alike import like
+from dualnewton.objective.outputs import certify_path
+from dualnewton.objective.problem import Problem
+from dualnewton.planning.direct import sums_moments
+from dualnewton.regularizers import mixed
+from dualnewton.run.result import Result, Status
+
+RESOLUTION = 1e-15
+"""Value of every alpha of the grid where no alpha > 0 would leave a coefficient nonzero; scikit-learn uses the same."""
+
+
+class Scored(NamedTuple):
+    """What is remembered of a value: how the model of each fold ended and its error, and what gives the model of all rows."""
+
+    outcomes: list[Outcome]
+    errors: list[float]
+    final: Callable[[], list[Result]]
+
+
+@estimator
+class MultiTaskElasticNetCV(CrossValidated, MultiTaskModel):
+    """A multi-task elastic net chosen by cross-validation, with a certificate for each model.
+
+    Where the d×d moments of all folds fit into memory they come from one pass over the data, and the models of a fold follow
+    each other along the grid without another; then all of them are certified from the data. Else the models of all folds move
+    together in shared passes, from that of all rows.
+
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.MultiTaskElasticNetCV``; what differs or is
+    new:
+
+    Parameters
+    ----------
+    l1_ratio : float or sequence of floats
+        r, or several to choose from.
+    eps : float
+        The smallest alpha of a grid over the largest.
+    alphas : int or sequence of floats
+        The values, or their number between the least that leaves no feature in use and ``eps`` times it.
+
+    Attributes
+    ----------
+    certificates_ : array of Certificate of shape (l1_ratios, alphas, folds)
+        The proof of each model; of the sum over the outputs where alpha is zero.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "l1_ratio": [Interval(Real, 0, 1, closed="both"), "array-like"],
+        "eps": [Interval(Real, 0, None, closed="neither")],
+        "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
+    }
+    _kind: ClassVar[type[CertifiedModel]] = MultiTaskElasticNet
+
+    l1_ratio: Any = 0.5
+    eps: float = 1e-3
+    alphas: Any = 100
+
+    def _search(self, data: Data, ratios: list[float], params: dict[str, Any]) -> None:
+        grids = [self._grid(data, ratio) for ratio in ratios]
+        given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {})
+        splits = check_cv(self.cv).split(data.X, data.y, **given.splitter.split)
+        folds = Folds.of(splits, data.X.shape[0])
+        search = _Search((len(ratios), len(grids[0]), len(folds)))
+        with GridSession(self) as session:
+            walk = self._walk(session, data, folds)
+            for r, (ratio, alphas) in enumerate(zip(ratios, grids, strict=True)):
+                for k, found in enumerate(walk(ratio, alphas)):
+                    search.take(r, k, found)
+            r, k = search.best
+            final = search.final()
+        self.l1_ratio_, self.alpha_ = ratios[r], float(grids[r][k])
+        self.alphas_ = np.stack(grids) if isinstance(self.alphas, Integral) and len(ratios) > 1 else grids[0]
+        self.mse_path_ = np.squeeze(search.errors)
+        self.certificates_ = of_each(search.outcomes, "certificate")
+        self._fit(data, final)
+        CertifiedModel._warn_of_misses(self, [*final, *search.outcomes.ravel()])
+
+    # What is to be tried -----------------------------------------------------------------------------------------------
+
+    def _values(self) -> list[float]:
+        ratios = np.atleast_1d(np.asarray(self.l1_ratio))
+        if ratios.ndim != 1 or ratios.size == 0 or not in_unit_interval(ratios):
+            raise DualnewtonError(
+                f"l1_ratio must be a number between 0 and 1, or a list of such, got {self.l1_ratio!r}"
+            )
+        return ratios.astype(float).tolist()
+
+    def _grid(self, data: Data, ratio: float) -> np.ndarray:
+        """Return the values of alpha for a share, from the largest to the smallest."""
+        if not isinstance(self.alphas, Integral):
+            return np.sort(strengths("alphas", self.alphas, or_zero=True))[::-1]
+        if ratio == 0.0:
+            raise DualnewtonError(
+                "Automatic alpha grid generation is not supported for l1_ratio=0. Please supply a grid by providing your "
+                f"estimator with the appropriate `alphas=` argument. No alpha leaves all features out there: got {self.alphas!r}"
+            )
+        c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
+        centred = data.y - (c @ data.y / c.sum() if self.fit_intercept else 0.0)
+        slopes = data.matrix.transposed_times(c[:, None] * centred)
+        highest = float(np.linalg.norm(slopes, axis=1).max()) / (c.sum() * ratio)
+        if highest <= RESOLUTION:
+            return np.full(int(self.alphas), RESOLUTION)
+        return np.geomspace(highest, highest * self.eps, int(self.alphas))
+
+    def _first_member(self) -> Any:
+        return self._member(alpha=1.0, l1_ratio=self._values()[0])
+
+    # How ---------------------------------------------------------------------------------------------------------------
+
+    def _walk(self, session: GridSession, data: Data, folds: Folds) -> Callable[[float, np.ndarray], Iterator[Scored]]:
+        """Return what fits a falling grid of alphas for a share, and yields what it finds for each."""
+        c = data.sample_weight
+        # The weights count relative to each other: the objective of a fold is divided by their sum, P by n.
+        weightings = [each / each.mean() for each in folds.weights(c)]
+
+        errors = _Errors(data, folds)
+
+        def in_passes(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
+            names = [f"l1_ratio = {ratio:g}, alpha = {alpha:.3g}" for alpha in alphas]
+            members = [
+                (name, self._member(_OverFolds, alpha=alpha, l1_ratio=ratio)) for name, alpha in zip(names, alphas, strict=True)
+            ]
+            for whole, of_folds in walk_values(session, members, data, c, weightings):
+                count = len(of_folds) // len(folds)
+                each = [of_folds[k * count : (k + 1) * count] for k in range(len(folds))]
+                seen = [errors.of(fold, results) for fold, results in enumerate(each)]
+                yield Scored([Outcome.of_all(results) for results in each], seen, partial(list, whole))
+
+        if session.method != "auto" or not sums_moments(data.matrix.d, len(folds) + 1, session.tuning):
+            return in_passes
+        paths = JointPaths(session, data, folds, fit_intercept=self.fit_intercept)
+        everybody = [*weightings, np.ones(len(data.y)) if c is None else c / c.mean()]
+
+        def by_moments(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
+            apart = (alphas == 0.0) | (ratio == 0.0)  # a dual of its own, and no threshold that stops a path
+            poser = self._member(_OverFolds, alpha=1.0, l1_ratio=ratio)
+            poser.weightings = everybody
+            yield from _by_moments(paths, poser._problems(data), errors, ratio, alphas[~apart])
+            yield from in_passes(ratio, alphas[apart])
+
+        return by_moments
+
+    def get_metadata_routing(self) -> Any:
+        """Return who takes which metadata: the splitter of ``fit``."""
+        return _routing.router(self, check_cv(self.cv), None)
+
+
+@estimator
+class MultiTaskLassoCV(MultiTaskElasticNetCV):
+    """A multi-task Lasso chosen by cross-validation: :class:`MultiTaskElasticNetCV` with ``l1_ratio=1``."""
+
+    l1_ratio: Any = field(default=1.0, init=False)
+
+
+class _OverFolds(OverFolds, MultiTaskElasticNet):
+    """The models of several folds, for one value."""
+
+
+def _by_moments(
+    paths: JointPaths, posed: Sequence[Problem], errors: _Errors, ratio: float, alphas: np.ndarray
+) -> Iterator[Scored]:
+    """Yield what is found for alphas that fall: first all paths, then fold by fold the certificates of some alphas together.
+
+    The problems are those of the folds and, last, of all rows, for any λ.
+    """
+    if not alphas.size:
+        return
+    session = paths.session
+    session.begin(f"l1_ratio = {ratio:g}, alpha = {alphas[0]:.3g} to {alphas[-1]:.3g}")
+    *of_folds, whole = posed
+    found = paths.along(ratio, alphas, session.goal(whole))
+    lams = [mixed(float(alpha), ratio, joint=True)[0] for alpha in alphas]
+    together = max(1, TOGETHER // (whole.n * whole.columns))
+    for low in range(0, len(lams), together):
+        some = range(low, min(low + together, len(lams)))
+        each = [_judged(session, problem, path, lams, some, partial(errors.of_missed, k), partial(errors.of, k))
+                for k, (problem, path) in enumerate(zip(of_folds, found, strict=False))]  # fmt: skip
+        for k in some:
+            own = [fold[k - low] for fold in each]
+            final = partial(_whole, session, like(whole, lam=lams[k]), found[-1], k)
+            yield Scored([outcome for outcome, _ in own], [error for _, error in own], final)
+
+
+def _judged(
+    session: GridSession,
+    problem: Problem,
+    path: JointPath,
+    lams: Sequence[float],
+    some: range,
+    error_of: Callable[[np.ndarray], np.ndarray],
+    error_of_model: Callable[[Sequence[Result]], float],
+) -> list[tuple[Outcome, float]]:
+    """Certify the models of a fold for some alphas, and go on with those that miss ``tol``; return outcomes and errors."""
+    part = slice(some.start, some.stop)
+    proofs, missed = certify_path(problem, lams[part], path.W[part], path.b[part])
+    seen = [
+        (Outcome(proof, Status.CONVERGED, 1.0), error) for proof, error in zip(proofs, error_of(missed), strict=True)
+    ]
+    session.report([outcome for outcome, _ in seen])
+    for place, k in enumerate(some):
+        if proofs[place].relative_gap > session.tol:
+            result = path.solved(session, like(problem, lam=lams[k]), k)
+            seen[place] = Outcome.of(result), error_of_model([result])
+    return seen
+
+
+def _whole(session: GridSession, problem: Problem, path: JointPath, k: int) -> list[Result]:
+    return [path.solved(session, problem, k)]
+
+
+class _Errors:
+    """The mean squared errors on the rows that each fold holds out, over rows, by weight, and outputs."""
+
+    def __init__(self, data: Data, folds: Folds) -> None:
+        self.data, self.tests = data, [np.sort(rows) for rows in folds.tests]
+
+    def of(self, fold: int, results: Sequence[Result]) -> float:
+        """Return the error of a model: one result for all outputs, or one for each."""
+        rows = self.tests[fold]
+        W, b = np.vstack([result.w for result in results]), np.hstack([result.intercept for result in results])
+        missed = np.asarray(self.data.matrix.rows(rows) @ W.T) + b - self.data.y[rows]
+        return float(self._mean(rows, missed[:, None, :])[0])
+
+    def of_missed(self, fold: int, missed: np.ndarray) -> np.ndarray:
+        """Return the errors of several models, given the residuals of all rows, of shape (n, models, K)."""
+        rows = self.tests[fold]
+        return self._mean(rows, missed[rows])
+
+    def _mean(self, rows: np.ndarray, missed: np.ndarray) -> np.ndarray:
+        weights = None if self.data.sample_weight is None else self.data.sample_weight[rows]
+        return np.asarray(np.average(np.square(missed).mean(axis=2), axis=0, weights=weights))
+
+
+class _Search:
+    """The errors of all models, and the best value so far.
+
+    Attributes
+    ----------
+    errors : array of shape (l1_ratios, alphas, folds)
+        The mean squared errors.
+    outcomes : array of Outcome of the same shape
+        What is remembered of the models.
+    best : (int, int)
+        Where the mean over the folds is least, the first such place.
+    """
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        self.errors, self.outcomes = np.empty(shape), np.empty(shape, dtype=object)
+        self.best, self.least = (0, 0), np.inf
+        self.final: Callable[[], list[Result]] = list
+
+    def take(self, ratio: int, place: int, found: Scored) -> None:
+        """Take what was found for a value."""
+        self.errors[ratio, place] = found.errors
+        for fold, outcome in enumerate(found.outcomes):
+            self.outcomes[ratio, place, fold] = outcome
+        mean = float(np.mean(found.errors))
+        if mean < self.least:
+            self.best, self.least, self.final = (ratio, place), mean, found.final

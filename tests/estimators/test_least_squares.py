@@ -1,0 +1,151 @@
+"""LinearRegression finds what scikit-learn's finds, and RidgeClassifierCV what its own does, each with a proof."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn import linear_model
+from sklearn.base import is_classifier, is_regressor
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
+
+import dualnewton as dn
+from estimators.cases import certificates, relative
+
+SHAPES = {"tall": (50, 5), "wide": (20, 30), "deficient": (40, 8)}
+
+
+def data(shape, outputs=0, *, weighted=False):
+    n, d = SHAPES[shape]
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d)) + 1.0
+    if shape == "deficient":
+        X[:, 5:] = X[:, :3] @ rng.standard_normal((3, 3))
+    Y = X @ rng.standard_normal((d, max(outputs, 1))) + rng.standard_normal((n, max(outputs, 1))) + 2.0
+    return X, Y if outputs else Y[:, 0], rng.uniform(0.5, 2.0, n) if weighted else None
+
+
+# Least squares -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("outputs", [0, 1, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("positive", [False, True])
+def test_a_fit_is_scikit_learns(shape, outputs, weighted, fit_intercept, positive):
+    X, y, weights = data(shape, outputs, weighted=weighted)
+    settings = {"fit_intercept": fit_intercept, "positive": positive}
+    ours, theirs = (
+        kind(**settings).fit(X, y, weights) for kind in (dn.LinearRegression, linear_model.LinearRegression)
+    )
+    assert ours.coef_.shape == theirs.coef_.shape
+    assert np.shape(ours.intercept_) == np.shape(theirs.intercept_)
+    unique = not (positive and shape != "tall")
+    if unique:  # with w ≥ 0 several models may attain the minimum
+        assert relative(ours.coef_, theirs.coef_) < 1e-9
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-7, atol=1e-7 * np.abs(y).max())
+    assert max(certificate.relative_gap for certificate in certificates(ours)) <= 1e-9
+    assert (ours.coef_ >= 0.0).all() or not positive
+    assert dn.certify(ours, X, y, sample_weight=weights).relative_gap < 1e-9
+    assert dn.certify(theirs, X, y, sample_weight=weights).relative_gap < 1e-7
+    if not positive:
+        assert ours.rank_ == theirs.rank_
+        np.testing.assert_allclose(ours.singular_, theirs.singular_, atol=1e-9 * theirs.singular_.max())
+
+
+@pytest.mark.parametrize("expanded", [0, 1 << 24], ids=["moments", "decomposition"])
+@pytest.mark.parametrize("outputs", [0, 3])
+def test_sparse_data_have_the_same_model(monkeypatch, expanded, outputs):
+    monkeypatch.setattr("dualnewton.estimators.least_squares.EXPANDED", expanded)
+    X, y, weights = data("tall", outputs, weighted=True)
+    ours, dense = (dn.LinearRegression().fit(given, y, weights) for given in (sp.csc_array(X), X))
+    assert relative(ours.coef_, dense.coef_) < 1e-9
+    assert max(certificate.relative_gap for certificate in certificates(ours)) <= 1e-9
+    assert not hasattr(ours, "rank_")
+
+
+def test_a_model_that_is_not_optimal_is_not_certified():
+    X, y, _ = data("tall")
+    for positive in (False, True):
+        model = dn.LinearRegression(positive=positive).fit(X, y)
+        best = model.certificate_.primal
+        model.coef_ = model.coef_ + 0.1
+        certificate = dn.certify(model, X, y)
+        assert certificate.dual <= best * (1 + 1e-12)
+        assert certificate.gap >= 0.999 * (certificate.primal - best)
+        model.coef_ = model.coef_ - 10.0
+        assert dn.certify(model, X, y).primal == np.inf or not positive
+
+
+def test_what_is_refused():
+    X, y, _ = data("tall")
+    with pytest.raises(TypeError, match="X must be dense with positive=True"):
+        dn.LinearRegression(positive=True).fit(sp.csr_array(X), y)
+    with pytest.raises(ValueError, match="path needs a penalty"):
+        dn.LinearRegression().path(X, y, [1.0])
+
+
+# Ridge classification ------------------------------------------------------------------------------------------------------
+
+ALPHAS = [0.1, 1.0, 10.0, 100.0]
+
+
+def labels(n_classes, n=90):
+    rng = np.random.default_rng(n_classes)
+    X = rng.standard_normal((n, 6))
+    y = np.argmax(X[:, :n_classes] + rng.standard_normal((n, n_classes)), axis=1)
+    return X, np.array(["a", "b", "c"])[y], rng.uniform(0.2, 2.0, n)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("cv", [None, 3])
+@pytest.mark.parametrize("scoring", [None, "accuracy", "f1_macro"])
+@pytest.mark.parametrize("class_weight", [None, "balanced", {"a": 2.0, "b": 1.0, "c": 0.5}], ids=str)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_search_is_scikit_learns(n_classes, cv, scoring, class_weight, weighted):
+    if cv is None and scoring is not None and n_classes == 2:
+        pytest.skip("scikit-learn gives every model the score 1 here")
+    X, y, weights = labels(n_classes)
+    weights = weights if weighted else None
+    if class_weight is not None and not isinstance(class_weight, str):
+        class_weight = {label: weight for label, weight in class_weight.items() if label in y}
+    settings = {"cv": cv, "scoring": scoring, "class_weight": class_weight, "store_cv_results": cv is None}
+    ours, theirs = (
+        kind(ALPHAS, **settings).fit(X, y, weights) for kind in (dn.RidgeClassifierCV, linear_model.RidgeClassifierCV)
+    )
+    assert ours.alpha_ == theirs.alpha_
+    assert ours.best_score_ == pytest.approx(theirs.best_score_)
+    np.testing.assert_allclose(ours.coef_, np.atleast_2d(theirs.coef_), atol=1e-7)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-7)
+    assert (ours.predict(X) == theirs.predict(X)).all()
+    if cv is None:
+        np.testing.assert_allclose(ours.cv_results_, theirs.cv_results_, atol=1e-7)
+    assert ours.certificates_.shape == (4, 1 if cv is None else cv, 1 if n_classes == 2 else 3)
+    assert max(certificate.relative_gap for certificate in ours.certificates_.ravel()) <= 1e-9
+    assert dn.certify(ours, X, y, sample_weight=weights).relative_gap < 1e-9
+
+
+def test_two_classes_are_scored_by_the_models_without_each_row():
+    X, y, _ = labels(2)
+    ours = dn.RidgeClassifierCV(ALPHAS, scoring="accuracy").fit(X, y)
+    accuracies = [
+        np.mean(cross_val_predict(linear_model.RidgeClassifier(alpha), X, y, cv=LeaveOneOut()) == y) for alpha in ALPHAS
+    ]
+    assert ours.best_score_ == pytest.approx(max(accuracies))
+    assert ours.alpha_ == ALPHAS[int(np.argmax(accuracies))]
+
+
+@pytest.mark.parametrize("cv", [None, 3])
+def test_several_labels_per_row(cv):
+    X, _, _ = labels(3)
+    Y = (X[:, :3] + 0.5 * np.random.default_rng(0).standard_normal((90, 3)) > 0.0).astype(int)
+    ours, theirs = (kind(ALPHAS, cv=cv).fit(X, Y) for kind in (dn.RidgeClassifierCV, linear_model.RidgeClassifierCV))
+    assert ours.alpha_ == theirs.alpha_
+    assert (ours.predict(X) == theirs.predict(X)).all()
+
+
+def test_it_is_a_classifier():
+    assert is_classifier(dn.RidgeClassifierCV())
+    assert not is_regressor(dn.RidgeClassifierCV())
+    X, y, _ = labels(3)
+    path = dn.RidgeClassifierCV().path(X, y, [1.0, 10.0])
+    assert path.models[0].score(X, y) > 0.5
