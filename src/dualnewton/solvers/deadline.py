@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -29,6 +30,17 @@ class Deadline:
     def check(self) -> None:
         """Raise :class:`OutOfTime` where the moment has passed."""
         if time.perf_counter() > self.at:
+            raise OutOfTime
+
+
+@dataclass(frozen=True)
+class Until(Deadline):
+    """The end that a function tells, for work whose caller has its own reasons to stop."""
+
+    is_over: Callable[[], bool] = lambda: False
+
+    def check(self) -> None:
+        if self.is_over():
             raise OutOfTime
 
 

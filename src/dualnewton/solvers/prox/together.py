@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from dualnewton.solvers.deadline import Deadline, Until
 from dualnewton.solvers.prox.subproblem import ROUNDING, Penalty, minimise, rounds_of, sweep_of
 
 MOST = (40, 4)
@@ -78,17 +79,24 @@ def _by_kernel(
             reached = rounds_of(H, slopes, V, penalty, goals[k], *MOST)
             for f in np.flatnonzero(~reached):
                 own = H[f, :size, :size]
-                V[f] = _minimum(own, along[f], V[f], penalty, goals[k, f], compiled=True)
+                V[f] = _minimum(own, along[f], V[f], penalty, goals[k, f], Until(is_over=is_over), compiled=True)
                 slopes[f] = own @ V[f] - along[f]
         found[k] = V
     return found
 
 
 def _minimum(
-    H: np.ndarray, along: np.ndarray, v: np.ndarray, penalty: Penalty, goal: float, *, compiled: bool
+    H: np.ndarray,
+    along: np.ndarray,
+    v: np.ndarray,
+    penalty: Penalty,
+    goal: float,
+    deadline: Deadline,
+    *,
+    compiled: bool,
 ) -> np.ndarray:
     H = np.ascontiguousarray(H)
-    return minimise(H, H @ v - along, v, penalty, goal, sweep_of(compiled=compiled))
+    return minimise(H, H @ v - along, v, penalty, goal, sweep_of(compiled=compiled), deadline)
 
 
 def _by_active_sets(
@@ -117,7 +125,7 @@ def _by_active_sets(
             points, reached = np.stack([v for v, _ in each])[None], np.array([[done for _, done in each]])
         for k, f in zip(*np.nonzero(~reached), strict=True):
             near = points[k - 1, f] if k else V[f]
-            points[k, f] = _minimum(H[f], along[f], near, some[k], own[k, f], compiled=False)
+            points[k, f] = _minimum(H[f], along[f], near, some[k], own[k, f], Until(is_over=is_over), compiled=False)
         found[low : low + step] = points
         V = points[-1]
     return found
