@@ -113,6 +113,12 @@ def huber(model, X, y, c):
     return model.scale_ * c @ (1.0 + losses) + model.alpha * model.coef_ @ model.coef_
 
 
+def quantile(model, X, y, c):
+    residuals = y - scores(model, X)[:, 0]
+    pinball = np.maximum(model.quantile * residuals, (model.quantile - 1.0) * residuals)
+    return np.average(pinball, weights=c) + model.alpha * np.abs(model.coef_).sum()
+
+
 def svc(model, X, y, c):
     by_class, labels = class_weights(model, y, c), signs(y)
     # liblinear: with two classes each has its weight; with more, the class has its weight and the rest has 1.
@@ -218,6 +224,10 @@ def hubers(**kwargs):
     return Case(model, "real", huber, lambda _: 2 * N, tolerance=1e-7, sharpness=0.12)  # L-BFGS stops early
 
 
+def quantiles(**kwargs):
+    return Case(lm.QuantileRegressor(**kwargs), "real", quantile, lambda _: 1.0, sharpness=0.12)
+
+
 def softmaxes(**kwargs):
     return replace(logistics(**kwargs), target="three", objective=softmax)
 
@@ -247,6 +257,7 @@ BASES = [
     replace(lassos(), target="outputs"),
     hubers(alpha=0.1),
     hubers(alpha=0.0, epsilon=1.1),
+    *(quantiles(alpha=0.02, quantile=q) for q in (0.2, 0.5)),
     *(softmaxes(solver=s) for s in ("lbfgs", "newton-cg", "newton-cholesky")),
     logistics(solver="saga", l1_ratio=1.0, **L1),
     # liblinear creeps on ‖w‖₁, where the gap is no square of the error in w.

@@ -261,6 +261,18 @@ CASES = [
         {"method": "interior", "tol": 1e-10},
         tuned(),
     ),
+    Case(
+        "interior, thresholds",
+        lambda: one(losses.Quantile(0.3), d=4, lam=0.02, regularizer=regularizers.L1()),
+        {"tol": 1e-10, "certify_every": 1},
+    ),
+    Case("interior, no penalty", lambda: without_penalty(one(losses.Quantile(0.3), n=60, d=4)), {"tol": 1e-10}),
+    Case(
+        "interior, aggregated",
+        lambda: one(losses.Quantile(0.3), n=900, d=3, fit_intercept=True),
+        {"method": "interior", "tol": 1e-8},
+        tuned(aggregated=1.0),
+    ),
     Case("interior, wide", lambda: one(losses.Hinge(), n=20, d=30), {"method": "interior", "tol": 1e-10}),
     Case("newton, small, models", lambda: several(logistic), {"method": "newton", "tol": 1e-12}, tuned()),
     Case("joint scale", with_scale, {"tol": 1e-10}),

@@ -85,6 +85,7 @@ def test_shapes_for_targets_in_columns(name, columns, fit_intercept):
 
 @pytest.mark.parametrize(("name", "y"), [
     ("ElasticNetCV", Y), ("HuberRegressor", Y), ("LinearSVR", Y), ("LinearSVC", THREE), ("RidgeClassifier", THREE),
+    ("QuantileRegressor", Y),
 ])  # fmt: skip
 def test_no_intercept_is_the_number_zero(name, y):
     for kind in (theirs(name), getattr(dn, name)):

@@ -24,6 +24,9 @@ MORE = [
     Case("lasso", dn.Lasso(alpha=0.1)),
     Case("huber with a scale", dn.HuberRegressor(alpha=0.1)),
     Case("huber with a scale, unpenalised", dn.HuberRegressor(alpha=0.0, epsilon=1.1)),
+    Case("quantile", dn.QuantileRegressor(quantile=0.3, alpha=0.05)),
+    Case("quantile, l2", dn.QuantileRegressor(alpha=0.05, penalty="l2")),
+    Case("quantile, unpenalised", dn.QuantileRegressor(quantile=0.8, alpha=0.0)),
     Case("elastic net, unpenalised", dn.ElasticNet(alpha=0.0)),
     Case("lasso, positive", dn.Lasso(alpha=0.1, positive=True)),
 ]

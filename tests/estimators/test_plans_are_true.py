@@ -31,6 +31,7 @@ ESTIMATORS = {
     "elastic net": (dn.ElasticNet(alpha=0.1), NUMBERS),
     "lasso": (dn.Lasso(alpha=0.1), NUMBERS),
     "huber": (dn.HuberRegressor(), NUMBERS),
+    "quantile": (dn.QuantileRegressor(alpha=0.1), NUMBERS),
     "epsilon-insensitive": (dn.LinearSVR(epsilon=0.1), NUMBERS),
     "logistic, folds": (dn.LogisticRegressionCV(Cs=[0.1, 1.0], cv=3), BINARY),
     "ridge, leave one out": (dn.RidgeCV([0.1, 10.0]), NUMBERS),

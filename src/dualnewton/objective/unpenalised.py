@@ -188,8 +188,8 @@ class View:
         return np.sqrt(self.problem.data.column_norms(np.ones(self.problem.n)))
 
     def margins(self, theta: np.ndarray) -> np.ndarray:
-        """z_i."""
-        return self._own(self.times(theta))
+        """z_i, with their offsets."""
+        return self.problem.row_vectors.shifted(self._own(self.times(theta)))
 
     def curved(self, z: np.ndarray, t: np.ndarray) -> np.ndarray:
         """φ″_i t_i, for t of shape (n, K)."""

@@ -13,6 +13,7 @@ from scipy.optimize import linprog
 import dualnewton as dn
 from dualnewton import losses, regularizers, samplings
 from dualnewton.matrix import ChunkedData, MemoryData
+from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.planning.interior import interior_cost
 from dualnewton.planning.tuning import DEFAULT
 from dualnewton.run.result import Status
@@ -354,3 +355,65 @@ def test_it_runs_on_pieces():
     assert one.converged
     assert other.converged
     np.testing.assert_allclose(one.w, other.w, rtol=1e-6, atol=1e-8)
+
+
+# Thresholds, and no penalty ------------------------------------------------------------------------------------------
+
+
+@by_loss
+@pytest.mark.parametrize("variant", ["plain", "weights, some zero", "all"])
+@pytest.mark.parametrize("d", [6, 120])
+@pytest.mark.parametrize("small", [DEFAULT, GENERAL], ids=["block", "passes"])
+def test_thresholds_are_examples_of_their_own(loss, variant, d, small):
+    """t_j |w_j| is the absolute error of an example t_j e_j with target 0: the linear program with these rows is the same."""
+    problem = replace(problem_for(loss, d=d, lam=0.02, **VARIANTS[variant]), regularizer=regularizers.L1())
+    result = dn.solve(problem, method="interior", tol=1e-9, tuning=small)
+    assert result.status is Status.CONVERGED
+    assert_certificate_is_true(problem, result)
+    assert result.certificate.primal == pytest.approx(optimum_of(problem), rel=2e-9)
+    assert np.count_nonzero(result.w) <= min(d, 80)  # at a vertex
+
+
+@by_loss
+@pytest.mark.parametrize("variant", ["intercept", "all"])
+def test_no_penalty_at_all(loss, variant):
+    problem = problem_for(loss, d=4, lam=1.0, **VARIANTS[variant])
+    risk = Unpenalised.of(replace(problem, y=-problem.y if isinstance(loss, losses.Hinge) else problem.y))
+    result = dn.solve(risk, tol=1e-9)
+    assert result.status is Status.CONVERGED
+    assert result.plan.method == "interior"
+    assert result.certificate.primal == pytest.approx(optimum_of(risk), rel=2e-9)
+    mass = risk.unit.c * result.alpha
+    assert np.abs(risk.unit.X.T @ mass).max() <= 1e-10 * np.abs(mass).sum()
+
+
+@by_loss
+def test_an_elastic_net_has_both_terms(loss):
+    problem = replace(problem_for(loss, lam=0.05, fit_intercept=True), regularizer=regularizers.ElasticNet(0.4))
+    result = dn.solve(problem, method="interior", tol=1e-9)
+    other = dn.solve(problem, tol=1e-9, max_epochs=5000, random_state=0)
+    assert_certificate_is_true(problem, result)
+    assert_same_model(problem, result, other)
+
+
+def test_auto_takes_it_for_linear_programs_only():
+    problem = problem_for(losses.Quantile(0.3), lam=0.02)
+    assert dn.plan(replace(problem, regularizer=regularizers.L1())).method == "interior"
+    assert dn.plan(replace(problem, regularizer=regularizers.ElasticNet())).method != "interior"
+    assert dn.plan(replace(problem, regularizer=regularizers.L1(), loss=losses.Squared())).method != "interior"
+
+
+def optimum_of(problem):
+    """The optimal value by HiGHS: w = u − v, and an upper bound of each piecewise linear loss at every one of its lines."""
+    unit, n, d, thresholds = problem.unit, problem.n, problem.d, problem.lam * problem.regularizer.form.limits(problem.d)[0]
+    pieces = unit.loss.pieces(unit.y)
+    slopes, free = pieces[:, ::2].T, np.full((n, 1), float(unit.fit_intercept))
+    rows, rights = [], []
+    for k, slope in enumerate(slopes):
+        at = pieces[:, 1] if k == 0 else pieces[:, 2 * k - 1]  # a point of this line, where the loss has its value
+        rights.append(-(unit.loss.value(at, unit.y) + slope * (unit.o - at)))
+        A = slope[:, None] * np.asarray(unit.X.todense() if sp.issparse(unit.X) else unit.X)
+        rows.append(np.hstack([A, -A, slope[:, None] * free, -np.eye(n)]))
+    cost = np.concatenate([thresholds, thresholds, [0.0], unit.c / n])
+    bounds = [(0, None)] * (2 * d) + [(None, None)] * (n + 1)
+    return linprog(cost, np.vstack(rows), np.concatenate(rights), bounds=bounds).fun
