@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
-FIGURES = {"demo.py": ([], "demo_gap.png"), "path_plot.py": (["."], "lasso_path.png")}
+FIGURES = {
+    "demo.py": ([], "demo_gap.png"),
+    "path_plot.py": (["."], "lasso_path.png"),
+    "quantiles.py": (["."], "quantiles.png"),
+}
 """What an example is told, and what it draws in the folder that it runs in."""
 
 

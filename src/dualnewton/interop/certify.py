@@ -47,8 +47,8 @@ def certify(model: Any, X: Any, y: Any, *, sample_weight: Any = None) -> Certifi
     in its docstring.
 
     Close to the optimum the bound is sharp; far from it, it may overstate the suboptimality many times. The losses with a
-    kink (p = 1, quantiles) and HuberRegressor need more than w for a good dual point. There :func:`solve` looks for one, until the bound
-    exceeds the suboptimality by a ninth at most, which takes about as long as a fit. ``dual_coef_`` is tried first.
+    kink (p = 1, quantiles) and HuberRegressor need more than w for a good dual point. There :func:`solve` looks for one, until
+    the bound exceeds the suboptimality by a ninth at most, which takes about as long as a fit. ``dual_coef_`` is tried first.
 
     Parameters
     ----------

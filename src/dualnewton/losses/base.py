@@ -63,7 +63,7 @@ class Loss:
     """Whether φ′ has a jump: see :class:`NonSmooth`."""
 
     shifts: ClassVar[bool] = False
-    """Whether φ(z; y) is a function of z − y, so that examples with one slope can be added up (``solvers/outer/aggregation.py``)."""
+    """Whether φ(z; y) is a function of z − y: examples with one slope can be added up (``solvers/outer/aggregation.py``)."""
 
     columns: int = 1
     """K, the number of margins per example: z_i is a number for K = 1 and a vector of length K otherwise."""

@@ -27,7 +27,7 @@ def interior(problem: Problem, tau: Tau, tuning: Tuning = DEFAULT) -> Plan:
 
 
 def takes_interior(problem: Any, method: str, tau: Tau = "auto") -> bool:
-    """Whether the interior-point method is asked for, or "auto" meets a linear program: a kinked loss without a quadratic penalty.
+    """Whether the interior-point method is asked for, or "auto" meets a linear program: a kinked loss and no quadratic penalty.
 
     Without any penalty no other method serves a kinked loss, whatever is asked for.
     """

@@ -146,7 +146,7 @@ class Tuning:
     interior_corrections, correction_passes : int, float
         Centrality corrections in a step of that method where its matrix costs more than so many pairs of products.
     aggregated : float
-        Examples over rows of the sample from which a kinked loss is solved on a sample, then on few rows and the means of the rest.
+        Ratio of examples to rows of a sample from which a kinked loss is solved on a sample, then on few rows and mean rows.
     working_set_steps : float
         Proximal Newton steps over working sets for quadratic losses; other losses take twice as many.
     used_share : float

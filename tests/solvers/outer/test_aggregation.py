@@ -1,4 +1,4 @@
-"""Aggregation: mean rows are lower bounds, their dual points are feasible for all examples, and the optimum is that of all rows."""
+"""Aggregation: mean rows bound from below, their dual points are feasible for all examples, the optimum is that of all rows."""
 
 from dataclasses import replace
 
@@ -90,6 +90,8 @@ def test_models_that_are_solved_together_and_a_warm_start():
     for problem, result in zip(problems, results, strict=True):
         alone = dn.solve(problem, tol=1e-8, tuning=WHOLE)
         assert result.certificate.primal == pytest.approx(alone.certificate.primal, rel=2e-8)
-    near = dn.solve(replace(problems[1], lam=0.0101), tol=1e-8, tuning=AGGREGATED, warm_start=results[1], random_state=0)
+    near = dn.solve(
+        replace(problems[1], lam=0.0101), tol=1e-8, tuning=AGGREGATED, warm_start=results[1], random_state=0
+    )
     assert near.status is Status.CONVERGED
     assert near.n_epochs < results[1].n_epochs

@@ -304,7 +304,11 @@ def test_epochs_are_limited():
     ("changed", "settings", "reason"),
     [
         ({"loss": losses.SquaredHinge()}, {}, r"needs a piecewise linear loss, such as Hinge\(\), .* got SquaredHinge"),
-        ({"regularizer": regularizers.NonNegative()}, {}, r"needs regularizer L2\(\), .* without bounds, got NonNegative"),
+        (
+            {"regularizer": regularizers.NonNegative()},
+            {},
+            r"needs regularizer L2\(\), .* without bounds, got NonNegative",
+        ),
         ({}, {"tuning": tuned(largest_matrix=5)}, "needs a dense matrix of 6 rows and columns, and 5 are the most"),
         ({}, {"tau": 3}, r'tau must be "auto" or n = 80 with method="interior", got 3'),
         ({}, {"sampling": samplings.Nice(80, 4)}, 'sampling must be None with method="interior"'),
@@ -405,7 +409,12 @@ def test_auto_takes_it_for_linear_programs_only():
 
 def optimum_of(problem):
     """The optimal value by HiGHS: w = u − v, and an upper bound of each piecewise linear loss at every one of its lines."""
-    unit, n, d, thresholds = problem.unit, problem.n, problem.d, problem.lam * problem.regularizer.form.limits(problem.d)[0]
+    unit, n, d, thresholds = (
+        problem.unit,
+        problem.n,
+        problem.d,
+        problem.lam * problem.regularizer.form.limits(problem.d)[0],
+    )
     pieces = unit.loss.pieces(unit.y)
     slopes, free = pieces[:, ::2].T, np.full((n, 1), float(unit.fit_intercept))
     rows, rights = [], []

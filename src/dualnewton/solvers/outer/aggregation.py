@@ -122,7 +122,7 @@ class Aggregation(Method):
             alpha = expanded(state.groups, numbers, pair.alpha)
             pieces, _ = _pieces(problem, pair.w, pair.intercept)
             left = (state.groups != KEEP) & (pieces != state.groups) & (problem.unit.c > 0.0)
-            count, reached = np.count_nonzero(left), State(pair.w, pair.intercept, alpha, offered=True)
+            count, reached = int(np.count_nonzero(left)), State(pair.w, pair.intercept, alpha, offered=True)
             if count > state.kept:
                 better = min(state, reached, key=lambda own: problem.unit.primal(own.w, own.intercept))
                 self.states[k] = self._divided(problem, replace(better, alpha=alpha, offered=True), 2 * state.kept)

@@ -2,9 +2,9 @@
 
     n P(x) = Σ_i c_i φ_i(z_i) + Σ_j λn (½ v_j w_j² + t_j |w_j|),        z = Ãx + o,  x = (w, b)
 
-A threshold t_j |w_j| is the loss of one more example: its row is r_j e_j, its weight λn t_j / r_j, its kink 0, and its slope rises
-there from −1 to 1. With r_j, the root mean square of feature j, its margin has the unit of the others. These examples follow those
-of the data; none of their rows is stored (:class:`~dualnewton.solvers.primal.newton_system.WithCoordinates`).
+A threshold t_j |w_j| is the loss of one more example: its row is r_j e_j, its weight λn t_j / r_j, its kink 0, and its slope
+rises there from −1 to 1. With r_j, the root mean square of feature j, its margin has the unit of the others. These examples
+follow those of the data; none of their rows is stored (:class:`~dualnewton.solvers.primal.newton_system.WithCoordinates`).
 """
 
 from __future__ import annotations

@@ -68,7 +68,9 @@ class ScaledCholesky:
     def __init__(self, H: np.ndarray, ridge: np.ndarray, check: Check) -> None:
         diagonal = np.einsum("ii->i", H)  # a view
         diagonal += ridge
-        self.scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))  # zero: a feature without entries or penalty
+        self.scale = 1.0 / np.sqrt(
+            np.where(diagonal > 0.0, diagonal, 1.0)
+        )  # zero: a feature without entries or penalty
         H *= self.scale[:, None]
         H *= self.scale
         self.factor = Cholesky(H, np.full(len(H), np.finfo(float).eps), check=check)

@@ -1,7 +1,7 @@
 """The vertex of a linear program that an interior point is near.
 
-Without a ridge an optimal x is determined by as many kinks as it has entries: margins that lie on a kink, and coefficients that are
-zero (the kinks of thresholds). Near the optimum these have the largest curvature D of all. With B for their rows, k for their
+Without a ridge an optimal x is determined by as many kinks as it has entries: margins that lie on a kink, and coefficients that
+are zero (the kinks of thresholds). Near the optimum these have the largest curvature D of all. With B for their rows, k for their
 kinks, and every other slope at the end of its jump that the margin says,
 
     B x = k,        Bᵀ (c p)_B = −Ãᵀ (slopes of all others).
