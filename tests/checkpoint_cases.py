@@ -231,7 +231,7 @@ CASES = [
         {"tol": 1e-12},
         IN_STEPS,
     ),
-    Case("hinge", lambda: one(losses.Hinge(), n=40, d=4), {"tol": 1e-6}),
+    Case("hinge, smoothed", lambda: one(losses.Hinge(), n=40, d=4), {"method": "newton", "tol": 1e-6}),
     Case(
         "hinge, compiled",
         lambda: one(losses.Hinge(), n=40, d=4, fit_intercept=True),
@@ -249,7 +249,11 @@ CASES = [
         {"method": "sdna", "tau": 1, "tol": 1e-10},
         COMPILED,
     ),
-    Case("epsilon, models", lambda: several(losses.EpsilonInsensitive(0.3), (0.1, 0.01), n=40, d=4), {"tol": 1e-6}),
+    Case(
+        "epsilon, smoothed models",
+        lambda: several(losses.EpsilonInsensitive(0.3), (0.1, 0.01), n=40, d=4),
+        {"method": "newton", "tol": 1e-6},
+    ),
     Case(
         "interior",
         lambda: weighted(losses.EpsilonInsensitive(0.3), sparse=0.5),

@@ -24,9 +24,10 @@ def problem_of(n=2000, d=40, lam=None, loss=None, **more):
 def test_the_plan_says_that_the_loss_is_taken_as_it_is(method):
     plan = dn.plan(problem_of(), method=method, tau=1, tuning=tuned(small_entries=0))
     assert plan.method == method
-    assert plan.reason == "rounds on Hinge itself; tau as asked"
+    assert plan.reason == "rounds on Hinge itself, whose dual has box constraints; tau as asked"
     assert plan.cost == rounds_cost(problem_of(), tuned(small_entries=0))
-    assert "smoothed losses" in dn.plan(problem_of(), method="auto").reason
+    assert not plan.smoothed
+    assert dn.plan(problem_of(), method="newton").smoothed
 
 
 def test_which_problems_have_such_rounds():

@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from dualnewton.matrix import MemoryData
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.dual import dual_epoch, expected_epochs
 from dualnewton.planning.facts import Facts
-from dualnewton.planning.planner import predicted
+from dualnewton.planning.planner import kinked_plans, predicted
 from dualnewton.planning.switching import Switching
 from dualnewton.solvers.primal.small import SmallNewton
 from tables import make_problem
@@ -223,10 +224,28 @@ def test_newton_takes_all_rows_or_says_so():
 
 
 @pytest.mark.parametrize("loss", [losses.Hinge(), losses.EpsilonInsensitive(0.1)])
-def test_a_loss_with_kinks_is_planned_by_its_neighbour(loss):
-    chosen = dn.plan(tall(loss=loss))
-    assert "smoothed losses" in chosen.reason
-    assert chosen.cost > 0.0
+def test_a_loss_with_kinks_is_planned_by_cost(loss):
+    """Interior points without kernels for small data, rounds for sparse rows, smoothed losses where neither applies."""
+    small = dn.plan(tall(loss=loss, n=300, d=10))
+    assert (small.method, small.compiled, small.smoothed) == ("interior", False, False)
+    first, *others = kinked_plans(tall(loss=loss))
+    assert [first.cost, *(plan.cost for plan in others)] == sorted(plan.cost for plan in (first, *others))
+    assert {(plan.method, plan.smoothed) for plan in (first, *others)} >= {("interior", False), ("sdna", False)}
+    sparse = replace(wide_and_sparse(), loss=loss)
+    assert dn.plan(sparse).method == "sdna"
+    assert not dn.plan(sparse).smoothed
+    bounded = dn.plan(replace(tall(loss=loss), regularizer=regularizers.L1(positive=True)))
+    assert bounded.smoothed
+    assert "smoothed losses" in bounded.reason
+
+
+def test_slow_rounds_on_a_loss_with_kinks_are_left_for_interior_points():
+    problem = tall(loss=losses.Hinge(), n=3000, d=60, lam_n=1e-3)
+    result = dn.solve(problem, tol=1e-4, max_epochs=5000)
+    assert result.converged
+    assert result.plan.before is not None
+    assert (result.plan.before.method, result.plan.method) == ("sdna", "interior")
+    assert "more epochs of rounds" in result.plan.reason
 
 
 def test_newton_is_not_left_for_rounds_of_numpy_at_the_price_of_compiled_ones():

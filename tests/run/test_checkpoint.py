@@ -157,8 +157,8 @@ def test_a_deadline_that_is_far_away_changes_no_bit(tau):
     [
         "compiled",
         "newton",
-        "hinge",
-        "epsilon, models",
+        "hinge, smoothed",
+        "epsilon, smoothed models",
         "newton, models",
         "joint scale by rounds",
         "no penalty, models",

@@ -107,9 +107,11 @@ def kinked_plans(problem: Problem, *, models: int = 1, near: bool = False, tunin
 def _kinked(problem: Problem, plans: Sequence[Plan], tuning: Tuning) -> Plan:
     """Choose the cheapest plan, or rounds where a few epochs of them, which show their speed, cost little against it."""
     best = plans[0]
-    rounds = next((plan for plan in plans if plan.method == "sdna" and not plan.smoothed), best)
+    rounds = next((plan for plan in plans[1:] if plan.method == "sdna" and not plan.smoothed), None)
     trial = tuning.kinked_trial_epochs * Costs.of(problem.data.profile, tuning).epoch
-    return replace(rounds, reason=f"trial of {rounds.reason}") if trial <= tuning.trial_share * best.cost else best
+    if rounds is None or trial > tuning.trial_share * best.cost:
+        return best
+    return replace(rounds, reason=f"trial of {rounds.reason}")
 
 
 def _rounds(problem: Problem, method: str, tau: Tau, *, near: bool, tuning: Tuning) -> Plan:

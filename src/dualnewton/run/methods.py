@@ -37,13 +37,13 @@ SCHEMES: dict[str | None, Any] = {
 
 
 def scheme_of(problem: Any, plan: Plan) -> Any | None:
-    """Return the outer scheme of a run, if it needs one: a loss with kinks does where the plan smooths it.
+    """Return the outer scheme of a run, if it needs one.
 
-    The interior-point method needs none without a penalty, either.
+    A loss with kinks does where the plan smooths it. The interior-point method needs none without a penalty.
     """
-    if plan.method == "interior" or (problem.scheme == "smoothing" and not plan.smoothed):
-        return None
-    return SCHEMES.get(problem.scheme)
+    if problem.scheme == "smoothing":
+        return ProximalPoint if plan.smoothed else None
+    return None if problem.scheme == "no penalty" and plan.method == "interior" else SCHEMES.get(problem.scheme)
 
 
 def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request: Request, runs: Any) -> Method:

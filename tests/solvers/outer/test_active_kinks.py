@@ -221,10 +221,10 @@ def test_runs_meet_what_rounding_kept_from_them(loss, without):
         problem_for(loss, lam=1.0 / (80 * C), fit_intercept=True, sample_weight=weights)
         for C in np.geomspace(0.05, 20.0, 8)
     ]
-    ours = [dn.solve(problem, tol=1e-12) for problem in problems]
+    ours = [dn.solve(problem, method="newton", tol=1e-12) for problem in problems]
     assert max(result.certificate.relative_gap for result in ours) <= 2e-15
     without()
-    others = [dn.solve(problem, tol=1e-12) for problem in problems]
+    others = [dn.solve(problem, method="newton", tol=1e-12) for problem in problems]
     assert sum(len(result.trace) for result in ours) <= 0.75 * sum(len(result.trace) for result in others)
     for one, other in zip(ours, others, strict=True):
         np.testing.assert_allclose(one.w, other.w, rtol=1e-4, atol=1e-5)
@@ -234,7 +234,7 @@ def test_each_of_several_models_is_finished():
     first = problem_for(losses.EpsilonInsensitive(0.2), lam=0.02, sparse=True, fit_intercept=True)
     problems = [first, replace(first, lam=0.5), replace(first, y=-first.y, offset=np.linspace(-1.0, 1.0, 80))]
     assert sp.issparse(first.X)
-    for result in dn.solve_many(problems, tol=1e-12):
+    for result in dn.solve_many(problems, method="newton", tol=1e-12):
         assert result.certificate.relative_gap <= 2e-15
 
 
@@ -242,7 +242,7 @@ def test_a_stage_that_is_good_enough_is_not_asked(monkeypatch):
     problem = problem_for(losses.Hinge(), lam=0.02)
     asked = []
     monkeypatch.setattr(smoothing, "finish", lambda *args: asked.append(args[3]))
-    result = dn.solve(problem, tol=1e-4)
+    result = dn.solve(problem, method="newton", tol=1e-4)
     assert result.converged
     assert len(asked) == len(result.trace) - 2  # the start and the last stage are not
     assert min(asked) > 1e-4
@@ -254,11 +254,11 @@ def test_a_stage_that_was_cut_short_is_not_asked(monkeypatch):
     stages = []
     monkeypatch.setattr(smoothing, "finish", lambda *args: stages.append(args[2]))
     for limit in range(12):
-        dn.solve(problem, tol=1e-12, max_epochs=limit)
+        dn.solve(problem, method="newton", tol=1e-12, max_epochs=limit)
     assert stages
     assert all(stage.status in smoothing.NATURAL for stage in stages)
     stages.clear()
-    stopped = dn.solve(problem, tol=1e-12, callback=lambda progress: progress.epoch > 2.0)
+    stopped = dn.solve(problem, method="newton", tol=1e-12, callback=lambda progress: progress.epoch > 2.0)
     assert stopped.status is dn.Status.STOPPED_BY_CALLBACK
     assert stages == []
 
@@ -267,7 +267,7 @@ def test_a_stage_that_was_cut_short_is_not_asked(monkeypatch):
 def test_a_gap_that_is_rounding_of_the_margins_is_the_end(loss):
     """With more features than examples the losses are next to nothing, and so is P; no stage could make its gap smaller."""
     problem = problem_for(loss, n=30, d=200, lam=1e-5, fit_intercept=True)
-    result = dn.solve(problem, tol=0.0)
+    result = dn.solve(problem, method="newton", tol=0.0)
     sizes = np.abs(problem.margins(result.w, result.intercept))
     assert result.certificate.primal <= 1e-4 * sizes.mean()
     assert result.certificate.gap <= smoothing.MARGINS * sizes.mean()

@@ -128,7 +128,7 @@ def test_the_best_intercept_of_a_smoothed_problem(width):
 @pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
 def test_the_gap_of_the_loss_itself_is_closed(loss, intercept, C):
     problem = problem_for(loss, lam=1.0 / (80 * C), fit_intercept=intercept)
-    result = dn.solve(problem, tol=1e-11, random_state=0)
+    result = dn.solve(problem, tol=1e-11, random_state=0, method="newton")
     assert result.status is dn.Status.CONVERGED
     assert problem.primal(result.w, result.intercept) - problem.dual(result.alpha) <= 1e-11 * result.certificate.primal
 
@@ -136,7 +136,7 @@ def test_the_gap_of_the_loss_itself_is_closed(loss, intercept, C):
 def test_the_certificate_by_hand():
     rng = np.random.default_rng(5)
     X, y, c = rng.standard_normal((30, 4)), np.sign(rng.standard_normal(30)), rng.uniform(0.0, 2.0, 30)
-    result = dn.solve(dn.Problem(X, y, losses.Hinge(), lam=0.05, sample_weight=c), tol=1e-10)
+    result = dn.solve(dn.Problem(X, y, losses.Hinge(), lam=0.05, sample_weight=c), tol=1e-10, method="newton")
     primal = (c * np.maximum(0.0, 1.0 - y * (X @ result.w))).mean() + 0.025 * result.w @ result.w
     a_bar = X.T @ (c * result.alpha) / (0.05 * 30)
     dual = (c * y * result.alpha).mean() - 0.025 * a_bar @ a_bar
@@ -159,7 +159,7 @@ def test_it_is_the_model_of_libsvm(loss, sparse, weighted):
     )
     other.fit(sp.csr_matrix(problem.X) if sparse else problem.X, problem.y, sample_weight=weights)
     coef = np.asarray(other.coef_.todense() if sparse else other.coef_).ravel()
-    result = dn.solve(problem, tol=1e-12)
+    result = dn.solve(problem, tol=1e-12, method="newton")
     assert np.abs(result.w - coef).max() <= 1e-6 * np.abs(coef).max()
     assert result.intercept == pytest.approx(float(other.intercept_[0]), abs=1e-5)
 
@@ -182,22 +182,22 @@ def test_a_sampling_may_draw_the_sets():
 @pytest.mark.parametrize("regularizer", [regularizers.ElasticNet(0.3), regularizers.NonNegative()], ids=name_of)
 def test_other_regularizers(regularizer):
     problem = problem_for(losses.EpsilonInsensitive(0.2), lam=0.05, regularizer=regularizer, fit_intercept=True)
-    assert dn.solve(problem, tol=1e-8, max_epochs=5000).converged
+    assert dn.solve(problem, tol=1e-8, max_epochs=5000, method="newton").converged
 
 
 def test_models_that_share_passes_are_those_that_do_not():
     first = problem_for(losses.Hinge(), lam=0.02, fit_intercept=True)
     weights = np.random.default_rng(1).uniform(0.2, 2.0, first.n)
     problems = [first, replace(first, lam=0.5), replace(first, y=-first.y, sample_weight=weights)]
-    together = dn.solve_many(problems, tol=1e-11)
+    together = dn.solve_many(problems, tol=1e-11, method="newton")
     for problem, result in zip(problems, together, strict=True):
         assert result.converged
-        np.testing.assert_allclose(result.w, dn.solve(problem, tol=1e-11).w, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(result.w, dn.solve(problem, tol=1e-11, method="newton").w, rtol=1e-5, atol=1e-6)
 
 
 def test_the_trace_holds_certificates_of_the_loss_itself_that_never_get_worse():
     problem = problem_for(losses.Hinge(), lam=0.01, fit_intercept=True)
-    result = dn.solve(problem, tol=1e-9)
+    result = dn.solve(problem, tol=1e-9, method="newton")
     assert (np.diff(result.trace.primal) <= 0.0).all()
     assert (np.diff(result.trace.dual) >= 0.0).all()
     assert (np.diff(result.trace.epoch) >= 0.0).all()
@@ -216,24 +216,24 @@ def test_equal_seeds_give_equal_bits():
 
 def test_limits_hold_across_the_stages():
     problem = problem_for(losses.Hinge(), lam=0.001)
-    assert dn.solve(problem, max_epochs=0).status is dn.Status.EPOCH_LIMIT
-    assert len(dn.solve(problem, max_epochs=0).trace) == 1
+    assert dn.solve(problem, max_epochs=0, method="newton").status is dn.Status.EPOCH_LIMIT
+    assert len(dn.solve(problem, max_epochs=0, method="newton").trace) == 1
     few = dn.solve(problem, method="sdna", tau=1, tol=1e-10, max_epochs=12, random_state=0)
     assert few.status is dn.Status.EPOCH_LIMIT
     assert 12 <= few.n_epochs <= 14
-    assert dn.solve(problem, tol=1e-12, time_limit=0.0).status is dn.Status.TIME_LIMIT
+    assert dn.solve(problem, tol=1e-12, time_limit=0.0, method="newton").status is dn.Status.TIME_LIMIT
     assert dn.solve(problem, tol=0.0, max_epochs=10**5).status in (dn.Status.NO_PROGRESS, dn.Status.CONVERGED)
 
 
 def test_a_callback_is_told_certificates_of_the_loss_itself_and_may_stop():
     problem, seen = problem_for(losses.Hinge(), lam=0.001), []
-    result = dn.solve(problem, tol=1e-10, callback=seen.append)
+    result = dn.solve(problem, tol=1e-10, callback=seen.append, method="newton")
     known = {(row.certificate.primal, row.certificate.dual) for row in result.trace.rows}
     assert {(row.certificate.primal, row.certificate.dual) for row in seen} == known
     assert len(seen) > len(result.trace)  # within the stages, too
     assert [row.epoch for row in seen] == sorted(row.epoch for row in seen)
 
-    stopped = dn.solve(problem, tol=1e-10, callback=lambda progress: progress.epoch > 3)
+    stopped = dn.solve(problem, tol=1e-10, callback=lambda progress: progress.epoch > 3, method="newton")
     assert stopped.status is dn.Status.STOPPED_BY_CALLBACK
     assert stopped.n_epochs < result.n_epochs
 
@@ -245,32 +245,32 @@ def test_an_interrupted_stage_ends_the_run_with_what_it_found():
         if progress.epoch > 3:
             raise KeyboardInterrupt
 
-    result = dn.solve(problem, tol=1e-10, callback=press)
+    result = dn.solve(problem, tol=1e-10, callback=press, method="newton")
     assert result.status is dn.Status.INTERRUPTED
     assert result.certificate.relative_gap < 1.0
 
     def at_once(_progress):
         raise KeyboardInterrupt
 
-    for result in dn.solve_many([problem, replace(problem, lam=0.1)], callback=at_once):
+    for result in dn.solve_many([problem, replace(problem, lam=0.1)], callback=at_once, method="newton"):
         assert (result.status, len(result.trace)) == (dn.Status.INTERRUPTED, 1)
 
 
 def test_a_result_is_a_start():
     problem = problem_for(losses.Hinge(), lam=0.01, fit_intercept=True)
-    result = dn.solve(problem, tol=1e-8)
-    again = dn.solve(problem, tol=1e-8, warm_start=result)
+    result = dn.solve(problem, tol=1e-8, method="newton")
+    again = dn.solve(problem, tol=1e-8, warm_start=result, method="newton")
     assert again.converged
     assert again.n_epochs == 0.0
-    near = dn.solve(replace(problem, lam=0.011), tol=1e-8, warm_start=result)
+    near = dn.solve(replace(problem, lam=0.011), tol=1e-8, warm_start=result, method="newton")
     assert near.converged
-    assert near.trace.gap[0] < 0.1 * dn.solve(problem, max_epochs=0).certificate.gap
+    assert near.trace.gap[0] < 0.1 * dn.solve(problem, max_epochs=0, method="newton").certificate.gap
 
 
 def test_data_without_any_loss():
     """P* = 0, reached by the intercept alone."""
     X = np.random.default_rng(0).standard_normal((10, 2))
     for loss, y in ((losses.Hinge(), np.ones(10)), (losses.EpsilonInsensitive(0.1), np.full(10, 3.0))):
-        result = dn.solve(dn.Problem(X, y, loss, fit_intercept=True))
+        result = dn.solve(dn.Problem(X, y, loss, fit_intercept=True), method="newton")
         assert result.converged
         assert result.certificate.primal == pytest.approx(0.0, abs=1e-12)

@@ -400,10 +400,11 @@ def test_an_elastic_net_has_both_terms(loss):
     assert_same_model(problem, result, other)
 
 
-def test_auto_takes_it_for_linear_programs_only():
+def test_auto_takes_it_for_linear_programs_and_small_data():
     problem = problem_for(losses.Quantile(0.3), lam=0.02)
     assert dn.plan(replace(problem, regularizer=regularizers.L1())).method == "interior"
-    assert dn.plan(replace(problem, regularizer=regularizers.ElasticNet())).method != "interior"
+    assert dn.plan(replace(problem, regularizer=regularizers.ElasticNet())).method == "interior"
+    assert dn.plan(replace(problem, regularizer=regularizers.NonNegative())).smoothed
     assert dn.plan(replace(problem, regularizer=regularizers.L1(), loss=losses.Squared())).method != "interior"
 
 

@@ -136,7 +136,7 @@ def test_features_that_the_gap_excludes_are_zero_at_the_optimum():
     excluded = []
     for _ in range(6):
         method.step(np.random.default_rng(0), np.inf, np.inf)
-        excluded.append(np.setdiff1d(np.arange(60), method.models[0].task.working_set(method.models[0])))
+        excluded.append(np.setdiff1d(np.arange(60), method.tasks[0].working_set(method.models[0])))
         assert not best[:, excluded[-1]].any()
     assert excluded[-1].size > 30
 

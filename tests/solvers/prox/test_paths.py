@@ -129,8 +129,7 @@ def test_certificates_from_moments_bound_those_from_the_data(regularizer, fit_in
     for w, own, lam, found in zip(W, b, lams, Verifier(moments, problem).certificates(W, b, lams), strict=True):
         alone = dn.Problem(problem.X, problem.y, losses.Squared(), regularizer=problem.regularizer, lam=lam,
                            sample_weight=c, fit_intercept=fit_intercept)  # fmt: skip
-        primal, alpha = alone.pair_at(alone.margins(w), w, own)
-        dual = alone.dual(alpha)
+        primal, dual = alone.primal(w, own), alone.dual(alone.alpha_of(w))
         assert found.primal >= primal * (1.0 - 1e-15)
         assert found.primal == pytest.approx(primal, rel=1e-11)
         assert found.dual <= dual + 1e-13 * abs(dual)

@@ -127,7 +127,8 @@ class ProximalPoint(OuterMethod):
         count, loss = len(self.widths), type(self.models[0].problem.loss).__name__
         stages = f"{count} stage{'s' if count > 1 else ''} of width {self.widths[0]:.0e} to {self.widths[-1]:.0e}"
         inner: Plan = self.inner.plan
-        return replace(inner, reason=f"{loss} by smoothed losses, {stages}; in the last: {inner.reason}")
+        reason = f"{loss} by smoothed losses, {stages}; in the last: {inner.reason}"
+        return replace(inner, reason=reason, smoothed=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -262,18 +262,24 @@ class FromColumns(Paths):
         shifted = fit_intercept and not data.profile.sparse
         self.origin = data.transposed_times(c[0]) / self.totals[0] if shifted else np.zeros(data.d)
         self.target_mean = c @ y / self.totals if fit_intercept else np.zeros(F)
-        self.gathered = Gathered(data, sizes, self.origin if shifted else None)
-        self.y, self.inside, self.parts = y, np.zeros(0, dtype=np.intp), list[linear.Matrix]()
-        self.H, self.cross, self.first = np.zeros((F, 0, 0)), np.zeros((F, 0)), np.zeros((F, 0))
-        self.V, self.gradient, self.losses = np.zeros((F, 0)), np.zeros((F, data.d)), np.zeros(F)
+        self.y, self.ahead = y, 1
         self.last: Penalty | None = None
-        self.ahead = 1
+        self._clear()
+
+    def _clear(self) -> None:
+        """Forget all features."""
+        F, shifted = len(self.totals), self.fit_intercept and not self.data.profile.sparse
+        self.gathered = Gathered(self.data, self.sizes, self.origin if shifted else None)
+        self.inside, self.parts = np.zeros(0, dtype=np.intp), list[linear.Matrix]()
+        self.H, self.cross, self.first = np.zeros((F, 0, 0)), np.zeros((F, 0)), np.zeros((F, 0))
+        self.V, self.gradient, self.losses = np.zeros((F, 0)), np.zeros((F, self.data.d)), np.zeros(F)
 
     def state(self) -> PathsState:
         return replace(super().state(), gathered=self.gathered.state(), last=self.last, ahead=self.ahead)
 
     def restore(self, state: PathsState) -> None:
-        for features in state.gathered[len(self.gathered.order) :]:
+        self._clear()
+        for features in state.gathered:
             self.gather(features)
         super().restore(state)
         self.last, self.ahead = state.last, state.ahead
