@@ -10,6 +10,7 @@ import pytest
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 FIGURES = {
     "demo.py": ([], "demo_gap.png"),
+    "certified_choice.py": (["."], "choice.png"),
     "path_plot.py": (["."], "lasso_path.png"),
     "quantiles.py": (["."], "quantiles.png"),
 }

@@ -64,7 +64,8 @@ def test_more_features_than_examples(alpha):
 @pytest.mark.parametrize("quantile", QUANTILES)
 def test_without_features_to_use_it_is_the_quantile_of_the_targets(quantile):
     model = dn.QuantileRegressor(quantile=quantile, alpha=1e3).fit(X, Y)
-    assert np.abs(model.coef_).max() <= 1e-15  # any intercept between two targets is optimal, so that there is no vertex
+    # Any intercept between two targets is optimal, so that there is no vertex.
+    assert np.abs(model.coef_).max() <= 1e-15
     ranked = np.sort(Y)
     assert ranked[int(quantile * 200) - 1] <= model.intercept_ <= ranked[int(quantile * 200)]
 

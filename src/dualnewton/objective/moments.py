@@ -3,8 +3,8 @@
     Σ_i c_i (x_iᵀw + b − y_i)² = uᵀGu − 2uᵀk + Σ_i c_i t_i²,        G = Σ_i c_i x̃_i x̃_iᵀ,  k = Σ_i c_i x̃_i t_i
 
 with x̃ = (x − o, 1), t = y − ȳ and u = (w, b + oᵀw − ȳ). The sums are sufficient: P, D and the feasibility of the dual point
-follow from them, up to rounding errors that are a small multiple of the unit roundoff times Σ c_i t_i² + |uᵀGu|. The certificates below
-subtract a bound of these errors from D and add it to P.
+follow from them, up to rounding errors that are a small multiple of the unit roundoff times Σ c_i t_i² + |uᵀGu|. The certificates
+below subtract a bound of these errors from D and add it to P.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class Tuning:
         Factor on these epochs where the regularizer has kinks or bounds.
     kinked_rounds_fixed, kinked_rounds_per_root : float
         Epochs of dual rounds on a piecewise linear loss itself to a relative gap of 1e-4: fixed + factor · √(R/λn), R the mean of
-        c_i‖a_i‖². Measured by ``benchmarks/hinge_rounds.py``: between 0.2 and 4 times as many.
+        c_i‖a_i‖². Measured by ``benchmarks/kinks.py``: between 0.2 and 4 times as many.
     trial_epochs, trial_share : float
         "auto" begins with so many epochs of SDNA on sparse data, if they cost at most this share of the primal method's cost.
     smoothing_stages : float

@@ -203,7 +203,7 @@ class JointDescent(SharedPasses):
         features = Everything(data) if sizes.every else Gathered(data, sizes)
         known: list[tuple[np.ndarray, Features, np.ndarray]] = []  # one for each vector of weights
         self.tasks: list[Task] = []
-        for problem, (W, b) in zip(problems, starts, strict=True):
+        for problem in problems:
             own = next((each for each in known if np.array_equal(each[0], problem.c)), None)
             if own is None:
                 lengths = np.zeros(data.d) if sizes.every else np.sqrt(data.column_norms(problem.c))
