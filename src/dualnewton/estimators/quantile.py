@@ -40,8 +40,8 @@ class QuantileRegressor(CertifiedRegressor):
     penalty : {"l1", "l2"}
         ‖w‖₁, as in scikit-learn, or ½‖w‖².
     solver : str
-        "auto", "interior", "sdna", "sdca", "newton" and "ihs" choose the method, the last four for a penalty > 0; scikit-learn's
-        names all mean "auto".
+        "auto", "interior", "sdna", "sdca", "newton" and "ihs" choose the method ("sdna", "sdca" and "ihs" need penalty="l2");
+        without a penalty it is always "interior". scikit-learn's names all mean "auto".
     solver_options : dict, optional
         Accepted and not needed: they are for scikit-learn's solvers.
     """

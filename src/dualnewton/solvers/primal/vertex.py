@@ -26,6 +26,9 @@ DEPENDENT = 1e-11
 TIE = 1e-11
 """A margin so near to a kink, as a fraction of the largest margin, is on it."""
 
+REFINED = 2
+"""Solves for x, each with the residual that the one before has left."""
+
 OUTSIDE = 1e-9
 """Distance by which a slope may leave its jump, as a fraction of the jump; farther out, the set of kinks was wrong."""
 
@@ -47,24 +50,17 @@ def vertex_near(view: View, operator: Operator, x: np.ndarray, boxes: np.ndarray
     curvature : array of shape (M, N)
         D.
     """
-    from scipy.linalg import qr
-
-    order = _largest(view.c * curvature, CANDIDATES * len(x))
-    places, examples = np.unravel_index(order, curvature.shape)
-    B = _rows(view, examples)
-    weights = np.sqrt((view.c * curvature)[places, examples]) / np.linalg.norm(B * view.units, axis=1)
-    _, R, pivots = qr((B * view.units * weights[:, None]).T, mode="economic", pivoting=True)
-    lengths = np.linalg.norm(B * view.units, axis=1)[pivots[: len(R)]] * weights[pivots[: len(R)]]
-    basis = pivots[: len(R)][np.abs(np.diagonal(R)) > DEPENDENT * lengths]
-    B, places, examples = B[basis], places[basis], examples[basis]
+    basis = _basis(view, view.c * curvature)
+    if basis is None:
+        return None
+    B, places, examples = basis
     # 1. x, from where it is: along directions that no kink decides, it stays there.
-    for _ in range(2):
+    for _ in range(REFINED):
         x = x + view.units * np.linalg.lstsq(B * view.units, view.kinks[places, examples] - B @ x, rcond=None)[0]
-    coordinates = examples[examples >= view.n] - view.n
-    x[coordinates] = 0.0
+    x[examples[examples >= view.n] - view.n] = 0.0
     # 2. p: at an end of the jump off the kinks; on kinks outside the basis, where examples repeat, as it was.
     beyond = operator.times(x) - view.kinks
-    off = np.abs(beyond) > TIE * max(1e-300, float(np.abs(view.kinks).max()))
+    off = np.abs(beyond) > TIE * float(np.abs(view.kinks).max())
     p = np.where(off, np.where(beyond > 0.0, view.jumps, 0.0), boxes[0])
     p[places, examples] = 0.0
     left = -(view.ridge * x + operator.transposed_times(view.c * view.slopes(p)))
@@ -76,8 +72,39 @@ def vertex_near(view: View, operator: Operator, x: np.ndarray, boxes: np.ndarray
     return x, p
 
 
+def _basis(view: View, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Return independent rows on kinks, the numbers of the kinks, and the examples: as many as x has entries, if there are.
+
+    The largest weights say which coefficients are zero. For the others, pivots take the row that is largest outside the span of
+    those before it; a dependent one has nothing left there.
+    """
+    from scipy.linalg import qr
+
+    size = len(view.units)
+    order = _largest(weights, CANDIDATES * size)
+    places, examples = np.unravel_index(order, weights.shape)
+    lengths = np.sqrt(weights[places, examples])
+    surely = np.argsort(-lengths, kind="stable")[:size]
+    zeros = surely[examples[surely] >= view.n]
+    zeros = zeros[np.unique(examples[zeros], return_index=True)[1]]
+    left = np.ones(size, dtype=bool)
+    left[examples[zeros] - view.n] = False
+    others = np.flatnonzero((examples < view.n) | ~np.isin(examples, examples[zeros]))
+    B = _rows(view, examples)
+    scaled = (B[others] * view.units)[:, left]
+    scaled *= (lengths[others] / np.maximum(np.linalg.norm(scaled, axis=1), np.finfo(float).tiny))[:, None]
+    if not np.isfinite(scaled).all():
+        return None
+    chosen = zeros
+    if scaled.size:
+        _, R, pivots = qr(scaled.T, mode="economic", pivoting=True)
+        first = others[pivots[: len(R)]]
+        chosen = np.append(zeros, first[np.abs(np.diagonal(R)) > DEPENDENT * lengths[first]])
+    return B[chosen], places[chosen], examples[chosen]
+
+
 def _largest(values: np.ndarray, count: int) -> np.ndarray:
-    """Return the flat indices of the largest values, in order of their examples."""
+    """Return the flat indices of the largest values, in no order."""
     flat = values.ravel()
     return np.arange(flat.size) if flat.size <= count else np.argpartition(flat, -count)[-count:]
 
