@@ -11,6 +11,8 @@ The second system gives the slopes on the kinks: where they are within their jum
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from dualnewton.matrix import linear
@@ -53,27 +55,53 @@ def vertex_near(view: View, operator: Operator, x: np.ndarray, boxes: np.ndarray
     basis = _basis(view, view.c * curvature)
     if basis is None:
         return None
-    B, places, examples = basis
+    B, free, places, examples, zeros = basis.rows, basis.free, basis.places, basis.examples, basis.zeros
+    inside, units = B[:, free] * view.units[free], view.units[free]
     # 1. x, from where it is: along directions that no kink decides, it stays there.
+    x = np.where(free, x, 0.0)
     for _ in range(REFINED):
-        x = x + view.units * np.linalg.lstsq(B * view.units, view.kinks[places, examples] - B @ x, rcond=None)[0]
+        x[free] += units * np.linalg.lstsq(inside, view.kinks[places, examples] - B @ x, rcond=None)[0]
     x[examples[examples >= view.n] - view.n] = 0.0
     # 2. p: at an end of the jump off the kinks; on kinks outside the basis, where examples repeat, as it was.
     beyond = operator.times(x) - view.kinks
     off = np.abs(beyond) > TIE * float(np.abs(view.kinks).max())
     p = np.where(off, np.where(beyond > 0.0, view.jumps, 0.0), boxes[0])
-    p[places, examples] = 0.0
-    left = -(view.ridge * x + operator.transposed_times(view.c * view.slopes(p)))
-    taken = np.linalg.lstsq((B * view.units).T, view.units * left, rcond=None)[0] / view.c[examples]
-    jumps = view.jumps[places, examples]
+    p[places, examples] = p[basis.zero_places, view.n + zeros] = 0.0
+    left = -operator.transposed_times(view.c * view.slopes(p))
+    mass = np.linalg.lstsq(inside.T, units * left[free], rcond=None)[0]
+    of_zeros = view.units[zeros] * (left - mass @ B)[zeros]
+    places, examples = np.append(places, basis.zero_places), np.append(examples, view.n + zeros)
+    taken, jumps = np.append(mass, of_zeros) / view.c[examples], view.jumps[places, examples]
     if np.any((taken < -OUTSIDE * jumps) | (taken > (1.0 + OUTSIDE) * jumps)):
         return None
     p[places, examples] = np.clip(taken, 0.0, jumps)
     return x, p
 
 
-def _basis(view: View, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return independent rows on kinks, the numbers of the kinks, and the examples: as many as x has entries, if there are.
+@dataclass(frozen=True, eq=False)
+class _Basis:
+    """Kinks that determine x.
+
+    Attributes
+    ----------
+    zeros, zero_places : arrays
+        Coefficients that are zero, and the numbers of their kinks.
+    free : array of bool
+        Which entries of x are not among them.
+    rows, places, examples : arrays
+        Rows of Ã on a kink that are independent in the free entries, the numbers of these kinks, and their examples.
+    """
+
+    zeros: np.ndarray
+    zero_places: np.ndarray
+    free: np.ndarray
+    rows: np.ndarray
+    places: np.ndarray
+    examples: np.ndarray
+
+
+def _basis(view: View, weights: np.ndarray) -> _Basis | None:
+    """Choose as many kinks as x has entries, if there are, by their weights c D.
 
     The largest weights say which coefficients are zero. For the others, pivots take the row that is largest outside the span of
     those before it; a dependent one has nothing left there.
@@ -81,26 +109,26 @@ def _basis(view: View, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     from scipy.linalg import qr
 
     size = len(view.units)
-    order = _largest(weights, CANDIDATES * size)
-    places, examples = np.unravel_index(order, weights.shape)
+    places, examples = np.unravel_index(_largest(weights, CANDIDATES * size), weights.shape)
     lengths = np.sqrt(weights[places, examples])
     surely = np.argsort(-lengths, kind="stable")[:size]
-    zeros = surely[examples[surely] >= view.n]
-    zeros = zeros[np.unique(examples[zeros], return_index=True)[1]]
-    left = np.ones(size, dtype=bool)
-    left[examples[zeros] - view.n] = False
-    others = np.flatnonzero((examples < view.n) | ~np.isin(examples, examples[zeros]))
+    coordinates = surely[examples[surely] >= view.n]
+    zeros, at = np.unique(examples[coordinates] - view.n, return_index=True)
+    zero_places, free = places[coordinates[at]], np.ones(size, dtype=bool)
+    free[zeros] = False
+    others = ~np.isin(examples, view.n + zeros)
+    places, examples, lengths = places[others], examples[others], lengths[others]
     B = _rows(view, examples)
-    scaled = (B[others] * view.units)[:, left]
-    scaled *= (lengths[others] / np.maximum(np.linalg.norm(scaled, axis=1), np.finfo(float).tiny))[:, None]
+    scaled = B[:, free] * view.units[free]
+    scaled *= (lengths / np.maximum(np.linalg.norm(scaled, axis=1), np.finfo(float).tiny))[:, None]
     if not np.isfinite(scaled).all():
         return None
-    chosen = zeros
+    chosen = np.zeros(0, dtype=int)
     if scaled.size:
         _, R, pivots = qr(scaled.T, mode="economic", pivoting=True)
-        first = others[pivots[: len(R)]]
-        chosen = np.append(zeros, first[np.abs(np.diagonal(R)) > DEPENDENT * lengths[first]])
-    return B[chosen], places[chosen], examples[chosen]
+        first = pivots[: len(R)]
+        chosen = first[np.abs(np.diagonal(R)) > DEPENDENT * lengths[first]]
+    return _Basis(zeros, zero_places, free, B[chosen], places[chosen], examples[chosen])
 
 
 def _largest(values: np.ndarray, count: int) -> np.ndarray:
