@@ -262,3 +262,14 @@ def test_nothing_is_said_where_the_certificate_meets_tol():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         dn.QuantileRegressor(alpha=0.01).fit(X, Y)
+
+
+@pytest.mark.parametrize("shape", [(500, 300), (150, 600)])
+def test_coefficients_are_exactly_zero_before_the_vertex_is_known(shape, monkeypatch):
+    """Within a rough tolerance no vertex is found; zeros are set where that keeps the certificate within it."""
+    monkeypatch.setattr("dualnewton.solvers.primal.interior_point.vertex_near", lambda *_: None)
+    wide, y = make_data(*shape, seed=5)
+    model = dn.QuantileRegressor(alpha=0.15, tol=1e-4).fit(wide, y)
+    best = Theirs(alpha=0.15).fit(wide, y)
+    assert model.certificate_.relative_gap <= 1e-4
+    assert np.count_nonzero(model.coef_) <= 1.5 * np.count_nonzero(np.abs(best.coef_) > 1e-10)

@@ -253,7 +253,8 @@ class InteriorPoint(Method):
             moved = directions.system.solve(state.imbalance, np.zeros_like(state.boxes[0]), 0.0).p
             balanced = np.clip(state.boxes[0] + view.alive(moved), 0.0, view.jumps)
             vertex = vertex_near(view, self.operator, state.x, state.boxes, directions.system.D)
-        points = [(state.x, balanced)] if vertex is None else [vertex, (state.x, balanced)]
+        first = (view.with_zeros(state.x, state.boxes, state.scale), balanced) if vertex is None else vertex
+        points = [first, (state.x, balanced)]
         return VertexPoint(tuple((*_parted(view, x), view.dual_point(p)) for x, p in points), self.tol)
 
     def residual(self, k: int) -> float:
@@ -356,7 +357,7 @@ class KinkedPoint:
 
 @dataclass(frozen=True, eq=False)
 class VertexPoint:
-    """A vertex of a linear program, where there is one, and the interior point near it: w, b and α of each."""
+    """A vertex of a linear program, or a point with coefficients that are zero, and the interior point near it: w, b, α of each."""
 
     points: tuple[tuple[np.ndarray, float, np.ndarray], ...]
     tol: float
@@ -367,11 +368,11 @@ class VertexPoint:
         return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
 
     def certified_by(self, problem: Problem) -> CertifiedPair:
-        """Have the problem certify the vertex and, where its relative gap exceeds the tolerance, the interior point."""
-        first, *others = self.points
+        """Have the problem certify the first point and, where its relative gap exceeds the tolerance, the interior point."""
+        first, interior = self.points
         pair = problem.certified_pair(*first)
-        if others and pair.certificate.relative_gap > self.tol:
-            pair = pair.joined_with(problem.certified_pair(*others[0]))
+        if pair.certificate.relative_gap > self.tol:
+            pair = pair.joined_with(problem.certified_pair(*interior))
         return pair
 
 

@@ -134,6 +134,15 @@ class View:
         boxes[2] -= np.where((off > 0.0) == down, off, 0.0)
         boxes[3] += np.where((off > 0.0) == down, 0.0, off)
 
+    def with_zeros(self, x: np.ndarray, boxes: np.ndarray, scale: float) -> np.ndarray:
+        """Return x with zeros for coefficients whose slope is farther from its ends than their margin from 0, in units of both."""
+        d = self.rows.d
+        if not self.thresholds:
+            return x
+        room = (np.minimum(boxes[0], boxes[1]) / self.jumps)[:, self.n :].max(axis=0)
+        zero = np.abs(x[:d]) < room * scale * self.units[:d]
+        return np.append(np.where(zero, 0.0, x[:d]), x[d:])
+
     def nearest_vertices(self, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the kink of each example that seems to lie on one, NaN for the others, and α with the others at their vertices.
 
