@@ -399,7 +399,7 @@ def test_it_works_where_scikit_learn_puts_it():
 # Help ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", dn.estimators.__all__)
+@pytest.mark.parametrize("name", [name for name in dn.estimators.__all__ if isinstance(getattr(dn, name), type)])
 def test_help_describes_every_parameter_once_and_no_other(name):
     kind = getattr(dn, name)
     section = kind.__doc__.partition("\nParameters\n----------\n")[2].partition("\n\n")[0]
@@ -408,7 +408,7 @@ def test_help_describes_every_parameter_once_and_no_other(name):
     assert sorted(described) == sorted(kind().get_params())
 
 
-@pytest.mark.parametrize("name", dn.estimators.__all__)
+@pytest.mark.parametrize("name", [name for name in dn.estimators.__all__ if isinstance(getattr(dn, name), type)])
 def test_help_describes_what_every_fit_leaves(name):
     attributes = getattr(dn, name).__doc__.partition("\nAttributes\n----------\n")[2]
     assert all(f"\n{each} : " in f"\n{attributes}" for each in ("certificate_", "trace_", "dual_coef_", "plan_"))

@@ -12,6 +12,7 @@ from dualnewton.losses.base import BALANCING
 from dualnewton.matrix import Capabilities, ChunkedData, Data, as_data, memory
 from dualnewton.matrix.protocol import Work
 from dualnewton.objective.certificates import certify_duals, certify_models
+from dualnewton.planning.eligible import is_joint
 from tables import LOSSES, NON_SMOOTH, SEVERAL_COLUMNS, labels_for, make_problem, name_of
 
 N = 60
@@ -47,6 +48,8 @@ def over(kind, problem):
 
 
 def optimum(problem, tol=1e-7):
+    if is_joint(problem) and not problem.regularizer.form.is_quadratic:
+        pytest.skip("each output is a problem of its own")
     found = dn.solve(problem, tol=tol)
     return found.w, found.intercept
 

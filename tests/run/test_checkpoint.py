@@ -198,16 +198,17 @@ def test_what_a_callback_or_ctrl_c_has_ended_goes_on_as_if_it_had_not(path):
 
 def test_a_user_who_ends_a_stage_does_not_spoil_the_checkpoint(path):
     problems = several(losses.Hinge(), (0.1, 0.01), n=40, d=4)
-    whole = bits(dn.solve_many(problems, tol=1e-6, random_state=SEED))
+    settings = {"method": "newton", "tol": 1e-6, "random_state": SEED}
+    whole = bits(dn.solve_many(problems, **settings))
     heard = []
 
     def stop(progress):
         heard.append(progress)
-        return progress.model == 0 and len(heard) > 12
+        return progress.model == 0 and len(heard) > 5
 
-    stopped = dn.solve_many(problems, tol=1e-6, random_state=SEED, callback=stop, checkpoint=often(path))
+    stopped = dn.solve_many(problems, callback=stop, checkpoint=often(path), **settings)
     assert stopped[0].status is dn.Status.STOPPED_BY_CALLBACK
-    assert bits(dn.solve_many(problems, tol=1e-6, random_state=SEED, checkpoint=often(path))) == whole
+    assert bits(dn.solve_many(problems, checkpoint=often(path), **settings)) == whole
 
 
 # The file --------------------------------------------------------------------------------------------------------------

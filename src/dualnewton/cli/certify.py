@@ -67,7 +67,9 @@ Certifiable = tuple["Task", "Dataset", "np.ndarray", "np.ndarray | None", str]
 """The problems, their data, coefficients, intercepts (None for the best), and where the coefficients are from."""
 
 
-def of_model(model: str, data: str, target: str | None, weights: str | None, objective: options.Objective) -> Certifiable:
+def of_model(
+    model: str, data: str, target: str | None, weights: str | None, objective: options.Objective
+) -> Certifiable:
     """Read a saved model, with its own objective on these data."""
     from dualnewton.cli._data import Columns
     from dualnewton.cli._problems import Task, objectives_of

@@ -126,9 +126,13 @@ class ElasticNet(MultiOutputMixin, ElasticNetModel):
         if not selects_features(problems[0]):
             return None
         lams = [mixed(float(value), self.l1_ratio, positive=self.positive)[0] for value in values]
-        limits: dict[str, Any] = {"max_epochs": 1000 if self.max_iter is None else self.max_iter, "time_limit": self.time_limit}
+        limits: dict[str, Any] = {
+            "max_epochs": 1000 if self.max_iter is None else self.max_iter,
+            "time_limit": self.time_limit,
+        }
         each = [solve_path(problem, lams, tol=self.tol, tuning=self._tuning, **limits) for problem in problems]
         return [list(of_value) for of_value in zip(*each, strict=True)]
+
 
 @estimator
 class Lasso(ElasticNet):

@@ -14,6 +14,7 @@ from dualnewton.matrix import MemoryData, linear
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.objective.problem import Problem
+from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.run.loop import solve
 from dualnewton.run.result import Progress, Result
 
@@ -69,6 +70,8 @@ class Part:
             # At a kink the subgradient is not unique, so w does not determine α.
             start = problem.alpha_of(self.w)
             return _sharpened(certificate, lambda **stop: solve(problem, warm_start=start, **stop))
+        if isinstance(problem, Unpenalised) and problem.loss.kinked:
+            return _sharpened(certificate, lambda **stop: solve(problem, **stop))
         return certificate
 
 

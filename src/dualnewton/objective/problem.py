@@ -10,7 +10,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Loss
-from dualnewton.losses.base import blocks
+from dualnewton.losses.base import BLOCK, blocks
 from dualnewton.matrix import Data, RowVectors, as_data, linear
 from dualnewton.objective.bounds import best_intercept_bounds, better, dual_sums, primal_bounds, scaled_if_far
 from dualnewton.objective.certificate import Certificate, CertifiedPair
@@ -215,11 +215,15 @@ class Problem:
 
     def row_losses(self, rows: RowVectors, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Return Σ c_i φ_i and c_i φ′_i over a block of rows with margins z = a_iᵀw + b, given without the offsets."""
-        value, slopes = self.loss.value_and_derivative(rows.shifted(z), rows.y)
-        return float(value.sum() if rows.c is None else rows.c @ value), rows.weighted(slopes)
+        value, slopes = self.loss.value_and_derivative(z if rows.o is None else z + rows.o, rows.y)
+        if rows.c is None:  # called for each step of small fits, whose time is that of Python calls
+            return float(value.sum()), slopes
+        return float(rows.c @ value), rows.weighted(slopes)
 
     def row_curvature(self, z: np.ndarray) -> np.ndarray:
         """c_i φ″_i of all rows with margins z = a_iᵀw + b, given without the offsets; for several columns, the diagonals."""
+        if z.size <= BLOCK:
+            return self.weighted(self.loss.second_derivative(z if self.offset is None else z + self.offset, self.y))
         weights = np.empty(z.shape)
         for rows in blocks(self.n, self.columns):
             at = z[rows] if self.offset is None else z[rows] + self.offset[rows]

@@ -426,5 +426,10 @@ class Run:
 
 
 def _switching(problem: Any, plan: Plan, request: Request) -> Switching:
-    free = request.method == "auto" and request.tau == "auto" and request.sampling is None and problem.scheme != "no penalty"
+    free = (
+        request.method == "auto"
+        and request.tau == "auto"
+        and request.sampling is None
+        and problem.scheme != "no penalty"
+    )
     return Switching(problem, plan, request.tol, free=free, tuning=request.tuning)

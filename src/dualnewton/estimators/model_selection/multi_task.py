@@ -144,7 +144,8 @@ class MultiTaskElasticNetCV(CrossValidated, MultiTaskModel):
         def in_passes(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
             names = [f"l1_ratio = {ratio:g}, alpha = {alpha:.3g}" for alpha in alphas]
             members = [
-                (name, self._member(_OverFolds, alpha=alpha, l1_ratio=ratio)) for name, alpha in zip(names, alphas, strict=True)
+                (name, self._member(_OverFolds, alpha=alpha, l1_ratio=ratio))
+                for name, alpha in zip(names, alphas, strict=True)
             ]
             for whole, of_folds in walk_values(session, members, data, c, weightings):
                 count = len(of_folds) // len(folds)

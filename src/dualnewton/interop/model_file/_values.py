@@ -13,6 +13,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.interop.specification import Specification
 from dualnewton.losses import Loss
 from dualnewton.objective.certificate import Certificate
+from dualnewton.objective.choice import ChoiceCertificate
 from dualnewton.planning.plan import Plan
 from dualnewton.regularizers import Regularizer
 from dualnewton.run.result import Progress, Trace
@@ -115,6 +116,7 @@ KINDS: dict[str, Kind] = {
     "certificate": Kind(
         Certificate, lambda x: [x.primal, x.dual, list(x.parts)], lambda x: Certificate(x[0], x[1], parts=tuple(x[2]))
     ),
+    "choice": Kind(ChoiceCertificate, _fields, lambda x: _made(ChoiceCertificate, x)),
     "trace": Kind(
         Trace, lambda x: [_fields(row) for row in x.rows], lambda x: Trace([_made(Progress, row) for row in x])
     ),

@@ -357,7 +357,7 @@ class KinkedPoint:
 
 @dataclass(frozen=True, eq=False)
 class VertexPoint:
-    """A vertex of a linear program, or a point with coefficients that are zero, and the interior point near it: w, b, α of each."""
+    """A vertex of a linear program, or a point with zero coefficients, and the interior point near it: w, b and α of each."""
 
     points: tuple[tuple[np.ndarray, float, np.ndarray], ...]
     tol: float

@@ -135,7 +135,7 @@ class View:
         boxes[3] += np.where((off > 0.0) == down, 0.0, off)
 
     def with_zeros(self, x: np.ndarray, boxes: np.ndarray, scale: float) -> np.ndarray:
-        """Return x with zeros for coefficients whose slope is farther from its ends than their margin from 0, in units of both."""
+        """Return x with zeros for coefficients whose slope is farther from its ends than their margin from 0, in their units."""
         d = self.rows.d
         if not self.thresholds:
             return x

@@ -1,0 +1,74 @@
+"""The certificate of a choice among models: intervals for the scores of exact fits, and whether these prove the choice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceCertificate:
+    """Intervals for the mean scores that exact fits would have, and whether these prove the choice.
+
+    Attributes
+    ----------
+    parameters : tuple of dicts
+        The values that were tried, in the order in which the first is taken of several with the same score.
+    scores : array of shape (values,)
+        Mean scores over the folds; larger is better.
+    lower, upper : arrays of shape (values,)
+        Between these the mean score lies if every model is the exact minimiser.
+    chosen : int
+        The place of the value that was chosen.
+    scoring : str
+        The name of the score.
+    reason : str
+        Why nothing is proved of some values, if so.
+    """
+
+    parameters: tuple[dict[str, Any], ...]
+    scores: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    chosen: int
+    scoring: str
+    reason: str = ""
+
+    @property
+    def rivals(self) -> np.ndarray:
+        """Places of the values that exact fits might choose instead."""
+        places = np.arange(len(self.scores))
+        least = self.lower[self.chosen]
+        beaten = np.where(places < self.chosen, self.upper < least, self.upper <= least)
+        return places[~beaten & (places != self.chosen)]
+
+    @property
+    def proved(self) -> bool:
+        """Whether exact fits choose the same value."""
+        return self.rivals.size == 0
+
+    def to_pandas(self) -> Any:
+        """Return a table with one row for each value."""
+        import pandas as pd
+
+        bounds = {"score": self.scores, "lower": self.lower, "upper": self.upper}
+        possible = np.isin(np.arange(len(self.scores)), [*self.rivals, self.chosen])
+        return pd.DataFrame(list(self.parameters)).assign(**bounds, may_be_best=possible)
+
+    def __str__(self) -> str:
+        best = f"{_words(self.parameters[self.chosen])} has the mean {self.scoring} {self.scores[self.chosen]:.6g}"
+        ends = f"exact fits: {self.lower[self.chosen]:.6g} to {self.upper[self.chosen]:.6g}"
+        if self.proved:
+            others = np.delete(self.upper, self.chosen)
+            beyond = f"; every other value has at most {others.max():.6g}" if others.size else ""
+            return f"{best} ({ends}). Proved: exact fits choose the same value{beyond}."
+        shown = [_words(self.parameters[place]) for place in self.rivals[:3]]
+        more = f" and {self.rivals.size - 3} more" if self.rivals.size > 3 else ""
+        why = f" ({self.reason})" if self.reason else ""
+        return f"{best} ({ends}). Not proved: exact fits might choose {', '.join(shown)}{more}{why}."
+
+
+def _words(parameters: dict[str, Any]) -> str:
+    return ", ".join(f"{name} = {value:.4g}" for name, value in parameters.items())
