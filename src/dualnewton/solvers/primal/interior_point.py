@@ -64,6 +64,9 @@ PATIENCE = 6
 NEAR = 1e-3
 """Relative gap above which the examples on a kink are not known well enough for their linear system."""
 
+NEARLY = 100.0
+"""Factor of the tolerance within which a model with zeros is nearly good enough."""
+
 NOTHING = 1e-18
 """A gap of this many units of a margin is rounding."""
 
@@ -237,7 +240,7 @@ class InteriorPoint(Method):
         view, state = self.views[k], self.best[k]
         w = state.x[: view.rows.d]
         if not view.has_ridge:
-            return self._vertex_point(view, state)
+            return self._vertex_point(view, state, NEARLY if view.thresholds and not self.is_stuck(k) else 1.0)
         alpha = view.dual_point(state.boxes[0])
         if view.thresholds:
             return KinkedPoint(w, alpha)
@@ -246,16 +249,18 @@ class InteriorPoint(Method):
             return KinkedPoint(w, alpha)
         return KinkedPoint(w, alpha, (self.tol, math.inf if self.is_stuck(k) else NEAR), at, vertices)
 
-    def _vertex_point(self, view: View, state: State) -> VertexPoint:
+    def _vertex_point(self, view: View, state: State, nearly: float) -> VertexPoint:
         """Return w, b and α, with p moved by the Newton step that removes what is left of the imbalance, and the vertex."""
         with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
             directions = _Directions(self.operator, view, state, Deadline(math.inf))
             moved = directions.system.solve(state.imbalance, np.zeros_like(state.boxes[0]), 0.0).p
             balanced = np.clip(state.boxes[0] + view.alive(moved), 0.0, view.jumps)
             vertex = vertex_near(view, self.operator, state.x, state.boxes, directions.system.D)
-        first = (view.with_zeros(state.x, state.boxes, state.scale), balanced) if vertex is None else vertex
-        points = [first, (state.x, balanced)]
-        return VertexPoint(tuple((*_parted(view, x), view.dual_point(p)) for x, p in points), self.tol)
+        points = [] if vertex is None else [vertex]
+        if vertex is None and view.thresholds:
+            points.append((view.with_zeros(state.x, state.boxes, state.scale), balanced))
+        points.append((state.x, balanced))
+        return VertexPoint(tuple((*_parted(view, x), view.dual_point(p)) for x, p in points), self.tol, nearly)
 
     def residual(self, k: int) -> float:
         return self.best[k].residual / self.problems[k].n
@@ -357,10 +362,15 @@ class KinkedPoint:
 
 @dataclass(frozen=True, eq=False)
 class VertexPoint:
-    """A vertex of a linear program, or a point with zero coefficients, and the interior point near it: w, b and α of each."""
+    """A vertex of a linear program, or a point with zeros for small coefficients, and the interior point: w, b and α of each.
+
+    Where the first is good enough, the second is not certified; nor where it is nearly so, within this factor of the tolerance,
+    since a few more steps then lead to a model with zeros.
+    """
 
     points: tuple[tuple[np.ndarray, float, np.ndarray], ...]
     tol: float
+    nearly: float
 
     @staticmethod
     def certified(problems: Sequence[Problem], points: Sequence[VertexPoint]) -> list[CertifiedPair]:
@@ -368,11 +378,11 @@ class VertexPoint:
         return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
 
     def certified_by(self, problem: Problem) -> CertifiedPair:
-        """Have the problem certify the first point and, where its relative gap exceeds the tolerance, the interior point."""
-        first, interior = self.points
+        """Have the problem certify the first point and, where its relative gap is too large, the interior point."""
+        first, *others = self.points
         pair = problem.certified_pair(*first)
-        if pair.certificate.relative_gap > self.tol:
-            pair = pair.joined_with(problem.certified_pair(*interior))
+        if others and pair.certificate.relative_gap > self.nearly * self.tol:
+            pair = pair.joined_with(problem.certified_pair(*others[0]))
         return pair
 
 
