@@ -5,12 +5,14 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, make_classification
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegressionCV as Theirs
 from sklearn.metrics import make_scorer
-from sklearn.model_selection import ShuffleSplit
+from sklearn.model_selection import KFold, ShuffleSplit
 
 import dualnewton as dn
+from dualnewton.errors import DualnewtonError
 from estimators.cases import data_for, relative
 
 CS = [0.05, 1.0, 20.0]
@@ -170,3 +172,18 @@ def test_folds_that_can_be_separated_are_not_held_up_by_rows_that_cannot(Cs):
     model = dn.LogisticRegressionCV(Cs=Cs, cv=3, l1_ratios=[1], solver="saga", use_legacy_attributes=False).fit(X, y)
     assert max(each.relative_gap for each in model.certificates_.ravel()) <= model.tol
     assert model.n_iter_.max() < model.max_iter
+
+
+def test_splits_with_one_class_are_refused():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 3)), np.repeat(["a", "b"], 30)
+    with pytest.raises(DualnewtonError, match="cv must leave rows of at least two classes .* split 0 .* class b only"):
+        dn.LogisticRegressionCV(Cs=2, cv=KFold(2)).fit(X, y)
+
+
+def test_the_warning_names_the_values_that_missed():
+    X, y = make_classification(300, 8, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"in \d+ of 8 fits \(C = 0.1, C = 100\)"):
+        dn.LogisticRegressionCV(Cs=[0.1, 100.0], cv=3, max_iter=1, tol=1e-12).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match=r"\(alpha = [\d.e-]+.*more\)"):
+        dn.LassoCV(alphas=40, cv=3, tol=0.0).fit(X, X[:, 0] + y)

@@ -38,6 +38,10 @@ REMEDIES = {
 """What to do about each way in which a fit can end short of ``tol``."""
 
 
+NAMED_VALUES = 5
+"""Values of a grid that a warning names."""
+
+
 def solver_names(*foreign: str) -> list[Any]:
     """Return the constraint on ``solver``: our names, which choose, and scikit-learn's, which mean "auto"."""
     return [StrOptions({*METHODS, *foreign})]
@@ -225,13 +229,20 @@ class CertifiedModel(BaseEstimator):
         self._warn_of_misses(results)
         return self
 
-    def _warn_of_misses(self, results: Sequence[Result]) -> None:
-        """Warn exactly when a certificate misses ``tol``: how far it got, why no farther, and what to do."""
-        missed = [result for result in results if result.certificate.relative_gap > self.tol]
+    def _warn_of_misses(self, results: Sequence[Any], names: Sequence[str] = ()) -> None:
+        """Warn exactly when a certificate misses ``tol``: how far it got, why no farther, and what to do.
+
+        ``names`` are those of the values of a grid, one for each result, which the warning then tells.
+        """
+        gaps = [result.certificate.relative_gap for result in results]
+        missed = [k for k, gap in enumerate(gaps) if gap > self.tol]
         if not missed:
             return
-        worst = max(missed, key=lambda result: result.certificate.relative_gap)
+        worst = results[max(missed, key=gaps.__getitem__)]
         which = "" if len(results) == 1 else f" in {len(missed)} of {len(results)} fits"
+        if values := list(dict.fromkeys(names[k] for k in missed if k < len(names))):
+            more = f" and {len(values) - NAMED_VALUES} more" if len(values) > NAMED_VALUES else ""
+            which += f" ({', '.join(values[:NAMED_VALUES])}{more})"
         why = worst.status.message.replace("max_epochs", "max_iter")
         warn(
             f"{type(self).__name__} has a certified relative gap of {worst.certificate.relative_gap:.2e}, more than "

@@ -87,7 +87,7 @@ class CrossValidated(CertifiedModel):
         """Return the results of the chosen model, which the search has found already."""
         return list(before or ())
 
-    def _warn_of_misses(self, results: Sequence[Any]) -> None:
+    def _warn_of_misses(self, results: Sequence[Any], names: Sequence[str] = ()) -> None:
         """Say nothing of the final model alone: the search warns once, of all models."""
 
     def path(self, X: Any, y: Any, values: Any, *, sample_weight: Any = None) -> Path:

@@ -87,9 +87,12 @@ class Grid:
         each = [of_folds[k : k + fits] for k in range(0, len(of_folds), fits)]
         self.coefs[place] = np.stack([_joined(member, data, results) for results in each])
 
-    def everything(self) -> list[Any]:
-        """Return the outcomes of all fits, on all rows and on folds."""
-        return [result for results in self.whole.values() for result in results] + list(self.outcomes.ravel())
+    def everything(self) -> tuple[list[str], list[Any]]:
+        """Return the outcomes of all fits, on all rows and on folds, and the names of their values."""
+        of_rows = [(k, result) for (_, k), results in self.whole.items() for result in results]
+        of_folds = [(place[1], outcome) for place, outcome in np.ndenumerate(self.outcomes)]
+        each = [*of_rows, *of_folds]
+        return [f"C = {self.Cs[k]:.3g}" for k, _ in each], [outcome for _, outcome in each]
 
 
 class GridFits:

@@ -91,7 +91,8 @@ class ElasticNetCV(CrossValidated, ElasticNetModel):
         self.mse_path_ = np.squeeze(search.errors)
         self.certificates_ = of_each(search.outcomes, "certificate")
         self._fit(data, final)
-        CertifiedModel._warn_of_misses(self, [*final, *search.outcomes.ravel()])
+        names = [f"alpha = {alpha:.3g}" for alpha in (self.alpha_, *np.repeat(np.stack(grids), len(folds)))]
+        CertifiedModel._warn_of_misses(self, [*final, *search.outcomes.ravel()], names)
 
     def _choice(
         self, session: GridSession, search: _Search, ratios: list[float], grids: list[np.ndarray]

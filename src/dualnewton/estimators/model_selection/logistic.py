@@ -110,6 +110,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         labels = self.classes_[data.y]
         splits = check_cv(self.cv, labels, classifier=True).split(data.X, labels, **given.splitter.split)
         folds = Folds.of(splits, data.X.shape[0])
+        self._need_two_classes(folds, data.y)
         grid = Grid(*values, len(folds), self._fits)
         with GridSession(self) as session, GridFits(self, session, data, folds) as fits:
             scored = Scored(self, session, data, folds, given.scorer.score)
@@ -117,10 +118,22 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
             final = self._final_model(session, data, grid)
         self._fit(data, final)
         self._set_attributes(grid)
-        models: list[Any] = grid.everything()
+        names, models = grid.everything()
         if self.certify_choice:  # rough fits were asked for, and are no misses
-            models = [*final, *(model for model in models if model.status is not Status.CONVERGED)]
-        CertifiedModel._warn_of_misses(self, models)
+            wanted = [k for k, model in enumerate(models) if model.status is not Status.CONVERGED]
+            names, models = [names[k] for k in wanted], [models[k] for k in wanted]
+            names, models = [*names, *[f"C = {self._final.C:.3g}"] * len(final)], [*models, *final]
+        CertifiedModel._warn_of_misses(self, models, names)
+
+    def _need_two_classes(self, folds: Folds, y: np.ndarray) -> None:
+        """Refuse splits that leave the rows of one class only to fit on."""
+        for k, counts in enumerate(folds.counts):
+            (seen,) = np.nonzero(np.bincount(y[counts > 0.0], minlength=len(self.classes_)))
+            if len(seen) < 2:
+                raise DualnewtonError(
+                    f"cv must leave rows of at least two classes to fit on, got split {k} with rows of the class "
+                    f"{self.classes_[seen[0]]} only: use StratifiedKFold (an integer cv does), or other folds"
+                )
 
     @property
     def _fits(self) -> int:

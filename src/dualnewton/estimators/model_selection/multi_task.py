@@ -99,7 +99,9 @@ class MultiTaskElasticNetCV(CrossValidated, MultiTaskModel):
         self.mse_path_ = np.squeeze(search.errors)
         self.certificates_ = of_each(search.outcomes, "certificate")
         self._fit(data, final)
-        CertifiedModel._warn_of_misses(self, [*final, *search.outcomes.ravel()])
+        values = [*[self.alpha_] * len(final), *np.repeat(np.stack(grids), len(folds))]
+        names = [f"alpha = {alpha:.3g}" for alpha in values]
+        CertifiedModel._warn_of_misses(self, [*final, *search.outcomes.ravel()], names)
 
     # What is to be tried -----------------------------------------------------------------------------------------------
 
