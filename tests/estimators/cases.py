@@ -52,6 +52,8 @@ CASES = [
     Case("softmax, elastic net", dn.LogisticRegression(C=0.5, l1_ratio=0.5), 3),
     Case("softmax, l1", dn.LogisticRegression(C=0.5, l1_ratio=1.0), 3),
     Case("erm, huber", dn.ERMRegressor("huber", regularizers.Box(-0.5, 0.8), 0.05)),
+    Case("quantile", dn.QuantileRegressor(quantile=0.3, alpha=0.05)),
+    Case("quantile, unpenalised", dn.QuantileRegressor(quantile=0.83, alpha=0.0)),
 ]
 """What they are called in the tests, and they."""
 

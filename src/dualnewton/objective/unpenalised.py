@@ -87,9 +87,13 @@ class Unpenalised(AroundProblem):
                 f"without a penalty at most {MOST} coefficients can be fitted, got {size}: use a large finite C or a small "
                 "alpha > 0"
             )
-        if start is not None:
-            return self.certified_pair(start.w, start.intercept)
         nothing = self.unit.no_dual()
+        if start is not None:
+            pair = self.certified_pair(start.w, start.intercept)
+            alpha = (
+                self.unit.loss.nearest_dual(start.alpha, self.unit.y) if start.alpha.shape == nothing.shape else nothing
+            )
+            return pair.proved_by(alpha, self.dual(alpha))
         return self.certified_pair(self.unit.w_of(nothing), alpha=nothing)
 
     def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
