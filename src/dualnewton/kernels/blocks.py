@@ -105,7 +105,7 @@ def _consume(data, columns, row_starts, indices, starts, first, last, gathered, 
     work, B = scratch(size)
     margins, h, G = np.empty((size, K)), np.empty((size, K)), square(size)
     u, alpha, beta, c = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
-    y, loss = room_for_labels(labels, size), (pointwise, slopes)
+    y = room_for_labels(labels, size)
     for s in range(first, last):
         begin, t, place = starts[s], starts[s + 1] - starts[s], s - first
         S = indices[begin : begin + t]
@@ -119,7 +119,9 @@ def _consume(data, columns, row_starts, indices, starts, first, last, gathered, 
                 alpha[i], y[i], c[i] = alphas[k, e], labels[k, e], weights[k, e * per_row_c]
                 for j in range(t):
                     G[i, j] = grams[place, i, j] * scale + b_curvature[k]
-            residual[k] += solve_any_block(G, u, alpha, y, c, beta, t, tolerance[k], loss, work, B)
+            residual[k] += solve_any_block(
+                G, u, alpha, y, c, beta, t, tolerance[k], pointwise, slopes, work, B
+            )  # fmt: skip
             total = 0.0
             for i in range(t):
                 e, mass = indices[begin + i], c[i] * (beta[i] - alpha[i])

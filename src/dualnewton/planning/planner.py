@@ -89,16 +89,17 @@ def plan(
 def kinked_plans(problem: Problem, *, models: int = 1, near: bool = False, tuning: Tuning = DEFAULT) -> list[Plan]:
     """Return the plans for a loss with kinks, from the cheapest on: interior points, rounds on the dual, smoothed losses.
 
-    For small data the kernels of the rounds are not loaded, and where interior points need none, nothing is smoothed.
+    For small data the kernels of the rounds are not loaded. Losses are smoothed only where interior points are not affordable:
+    they took longer in nearly all cells of ``benchmarks/kinks.py``.
     """
     plans = []
-    small = is_small(tuning, problem.n, problem.d)
-    if refusal(problem, tuning) is None:
+    small, able = is_small(tuning, problem.n, problem.d), refusal(problem, tuning) is None
+    if able:
         steps = interior(problem, "auto", tuning)
         plans.append(replace(steps, cost=models * steps.cost))
     if takes_rounds(problem, "sdna") and not small:
         plans.append(_rounds(problem, "sdna", "auto", near=near, tuning=tuning))
-    if not (plans and small):
+    if not able:
         smoothed = _smoothed(problem, "auto", "auto", models=models, near=near, tuning=tuning)
         plans.append(replace(smoothed, cost=tuning.smoothing_stages * smoothed.cost))
     return sorted(plans, key=attrgetter("cost"))
