@@ -53,6 +53,8 @@ class Moments:
     @classmethod
     def of(cls, data: Data, Y: np.ndarray, c: np.ndarray, origin: np.ndarray) -> Moments:
         """Sum over the rows that have a weight."""
+        if c.all():  # rows by index would be copied
+            return cls(*data.moments(c, Y, origin), origin)
         rows = np.flatnonzero(c > 0.0)
         return cls(*data.moments(c[rows], Y[rows], origin, rows), origin)
 
