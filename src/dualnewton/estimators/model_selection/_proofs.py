@@ -165,7 +165,7 @@ class LeastSquaresProofs:
         return None if factor is None else factor * math.sqrt(n)
 
     def _global(self, fold: int, lam: float) -> float:
-        """By strong convexity in w, and b̂(w) = ȳ − x̄ᵀw: see :class:`~dualnewton.objective.distance.Ball`."""
+        """Return the factor that strong convexity in w gives: see :class:`~dualnewton.objective.distance.Ball`."""
         counts = self.folds.counts[fold] * self.c
         mean = self.data.transposed_times(counts) / counts.sum() if self.fit_intercept else np.zeros(self.data.d)
         rows = np.sort(self.folds.tests[fold])

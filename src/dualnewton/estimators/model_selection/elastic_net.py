@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import field
 from functools import partial
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.model_selection import check_cv
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
-from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
-from dualnewton.estimators._validation import Data, in_unit_interval, strengths
+from dualnewton.estimators._validation import Data
 from dualnewton.estimators.elastic_net import ElasticNet, ElasticNetModel
 from dualnewton.estimators.model_selection import _routing, choice
-from dualnewton.estimators.model_selection._cross_validated import CrossValidated
+from dualnewton.estimators.model_selection._alphas import AlphaSearch
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
 from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs
@@ -26,12 +24,9 @@ from dualnewton.estimators.model_selection._quadratic_paths import Fitted, Quadr
 from dualnewton.estimators.model_selection._session import GridSession, of_each
 from dualnewton.run.result import Result
 
-RESOLUTION = 1e-15
-"""Value of every alpha of the grid where no alpha > 0 would leave a coefficient nonzero; scikit-learn uses the same."""
-
 
 @estimator
-class ElasticNetCV(CrossValidated, ElasticNetModel):
+class ElasticNetCV(AlphaSearch, ElasticNetModel):
     """Least squares with a penalty that selects features, chosen by cross-validation, with a certificate for each model.
 
     With few features the moments of all folds come from one pass over the data, and the models of a fold follow each other
@@ -39,15 +34,6 @@ class ElasticNetCV(CrossValidated, ElasticNetModel):
     together in shared passes, from that of all rows.
 
     Parameters, attributes and shapes are those of ``sklearn.linear_model.ElasticNetCV``; what differs or is new:
-
-    Parameters
-    ----------
-    l1_ratio : float or sequence of floats
-        r, or several to choose from.
-    eps : float
-        The smallest alpha of a grid over the largest.
-    alphas : int or sequence of floats
-        The values, or their number between the least that leaves no feature in use and ``eps`` times it.
 
     Attributes
     ----------
@@ -58,16 +44,10 @@ class ElasticNetCV(CrossValidated, ElasticNetModel):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "l1_ratio": [Interval(Real, 0, 1, closed="both"), "array-like"],
-        "eps": [Interval(Real, 0, None, closed="neither")],
-        "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
         "precompute": [StrOptions({"auto"}), "boolean", "array-like"],
     }
     _kind: ClassVar[type[CertifiedModel]] = ElasticNet
 
-    l1_ratio: Any = 0.5
-    eps: float = 1e-3
-    alphas: Any = 100
     precompute: Any = "auto"
 
     def _search(self, data: Data, ratios: list[float], params: dict[str, Any]) -> None:
@@ -86,8 +66,7 @@ class ElasticNetCV(CrossValidated, ElasticNetModel):
             r, k = search.best
             self.choice_certificate_ = self._choice(session, search, ratios, grids)
             final = search.final()
-        self.l1_ratio_, self.alpha_ = ratios[r], float(grids[r][k])
-        self.alphas_ = np.stack(grids) if isinstance(self.alphas, Integral) and len(ratios) > 1 else grids[0]
+        self._set_chosen(grids, ratios[r], float(grids[r][k]))
         self.mse_path_ = np.squeeze(search.errors)
         self.certificates_ = of_each(search.outcomes, "certificate")
         self._fit(data, final)
@@ -123,30 +102,8 @@ class ElasticNetCV(CrossValidated, ElasticNetModel):
 
     # What is to be tried -----------------------------------------------------------------------------------------------
 
-    def _values(self) -> list[float]:
-        ratios = np.atleast_1d(np.asarray(self.l1_ratio))
-        if ratios.ndim != 1 or ratios.size == 0 or not in_unit_interval(ratios):
-            raise DualnewtonError(
-                f"l1_ratio must be a number between 0 and 1, or a list of such, got {self.l1_ratio!r}"
-            )
-        return ratios.astype(float).tolist()
-
-    def _grid(self, data: Data, ratio: float) -> np.ndarray:
-        """Return the values of alpha for a share, from the largest to the smallest."""
-        if not isinstance(self.alphas, Integral):
-            return np.sort(strengths("alphas", self.alphas, or_zero=True))[::-1]
-        if ratio == 0.0:
-            raise DualnewtonError(
-                "Automatic alpha grid generation is not supported for l1_ratio=0. Please supply a grid by providing your "
-                f"estimator with the appropriate `alphas=` argument. No alpha leaves all features out there: got {self.alphas!r}"
-            )
-        c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
-        centred = data.y - (c @ data.y / c.sum() if self.fit_intercept else 0.0)
-        slopes = data.matrix.transposed_times(c * centred)
-        highest = max(float((slopes if self.positive else np.abs(slopes)).max()), 0.0) / (c.sum() * ratio)
-        if highest <= RESOLUTION:
-            return np.full(int(self.alphas), RESOLUTION)
-        return np.geomspace(highest, highest * self.eps, int(self.alphas))
+    def _slope_sizes(self, slopes: np.ndarray) -> np.ndarray:
+        return slopes if self.positive else np.abs(slopes)
 
     def _first_member(self) -> Any:
         return self._posing(1.0, self._values()[0], ElasticNet)

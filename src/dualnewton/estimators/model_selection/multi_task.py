@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from functools import partial
-from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.model_selection import check_cv
-from sklearn.utils._param_validation import Interval
 
-from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
-from dualnewton.estimators._validation import Data, in_unit_interval, strengths
+from dualnewton.estimators._validation import Data
 from dualnewton.estimators.model_selection import _routing
+from dualnewton.estimators.model_selection._alphas import AlphaSearch
 from dualnewton.estimators.model_selection._certified import TOGETHER
-from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
 from dualnewton.estimators.model_selection._joint_paths import JointPaths
@@ -32,9 +29,6 @@ from dualnewton.planning.direct import sums_moments
 from dualnewton.regularizers import mixed
 from dualnewton.run.result import Result, Status
 
-RESOLUTION = 1e-15
-"""Value of every alpha of the grid where no alpha > 0 would leave a coefficient nonzero; scikit-learn uses the same."""
-
 
 class Scored(NamedTuple):
     """What is remembered of a value: how the model of each fold ended and its error, and what gives the model of all rows."""
@@ -45,7 +39,7 @@ class Scored(NamedTuple):
 
 
 @estimator
-class MultiTaskElasticNetCV(CrossValidated, MultiTaskModel):
+class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
     """A multi-task elastic net chosen by cross-validation, with a certificate for each model.
 
     Where the d×d moments of all folds fit into memory they come from one pass over the data, and the models of a fold follow
@@ -55,31 +49,13 @@ class MultiTaskElasticNetCV(CrossValidated, MultiTaskModel):
     Parameters, attributes and shapes are those of ``sklearn.linear_model.MultiTaskElasticNetCV``; what differs or is
     new:
 
-    Parameters
-    ----------
-    l1_ratio : float or sequence of floats
-        r, or several to choose from.
-    eps : float
-        The smallest alpha of a grid over the largest.
-    alphas : int or sequence of floats
-        The values, or their number between the least that leaves no feature in use and ``eps`` times it.
-
     Attributes
     ----------
     certificates_ : array of Certificate of shape (l1_ratios, alphas, folds)
         The proof of each model; of the sum over the outputs where alpha is zero.
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "l1_ratio": [Interval(Real, 0, 1, closed="both"), "array-like"],
-        "eps": [Interval(Real, 0, None, closed="neither")],
-        "alphas": [Interval(Integral, 1, None, closed="left"), "array-like"],
-    }
     _kind: ClassVar[type[CertifiedModel]] = MultiTaskElasticNet
-
-    l1_ratio: Any = 0.5
-    eps: float = 1e-3
-    alphas: Any = 100
 
     def _search(self, data: Data, ratios: list[float], params: dict[str, Any]) -> None:
         grids = [self._grid(data, ratio) for ratio in ratios]
@@ -94,8 +70,7 @@ class MultiTaskElasticNetCV(CrossValidated, MultiTaskModel):
                     search.take(r, k, found)
             r, k = search.best
             final = search.final()
-        self.l1_ratio_, self.alpha_ = ratios[r], float(grids[r][k])
-        self.alphas_ = np.stack(grids) if isinstance(self.alphas, Integral) and len(ratios) > 1 else grids[0]
+        self._set_chosen(grids, ratios[r], float(grids[r][k]))
         self.mse_path_ = np.squeeze(search.errors)
         self.certificates_ = of_each(search.outcomes, "certificate")
         self._fit(data, final)
@@ -105,33 +80,8 @@ class MultiTaskElasticNetCV(CrossValidated, MultiTaskModel):
 
     # What is to be tried -----------------------------------------------------------------------------------------------
 
-    def _values(self) -> list[float]:
-        ratios = np.atleast_1d(np.asarray(self.l1_ratio))
-        if ratios.ndim != 1 or ratios.size == 0 or not in_unit_interval(ratios):
-            raise DualnewtonError(
-                f"l1_ratio must be a number between 0 and 1, or a list of such, got {self.l1_ratio!r}"
-            )
-        return ratios.astype(float).tolist()
-
-    def _grid(self, data: Data, ratio: float) -> np.ndarray:
-        """Return the values of alpha for a share, from the largest to the smallest."""
-        if not isinstance(self.alphas, Integral):
-            return np.sort(strengths("alphas", self.alphas, or_zero=True))[::-1]
-        if ratio == 0.0:
-            raise DualnewtonError(
-                "Automatic alpha grid generation is not supported for l1_ratio=0. Please supply a grid by providing your "
-                f"estimator with the appropriate `alphas=` argument. No alpha leaves all features out there: got {self.alphas!r}"
-            )
-        c = np.ones(len(data.y)) if data.sample_weight is None else data.sample_weight
-        centred = data.y - (c @ data.y / c.sum() if self.fit_intercept else 0.0)
-        slopes = data.matrix.transposed_times(c[:, None] * centred)
-        highest = float(np.linalg.norm(slopes, axis=1).max()) / (c.sum() * ratio)
-        if highest <= RESOLUTION:
-            return np.full(int(self.alphas), RESOLUTION)
-        return np.geomspace(highest, highest * self.eps, int(self.alphas))
-
-    def _first_member(self) -> Any:
-        return self._member(alpha=1.0, l1_ratio=self._values()[0])
+    def _slope_sizes(self, slopes: np.ndarray) -> np.ndarray:
+        return np.linalg.norm(slopes, axis=1)
 
     # How ---------------------------------------------------------------------------------------------------------------
 
