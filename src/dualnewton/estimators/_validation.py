@@ -51,6 +51,15 @@ def _require_finite_squares(entries: np.ndarray) -> None:
         )
 
 
+RESOLUTION = 1e-15
+"""Value of every alpha of the grid where no alpha > 0 would leave a coefficient nonzero; scikit-learn uses the same."""
+
+
+def falling_grid(highest: float, eps: float, count: int) -> np.ndarray:
+    """Return so many values in geometric steps, from the strength that leaves no feature in use down to ``eps`` times it."""
+    return np.full(count, RESOLUTION) if highest <= RESOLUTION else np.geomspace(highest, highest * eps, count)
+
+
 def strengths(name: str, values: Any, *, or_zero: bool, why: str = "") -> np.ndarray:
     """Return the strengths of a penalty to choose from, in the given order, as floats.
 

@@ -9,15 +9,12 @@ import numpy as np
 
 from dualnewton import losses
 from dualnewton.errors import DualnewtonError
-from dualnewton.estimators._validation import strengths
+from dualnewton.estimators._validation import falling_grid, strengths
 from dualnewton.interop.specification import outputs
 from dualnewton.matrix import as_data
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers import mixed
 from dualnewton.run.path import solve_path
-
-RESOLUTION = 1e-15
-"""Value of every alpha of the grid where no alpha > 0 would leave a coefficient nonzero; scikit-learn uses the same."""
 
 
 def lasso_path(X: Any, y: Any, **options: Any) -> tuple[Any, ...]:
@@ -130,6 +127,4 @@ def _grid(
         raise DualnewtonError(f"alphas must be a number >= 1 or a list of values, got {alphas!r}")
     slopes = np.stack([data.transposed_times(y if c is None else c * y) for y in targets])
     highest = max(float((slopes if positive else np.abs(slopes)).max()), 0.0) / (data.n * ratio)
-    if highest <= RESOLUTION:
-        return np.full(int(alphas), RESOLUTION)
-    return np.geomspace(highest, highest * eps, int(alphas))
+    return falling_grid(highest, eps, int(alphas))

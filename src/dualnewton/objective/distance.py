@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.matrix import Data, as_data, linear
+from dualnewton.matrix.grams import coupled
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.problem import Problem
 
@@ -275,14 +276,10 @@ def _hessian(problem: Problem, z: np.ndarray) -> np.ndarray:
     if K == 1:
         (H,) = grams
     else:
-        H = np.zeros((K * size, K * size))
-        blocks = H.reshape(K, size, K, size)
-        for (k, other), gram in zip(combinations(range(K), 2), grams, strict=True):
-            blocks[k, :, k] += gram
-            blocks[other, :, other] += gram
-            blocks[k, :, other] = blocks[other, :, k] = -gram
+        blocks = coupled(grams, K)
         if with_one:
             blocks[:, -1, :, -1] += sum(gram[-1, -1] for gram in grams) / K
+        H = blocks.reshape(K * size, K * size)
     ridge = np.zeros(size)
     ridge[: problem.d] = problem.n * problem.lam / problem.regularizer.form.factor
     H[np.diag_indices(len(H))] += np.tile(ridge, K)

@@ -10,11 +10,8 @@ from sklearn.utils._param_validation import Interval
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._parameters import estimator
-from dualnewton.estimators._validation import Data, in_unit_interval, strengths
+from dualnewton.estimators._validation import Data, falling_grid, in_unit_interval, strengths
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
-
-RESOLUTION = 1e-15
-"""Value of every alpha of the grid where no alpha > 0 would leave a coefficient nonzero; scikit-learn uses the same."""
 
 
 @estimator
@@ -69,9 +66,7 @@ class AlphaSearch(CrossValidated):
         centred = data.y - (c @ data.y / c.sum() if self.fit_intercept else 0.0)
         slopes = data.matrix.transposed_times((c * centred.T).T)
         highest = max(float(self._slope_sizes(slopes).max()), 0.0) / (c.sum() * ratio)
-        if highest <= RESOLUTION:
-            return np.full(int(self.alphas), RESOLUTION)
-        return np.geomspace(highest, highest * self.eps, int(self.alphas))
+        return falling_grid(highest, self.eps, int(self.alphas))
 
     def _set_chosen(self, grids: list[np.ndarray], ratio: float, alpha: float) -> None:
         """Set the attributes that tell the grid and the choice."""

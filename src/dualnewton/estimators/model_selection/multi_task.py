@@ -152,7 +152,7 @@ def _by_moments(
     together = max(1, TOGETHER // (whole.n * whole.columns))
     for low in range(0, len(lams), together):
         some = range(low, min(low + together, len(lams)))
-        each = [_judged(session, problem, path, lams, some, partial(errors.of_missed, k), partial(errors.of, k))
+        each = [_certified(session, problem, path, lams, some, partial(errors.of_missed, k), partial(errors.of, k))
                 for k, (problem, path) in enumerate(zip(of_folds, found, strict=False))]  # fmt: skip
         for k in some:
             own = [fold[k - low] for fold in each]
@@ -160,7 +160,7 @@ def _by_moments(
             yield Scored([outcome for outcome, _ in own], [error for _, error in own], final)
 
 
-def _judged(
+def _certified(
     session: GridSession,
     problem: Problem,
     path: JointPath,

@@ -12,6 +12,7 @@ from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.metadata_routing import _routing_enabled
 
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
@@ -96,8 +97,8 @@ class RidgeClassifierCV(LinearClassifierMixin, RidgeCV):
         predictions, labels, scorer = Y - found.errors, self._labels(Y), self._scorer()
         if self.store_cv_results:
             self.cv_results_ = np.moveaxis(predictions, 0, 2).astype(data.X.dtype)
-        judge = _Identity(self.classes_, multilabel=self.multilabel_)
-        return np.array([[scorer(judge, one, labels, **params)] for one in predictions])
+        identity = _Identity(self.classes_, multilabel=self.multilabel_)
+        return np.array([[scorer(identity, one, labels, **params)] for one in predictions])
 
     def _score_of_fold(
         self, scorer: Any, data: Data, results: Sequence[Result], rows: np.ndarray, params: dict[str, Any]
@@ -112,7 +113,7 @@ class RidgeClassifierCV(LinearClassifierMixin, RidgeCV):
         self.intercept_ = intercept if self.fit_intercept else 0.0
 
     def _scorer(self) -> Any:
-        if self.scoring is None and _routing._routing_enabled():
+        if self.scoring is None and _routing_enabled():
             return get_scorer("accuracy").set_score_request(sample_weight=True)
         return check_scoring(self, scoring=self.scoring, allow_none=True)
 

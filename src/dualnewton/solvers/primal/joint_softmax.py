@@ -6,11 +6,10 @@ products for each two classes, of weights that are not negative, makes the whole
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 
 from dualnewton.matrix import Data
+from dualnewton.matrix.grams import coupled
 from dualnewton.solvers.primal.curvature import Cholesky, Curvature
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.incremental_gram import active_rows
@@ -34,15 +33,9 @@ def joined(
 
     Rows whose weight is no more than ``negligible`` times the mean of their pair are left out.
     """
-    m = data.d + intercept
-    H = np.zeros((classes, m, classes, m))
-    for (k, other), own in zip(combinations(range(classes), 2), weights, strict=True):
-        rows = active_rows(own > negligible * own.mean())
-        S = data.weighted_gram(own[rows], rows, intercept=intercept, single=single)
-        H[k, :, k] += S
-        H[other, :, other] += S
-        H[k, :, other] = H[other, :, k] = -S
-    return H
+    each = ((own, active_rows(own > negligible * own.mean())) for own in weights)
+    grams = (data.weighted_gram(own[rows], rows, intercept=intercept, single=single) for own, rows in each)
+    return coupled(grams, classes)
 
 
 class JointHessian(Stateless):
