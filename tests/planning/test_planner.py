@@ -16,9 +16,9 @@ from dualnewton.planning.dual import dual_epoch, expected_epochs
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.planner import kinked_plans, predicted
 from dualnewton.planning.switching import Switching
-from dualnewton.solvers.primal.small import SmallNewton
+from dualnewton.solvers.primal.model import Model
 from tables import make_problem
-from tuned import tuned
+from tuned import GENERAL, tuned
 
 WRONG = tuned(epochs_fixed=-1e9)
 """SDNA seems to cost less than nothing."""
@@ -205,13 +205,13 @@ def test_a_run_with_a_kink_changes_its_method_on_the_way():
 def test_a_primal_method_that_cannot_go_on_hands_over_to_sdna(monkeypatch):
     problem = tall(n=2000, d=5)
     assert dn.plan(problem).is_primal
-    monkeypatch.setattr(SmallNewton, "_accepts", lambda *_: False)  # no step is ever good enough
-    result = dn.solve(problem, random_state=0)
+    monkeypatch.setattr(Model, "_accepts", lambda *_: False)  # no step is ever good enough
+    result = dn.solve(problem, random_state=0, tuning=GENERAL)
     assert result.converged
     assert result.plan.method == "sdna"
     assert result.plan.before is not None
     assert "rounding stopped the steps" in str(result.plan)
-    asked = dn.solve(problem, method="newton", random_state=0)
+    asked = dn.solve(problem, method="newton", random_state=0, tuning=GENERAL)
     assert asked.status is dn.Status.NO_PROGRESS
     assert asked.plan.before is None
 

@@ -29,6 +29,8 @@ class Plan:
         Whether kernels do the work, or NumPy alone.
     cost : float
         Predicted seconds to a relative gap of 1e-6, on a core with the rates of :class:`Rates`; NaN of a direct solution.
+    family : str, optional
+        The direct solver that solves the problem in one call (:mod:`dualnewton.planning.small`), if one does.
     smoothed : bool
         Whether a loss with kinks is solved through smoothed losses, which the method takes one after the other, or as it is.
     before : Plan, optional
@@ -41,6 +43,7 @@ class Plan:
     _: KW_ONLY
     compiled: bool = False
     cost: float = math.nan
+    family: str | None = None
     smoothed: bool = False
     before: Plan | None = None
 

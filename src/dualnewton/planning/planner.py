@@ -18,6 +18,7 @@ from dualnewton.planning.facts import Facts
 from dualnewton.planning.interior import interior, refusal, takes_interior
 from dualnewton.planning.kinked_dual import rounds_cost, takes_rounds
 from dualnewton.planning.plan import PRIMAL, Plan, Tau
+from dualnewton.planning.small import small_plan
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.validation import integer
 
@@ -64,10 +65,24 @@ def plan(
         The numbers by which costs are predicted.
     """
     tuning = DEFAULT if tuning is None else tuning
+    method, tau = check_names(problem, method, tau)
+    if (small := small_plan(problem, method, tau, models, tuning)) is not None:
+        return small
+    return general_plan(problem, method=method, tau=tau, models=models, near=near, tuning=tuning)
+
+
+def check_names(problem: Problem, method: str, tau: Tau) -> tuple[str, Tau]:
+    """Return the method and τ that were asked for; raise an error if there is no such method, or no set of τ examples."""
     if method not in METHODS:
         allowed = ", ".join(map(repr, METHODS))
         raise DualnewtonError(f"method must be one of {allowed}, got {method!r}")
-    tau = tau if tau == "auto" else integer("tau", tau, 1, problem.n)
+    return method, tau if tau == "auto" else integer("tau", tau, 1, problem.n)
+
+
+def general_plan(
+    problem: Problem, *, method: str, tau: Tau, models: int = 1, near: bool = False, tuning: Tuning = DEFAULT
+) -> Plan:
+    """Return the plan among the methods that the loop drives step by step, whatever the size of the data."""
     if takes_interior(problem, method, tau):
         return interior(problem, "auto" if method != "interior" else tau, tuning)
     if problem.loss.kinked:

@@ -1,19 +1,57 @@
-"""Problems so small that the overhead of the interpreter exceeds the time of the arithmetic."""
+"""Problems so small that the interpreter takes longer than the arithmetic: which direct solver takes them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.costs import is_small
 from dualnewton.planning.eligible import has_hessian
+from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
 
-def takes_one_block(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
-    """Whether Newton's method should work on one dense block of all rows (:mod:`dualnewton.solvers.primal.small`)."""
-    return problem.columns == 1 and fits_one_block(problem, tuning) and has_hessian(problem)
+class Family(NamedTuple):
+    """Problems that one of the direct solvers takes (:mod:`dualnewton.solvers.direct`).
+
+    Attributes
+    ----------
+    takes : callable
+        Whether it takes a problem, by what loss, penalty and data declare, and by their sizes.
+    method : str
+        The name of the method, under which the plan reports it; the solver serves this method and "auto".
+    reason : str
+        What it does.
+    """
+
+    takes: Callable[[Any, Tuning], bool]
+    method: str
+    reason: str
+
+
+def _takes_newton(problem: Any, tuning: Tuning) -> bool:
+    """Whether Newton's method works on one dense block of all rows."""
+    fits = problem.scheme is None and problem.columns == 1 and fits_one_block(problem, tuning)
+    return fits and has_hessian(problem)
+
+
+FAMILIES = {
+    "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows"),
+}
+"""The direct solvers, by the name of their family; the first that takes a problem is used."""
+
+
+def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
+    """Return the plan of the direct solver that takes so many problems like this one, if there is one."""
+    if models * problem.n * problem.d > max(tuning.direct_entries, models * tuning.small_entries):
+        return None
+    for name, family in FAMILIES.items():
+        if method in ("auto", family.method) and tau in ("auto", problem.n) and family.takes(problem, tuning):
+            return Plan(family.method, problem.n, family.reason, family=name)
+    return None
 
 
 def fits_one_block(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
     """Whether all rows, as one dense block, are so few that passes over the data would take longer than the arithmetic."""
-    small = problem.d <= tuning.one_block_features and is_small(tuning, problem.n, problem.d)
-    return small and problem.data.capabilities.whole
+    few = problem.n * problem.d <= tuning.direct_entries
+    return few and problem.d <= tuning.one_block_features and problem.data.capabilities.whole

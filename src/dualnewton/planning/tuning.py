@@ -83,6 +83,8 @@ class Tuning:
     one_block_features : int
         Features up to which Newton's method on small data factorises the d×d Hessian of one dense block, which takes well under a
         millisecond.
+    direct_entries : int
+        Entries of X up to which problems are solved directly on one dense block of rows.
     small_entries : int
         Entries of X up to which NumPy does the work, so that a first fit does not wait for a compiler.
     numpy_features : int
@@ -229,6 +231,7 @@ class Tuning:
 
     rates: Rates = field(default_factory=Rates)
     # What is small
+    direct_entries: int = 1 << 19
     small_entries: int = 1 << 17
     one_block_features: int = 256
     numpy_features: int = 32

@@ -17,10 +17,11 @@ from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.switching import Switching, SwitchingState
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.checkpoint import AnyCheckpoint, Keeper, identity_of, keeper_of
+from dualnewton.run.direct import solved_directly
 from dualnewton.run.methods import make_method, scheme_of
 from dualnewton.run.result import Progress, Result, Status
 from dualnewton.run.snapshot import FAULTS
-from dualnewton.run.start import Start, alike, generator, has_model, plan_for, starting_pairs
+from dualnewton.run.start import Start, alike, direct_plan_for, generator, has_model, plan_for, starting_pairs
 from dualnewton.run.track import Track
 from dualnewton.samplings import Sampling
 from dualnewton.solvers.protocol import Method, Request
@@ -153,6 +154,7 @@ def solve_many(
         1 if n_threads is None else integer("n_threads", n_threads, 1),
         callback,
         near=warm_start is not None and all(map(has_model, warm_start)),
+        cold=warm_start is None,
         tuning=tuning or DEFAULT,
     )
     deadline = (
@@ -163,6 +165,8 @@ def solve_many(
     keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, request), rng)
     # Planning included: after a product the threads of BLAS keep a core busy for a while, waiting for the next one.
     with one_blas_thread:
+        if keeper is None and (results := solved_directly(problems, request, max_epochs, deadline)):
+            return results
         run = _resumed(problems, request, keeper) or Run.start(problems, request, warm_start)
         _drive(run, rng, max_epochs, deadline, keeper)
     return [track.result(run.plan) for track in run.tracks]
@@ -229,12 +233,8 @@ class Run:
     @classmethod
     def start(cls, problems: Sequence[Any], request: Request, warm_start: Sequence[Start] | None = None) -> Run:
         """Plan a run, and certify where it starts."""
-        first, plan = problems[0], Plan("none", 0, "the start was good enough")
-        if first.scheme in (None, "smoothing") or takes_interior(first, request.method, request.tau):
-            wanted = plan_for(first, request, len(problems))
-            plan = replace(plan, smoothed=True) if wanted.smoothed else wanted
-        scheme = scheme_of(first, plan)
-        switching = None if scheme else _switching(problems[0], plan, request)
+        plan = direct_plan_for(problems, request) or _general_plan(problems[0], request, len(problems))
+        switching = _switching(problems[0], plan, request)
         since = time.perf_counter()
         pairs = starting_pairs(problems, warm_start, primal=plan.is_primal, shared=not problems[0].own_starts)
         tracks = [Track(problems[k], k, pair, pair.certificate) for k, pair in enumerate(pairs)]
@@ -281,13 +281,25 @@ class Run:
         for place, track in enumerate(self.moving):
             method.adapt(place, track.expected_gap(), track.residual)
         self.plan = method.reported(self.plan)
+        if better is None and not last:
+            better = self._after_direct()
         if better is not None:
             self._switch_to(better)
         return spent
 
+    def _after_direct(self) -> Plan | None:
+        """Return the plan of a general method for models whose direct solution misses the tolerance."""
+        missed = [track for track in self.moving if track.best.certificate.relative_gap > self.request.tol]
+        if self.plan.family is None or not missed:
+            return None
+        plan = _general_plan(missed[0].problem, self.request, len(missed))
+        return plan.after(self.plan, f"the direct solution missed tol; {plan.reason}")
+
     def _record(self, *, late: bool, exhausted: bool) -> None:
         """Add the certificates of the last step to the traces, call the callback, and set the status of models that end."""
-        callback = self.request.callback
+        callback, ends = self.request.callback, late or exhausted
+        if self.steps == 0 and self.plan.family is not None and self.request.cold and not ends:
+            return  # a direct solver from nothing: its solution is the first point to tell of
         for track in self.open:
             is_new = track.certified_at == self.steps
             if not self.certified_last(track.number):
@@ -336,9 +348,11 @@ class Run:
         return None if last else switching.better(stuck=stuck)
 
     def _switch_to(self, plan: Plan) -> None:
-        assert self.switching is not None
         assert self.method is not None
-        self.switching.change_to(plan)
+        if self.switching is None:
+            self.switching = _switching(self.moving[0].problem, plan, self.request)
+        else:
+            self.switching.change_to(plan)
         for track in self.moving:
             track.stuck, track.ratio = False, math.nan
         self.method.close()
@@ -414,7 +428,7 @@ class Run:
         """Return the run with this state: what follows from the problems and the request is computed again."""
         tracks = [Track.restored(problems[k], k, own) for k, own in enumerate(state.tracks)]
         moving = [tracks[k] for k in state.moving]
-        switching = None if state.switching is None else _switching(problems[0], state.plan, request)
+        switching = _switching(problems[0], state.plan, request)
         run = cls(request, tracks, moving, state.plan, switching)
         assign(run, state, tracks=tracks, moving=moving, switching=switching, method=None)
         if switching is not None and state.switching is not None:
@@ -425,7 +439,19 @@ class Run:
         return run
 
 
-def _switching(problem: Any, plan: Plan, request: Request) -> Switching:
+def _general_plan(problem: Any, request: Request, models: int) -> Plan:
+    """Return the plan of a run that the loop drives step by step."""
+    plan = Plan("none", 0, "the start was good enough")
+    if problem.scheme in (None, "smoothing") or takes_interior(problem, request.method, request.tau):
+        wanted = plan_for(problem, request, models)
+        return replace(plan, smoothed=True) if wanted.smoothed else wanted
+    return plan
+
+
+def _switching(problem: Any, plan: Plan, request: Request) -> Switching | None:
+    """Return what may change the method; None for a direct solver, and for an outer scheme, whose inner runs switch."""
+    if plan.family is not None or scheme_of(problem, plan) is not None:
+        return None
     free = (
         request.method == "auto"
         and request.tau == "auto"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,12 @@ from dualnewton.planning.interior import by_rows, corrections, in_single, sample
 from dualnewton.planning.kinked_dual import KinkSystems
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.sketching import Sketching
-from dualnewton.planning.small import fits_one_block, takes_one_block
+from dualnewton.planning.small import fits_one_block
 from dualnewton.planning.working_sets import SetSizes, ladder, sums_at_once, walks
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
+from dualnewton.solvers.direct.block import Solver
+from dualnewton.solvers.direct.method import Direct
 from dualnewton.solvers.dual.engine import Engine
 from dualnewton.solvers.dual.kinked import KinkedSweeps
 from dualnewton.solvers.dual.sweeps import Sweeps
@@ -36,11 +39,20 @@ SCHEMES: dict[str | None, Any] = {
 """Outer schemes by the name that an objective gives to its own, as ``scheme``; None for a problem that needs none."""
 
 
+def direct_solver(plan: Plan) -> Solver:
+    """Return the function of the plan's direct solver; its module is loaded on first use."""
+    solver: Solver = import_module(f"dualnewton.solvers.direct.{plan.family}").solve
+    return solver
+
+
 def scheme_of(problem: Any, plan: Plan) -> Any | None:
     """Return the outer scheme of a run, if it needs one.
 
-    A loss with kinks does where the plan smooths it. The interior-point method needs none without a penalty.
+    A loss with kinks does where the plan smooths it. A direct solver needs none, nor does the interior-point method without a
+    penalty.
     """
+    if plan.family is not None:
+        return None
     if problem.scheme == "smoothing":
         return ProximalPoint if plan.smoothed else None
     return None if problem.scheme == "no penalty" and plan.method == "interior" else SCHEMES.get(problem.scheme)
@@ -62,19 +74,19 @@ def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request
     """
     problems: list[Any] = [problem for problem, _ in starts]
     sampling, tol, n_threads = request.sampling, request.tol, request.n_threads
+    if plan.family is not None:
+        points = [(pair.w, pair.intercept) for _, pair in starts]
+        return Direct(direct_solver(plan), problems, None if request.cold else points, tol=tol)
     if (scheme := scheme_of(problems[0], plan)) is not None:
         return scheme(starts, request, runs)
     if plan.method == "interior":
         return _interior(plan, starts, request, runs)
     if plan.is_primal and sampling is None:
         from dualnewton.solvers.primal.newton import Descent
-        from dualnewton.solvers.primal.small import SmallNewton
         from dualnewton.solvers.prox.joint import JointDescent
         from dualnewton.solvers.prox.newton import Proximal
 
         points = [(pair.w, pair.intercept) for _, pair in starts]
-        if plan.method == "newton" and takes_one_block(problems[0], request.tuning):
-            return SmallNewton(problems, problems[0].data, points, tol=tol)
         first, compiled, newton = problems[0], plan.compiled, plan.method == "newton"
         data = prepared(first.data, n_threads, compiled=compiled, tuning=request.tuning)
         if not has_hessian(first):

@@ -13,7 +13,8 @@ from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.certificates import certify_cold_starts, certify_duals, certify_models
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.plan import Plan
-from dualnewton.planning.planner import plan
+from dualnewton.planning.planner import check_names, general_plan
+from dualnewton.planning.small import small_plan
 from dualnewton.run.checkpoint import SHARED
 from dualnewton.run.result import Result
 from dualnewton.samplings import Sampling
@@ -23,11 +24,19 @@ Start = Result | CertifiedPair | np.ndarray
 """A model with its dual point, or a dual point."""
 
 
+def direct_plan_for(problems: Sequence[Any], request: Request) -> Plan | None:
+    """Return the plan of the direct solver that takes these problems, if one does."""
+    if request.sampling is not None:
+        return None
+    return small_plan(problems[0], request.method, request.tau, len(problems), request.tuning)
+
+
 def plan_for(problem: Problem, request: Request, models: int) -> Plan:
     """Return the plan of a run on so many problems like this one; refuse a sampling that does not go with the rest."""
     method, tau, sampling = request.method, request.tau, request.sampling
     if sampling is None:
-        return plan(problem, method=method, tau=tau, models=models, near=request.near, tuning=request.tuning)
+        check_names(problem, method, tau)
+        return general_plan(problem, method=method, tau=tau, models=models, near=request.near, tuning=request.tuning)
     if not isinstance(sampling, Sampling):
         raise DualnewtonError(f"sampling must be a samplings.Sampling, such as samplings.Nice(n, 8), got {sampling!r}")
     if sampling.n != problem.n:
@@ -43,7 +52,8 @@ def plan_for(problem: Problem, request: Request, models: int) -> Plan:
         raise DualnewtonError(
             f"sampling must be None with {what}, for which sets of rows have no rounds, got {sampling!r}"
         )
-    chosen = plan(problem, method=method, tau=max(1, round(sampling.expected_size)), tuning=request.tuning)
+    tau = max(1, round(sampling.expected_size))
+    chosen = general_plan(problem, method=check_names(problem, method, tau)[0], tau=tau, tuning=request.tuning)
     return replace(chosen, reason=chosen.reason.replace("tau as asked", "sampling as asked"))
 
 

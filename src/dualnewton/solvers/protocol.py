@@ -168,6 +168,7 @@ class Request:
     n_threads: int
     callback: Callable[[Any], Any] | None
     near: bool = False  # whether the run starts from earlier models
+    cold: bool = True  # whether it starts from nothing
     tuning: Any = None  # the planner's tuned numbers
 
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.planning import small
-from dualnewton.solvers.primal.small import SmallNewton
+from dualnewton.solvers.direct import newton
 from tuned import GENERAL
 
 N, D = 90, 7
@@ -30,16 +30,10 @@ LOSSES = [
 STORAGES = {"dense": np.asarray, "float32": np.float32, "csr": sp.csr_array}
 
 
-@pytest.fixture(autouse=True)
-def _general_methods():
-    """These tests are of the method for small data."""
-
-
 def stepped_by(monkeypatch):
-    """Record which class moves the models."""
-    seen = []
-    step = SmallNewton.step
-    monkeypatch.setattr(SmallNewton, "step", lambda self, *rest: seen.append(self) or step(self, *rest))
+    """Record the calls of the direct solver."""
+    seen, solve = [], newton.solve
+    monkeypatch.setattr(newton, "solve", lambda *args, **rest: seen.append(args) or solve(*args, **rest))
     return seen
 
 
@@ -126,10 +120,37 @@ def test_a_resumed_run_has_the_bits_of_one_that_was_not_stopped(tmp_path):
     assert np.array_equal(dn.solve(problem, **settings, checkpoint=checkpoint).w, straight.w)
 
 
-def test_wide_or_large_data_are_left_to_the_general_method():
-    def takes(n, d):
-        return small.takes_one_block(dn.Problem(np.ones((n, d)), np.ones(n), losses.Logistic()))
+def test_wide_or_large_data_are_left_to_the_general_methods():
+    def family(n, d, models=1):
+        problem = dn.Problem(np.ones((n, d)), np.ones(n), losses.Logistic(), fit_intercept=True)
+        return small.small_plan(problem, "auto", "auto", models) is not None
 
-    assert takes(500, 200)
-    assert not takes(300, 300)  # more features than one_block_features
-    assert not takes(3000, 100)  # more entries than small_entries
+    assert family(500, 200)
+    assert family(5000, 50)
+    assert not family(300, 300)  # more features than one_block_features
+    assert not family(30_000, 100)  # more entries than direct_entries
+    assert not family(5000, 50, models=3)
+    assert family(500, 50, models=30)  # few enough entries for any number of models
+
+
+def test_a_callback_changes_no_bit():
+    problem = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-3, fit_intercept=True)
+    straight, watched = dn.solve(problem, tol=1e-6), dn.solve(problem, tol=1e-6, callback=lambda _: False)
+    assert np.array_equal(straight.w, watched.w)
+    assert (straight.intercept, straight.certificate) == (watched.intercept, watched.certificate)
+    assert straight.plan == watched.plan
+
+
+def test_the_steps_end_at_the_tolerance():
+    problem = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-3, fit_intercept=True)
+    epochs = [dn.solve(problem, tol=tol).n_epochs for tol in (1e-2, 1e-4, 1e-12)]
+    assert epochs[0] < epochs[1] < epochs[2]
+
+
+def test_the_general_method_goes_on_where_a_direct_solution_misses_the_tolerance(monkeypatch):
+    monkeypatch.setattr(newton, "_accepts", lambda *_: False)  # no step is ever good enough
+    problem = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-3, fit_intercept=True)
+    result = dn.solve(problem, method="newton", tol=1e-8)
+    assert result.converged
+    assert result.plan.before.family == "newton"
+    assert "the direct solution missed tol" in str(result.plan)

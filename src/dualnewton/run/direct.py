@@ -1,0 +1,41 @@
+"""Small problems without the loop: one call of a direct solver for each model, one certificate for all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from dualnewton.run.methods import direct_solver
+from dualnewton.run.result import Progress, Result, Status, Trace
+from dualnewton.run.start import direct_plan_for
+from dualnewton.solvers.direct.block import MOST_STEPS, STEP_EPOCHS, Block
+from dualnewton.solvers.protocol import Request
+
+
+def solved_directly(
+    problems: Sequence[Any], request: Request, max_epochs: float, deadline: float
+) -> list[Result] | None:
+    """Return the results if a direct solver takes the problems and every certificate meets the tolerance, else None.
+
+    In the second case the loop repeats the steps (:class:`~dualnewton.solvers.direct.method.Direct`), with the same bits, and
+    goes on from there. The loop also takes them where a callback asks for each certificate, a limit may cut the steps short, or
+    there is a start.
+    """
+    if not request.cold or request.callback is not None or max_epochs < STEP_EPOCHS * MOST_STEPS:
+        return None
+    if (plan := direct_plan_for(problems, request)) is None:
+        return None
+    began, block, solve = time.perf_counter(), Block(problems[0].data), direct_solver(plan)
+    found = [solve(problem, block, None, tol=request.tol, most=MOST_STEPS, deadline=deadline) for problem in problems]
+    points = [each.point() for each in found]
+    worked = time.perf_counter() - began
+    pairs = points[0].certified(problems, points)
+    if any(pair.certificate.relative_gap > request.tol for pair in pairs):
+        return None
+    seconds, results = time.perf_counter() - began, []
+    for k, (pair, each) in enumerate(zip(pairs, found, strict=True)):
+        at = STEP_EPOCHS * each.steps, seconds, pair.certificate
+        row = Progress(*at, model=k, latest=pair.certificate, work_seconds=worked)
+        results.append(Result.of(pair, Status.CONVERGED, trace=Trace([row]), plan=plan))
+    return results

@@ -1,0 +1,84 @@
+"""What the direct solvers share: the rows as one dense block, and the point where a solver ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualnewton.matrix import Data, linear
+from dualnewton.solvers.protocol import PrimalPoint, WholePoint
+
+STEP_EPOCHS = 2.0
+"""Epochs of work that a step counts for: one pass for values and gradient, one for the matrix of the linear system."""
+
+MOST_STEPS = 50
+"""Steps that a direct solver takes at most; well-posed problems take fewer than 20."""
+
+WELL_BELOW = 0.5
+"""A solver continues until the gap that it expects is at most this fraction of ``tol``: the certificate rounds differently."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """All rows of small data as float64 arrays, which the problems of a fit share.
+
+    Attributes
+    ----------
+    data : Data
+        The data.
+    """
+
+    data: Data
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """X, of shape (n, d), in C order."""
+        return np.ascontiguousarray(linear.to_dense(self.data.rows(slice(None))), dtype=np.float64)
+
+    @cached_property
+    def extended(self) -> np.ndarray:
+        """The rows (a_i, 1), of shape (n, d + 1): the last column belongs to the intercept."""
+        rows = np.empty((self.data.n, self.data.d + 1))
+        rows[:, :-1] = linear.to_dense(self.data.rows(slice(None)))
+        rows[:, -1] = 1.0
+        return rows
+
+
+class Found(NamedTuple):
+    """The point where a direct solver ended.
+
+    Attributes
+    ----------
+    w, intercept : array, float (or array of shape (K,))
+        The model.
+    steps : int
+        Linear systems solved.
+    alpha : array, optional
+        A dual point, where the solver has a better one than −φ′(z).
+    scale : float, optional
+        σ, where a scale of the residuals is fitted.
+    """
+
+    w: np.ndarray
+    intercept: Any
+    steps: int
+    alpha: np.ndarray | None = None
+    scale: float | None = None
+
+    def point(self) -> Any:
+        """Return the point as an object that has the problem certify it."""
+        if self.alpha is None and self.scale is None:
+            return PrimalPoint(self.w, self.intercept)
+        given: dict[str, Any] = {"w": self.w, "intercept": self.intercept, "alpha": self.alpha}
+        return WholePoint(given if self.scale is None else given | {"scale": self.scale})
+
+
+Start = tuple[np.ndarray, Any]
+"""(w, b)."""
+
+Solver = Callable[..., Found]
+"""``solve(problem, block, start, *, tol, most, deadline)``: start is None for a cold start; ``most`` limits the steps."""

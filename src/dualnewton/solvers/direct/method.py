@@ -1,0 +1,58 @@
+"""A direct solver as a method of the loop, for runs with a callback or a checkpoint: one step solves every model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dualnewton.solvers.direct.block import MOST_STEPS, STEP_EPOCHS, Block, Found, Solver, Start
+from dualnewton.solvers.protocol import Method
+
+
+class Direct(Method):
+    """Models over the same small data, each solved by one call.
+
+    Parameters
+    ----------
+    solver : callable
+        The family's function.
+    problems : sequence of Problem
+        They share X.
+    starts : sequence of (w, intercept), optional
+        Where the models start; None for a cold start.
+    tol : float
+        The relative gap that is wanted.
+    """
+
+    certificates_are_cheap = True
+
+    def __init__(self, solver: Solver, problems: Sequence[Any], starts: Sequence[Start] | None, *, tol: float) -> None:
+        self.solver, self.problems, self.tol = solver, list(problems), tol
+        self.starts: list[Start | None] = list(starts or [None] * len(problems))
+        self.block = Block(problems[0].data)
+        self.found: list[Found] = []
+
+    def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
+        # A limit that cuts the steps short is used up, so that an unlimited run never passes through what it leaves.
+        steps = max(1, math.ceil(min(most, STEP_EPOCHS * MOST_STEPS) / STEP_EPOCHS))
+        self.found = [
+            self.solver(problem, self.block, start, tol=self.tol, most=steps, deadline=deadline)
+            for problem, start in zip(self.problems, self.starts, strict=True)
+        ]
+        return STEP_EPOCHS * max(found.steps for found in self.found)
+
+    def point(self, k: int) -> Any:
+        return self.found[k].point()
+
+    def keep(self, wanted: Sequence[int]) -> None:
+        self.problems, self.starts = [self.problems[k] for k in wanted], [self.starts[k] for k in wanted]
+        self.found = [self.found[k] for k in wanted if self.found]
+
+    def state(self) -> tuple[tuple[Any, ...], ...]:
+        return tuple(map(tuple, self.found))
+
+    def restore(self, state: tuple[tuple[Any, ...], ...]) -> None:
+        self.found = [Found(*fields) for fields in state]
