@@ -101,7 +101,7 @@ class Case:
 COMPILED = tuned(small_entries=0)
 BY_PRODUCTS = tuned(largest_matrix=5, one_block_features=0)
 IN_STEPS = tuned(most_together=4, least_set=5, multiply=1.0, sparse_pair=1.0)  # matrices of 5 features are affordable
-WRONGLY_PLANNED = tuned(small_entries=0, epochs_fixed=-1e9)  # SDNA seems to cost less than nothing
+WRONGLY_PLANNED = tuned(small_entries=0, direct_entries=0, epochs_fixed=-1e9)  # SDNA seems to cost less than nothing
 
 logistic, squared, hinge2 = losses.Logistic(), losses.Squared(), losses.SquaredHinge()
 lasso, net = regularizers.L1(), regularizers.ElasticNet(0.5)

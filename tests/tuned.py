@@ -14,5 +14,5 @@ def tuned(**changes):
     return replace(DEFAULT, rates=replace(DEFAULT.rates, **rates), **others)
 
 
-GENERAL = tuned(one_block_features=0)
-"""Newton's method by passes over the data, however small these are."""
+GENERAL = tuned(one_block_features=0, direct_entries=0)
+"""No direct solvers: methods by passes over the data, however small these are."""

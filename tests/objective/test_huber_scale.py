@@ -174,6 +174,15 @@ def test_a_scale_that_is_the_rounding_of_the_targets_is_zero():
     assert result.certificate.relative_gap <= 1e-6
 
 
+@pytest.mark.parametrize("lam", [1e-6, 1e-2])
+def test_the_search_continues_after_a_direct_fit_at_one_scale(lam):
+    """A small fit at one scale is solved directly; that it misses the joint tolerance must not start the search anew."""
+    result = dn.solve(make(300, 5, lam=lam, fit_intercept=True), tol=1e-10, max_epochs=60)
+    assert result.converged
+    assert "by 1 fits" in result.plan.reason
+    assert result.plan.family is None
+
+
 @given(st.integers(0, 10**6), st.floats(-4.0, 4.0), st.booleans())
 def test_the_best_scale_is_found_from_any_other(seed, start, fit_intercept):
     problem = make(25, 2, seed=seed, fit_intercept=fit_intercept)

@@ -10,7 +10,7 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.planner import predicted
-from tuned import tuned
+from tuned import GENERAL, tuned
 
 STORAGES = pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])
 
@@ -85,20 +85,24 @@ def test_predictions_are_numbers_whatever_the_scale(penalty, lam, scale):
             assert not any(map(np.isnan, predicted(facts).values()))
 
 
+WRONG = tuned(epochs_fixed=-1e9, small_entries=0, direct_entries=0)
+"""SDNA seems to cost less than nothing, and no data are small."""
+
+
 def test_a_tuning_is_used_by_the_run_that_is_given_it():
     X = np.random.default_rng(0).standard_normal((400, 10))
     problem = dn.Problem(X, np.where(X[:, 0] > 0.0, 1.0, -1.0), losses.Logistic(), lam=1e-2)
-    usual, other = dn.plan(problem), dn.plan(problem, tuning=tuned(epochs_fixed=-1e9, small_entries=0))
+    usual, other = dn.plan(problem), dn.plan(problem, tuning=WRONG)
     assert (usual.method, other.method) == ("newton", "sdna")
     assert other.compiled
-    result = dn.solve(problem, tuning=tuned(epochs_fixed=-1e9, small_entries=0), random_state=0)
+    result = dn.solve(problem, tuning=WRONG, random_state=0)
     assert (result.plan.before or result.plan).method == "sdna"
 
 
 def test_planning_a_small_problem_takes_few_calls():
     X = np.random.default_rng(0).standard_normal((400, 10))
     problem = dn.Problem(X, np.where(X[:, 0] > 0.0, 1.0, -1.0), losses.Logistic(), lam=1e-2, fit_intercept=True)
-    dn.plan(problem)
+    dn.plan(problem, tuning=GENERAL)
     calls = []
 
     def count(frame, event, _):
@@ -107,8 +111,11 @@ def test_planning_a_small_problem_takes_few_calls():
 
     sys.setprofile(count)
     try:
+        dn.plan(problem, tuning=GENERAL)
+        general = len(calls)
         dn.plan(problem)
     finally:
         sys.setprofile(None)
-    assert len(calls) <= 90
+    assert general <= 90
     assert calls.count("of") == 2  # Facts.of and Costs.of, once each
+    assert len(calls) - general <= 15  # a direct solver needs neither

@@ -10,7 +10,7 @@ from dualnewton import losses, samplings
 from dualnewton.run.result import Status
 from dualnewton.solvers import SDNA
 from tables import LOSSES, labels_for, load, make_problem, name_of, regularizers_for, samplings_for
-from tuned import tuned
+from tuned import GENERAL, tuned
 
 FORMS = [
     {},
@@ -320,6 +320,6 @@ def test_planning_too_keeps_to_one_blas_thread(monkeypatch):
         return of(problem, *args, **more)
 
     monkeypatch.setattr(Facts, "of", looking)
-    dn.solve(make_problem(losses.Logistic(), n=40), random_state=0)
+    dn.solve(make_problem(losses.Logistic(), n=40), random_state=0, tuning=GENERAL)
     assert seen
     assert set(seen) == {1}

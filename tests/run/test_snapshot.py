@@ -174,7 +174,7 @@ def test_the_packages_are_there_and_problems_and_data_are_not_among_them():
     )
 
 
-PLAN = ["sdna", 3, "because", False, 1.0, False, None]
+PLAN = ["sdna", 3, "because", False, 1.0, None, False, None]
 
 BAD_TREES = [
     ["planning.plan:Plan", *PLAN[:-1]],  # a field is missing

@@ -16,13 +16,14 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.estimators._parameters import estimator
+from dualnewton.estimators._parameters import are_allowed, estimator
 from dualnewton.estimators._path import Path, walk
 from dualnewton.estimators._session import METHODS, Session, starts
 from dualnewton.estimators._validation import Data, checked, class_numbers, validate_data
 from dualnewton.estimators._warning import warn
 from dualnewton.interop.parts import Objective, Part, parts_of
 from dualnewton.interop.specification import Specification
+from dualnewton.matrix import MemoryData
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.result import Result, Status
@@ -59,7 +60,7 @@ class CertifiedModel(BaseEstimator):
     fit_intercept : bool
         Whether b is free (unpenalised) or zero.
     tol : float
-        The certified relative gap (P − D)/|P| at which a fit is good; small data are fitted beyond it, where that costs nothing.
+        The certified relative gap (P − D)/|P| at which a fit is good.
     max_iter : int, optional
         The most epochs (passes over the data); 1000 if None.
     solver : str
@@ -124,6 +125,15 @@ class CertifiedModel(BaseEstimator):
     _tuning: ClassVar[Tuning] = DEFAULT
     """The record from which the planner predicts costs; not a parameter."""
 
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        # scikit-learn inspects the signature at each call.
+        return list(cls._parameter_names)  # type: ignore[attr-defined]
+
+    def _validate_params(self) -> None:
+        if not are_allowed(self):
+            super()._validate_params()  # raises the error in scikit-learn's words
+
     # Defined by subclasses ---------------------------------------------------------------------------------------------
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
@@ -140,7 +150,8 @@ class CertifiedModel(BaseEstimator):
 
     def _posed(self, specification: Specification, data: Data) -> Sequence[Any]:
         """Return the problems of a specification on these data, one for each class or output; all share ``data.X``."""
-        return specification.problems(data.X, data.y, getattr(self, "classes_", None), sample_weight=data.sample_weight)
+        X, classes = MemoryData(data.X), getattr(self, "classes_", None)  # checked already
+        return specification.problems(X, data.y, classes, sample_weight=data.sample_weight)
 
     def _problems(self, data: Data) -> Sequence[Any]:
         """Return the problems of the estimator, which must have a penalty."""

@@ -12,6 +12,8 @@ from copy import copy
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform
 
+from sklearn.utils._param_validation import make_constraint
+
 Class = TypeVar("Class", bound=type)
 
 ENTRY = re.compile(r"^\S.*(?:\n .*)*", flags=re.MULTILINE)
@@ -39,10 +41,20 @@ def estimator(cls: Class) -> Class:
     made.__annotations__ = made.__init__.__annotations__ = types
     names, allowed = [each.name for each in fields(made) if each.init], _nearest(cls, "_allowed")
     made._parameter_constraints = {name: allowed[name] for name in names}
+    made._parameter_names = sorted(names)
+    made._parameter_checks = {name: [make_constraint(each) for each in allowed[name]] for name in names}
     if made._description:  # python -OO has none
         _inherit_descriptions(cls, "Parameters", names)
         _inherit_descriptions(cls, "Attributes")
     return cls
+
+
+def are_allowed(model: Any) -> bool:
+    """Whether each parameter meets one of its constraints, which are made once per class; scikit-learn makes them at each fit."""
+    return all(
+        any(check.is_satisfied_by(getattr(model, name)) for check in checks)
+        for name, checks in model._parameter_checks.items()
+    )
 
 
 def _nearest(cls: type, attribute: str) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from joblib import effective_n_jobs  # type: ignore[import-untyped]
 from dualnewton.estimators._progress import ProgressLine
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised import Unpenalised
-from dualnewton.planning.costs import is_small
 from dualnewton.planning.tuning import Tuning
 from dualnewton.run.loop import solve_many
 from dualnewton.run.result import Progress, Result, Status
@@ -73,7 +72,7 @@ class Session:
         results = solve_many(
             problems,
             method=self.method if method is None else method,
-            tol=self.goal(problems[0]) if tol is None else tol,
+            tol=self.goal if tol is None else tol,
             max_epochs=max(0, math.ceil(self.epochs_left)),
             time_limit=None if math.isinf(self.deadline) else max(0.0, self.deadline - time.perf_counter()),
             n_threads=self.threads,
@@ -92,15 +91,14 @@ class Session:
         # One Newton step solves a quadratic problem: it is taken even where the start would do.
         return self.solve(risks, starts(problems, before), FINEST if risks[0].view.quadratic else None)
 
-    def goal(self, problem: Any) -> float:
+    @property
+    def goal(self) -> float:
         """Return the relative gap to ask for, which is ``tol`` or less.
 
-        A relative gap of ε leaves an error of about √ε in the coefficients. Where an epoch takes no time, the gap is therefore
-        brought to tol², which brings them to about ``tol``. A tiny ``tol`` asks for accurate coefficients; a hundredth of it
+        A tiny ``tol`` asks for accurate coefficients: a relative gap of ε leaves an error of about √ε in them. A hundredth of it
         costs one or two passes more. Rounding sets the limit.
         """
-        small = is_small(self.tuning, problem.n, problem.d, problem.columns)
-        less = self.tol**2 if small else self.tol / 100.0 if self.tol < TINY else self.tol
+        less = self.tol / 100.0 if self.tol < TINY else self.tol
         return min(self.tol, max(less, FINEST))
 
     def converged_by_tol(self, result: Result) -> Result:

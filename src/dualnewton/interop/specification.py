@@ -276,9 +276,10 @@ class Specification:
         sample_weight : array of shape (n,), optional
             The weights of the rows.
         """
+        X = as_data(X)  # one object for all problems
         weights, total = self._weights(y, classes, sample_weight)
         if self.penalised_intercept is not None and self.fit_intercept:
-            X = as_data(X).with_constant(self.penalised_intercept)
+            X = X.with_constant(self.penalised_intercept)
         intercept = self.fit_intercept and self.penalised_intercept is None
         factor, g = self.regularizer()  # one object for all problems, which are solved together
         kinds = 0 if classes is None else len(classes)
@@ -293,7 +294,6 @@ class Specification:
         more: dict[str, Any] = {"regularizer": g, "fit_intercept": intercept}
         for target, lam, c in each:
             made.append(Problem(X, target, loss, lam=lam * factor, sample_weight=c, **more))
-            X = made[0].X  # validated by the first problem
         return made
 
     def _loss_of(self, y: np.ndarray) -> Loss:

@@ -113,6 +113,8 @@ class MemoryData(Data):
         smallest = PART_ENTRIES if self.profile.sparse else DENSE_PART_ENTRIES
         stored = self.profile.stored
         parts = max(1, min(MOST_PARTS, stored // smallest, stored // (4 * self.d), self.n))
+        if parts == 1:
+            return [slice(0, self.n)]
         ends = np.linspace(0, self.n, parts + 1).astype(int)
         return [slice(int(low), int(high)) for low, high in itertools.pairwise(ends)]
 

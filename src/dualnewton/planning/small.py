@@ -31,8 +31,9 @@ class Family(NamedTuple):
 
 def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     """Whether Newton's method works on one dense block of all rows."""
-    fits = problem.scheme is None and problem.columns == 1 and fits_one_block(problem, tuning)
-    return fits and has_hessian(problem)
+    unknowns = problem.columns * problem.d
+    few = unknowns <= tuning.one_block_features and problem.n * unknowns <= tuning.direct_entries
+    return few and problem.scheme is None and has_hessian(problem) and problem.data.capabilities.whole
 
 
 FAMILIES = {
@@ -43,7 +44,8 @@ FAMILIES = {
 
 def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
     """Return the plan of the direct solver that takes so many problems like this one, if there is one."""
-    if models * problem.n * problem.d > max(tuning.direct_entries, models * tuning.small_entries):
+    most = tuning.direct_entries
+    if problem.n * problem.d > max(most // models, min(most, tuning.small_entries)):
         return None
     for name, family in FAMILIES.items():
         if method in ("auto", family.method) and tau in ("auto", problem.n) and family.takes(problem, tuning):

@@ -231,7 +231,7 @@ class Tuning:
 
     rates: Rates = field(default_factory=Rates)
     # What is small
-    direct_entries: int = 1 << 19
+    direct_entries: int = 1 << 20
     small_entries: int = 1 << 17
     one_block_features: int = 256
     numpy_features: int = 32

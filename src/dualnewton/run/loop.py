@@ -165,9 +165,15 @@ def solve_many(
     keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, request), rng)
     # Planning included: after a product the threads of BLAS keep a core busy for a while, waiting for the next one.
     with one_blas_thread:
-        if keeper is None and (results := solved_directly(problems, request, max_epochs, deadline)):
-            return results
+        interrupted = False
+        try:
+            if keeper is None and (results := solved_directly(problems, request, max_epochs, deadline)):
+                return results
+        except KeyboardInterrupt:
+            interrupted = True
         run = _resumed(problems, request, keeper) or Run.start(problems, request, warm_start)
+        if interrupted:
+            run.interrupt()
         _drive(run, rng, max_epochs, deadline, keeper)
     return [track.result(run.plan) for track in run.tracks]
 
@@ -233,6 +239,7 @@ class Run:
     @classmethod
     def start(cls, problems: Sequence[Any], request: Request, warm_start: Sequence[Start] | None = None) -> Run:
         """Plan a run, and certify where it starts."""
+        request = replace(request, cold=warm_start is None)
         plan = direct_plan_for(problems, request) or _general_plan(problems[0], request, len(problems))
         switching = _switching(problems[0], plan, request)
         since = time.perf_counter()
@@ -280,7 +287,9 @@ class Run:
         self._certify({place: method.point(place) for place in places})
         for place, track in enumerate(self.moving):
             method.adapt(place, track.expected_gap(), track.residual)
-        self.plan = method.reported(self.plan)
+        self.plan = replace(
+            method.reported(self.plan), family=self.plan.family
+        )  # that of an inner run is not this run's
         if better is None and not last:
             better = self._after_direct()
         if better is not None:

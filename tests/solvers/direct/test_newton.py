@@ -129,7 +129,7 @@ def test_wide_or_large_data_are_left_to_the_general_methods():
     assert family(5000, 50)
     assert not family(300, 300)  # more features than one_block_features
     assert not family(30_000, 100)  # more entries than direct_entries
-    assert not family(5000, 50, models=3)
+    assert not family(5000, 50, models=8)
     assert family(500, 50, models=30)  # few enough entries for any number of models
 
 

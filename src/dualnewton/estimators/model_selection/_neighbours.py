@@ -55,7 +55,7 @@ class Neighbours:
         models = [self._steps(problems[k], result) for k, result in enumerate(whole)]
         flat = [own[fold] for fold in range(len(self.kinds)) for own in models]
         points, intercepts = [w for w, _ in flat], [b for _, b in flat]
-        goal = session.goal(problems[0])
+        goal = session.goal
         results = certified(problems, points, intercepts, goal, "one Newton step from the model of all rows")
         session.report(results)
         missed = [k for k, result in enumerate(results) if not result.converged]

@@ -106,7 +106,7 @@ class QuadraticPaths:
         lams = np.array([mixed(float(alpha), ratio, positive=poser.positive)[0] for alpha in alphas])
         base = Penalty.of(problems[0])
         penalties = [base.times(lam / problems[0].lam) for lam in lams]
-        goal = WELL_BELOW * self.session.goal(problems[0])
+        goal = WELL_BELOW * self.session.goal
         goals = [goal * float(penalty.threshold.max()) for penalty in penalties]
         if not len(alphas):
             return

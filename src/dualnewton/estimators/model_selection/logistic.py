@@ -217,7 +217,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         session.begin(f"C = {member.C:.3g}, all rows")
         if any(result.certificate.relative_gap > self.tol for result in found):
             found = session.solve(problems, found)
-        exact = session.goal(problems[0]) < session.tol and all(result.converged for result in found)
+        exact = session.goal < session.tol and all(result.converged for result in found)
         return session.solve(problems, found, tol=FINAL) if exact else found
 
     def _certified_mean(self, data: Data, coefs: np.ndarray, member: Any) -> list[Result]:

@@ -147,7 +147,7 @@ def _by_moments(
     session = paths.session
     session.begin(f"l1_ratio = {ratio:g}, alpha = {alphas[0]:.3g} to {alphas[-1]:.3g}")
     *of_folds, whole = posed
-    found = paths.along(ratio, alphas, session.goal(whole))
+    found = paths.along(ratio, alphas, session.goal)
     lams = [mixed(float(alpha), ratio, joint=True)[0] for alpha in alphas]
     together = max(1, TOGETHER // (whole.n * whole.columns))
     for low in range(0, len(lams), together):

@@ -47,6 +47,43 @@ class Block:
         rows[:, -1] = 1.0
         return rows
 
+    @cached_property
+    def ones(self) -> np.ndarray:
+        """1 for each row."""
+        return np.ones(self.data.n)
+
+    @cached_property
+    def scratch(self) -> np.ndarray:
+        """Room for a scaled copy of the rows: new memory would take longer to map than the copy to write."""
+        return np.empty(self.rows.shape)
+
+    def margins(self, W: np.ndarray) -> np.ndarray:
+        """Return z_ik = a_iᵀw_k, plus b_k where W, of shape (K, d) or (K, d + 1), has intercepts."""
+        d = self.rows.shape[1]
+        return self.rows @ W.T if W.shape[1] == d else self.rows @ W[:, :d].T + W[:, d]
+
+    def gather(self, R: np.ndarray, *, intercept: bool) -> np.ndarray:
+        """Return Σ_i R_ik a_i, and Σ_i R_ik where there are intercepts, as an array of shape (K, d) or (K, d + 1)."""
+        sums = R.T @ self.rows
+        return np.column_stack([sums, self.ones @ R]) if intercept else sums  # faster than a sum along short rows
+
+    def gram(self, weights: np.ndarray, *, intercept: bool, equal: bool = False) -> np.ndarray:
+        """Return Σ weights_i a_i a_iᵀ, with (a_i, 1) for a_i where there is an intercept; ``equal``: all weights are equal.
+
+        A product of a matrix with its own transpose takes half the multiplications of a general one.
+        """
+        scaled = self.rows if equal else np.multiply(self.rows, np.sqrt(weights)[:, None], out=self.scratch)
+        square = scaled.T @ scaled
+        if equal:
+            square *= weights[0]
+        if not intercept:
+            return square
+        d = len(square)
+        H = np.empty((d + 1, d + 1))
+        H[:d, :d], H[d, d] = square, weights.sum()
+        H[d, :d] = H[:d, d] = weights @ self.rows
+        return H
+
 
 class Found(NamedTuple):
     """The point where a direct solver ended.

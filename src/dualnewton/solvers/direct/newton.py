@@ -1,20 +1,30 @@
-"""Newton's method for a smooth loss of one column and a quadratic penalty.
+"""Newton's method for a smooth loss and a quadratic penalty.
 
-    n P(x) = Σ c_i φ_i(ã_iᵀx) + ½ Σ ridge_j x_j²,        ã_i = (a_i, 1),  x = (w, b),  and no ridge on b
+    n P(x) = Σ c_i φ_i(z_i) + ½ Σ ridge_j x_j²,        z_ik = ã_iᵀx_k,   ã_i = (a_i, 1),   x_k = (w_k, b_k),   no ridge on b
 
 This is SDNA with τ = n. The gap that belongs to x follows from the gradient g: n(P − D) = Σ_j g_j²/(2 ridge_j) at the best
 intercept. Away from it the gap changes in the first order, so that the slope along b counts as a gap.
+
+With many more rows than unknowns most of the time would be that of the Hessians. Then the problem of a random sample of the rows
+is solved first. Its solution has about the accuracy of the sample, and its Hessian, times n/m, is close to that of all rows: a
+few steps of L-BFGS from this matrix, each of one pass, take the place of most Newton steps.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from dualnewton.losses import Curvature
+from dualnewton.matrix import MemoryData
+from dualnewton.matrix.grams import coupled
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
+from dualnewton.solvers.primal.curvature import Cholesky
+from dualnewton.solvers.primal.lbfgs import Corrections
 from dualnewton.solvers.primal.line_search import line_minimum
 from dualnewton.solvers.primal.objective import Objective
 
@@ -24,9 +34,18 @@ SUFFICIENT, MOST_TRIALS = 1e-4, 8
 ROUNDING = 1e-14
 """Relative change of the objective that counts as rounding."""
 
+SAMPLED, LEAST_SAMPLE, PER_UNKNOWN = 8, 512, 4
+"""A sample has a share of 1/SAMPLED of the rows, if these are at least ``LEAST_SAMPLE`` and ``PER_UNKNOWN`` for each unknown."""
+
+SAMPLE_GAP = 0.1
+"""The sample is solved to this fraction of unknowns over its rows, which is about the relative accuracy of its solution."""
+
+SAMPLE_STEPS, PASSES = 10, 8
+"""Most Newton steps on the sample, and most steps of L-BFGS on all rows: a Hessian takes longer than several passes."""
+
 
 class Point(NamedTuple):
-    """x with its margins ãᵀx (without offsets), the gradient of n P, and n P."""
+    """x with its margins (without offsets), of shape (n, K), the gradient of n P, and n P."""
 
     x: np.ndarray
     margins: np.ndarray
@@ -35,66 +54,53 @@ class Point(NamedTuple):
 
 
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
-    """Take Newton steps until the expected gap is small enough, or no step decreases the objective beyond rounding."""
-    objective = Objective(problem)
-    rows = block.extended if problem.fit_intercept else block.rows
-    x = np.zeros(rows.shape[1]) if start is None else objective.vector(*start)
-    at = _point(objective, rows, x, np.zeros(len(rows)) if start is None else rows @ x)
-    steps, stuck = 0, False
+    """Take steps until the expected gap is small enough, or no step decreases the objective beyond rounding."""
+    objective = Objective(problem, newton=True)
+    steps, x, sketch = 0, np.zeros(objective.ridge.size), None
+    if start is not None:
+        x = objective.vector(*start)
+    elif (sample := _sample(problem)) is not None:
+        x, sketch, steps = _solve_sample(problem, block, sample, tol=tol, most=most, deadline=deadline)
+    at, goal = _point(objective, block, x, _margins(objective, block, x)), WELL_BELOW * tol
+    if sketch is not None:
+        at, passes = _quasi_newton(objective, block, at, sketch, goal)
+        steps += -(-passes // 2)
+    stuck = steps > 0 and _is_close(objective, at, goal)
     while steps < most and not stuck:
-        at, stuck = _step(objective, rows, at)
+        curvature = _curvature(objective, block, at.margins)
+        at, stuck = _step(objective, block, at, curvature.solve(-at.gradient))
         steps += 1
-        if _gap(objective, at.gradient) <= WELL_BELOW * tol * abs(at.value) or time.perf_counter() > deadline:
-            break
-    w, b = objective.parts(at.x)
-    return Found(w[0].copy(), float(b[0]), steps)
+        stuck = stuck or _is_close(objective, at, goal) or time.perf_counter() > deadline
+    point = objective.point(at.x)
+    return Found(point.w, point.intercept, steps)
 
 
-def _point(objective: Objective, rows: np.ndarray, x: np.ndarray, margins: np.ndarray) -> Point:
-    value, slopes = objective.problem.row_losses(objective.problem.row_vectors, margins)
+def _margins(objective: Objective, block: Block, x: np.ndarray) -> np.ndarray:
+    return block.margins(x.reshape(objective.columns, -1))
+
+
+def _point(objective: Objective, block: Block, x: np.ndarray, margins: np.ndarray) -> Point:
+    value, slopes = objective.losses(objective.problem.row_vectors, margins)
     pull = objective.ridge * x
-    return Point(x, margins, slopes @ rows + pull, value + 0.5 * float(pull @ x))
+    sums = block.gather(slopes, intercept=objective.problem.fit_intercept)
+    return Point(x, margins, sums.ravel() + pull, value + 0.5 * float(pull @ x))
 
 
-def _step(objective: Objective, rows: np.ndarray, at: Point) -> tuple[Point, bool]:
-    """Return the point after one Newton step, shortened to the lowest point on the way where the whole step is too long.
+def _step(objective: Objective, block: Block, at: Point, step: np.ndarray) -> tuple[Point, bool]:
+    """Return the point after a step, shortened to the lowest point on the way where the whole step is too long.
 
     The second value says whether no further progress is possible.
     """
-    step = _solution(_hessian(objective, rows, at.margins), objective.ridge, -at.gradient)
     slope, t = float(at.gradient @ step), 1.0
-    way = rows @ step
+    way = _margins(objective, block, step)
     for _ in range(MOST_TRIALS):
-        found = _point(objective, rows, at.x + t * step, at.margins + t * way)
+        found = _point(objective, block, at.x + t * step, at.margins + t * way)
         if _accepts(at, found, step, t * slope):
             return found, not slope < -ROUNDING * abs(at.value)
-        t *= line_minimum(objective, at.x, found.x, at.margins[:, None], found.margins[:, None])
+        t *= line_minimum(objective, at.x, found.x, at.margins, found.margins)
         if t == 0.0:
             break
     return at, True
-
-
-def _hessian(objective: Objective, rows: np.ndarray, margins: np.ndarray) -> np.ndarray:
-    """Σ c_i φ″_i ã_i ã_iᵀ. A product of a matrix with its own transpose takes half the multiplications of a general one."""
-    weights = objective.problem.row_curvature(margins)
-    if objective.quadratic and objective.problem.sample_weight is None:
-        return weights[0] * (rows.T @ rows)
-    scaled = rows * np.sqrt(weights)[:, None]
-    return scaled.T @ scaled
-
-
-def _solution(H: np.ndarray, diagonal: np.ndarray, g: np.ndarray) -> np.ndarray:
-    """(H + D(diagonal))⁻¹ g, with a larger diagonal where rounding has made the matrix indefinite. H is changed."""
-    from scipy.linalg.lapack import dposv  # itself: what SciPy puts around it takes longer than a small system
-
-    H.ravel()[:: len(H) + 1] += diagonal
-    lift = 0.0
-    while True:
-        _, x, failed = dposv(H.T, g)
-        if not failed:
-            return np.asarray(x)
-        lift = 100.0 * lift or np.finfo(float).eps * float(np.abs(np.diagonal(H)).max()) or 1.0
-        H.ravel()[:: len(H) + 1] += lift
 
 
 def _accepts(at: Point, found: Point, step: np.ndarray, slope: float) -> bool:
@@ -105,6 +111,68 @@ def _accepts(at: Point, found: Point, step: np.ndarray, slope: float) -> bool:
     return level and abs(float(found.gradient @ step)) < -float(at.gradient @ step)
 
 
-def _gap(objective: Objective, gradient: np.ndarray) -> float:
-    """n(P − D) for the dual point that belongs to x."""
-    return objective.gap(gradient) + float(np.abs(gradient[objective.problem.d :]).sum())
+def _is_close(objective: Objective, at: Point, goal: float) -> bool:
+    """Whether the gap of the dual point that belongs to x is at most ``goal``, relative to P."""
+    gap = objective.gap(at.gradient)
+    if objective.problem.fit_intercept:
+        gap += float(np.abs(at.gradient.reshape(objective.columns, -1)[:, -1]).sum())
+    return gap <= goal * abs(at.value)
+
+
+def _curvature(objective: Objective, block: Block, margins: np.ndarray, factor: float = 1.0) -> Cholesky:
+    """The Hessian of n P, factorised; ``factor`` multiplies the losses."""
+    weights, intercept = factor * objective.curvature(margins), objective.problem.fit_intercept
+    if objective.columns == 1:
+        equal = objective.quadratic and objective.problem.sample_weight is None
+        return Cholesky(block.gram(weights[:, 0], intercept=intercept, equal=equal), objective.ridge.copy())
+    H = coupled((block.gram(own, intercept=intercept) for own in np.ascontiguousarray(weights.T)), objective.columns)
+    if intercept:
+        # Adding a number to all intercepts changes nothing: the gradient is zero along that direction, and so is the step.
+        H[:, -1, :, -1] += H[:, -1, :, -1].trace() / objective.columns**2 or 1.0
+    return Cholesky(H.reshape(objective.ridge.size, -1), objective.ridge.copy())
+
+
+# From a sample of the rows ---------------------------------------------------------------------------------------------------
+
+
+def _sample(problem: Problem) -> np.ndarray | None:
+    """Return the rows of the sample, if there is to be one: a quadratic problem takes one Newton step on all rows."""
+    size, unknowns = problem.n // SAMPLED, problem.columns * (problem.d + 1)
+    if problem.loss.curvature is Curvature.CONSTANT or size < max(LEAST_SAMPLE, PER_UNKNOWN * unknowns):
+        return None
+    return np.sort(np.random.default_rng(0).permutation(problem.n)[:size])
+
+
+def _solve_sample(
+    problem: Problem, block: Block, sample: np.ndarray, *, tol: float, most: int, deadline: float
+) -> tuple[np.ndarray, Cholesky, int]:
+    """Return the solution of the problem of some rows, its Hessian for all rows, and the steps taken, in those of all rows."""
+    parts = {name: _taken(getattr(problem, name), sample) for name in ("y", "sample_weight", "offset")}
+    own = replace(problem, X=MemoryData(block.data.rows(sample)), **parts)
+    objective, few = Objective(own, newton=True), Block(own.data)
+    goal, limit = max(tol, SAMPLE_GAP * objective.ridge.size / len(sample)), min(most, SAMPLE_STEPS)
+    found = solve(own, few, None, tol=goal, most=limit, deadline=deadline)
+    x = objective.vector(found.w, found.intercept)
+    factor = problem.n / len(sample)
+    objective.ridge *= factor
+    return x, _curvature(objective, few, _margins(objective, few, x), factor), -(-found.steps // SAMPLED)
+
+
+def _taken(values: np.ndarray | None, sample: np.ndarray) -> np.ndarray | None:
+    return None if values is None else values[sample]
+
+
+def _quasi_newton(objective: Objective, block: Block, at: Point, sketch: Cholesky, goal: float) -> tuple[Point, int]:
+    """Take steps of L-BFGS from the Hessian of the sample; return the point and the number of passes."""
+    pairs = Corrections.none(at.x.size)
+    image = sketch.solve(at.gradient)
+    for passes in range(PASSES):
+        if _is_close(objective, at, goal):
+            return at, passes
+        found, stuck = _step(objective, block, at, -pairs.solve(at.gradient, image, scaled_well=True))
+        if stuck:
+            return found, passes + 1
+        new = sketch.solve(found.gradient)
+        pairs = pairs.with_pair(found.x - at.x, found.gradient - at.gradient, new - image, PASSES)
+        at, image = found, new
+    return at, PASSES

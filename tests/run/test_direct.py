@@ -1,0 +1,64 @@
+"""Small problems are solved by one call and one certificate, and end as the loop would end them."""
+
+import numpy as np
+import pytest
+
+import dualnewton as dn
+from dualnewton import losses
+from dualnewton.objective.certificates import certify_models
+from dualnewton.planning.tuning import DEFAULT
+from dualnewton.run import loop
+from dualnewton.solvers import protocol
+from dualnewton.solvers.direct import newton
+
+RNG = np.random.default_rng(4)
+X = RNG.standard_normal((80, 6))
+SIGNS = np.where(X @ RNG.standard_normal(6) + RNG.standard_normal(80) > 0.0, 1.0, -1.0)
+PROBLEM = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-3, fit_intercept=True)
+
+
+@pytest.fixture(autouse=True)
+def _general_methods(monkeypatch):
+    """These tests are of the direct solvers."""
+    monkeypatch.setattr(loop, "DEFAULT", DEFAULT)
+
+
+def test_one_certificate_is_computed(monkeypatch):
+    seen = []
+
+    def counted(*args):
+        seen.append(args)
+        return certify_models(*args)
+
+    monkeypatch.setattr(protocol, "certify_models", counted)
+    result = dn.solve(PROBLEM, tol=1e-6)
+    assert len(seen) == len(result.trace) == 1
+    assert result.converged
+    assert result.certificate == PROBLEM.certify(result.w, result.intercept)
+
+
+def test_an_interruption_returns_the_start_with_its_certificate(monkeypatch):
+    def press(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(newton, "solve", press)
+    result = dn.solve(PROBLEM)
+    assert (result.status, result.n_epochs) == (dn.Status.INTERRUPTED, 0.0)
+    assert result.certificate.primal == pytest.approx(PROBLEM.primal(result.w, result.intercept), rel=1e-14)
+
+
+def test_a_callback_and_a_checkpoint_change_no_bit(tmp_path):
+    problems = [PROBLEM, dn.Problem(X, -SIGNS, losses.Logistic(), lam=1e-2, fit_intercept=True)]
+    straight = dn.solve_many(problems, tol=1e-6)
+    for settings in ({"callback": lambda _: False}, {"checkpoint": tmp_path / "run"}):
+        for one, result in zip(straight, dn.solve_many(problems, tol=1e-6, **settings), strict=True):
+            assert np.array_equal(one.w, result.w)
+            assert np.array_equal(one.alpha, result.alpha)
+            assert one.certificate == result.certificate
+            assert (one.plan, one.status) == (result.plan, result.status)
+
+
+def test_a_limit_is_kept_by_the_loop():
+    few = dn.solve(PROBLEM, tol=1e-12, max_epochs=4)
+    assert (few.status, few.n_epochs) == (dn.Status.EPOCH_LIMIT, 4.0)
+    assert dn.solve(PROBLEM, tol=1e-12, time_limit=0.0).status is dn.Status.TIME_LIMIT
