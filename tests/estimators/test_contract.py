@@ -177,14 +177,9 @@ def test_the_warning_counts_the_fits_that_miss():
         dn.Ridge(solver="sdca", max_iter=1).fit(X, Y)
 
 
-@pytest.mark.parametrize(
-    ("n", "tol", "asked"),
-    [(60, 1e-4, 1e-8), (60, 1e-12, 1e-15), (60, 1e-16, 1e-16), (50_000, 1e-4, 1e-4), (50_000, 1e-12, 1e-14)],
-)
-def test_small_data_and_tiny_gaps_are_fitted_beyond_tol(n, tol, asked):
-    X, y = np.ones((n, 6)), np.ones(n)
-    problem = dn.Problem(X, y, dn.losses.Logistic())
-    assert Session(dn.LogisticRegression(tol=tol)).goal(problem) == pytest.approx(asked, rel=1e-12)
+@pytest.mark.parametrize(("tol", "asked"), [(1e-2, 1e-2), (1e-4, 1e-4), (1e-12, 1e-14), (1e-16, 1e-16)])
+def test_only_tiny_gaps_are_fitted_beyond_tol(tol, asked):
+    assert Session(dn.LogisticRegression(tol=tol)).goal == pytest.approx(asked, rel=1e-12)
 
 
 def test_a_fit_that_ends_between_tol_and_what_was_asked_for_has_converged():

@@ -49,8 +49,8 @@ def table(seed=0, classes=2, spread=0.0):
 
 
 def tune(monkeypatch, **changes):
-    """Let estimators plan by other numbers."""
-    monkeypatch.setattr(CertifiedModel, "_tuning", tuned(**changes))
+    """Let estimators plan by other numbers, and without direct solvers."""
+    monkeypatch.setattr(CertifiedModel, "_tuning", tuned(direct_entries=0, **changes))
 
 
 def prefer(monkeypatch, *methods):
@@ -92,7 +92,7 @@ BRANCHES = {
     "softmax sketch left": (lambda m: impatient(m, "ihs"), {}, 3, STORAGES, "ihs", "newton"),
     "softmax newton left": (lambda m: impatient(m, "newton"), {}, 3, STORAGES, "newton", "ihs"),
     "softmax stuck": (newton_is_stuck, {}, 3, STORAGES, "newton", "ihs"),
-    "softmax with a kink": (lambda _: None, {"l1_ratio": 0.5}, 3, STORAGES, "newton", SOLE),
+    "softmax with a kink": (tune, {"l1_ratio": 0.5}, 3, STORAGES, "newton", SOLE),
     "softmax with a kink, impatient": (lambda m: impatient(m, "newton"), {"l1_ratio": 1}, 3, ["csr"], "newton", SOLE),
     "newton": (lambda m: prefer(m, "newton"), BINARY, 2, STORAGES, "newton", SOLE),
     "sketch": (lambda m: prefer(m, "ihs"), BINARY, 2, STORAGES, "ihs", SOLE),

@@ -62,7 +62,7 @@ def test_on_a_terminal_one_line_is_rewritten():
 def test_verbose_shows_it_and_the_callback_is_told_as_well(capsys):
     X, y = data_for(2)
     seen = []
-    dn.LogisticRegression(verbose=1, callback=seen.append).fit(X, y)
+    dn.LogisticRegression(solver="ihs", verbose=1, callback=seen.append).fit(X, y)
     said = capsys.readouterr()
     assert said.err.startswith("LogisticRegression: epoch 0, certified relative gap")
     assert said.out == ""

@@ -22,11 +22,12 @@ def solved_directly(
     goes on from there. The loop also takes them where a callback asks for each certificate, a limit may cut the steps short, or
     there is a start.
     """
-    if not request.cold or request.callback is not None or max_epochs < STEP_EPOCHS * MOST_STEPS:
+    began = time.perf_counter()
+    if not request.cold or request.callback is not None or max_epochs < STEP_EPOCHS * MOST_STEPS or began >= deadline:
         return None
     if (plan := direct_plan_for(problems, request)) is None:
         return None
-    began, block, solve = time.perf_counter(), Block(problems[0].data), direct_solver(plan)
+    block, solve = Block(problems[0].data), direct_solver(plan)
     found = [solve(problem, block, None, tol=request.tol, most=MOST_STEPS, deadline=deadline) for problem in problems]
     points = [each.point() for each in found]
     worked = time.perf_counter() - began

@@ -123,7 +123,7 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
         """Return the problems of one value, for each weighting of the rows and each output."""
         first, *others = weightings
         words = Ridge(alpha, fit_intercept=self.fit_intercept)._specification(data.X.shape[0])
-        problems = words.problems(data.X, data.y, sample_weight=first)
+        problems = words.problems(data.matrix, data.y, sample_weight=first)
         return [*problems, *(like(problem, sample_weight=c) for c in others for problem in problems)]
 
     # One row at a time -------------------------------------------------------------------------------------------------
@@ -133,11 +133,12 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
         c = np.ones(len(Y)) if data.sample_weight is None else data.sample_weight
         with GridSession(self) as session:
             found = leave_one_out(data.matrix, Y, c, alphas, fit_intercept=self.fit_intercept)
-            each = []
-            for alpha, W, b in zip(alphas, found.W, found.b, strict=True):
-                session.begin(f"alpha = {alpha:.3g}")
-                problems = self._posed_at(data, alpha, [data.sample_weight])
-                each.append(finished(session, problems, list(W), list(b), DECOMPOSED))
+            session.begin(f"alpha = {alphas.min():.3g} to {alphas.max():.3g}")
+            posed = self._posed_at(data, alphas[0], [data.sample_weight])
+            problems = [like(problem, lam=alpha / problem.n) for alpha in alphas for problem in posed]
+            models = [list(each.reshape(len(problems), -1)) for each in (found.W, found.b)]
+            results = finished(session, problems, models[0], [float(b[0]) for b in models[1]], DECOMPOSED)
+            each = [results[low : low + len(posed)] for low in range(0, len(results), len(posed))]
         scores = self._scores_of_rows(data, Y, c, found, params)  # (alphas, outputs or one)
         best = np.argmax(scores, axis=0)  # the first of several
         self.alpha_ = alphas[best] if best.size > 1 else float(alphas[best[0]])

@@ -56,10 +56,8 @@ class Point(NamedTuple):
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
     """Take steps until the expected gap is small enough, or no step decreases the objective beyond rounding."""
     objective = Objective(problem, newton=True)
-    steps, x, sketch = 0, np.zeros(objective.ridge.size), None
-    if start is not None:
-        x = objective.vector(*start)
-    elif (sample := _sample(problem)) is not None:
+    steps, x, sketch = 0, objective.vector(*(start or _nothing(problem))), None
+    if start is None and (sample := _sample(problem)) is not None:
         x, sketch, steps = _solve_sample(problem, block, sample, tol=tol, most=most, deadline=deadline)
     at, goal = _point(objective, block, x, _margins(objective, block, x)), WELL_BELOW * tol
     if sketch is not None:
@@ -73,6 +71,15 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         stuck = stuck or _is_close(objective, at, goal) or time.perf_counter() > deadline
     point = objective.point(at.x)
     return Found(point.w, point.intercept, steps)
+
+
+def _nothing(problem: Problem) -> Start:
+    """Return w = 0 and b = 0; for softmax with classes of weight zero the best b, which is far from 0."""
+    if problem.columns == 1:
+        return np.zeros(problem.d), 0.0
+    w, b = np.zeros((problem.columns, problem.d)), problem.no_intercept()
+    weights = np.bincount(problem.y, problem.sample_weight, problem.columns)
+    return w, b if weights.all() else problem.best_intercept_at(problem.no_dual())
 
 
 def _margins(objective: Objective, block: Block, x: np.ndarray) -> np.ndarray:
