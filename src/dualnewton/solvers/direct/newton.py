@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -154,7 +154,7 @@ def _solve_sample(
     problem: Problem, block: Block, sample: np.ndarray, *, tol: float, most: int, deadline: float
 ) -> tuple[np.ndarray, Cholesky, int]:
     """Return the solution of the problem of some rows, its Hessian for all rows, and the steps taken, in those of all rows."""
-    parts = {name: _taken(getattr(problem, name), sample) for name in ("y", "sample_weight", "offset")}
+    parts: dict[str, Any] = {name: _taken(getattr(problem, name), sample) for name in ("y", "sample_weight", "offset")}
     own = replace(problem, X=MemoryData(block.data.rows(sample)), **parts)
     objective, few = Objective(own, newton=True), Block(own.data)
     goal, limit = max(tol, SAMPLE_GAP * objective.ridge.size / len(sample)), min(most, SAMPLE_STEPS)
