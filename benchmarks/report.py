@@ -138,12 +138,13 @@ def markdown(sections: list[Section], command: str, notes: list[str]) -> str:
     for section in sections:
         lines += ["", f"## {section.title}", ""]
         verdicts = [[target.claim, target.measured, target.verdict] for target in section.targets]
-        lines += _grid(["target", "measured", "verdict"], verdicts) if verdicts else []
+        lines += grid(["target", "measured", "verdict"], verdicts) if verdicts else []
         for part in section.tables:
-            lines += ["", f"### {part.title}", "", *_grid(part.columns, part.rows)]
+            lines += ["", f"### {part.title}", "", *grid(part.columns, part.rows)]
             lines += ["", part.note] if part.note else []
     return "\n".join(lines) + "\n"
 
 
-def _grid(columns: list[str], rows: list[list[str]]) -> list[str]:
+def grid(columns: list[str], rows: list[list[str]]) -> list[str]:
+    """Return the lines of a Markdown table."""
     return [f"| {' | '.join(cells)} |" for cells in (columns, ["---"] * len(columns), *rows)]

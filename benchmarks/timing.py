@@ -152,10 +152,22 @@ def in_child(
     prepare: Callable[[], Any] = lambda: None,
     patience: float = math.inf,
 ) -> Outcome:
-    """Collect the values that ``work()`` yields in a forked child process, which is killed after ``cap`` seconds.
+    """Collect the values of :func:`from_child`. Those that the child sent before its end stay valid."""
+    *values, ending = from_child(work, cap, lambda: pinned(threads), prepare, patience)
+    return Outcome(values, ending)
+
+
+def from_child(
+    work: Callable[[], Iterable[Any]],
+    cap: float,
+    limits: Callable[[], contextlib.AbstractContextManager[Any]],
+    prepare: Callable[[], Any] = lambda: None,
+    patience: float = math.inf,
+) -> Iterator[Any]:
+    """Yield the values that ``work()`` yields in a forked child process, killed after ``cap`` seconds; then how it ended.
 
     A child process is needed because compiled code cannot be interrupted and another library may crash. The child inherits
-    the data and the compiled kernels, and pins itself to its cores. The values that it sent before its end stay valid.
+    the data and the compiled kernels.
 
     Parameters
     ----------
@@ -163,8 +175,8 @@ def in_child(
         Returns an iterable of values.
     cap : float
         Time limit of the work in seconds, counted from the end of ``prepare``, so that it excludes imports and warm-up.
-    threads : int
-        The number of cores to which the child is pinned.
+    limits : callable
+        Returns the context in which the child works, such as ``pinned(threads)``.
     prepare : callable
         Called first in the child.
     patience : float
@@ -172,30 +184,31 @@ def in_child(
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_serve, args=(work, prepare, sender, threads), daemon=True)
+    child = context.Process(target=_serve, args=(work, prepare, sender, limits), daemon=True)
     with warnings.catch_warnings():
         # Python warns of a fork in a multi-threaded process; the threads of this process are idle at this point.
         warnings.simplefilter("ignore", DeprecationWarning)
         child.start()
     sender.close()
-    values: list[Any] = []
     deadline, wait = time.perf_counter() + PREPARATION_SECONDS, math.inf
+    ending = Outcome.CUT
     try:
         while receiver.poll(max(0.0, min(wait, deadline - time.perf_counter()))):
             kind, value = receiver.recv()
             if kind == _READY:
                 deadline, wait = time.perf_counter() + cap, patience
             elif kind == _VALUE:
-                values.append(value)
+                yield value
             else:
-                return Outcome(values, value)
+                ending = value
+                break
     except EOFError:  # the child process crashed
-        return Outcome(values, Outcome.FAILED)
+        ending = Outcome.FAILED
     finally:
         child.kill()
         child.join()
         receiver.close()
-    return Outcome(values, Outcome.CUT)
+    yield ending
 
 
 PREPARATION_SECONDS = 60.0
@@ -204,8 +217,13 @@ PREPARATION_SECONDS = 60.0
 _READY, _VALUE, _END = "ready", "value", "end"
 
 
-def _serve(work: Callable[[], Iterable[Any]], prepare: Callable[[], Any], sender: Connection, threads: int) -> None:
-    with contextlib.closing(sender), pinned(threads), silence():
+def _serve(
+    work: Callable[[], Iterable[Any]],
+    prepare: Callable[[], Any],
+    sender: Connection,
+    limits: Callable[[], contextlib.AbstractContextManager[Any]],
+) -> None:
+    with contextlib.closing(sender), limits(), silence():
         try:
             prepare()
             sender.send((_READY, None))
