@@ -395,7 +395,7 @@ def chosen_tables(asked: argparse.Namespace) -> tuple[list[Table], dict[str, str
     if asked.quick and not asked.tables and not asked.sizes:
         few = [data.tables((group,), (kind,), ("diabetes",))[0] for group, kind in QUICK_TABLES]
         return [table for part in few for table in part], {}
-    groups = tuple(group for group in data.GROUPS if _asked(group, asked.sizes))
+    groups = tuple(group for group in (*data.GROUPS, data.FURTHER) if _asked(group, asked.sizes or data.GROUPS))
     return data.tables(
         groups, tuple(kind for kind in (*data.KINDS, *data.FORMS) if _asked(kind, asked.kinds)), asked.tables
     )

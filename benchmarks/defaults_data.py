@@ -7,15 +7,24 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from benchmarks.data import FOLDER
 
 Sizes = dict[str, tuple[int, int]]
 
 SIZES: Sizes = {"300×10": (300, 10), "1000×20": (1000, 20), "5000×50": (5000, 50), "200×5000": (200, 5000)}
 SKLEARN, STATSMODELS = "scikit-learn's tables", "statsmodels' tables"
 GROUPS = (*SIZES, SKLEARN, STATSMODELS)
+FURTHER = "further tables"
+"""Data sets of the other benchmarks, which are compared only where they are asked for by this name."""
+
+FURTHER_ROWS, FURTHER_FEATURES = 2000, 2000
+"""Rows drawn from a further table, and the number of features above which it is left out."""
+
 KINDS = ("gaussian", "correlated", "one-hot", "ill-scaled", "few informative")
 FORMS = ("raw", "standardised")
 
@@ -116,6 +125,10 @@ def bundled(group: str) -> Iterator[tuple[str, Callable[[], Table | str]]]:
         for name in ("iris", "wine", "breast_cancer", "digits", "diabetes", "linnerud"):
             yield name, lambda name=name: _of_sklearn(name)
         return
+    if group == FURTHER:
+        for file in sorted(FOLDER.glob("*.npz")):
+            yield file.stem, lambda file=file: _of_file(file)
+        return
     try:
         datasets = importlib.import_module("statsmodels.datasets")
     except ImportError:
@@ -148,6 +161,17 @@ def _of_statsmodels(name: str, module: Any) -> Table | str:
         frame = frame.loc[:, frame.isna().mean() < 0.5]
         exog, y = frame.iloc[:, :-1], frame.iloc[:, -1].to_numpy(dtype=float)
     return _table(STATSMODELS, name, exog.to_numpy(dtype=float), y)
+
+
+def _of_file(file: Path) -> Table | str:
+    content = np.load(file)
+    parts = ("data", "indices", "indptr")
+    X = content["X"] if "X" in content else sp.csr_array(tuple(content[part] for part in parts), shape=content["shape"])
+    if X.shape[1] > FURTHER_FEATURES:
+        return f"{X.shape[1]} features"
+    rows = np.sort(np.random.default_rng(0).permutation(X.shape[0])[:FURTHER_ROWS])
+    X = X[rows]
+    return _table(FURTHER, file.stem, (X.toarray() if sp.issparse(X) else X).astype(float), content["y"][rows])
 
 
 def _table(group: str, name: str, X: np.ndarray, target: np.ndarray) -> Table | str:

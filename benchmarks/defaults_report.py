@@ -75,7 +75,7 @@ def _overall(cells: list[Cell]) -> list[str]:
 
 def by_size(cells: list[Cell]) -> list[str]:
     """Return a table of geometric means (and largest ratios) of estimators by sizes."""
-    groups = [group for group in data.GROUPS if any(cell.group == group for cell in cells)]
+    groups = [group for group in (*data.GROUPS, data.FURTHER) if any(cell.group == group for cell in cells)]
     rows = []
     for name in [*dict.fromkeys(cell.estimator for cell in cells), "all"]:
         mine = [cell for cell in compared(cells) if name in (cell.estimator, "all")]
