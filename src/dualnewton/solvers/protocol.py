@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -202,8 +202,13 @@ class OuterMethod(Method):
     def advance(self, starts: Sequence[Any] | None, rng: np.random.Generator, deadline: float, most: float) -> float:
         """Take a step of the inner run, which begins at these points where there is none."""
         if self.inner is None:
-            self.inner = self.runs.start(*self.inner_task(), starts)
+            self.inner = self.runs.start(*self._warm_task(), starts)
         return float(self.inner.step(rng, deadline, most))
+
+    def _warm_task(self) -> tuple[list[Problem], Request]:
+        """Return the inner task as one that starts from given points, whether or not the outer run did."""
+        problems, request = self.inner_task()
+        return problems, replace(request, cold=False)
 
     def track(self, k: int) -> Any:
         """Return the record of model k in the inner run."""
@@ -257,4 +262,4 @@ class OuterMethod(Method):
         self.restore_own(own)
         self.places = list(places)
         if inner is not None:
-            self.inner = self.runs.restored(*self.inner_task(), inner)
+            self.inner = self.runs.restored(*self._warm_task(), inner)
