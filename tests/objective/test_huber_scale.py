@@ -1,5 +1,7 @@
 """Huber's regression with a joint scale: the two objectives, the certificate between them, and the runs that close the gap."""
 
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -181,6 +183,32 @@ def test_the_search_continues_after_a_direct_fit_at_one_scale(lam):
     assert result.converged
     assert "by 1 fits" in result.plan.reason
     assert result.plan.family is None
+
+
+def test_a_start_whose_best_scale_is_zero_needs_no_fit_at_that_scale():
+    """Most targets are zero, the best scale of w = 0, but not that of the best model."""
+    rng = np.random.default_rng(0)
+    X = np.exp(rng.standard_normal((1000, 12)))
+    y = (np.log(X).sum(axis=1) / 3.5 + 0.3 * rng.standard_normal(1000) > 0.5) * 1.0
+    problem = HuberScaleProblem(X, y, lam=1e-7, fit_intercept=True)
+    assert problem.starting_pair().scale == 0.0
+    result = dn.solve(problem, tol=1e-9, max_epochs=60)
+    assert result.converged
+    assert result.scale > 0.1
+    assert "EpsilonInsensitive" not in result.plan.reason
+
+
+def test_a_best_scale_of_zero_is_found_where_newton_steps_are_slow():
+    """A target that is the difference of two features, all rounded to cents: Newton steps alone shorten σ by per cents."""
+    rng = np.random.default_rng(0)
+    walks = np.cumsum(rng.standard_normal((200, 6)), axis=0) * [100.0, 300.0, 10.0, 50.0, 3.0, 1.0]
+    rates = 5.0 + 0.5 * np.cumsum(rng.standard_normal(200)), 4.0 + 2.0 * rng.standard_normal(200)
+    X = np.column_stack([walks + 1000.0, *np.round(rates, 2)])
+    problem = HuberScaleProblem(X, np.round(rates[0] - rates[1], 2), lam=5e-7, fit_intercept=True)
+    result = dn.solve(problem, tol=1e-5, max_epochs=100)
+    assert result.converged
+    assert result.scale <= 1e-8
+    assert re.search(r"(\d+) steps of Newton", result.plan.reason)[1] in ("3", "4", "5", "6")
 
 
 @given(st.integers(0, 10**6), st.floats(-4.0, 4.0), st.booleans())

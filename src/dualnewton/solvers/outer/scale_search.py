@@ -30,6 +30,9 @@ ROUNDING = 1e-14
 STEP_EPOCHS = 1.0
 """Epochs that a step of Newton's method counts for."""
 
+SLOW = 3
+"""Newton steps in a row that have not halved the gap, after which a fit at one scale follows."""
+
 PATIENCE = 10
 """Points in a row without a smaller gap after which the model is stuck."""
 
@@ -46,6 +49,7 @@ class ScaleState:
     moved: tuple[np.ndarray, float, float] | None = None  # (w, b, σ) of a Newton step that is not certified yet
     fits: int = 0  # at one scale
     steps: int = 0  # of Newton's method
+    slow: int = 0  # Newton steps in a row that have not halved the gap
     stalled: int = 0  # points in a row without a smaller gap
     fraction: float = FRACTION  # the inner tolerance of the next fit, as a fraction of the joint gap
     plan: Plan | None = None  # of the last fit
@@ -65,11 +69,23 @@ class ScaleSearch(OuterMethod):
         if len(starts) > 1:
             raise DualnewtonError(f"problems with a joint scale are solved one at a time, got {len(starts)}")
         self.problem, start = starts[0]
-        # For ε = 1 no dual point is beyond the ball, and the scale is zero up to rounding. The same holds where the residuals of
-        # most examples are the rounding of their targets.
-        rounding, scale = ROUNDING * float(np.abs(self.problem.unit.y).max(initial=0.0)), start.scale or 0.0
-        scale = scale if self.problem.epsilon > 1.0 and scale > rounding else 0.0
+        scale = self._first_scale(start)
         self.known = ScaleState(start, start, Scales(scale, TINY * scale))
+
+    def _first_scale(self, start: CertifiedPair) -> float:
+        """Return the best scale of the start; where that is zero up to rounding, the root of its mean squared residual.
+
+        At w = 0 the best scale is zero if most targets are one number, whatever the best scale of other models is. A fit at scale
+        zero has a loss with a kink and costs many fits at another scale, so that the search does not begin there, except for
+        ε = 1, where no dual point is beyond the ball, and the best scale of every model is zero up to rounding.
+        """
+        unit, scale = self.problem.unit, start.scale or 0.0
+        if self.problem.epsilon == 1.0:
+            return 0.0
+        if scale > ROUNDING * float(np.abs(unit.y).max(initial=0.0)):
+            return scale
+        r = unit.margins(start.w, start.intercept) - unit.y
+        return math.sqrt(float(unit.c @ np.square(r) / unit.c.sum()))
 
     def own_state(self) -> ScaleState:
         return self.known
@@ -93,10 +109,15 @@ class ScaleSearch(OuterMethod):
         return spent
 
     def _newton_step(self) -> tuple[np.ndarray, float, float] | None:
-        """Take a step from the last point; None if no step decreases P, or if its matrix of all features is too large."""
+        """Take a step from the last point; None if no step decreases P, the last ones were slow, or its matrix is too large.
+
+        Steps are slow where the best scale is zero: each shortens σ by a few per cent, while a fit at one scale finds the best
+        scale of its residuals, and with it where the next one is.
+        """
         unit, here = self.problem.unit, self.known.here
         has_matrix = steps_jointly(unit.n, unit.d, self.request.tuning)
-        if self.known.fits == 0 or self.known.scales.scale == 0.0 or not here.scale or not has_matrix:
+        begun = self.known.fits > 0 and self.known.scales.scale > 0.0
+        if not (begun and here.scale and has_matrix) or self.known.slow >= SLOW:
             return None
         return self.problem.stepped(here.w, here.intercept, here.scale)
 
@@ -129,11 +150,14 @@ class ScaleSearch(OuterMethod):
             here = replace(found, alpha=self.outer_point(k, self.track(k).best)["alpha"])
             scales = scales.after(found.scale)
         before, after = known.best.certificate, best.certificate
-        fraction = FRACTION if after.gap < 0.5 * before.gap else FINER * known.fraction
+        halved = after.gap < 0.5 * before.gap
+        fraction = FRACTION if halved else FINER * known.fraction
+        slow = 0 if halved or known.moved is None else known.slow + 1
         # Without a penalty there may be no feasible dual point yet: then a decrease of P counts as progress.
         falls = after.gap == math.inf and after.primal < (1.0 - FRACTION) * before.primal
         stalled = 0 if falls or after.gap < before.gap else known.stalled + 1
-        self.known = replace(known, best=best, here=here, scales=scales, moved=None, fraction=fraction, stalled=stalled)
+        known = replace(known, best=best, here=here, scales=scales, moved=None)
+        self.known = replace(known, fraction=fraction, slow=slow, stalled=stalled)
         if self.is_over:
             self.close()
 
