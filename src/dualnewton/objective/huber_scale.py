@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -39,7 +39,7 @@ ORTHOGONAL = 1e-11
 """Tolerance of the constraint Σ c_i α_i a_ij = 0 of a problem without penalty, as a fraction of Σ c_i |α_i a_ij|."""
 
 INSIDE = 1e-6
-"""Minimum distance from ±ε, as a fraction of ε, of the dual variables that the projection :meth:`_orthogonal` may change."""
+"""Minimum distance from ±ε, as a fraction of ε, of the dual variables that the projection :meth:`_stationary` may change."""
 
 WEAK = 1e-9
 """Penalty λ of the subproblems with fixed scale if λ = 0, as a fraction of the mean of c_i‖a_i‖²."""
@@ -50,6 +50,26 @@ MOST = 2000
 HALVINGS, DAMPINGS = 10, (0.0, 1e-6, 1e-3, 1.0)
 """Maximum number of trial lengths 1, ½, ¼, … of a step, and the multiples of the Hessian's diagonal that are added to it in
 turn, since the Hessian is singular if there are too few inliers."""
+
+
+class JointStep(NamedTuple):
+    """The point after a Newton step in all variables.
+
+    Attributes
+    ----------
+    w, intercept, scale
+        The model.
+    alpha : array of shape (n,), optional
+        A dual point that belongs to w, if P changed by rounding only: r_i/σ then has the rounding error of r_i over σ.
+    shortened : bool
+        Whether the step was shorter than Newton's.
+    """
+
+    w: np.ndarray
+    intercept: float
+    scale: float
+    alpha: np.ndarray | None
+    shortened: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +152,7 @@ class HuberScaleProblem(AroundProblem):
         unit = self.unit
         alpha = unit.dual_near(np.where(unit.c > 0.0, alpha, 0.0))
         if self.lam == 0.0 and unit.d <= MOST:
-            alpha = self._orthogonal(alpha)
+            alpha = self._stationary(alpha, np.zeros(unit.d))
         if not alpha.any():
             return alpha
         longest = min(
@@ -194,7 +214,7 @@ class HuberScaleProblem(AroundProblem):
             best = (here, b, scale)
         return best
 
-    def stepped(self, w: np.ndarray, b: float, scale: float) -> tuple[np.ndarray, float, float] | None:
+    def stepped(self, w: np.ndarray, b: float, scale: float) -> JointStep | None:
         """Take a joint Newton step on P in (w, b, σ), halved until P decreases; return None if no step decreases P.
 
         With ψ_i = r_i/σ clipped to ±ε, the Hessian is (1/nσ) Σ_I c_i v_i v_iᵀ over the inliers I, where v_i = (ã_i, −ψ_i).
@@ -221,8 +241,12 @@ class HuberScaleProblem(AroundProblem):
                 moved = scale + t * to_scale
                 there = self._primal_at(r + t * to_r, w + t * to_w, moved) if moved > 0.0 else math.inf
                 # At rounding level of P the full step is still taken, since it improves the dual point.
-                if there < here - noise or (t == 1.0 and damping == 0.0 and there <= here + noise):
-                    return w + t * to_w, b + t * to_b, moved
+                if there < here - noise:
+                    return JointStep(w + t * to_w, b + t * to_b, moved, None, t * (damping == 0.0) < 1.0)
+                if t == 1.0 and damping == 0.0 and there <= here + noise:
+                    psi = np.clip((r + to_r) / moved, -self.epsilon, self.epsilon)
+                    alpha = self._stationary(-psi, self.lam * unit.n * (w + to_w))
+                    return JointStep(w + to_w, b + to_b, moved, alpha, False)
         return None
 
     @property
@@ -238,12 +262,13 @@ class HuberScaleProblem(AroundProblem):
         """Σ weights_i ã_i ã_iᵀ."""
         return self.unit.data.weighted_gram(weights, intercept=self.fit_intercept)
 
-    def _orthogonal(self, alpha: np.ndarray) -> np.ndarray:
-        """Return a point near α with Σ c_i α_i ã_i = 0 that differs from α on the inliers only."""
+    def _stationary(self, alpha: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """Return a point near α with Σ c_i α_i a_i = sums, and balanced with an intercept, that differs on the inliers only."""
         unit, inside = self.unit, (np.abs(alpha) < (1.0 - INSIDE) * self.epsilon) * 1.0
         H = self._moments(unit.c * inside)
+        wanted = np.append(sums, 0.0) if self.fit_intercept else sums
         for _ in range(3):  # repeated to remove the rounding errors of the first projection
-            u = _solved(H, self._along(unit.c * alpha))
+            u = _solved(H, self._along(unit.c * alpha) - wanted)
             alpha = alpha - inside * (unit.data.times(u[: unit.d]) + u[unit.d :].sum())
         return alpha
 

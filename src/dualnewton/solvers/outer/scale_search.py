@@ -11,7 +11,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.objective.certificate import CertifiedPair
-from dualnewton.objective.huber_scale import HuberScaleProblem
+from dualnewton.objective.huber_scale import HuberScaleProblem, JointStep
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import steps_jointly
 from dualnewton.planning.plan import Plan
@@ -21,8 +21,9 @@ FRACTION, FINER, FINEST = 1e-3, 1e-2, 1e-15
 """Inner tolerance of the fit at one scale, as a fraction of the joint gap; the factor on it after a fit that has not halved the
 gap; and the least relative gap that is asked for."""
 
-TINY = 1e-6
-"""A scale below this fraction of the first one is taken for zero, once."""
+TINY, FALLS, EXACT = 1e-6, 2, 1e-3
+"""A scale below this fraction of the first one is taken for zero, once, after so many fits in a row that have halved it, since the
+scale of tiny but real residuals changes little from fit to fit; it is taken for zero at once if it is smaller by the last factor."""
 
 ROUNDING = 1e-14
 """A scale below this fraction of the largest target is zero up to rounding."""
@@ -30,13 +31,13 @@ ROUNDING = 1e-14
 STEP_EPOCHS = 1.0
 """Epochs that a step of Newton's method counts for."""
 
-SLOW = 3
-"""Newton steps in a row that have not halved the gap, after which a fit at one scale follows."""
+SLOW, SHORTENED = 9, 3
+"""Newton steps that have not halved the gap, after which a fit at one scale follows; a shortened one counts for several."""
 
 PATIENCE = 10
 """Points in a row without a smaller gap after which the model is stuck."""
 
-MODEL = ("w", "intercept", "scale")
+MODEL = ("w", "intercept", "scale", "alpha")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +47,12 @@ class ScaleState:
     best: CertifiedPair
     here: CertifiedPair  # the last pair, with the dual point that belongs to its own scale
     scales: Scales
-    moved: tuple[np.ndarray, float, float] | None = None  # (w, b, σ) of a Newton step that is not certified yet
+    moved: tuple[np.ndarray, float, float, np.ndarray | None] | None = (
+        None  # of a Newton step that is not certified yet
+    )
     fits: int = 0  # at one scale
     steps: int = 0  # of Newton's method
-    slow: int = 0  # Newton steps in a row that have not halved the gap
+    slow: int = 0  # Newton steps since the gap was halved last; a shortened one counts for several
     stalled: int = 0  # points in a row without a smaller gap
     fraction: float = FRACTION  # the inner tolerance of the next fit, as a fraction of the joint gap
     plan: Plan | None = None  # of the last fit
@@ -98,7 +101,8 @@ class ScaleSearch(OuterMethod):
         if self.inner is None:
             moved = self._newton_step()
             if moved is not None:
-                self.known = replace(known, moved=moved, steps=known.steps + 1)
+                slow = known.slow + (SHORTENED if moved.shortened else 1)
+                self.known = replace(known, moved=moved[:4], steps=known.steps + 1, slow=slow)
                 return STEP_EPOCHS
             known = replace(known, fits=known.fits + 1)
         of_model, of_dual = self.problem.factors(known.scales.scale)
@@ -108,11 +112,11 @@ class ScaleSearch(OuterMethod):
         self.known = replace(known, plan=self.inner.plan)
         return spent
 
-    def _newton_step(self) -> tuple[np.ndarray, float, float] | None:
+    def _newton_step(self) -> JointStep | None:
         """Take a step from the last point; None if no step decreases P, the last ones were slow, or its matrix is too large.
 
-        Steps are slow where the best scale is zero: each shortens σ by a few per cent, while a fit at one scale finds the best
-        scale of its residuals, and with it where the next one is.
+        Steps are shortened where the best scale is zero, and each lowers σ by a few per cent. A fit at one scale finds the best
+        scale of its residuals, which may be far lower.
         """
         unit, here = self.problem.unit, self.known.here
         has_matrix = steps_jointly(unit.n, unit.d, self.request.tuning)
@@ -152,7 +156,7 @@ class ScaleSearch(OuterMethod):
         before, after = known.best.certificate, best.certificate
         halved = after.gap < 0.5 * before.gap
         fraction = FRACTION if halved else FINER * known.fraction
-        slow = 0 if halved or known.moved is None else known.slow + 1
+        slow = 0 if halved or known.moved is None else known.slow
         # Without a penalty there may be no feasible dual point yet: then a decrease of P counts as progress.
         falls = after.gap == math.inf and after.primal < (1.0 - FRACTION) * before.primal
         stalled = 0 if falls or after.gap < before.gap else known.stalled + 1
@@ -181,11 +185,13 @@ class Scales:
     scale : float
         The next scale to try.
     tiny : float
-        A best scale of at most this is taken for zero; −1 once zero has been tried.
+        A best scale of at most this is taken for zero, if it falls; −1 once zero has been tried.
     low, high : float
         The bracket of log σ.
     points : tuple of (float, float)
         The last two log σ, each with the logarithm of the best scale for its residuals over σ.
+    falls : int
+        Fits in a row whose residuals have a best scale of less than half their scale.
     """
 
     scale: float
@@ -193,10 +199,12 @@ class Scales:
     low: float = -math.inf
     high: float = math.inf
     points: tuple[tuple[float, float], ...] = ()
+    falls: int = 0
 
     def after(self, found: float) -> Scales:
         """Return the scales after a fit at ``scale`` whose residuals have the best scale ``found``."""
-        if self.scale == 0.0 or found <= self.tiny:
+        falls = self.falls + 1 if found < 0.5 * self.scale else 0
+        if self.scale == 0.0 or found <= (self.tiny if falls >= FALLS else EXACT * self.tiny):
             return replace(self, scale=found if self.scale == 0.0 else 0.0, tiny=-1.0)
         at, step = math.log(self.scale), math.log(found / self.scale)
         low, high = (at, self.high) if step > 0.0 else (self.low, at)
@@ -205,8 +213,8 @@ class Scales:
             (x, f), (z, g) = points
             if (f - g) * (z - x) > 0.0:  # the step falls through zero at the optimum, so the line must fall, too
                 there = z + g * (z - x) / (f - g)
-        return Scales(math.exp(there if low < there < high else at + step), self.tiny, low, high, points)
+        return Scales(math.exp(there if low < there < high else at + step), self.tiny, low, high, points, falls)
 
     def continued_from(self, scale: float) -> Scales:
-        """Return the scales after a step of Newton's method to ``scale``, which is the next, or zero if it is tiny."""
-        return replace(self, scale=0.0 if scale <= self.tiny else scale, points=())
+        """Return the scales after a step of Newton's method to ``scale``, which is the next."""
+        return replace(self, scale=scale, points=())
