@@ -22,8 +22,9 @@ FRACTION, FINER, FINEST = 1e-3, 1e-2, 1e-15
 gap; and the least relative gap that is asked for."""
 
 TINY, FALLS, EXACT = 1e-6, 2, 1e-3
-"""A scale below this fraction of the first one is taken for zero, once, after so many fits in a row that have halved it, since the
-scale of tiny but real residuals changes little from fit to fit; it is taken for zero at once if it is smaller by the last factor."""
+"""A scale below this fraction of the first one is taken for zero, once, after so many fits in a row that have
+halved it: the scale of tiny but real residuals changes little from fit to fit. A scale smaller by the third number is taken for
+zero at once."""
 
 ROUNDING = 1e-14
 """A scale below this fraction of the largest target is zero up to rounding."""
