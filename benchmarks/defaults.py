@@ -19,7 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -145,6 +145,7 @@ class Cell:
     tol: float = math.nan
     repeats: int = 0
     note: str = ""
+    too_long: str = ""  # "ours" or "theirs": the fit that was stopped
 
     @property
     def ratio(self) -> float:
@@ -191,23 +192,26 @@ class Effort:
         return statistics.median(times[0]), statistics.median(times[1]), len(times[0])
 
 
-def measure(case: Case, table: Table, effort: Effort) -> Iterator[Cell]:
+def measure(case: Case, table: Table, effort: Effort, begun: Cell | None = None) -> Iterator[Cell]:
     """Yield the cell after the first fit of each library, after the repetitions, and after the certificates.
 
-    The first fits load or compile what later ones need and are not counted.
+    The first fits load or compile what later ones need and are not counted. ``begun`` is a cell of which one fit was too long: it
+    is left out.
     """
     X, y = table.task(case.task)
-    cell = Cell(case.label, table.group, table.label)
+    cell = begun or Cell(case.label, table.group, table.label)
     fits = [case.fitter(ours) for ours in (True, False)]
     models: list[Any] = [None, None]
     for i, attribute in enumerate(("ours", "theirs")):
+        if begun is not None and begun.too_long == attribute:
+            continue
         try:
             seconds, models[i] = effort.timed(fits[i], X, y)
             setattr(cell, attribute, seconds)
         except Exception as error:
             cell.note += f" {attribute}: {type(error).__name__}: {str(error).splitlines()[0][:120]}"
         yield cell
-    if all(model is not None for model in models):
+    if None not in models:
         cell.ours, cell.theirs, cell.repeats = effort.medians(fits, X, y)
         yield cell
     for attribute, gap, model in zip(("ours", "theirs"), ("our_gap", "their_gap"), models, strict=True):
@@ -253,45 +257,42 @@ def _path_gap(X: np.ndarray, y: np.ndarray, alpha: float, ratio: float, w: np.nd
 
 def measure_all(pairs: list[tuple[Case, Table]], effort: Effort, cap: float) -> Iterator[Cell]:
     """Yield all cells. A fit that takes longer than ``cap`` is stopped with its process, and counts as ``cap`` seconds."""
-    start = 0
-    while start < len(pairs):
-        cell, done = None, start
-        work = partial(_work, pairs[start:], effort)
+    done, begun = 0, None
+    while done < len(pairs):
+        cell = None
+        work = partial(_work, pairs[done:], effort, begun)
         for found in from_child(work, math.inf, single_thread, patience=cap):
             if isinstance(found, tuple):
                 cell, finished = found
                 if finished:
-                    done += 1
                     yield cell
-                    cell = None
+                    done, cell, begun = done + 1, None, None
             elif found != Outcome.DONE:
                 case, table = pairs[done]
-                yield _stopped(cell or Cell(case.label, table.group, table.label), cap, found)
-                done += 1
-        start = done
+                begun = _stopped(cell or begun or Cell(case.label, table.group, table.label), cap, found)
+                if not begun.too_long:
+                    yield begun
+                    done, begun = done + 1, None
 
 
-def _work(pairs: list[tuple[Case, Table]], effort: Effort) -> Iterator[tuple[Cell, bool]]:
+def _work(pairs: list[tuple[Case, Table]], effort: Effort, begun: Cell | None) -> Iterator[tuple[Cell, bool]]:
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
-    for case, table in pairs:
+    for i, (case, table) in enumerate(pairs):
         gc.collect()
         gc.disable()
-        for cell in measure(case, table, effort):
+        for cell in measure(case, table, effort, begun if i == 0 else None):
             yield cell, False
         gc.enable()
         yield cell, True
 
 
 def _stopped(cell: Cell, cap: float, ending: str) -> Cell:
-    """Complete the cell of a process that was stopped or crashed: the call under way took ``cap`` seconds."""
-    if math.isnan(cell.ours):
-        cell.ours, cell.note = cap, f"ours {ending}"
-    elif math.isnan(cell.theirs):
-        cell.theirs, cell.note = cap, f"scikit-learn's {ending}"
-    else:
-        cell.note = f"certificate {ending}"
-    return cell
+    """Return the cell of a process that was stopped or crashed: the call under way took ``cap`` seconds."""
+    late = next((name for name in ("ours", "theirs") if math.isnan(getattr(cell, name))), "")
+    if late and not cell.too_long:
+        return replace(cell, **{late: cap}, too_long=late, note=f"{late} {ending}")
+    return replace(cell, too_long="", note=f"{cell.note} {late or 'certificate'} {ending}".strip())
 
 
 @contextmanager

@@ -53,21 +53,22 @@ def test_a_fit_that_fails_leaves_a_note_and_counts_as_missed(table):
     assert math.isnan(cell.ratio)
 
 
-def test_a_slow_fit_is_stopped_and_the_next_cells_are_measured(monkeypatch, table):
-    def slow(case, table, effort):
-        cell = Cell(case.label, table.group, table.label)
-        if case.name == "Lasso":
-            time.sleep(30.0)
-        cell.ours = cell.theirs = 1.0
-        yield cell
+@pytest.mark.parametrize("late", ["ours", "theirs"])
+def test_a_slow_fit_is_stopped_and_the_rest_is_measured(monkeypatch, table, late):
+    of_both = Case.fitter
 
-    monkeypatch.setattr(defaults, "measure", slow)
+    def fitter(case, ours, **further):
+        if case.name == "Lasso" and ours == (late == "ours"):
+            return lambda *_: time.sleep(60.0)
+        return of_both(case, ours, **further)
+
+    monkeypatch.setattr(Case, "fitter", fitter)
     pairs = [(Case(name, "regression"), table) for name in ("Ridge", "Lasso", "ElasticNet")]
-    cells = list(defaults.measure_all(pairs, ONCE, cap=1.0))
+    cells = list(defaults.measure_all(pairs, ONCE, cap=3.0))
     assert [cell.estimator for cell in cells] == ["Ridge", "Lasso", "ElasticNet"]
-    assert [cell.ours for cell in cells] == [1.0, 1.0, 1.0]
-    assert cells[1].missed
-    assert "cut short" in cells[1].note
+    assert [cell.note for cell in cells] == ["", f"{late} cut short", ""]
+    assert (getattr(cells[1], late), cells[1].missed) == (3.0, late == "ours")
+    assert 0.0 < min(cells[1].ours, cells[1].theirs) < 3.0
 
 
 def test_tables_are_finite_with_all_targets():
