@@ -7,9 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from dualnewton.kernels import gram
-from dualnewton.kernels.gram import gather_and_gram, room_for_rows
-from dualnewton.kernels.thin import block_margins, block_update
+from dualnewton.kernels import gram, thin
+from dualnewton.kernels._jit import kernel_function
+from dualnewton.kernels.gram import room_for_rows
+
+gather_and_gram = kernel_function(gram.gather_and_gram.py_func)
+block_margins, block_update = kernel_function(thin.block_margins.py_func), kernel_function(thin.block_update.py_func)
 
 RAGGED = (1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16, 0, 17, 33, 64)
 WIDE = gram._TILE // 16  # columns of one tile of a set of sixteen rows

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,15 +9,14 @@ import scipy.sparse as sp
 from dualnewton import losses
 from dualnewton.kernels import newton, separable
 from dualnewton.kernels import rows as row
-from dualnewton.kernels._jit import FASTMATH
+from dualnewton.kernels._compiler import address_of, compiled_for
+from dualnewton.kernels._jit import jit, kernel_function
 from dualnewton.kernels.gradients import NONE, compiled_gradient
-from dualnewton.kernels.models import Kernel, Pointwise, compiled
+from dualnewton.kernels.losses import VALUES, compiled, inlined, slopes_at, values_at
+from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.rows import Rows
 from dualnewton.solvers.dual import block as blocks
 from tables import LOSSES, labels_for, name_of, regularizers_for
-
-# Compiled anew in every run: Numba's cache would not see that the function called from here has changed in its own file.
-jit = numba.njit(nogil=True, fastmath=FASTMATH)
 
 
 @dataclass(frozen=True)
@@ -54,12 +52,24 @@ ALL_LOSSES = [*LOSSES, PseudoHuber(delta=0.4)]
 EXTREMES = [0.0, 1.0, -1.0, 0.5, 1.0 - 1e-16, 1e-300, 36.0, -36.0, 700.0, 1e3, -1e3, 1e8, -1e8]
 
 
+@jit
+def _along(loss, z, y, values, slopes):
+    for i in range(z.size):
+        values[i] = values_at(loss, z[i], y[i])
+        slopes[i] = slopes_at(loss, z[i], y[i])
+
+
+along = Kernel(_along)
+
+
 def assert_pointers_agree(loss, like):
     rng = np.random.default_rng(0)
     z = np.r_[EXTREMES, 3.0 * rng.standard_normal(40)]
     y = labels_for(loss, z.size, rng)
-    found = np.array([compiled(loss).pointwise(*pair) for pair in zip(z, y, strict=True)])
-    slopes = np.array([compiled(loss).slopes(*pair) for pair in zip(z, y, strict=True)])
+    found, slopes = np.empty((z.size, 3)), np.empty((z.size, 2))
+    made = compiled(loss)
+    along.prepare(made.argument, z, y, found, slopes)
+    along(made.argument, z, y, found, slopes)
     for function, column in zip((like.value, like.derivative, like.second_derivative), found.T, strict=True):
         np.testing.assert_allclose(column, function(z, y), rtol=4e-15, atol=1e-300)
     np.testing.assert_array_equal(slopes, found[:, 1:])
@@ -106,31 +116,36 @@ def test_a_kernel_that_was_prepared_for_some_types_still_serves_others_inside_an
     assert (inner(vector), outer(vector), inner(matrix), outer(matrix)) == (3.0, 6.0, 4.0, 8.0)
 
 
+def test_a_part_of_kernels_cannot_be_called_from_python():
+    Kernel(_outer).prepare(np.ones(3))
+    with pytest.raises(TypeError, match="_inner is a part of kernels"):
+        _inner(np.ones(3))
+
+
 @jit
-def _slope_at_one(function):
-    return function(1.0, 1.0)[0]
+def _slope_at_one(loss):
+    return slopes_at(loss, 1.0, 1.0)[0]
 
 
 def test_a_call_compiles_nothing_while_another_thread_prepares(monkeypatch):
-    """A loss handed to a kernel that may compile would be compiled into it: seconds lost, and perhaps other bits."""
     kernel, loss = Kernel(_slope_at_one), compiled(losses.Squared())
-    kernel.prepare(loss.slopes)
-    original, seen = kernel.dispatcher.compile, []
+    kernel.prepare(loss.argument)
+    original, seen = kernel.prepared.compile, []
 
     def compile_while_another_calls(kinds):
-        seen.append(kernel(loss.slopes))
+        seen.append(kernel(loss.argument))
         return original(kinds)
 
-    monkeypatch.setattr(kernel.dispatcher, "compile", compile_while_another_calls)
-    kernel.prepare(loss.pointwise)
+    monkeypatch.setattr(kernel.prepared, "compile", compile_while_another_calls)
+    kernel.prepare(inlined(losses.Squared()).argument)
     assert seen == [0.0]
-    assert len(kernel.dispatcher.overloads) == 2
+    assert len(kernel.prepared.overloads) == 2
 
 
 # Rows ------------------------------------------------------------------------------------------------------------------
 
 
-@jit
+@kernel_function
 def _all_of_rows(data, columns, starts, w, limits, gradient, dots, sums, followed, spreads):
     every = np.arange(dots.size)
     for i in range(dots.size):
@@ -206,8 +221,8 @@ def scalar_cases(loss, curvatures=CURVATURES):
 
 
 def solved(loss, u, curvature, alpha, y, tolerance=0.0):
-    beta, residual = np.empty(u.size), np.empty(u.size)
-    args = (*map(np.ascontiguousarray, (u, curvature, alpha, y)), compiled(loss).slopes, tolerance, beta, residual)
+    beta, residual, made = np.empty(u.size), np.empty(u.size), compiled(loss)
+    args = (*map(np.ascontiguousarray, (u, curvature, alpha, y)), made.argument, tolerance, beta, residual)
     solve_scalars.prepare(*args)
     solve_scalars(*args)
     return beta, residual
@@ -288,20 +303,20 @@ def test_the_root_check_sees_half_a_step():
 
 
 @jit
-def _solve_one_block(G, u, alpha, y, c, beta, tolerance, pointwise, slopes):
+def _solve_one_block(G, u, alpha, y, c, beta, tolerance, loss):
     work, B = newton.scratch(u.size)
     room = newton.square(u.size)
     room[:] = np.nan  # what lies beyond the block must not matter
     room[: u.size, : u.size] = G
-    return newton.solve_block(room, u, alpha, y, c, beta, u.size, tolerance, pointwise, slopes, work, B)
+    return newton.solve_block(room, u, alpha, y, c, beta, u.size, tolerance, loss, work, B)
 
 
 solve_one_block = Kernel(_solve_one_block)
 
 
 def block_solved(loss, y, u, G, alpha, c, tolerance=1e-12):
-    beta = np.full(u.size, np.nan)
-    args = (G, u, alpha, y, c, beta, tolerance, compiled(loss).pointwise, compiled(loss).slopes)
+    beta, made = np.full(u.size, np.nan), compiled(loss)
+    args = (G, u, alpha, y, c, beta, tolerance, made.argument)
     solve_one_block.prepare(*args)
     residual = solve_one_block(*args)
     expected = c @ (alpha + loss.derivative(u, y)) ** 2
@@ -387,16 +402,17 @@ def test_the_optimality_check_sees_the_curvature_between_examples_left_out():
     assert optimality(loss, *block, block_solved(loss, y, u, np.diag(np.diag(G)), alpha, c)) > 1e-3
 
 
-@numba.njit(Pointwise.signature)
-def _no_values(z, y):
+@kernel_function
+def _no_values(parameter, z, y):
     return np.nan, np.nan, np.nan
 
 
 def test_values_of_the_loss_are_asked_for_only_where_whole_steps_do_not_pay():
     loss, beta = losses.Logistic(), np.full(8, np.nan)
+    without = np.uintp(address_of(compiled_for(_no_values, VALUES.args)))
 
     def solved_without_values(y, u, G, alpha, c):
-        args = (G, u, alpha, y, c, beta, 1e-12, _no_values, compiled(loss).slopes)
+        args = (G, u, alpha, y, c, beta, 1e-12, compiled(loss).argument._replace(values=without))
         solve_one_block.prepare(*args)
         solve_one_block(*args)
         return beta.copy()

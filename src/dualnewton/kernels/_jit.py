@@ -11,12 +11,18 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
+from dualnewton.kernels._compiler import PART_OF_OVERLOAD, Part
+
 FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 """LLVM flags that let sums be reordered, so that they are vectorised; NaN and infinity keep their meaning."""
 
-jit = numba.njit(cache=True, nogil=True, fastmath=FASTMATH)
+jit = partial(Part, fastmath=FASTMATH)
+"""Decorator of functions that kernels call, and of those of which a ``Kernel`` is made."""
 
-overloads = partial(overload, jit_options={"fastmath": FASTMATH}, inline="always")
+kernel_function = numba.njit(nogil=True, fastmath=FASTMATH)
+"""Decorator of functions that Python calls, or compiled code through their address; :func:`compiled_for` compiles them."""
+
+overloads = partial(overload, jit_options={"fastmath": FASTMATH, "forceinline": True, **PART_OF_OVERLOAD})
 """Decorator that selects an implementation by argument types and inlines it: a call would pass whole array headers."""
 
 

@@ -6,9 +6,9 @@ second stage, with the same bits as a single thread. Each ``helper`` claims piec
 slots are free. The ``leader`` does the second stage of the pieces in order, and first stages while it would otherwise wait.
 They coordinate through an array of shared atomic ``counters``.
 
-    rounds(*rows, indices, starts, gathered, grams, limit, models, pointwise, slopes)
+    rounds(*rows, indices, starts, gathered, grams, limit, models, loss)
     helper(*rows, indices, starts, gathered, grams, limit, counters)
-    leader(*rows, indices, starts, gathered, grams, limit, counters, models, pointwise, slopes)
+    leader(*rows, indices, starts, gathered, grams, limit, counters, models, loss)
 
 ``grams`` (sets, τ, τ) and, for dense data, ``gathered`` (sets, τ, ≥ d) are the output of the first stage. For CSR data
 ``gathered`` (1, 1, d) is zero scratch space for one expanded row. With several threads both have a leading axis of slots. Gram
@@ -93,7 +93,7 @@ def _update_of(data, columns, row_starts, S, gathered, h, w_bar):
 
 
 @jit
-def _consume(data, columns, row_starts, indices, starts, first, last, gathered, grams, models, pointwise, slopes):
+def _consume(data, columns, row_starts, indices, starts, first, last, gathered, grams, models, loss):
     size, K = grams.shape[1], models.w.shape[0]
     per_row_c, per_row_o = models.c.shape[1] > 1, models.o.shape[1] > 1
     # Read the fields once: inside the loops, Numba would count references for every example.
@@ -120,7 +120,7 @@ def _consume(data, columns, row_starts, indices, starts, first, last, gathered, 
                 for j in range(t):
                     G[i, j] = grams[place, i, j] * scale + b_curvature[k]
             residual[k] += solve_any_block(
-                G, u, alpha, y, c, beta, t, tolerance[k], pointwise, slopes, work, B
+                G, u, alpha, y, c, beta, t, tolerance[k], loss, work, B
             )  # fmt: skip
             total = 0.0
             for i in range(t):
@@ -136,12 +136,12 @@ def _consume(data, columns, row_starts, indices, starts, first, last, gathered, 
 
 
 @jit
-def _rounds(data, columns, row_starts, indices, starts, gathered, grams, limit, models, pointwise, slopes):
+def _rounds(data, columns, row_starts, indices, starts, gathered, grams, limit, models, loss):
     ahead, sets = grams.shape[0], starts.size - 1
     for first in range(0, sets, ahead):
         last = min(sets, first + ahead)
         _grams(data, columns, row_starts, indices, starts, first, last, sets, gathered, grams, limit)
-        _consume(data, columns, row_starts, indices, starts, first, last, gathered, grams, models, pointwise, slopes)
+        _consume(data, columns, row_starts, indices, starts, first, last, gathered, grams, models, loss)
 
 
 TAKEN, CONSUMED, FAILED, READY = 0, 1, 2, 8
@@ -182,7 +182,7 @@ def _helper(data, columns, row_starts, indices, starts, gathered, grams, limit, 
 
 
 @jit
-def _leader(data, columns, row_starts, indices, starts, gathered, grams, limit, counters, models, pointwise, slopes):
+def _leader(data, columns, row_starts, indices, starts, gathered, grams, limit, counters, models, loss):
     slots, ahead, sets = grams.shape[0], grams.shape[1], starts.size - 1
     pieces = -(-sets // ahead)
     for piece in range(pieces):
@@ -198,7 +198,7 @@ def _leader(data, columns, row_starts, indices, starts, gathered, grams, limit, 
         last = min(sets, first + ahead)
         _consume(
             data, columns, row_starts, indices, starts, first, last,
-            gathered[slot], grams[slot], models, pointwise, slopes,
+            gathered[slot], grams[slot], models, loss,
         )  # fmt: skip
         atomic.store(counters, CONSUMED, piece + 1)
 

@@ -1,8 +1,7 @@
 """∇g* of a nonseparable regulariser: compiled from its ``grad_conjugate`` method and called through its address.
 
 The kernels receive the address in an array with one entry, or an empty array if ∇g* needs no call. The argument types are thus
-the same for every regulariser, so that no kernel is recompiled for one, and g = ½‖w‖² pays nothing. (Numba's own function
-pointers, used for the losses, are resolved by type at every call and cannot be absent.)
+the same for every regulariser, so that no kernel is recompiled for one, and g = ½‖w‖² pays nothing.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 from numba import float64, types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
+from dualnewton.kernels._compiler import address_of, call_address
 from dualnewton.kernels._jit import FASTMATH
 from dualnewton.regularizers import Regularizer
 from dualnewton.validation import frozen
@@ -79,8 +78,7 @@ def _compiled(recipe: _Recipe) -> CompiledGradient:
 
     function = _jit(Gradient)(gradient)
     (made,) = function.overloads.values()
-    address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)  # type: ignore[attr-defined]
-    return CompiledGradient(function, frozen(np.array([address], dtype=np.uintp)))
+    return CompiledGradient(function, frozen(np.array([address_of(made)], dtype=np.uintp)))
 
 
 # Instances of one class share the compiled method, which saves half of the compile time.
@@ -104,12 +102,7 @@ def call_gradient(typingctx: Any, address: Any, s: Any, w: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        conventions = context.call_conv
-        kind = conventions.get_function_type(types.none, Gradient.args)
-        function = builder.inttoptr(builder.load(data), kind.as_pointer())
-        status, _ = conventions.call_function(builder, function, types.none, Gradient.args, args[1:])
-        with cgutils.if_unlikely(builder, status.is_error):
-            conventions.return_status_propagate(builder, status)
+        call_address(context, builder, builder.load(data), Gradient, args[1:])
         return context.get_dummy_value()
 
     return types.void(address, s, w), codegen

@@ -13,6 +13,7 @@ import numpy as np
 
 from dualnewton.kernels._jit import jit
 from dualnewton.kernels._lanes import LANES, fma, load, spread, store, zeros
+from dualnewton.kernels.losses import slopes_at, values_at
 from dualnewton.kernels.separable import solve_scalar
 
 MAX_STEPS = 50
@@ -27,7 +28,7 @@ Z, FIRST, SECOND, RESIDUAL, K, Q, STEP, PULL, IMAGE, TRIAL, START_RESIDUAL = ran
 
 
 @jit
-def solve_block(G, u, alpha, y, c, beta, t, tolerance, pointwise, slopes, work, B):
+def solve_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
     """Write the new dual variables of a block into ``beta``; return the dual residual Σ c (α + φ′)² at the start.
 
     Minimises J = Σ c φ(z) + ½ (c∘β)ᵀG(c∘β), z = u + G(c∘(β − α)), by Newton's method, until replacing β by −φ′(z) would change
@@ -47,17 +48,17 @@ def solve_block(G, u, alpha, y, c, beta, t, tolerance, pointwise, slopes, work, 
         The number of examples.
     tolerance : float
         Absolute tolerance of the margins.
-    pointwise, slopes : functions
-        (z, y) ↦ φ, φ′, φ″ and (z, y) ↦ φ′, φ″.
+    loss : named tuple
+        φ, as ``values_at`` and ``slopes_at`` take it.
     work, B : arrays
         Scratch arrays from :func:`scratch`.
     """
-    worst = _fast(G, u, alpha, y, c, beta, t, tolerance, slopes, work, B)
+    worst = _fast(G, u, alpha, y, c, beta, t, tolerance, loss, work, B)
     residual = 0.0
     for i in range(t):
         residual += work[START_RESIDUAL, i]
     if not worst <= tolerance:
-        worst = _safe(G, u, alpha, y, c, beta, t, tolerance, pointwise, work, B)
+        worst = _safe(G, u, alpha, y, c, beta, t, tolerance, loss, work, B)
     # Accept −φ′(z) if the margins have converged and their rounding error, up to ε max G Σ c|h|, is below the tolerance.
     # Otherwise accept it only if the dual does not decrease.
     reach = largest = 0.0
@@ -70,12 +71,12 @@ def solve_block(G, u, alpha, y, c, beta, t, tolerance, pointwise, slopes, work, 
         for i in range(t):
             beta[i] = -work[FIRST, i]
     else:
-        _one_by_one(G, u, alpha, y, c, beta, t, tolerance, slopes, work)
+        _one_by_one(G, u, alpha, y, c, beta, t, tolerance, loss, work)
     return residual
 
 
 @jit
-def _fast(G, u, alpha, y, c, beta, t, tolerance, slopes, work, B):
+def _fast(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
     """Take full Newton steps while they converge fast; return the largest residual of a margin, or infinity if they do not.
 
     It evaluates no values of φ, whose logarithms would take a third of the time for the logistic loss. They are not needed: J
@@ -83,7 +84,7 @@ def _fast(G, u, alpha, y, c, beta, t, tolerance, slopes, work, B):
     """
     for i in range(t):
         work[Z, i], beta[i] = u[i], alpha[i]
-        work[FIRST, i], work[SECOND, i] = slopes(u[i], y[i])
+        work[FIRST, i], work[SECOND, i] = slopes_at(loss, u[i], y[i])
         work[START_RESIDUAL, i] = c[i] * (alpha[i] + work[FIRST, i]) ** 2
     enough = np.inf
     for _ in range(MAX_STEPS):
@@ -98,12 +99,12 @@ def _fast(G, u, alpha, y, c, beta, t, tolerance, slopes, work, B):
         for i in range(t):
             beta[i] += work[STEP, i]
             work[Z, i] += work[IMAGE, i]
-            work[FIRST, i], work[SECOND, i] = slopes(work[Z, i], y[i])
+            work[FIRST, i], work[SECOND, i] = slopes_at(loss, work[Z, i], y[i])
     return np.inf
 
 
 @jit
-def _safe(G, u, alpha, y, c, beta, t, tolerance, pointwise, work, B):
+def _safe(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
     """Take Newton steps, each halved until J does not rise; return the largest residual of a margin at the last point."""
     # 1. Start at the current dual variables.
     for i in range(t):
@@ -112,7 +113,7 @@ def _safe(G, u, alpha, y, c, beta, t, tolerance, pointwise, work, B):
     J = 0.0
     for i in range(t):
         work[Z, i], beta[i] = u[i], alpha[i]
-        value, work[FIRST, i], work[SECOND, i] = pointwise(u[i], y[i])
+        value, work[FIRST, i], work[SECOND, i] = values_at(loss, u[i], y[i])
         J += c[i] * (value + 0.5 * alpha[i] * work[PULL, i])
     worst = last = np.inf
     for _ in range(MAX_STEPS):
@@ -129,7 +130,7 @@ def _safe(G, u, alpha, y, c, beta, t, tolerance, pointwise, work, B):
             J_new = noise = 0.0
             for i in range(t):
                 trial = work[TRIAL, i] = work[Z, i] + length * work[IMAGE, i]
-                value, work[FIRST, i], work[SECOND, i] = pointwise(trial, y[i])
+                value, work[FIRST, i], work[SECOND, i] = values_at(loss, trial, y[i])
                 quadratic = 0.5 * (beta[i] + length * work[STEP, i]) * (trial - u[i] + work[PULL, i])
                 J_new += c[i] * (value + quadratic)
                 noise += c[i] * (abs(value) + abs(quadratic))
@@ -221,12 +222,12 @@ def eliminate(B, t, work):
 
 
 @jit
-def _one_by_one(G, u, alpha, y, c, beta, t, tolerance, slopes, work):
+def _one_by_one(G, u, alpha, y, c, beta, t, tolerance, loss, work):
     """Update the examples of a block one at a time, each with the margins that result from the previous updates."""
     for i in range(t):
         work[Z, i] = u[i]
     for i in range(t):
-        beta[i], root, _ = solve_scalar(work[Z, i], G[i, i] * c[i], alpha[i], y[i], slopes, tolerance)
+        beta[i], root, _ = solve_scalar(work[Z, i], G[i, i] * c[i], alpha[i], y[i], loss, tolerance)
         mass = work[RESIDUAL, i] = c[i] * (beta[i] - alpha[i])
         for j in range(i + 1, t):
             work[Z, j] += G[j, i] * mass

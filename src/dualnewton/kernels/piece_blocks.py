@@ -31,15 +31,14 @@ def solve_any_block(
     beta: Any,
     t: int,
     tolerance: float,
-    pointwise: Any,
-    slopes: Any,
+    loss: Any,
     work: Any,
     B: Any,
 ) -> float:
     """Write the new dual variables of a block into ``beta``; return the sum of the residuals at the start.
 
-    ``pointwise`` and ``slopes`` are the functions that :func:`~dualnewton.kernels.newton.solve_block` takes; a piecewise linear
-    loss has a row of numbers in ``y`` for each example instead.
+    A piecewise linear loss is None and has a row of numbers in ``y`` for each example; any other is what
+    :func:`~dualnewton.kernels.newton.solve_block` takes.
     """
     raise NotImplementedError("for compiled code")
 
@@ -50,11 +49,11 @@ def room_for_labels(labels: Any, size: int) -> Any:
 
 
 @overloads(solve_any_block)
-def _solve_any_block(G, u, alpha, y, c, beta, t, tolerance, pointwise, slopes, work, B):
-    def smooth(G, u, alpha, y, c, beta, t, tolerance, pointwise, slopes, work, B):
-        return solve_block(G, u, alpha, y, c, beta, t, tolerance, pointwise, slopes, work, B)
+def _solve_any_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
+    def smooth(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
+        return solve_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B)
 
-    def pieces(G, u, alpha, y, c, beta, t, tolerance, pointwise, slopes, work, B):
+    def pieces(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
         return solve_pieces(G, u, alpha, y, c, beta, t, tolerance, work, B)
 
     return smooth if y.ndim == 1 else pieces

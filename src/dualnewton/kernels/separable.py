@@ -15,7 +15,8 @@ import numpy as np
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import jit, overloads, prefetch
 from dualnewton.kernels.gradients import call_gradient
-from dualnewton.kernels.models import Kernel, slopes_at
+from dualnewton.kernels.losses import slopes_at
+from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.pieces import piece_residual, solve_piece
 
 ROW_AHEAD = 4

@@ -16,7 +16,7 @@ from dualnewton.matrix.blocks import Block, KernelBlock, LibraryBlock
 from dualnewton.matrix.grams import outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, RowVectors, Target, Work
 from dualnewton.matrix.workers import Workers, added
-from dualnewton.validation import data_matrix
+from dualnewton.validation import data_matrix, frozen
 
 BLOCK_BYTES = 1 << 22
 """Size of a block of dense rows in bytes (4 MiB): the block is still in the cache for the second of its two products."""
@@ -214,7 +214,7 @@ class MemoryData(Data):
         return choice(indices.size, 0.5 * float(lengths @ lengths))
 
     def _add_pairs(self, indices: np.ndarray, weights: np.ndarray, H: np.ndarray, border: np.ndarray) -> None:
-        self._run("curvature", indices, weights, H, border)
+        self._run("curvature", (indices, weights), H, border)
         square = H[: self.d, : self.d]
         square += np.tril(square, -1).T
 
@@ -262,7 +262,7 @@ class MemoryData(Data):
     def column_norms(self, weights: np.ndarray, features: np.ndarray | None = None) -> np.ndarray:
         if self.work.compiled:
             norms = np.zeros(self.d)
-            self._run("diagonal", weights, norms)
+            self._run("diagonal", (weights,), norms)
             return norms if features is None else norms[features]
         norms = np.zeros(self.d if features is None else features.size)
         for part in self._slices():
@@ -277,18 +277,20 @@ class MemoryData(Data):
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
         scores = np.empty(self.n)
         if self.work.compiled:
-            self._run("row_scores", scale, scores)
+            self._run("row_scores", (scale,), scores)
             return scores
         for part in self._slices():
             scores[part] = linear.squared(self.rows(part)) @ scale
         return scores
 
-    def _run(self, kernel: str, *arguments: Any) -> None:
+    def _run(self, kernel: str, inputs: tuple[np.ndarray, ...], *outputs: np.ndarray) -> None:
         from dualnewton.kernels import passes
         from dualnewton.kernels.rows import Rows
 
-        getattr(passes, kernel).prepare(*Rows.of(self.X), *arguments)
-        getattr(passes, kernel)(*Rows.of(self.X), *arguments)
+        # Read-only views, so that writable and read-only inputs share one compilation.
+        arguments = (*Rows.of(self.X), *map(frozen, inputs), *outputs)
+        getattr(passes, kernel).prepare(*arguments)
+        getattr(passes, kernel)(*arguments)
 
     # Parts -------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from dualnewton.kernels import gradients, separable
-from dualnewton.kernels.models import BY_NUMBERS, CompiledLoss, Models, compiled
+from dualnewton.kernels.losses import BY_NUMBERS, compiled, inlined
+from dualnewton.kernels.models import Models
 from dualnewton.kernels.rows import Rows
 from dualnewton.losses.base import require_smooth
 from dualnewton.matrix import linear
@@ -69,7 +70,9 @@ class CompiledEngine(Engine):
         # A piecewise linear loss enters by its slopes and kinks, any other by its compiled functions.
         pieces: list[Any] = [problem.pieces for problem in problems]
         self.by_numbers = all(numbers is not None for numbers in pieces)
-        self.loss: CompiledLoss = BY_NUMBERS if self.by_numbers else compiled(problems[0].loss)
+        self.one_at_a_time = sampling.max_size == 1
+        as_argument = inlined if self.one_at_a_time else compiled
+        self.loss = BY_NUMBERS if self.by_numbers else as_argument(problems[0].loss)
         # The reference keeps the compiled function alive while the kernels use its address.
         g = problems[0].regularizer
         self.gradient = gradients.compiled_gradient(g) if g.form.is_general else None
@@ -78,7 +81,6 @@ class CompiledEngine(Engine):
         labels: Sequence[Any] = pieces if self.by_numbers else [problem.y for problem in problems]
         self.models = self._models(alphas, frozen(np.stack(labels)))
         self.limit = self._limit()
-        self.one_at_a_time = sampling.max_size == 1
         self.separable_rounds = separable_rounds or self.one_at_a_time
         for k, alpha in enumerate(alphas):
             self.restart(k, alpha)
@@ -89,7 +91,7 @@ class CompiledEngine(Engine):
             kernel.prepare(*self._separable_arguments(_EMPTY))
         else:
             self._sweep = Pipeline(self.rows, problems[0].d, n_threads)
-            self._sweep.prepare(_EMPTY, self.limit, self.models, self.loss)
+            self._sweep.prepare(_EMPTY, self.limit, self.models, self.loss.argument)
 
     def _models(self, alphas: Sequence[np.ndarray], labels: np.ndarray) -> Models:
         problems = self.problems
@@ -136,8 +138,7 @@ class CompiledEngine(Engine):
 
     def _separable_arguments(self, block: IndexBlock) -> tuple[Any, ...]:
         starts = () if self.one_at_a_time else (block.starts,)
-        loss = self.loss.inlined if self.one_at_a_time else self.loss.slopes
-        return (*self.rows, self.curvature, block.indices, *starts, self.models, loss)
+        return (*self.rows, self.curvature, block.indices, *starts, self.models, self.loss.argument)
 
     def run(self, block: IndexBlock) -> None:
         if not len(block):
@@ -145,7 +146,7 @@ class CompiledEngine(Engine):
         if self.separable_rounds:
             self._sweep(*self._separable_arguments(block))
         else:
-            self._sweep.run(block, self.limit, self.models, self.loss)
+            self._sweep.run(block, self.limit, self.models, self.loss.argument)
 
     def end_epoch(self) -> None:
         # Move the centre of the proximal term to the intercept (see Solver in solvers/dual/base.py).
@@ -239,7 +240,7 @@ def why_not(problem: Problem) -> str:
     """Return why the kernels cannot solve a problem, or an empty string if they can."""
     parts: list[tuple[Any, Callable[[Any], Any]]] = []
     if problem.pieces is None:
-        parts.append((problem.loss, compiled))
+        parts.append((problem.loss, inlined))
     if problem.regularizer.form.is_general:
         parts.append((problem.regularizer, gradients.compiled_gradient))
     for part, compile_it in parts:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dualnewton.kernels import blocks
 from dualnewton.kernels.gram import room_for_rows
-from dualnewton.kernels.models import CompiledLoss, Models
+from dualnewton.kernels.models import Models
 from dualnewton.kernels.rows import Rows
 from dualnewton.samplings import IndexBlock
 
@@ -44,23 +44,23 @@ class Pipeline:
         shape = (slots, gathered.shape[0] // slots, *gathered.shape[1:])
         self.gathered, self.grams = gathered.reshape(shape), np.empty((slots, self.sets, size, size))
 
-    def prepare(self, block: IndexBlock, limit: float, models: Models, loss: CompiledLoss) -> None:
+    def prepare(self, block: IndexBlock, limit: float, models: Models, loss: Any) -> None:
         """Compile the kernels for these types of arguments."""
         blocks.rounds.prepare(*self._alone(block, limit, models, loss))
         if self.n_threads > 1:
             shared = self._shared(block, limit)
             blocks.helper.prepare(*shared)
-            blocks.leader.prepare(*shared, models, loss.pointwise, loss.slopes)
+            blocks.leader.prepare(*shared, models, loss)
 
-    def _alone(self, block: IndexBlock, limit: float, models: Models, loss: CompiledLoss) -> tuple[Any, ...]:
+    def _alone(self, block: IndexBlock, limit: float, models: Models, loss: Any) -> tuple[Any, ...]:
         buffers = self.gathered[0], self.grams[0], limit
-        return (*self.rows, block.indices, block.starts, *buffers, models, loss.pointwise, loss.slopes)
+        return (*self.rows, block.indices, block.starts, *buffers, models, loss)
 
     def _shared(self, block: IndexBlock, limit: float) -> tuple[Any, ...]:
         counters = np.zeros(blocks.READY + -(-len(block) // self.sets), dtype=np.int64)
         return (*self.rows, block.indices, block.starts, self.gathered, self.grams, limit, counters)
 
-    def run(self, block: IndexBlock, limit: float, models: Models, loss: CompiledLoss) -> None:
+    def run(self, block: IndexBlock, limit: float, models: Models, loss: Any) -> None:
         """Do the rounds of an index block; Gram blocks of float32 rows are summed in float32 if τ max‖a_i‖² ≤ ``limit``."""
         if len(block) == 0:
             return
@@ -84,7 +84,7 @@ class Pipeline:
             for _ in range(self.n_threads - 1):
                 helpers.append(threading.Thread(target=help_out, daemon=True))
                 helpers[-1].start()
-            blocks.leader(*shared, models, loss.pointwise, loss.slopes)
+            blocks.leader(*shared, models, loss)
         finally:
             # Mark all pieces as claimed, so that the helper threads end even after an error.
             counters[blocks.TAKEN] = counters.size - blocks.READY

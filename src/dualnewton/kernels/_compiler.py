@@ -1,0 +1,223 @@
+"""How kernels are compiled and kept on disk: faster than Numba's defaults, with the same language and the same machine code.
+
+A kernel is compiled once per combination of argument types, together with all functions that it calls (its *parts*):
+
+- Numba by default optimises every function together with everything it calls, produces machine code and a Python wrapper for it,
+  and does so again for each of its callers. A :class:`Part` is translated to LLVM's language only; the kernel that contains it is
+  optimised once. Compilation takes half of the time.
+- Numba loads all declarations of its language, which takes as long as ``import numba``, before it looks into its cache. A kernel
+  found in the cache needs none of them (:class:`KernelCache`).
+- Numba regards a cached function as current as long as the file that defines it is unchanged. Kernels inline functions of other
+  files, losses among them, so that all these files are compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import AnalysisPass, register_pass
+from numba.core.registry import CPUDispatcher
+from numba.core.runtime import rtsys
+from numba.core.typed_passes import NativeLowering
+
+PACKAGE = Path(__file__).parents[1]
+SOURCES = ("kernels", "losses")
+"""The packages whose functions are compiled into kernels."""
+
+
+# Parts of kernels --------------------------------------------------------------------------------------------------------
+
+
+class _NoEnvironment:
+    """Stands for the code generator of a part, which has no machine code and hence no place for the address of its globals."""
+
+    @staticmethod
+    def set_env(name: str, env: Any) -> None:
+        """Do nothing: the kernel that contains the part sets the address in its own code (:func:`machine_code`)."""
+
+
+class _PartLibrary(JITCodeLibrary):
+    """LLVM code that other code includes: neither optimised nor compiled to machine code by itself."""
+
+    codegen = _NoEnvironment
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:  # noqa: ARG002
+        return 0
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _UsePartLibrary(AnalysisPass):
+    _name = "use_part_library"
+
+    def __init__(self) -> None:
+        AnalysisPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return False
+
+
+class _PartCompiler(CompilerBase):
+    def define_pipelines(self) -> list[Any]:
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        place = next(i for i, (step, _) in enumerate(passes.passes) if step is NativeLowering)
+        passes.passes.insert(place, (_UsePartLibrary, "the library of a part"))
+        passes.finalize()
+        return [passes]
+
+
+PART: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Compiler options of parts: nothing that is needed only to call them from Python."""
+
+PART_OF_OVERLOAD: Any = {**PART, "pipeline_class": _PartCompiler}
+"""The same, as ``numba.extending.overload`` takes them."""
+
+
+class Part(CPUDispatcher):
+    """A function that compiled code calls; it cannot be called from Python, except as ``py_func``."""
+
+    def __init__(self, py_func: Any, **options: Any) -> None:
+        super().__init__(py_func, targetoptions={"nopython": True, **PART, **options}, pipeline_class=_PartCompiler)
+
+    def add_overload(self, cres: Any) -> None:
+        self.overloads[tuple(cres.signature.args)] = cres
+
+    def _compile_for_args(self, *args: Any, **kws: Any) -> Any:  # noqa: ARG002
+        raise TypeError(
+            f"{self.py_func.__name__} is a part of kernels and cannot be called from Python: make a Kernel of it"
+        )
+
+
+# Kernels on disk ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def source_stamp() -> bytes:
+    """Hash all files whose functions are compiled into kernels."""
+    found = hashlib.sha256()
+    for folder in SOURCES:
+        for path in sorted((PACKAGE / folder).glob("*.py")):
+            found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.digest()
+
+
+class KernelCache(FunctionCache):
+    """Numba's cache on disk, with a stamp of all sources, and without the declarations that only compilation needs."""
+
+    def __init__(self, py_func: Any) -> None:
+        super().__init__(py_func)
+        stamp = self._impl.locator.get_source_stamp(), source_stamp()
+        self._cache_file = IndexDataCacheFile(self._cache_path, self._impl.filename_base, stamp)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            if (found := self._load_overload(sig, target_context)) is not None:
+                SO_FAR.loaded += 1
+                return found
+        announce(sig, "once per installation; `dualnewton warm-up` does it ahead")
+        return None
+
+
+class NoCache(NullCache):
+    """Stands for a cache on disk where no folder for it can be written."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> None:  # noqa: ARG002
+        announce(sig, "in every process, since no folder for the cache can be written: set NUMBA_CACHE_DIR")
+
+
+def cache_of(py_func: Any) -> KernelCache | NoCache:
+    """Return the cache of a kernel on disk, or one that keeps nothing where no folder for it can be written."""
+    try:
+        return KernelCache(py_func)
+    except RuntimeError:  # of Numba, which found no folder
+        return NoCache()
+
+
+def cache_folder() -> str | None:
+    """Return the folder in which kernels are kept, or None where none can be written."""
+    return cache_of(announce).cache_path
+
+
+@dataclass
+class SoFar:
+    """How many kernels this process has compiled and loaded, and whether it has said so."""
+
+    compiled: int = 0
+    loaded: int = 0
+    announced: bool = False
+
+
+SO_FAR = SoFar()
+
+
+def announce(kinds: tuple[Any, ...], when: str) -> None:
+    """Say on standard error that a kernel with these types of arguments is being compiled, once per process."""
+    SO_FAR.compiled += 1
+    if not SO_FAR.announced:
+        SO_FAR.announced = True
+        print(f"dualnewton: compiling kernels for {described(kinds)} ({when})", file=sys.stderr, flush=True)
+
+
+def described(kinds: tuple[Any, ...]) -> str:
+    """Name the storage and the type of the data that a kernel works on."""
+    arrays = [kind for kind in kinds if isinstance(kind, types.Array)]
+    if len(arrays) < 3:
+        return "a loss"
+    is_matrix = isinstance(arrays[1].dtype, types.Integer)  # the arrays of kernels.rows.Rows
+    storage = "" if not is_matrix else "dense " if arrays[0].ndim == 2 else "CSR "
+    return f"{storage}{arrays[0].dtype} data"
+
+
+def compiled_for(dispatcher: Any, kinds: tuple[Any, ...]) -> Any:
+    """Compile a function for these types of arguments, or load it from the cache; return what Numba knows of it."""
+    if isinstance(dispatcher._cache, NullCache):
+        dispatcher._cache = cache_of(dispatcher.py_func)
+    dispatcher.compile(kinds)
+    made = dispatcher.overloads[kinds]
+    if (
+        made.metadata is not None
+    ):  # it was compiled now; after loading, Numba itself sets the addresses of the parts' globals
+        for env in made._find_referenced_environments():
+            made.codegen.set_env(env.env_name, env)
+    return made
+
+
+# Calls through addresses -------------------------------------------------------------------------------------------------
+
+
+def address_of(made: Any) -> int:
+    """Return the address of a compiled function, valid as long as its dispatcher exists; compiled code can call it."""
+    return int(made.library.get_pointer_to_function(made.fndesc.llvm_func_name))
+
+
+def call_address(context: Any, builder: Any, address: ir.Value, signature: Any, args: Any) -> Any:
+    """Call the function at an address from compiled code, propagate its exceptions and return its result."""
+    conventions = context.call_conv
+    kind = conventions.get_function_type(signature.return_type, signature.args)
+    function = builder.inttoptr(address, kind.as_pointer())
+    status, result = conventions.call_function(builder, function, signature.return_type, signature.args, args)
+    with cgutils.if_unlikely(builder, status.is_error):
+        conventions.return_status_propagate(builder, status)
+    return result

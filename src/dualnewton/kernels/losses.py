@@ -1,0 +1,184 @@
+"""Losses in kernels: compiled from their own methods, and called through addresses, or inlined in the serial rounds.
+
+Kernels that take addresses are compiled once for all losses; a new or user-defined loss then compiles in a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import namedtuple
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import float64, types
+from numba.extending import intrinsic
+
+from dualnewton import losses
+from dualnewton.kernels._compiler import address_of, call_address, compiled_for
+from dualnewton.kernels._jit import jit, kernel_function, overloads
+from dualnewton.losses import Loss
+
+VALUES = types.UniTuple(float64, 3)(float64, float64, float64)
+"""Signature of a loss with one parameter p, or none: (p, z, y) ↦ φ, φ′, φ″."""
+
+SLOPES = types.UniTuple(float64, 2)(float64, float64, float64)
+"""Signature of (p, z, y) ↦ φ′, φ″, for kernels that do not need the value."""
+
+
+class Pointers(NamedTuple):
+    """A loss as the kernels take it that are compiled once for all losses: addresses of its functions, and its parameter."""
+
+    values: np.uintp
+    slopes: np.uintp
+    parameter: float
+
+
+class CompiledLoss(NamedTuple):
+    """A loss as an argument of kernels: its addresses, valid as long as the compiled functions exist, or its fields.
+
+    A piecewise linear loss enters by its numbers (``Models.y``), and is None.
+    """
+
+    argument: Any
+    functions: tuple[Any, ...] = ()
+
+
+BY_NUMBERS = CompiledLoss(None)
+"""A piecewise linear loss."""
+
+
+def values_at(loss: Any, z: float, y: float) -> tuple[float, float, float]:
+    """φ(z; y), φ′(z; y), φ″(z; y)."""
+    raise NotImplementedError("for compiled code")
+
+
+def slopes_at(loss: Any, z: float, y: float) -> tuple[float, float]:
+    """φ′(z; y), φ″(z; y).
+
+    The serial rounds are given the fields of the library's own losses, by whose type the expressions are selected and inlined: a
+    call through an address took a fifth of their time.
+    """
+    raise NotImplementedError("for compiled code")
+
+
+@overloads(values_at)
+def _values_at(loss, z, y):
+    if loss.instance_class is Pointers:
+        return lambda loss, z, y: _call_values(loss.values, loss.parameter, z, y)
+    value, first, second = _methods(_kind_of(loss.instance_class), "value", "derivative", "second_derivative")
+    return lambda loss, z, y: (value(loss, z, y), first(loss, z, y), second(loss, z, y))
+
+
+@overloads(slopes_at)
+def _slopes_at(loss, z, y):
+    if loss.instance_class is Pointers:
+        return lambda loss, z, y: _call_slopes(loss.slopes, loss.parameter, z, y)
+    first, second = _methods(_kind_of(loss.instance_class), "derivative", "second_derivative")
+    return lambda loss, z, y: (first(loss, z, y), second(loss, z, y))
+
+
+def _caller(signature: Any) -> Any:
+    """Make the call of a function with this signature at an address."""
+
+    @intrinsic
+    def call(typingctx: Any, address: Any, parameter: Any, z: Any, y: Any) -> Any:
+        def codegen(context: Any, builder: Any, _: Any, args: Any) -> Any:
+            return call_address(context, builder, args[0], signature, args[1:])
+
+        return signature.return_type(types.uintp, *signature.args), codegen
+
+    return call
+
+
+_call_values, _call_slopes = _caller(VALUES), _caller(SLOPES)
+
+
+def _methods(kind: type[Loss], *names: str) -> list[Any]:
+    return [jit(getattr(kind, name)) for name in names]
+
+
+def _fields_type(kind: type[Loss]) -> Any:
+    """Make a named tuple type with the fields of a loss; it is importable by name, which Numba's cache on disk requires."""
+    name = f"{kind.__name__}Fields"
+    made = namedtuple(name, [field.name for field in dataclasses.fields(kind)] or ["none"])  # type: ignore[misc, arg-type]
+    made.__module__ = __name__
+    globals()[name] = made
+    return made
+
+
+_INLINED = (
+    losses.Squared,
+    losses.Logistic,
+    losses.SquaredHinge,
+    losses.SmoothHinge,
+    losses.Huber,
+    losses.SquaredEpsilonInsensitive,
+)
+_FIELDS: dict[type[Loss], Any] = {kind: _fields_type(kind) for kind in _INLINED}
+"""The library's own losses with one parameter or none, which are compiled once per installation, for all values of it."""
+
+
+def _kind_of(fields: Any) -> type[Loss]:
+    return next(kind for kind, known in _FIELDS.items() if known is fields)
+
+
+def inlined(loss: Loss) -> CompiledLoss:
+    """Return a loss as the serial rounds take it: the fields of one of the library's own, or the addresses of any other."""
+    return CompiledLoss(_fields(loss)) if type(loss) in _FIELDS else compiled(loss)
+
+
+def _fields(loss: Loss) -> Any:
+    """Return a named tuple of the fields of a loss, which replaces ``self`` in its methods."""
+    values = {name: float(value) for name, value in vars(loss).items()}
+    kind = _FIELDS.get(type(loss)) or namedtuple("Fields", values or ["none"])  # type: ignore[misc, call-overload]
+    return kind(*(values.values() or [0.0]))
+
+
+def compiled(loss: Loss) -> CompiledLoss:
+    """Compile a loss from its own methods; one of the library's own is loaded from the cache where it is there."""
+    if type(loss) in _FIELDS:
+        return _of_library(_FIELDS[type(loss)], *_fields(loss))
+    return _of_user(loss)
+
+
+@lru_cache(maxsize=64)
+def _of_library(fields: Any, parameter: float) -> CompiledLoss:
+    return _with_addresses(_functions_of(fields), parameter)
+
+
+@cache
+def _functions_of(fields: Any) -> tuple[Any, Any]:
+    def values(parameter: float, z: float, y: float) -> tuple[float, float, float]:
+        return values_at(fields(parameter), z, y)
+
+    def slopes(parameter: float, z: float, y: float) -> tuple[float, float]:
+        return slopes_at(fields(parameter), z, y)
+
+    made = kernel_function(values), kernel_function(slopes)
+    for function in made:
+        compiled_for(function, VALUES.args)
+    return made
+
+
+@lru_cache(maxsize=64)
+def _of_user(loss: Loss) -> CompiledLoss:
+    """Compile a loss for the values of its fields, whose number and types may be any."""
+    self = _fields(loss)
+    value, first, second = _methods(type(loss), "value", "derivative", "second_derivative")
+
+    def values(parameter: float, z: float, y: float) -> tuple[float, float, float]:
+        return value(self, z, y), first(self, z, y), second(self, z, y)
+
+    def slopes(parameter: float, z: float, y: float) -> tuple[float, float]:
+        return first(self, z, y), second(self, z, y)
+
+    made = kernel_function(values), kernel_function(slopes)
+    for function in made:
+        function.compile(VALUES.args)
+    return _with_addresses(made, 0.0)
+
+
+def _with_addresses(functions: tuple[Any, Any], parameter: float) -> CompiledLoss:
+    values, slopes = (np.uintp(address_of(function.overloads[VALUES.args])) for function in functions)
+    return CompiledLoss(Pointers(values, slopes, parameter), functions)
