@@ -1,6 +1,7 @@
 """Measurements that need a new process: the peak of its memory, and the time of its first fit.
 
-``python -m benchmarks.fresh memory NAME K`` and ``python -m benchmarks.fresh fit SIZE STORAGE LOSS`` print one line of JSON.
+``python -m benchmarks.fresh memory NAME K``, ``… fit SIZE STORAGE LOSS`` and ``… estimator "NAME key=value" STORAGE DTYPE`` print
+one line of JSON. ``benchmarks.first_fits`` runs the last for all estimators.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,11 @@ SMALL = (1_000, 100)  # n and d of a problem that is solved without compiled ker
 LARGE = (2_000, 100)  # n and d of a problem that is solved with compiled kernels
 SIZES = {"small": SMALL, "large": LARGE}
 STORAGES = ("dense", "CSR")
+FITS = {
+    "dense": (3_000, 60),
+    "CSR": (6_000, 500),
+}  # n and d of the fits of estimators: too large for the path without kernels
+PER_ROW = 15  # entries per row of CSR data
 
 
 # In the parent process ---------------------------------------------------------------------------------------------------
@@ -96,6 +103,49 @@ def fit(size: str, storage: str, loss: str) -> dict[str, float]:
     return {"first": float(first) + imports, "second": float(second), "data": made - imported}
 
 
+def estimator(words: str, storage: str, dtype: str) -> dict[str, float]:
+    """Time three fits of an estimator, given by its name and parameters, in CPU seconds and elapsed seconds.
+
+    The import of the estimator is not part of a fit; what the first fit imports, Numba among it, is.
+    """
+    import numpy as np
+
+    import dualnewton as dn
+
+    name, *settings = words.split()
+    kind, (X, y) = getattr(dn, name), _example(name, storage, dtype)
+    parameters = dict(setting.split("=") for setting in settings)
+    cpu, elapsed = [], []
+    for _ in range(3):
+        start = time.process_time(), time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a fit with max_iter epochs has not converged
+            kind(**parameters).fit(X, y)
+        cpu.append(time.process_time() - start[0])
+        elapsed.append(time.perf_counter() - start[1])
+    second = int(np.argmin(cpu[1:])) + 1
+    times = {"first": cpu[0], "second": cpu[second], "first elapsed": elapsed[0], "second elapsed": elapsed[second]}
+    return times | {"numba": float("numba" in sys.modules)}
+
+
+def _example(name: str, storage: str, dtype: str) -> tuple[Any, Any]:
+    """Return data for an estimator: two classes, a target, or three targets."""
+    import numpy as np
+
+    n, d = FITS[storage]
+    rng = np.random.default_rng(0)
+    X: Any = rng.standard_normal((n, d))
+    if storage == "CSR":
+        import scipy.sparse as sp
+
+        X = sp.csr_array(X * (rng.random((n, d)) < PER_ROW / d))
+    X = X.astype(dtype)
+    targets = X @ rng.standard_normal((d, 3)) + rng.standard_normal((n, 3))
+    if any(word in name for word in ("Classifier", "Logistic", "SVC")):
+        return X, (targets[:, 0] > 0.0).astype(int)
+    return X, targets if "MultiTask" in name else targets[:, 0]
+
+
 def memory(name: str, models: str) -> dict[str, float]:
     """Fit K models on a named data set; return the bytes of the data, of the peak above them, and of the allowed peak."""
     from benchmarks import data
@@ -142,7 +192,7 @@ def _status(key: str) -> int:
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
 
 
-COMMANDS: dict[str, Callable[..., dict[str, float]]] = {"fit": fit, "memory": memory}
+COMMANDS: dict[str, Callable[..., dict[str, float]]] = {"fit": fit, "memory": memory, "estimator": estimator}
 
 if __name__ == "__main__":
     name, *arguments = sys.argv[1:]

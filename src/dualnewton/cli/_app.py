@@ -23,8 +23,9 @@ COMMANDS = (
     "reproduce",
     "convert",
     "datasets",
+    "warm-up",
 )
-"""The commands in the order of ``--help``; each is a function in a module of the same name."""
+"""The commands in the order of ``--help``; each is a function in a module of the same name (with _ for -)."""
 
 INTERRUPTED, WRONG = 130, 2
 """Exit codes of an interrupted command (128 plus the number of SIGINT, as in shells) and of an error in the user's input."""
@@ -45,8 +46,9 @@ def application() -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(options_of_all)
     for name in COMMANDS:
-        module = importlib.import_module(f"dualnewton.cli.{name}")
-        app.command(name)(getattr(module, name))
+        function = name.replace("-", "_")
+        module = importlib.import_module(f"dualnewton.cli.{function}")
+        app.command(name)(getattr(module, function))
     return app
 
 

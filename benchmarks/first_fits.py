@@ -1,0 +1,118 @@
+"""The first and second fits of every estimator in processes of their own, with a filled and with an empty compilation cache.
+
+    python -m benchmarks.first_fits [--repeats 2] [--only Lasso,Ridge] [--out benchmarks/FRESH.md]
+
+A cell is an estimator with dense or CSR data of float64 or float32, of a size at which fits use compiled kernels where they use
+them at all. Each cell runs in a new process, which imports the estimator and then fits it three times. Times are CPU seconds of
+that process, on one thread, since other programs on the machine disturb them less than elapsed time; the smallest difference of
+first and second fit over the repeats counts, and the elapsed time of the same process is shown beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+from pathlib import Path
+
+from benchmarks import fresh, report
+from benchmarks.report import Section, Table, Target, seconds
+
+import dualnewton as dn
+
+FILLED, EMPTY = 0.5, 3.0
+"""Targets in seconds: a first fit above the second with a filled cache, and a first fit with an empty one."""
+
+DTYPES = ("float64", "float32")
+
+ESTIMATORS = [name for name in dn.estimators.__all__ if name not in ("enet_path", "lasso_path")]
+
+VARIANTS = [
+    "LinearSVC loss=hinge",
+    "LogisticRegression solver=sdna",
+    "LinearSVC loss=hinge solver=sdna",
+    "HuberRegressor solver=sdna",
+]
+"""Parameters with which an estimator uses other kernels than by default."""
+
+COMPILED = [
+    ("LogisticRegression", "CSR", "float64"),
+    ("LinearSVC", "CSR", "float32"),
+    ("LinearSVC loss=hinge", "CSR", "float64"),
+    ("LinearSVC loss=hinge", "dense", "float64"),
+    ("LinearSVR", "CSR", "float64"),
+    ("Ridge", "CSR", "float64"),
+    ("Ridge", "dense", "float32"),
+    ("Lasso", "dense", "float64"),
+    ("Lasso", "CSR", "float64"),
+    ("MultiTaskLasso", "dense", "float64"),
+    ("MultiTaskLassoCV", "dense", "float64"),
+    ("LogisticRegression solver=sdna", "dense", "float64"),
+]
+"""Cells that are also measured with an empty cache: every kind of kernel occurs."""
+
+Cell = tuple[str, str, str]
+
+
+def measured(cell: Cell, repeats: int) -> dict[str, float] | None:
+    """Run a cell in several processes, after one that fills the cache; return the one with the smallest difference."""
+    fresh.run("estimator", *cell)
+    found = [result for _ in range(repeats) if (result := fresh.run("estimator", *cell)) is not None]
+    return min(found, key=lambda result: result["first"] - result["second"], default=None)
+
+
+def filled(cells: list[Cell], repeats: int) -> Section:
+    """Measure first fits with a filled cache."""
+    rows, above = [], {}
+    for cell in cells:
+        found = measured(cell, repeats)
+        above[cell] = math.nan if found is None else found["first"] - found["second"]
+        times = [found and found[key] for key in ("first", "second")]
+        elapsed = found and found["first elapsed"] - found["second elapsed"]
+        rows.append([*cell, *map(seconds, (*times, above[cell], elapsed)), "yes" if found and found["numba"] else "no"])
+        print(*rows[-1], sep="  ", flush=True)
+    columns = ["estimator", "storage", "dtype", "first fit", "second fit", "above", "above, elapsed", "loads Numba"]
+    claim = f"first fit at most {FILLED} s above the second"
+    section = Section("With a filled cache", [Table("All cells", columns, rows)])
+    section.targets = [Target.at_most(claim, above.values(), FILLED, unit=" s")]
+    return section
+
+
+def empty(cells: list[Cell]) -> Section:
+    """Measure first fits with an empty cache."""
+    rows, times = [], []
+    for cell in cells:
+        with tempfile.TemporaryDirectory() as cache:
+            found = fresh.run("estimator", *cell, timeout=300.0, NUMBA_CACHE_DIR=cache)
+        times.append(math.nan if found is None else found["first"])
+        rows.append([*cell, seconds(times[-1]), seconds(found and found["first elapsed"])])
+        print(*rows[-1], sep="  ", flush=True)
+    section = Section(
+        "With an empty cache", [Table("Cells", ["estimator", "storage", "dtype", "first fit", "elapsed"], rows)]
+    )
+    section.targets = [Target.at_most(f"first fit at most {EMPTY} s", times, EMPTY, unit=" s")]
+    return section
+
+
+def main() -> None:
+    """Measure, print the worst cells against the targets, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--only", default="", help="estimators, separated by commas")
+    parser.add_argument("--out", type=Path, default=fresh.ROOT / "benchmarks" / "FRESH.md")
+    chosen = parser.parse_args()
+    names = chosen.only.split(",") if chosen.only else [*ESTIMATORS, *VARIANTS]
+    cells = [(name, storage, dtype) for name in names for storage in fresh.STORAGES for dtype in DTYPES]
+    sections = [filled(cells, chosen.repeats), empty([cell for cell in COMPILED if cell[0] in names])]
+    for section in sections:
+        report.show(Section(section.title, [], section.targets))
+    n, d = fresh.FITS["dense"], fresh.FITS["CSR"]
+    notes = [
+        f"Data: dense {n[0]}×{n[1]}, CSR {d[0]}×{d[1]} with {fresh.PER_ROW} entries per row; estimators with default parameters.",
+        "Times: CPU seconds of one thread (imports inside a fit included), the best of the repeats; the machine was shared.",
+    ]
+    chosen.out.write_text(report.markdown(sections, "python -m benchmarks.first_fits", notes), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

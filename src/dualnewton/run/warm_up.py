@@ -1,0 +1,108 @@
+"""All kernels of fits, to be compiled ahead: the steps of ``dualnewton warm-up``.
+
+Each step makes what a fit would make, on data of two rows, and so prepares the kernels for the types that fits use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualnewton import losses
+from dualnewton.losses import Loss
+from dualnewton.objective.problem import Problem
+from dualnewton.samplings import Shuffled
+from dualnewton.validation import frozen
+
+STORAGES, DTYPES = ("dense", "csr"), ("float64", "float32")
+
+SMOOTH = (
+    losses.Logistic(),
+    losses.SquaredHinge(),
+    losses.Squared(),
+    losses.Huber(),
+    losses.SmoothHinge(),
+    losses.SquaredEpsilonInsensitive(),
+)
+"""The losses that are compiled into the rounds of single examples; all others are one kernel there."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The compilation of a few kernels: what it is for, and a function that does it."""
+
+    name: str
+    prepare: Callable[[], Any]
+
+
+def steps(storages: tuple[str, ...] = STORAGES, dtypes: tuple[str, ...] = DTYPES) -> Iterator[Step]:
+    """Yield the compilation of all kernels for these storages and types of data, those that most fits use first."""
+    kinds = [(storage, dtype) for storage in storages for dtype in dtypes]
+    for storage, dtype in kinds:
+        X = _matrix(storage, dtype)
+        yield Step(f"{storage} {dtype}: passes", partial(_passes, X))
+        for loss in (*SMOOTH, losses.Hinge()):
+            yield Step(f"{storage} {dtype}: rounds, {type(loss).__name__}", partial(_rounds, X, loss, 1))
+    yield Step("coordinate descent", _coordinate_descent)
+    for loss in SMOOTH:
+        yield Step(f"loss {type(loss).__name__}", partial(_pointers, loss))
+    for storage, dtype in kinds:
+        X = _matrix(storage, dtype)
+        for loss, what in ((SMOOTH[0], "smooth losses"), (losses.Hinge(), "piecewise linear losses")):
+            name = f"{storage} {dtype}: rounds of blocks, {what}"
+            yield Step(f"{name}, minibatch SDCA", partial(_rounds, X, loss, 2, separable_rounds=True))
+            for n_threads in (1, 2):
+                words = "several threads" if n_threads > 1 else "one thread"
+                yield Step(f"{name}, {words}", partial(_rounds, X, loss, 2, n_threads=n_threads))
+
+
+def _matrix(storage: str, dtype: str) -> Any:
+    X = np.eye(2, dtype=dtype)
+    return sp.csr_array(X) if storage == "csr" else X
+
+
+def _rounds(X: Any, loss: Loss, tau: int, *, separable_rounds: bool = False, n_threads: int = 1) -> None:
+    from dualnewton.solvers.dual.compiled import CompiledEngine
+
+    problem = Problem(X, np.array([1.0, -1.0]), loss, lam=1.0)
+    start = [np.zeros(2)]
+    CompiledEngine([problem], Shuffled(2, tau), start, separable_rounds=separable_rounds, n_threads=n_threads)
+
+
+def _passes(X: Any) -> None:
+    from dualnewton.kernels import passes, quadratic
+    from dualnewton.kernels.rows import Rows
+
+    rows, vector, matrix = Rows.of(X), np.zeros(2), np.zeros((2, 2))
+    fixed = frozen(vector)
+    passes.products.prepare(*rows, 0, 2, matrix, matrix)
+    passes.gather.prepare(*rows, 0, 2, matrix, matrix)
+    passes.curvature.prepare(*rows, frozen(np.arange(2)), fixed, matrix, vector)
+    passes.diagonal.prepare(*rows, fixed, vector)
+    passes.row_scores.prepare(*rows, fixed, vector)
+    quadratic.column_sweep.prepare(*rows, *[vector] * 10, True)
+
+
+def _coordinate_descent() -> None:
+    from dualnewton.kernels import joint, quadratic
+
+    vector, matrix, several = np.zeros(1), np.zeros((1, 1)), np.zeros((1, 1, 1))
+    features = np.zeros(1, dtype=np.intp)
+    quadratic.sweeps.prepare(matrix, *[vector] * 6, 1, 0.0)
+    quadratic.minima.prepare(
+        several, matrix, matrix, 1, *[vector] * 5, 1, 1, matrix, np.zeros(1, dtype=np.bool_)
+    )  # fmt: skip
+    joint.sweeps.prepare(matrix, matrix, matrix, vector, vector, 1, 0.0)
+    joint.path.prepare(matrix, matrix, 0.0, matrix, matrix, vector, vector, 0.0, 1, several)
+    joint.follow.prepare(matrix, features, matrix, matrix)
+
+
+def _pointers(loss: Loss) -> None:
+    from dualnewton.kernels.losses import compiled
+
+    compiled(loss)

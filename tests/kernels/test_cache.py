@@ -1,0 +1,146 @@
+"""Compiled kernels on disk: a later process compiles nothing, and the user is told once when something is compiled."""
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pkgutil import iter_modules
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dualnewton as dn
+from dualnewton import kernels
+from dualnewton.kernels import _compiler, losses
+from dualnewton.kernels.models import Kernel, _kind
+from dualnewton.run import warm_up
+
+FITS = """
+import numba, numpy as np, scipy.sparse as sp, dualnewton as dn
+from numba.core import event
+
+class Seen(list, event.Listener):
+    def on_start(self, event):
+        self.append(event.data["dispatcher"].py_func.__qualname__)
+    def on_end(self, event):
+        pass
+
+seen = Seen()
+event.register("numba:compile", seen)
+rng = np.random.default_rng(0)
+X = sp.random_array((2000, 300), density=0.05, rng=rng, format="csr")
+z = X @ rng.standard_normal(300)
+fits = dn.LogisticRegression().fit(X, z > 0.0), dn.Ridge().fit(X, z), dn.Lasso(alpha=0.01).fit(X, z)
+print(len(seen), *[float(np.abs(fit.coef_).sum()).hex() for fit in fits])
+"""
+
+
+def run(code, cache):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    count, *models = done.stdout.split()
+    return int(count), models, done.stderr
+
+
+def test_the_first_process_compiles_and_says_so_once_and_a_later_one_loads_all_of_it(tmp_path):
+    compiled, models, said = run(FITS, tmp_path)
+    assert compiled > 0
+    assert said == (
+        "dualnewton: compiling kernels for CSR float64 data (once per installation; `dualnewton warm-up` does it ahead)\n"
+    )
+    assert run(FITS, tmp_path) == (0, models, "")
+
+
+def test_without_a_folder_that_can_be_written_a_kernel_is_compiled_and_the_line_says_why(monkeypatch, capsys):
+    def no_folder(py_func):
+        raise RuntimeError("no locator available")
+
+    monkeypatch.setattr(_compiler, "KernelCache", no_folder)
+    monkeypatch.setattr(_compiler, "SO_FAR", _compiler.SoFar())
+    kernel = Kernel(import_module("dualnewton.kernels.passes")._row_scores)
+    X = np.eye(2)
+    arguments = (X, np.empty(0, np.uint64), np.empty(0, np.int64), np.array([1.0, 4.0]), out := np.empty(2))
+    kernel.prepare(*arguments)
+    kernel(*arguments)
+    np.testing.assert_array_equal(out, [1.0, 4.0])
+    said = capsys.readouterr().err
+    assert said.startswith("dualnewton: compiling kernels for dense float64 data (in every process, since no folder")
+    assert said.count("\n") == 1
+    assert _compiler.cache_folder() is None
+
+
+@pytest.mark.parametrize("changed", ["kernels/rows.py", "losses/smooth.py"])
+def test_a_change_of_any_source_that_kernels_inline_makes_the_cache_stale(tmp_path, monkeypatch, changed):
+    for folder in _compiler.SOURCES:
+        (tmp_path / folder).mkdir()
+        for path in (_compiler.PACKAGE / folder).glob("*.py"):
+            (tmp_path / folder / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(_compiler, "PACKAGE", tmp_path)
+    stamp = _compiler.source_stamp.__wrapped__
+    assert stamp() == stamp() == _compiler.source_stamp()
+    with open(tmp_path / changed, "a", encoding="utf-8") as file:
+        file.write("#")
+    assert stamp() != _compiler.source_stamp()
+
+
+# What ``dualnewton warm-up`` compiles ------------------------------------------------------------------------------------
+
+
+def all_kernels():
+    modules = [import_module(f"{kernels.__name__}.{module.name}") for module in iter_modules(kernels.__path__)]
+    return {value for module in modules for value in vars(module).values() if isinstance(value, Kernel)}
+
+
+@pytest.fixture
+def prepared(monkeypatch):
+    """The kernels that are prepared in a test, each with its types of arguments."""
+    seen, original = set(), Kernel.prepare
+
+    def prepare(self, *args):
+        seen.add((self, tuple(map(_kind, args))))
+        original(self, *args)
+
+    monkeypatch.setattr(Kernel, "prepare", prepare)
+    return seen
+
+
+@pytest.fixture
+def ahead(monkeypatch):
+    """The kernels that the command prepares, which are not compiled here."""
+    seen = set()
+    with monkeypatch.context() as patched:
+        patched.setattr(Kernel, "prepare", lambda self, *args: seen.add((self, tuple(map(_kind, args)))))
+        patched.setattr(warm_up, "_pointers", lambda _: None)
+        for step in warm_up.steps():
+            step.prepare()
+    return seen
+
+
+def test_the_command_prepares_every_kernel(ahead):
+    assert {kernel for kernel, _ in ahead} == all_kernels()
+
+
+def test_the_command_compiles_every_loss_that_is_kept_on_disk():
+    assert {type(loss) for loss in warm_up.SMOOTH} == set(losses._FIELDS)
+
+
+@pytest.mark.parametrize(("storage", "dtype"), [("csr", "float64"), ("dense", "float32")])
+def test_fits_prepare_nothing_that_the_command_does_not(ahead, prepared, storage, dtype):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1500, 120)) * (rng.random((1500, 120)) < 0.2)
+    X = sp.csr_array(X.astype(dtype)) if storage == "csr" else X.astype(dtype)
+    z = X @ rng.standard_normal((120, 3)) + rng.standard_normal((1500, 3))
+    for estimator in (
+        dn.LogisticRegression(),
+        dn.LogisticRegression(solver="sdna", n_jobs=2),
+        dn.LinearSVC(loss="hinge"),
+        dn.LinearSVC(loss="hinge", solver="sdna"),
+    ):
+        estimator.fit(X, z[:, 0] > 0.0)
+    for estimator in (dn.Ridge(), dn.Lasso(alpha=0.01), dn.LinearSVR(tol=1e-2), dn.ElasticNetCV(cv=2, alphas=5)):
+        estimator.fit(X, z[:, 0])
+    for estimator in (dn.MultiTaskLasso(alpha=0.01), dn.MultiTaskLassoCV(cv=2, alphas=5)):
+        estimator.fit(X, z)
+    assert len(prepared) > 3
+    assert prepared <= ahead
