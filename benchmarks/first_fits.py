@@ -55,8 +55,7 @@ Cell = tuple[str, str, str]
 
 
 def measured(cell: Cell, repeats: int) -> dict[str, float] | None:
-    """Run a cell in several processes, after one that fills the cache; return the one with the smallest difference."""
-    fresh.run("estimator", *cell)
+    """Run a cell in at least two processes, the first of which fills the cache; return the smallest difference."""
     found = [result for _ in range(repeats) if (result := fresh.run("estimator", *cell)) is not None]
     return min(found, key=lambda result: result["first"] - result["second"], default=None)
 

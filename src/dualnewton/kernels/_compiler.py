@@ -100,6 +100,10 @@ class Part(CPUDispatcher):
     def __init__(self, py_func: Any, **options: Any) -> None:
         super().__init__(py_func, targetoptions={"nopython": True, **PART, **options}, pipeline_class=_PartCompiler)
 
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        # Constants are numbers like any other: Numba would compile a part once more for each value of a constant argument.
+        return super().get_call_template([types.unliteral(kind) for kind in args], kws)
+
     def add_overload(self, cres: Any) -> None:
         self.overloads[tuple(cres.signature.args)] = cres
 

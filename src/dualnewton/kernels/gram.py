@@ -175,10 +175,9 @@ def _block(A, indices, begin, t, rows, s, G, coming, number, zero):
     width = line * ((whole + tiles * line - 1) // (tiles * line)) if tiles > 1 else max(whole, 1)
     for lo in range(0, whole, width):
         hi = min(whole, lo + width)
-        if hi < whole:  # prefetch the next tile of this set
-            _tile(A, indices, begin, t, lo, hi, rows, base, G, begin, t, hi, zero)
-        else:  # prefetch the first tile of the next set
-            _tile(A, indices, begin, t, lo, hi, rows, base, G, coming, number, 0, zero)
+        is_last = hi >= whole  # prefetch the first tile of the next set, else the next tile of this one
+        ahead, rows_ahead, ahead_lo = (coming, number, 0) if is_last else (begin, t, hi)
+        _tile(A, indices, begin, t, lo, hi, rows, base, G, ahead, rows_ahead, ahead_lo, zero)
     fours = d // LANES * LANES
     if whole < fours:  # four columns left after groups of eight
         _tile(A, indices, begin, t, whole, fours, rows, base, G, coming, number, whole, zeros())
