@@ -128,7 +128,7 @@ class CertifiedModel(BaseEstimator):
     @classmethod
     def _get_param_names(cls) -> list[str]:
         # scikit-learn inspects the signature at each call.
-        return list(cls._parameter_names)  # type: ignore[attr-defined]
+        return list(cls._parameter_names)
 
     def _validate_params(self) -> None:
         if not are_allowed(self):

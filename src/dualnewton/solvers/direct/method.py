@@ -31,7 +31,7 @@ class Direct(Method):
 
     def __init__(self, solver: Solver, problems: Sequence[Any], starts: Sequence[Start] | None, *, tol: float) -> None:
         self.solver, self.problems, self.tol = solver, list(problems), tol
-        self.starts: list[Start | None] = list(starts or [None] * len(problems))
+        self.starts: list[Start | None] = [None] * len(problems) if starts is None else list(starts)
         self.block = Block(problems[0].data)
         self.found: list[Found] = []
 
