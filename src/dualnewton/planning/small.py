@@ -36,7 +36,16 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     return few and problem.scheme is None and has_hessian(problem) and problem.data.capabilities.whole
 
 
+def _takes_kinks(problem: Any, tuning: Tuning) -> bool:
+    """Whether interior-point steps work on one dense block of all rows, or on the Gram matrix of fewer rows than features."""
+    if problem.scheme != "smoothing" or problem.columns > 1 or not problem.regularizer.form.is_quadratic:
+        return False
+    most = min(tuning.one_block_features, tuning.largest_matrix)
+    return min(problem.n, problem.d) <= most and problem.data.capabilities.whole and problem.pieces is not None
+
+
 FAMILIES = {
+    "kinks": Family(_takes_kinks, "interior", "interior-point steps on one dense block of rows"),
     "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows"),
 }
 """The direct solvers, by the name of their family; the first that takes a problem is used."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.objective.certificate import CertifiedPair
-from dualnewton.objective.certificates import certify_duals, certify_models
+from dualnewton.objective.certificates import certify_duals, certify_models, certify_pairs
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Sampling
 
@@ -38,6 +38,21 @@ class PrimalPoint:
     def certified(problems: Sequence[Problem], points: Sequence[PrimalPoint]) -> list[CertifiedPair]:
         """Have the problems certify the points, in shared passes."""
         return certify_models(problems, [point.w for point in points], [point.intercept for point in points])
+
+
+@dataclass(frozen=True, eq=False)
+class PairPoint:
+    """(w, b) and α, offered together for certification by a method that moves both."""
+
+    w: np.ndarray
+    intercept: Any
+    alpha: np.ndarray
+
+    @staticmethod
+    def certified(problems: Sequence[Problem], points: Sequence[PairPoint]) -> list[CertifiedPair]:
+        """Have the problems certify the points, in shared passes."""
+        models, intercepts = [point.w for point in points], [point.intercept for point in points]
+        return certify_pairs(problems, models, intercepts, [point.alpha for point in points])
 
 
 @dataclass(frozen=True, eq=False)

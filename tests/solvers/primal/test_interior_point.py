@@ -347,7 +347,7 @@ def test_the_predicted_cost_grows_with_the_matrix_and_the_rows():
     assert cost(50, 2000) < cost(100, 2000)
     assert cost(100, 50, largest_matrix=40) == np.inf
     problem = dn.Problem(np.ones((2000, 100)), np.ones(2000), losses.Hinge())
-    assert dn.plan(problem, method="interior").cost == interior_cost(problem)
+    assert dn.plan(problem, method="interior", tuning=GENERAL).cost == interior_cost(problem, GENERAL)
 
 
 def test_it_runs_on_pieces():

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualnewton.matrix import Data, linear
-from dualnewton.solvers.protocol import PrimalPoint, WholePoint
+from dualnewton.solvers.protocol import PairPoint, PrimalPoint, WholePoint
 
 STEP_EPOCHS = 2.0
 """Epochs of work that a step counts for: one pass for values and gradient, one for the matrix of the linear system."""
@@ -108,10 +108,11 @@ class Found(NamedTuple):
 
     def point(self) -> Any:
         """Return the point as an object that has the problem certify it."""
-        if self.alpha is None and self.scale is None:
-            return PrimalPoint(self.w, self.intercept)
-        given: dict[str, Any] = {"w": self.w, "intercept": self.intercept, "alpha": self.alpha}
-        return WholePoint(given if self.scale is None else given | {"scale": self.scale})
+        if self.scale is not None:
+            return WholePoint({"w": self.w, "intercept": self.intercept, "scale": self.scale, "alpha": self.alpha})
+        if self.alpha is not None:
+            return PairPoint(self.w, self.intercept, self.alpha)
+        return PrimalPoint(self.w, self.intercept)
 
 
 Start = tuple[np.ndarray, Any]
