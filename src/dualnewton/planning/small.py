@@ -44,8 +44,16 @@ def _takes_kinks(problem: Any, tuning: Tuning) -> bool:
     return min(problem.n, problem.d) <= most and problem.data.capabilities.whole and problem.pieces is not None
 
 
+def _takes_huber(problem: Any, tuning: Tuning) -> bool:
+    """Whether Newton's method in all variables, the scale of the residuals included, works on one dense block of all rows."""
+    return problem.scheme == "scale" and problem.epsilon > 1.0 and fits_one_block(problem, tuning)
+
+
 FAMILIES = {
     "kinks": Family(_takes_kinks, "interior", "interior-point steps on one dense block of rows"),
+    "huber": Family(
+        _takes_huber, "newton", "a joint scale by Newton's method in all variables, on one dense block of rows"
+    ),
     "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows"),
 }
 """The direct solvers, by the name of their family; the first that takes a problem is used."""
