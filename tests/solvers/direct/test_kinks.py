@@ -239,6 +239,6 @@ def test_what_it_takes():
     assert all(family(loss) == "kinks" for loss in LOSSES)
     assert family(regularizer=regularizers.L1()) is None
     assert family(losses.Squared()) != "kinks"
-    large = dn.Problem(np.ones((30_000, 30)), np.ones(30_000), losses.Hinge())
+    large = dn.Problem(np.ones((40_000, 30)), np.ones(40_000), losses.Hinge())
     assert small_plan(large, "auto", "auto") is None
     assert small_plan(dn.Problem(X, score, LOSSES[1]), "newton", "auto") is None
