@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.eligible import has_hessian
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
+from dualnewton.planning.working_sets import selects_features
 
 
 class Family(NamedTuple):
@@ -49,12 +52,25 @@ def _takes_huber(problem: Any, tuning: Tuning) -> bool:
     return problem.scheme == "scale" and problem.epsilon > 1.0 and fits_one_block(problem, tuning)
 
 
+def _takes_thresholds(problem: Any, tuning: Tuning) -> bool:
+    """Whether working sets of features of one dense block solve the problem: least squares with a threshold for each feature."""
+    if problem.scheme is not None or problem.columns > 1 or not selects_features(problem):
+        return False
+    form, profile = problem.regularizer.form, problem.data.profile
+    plain = bool(np.all(form.upper == np.inf) and (np.all(form.lower == 0.0) or np.all(form.lower == -np.inf)))
+    few = problem.n * problem.d <= tuning.direct_entries
+    return plain and few and problem.data.capabilities.whole and not profile.sparse
+
+
 FAMILIES = {
     "kinks": Family(_takes_kinks, "interior", "interior-point steps on one dense block of rows"),
     "huber": Family(
         _takes_huber, "newton", "a joint scale by Newton's method in all variables, on one dense block of rows"
     ),
     "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows"),
+    "thresholds": Family(
+        _takes_thresholds, "newton", "Newton's method on the features in use, on one dense block of rows"
+    ),
 }
 """The direct solvers, by the name of their family; the first that takes a problem is used."""
 

@@ -1,0 +1,242 @@
+"""A quadratic model with thresholds, minimised: the inner problem of the direct solvers with kinked penalties.
+
+    f(v) = ½ vᵀHv − qᵀv + Σ_j ½ ridge_j v_j² + threshold_j |v_j|,      and v ≥ 0 where ``low`` is −∞
+
+1. The primal-dual active set method takes the signs that one move of coordinate descent, in all coordinates at once, would
+give, and solves a linear system for the coordinates that are not zero. From a good start it ends after a few systems, whatever
+the size, but it may cycle where features are correlated.
+
+2. Then proximal point steps, v ← argmin f + ½ Σ κ_j (v_j − center_j)², converge for any H. Each is solved in the slopes
+η = Hp − q by semismooth Newton steps with a line search:
+
+    ψ(p) = ½ pᵀHp + ½ Σ (ridge_j + κ_j) v_j²,       v_j = soft(κ_j center_j − η_j, threshold_j)/(ridge_j + κ_j)
+
+is convex in Hp and least where Hp = Hv. κ falls from step to step, so that few are needed (Li, Sun and Toh 2018).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+LIFT = 1e-13
+"""Fraction of the largest diagonal entry that is added to a matrix which is singular to rounding, 100 times more at each try."""
+
+ROUNDING = 1e-15
+"""Relative change of f or ψ that counts as rounding."""
+
+FIRST, FALL, LAST = 1e-2, 0.1, 1e-9
+"""κ_j/H_jj of the first proximal step, the factor by which it falls from step to step, and where it stops falling."""
+
+MOST_PROXIMAL, MOST_NEWTON, HALVINGS = 40, 40, 30
+"""Proximal steps, Newton steps of each, and halvings of a Newton step, at most."""
+
+SHARPER = 0.1
+"""Error of a proximal step as a fraction of the change that it makes."""
+
+
+MOST_SETS = 8
+"""Active set steps at most; where the method converges at all, it mostly needs fewer."""
+
+
+class Kinks(NamedTuple):
+    """The penalty of some coordinates: a coordinate is zero if its slope is between −high and −low.
+
+    ``high`` is the threshold; ``low`` is −high, or −∞ where coordinates must not be negative.
+    """
+
+    ridge: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def only(self, some: np.ndarray) -> Kinks:
+        """Return the part of some coordinates."""
+        return Kinks(self.ridge[some], self.low[some], self.high[some])
+
+    def shrunk(self, u: np.ndarray) -> np.ndarray:
+        """Return by how much u lies outside the thresholds, with signs; for u = −slopes, the violations of zero coordinates."""
+        return u - np.minimum(np.maximum(u, self.low), self.high)
+
+    def nearest(self, v: np.ndarray) -> np.ndarray:
+        """Return v, with zeros where it is negative and must not be."""
+        return np.where(self.low == -np.inf, np.maximum(v, 0.0), v)
+
+    def value(self, v: np.ndarray) -> float:
+        """Return the penalty of a point, ∞ for one that has a negative coordinate where there must be none."""
+        if self.low.size and self.low[0] == -np.inf and v.min() < 0.0:
+            return np.inf
+        return float(np.abs(v) @ self.high) + 0.5 * float(v * v @ self.ridge)
+
+
+class Gram(Protocol):
+    """H = AᵀA of some features."""
+
+    diagonal: np.ndarray
+    rank: int  # or more
+    forms_rows: bool  # whether rows of H are cheap
+
+    def times(self, x: np.ndarray) -> np.ndarray:
+        """Return Hx."""
+
+    def rows(self, free: np.ndarray) -> np.ndarray:
+        """Return rows of H."""
+
+    def correction(self, free: np.ndarray, roots: np.ndarray, e: np.ndarray, He: np.ndarray) -> np.ndarray:
+        """Return −(I + DH_ffD)⁻¹ D(He)_f for the diagonal matrix D of the roots."""
+
+
+class Matrix:
+    """H as a matrix."""
+
+    forms_rows = True
+
+    def __init__(self, H: np.ndarray, rank: int) -> None:
+        self.H, self.diagonal, self.rank = H, H.diagonal(), rank
+
+    def times(self, x: np.ndarray) -> np.ndarray:
+        return x @ self.H
+
+    def rows(self, free: np.ndarray) -> np.ndarray:
+        return self.H.take(free, axis=0)
+
+    def correction(self, free: np.ndarray, roots: np.ndarray, e: np.ndarray, He: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        M = self.H[np.ix_(free, free)] * (roots * roots[:, None])
+        M[np.arange(len(M)), np.arange(len(M))] += 1.0
+        return solution(M, -roots * He[free])
+
+
+class Columns:
+    """H = AᵀA by the columns of A, which are more than its rows."""
+
+    forms_rows = False
+
+    def __init__(self, A: np.ndarray) -> None:
+        self.A, self.diagonal, self.rank = A, np.einsum("ij,ij->j", A, A), len(A)
+
+    def times(self, x: np.ndarray) -> np.ndarray:
+        return (self.A @ x) @ self.A
+
+    def rows(self, free: np.ndarray) -> np.ndarray:
+        return self.A.take(free, axis=1).T @ self.A
+
+    def correction(self, free: np.ndarray, roots: np.ndarray, e: np.ndarray, He: np.ndarray) -> np.ndarray:
+        B = self.A.take(free, axis=1) * roots
+        few = B.shape[1] <= B.shape[0]
+        M = B.T @ B if few else B @ B.T
+        M[np.arange(len(M)), np.arange(len(M))] += 1.0
+        return solution(M, -roots * He[free]) if few else -solution(M, self.A @ e) @ B
+
+
+def solution(M: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """M⁻¹ right for a positive semidefinite matrix in C order, which is changed; its diagonal is lifted where it is singular."""
+    from scipy.linalg.lapack import dposv  # itself: what SciPy puts around it takes longer than a small system
+
+    lift = 0.0
+    while len(M):
+        _, x, failed = dposv(M.T, right)
+        if not failed:
+            return np.asarray(x)
+        lift = 100.0 * lift or LIFT * float(M.diagonal().max()) or 1.0
+        M.ravel()[:: len(M) + 1] += lift
+    return right
+
+
+class Model:
+    """The model about a point v at which its slopes Hv − q are known, on its way to the minimum.
+
+    Attributes
+    ----------
+    v, slopes : arrays
+        Where it is.
+    value : float
+        f there.
+    """
+
+    def __init__(self, gram: Gram, slopes: np.ndarray, v: np.ndarray, kinks: Kinks) -> None:
+        self.gram, self.kinks, self.v, self.slopes = gram, kinks, v, slopes
+        self.q = -slopes if not v.any() else gram.times(v) - slopes
+        self.value = self._value(v, slopes)
+
+    def _value(self, v: np.ndarray, slopes: np.ndarray) -> float:
+        return 0.5 * float(v @ (slopes - self.q)) + self.kinks.value(v)
+
+    def minimise(self, goal: float, deadline: float) -> np.ndarray:
+        """Go to the minimum, up to violations of the optimality conditions of ``goal`` times the threshold; return v."""
+        part = FIRST
+        for _ in range(MOST_PROXIMAL):
+            if (self.gram.forms_rows and self._active_sets()) or time.perf_counter() > deadline:
+                break
+            before = self.value
+            self._proximal(part * self.gram.diagonal)
+            part = max(part * FALL, LAST)
+            if self._violation() <= goal or (part == LAST and self.value > before - ROUNDING * abs(before)):
+                break
+        return self.v
+
+    def _violation(self) -> float:
+        """Return the largest violation of the optimality conditions, as a fraction of the threshold."""
+        kinks = self.kinks
+        at_zero = np.abs(kinks.shrunk(-self.slopes))
+        used = np.abs(self.slopes + kinks.ridge * self.v + kinks.high * np.sign(self.v))
+        return float((np.where(self.v != 0.0, used, at_zero) / kinks.high).max())
+
+    def _active_sets(self) -> bool:
+        """Take active set steps; return whether one reached the minimum. Where none did, v is the lowest point seen."""
+        kinks, v, slopes, seen = self.kinks, self.v, self.slopes, list[tuple[bytes, bytes]]()
+        for _ in range(MOST_SETS):
+            u = self.gram.diagonal * v - slopes
+            kept = np.minimum(np.maximum(u, kinks.low), kinks.high)
+            free = (u != kept).nonzero()[0]
+            pattern = free.tobytes(), (u[free] > 0.0).tobytes()
+            if seen and pattern == seen[-1]:
+                self.v, self.slopes, self.value = v, slopes, self._value(v, slopes)
+                return True
+            if pattern in seen or (free.size > self.gram.rank and not kinks.ridge.any()):
+                return False
+            seen.append(pattern)
+            rows = self.gram.rows(free)
+            M = rows.take(free, axis=1)
+            M.ravel()[:: len(free) + 1] += kinks.ridge[free]
+            x = solution(M, self.q[free] - kept[free])
+            v = np.zeros(len(u))
+            v[free] = x
+            slopes = x @ rows - self.q
+            value = self._value(v, slopes)
+            if value < self.value:
+                self.v, self.slopes, self.value = v, slopes, value
+        return False
+
+    def _proximal(self, kappa: np.ndarray) -> None:
+        """Move v to the minimum of f + ½ Σ κ_j (w_j − v_j)², about; f does not grow."""
+        center, kinks = kappa * self.v, self.kinks
+        total = kinks.ridge + kappa
+        inverse = 1.0 / np.where(total > 0.0, total, 1.0)
+        p, eta = self.v, self.slopes
+        v = kinks.shrunk(center - eta) * inverse
+        for _ in range(MOST_NEWTON):
+            e = v - p
+            He = self.gram.times(e)
+            size = float(e @ He)
+            if size <= SHARPER**2 * float((v - self.v) ** 2 @ kappa) or size <= 0.0:
+                break
+            free = v.nonzero()[0]
+            roots = np.sqrt(inverse[free])
+            step = e.copy()
+            step[free] += roots * self.gram.correction(free, roots, e, He)
+            Hstep = self.gram.times(step)
+            slope, t = -float(step @ He), 1.0
+            here = 0.5 * float(total @ (v * v))
+            linear, curved = float(p @ Hstep), float(step @ Hstep)
+            for _ in range(HALVINGS):
+                new = kinks.shrunk(center - eta - t * Hstep) * inverse
+                change = t * linear + 0.5 * t * t * curved + 0.5 * float(total @ (new * new)) - here
+                if change <= 1e-4 * t * slope + ROUNDING * here:
+                    break
+                t *= 0.5
+            p, eta, v = p + t * step, eta + t * Hstep, new
+        slopes = self.gram.times(v) - self.q
+        value = self._value(v, slopes)
+        if value < self.value:
+            self.v, self.slopes, self.value = v, slopes, value

@@ -1,0 +1,154 @@
+"""Least squares with a threshold for each feature: Lasso and elastic net, also without negative coefficients.
+
+    n P(w, b) = ½ Σ c_i (x_iᵀw + b − t_i)² + Σ_j ½ ridge_j w_j² + threshold_j |w_j|
+
+Each turn 1. adds features that violate the optimality conditions to those gathered, 2. minimises over the gathered features
+(``active_set.py``), 3. computes residuals, the slopes of all features and the gap from the rows themselves, so that rounding
+errors of the matrix of products do not stay. The intercept is eliminated: columns and targets are centred.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from dualnewton.objective.problem import Problem
+from dualnewton.solvers.direct.active_set import Columns, Gram, Kinks, Matrix, Model
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
+
+FEW = 16
+"""Features up to which all are gathered at once."""
+
+GROWTH, LEAST = 1.0, 16
+"""A turn adds at most this multiple of the features gathered, or ``LEAST``, where more features may violate the conditions."""
+
+BULKY = 1 << 22
+"""Multiplications n d² from which on this limit also holds where there are fewer features than examples."""
+
+LARGEST = 512
+"""Features whose matrix is formed, even if they are more than the rows."""
+
+IN_VAIN = 2
+"""Turns in a row that leave more than half of the gap: if there is no feature to add either, rounding ends the fit."""
+
+
+def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
+    """Add features and minimise over them until the gap is small enough, or rounding stops its fall."""
+    kinks, rows = kinks_of(problem), Rows(problem, block.rows)
+    w = np.zeros(problem.d) if start is None else kinks.nearest(np.asarray(start[0]))
+    rows.gather(w.nonzero()[0])
+    best, least, in_vain, steps = w, np.inf, 0, 0
+    while True:
+        losses, slopes = rows.evaluate(w)
+        value, gap = value_and_gap(problem, w, losses, slopes)
+        in_vain = in_vain + 1 if gap > 0.5 * least else 0
+        if gap < least:
+            best, least = w, gap
+        if gap <= WELL_BELOW * tol * value or steps >= most or time.perf_counter() > deadline:
+            break
+        more = wanted(kinks.shrunk(-slopes), rows.inside, problem.n)
+        if not more.size and in_vain > IN_VAIN:
+            break
+        rows.gather(more)
+        model = Model(rows.gram(), slopes[rows.inside], w[rows.inside], kinks.only(rows.inside))
+        w = np.zeros(problem.d)
+        w[rows.inside] = model.minimise(WELL_BELOW * tol, deadline)
+        steps += 1
+    return Found(best, rows.intercept(best), max(steps, 1))
+
+
+def kinks_of(problem: Problem) -> Kinks:
+    """Return n λ g of a problem, from the form of its regulariser."""
+    form, scale = problem.regularizer.form, problem.lam * problem.n
+    ridge, high = np.full(problem.d, scale / form.factor), np.full(problem.d, scale * form.threshold)
+    return Kinks(ridge, -high if np.all(form.lower == -np.inf) else np.full(problem.d, -np.inf), high)
+
+
+def value_and_gap(problem: Problem, w: np.ndarray, losses: float, slopes: np.ndarray) -> tuple[float, float]:
+    """Return n P, and n(P − D) by Fenchel and Young for α = −φ′, shortened until g* is finite."""
+    g, scale = problem.g, problem.lam * problem.n
+    bar, penalty = slopes / -scale, g.value(w)
+    r = g.reach(bar)
+    defect = penalty + g.conjugate(r * bar) - r * float(w @ bar)
+    return losses + scale * penalty, scale * max(defect, 0.0) + (1.0 - r) ** 2 * abs(losses)
+
+
+def wanted(beyond: np.ndarray, inside: np.ndarray, n: int) -> np.ndarray:
+    """Return the features outside that violate the optimality conditions; where these may be many, the worst of them."""
+    d = len(beyond)
+    if d <= FEW:
+        return np.arange(0 if inside.size else d)
+    beyond = np.abs(beyond)
+    beyond[inside] = 0.0
+    found = beyond.nonzero()[0]
+    most = max(LEAST, int(GROWTH * inside.size))
+    if (d <= n and n * d * d <= BULKY) or found.size <= most:
+        return found
+    return np.sort(found[np.argpartition(-beyond[found], most - 1)[:most]])
+
+
+class Rows:
+    """The rows of a problem, and what was gathered of them.
+
+    Attributes
+    ----------
+    inside : integer array of shape (m,)
+        The features gathered, in the order of their gathering.
+    A : array of shape (n, m)
+        √c_i times their centred values.
+    """
+
+    def __init__(self, problem: Problem, values: np.ndarray) -> None:
+        self.values, self.fit_intercept = values, problem.fit_intercept
+        self.shares = problem.c / problem.c.sum()
+        t = problem.y if problem.offset is None else problem.y - problem.offset
+        self.target_mean = float(self.shares @ t) if self.fit_intercept else 0.0
+        t = t - self.target_mean
+        self.roots = None if problem.sample_weight is None else np.sqrt(problem.sample_weight)
+        self.targets = t if self.roots is None else self.roots * t
+        self.inside, self.A, self.means = np.empty(0, dtype=np.intp), np.empty((len(t), 0)), np.empty(0)
+        self.H: np.ndarray | None = None
+
+    def gather(self, features: np.ndarray) -> None:
+        """Add features."""
+        if not features.size:
+            return
+        more = self.values.take(features, axis=1)
+        means = self.shares @ more if self.fit_intercept else np.zeros(len(features))
+        if self.fit_intercept:
+            more -= means
+        if self.roots is not None:
+            more *= self.roots[:, None]
+        if self.inside.size:
+            more = np.concatenate([self.A, more], axis=1)
+            means, features = np.concatenate([self.means, means]), np.concatenate([self.inside, features])
+        self.inside, self.A, self.means = features, more, means
+
+    def gram(self) -> Gram:
+        """Return AᵀA: a matrix, unless there are more features than rows."""
+        n, m = self.A.shape
+        if m > max(n, LARGEST):
+            return Columns(self.A)
+        old = 0 if self.H is None else len(self.H)
+        if self.H is None:
+            self.H = self.A.T @ self.A
+        elif old < m:
+            H = np.empty((m, m))
+            H[:old, :old] = self.H
+            H[old:] = self.A[:, old:].T @ self.A
+            H[:old, old:] = H[old:, :old].T
+            self.H = H
+        return Matrix(self.H, n)
+
+    def evaluate(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the losses and their slopes of all features at w, which is zero outside, and its best intercept."""
+        r = self.A @ w[self.inside] - self.targets
+        mass = r if self.roots is None else self.roots * r
+        if self.fit_intercept:  # for features that are far from zero: what rounding has left of the sum
+            mass = mass - mass.sum() * self.shares
+        return 0.5 * float(r @ r), mass @ self.values
+
+    def intercept(self, w: np.ndarray) -> float:
+        """Return the best intercept of w."""
+        return float(self.target_mean - w[self.inside] @ self.means)

@@ -1,0 +1,160 @@
+"""Lasso and elastic net on small data: the optimum that the general method and scikit-learn find, on degenerate data too."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+import sklearn.linear_model as skl
+from sklearn.datasets import load_diabetes
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.solvers.direct import active_set, thresholds
+from dualnewton.solvers.direct.active_set import Columns, Kinks, Matrix, Model
+from tuned import GENERAL
+
+RNG = np.random.default_rng(4)
+
+
+def rows_of(n, d, *, correlated=0.0):
+    """Rows, and targets that depend on a few of the features."""
+    rng = np.random.default_rng(n + d)
+    X = rng.standard_normal((n, d)) + correlated * rng.standard_normal((n, 1)) + 0.5
+    y = 3.0 * X[:, : min(d, 6)] @ rng.standard_normal(min(d, 6)) + rng.standard_normal(n)
+    return X, y
+
+
+def strongest(X, y):
+    """The smallest alpha for which the Lasso keeps all features at zero."""
+    return float(np.abs((X - X.mean(axis=0)).T @ (y - y.mean())).max()) / len(y)
+
+
+SHAPES = {
+    "few features": rows_of(80, 7),
+    "correlated": rows_of(90, 30, correlated=3.0),
+    "more features than rows": rows_of(40, 70),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("share", [0.3, 1e-3])
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+@pytest.mark.parametrize("positive", [False, True])
+def test_it_finds_what_the_general_method_finds(shape, share, ratio, positive, monkeypatch):
+    seen, solve = [], thresholds.solve
+    monkeypatch.setattr(thresholds, "solve", lambda *args, **rest: seen.append(args) or solve(*args, **rest))
+    X, y = SHAPES[shape]
+    lam, g = regularizers.mixed(share * strongest(X, y), ratio, positive=positive)
+    weights = RNG.uniform(0.0, 2.0, len(y)) * (RNG.random(len(y)) < 0.9)
+    for fit_intercept, c, offset in itertools.product((True, False), (None, weights), (None, 0.3 * y)):
+        more = {"lam": lam, "sample_weight": c, "offset": offset, "fit_intercept": fit_intercept}
+        problem = dn.Problem(X, y, losses.Squared(), regularizer=g, **more)
+        found = dn.solve(problem, tol=1e-11)
+        assert seen, "the direct solver was not used"
+        assert found.plan.family == "thresholds"
+        assert found.certificate.relative_gap <= 1e-11
+        seen.clear()
+        general = dn.solve(problem, tol=1e-11, tuning=GENERAL)
+        assert not seen
+        assert found.certificate.primal == pytest.approx(general.certificate.primal, rel=1e-10)
+        np.testing.assert_allclose(found.w, general.w, atol=1e-4 * (1.0 + np.abs(general.w).max()))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("scale", [1e-8, 1e-3, 1e8])
+def test_scikit_learn_finds_the_same_at_any_scale(shape, scale):
+    X, y = SHAPES[shape]
+    X, y = scale * X, 1e3 * y
+    alpha = 0.1 * strongest(X, y)
+    ours = dn.Lasso(alpha=alpha, tol=1e-6).fit(X, y)
+    theirs = skl.Lasso(alpha=alpha, tol=1e-12, max_iter=100_000).fit(X, y)
+    np.testing.assert_allclose(scale * ours.coef_, scale * theirs.coef_, atol=1e-5 * scale * np.abs(theirs.coef_).max())
+    assert ours.plan_.family == "thresholds"
+
+
+def degenerate():
+    """Data that leave matrices singular, by name."""
+    X, y = rows_of(60, 8)
+    big, t = rows_of(30, 60)
+    yield "duplicated columns", np.hstack([X, X, -X]), y
+    yield "constant columns", np.hstack([X, np.full((60, 2), 3.0), np.zeros((60, 1))]), y
+    yield "one column", X[:, :1], y
+    yield "one row", X[:1], y[:1]
+    yield "constant targets", X, np.full(60, 2.5)
+    yield "zero targets", X, np.zeros(60)
+    yield "far from the origin", X + 1e4, y
+    yield "mixed scales", X * np.geomspace(1e-8, 1e8, 8), y
+    yield "more features than rows, each three times", np.hstack([big, big, 2.0 * big]), t
+    yield "exact fit", X, X @ np.arange(8.0)
+
+
+@pytest.mark.parametrize(("X", "y"), [case[1:] for case in degenerate()], ids=[case[0] for case in degenerate()])
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+@pytest.mark.parametrize("share", [1.5, 0.5, 1e-4])
+def test_degenerate_data_are_certified_without_warnings(X, y, ratio, share):
+    alpha = max(share * strongest(X, y), 1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for fit_intercept, positive in itertools.product((True, False), repeat=2):
+            options = {"alpha": alpha, "l1_ratio": ratio, "fit_intercept": fit_intercept, "positive": positive}
+            assert dn.ElasticNet(**options, tol=1e-6).fit(X, y).certificate_.relative_gap <= 1e-6
+
+
+def test_a_strong_penalty_keeps_all_features_at_zero():
+    X, y = SHAPES["more features than rows"]
+    model = dn.Lasso(alpha=1.0001 * strongest(X, y)).fit(X, y)
+    assert not model.coef_.any()
+    assert model.intercept_ == pytest.approx(y.mean())
+
+
+def test_a_looser_tolerance_takes_fewer_steps():
+    X, y = rows_of(100, 400, correlated=1.0)
+    alpha = 0.01 * strongest(X, y)
+    loose, tight = (dn.Lasso(alpha=alpha, tol=tol).fit(X, y) for tol in (1e-1, 1e-10))
+    assert loose.n_iter_ < tight.n_iter_
+    assert loose.certificate_.relative_gap <= 1e-1
+
+
+def test_a_start_is_continued_and_limits_end_the_steps():
+    X, y = SHAPES["more features than rows"]
+    lam, g = regularizers.mixed(0.01 * strongest(X, y), 1.0)
+    problem = dn.Problem(X, y, losses.Squared(), regularizer=g, lam=lam, fit_intercept=True)
+    from dualnewton.solvers.direct.block import Block
+
+    block, limits = Block(problem.data), {"most": 50, "deadline": np.inf}
+    found = thresholds.solve(problem, block, None, tol=1e-10, **limits)
+    again = thresholds.solve(problem, block, (found.w, found.intercept), tol=1e-10, **limits)
+    np.testing.assert_array_equal(again.w, found.w)
+    short = thresholds.solve(problem, block, None, tol=1e-10, most=1, deadline=np.inf)
+    late = thresholds.solve(problem, block, None, tol=1e-10, most=50, deadline=0.0)
+    assert short.steps == 1
+    assert not late.w.any()
+    assert problem.primal(found.w, found.intercept) < problem.primal(short.w, short.intercept)
+
+
+@pytest.mark.parametrize("matrix", [True, False])
+@pytest.mark.parametrize("ridge", [0.0, 2.0])
+@pytest.mark.parametrize("low", [None, -np.inf])
+def test_proximal_steps_alone_reach_the_minimum(matrix, ridge, low, monkeypatch):
+    """Where the active set method cycles, the proximal steps converge: here it takes no part at all."""
+    monkeypatch.setattr(active_set, "MOST_SETS", 0)
+    A, t = rows_of(20, 35, correlated=1.0)
+    high = np.full(35, 0.05 * np.abs(A.T @ t).max())
+    kinks = Kinks(np.full(35, ridge), -high if low is None else np.full(35, low), high)
+    model = Model(Matrix(A.T @ A, 20) if matrix else Columns(A), -(A.T @ t), np.zeros(35), kinks)
+    v = model.minimise(1e-8, np.inf)
+    slopes = A.T @ (A @ v - t)
+    used = v != 0.0
+    assert used.any()
+    assert low is None or v.min() >= 0.0
+    np.testing.assert_allclose(slopes[used] + ridge * v[used], -high[used] * np.sign(v[used]), rtol=2e-8)
+    assert np.all(kinks.shrunk(-slopes)[~used] <= 2e-8 * high[~used])
+
+
+def test_the_diabetes_table_agrees_with_scikit_learn():
+    X, y = load_diabetes(return_X_y=True)
+    for alpha, ratio in itertools.product((1.0, 0.1, 1e-3), (1.0, 0.5)):
+        ours = dn.ElasticNet(alpha=alpha, l1_ratio=ratio, tol=1e-10).fit(X, y)
+        theirs = skl.ElasticNet(alpha=alpha, l1_ratio=ratio, tol=1e-12, max_iter=100_000).fit(X, y)
+        np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-4, atol=1e-4)
