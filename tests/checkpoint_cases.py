@@ -100,7 +100,9 @@ class Case:
 
 COMPILED = tuned(small_entries=0)
 BY_PRODUCTS = tuned(largest_matrix=5, one_block_features=0)
-IN_STEPS = tuned(most_together=4, least_set=5, multiply=1.0, sparse_pair=1.0)  # matrices of 5 features are affordable
+IN_STEPS = tuned(
+    direct_entries=0, most_together=4, least_set=5, multiply=1.0, sparse_pair=1.0
+)  # 5 features are affordable
 WRONGLY_PLANNED = tuned(small_entries=0, direct_entries=0, epochs_fixed=-1e9)  # SDNA seems to cost less than nothing
 
 logistic, squared, hinge2 = losses.Logistic(), losses.Squared(), losses.SquaredHinge()
@@ -189,6 +191,8 @@ CASES = [
         {"method": "ihs", "tau": 30, "tol": 1e-10},
         COMPILED,
     ),
+    Case("lasso, small", lambda: one(squared, d=20, regularizer=lasso, lam=0.05), {"tol": 1e-12}, None),
+    Case("elastic net, small", lambda: several(logistic, (0.1, 0.001), regularizer=net), {"tol": 1e-12}, None),
     Case("lasso", lambda: one(squared, d=20, regularizer=lasso, lam=0.05), {"tol": 1e-12}),
     Case(
         "lasso, many features", lambda: one(squared, n=30, d=300, regularizer=lasso, lam=0.02), {"tol": 1e-12}, IN_STEPS

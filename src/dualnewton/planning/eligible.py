@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.tuning import DEFAULT, Tuning
+from dualnewton.regularizers.base import Form
 
 
 def is_joint(problem: Problem) -> bool:
@@ -19,6 +22,13 @@ def has_hessian(problem: Problem) -> bool:
     if is_joint(problem):
         return False
     return form.is_quadratic if problem.columns == 1 else form.is_plain
+
+
+def has_thresholds(form: Form) -> bool:
+    """Whether each feature has a threshold, and no bounds but zero for coefficients that must not be negative."""
+    if form.is_quadratic or form.is_general or not np.all(form.threshold > 0.0) or not np.all(form.upper == np.inf):
+        return False
+    return bool(np.all(form.lower == -np.inf) or np.all(form.lower == 0.0))
 
 
 def methods_for(problem: Problem, tuning: Tuning = DEFAULT) -> tuple[str, ...]:

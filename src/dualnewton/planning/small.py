@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.eligible import has_hessian
+from dualnewton.planning.eligible import has_hessian, has_thresholds
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
-from dualnewton.planning.working_sets import selects_features
 
 
 class Family(NamedTuple):
@@ -53,13 +51,16 @@ def _takes_huber(problem: Any, tuning: Tuning) -> bool:
 
 
 def _takes_thresholds(problem: Any, tuning: Tuning) -> bool:
-    """Whether working sets of features of one dense block solve the problem: least squares with a threshold for each feature."""
-    if problem.scheme is not None or problem.columns > 1 or not selects_features(problem):
+    """Whether features are gathered from one dense block: least squares with a threshold for each feature."""
+    return _takes_proximal(problem, tuning) and problem.loss.curvature is Curvature.CONSTANT
+
+
+def _takes_proximal(problem: Any, tuning: Tuning) -> bool:
+    """Whether features are gathered from one dense block: a smooth loss with a threshold for each feature."""
+    if problem.scheme is not None or problem.columns > 1 or problem.n * problem.d > tuning.direct_entries:
         return False
-    form, profile = problem.regularizer.form, problem.data.profile
-    plain = bool(np.all(form.upper == np.inf) and (np.all(form.lower == 0.0) or np.all(form.lower == -np.inf)))
-    few = problem.n * problem.d <= tuning.direct_entries
-    return plain and few and problem.data.capabilities.whole and not profile.sparse
+    whole = problem.data.capabilities.whole and not problem.data.profile.sparse
+    return whole and has_thresholds(problem.regularizer.form)
 
 
 FAMILIES = {
@@ -71,6 +72,7 @@ FAMILIES = {
     "thresholds": Family(
         _takes_thresholds, "newton", "Newton's method on the features in use, on one dense block of rows"
     ),
+    "proximal": Family(_takes_proximal, "newton", "proximal Newton steps on the features in use of one dense block"),
 }
 """The direct solvers, by the name of their family; the first that takes a problem is used."""
 

@@ -166,12 +166,16 @@ class Model:
         """Go to the minimum, up to violations of the optimality conditions of ``goal`` times the threshold; return v."""
         part = FIRST
         for _ in range(MOST_PROXIMAL):
-            if (self.gram.forms_rows and self._active_sets()) or time.perf_counter() > deadline:
+            if (
+                (self.gram.forms_rows and self._active_sets())
+                or self._violation() <= goal
+                or time.perf_counter() > deadline
+            ):
                 break
             before = self.value
             self._proximal(part * self.gram.diagonal)
             part = max(part * FALL, LAST)
-            if self._violation() <= goal or (part == LAST and self.value > before - ROUNDING * abs(before)):
+            if part == LAST and self.value > before - ROUNDING * abs(before):
                 break
         return self.v
 

@@ -1,0 +1,152 @@
+"""Proximal Newton steps for a smooth loss of one column with a threshold for each feature: l1 and elastic net logistic regression.
+
+    n P(w, b) = Σ c_i φ_i(x_iᵀw + b) + Σ_j ½ ridge_j w_j² + threshold_j |w_j|
+
+Each step 1. adds features that violate the optimality conditions to those gathered, 2. minimises the quadratic model of the losses
+plus the penalty over these features and the intercept, which is eliminated (``active_set.py``), 3. goes towards that minimum as
+far as the objective falls (Armijo), and 4. computes the slopes of all features and the gap there.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from dualnewton.objective.problem import Problem
+from dualnewton.solvers.direct.active_set import Columns, Gram, Kinks, Matrix, Model
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
+from dualnewton.solvers.direct.thresholds import LARGEST, kinks_of, value_and_gap, wanted
+
+SUFFICIENT, HALVINGS = 1e-4, 30
+"""Armijo's fraction of the predicted decrease, and halvings of a step at most."""
+
+ROUNDING, IN_VAIN = 1e-14, 2
+"""Relative change of the objective that counts as rounding; and steps in a row without progress that end the fit."""
+
+SHORT, MORE, LEAST_DAMPING = 0.3, 4.0, 1e-3
+"""After a step shorter than this fraction the curvature is increased by a share of its upper bound: the factor by which the share
+grows, and falls after longer steps, and its least value. Where φ″ is zero for most rows, the quadratic model alone is too flat."""
+
+INNER, LOOSELY = 0.1, 0.03
+"""Violation that the minimum of the quadratic model may leave, as a fraction of the wanted and of the present relative gap."""
+
+
+class Point(NamedTuple):
+    """w and b, the margins without offsets, Σ c_i φ_i, the derivatives c_i φ′_i, and n P."""
+
+    w: np.ndarray
+    b: float
+    z: np.ndarray
+    losses: float
+    mass: np.ndarray
+    value: float
+
+
+def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
+    """Take steps until the expected gap is small enough, or the objective falls no further."""
+    kinks, task = kinks_of(problem), Task(problem, block.rows)
+    at, damping = task.start(kinks, start), 0.0
+    best, least, before, in_vain, steps = at, np.inf, np.inf, 0, 0
+    while True:
+        slopes, slope = at.mass @ task.values, float(at.mass.sum()) if problem.fit_intercept else 0.0
+        gap = value_and_gap(problem, at.w, at.losses, slopes)[1] + abs(slope)
+        falls = at.value < before - ROUNDING * abs(at.value)
+        in_vain, before = 0 if falls or gap < 0.5 * least else in_vain + 1, at.value
+        if gap < least:
+            best, least = at, gap
+        if gap <= WELL_BELOW * tol * abs(at.value) or steps >= most or time.perf_counter() > deadline:
+            break
+        more = wanted(kinks.shrunk(-slopes), task.inside, problem.n)
+        if not more.size and in_vain > IN_VAIN:
+            break
+        task.gather(more)
+        goal = max(INNER * tol, LOOSELY * min(1.0, gap / abs(at.value)))
+        at, t = task.step(at, slopes, slope, kinks, goal, damping, deadline)
+        damping = (
+            max(MORE * damping, LEAST_DAMPING) if t < SHORT else damping / MORE if damping > LEAST_DAMPING else 0.0
+        )
+        steps += 1
+    return Found(best.w, best.b, max(steps, 1))
+
+
+class Task:
+    """The rows of a problem, and the features gathered of them.
+
+    Attributes
+    ----------
+    values : array of shape (n, d)
+        The rows.
+    inside : integer array of shape (m,)
+        The features gathered.
+    A : array of shape (n, m)
+        Their columns.
+    """
+
+    def __init__(self, problem: Problem, values: np.ndarray) -> None:
+        self.problem, self.values = problem, values
+        self.inside, self.A = np.empty(0, dtype=np.intp), np.empty((problem.n, 0))
+
+    def start(self, kinks: Kinks, start: Start | None) -> Point:
+        """Return the point where the steps begin: w = 0 with its best intercept, if none is given."""
+        problem = self.problem
+        if start is None:
+            w, z = np.zeros(problem.d), np.zeros(problem.n)
+            b = float(problem.best_intercept_at(z if problem.offset is None else problem.offset))
+        else:
+            w, b = kinks.nearest(np.asarray(start[0])), float(start[1])
+            self.gather(w.nonzero()[0])
+            z = self.A @ w[self.inside]
+        return self.point(w, b, z + b, kinks)
+
+    def point(self, w: np.ndarray, b: float, z: np.ndarray, kinks: Kinks) -> Point:
+        """Return what is known of a point from its margins."""
+        losses, mass = self.problem.row_losses(self.problem.row_vectors, z)
+        return Point(w, b, z, losses, mass, losses + kinks.value(w))
+
+    def gather(self, features: np.ndarray) -> None:
+        """Add features."""
+        if features.size:
+            self.inside = np.concatenate([self.inside, features])
+            self.A = np.concatenate([self.A, self.values.take(features, axis=1)], axis=1)
+
+    def step(
+        self, at: Point, slopes: np.ndarray, slope: float, kinks: Kinks, goal: float, damping: float, deadline: float
+    ) -> tuple[Point, float]:
+        """Return the first point on the way to the minimum of the quadratic model that is low enough, and how far it is."""
+        inside, old = self.inside, at.w[self.inside]
+        weights = self.problem.row_curvature(at.z)
+        if damping and self.problem.loss.gamma:
+            weights = weights + (damping / self.problem.loss.gamma) * self.problem.c
+        gram, border, corner = self._curvature(weights)
+        own = kinks.only(inside)
+        move = Model(gram, slopes[inside] - slope * border, old, own).minimise(goal, deadline) - old
+        shift = -slope * corner - float(border @ move)
+        way = self.A @ move + shift
+        predicted = float(slopes[inside] @ move) + slope * shift + own.value(old + move) - own.value(old)
+        t = 1.0
+        for _ in range(HALVINGS):
+            w = at.w.copy()
+            w[inside] += t * move
+            found = self.point(w, at.b + t * shift, at.z + t * way, kinks)
+            if found.value <= at.value + SUFFICIENT * t * predicted + ROUNDING * abs(at.value):
+                return found, t
+            t *= 0.5
+        return at, 0.0
+
+    def _curvature(self, weights: np.ndarray) -> tuple[Gram, np.ndarray, float]:
+        """Return H of the features inside with the intercept eliminated, its means by the weights, and 1/Σ weights."""
+        total = float(weights.sum()) if self.problem.fit_intercept else 0.0
+        n, m = self.A.shape
+        means, corner = np.zeros(m), 0.0
+        if total > 0.0:
+            means, corner = (weights @ self.A) / total, 1.0 / total
+        roots = np.sqrt(weights)[:, None]
+        if m > max(n, LARGEST):
+            return Columns(roots * (self.A - means)), means, corner
+        B = roots * self.A
+        H = B.T @ B
+        if corner:
+            H -= total * np.outer(means, means)
+        return Matrix(H, n), means, corner

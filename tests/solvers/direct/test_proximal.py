@@ -1,0 +1,123 @@
+"""Smooth losses with thresholds on small data: the optimum that the general method and scikit-learn find."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+import sklearn.linear_model as skl
+from sklearn.datasets import load_breast_cancer
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.solvers.direct import proximal
+from dualnewton.solvers.direct.block import Block
+from tuned import GENERAL
+
+
+def rows_of(n, d, *, correlated=0.0):
+    """Rows, and scores that depend on a few of the features."""
+    rng = np.random.default_rng(n + d)
+    X = rng.standard_normal((n, d)) + correlated * rng.standard_normal((n, 1)) + 0.5
+    return X, X[:, : min(d, 6)] @ rng.standard_normal(min(d, 6)) + rng.standard_normal(n)
+
+
+SHAPES = {
+    "few features": rows_of(80, 7),
+    "correlated": rows_of(90, 30, correlated=3.0),
+    "more features than rows": rows_of(40, 70),
+}
+LOSSES = [
+    losses.Logistic(),
+    losses.SquaredHinge(),
+    losses.SmoothHinge(0.3),
+    losses.Huber(0.5),
+    losses.SquaredEpsilonInsensitive(0.2),
+]
+
+
+def labels(loss, score):
+    """Labels that the loss allows."""
+    return np.where(score > 0.3, 1.0, -1.0) if isinstance(loss, losses.Margin) else score
+
+
+def posed(loss, shape, regularizer, lam, **more):
+    X, score = SHAPES[shape]
+    return dn.Problem(X, labels(loss, score), loss, regularizer=regularizer, lam=lam, **more)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("strength", [0.1, 3e-3])
+def test_it_finds_what_the_general_method_finds(loss, shape, strength, monkeypatch):
+    seen, solve = [], proximal.solve
+    monkeypatch.setattr(proximal, "solve", lambda *args, **rest: seen.append(args) or solve(*args, **rest))
+    score = SHAPES[shape][1]
+    weights = np.random.default_rng(1).uniform(0.2, 2.0, len(score))
+    weights[::7] = 0.0
+    for k, (ratio, positive) in enumerate(itertools.product((1.0, 0.5), (False, True))):
+        lam, g = regularizers.mixed(strength, ratio, positive=positive)
+        more = {"sample_weight": weights} if k % 2 else {"offset": 0.3 * score}
+        problem = posed(loss, shape, g, lam, fit_intercept=k < 3, **more)
+        found = dn.solve(problem, tol=1e-9)
+        assert seen, "the direct solver was not used"
+        assert found.certificate.relative_gap <= 1e-9
+        assert found.plan.family == "proximal"
+        seen.clear()
+        general = dn.solve(problem, method="newton", tol=1e-9, tuning=GENERAL)
+        assert not seen
+        assert found.certificate.primal == pytest.approx(general.certificate.primal, rel=3e-9)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+def test_scikit_learn_finds_nothing_lower(ratio, C):
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    ours = dn.LogisticRegression(C=C, l1_ratio=ratio, tol=1e-6).fit(X, y)
+    theirs = skl.LogisticRegression(C=C, l1_ratio=ratio, solver="saga", tol=1e-3, max_iter=1000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs.fit(X, y)
+    assert ours.plan_.family == "proximal"
+    assert dn.certify(ours, X, y).primal <= dn.certify(theirs, X, y).primal * (1.0 + 1e-6)
+
+
+def degenerate():
+    """Data that leave matrices singular or minima far away, by name."""
+    X, score = rows_of(60, 8)
+    y = np.where(score > 0.0, 1, 0)
+    wide, other = rows_of(30, 60)
+    yield "duplicated columns", np.hstack([X, X, -X]), y
+    yield "constant columns", np.hstack([X, np.full((60, 2), 3.0), np.zeros((60, 1))]), y
+    yield "separable classes", X, (X[:, 0] > 0.0).astype(int)
+    yield "far from the origin", X + 1e4, y
+    yield "mixed scales", X * np.geomspace(1e-8, 1e8, 8), y
+    yield "huge", 1e8 * X, y
+    yield "tiny", 1e-8 * X, y
+    yield "one of a class", X, np.arange(60) // 59
+    yield "more features than rows, each twice", np.hstack([wide, wide]), np.where(other > 0.0, 1, 0)
+
+
+@pytest.mark.parametrize(("X", "y"), [case[1:] for case in degenerate()], ids=[case[0] for case in degenerate()])
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e4])
+def test_degenerate_data_are_certified_without_warnings(X, y, ratio, C):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for fit_intercept in (True, False):
+            model = dn.LogisticRegression(C=C, l1_ratio=ratio, fit_intercept=fit_intercept).fit(X, y)
+            assert model.certificate_.relative_gap <= 1e-4
+
+
+def test_a_start_is_continued_and_limits_end_the_steps():
+    problem = posed(losses.Logistic(), "more features than rows", regularizers.L1(), 1e-3, fit_intercept=True)
+    block = Block(problem.data)
+    found = proximal.solve(problem, block, None, tol=1e-10, most=50, deadline=np.inf)
+    again = proximal.solve(problem, block, (found.w, found.intercept), tol=1e-9, most=50, deadline=np.inf)
+    np.testing.assert_array_equal(again.w, found.w)
+    short = proximal.solve(problem, block, None, tol=1e-10, most=1, deadline=np.inf)
+    late = proximal.solve(problem, block, None, tol=1e-10, most=50, deadline=0.0)
+    assert short.steps == 1
+    assert not late.w.any()
+    assert problem.primal(found.w, found.intercept) < problem.primal(short.w, short.intercept)
