@@ -151,16 +151,24 @@ class Model:
     v, slopes : arrays
         Where it is.
     value : float
-        f there.
+        f there; NaN where it is not needed.
     """
 
     def __init__(self, gram: Gram, slopes: np.ndarray, v: np.ndarray, kinks: Kinks) -> None:
         self.gram, self.kinks, self.v, self.slopes = gram, kinks, v, slopes
-        self.q = -slopes if not v.any() else gram.times(v) - slopes
-        self.value = self._value(v, slopes)
+        self.q = gram.times(v) - slopes
+        self.value = np.nan
 
     def _value(self, v: np.ndarray, slopes: np.ndarray) -> float:
         return 0.5 * float(v @ (slopes - self.q)) + self.kinks.value(v)
+
+    def _keep_lower(self, v: np.ndarray, slopes: np.ndarray) -> None:
+        """Go to a point if it is lower."""
+        if np.isnan(self.value):
+            self.value = self._value(self.v, self.slopes)
+        value = self._value(v, slopes)
+        if value < self.value:
+            self.v, self.slopes, self.value = v, slopes, value
 
     def minimise(self, goal: float, deadline: float) -> np.ndarray:
         """Go to the minimum, up to violations of the optimality conditions of ``goal`` times the threshold; return v."""
@@ -172,6 +180,7 @@ class Model:
                 or time.perf_counter() > deadline
             ):
                 break
+            self._keep_lower(self.v, self.slopes)
             before = self.value
             self._proximal(part * self.gram.diagonal)
             part = max(part * FALL, LAST)
@@ -189,14 +198,18 @@ class Model:
     def _active_sets(self) -> bool:
         """Take active set steps; return whether one reached the minimum. Where none did, v is the lowest point seen."""
         kinks, v, slopes, seen = self.kinks, self.v, self.slopes, list[tuple[bytes, bytes]]()
+        u = np.where(
+            v != 0.0, np.copysign(np.inf, v), -slopes
+        )  # coordinates that are not zero keep their signs at first
         for _ in range(MOST_SETS):
-            u = self.gram.diagonal * v - slopes
             kept = np.minimum(np.maximum(u, kinks.low), kinks.high)
             free = (u != kept).nonzero()[0]
             pattern = free.tobytes(), (u[free] > 0.0).tobytes()
             if seen and pattern == seen[-1]:
-                self.v, self.slopes, self.value = v, slopes, self._value(v, slopes)
+                self.v, self.slopes, self.value = v, slopes, np.nan
                 return True
+            if seen:
+                self._keep_lower(v, slopes)
             if pattern in seen or (free.size > self.gram.rank and not kinks.ridge.any()):
                 return False
             seen.append(pattern)
@@ -207,9 +220,9 @@ class Model:
             v = np.zeros(len(u))
             v[free] = x
             slopes = x @ rows - self.q
-            value = self._value(v, slopes)
-            if value < self.value:
-                self.v, self.slopes, self.value = v, slopes, value
+            u = self.gram.diagonal * v - slopes
+            u[free[x * kept[free] < 0.0]] = 0.0
+        self._keep_lower(v, slopes)
         return False
 
     def _proximal(self, kappa: np.ndarray) -> None:
@@ -240,7 +253,4 @@ class Model:
                     break
                 t *= 0.5
             p, eta, v = p + t * step, eta + t * Hstep, new
-        slopes = self.gram.times(v) - self.q
-        value = self._value(v, slopes)
-        if value < self.value:
-            self.v, self.slopes, self.value = v, slopes, value
+        self._keep_lower(v, self.gram.times(v) - self.q)

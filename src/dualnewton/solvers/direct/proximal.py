@@ -1,10 +1,10 @@
-"""Proximal Newton steps for a smooth loss of one column with a threshold for each feature: l1 and elastic net logistic regression.
+"""Proximal Newton steps for a smooth loss of one column with a threshold for each feature: l1 logistic regression.
 
     n P(w, b) = Σ c_i φ_i(x_iᵀw + b) + Σ_j ½ ridge_j w_j² + threshold_j |w_j|
 
-Each step 1. adds features that violate the optimality conditions to those gathered, 2. minimises the quadratic model of the losses
-plus the penalty over these features and the intercept, which is eliminated (``active_set.py``), 3. goes towards that minimum as
-far as the objective falls (Armijo), and 4. computes the slopes of all features and the gap there.
+Each step 1. adds features that violate the optimality conditions to those gathered, 2. minimises the quadratic model of the
+losses plus the penalty over these features and the intercept, which is eliminated (``active_set.py``), 3. goes towards that
+minimum as far as the objective falls (Armijo), and 4. computes the slopes of all features and the gap there.
 """
 
 from __future__ import annotations
@@ -26,22 +26,27 @@ ROUNDING, IN_VAIN = 1e-14, 2
 """Relative change of the objective that counts as rounding; and steps in a row without progress that end the fit."""
 
 SHORT, MORE, LEAST_DAMPING = 0.3, 4.0, 1e-3
-"""After a step shorter than this fraction the curvature is increased by a share of its upper bound: the factor by which the share
-grows, and falls after longer steps, and its least value. Where φ″ is zero for most rows, the quadratic model alone is too flat."""
+"""After a step shorter than this fraction the curvature is increased by a share of its upper bound: the factor by which the
+share grows, and falls after longer steps, and its least value. Where φ″ is mostly zero, the quadratic model is too flat."""
 
 INNER, LOOSELY = 0.1, 0.03
 """Violation that the minimum of the quadratic model may leave, as a fraction of the wanted and of the present relative gap."""
 
 
 class Point(NamedTuple):
-    """w and b, the margins without offsets, Σ c_i φ_i, the derivatives c_i φ′_i, and n P."""
+    """w and b, the margins without offsets, Σ c_i φ_i, the derivatives c_i φ′_i, and the penalty."""
 
     w: np.ndarray
     b: float
     z: np.ndarray
     losses: float
     mass: np.ndarray
-    value: float
+    penalty: float
+
+    @property
+    def value(self) -> float:
+        """n P."""
+        return self.losses + self.penalty
 
 
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
@@ -103,7 +108,7 @@ class Task:
     def point(self, w: np.ndarray, b: float, z: np.ndarray, kinks: Kinks) -> Point:
         """Return what is known of a point from its margins."""
         losses, mass = self.problem.row_losses(self.problem.row_vectors, z)
-        return Point(w, b, z, losses, mass, losses + kinks.value(w))
+        return Point(w, b, z, losses, mass, kinks.value(w))
 
     def gather(self, features: np.ndarray) -> None:
         """Add features."""
@@ -120,16 +125,16 @@ class Task:
         if damping and self.problem.loss.gamma:
             weights = weights + (damping / self.problem.loss.gamma) * self.problem.c
         gram, border, corner = self._curvature(weights)
-        own = kinks.only(inside)
-        move = Model(gram, slopes[inside] - slope * border, old, own).minimise(goal, deadline) - old
+        model = Model(gram, slopes[inside] - slope * border, old, kinks.only(inside))
+        move = model.minimise(goal, deadline) - old
         shift = -slope * corner - float(border @ move)
         way = self.A @ move + shift
-        predicted = float(slopes[inside] @ move) + slope * shift + own.value(old + move) - own.value(old)
-        t = 1.0
+        predicted, t = float(slopes[inside] @ move) + slope * shift - at.penalty, 1.0
         for _ in range(HALVINGS):
             w = at.w.copy()
             w[inside] += t * move
             found = self.point(w, at.b + t * shift, at.z + t * way, kinks)
+            predicted += found.penalty if t == 1.0 else 0.0
             if found.value <= at.value + SUFFICIENT * t * predicted + ROUNDING * abs(at.value):
                 return found, t
             t *= 0.5
