@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.eligible import has_hessian, has_thresholds
+from dualnewton.planning.eligible import has_hessian, has_thresholds, is_joint
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
@@ -63,6 +63,19 @@ def _takes_proximal(problem: Any, tuning: Tuning) -> bool:
     return whole and has_thresholds(problem.regularizer.form)
 
 
+def _takes_joint(problem: Any, tuning: Tuning) -> bool:
+    """Whether features of one dense block are gathered for several outputs, with a threshold for each feature.
+
+    With a ridge, and more features than examples, so many features are in use that coordinate descent costs less.
+    """
+    if problem.scheme is not None or not is_joint(problem) or problem.n * problem.d > tuning.direct_entries:
+        return False
+    form, data = problem.regularizer.form, problem.data
+    if problem.d > problem.n and problem.regularizer.strongly_convex:
+        return False
+    return bool(form.joint and has_thresholds(form) and data.capabilities.whole and not data.profile.sparse)
+
+
 FAMILIES = {
     "kinks": Family(_takes_kinks, "interior", "interior-point steps on one dense block of rows"),
     "huber": Family(
@@ -73,6 +86,9 @@ FAMILIES = {
         _takes_thresholds, "newton", "Newton's method on the features in use, on one dense block of rows"
     ),
     "proximal": Family(_takes_proximal, "newton", "proximal Newton steps on the features in use of one dense block"),
+    "joint": Family(
+        _takes_joint, "newton", "Newton's method on the features in use of all outputs, on one dense block of rows"
+    ),
 }
 """The direct solvers, by the name of their family; the first that takes a problem is used."""
 

@@ -10,6 +10,7 @@ errors of the matrix of products do not stay. The intercept is eliminated: colum
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     rows.gather(w.nonzero()[0])
     best, least, in_vain, steps = w, np.inf, 0, 0
     while True:
-        losses, slopes = rows.evaluate(w)
+        losses, slopes = rows.evaluate(w[rows.inside])
         value, gap = value_and_gap(problem, w, losses, slopes)
         in_vain = in_vain + 1 if gap > 0.5 * least else 0
         if gap < least:
@@ -55,7 +56,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         w = np.zeros(problem.d)
         w[rows.inside] = model.minimise(WELL_BELOW * tol, deadline)
         steps += 1
-    return Found(best, rows.intercept(best), max(steps, 1))
+    return Found(best, float(rows.intercept(best[rows.inside])), max(steps, 1))
 
 
 def kinks_of(problem: Problem) -> Kinks:
@@ -70,7 +71,7 @@ def value_and_gap(problem: Problem, w: np.ndarray, losses: float, slopes: np.nda
     g, scale = problem.g, problem.lam * problem.n
     bar, penalty = slopes / -scale, g.value(w)
     r = g.reach(bar)
-    defect = penalty + g.conjugate(r * bar) - r * float(w @ bar)
+    defect = penalty + g.conjugate(r * bar) - r * float(np.vdot(w, bar))
     return losses + scale * penalty, scale * max(defect, 0.0) + (1.0 - r) ** 2 * abs(losses)
 
 
@@ -103,10 +104,10 @@ class Rows:
         self.values, self.fit_intercept = values, problem.fit_intercept
         self.shares = problem.c / problem.c.sum()
         t = problem.y if problem.offset is None else problem.y - problem.offset
-        self.target_mean = float(self.shares @ t) if self.fit_intercept else 0.0
+        self.target_mean = self.shares @ t if self.fit_intercept else 0.0 * t[0]
         t = t - self.target_mean
         self.roots = None if problem.sample_weight is None else np.sqrt(problem.sample_weight)
-        self.targets = t if self.roots is None else self.roots * t
+        self.targets = t if self.roots is None else (self.roots * t.T).T
         self.inside, self.A, self.means = np.empty(0, dtype=np.intp), np.empty((len(t), 0)), np.empty(0)
         self.H: np.ndarray | None = None
 
@@ -126,10 +127,13 @@ class Rows:
         self.inside, self.A, self.means = features, more, means
 
     def gram(self) -> Gram:
-        """Return AᵀA: a matrix, unless there are more features than rows."""
+        """Return AᵀA: a matrix, unless there are many more features than rows."""
         n, m = self.A.shape
-        if m > max(n, LARGEST):
-            return Columns(self.A)
+        return Columns(self.A) if m > max(n, LARGEST) else Matrix(self.matrix(), n)
+
+    def matrix(self) -> np.ndarray:
+        """Return AᵀA as a matrix."""
+        m = self.A.shape[1]
         old = 0 if self.H is None else len(self.H)
         if self.H is None:
             self.H = self.A.T @ self.A
@@ -139,16 +143,16 @@ class Rows:
             H[old:] = self.A[:, old:].T @ self.A
             H[:old, old:] = H[old:, :old].T
             self.H = H
-        return Matrix(self.H, n)
+        return self.H
 
-    def evaluate(self, w: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the losses and their slopes of all features at w, which is zero outside, and its best intercept."""
-        r = self.A @ w[self.inside] - self.targets
-        mass = r if self.roots is None else self.roots * r
+    def evaluate(self, v: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the losses and their slopes of all features at a model and its best intercept; v of the features inside."""
+        r = self.A @ v - self.targets
+        mass = r if self.roots is None else (self.roots * r.T).T
         if self.fit_intercept:  # for features that are far from zero: what rounding has left of the sum
-            mass = mass - mass.sum() * self.shares
-        return 0.5 * float(r @ r), mass @ self.values
+            mass = mass - np.multiply.outer(self.shares, mass.sum(axis=0))
+        return 0.5 * float(np.vdot(r, r)), mass.T @ self.values
 
-    def intercept(self, w: np.ndarray) -> float:
-        """Return the best intercept of w."""
-        return float(self.target_mean - w[self.inside] @ self.means)
+    def intercept(self, v: np.ndarray) -> Any:
+        """Return the best intercept of a model; v of the features inside."""
+        return self.target_mean - self.means @ v

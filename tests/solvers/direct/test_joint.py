@@ -1,0 +1,141 @@
+"""Multi-task models on small data: the optimum that the general method and scikit-learn find, on degenerate data too."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+import sklearn.linear_model as skl
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.solvers.direct import joint
+from dualnewton.solvers.direct.block import Block
+from dualnewton.solvers.prox.joint_subproblem import JointPenalty
+from tuned import GENERAL
+
+
+def rows_of(n, d, K=3, *, correlated=0.0):
+    """Rows, and K targets that depend on a few of the features."""
+    rng = np.random.default_rng(n + d)
+    X = rng.standard_normal((n, d)) + correlated * rng.standard_normal((n, 1)) + 0.5
+    return X, 3.0 * X[:, : min(d, 6)] @ rng.standard_normal((min(d, 6), K)) + rng.standard_normal((n, K))
+
+
+def strongest(X, Y):
+    """The smallest alpha for which all features are zero."""
+    return float(np.linalg.norm((X - X.mean(axis=0)).T @ (Y - Y.mean(axis=0)), axis=1).max()) / len(Y)
+
+
+SHAPES = {
+    "few features": rows_of(80, 7),
+    "correlated": rows_of(90, 30, 2, correlated=3.0),
+    "many outputs": rows_of(60, 20, 12),
+    "more features than rows": rows_of(40, 70),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("share", [0.3, 0.01])
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+def test_it_finds_what_the_general_method_finds(shape, share, ratio, monkeypatch):
+    seen, solve = [], joint.solve
+    monkeypatch.setattr(joint, "solve", lambda *args, **rest: seen.append(args) or solve(*args, **rest))
+    X, Y = SHAPES[shape]
+    lam, g = regularizers.mixed(share * strongest(X, Y), ratio, joint=True)
+    weights = np.random.default_rng(1).uniform(0.2, 2.0, len(Y))
+    weights[::7] = 0.0
+    for fit_intercept, c, offset in itertools.product((True, False), (None, weights), (None, 0.3 * Y)):
+        more = {"lam": lam, "sample_weight": c, "offset": offset, "fit_intercept": fit_intercept}
+        problem = dn.Problem(X, Y, losses.SquaredOutputs(Y.shape[1]), regularizer=g, **more)
+        found = dn.solve(problem, tol=1e-9)
+        assert bool(seen) == (ratio == 1.0 or shape != "more features than rows")
+        assert found.certificate.relative_gap <= 1e-9
+        seen.clear()
+        general = dn.solve(problem, tol=1e-9, tuning=GENERAL)
+        assert not seen
+        assert found.certificate.primal == pytest.approx(general.certificate.primal, rel=3e-9)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
+def test_scikit_learn_finds_the_same_at_any_scale(shape, scale):
+    X, Y = SHAPES[shape]
+    X, Y = scale * X, 1e3 * Y
+    alpha = 0.1 * strongest(X, Y)
+    ours = dn.MultiTaskLasso(alpha=alpha, tol=1e-6).fit(X, Y)
+    theirs = skl.MultiTaskLasso(alpha=alpha, tol=1e-12, max_iter=100_000).fit(X, Y)
+    size = np.abs(theirs.coef_).max()
+    np.testing.assert_allclose(ours.coef_ / size, theirs.coef_ / size, atol=1e-4)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=0.1)
+
+
+def degenerate():
+    """Data that leave matrices singular, by name."""
+    X, Y = rows_of(60, 8)
+    yield "duplicated columns", np.hstack([X, X, -X]), Y
+    yield "constant columns", np.hstack([X, np.full((60, 2), 3.0), np.zeros((60, 1))]), Y
+    yield "one output", X, Y[:, :1]
+    yield "equal outputs", X, Y[:, [0, 0]]
+    yield "constant targets", X, np.full((60, 2), 2.5)
+    yield "far from the origin", X + 1e2, Y
+    yield "mixed scales", X * np.geomspace(1e-8, 1e8, 8), Y
+    yield "exact fit", X, X @ np.arange(16.0).reshape(8, 2)
+
+
+@pytest.mark.parametrize(("X", "Y"), [case[1:] for case in degenerate()], ids=[case[0] for case in degenerate()])
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+@pytest.mark.parametrize("share", [1.5, 0.5, 1e-3])
+def test_degenerate_data_are_certified_without_warnings(X, Y, ratio, share):
+    alpha = max(share * strongest(X, Y), 1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for fit_intercept in (True, False):
+            options = {"alpha": alpha, "l1_ratio": ratio, "fit_intercept": fit_intercept}
+            assert dn.MultiTaskElasticNet(**options).fit(X, Y).certificate_.relative_gap <= 1e-4
+
+
+@pytest.mark.parametrize("factorised", [1, 1000])
+def test_both_ways_to_solve_a_newton_system_agree_with_the_dense_matrix(factorised, monkeypatch):
+    monkeypatch.setattr(joint, "FACTORISED", factorised)
+    monkeypatch.setattr(joint, "INEXACT", 1e-12)
+    rng = np.random.default_rng(0)
+    K, m = 3, 6
+    A, units, right = rng.standard_normal((20, m)), rng.standard_normal((K, m)), rng.standard_normal((K, m))
+    units /= np.linalg.norm(units, axis=0)
+    bend, ridge, H = rng.uniform(0.5, 2.0, m), np.full(m, 0.1), A.T @ A
+    M = np.kron(np.eye(K), H + np.diag(ridge + bend))
+    for j in range(m):
+        rows = np.arange(K) * m + j
+        M[np.ix_(rows, rows)] -= bend[j] * np.outer(units[:, j], units[:, j])
+    expected = np.linalg.solve(M, right.ravel()).reshape(K, m)
+    np.testing.assert_allclose(joint._direction(H, ridge + bend, bend, units, right), expected, rtol=1e-8)
+
+
+def test_a_newton_step_never_raises_the_objective():
+    rng = np.random.default_rng(3)
+    A, V, q = rng.standard_normal((12, 5)), rng.standard_normal((2, 5)), rng.standard_normal((2, 5))
+    H, penalty = A.T @ A, JointPenalty(np.zeros(5), np.full(5, 3.0))
+
+    def value(V):
+        return 0.5 * float(np.vdot(V @ H, V)) - float(np.vdot(q, V)) + penalty.value(V)
+
+    for _ in range(10):
+        new = joint.stepped(H, q, V, penalty)
+        assert value(new) <= value(V) + 1e-12
+        V = new
+
+
+def test_a_start_is_continued_and_limits_end_the_steps():
+    X, Y = SHAPES["more features than rows"]
+    lam, g = regularizers.mixed(0.05 * strongest(X, Y), 1.0, joint=True)
+    problem = dn.Problem(X, Y, losses.SquaredOutputs(3), regularizer=g, lam=lam, fit_intercept=True)
+    block = Block(problem.data)
+    found = joint.solve(problem, block, None, tol=1e-9, most=50, deadline=np.inf)
+    again = joint.solve(problem, block, (found.w, found.intercept), tol=1e-8, most=50, deadline=np.inf)
+    np.testing.assert_array_equal(again.w, found.w)
+    short = joint.solve(problem, block, None, tol=1e-9, most=1, deadline=np.inf)
+    late = joint.solve(problem, block, None, tol=1e-9, most=50, deadline=0.0)
+    assert short.steps == 1
+    assert not late.w.any()
+    assert problem.primal(found.w, found.intercept) < problem.primal(short.w, short.intercept)
