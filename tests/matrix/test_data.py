@@ -172,6 +172,8 @@ def test_products_of_rows_with_each_other(kind, storage, dtype, monkeypatch):
     for rows in (slice(None), slice(140, 430), np.array([0, 3, 149, 150, 699])):
         A = dense(X)[rows]
         np.testing.assert_allclose(KINDS[kind](X).row_gram(rows), A @ A.T, rtol=1e-12, atol=1e-12)
+        scale = np.linspace(0.1, 3.0, D)
+        np.testing.assert_allclose(KINDS[kind](X).row_gram(rows, scale), (A * scale) @ A.T, rtol=1e-12, atol=1e-12)
 
 
 @EVERY_KIND

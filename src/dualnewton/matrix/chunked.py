@@ -134,8 +134,8 @@ class ChunkedData(Data):
         H, cross = added([nothing, *found])
         return H, cross
 
-    def row_gram(self, indices: Rows = slice(None)) -> np.ndarray:
-        return linear.gram(self.rows(indices))
+    def row_gram(self, indices: Rows = slice(None), scale: np.ndarray | None = None) -> np.ndarray:
+        return linear.gram(self.rows(indices), scale)
 
     def column_norms(self, weights: np.ndarray, features: np.ndarray | None = None) -> np.ndarray:
         return self._sum(lambda rows, piece: piece.column_norms(weights[rows], features))

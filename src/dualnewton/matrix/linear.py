@@ -14,8 +14,9 @@ Matrix = Any
 """A NumPy array or a SciPy CSR array, one example per row; both support ``@``, ``.T`` and row indexing."""
 
 
-def gram(rows: Matrix) -> np.ndarray:
-    """Return rows rowsᵀ, dense."""
+def gram(rows: Matrix, scale: np.ndarray | None = None) -> np.ndarray:
+    """Return rows D(scale) rowsᵀ, dense, for scale > 0; ones by default."""
+    rows = rows if scale is None else scale_columns(rows, np.sqrt(scale))
     return to_dense(rows @ rows.T)
 
 

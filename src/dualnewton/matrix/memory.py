@@ -253,11 +253,14 @@ class MemoryData(Data):
         H[d], H[:, d] = sums[:, -1], sums[:, -1]
         return H, sums[:, :-1]
 
-    def row_gram(self, indices: Rows = slice(None)) -> np.ndarray:
+    def row_gram(self, indices: Rows = slice(None), scale: np.ndarray | None = None) -> np.ndarray:
         if self.profile.sparse or self.X.dtype == np.float64:
-            return linear.gram(self.rows(indices))
-        parts = (self.X[indices, part].astype(np.float64) for part in _pieces(self.d, WIDTH))
-        return np.asarray(sum(linear.gram(part) for part in parts))
+            return linear.gram(self.rows(indices), scale)
+        parts = (
+            linear.gram(self.X[indices, part].astype(np.float64), None if scale is None else scale[part])
+            for part in _pieces(self.d, WIDTH)
+        )
+        return np.asarray(sum(parts))
 
     def column_norms(self, weights: np.ndarray, features: np.ndarray | None = None) -> np.ndarray:
         if self.work.compiled:

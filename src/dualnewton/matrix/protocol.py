@@ -265,8 +265,8 @@ class Data(ABC):
         """
 
     @abstractmethod
-    def row_gram(self, indices: Rows = slice(None)) -> np.ndarray:
-        """Return the products a_sᵀ a_t of the rows with these indices, A Aᵀ by default, if ``capabilities.whole``."""
+    def row_gram(self, indices: Rows = slice(None), scale: np.ndarray | None = None) -> np.ndarray:
+        """Return a_sᵀ D(scale) a_t for the rows with these indices, A Aᵀ by default, if ``capabilities.whole``; scale > 0."""
 
     @abstractmethod
     def column_norms(self, weights: np.ndarray, features: np.ndarray | None = None) -> np.ndarray:
