@@ -5,7 +5,6 @@ import pytest
 from sklearn import linear_model as theirs
 
 import dualnewton as dn
-from dualnewton.estimators._direct import exact_duals
 from dualnewton.losses import Squared
 from estimators.cases import as_csr, certificates, data_for, relative
 
@@ -90,23 +89,6 @@ def test_several_labels_per_row():
     ours, reference = dn.RidgeClassifier(**EXACT).fit(X, Y), theirs.RidgeClassifier(solver="svd").fit(X, Y)
     assert relative(ours.coef_, reference.coef_) < 1e-6
     assert (ours.predict(X) == reference.predict(X)).all()
-
-
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_the_direct_solution_is_optimal(sparse, dtype, monkeypatch):
-    monkeypatch.setattr("dualnewton.matrix.memory.WIDTH", 7)
-    X, y = data_for(0, n=15, d=40)
-    X = as_csr(X) if sparse else X.astype(dtype)
-    weights = np.random.default_rng(2).integers(0, 3, 15)
-    problems = [
-        dn.Problem(X, target, Squared(), lam=lam, sample_weight=weights, fit_intercept=intercept)
-        for intercept in (True, False)
-        for target, lam in ((y, 0.3), (2.0 * y + 1.0, 1e-5))
-    ]
-    for two in (problems[:2], problems[2:]):
-        for problem, alpha in zip(two, exact_duals(two), strict=True):
-            assert problem.certify(problem.w_of(alpha), alpha=alpha).relative_gap < 1e-12
 
 
 def test_the_certificate_is_that_of_the_problem():

@@ -24,7 +24,6 @@ ROWS = {
     "rows of zeros": X * (np.arange(N) % 3 > 0)[:, None],
     "scales of rows": X * np.geomspace(1e-8, 1e8, N)[:, None],
     "one row": X[:1],
-    "nothing": np.zeros((3, D)),
 }
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dualnewton.matrix import Data
-from dualnewton.objective.problem import Problem
 
 
 class ByExamples:
@@ -43,15 +41,3 @@ class ByExamples:
         sums = data.transposed_times(V)
         W = np.ascontiguousarray(sums[:, :-1].T).reshape(len(alphas), K, -1)
         return W, c @ Y - W @ sums[:, -1] if self.unit.any() else np.zeros(W.shape[:2])
-
-
-def exact_duals(problems: Sequence[Problem]) -> list[np.ndarray]:
-    """Return the optimal α = λn v/s of least-squares problems that differ in labels and λ only; they are certified later."""
-    first = problems[0]
-    Y = np.stack([problem.y for problem in problems], axis=1)
-    found = ByExamples(first.data.row_gram(), Y, first.c, fit_intercept=first.fit_intercept)
-    scales, s = np.array([problem.lam * first.n for problem in problems]), found.s[:, None]
-    V = found.duals(scales)
-    # A row of weight zero does not take part: any α will do for it.
-    alphas = scales * np.divide(V, s, out=np.zeros_like(V), where=s > 0.0)
-    return list(np.ascontiguousarray(alphas.T))

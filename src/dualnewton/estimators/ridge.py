@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -15,13 +15,12 @@ from sklearn.utils.validation import column_or_1d
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor, solver_names
-from dualnewton.estimators._direct import exact_duals
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import Session, starts
 from dualnewton.estimators._validation import Data, checked
 from dualnewton.interop.sklearn_objectives import ridge, ridge_classifier
 from dualnewton.interop.specification import Specification
-from dualnewton.planning.direct import decomposes, solved_directly
+from dualnewton.planning.direct import decomposes
 from dualnewton.run.result import Result
 
 SOLVERS = ("svd", "cholesky", "lsqr", "sparse_cg", "sag", "saga", "lbfgs")
@@ -89,10 +88,7 @@ class RidgeModel(CertifiedModel):
         n, d = problems[0].n, problems[0].d
         if self.positive or session.method != "auto" or not decomposes(n, d, session.tuning):
             return session.solve(problems, starts(problems, before))
-        if n > d:
-            return session.solve(problems, starts(problems, before), method="newton")
-        results = session.solve(problems, exact_duals(problems))
-        return [replace(result, plan=solved_directly(problems[0], result.plan, result.n_epochs)) for result in results]
+        return session.solve(problems, starts(problems, before), method="newton")
 
 
 @estimator

@@ -68,7 +68,7 @@ class Factor:
         K = K * unit
         K *= unit[:, None]
         L, order, rank, _ = dpstrf(K.T, tol=ROUNDING, lower=1)
-        order = order - 1
+        order, rank = order - 1, max(rank, 1)  # rows of zeros have one coordinate, which is zero
         rows = np.zeros((data.n, rank))
         rows[order] = np.tril(L)[:, :rank]
         rows *= sizes[:, None]
@@ -97,7 +97,5 @@ class Factor:
     def _solved(self, right: np.ndarray, *, transposed: bool) -> np.ndarray:
         from scipy.linalg.lapack import dtrtrs
 
-        if not len(self.pivots):
-            return np.zeros(right.shape)
         found, _ = dtrtrs(self.rows[self.pivots], right, lower=1, trans=int(transposed))
         return np.asarray(found)

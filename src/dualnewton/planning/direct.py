@@ -14,15 +14,6 @@ def direct_plan(problem: Problem, reason: str) -> Plan:
     return Plan("direct", problem.n, reason)
 
 
-def solved_directly(problem: Problem, plan: Plan, n_epochs: float) -> Plan:
-    """Return the plan of a ridge regression whose run began at the dual solution of an eigendecomposition.
-
-    Usually the certificate meets the tolerance at once, and the run ends after 0 epochs. Otherwise its method continues there.
-    """
-    direct = direct_plan(problem, "ridge regression by an eigendecomposition of the n×n Gram matrix")
-    return direct if n_epochs == 0 else plan.after(direct, plan.reason)
-
-
 def decomposes(n: int, d: int, tuning: Tuning = DEFAULT) -> bool:
     """Whether ridge regression is solved by a decomposition of the n×n or d×d matrix, whichever is smaller."""
     return n * d * min(n, d) <= tuning.direct_multiplications

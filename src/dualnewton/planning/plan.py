@@ -31,6 +31,10 @@ class Plan:
         Predicted seconds to a relative gap of 1e-6, on a core with the rates of :class:`Rates`; NaN of a direct solution.
     family : str, optional
         The direct solver that solves the problem in one call (:mod:`dualnewton.planning.small`), if one does.
+    inner : str, optional
+        The direct solver of the small problems to which "wide" reduces a problem with more features than examples.
+    directions : int
+        Gradients that "wide" tries before it factorises the products of all rows.
     smoothed : bool
         Whether a loss with kinks is solved through smoothed losses, which the method takes one after the other, or as it is.
     before : Plan, optional
@@ -44,6 +48,8 @@ class Plan:
     compiled: bool = False
     cost: float = math.nan
     family: str | None = None
+    inner: str | None = None
+    directions: int = 0
     smoothed: bool = False
     before: Plan | None = None
 

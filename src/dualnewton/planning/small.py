@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
+from dualnewton.planning.costs import Costs
 from dualnewton.planning.eligible import has_hessian, has_thresholds, is_joint
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
@@ -76,6 +77,9 @@ def _takes_joint(problem: Any, tuning: Tuning) -> bool:
     return bool(form.joint and has_thresholds(form) and data.capabilities.whole and not data.profile.sparse)
 
 
+WIDE = "Newton's method on the span of the rows: there are fewer examples than features"
+"""The reason in the plan of a direct solution on n coordinates."""
+
 FAMILIES = {
     "kinks": Family(_takes_kinks, "interior", "interior-point steps on one dense block of rows"),
     "huber": Family(
@@ -97,11 +101,29 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
     """Return the plan of the direct solver that takes so many problems like this one, if there is one."""
     most = tuning.direct_entries
     if problem.n * problem.d > max(most // models, min(most, tuning.small_entries)):
-        return None
+        return wide_plan(problem, method, tau, models, tuning)
     for name, family in FAMILIES.items():
         if method in ("auto", family.method) and tau in ("auto", problem.n) and family.takes(problem, tuning):
             return Plan(family.method, problem.n, family.reason, family=name)
-    return None
+    return wide_plan(problem, method, tau, models, tuning)
+
+
+def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
+    """Return the plan of a direct solution on n coordinates, for so many problems like this one with more features than examples.
+
+    Passes for gradients are tried as long as they cost no more than the products of all rows.
+    """
+    n, d = problem.n, problem.d
+    multiplications = max(n * n * d, (problem.columns * n) ** 3 // 6)
+    if n >= d or multiplications > tuning.direct_multiplications or problem.scheme is not None:
+        return None
+    asked = method in ("auto", "newton") and tau in ("auto", n)
+    if not (asked and has_hessian(problem) and problem.data.capabilities.whole):
+        return None
+    costs = Costs.of(problem.data.profile, tuning)
+    directions = int(costs.gram(n) / (models * costs.data_pass))
+    tried = directions if directions >= tuning.fewest_directions else 0
+    return Plan("newton", n, WIDE, family="wide", inner="newton", directions=tried)
 
 
 def fits_one_block(problem: Problem, tuning: Tuning = DEFAULT) -> bool:

@@ -218,7 +218,9 @@ class Tuning:
         Most examples in the linear system that finishes a piecewise linear loss; and the relative gap below which that system
         may cost this multiple of the stage before it.
     direct_multiplications : float
-        Multiplications up to which ridge regression is solved by a decomposition.
+        Multiplications up to which a matrix of products of all rows, or of all features, is computed at once.
+    fewest_directions : int
+        Gradients that must be affordable for a problem with fewer examples than features to be solved over gradients first.
     fold_decomposition : int
         Features (of ``RidgeCV``: or examples) up to which cross-validation solves each fold from d×d or n×n moments.
     fold_moments : int
@@ -319,6 +321,7 @@ class Tuning:
     late_kink_gap: float = 1e-8
     late_kink_factor: float = 4.0
     direct_multiplications: float = 1e9
+    fewest_directions: int = 3
     fold_decomposition: int = 1500
     fold_moments: int = 1 << 25
     fold_hessian: int = 2000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -42,7 +43,10 @@ SCHEMES: dict[str | None, Any] = {
 def direct_solver(plan: Plan) -> Solver:
     """Return the function of the plan's direct solver; its module is loaded on first use."""
     solver: Solver = import_module(f"dualnewton.solvers.direct.{plan.family}").solve
-    return solver
+    if plan.inner is None:
+        return solver
+    inner = import_module(f"dualnewton.solvers.direct.{plan.inner}").solve
+    return partial(solver, inner=inner, directions=plan.directions)
 
 
 def scheme_of(problem: Any, plan: Plan) -> Any | None:

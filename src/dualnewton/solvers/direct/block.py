@@ -35,6 +35,11 @@ class Block:
     data: Data
 
     @cached_property
+    def kept(self) -> dict[Any, Any]:
+        """What a solver computes once for all problems of a fit."""
+        return {}
+
+    @cached_property
     def rows(self) -> np.ndarray:
         """X, of shape (n, d), in C order."""
         return np.ascontiguousarray(linear.to_dense(self.data.rows(slice(None))), dtype=np.float64)

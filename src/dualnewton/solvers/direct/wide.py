@@ -1,0 +1,193 @@
+"""More features than examples: the same problem on n coordinates or fewer, solved there and mapped back.
+
+With a quadratic penalty the minimiser lies in the span of the rows (:mod:`dualnewton.objective.coordinates`). Two bases are used:
+
+1. *Gradients.* At the minimiser over the span of the gradients so far, the gradient of the whole problem costs one pass and gives
+   the gap, n(P − D) = Σ g_j²/(2λn v_j). It is the next direction. For the squared loss these are the iterates of conjugate
+   gradients; rows that are well conditioned need 3 to 10 directions.
+2. *The factor* X V⁻¹ Xᵀ = L Lᵀ of all rows, if these do not suffice.
+
+Losses whose curvature is a constant or zero are minimised over gradients by their quadratic models, as in Newton's method: few
+coordinates can put many rows on the flat part of the loss, where they lose their pull.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+
+from dualnewton.losses import Curvature, Squared
+from dualnewton.matrix import Data, MemoryData
+from dualnewton.objective.alike import like
+from dualnewton.objective.coordinates import Factor, in_coordinates
+from dualnewton.objective.problem import Problem
+from dualnewton.solvers.direct.block import MOST_STEPS, WELL_BELOW, Block, Found, Solver, Start
+
+INNER = 0.1
+"""Relative gap at which the minimisation over a span ends, as a fraction of the last gap of the whole problem."""
+
+OBSERVED = 2
+"""Steps over which the decrease of the gap is measured."""
+
+ROUNDING = 1e-14
+"""Gaps below this fraction of the objective at w = 0 are left to the factor: rounding of the margins may exceed them."""
+
+DEPENDENT = 1e-10
+"""Part of a direction outside the span, as a fraction of its length, below which it is left out."""
+
+
+def solve(
+    problem: Problem,
+    block: Block,
+    start: Start | None,
+    *,
+    tol: float,
+    most: int,
+    deadline: float,
+    inner: Solver,
+    directions: int = 0,
+) -> Found:
+    """Solve the problem over gradients, or over all rows if ``directions`` of them do not suffice.
+
+    Parameters
+    ----------
+    inner : callable
+        The direct solver of the small problems.
+    directions : int
+        Gradients whose passes cost as much as the factor; 0 to factorise at once.
+    """
+    steps, key = 0, problem.regularizer
+    if directions and start is None and key not in block.kept:
+        found, done = _by_gradients(problem, inner, tol, min(directions, most), deadline)
+        if done or found.steps >= most or time.perf_counter() > deadline:
+            return found
+        steps = found.steps
+        # Newton's method needs few steps for quadratic pieces, from anywhere; at zero nothing is rounded yet.
+        start = (found.w, found.intercept) if problem.loss.curvature is Curvature.VARYING else None
+    if key not in block.kept:
+        made = Factor.of(block.data, key.form.weights)
+        block.kept[key] = made, Block(made.matrix)
+    factor, rows = block.kept[key]
+    own = None if start is None else (factor.coordinates(start[0]), start[1])
+    found = inner(factor.problem(problem), rows, own, tol=tol, most=most - steps, deadline=deadline)
+    return found._replace(w=factor.lifted(found.w), steps=steps + found.steps)
+
+
+def _by_gradients(problem: Problem, inner: Solver, tol: float, most: int, deadline: float) -> tuple[Found, bool]:
+    """Return the minimiser over the span of at most ``most`` gradients of each column, and whether its gap is small enough."""
+    data, ridge, vector = problem.data, problem.lam * problem.n, problem.columns == 1
+    span = Span(data, most * problem.columns, problem.regularizer.form.weights)
+    u, b, steps = np.zeros((problem.columns, 0)), problem.best_intercept_at(problem.o), 0
+    first, model, gaps = 0.0, None, list[float]()  # at the minimisers since the model was made
+    while True:
+        z = span.rows @ (u[0] if vector else u.T) + b
+        fresh = model is None
+        model = model or _model(problem, z)
+        value, slopes = model.row_losses(model.row_vectors, z)
+        value = abs(value + 0.5 * ridge * float(np.vdot(u, u)))
+        first = first or value
+        wanted = WELL_BELOW * tol * value
+        gradient = span.scaled(np.atleast_2d(data.transposed_times(slopes).T)) + ridge * (u @ span.basis)
+        gaps.append(float(np.vdot(gradient, gradient)) / (2.0 * ridge) + _imbalance(problem, slopes))
+        small = gaps[-1] <= wanted
+        done = small and (fresh or model is problem)
+        able = wanted > ROUNDING * first and time.perf_counter() <= deadline
+        if done or not (able and _pays(gaps, wanted, most - steps)):
+            return Found(span.lifted(u[0] if vector else u), b, steps), done and able
+        if small:  # of the model; the next pass is one of the problem itself
+            model, gaps = None, []
+            continue
+        span.extend(gradient)
+        steps += 1
+        u = np.hstack([u, np.zeros((len(u), span.rows.shape[1] - u.shape[1]))])
+        part = in_coordinates(model, MemoryData(span.rows))
+        near = INNER * min(1.0, gaps[-1] / value)
+        found = inner(part, Block(part.data), (u[0] if vector else u, b), tol=near, most=MOST_STEPS, deadline=deadline)
+        u, b = np.atleast_2d(found.w), found.intercept
+
+
+def _imbalance(problem: Problem, slopes: np.ndarray) -> float:
+    """Return the slope along the intercept, which counts as a gap."""
+    return float(np.abs(slopes.sum(axis=0)).sum()) if problem.fit_intercept else 0.0
+
+
+def _model(problem: Problem, z: np.ndarray) -> Problem:
+    """Return the problem, or its quadratic model at margins z (without offsets) where its curvature is a constant or zero."""
+    if problem.loss.curvature is not Curvature.PIECEWISE:
+        return problem
+    at = problem.row_vectors.shifted(z)
+    slopes, curvature = problem.loss.derivative(at, problem.y), problem.loss.second_derivative(at, problem.y)
+    curved = curvature > 0.0
+    if slopes[~curved].any() or not problem.c[curved].any():
+        return problem
+    model = like(problem, sample_weight=problem.weighted(curvature))
+    targets = at - np.divide(slopes, curvature, out=np.zeros_like(slopes), where=curved)
+    object.__setattr__(model, "loss", Squared())
+    object.__setattr__(model, "y", targets)
+    return model
+
+
+def _pays(gaps: list[float], wanted: float, most: int) -> bool:
+    """Whether at most so many further gradients are expected to suffice, by the decrease of the gap in the last steps."""
+    if most <= 0 or not math.isfinite(gaps[-1]):
+        return False
+    if len(gaps) <= OBSERVED or gaps[-1] <= wanted:
+        return True
+    rate = (gaps[-1] / gaps[-1 - OBSERVED]) ** (1.0 / OBSERVED)
+    return rate < 1.0 and math.log(wanted / gaps[-1]) / math.log(rate) <= most
+
+
+class Span:
+    """The span of some directions, with an orthonormal basis, in the coordinates √v_j w_j.
+
+    Parameters
+    ----------
+    data : Data
+        X.
+    most : int
+        The most directions.
+    weights : array of shape (d,), optional
+        v.
+    """
+
+    def __init__(self, data: Data, most: int, weights: np.ndarray | None) -> None:
+        self.data, self.scale = data, None if weights is None else 1.0 / np.sqrt(weights)
+        self._basis, self._rows, self.size = np.empty((most, data.d)), np.empty((data.n, most)), 0
+
+    @property
+    def basis(self) -> np.ndarray:
+        """The directions, one per row."""
+        return self._basis[: self.size]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The rows of X in the coordinates of the basis, of shape (n, size)."""
+        return self._rows[:, : self.size]
+
+    def extend(self, directions: np.ndarray) -> None:
+        """Add directions, given as rows; what lies in the span but for rounding is left out."""
+        least = DEPENDENT * math.sqrt(float(np.vdot(directions, directions)))
+        for _ in range(2):  # the second time removes what rounding left
+            directions = directions - (directions @ self.basis.T) @ self.basis
+        if len(directions) == 1:  # SciPy's and NumPy's factorisations take several times as long
+            length = math.sqrt(float(np.vdot(directions, directions)))
+            new = directions / length if length > least else directions[:0]
+        else:
+            Q, R = np.linalg.qr(directions.T)
+            new = Q.T[np.abs(np.diagonal(R)) > least]
+        size = self.size + len(new)
+        self._basis[self.size : size] = new
+        if len(new):
+            images = self.data.times(self.scaled(new[0] if len(new) == 1 else new).T)
+            self._rows[:, self.size : size] = images.reshape(self.data.n, -1)
+        self.size = size
+
+    def scaled(self, vectors: np.ndarray) -> np.ndarray:
+        """Change between w_j and √v_j w_j, or between the slopes along them: both ways divide by √v_j."""
+        return vectors if self.scale is None else vectors * self.scale
+
+    def lifted(self, u: np.ndarray) -> np.ndarray:
+        """Return w of a point, given in the coordinates of the basis."""
+        return self.scaled(u @ self.basis)
