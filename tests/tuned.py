@@ -14,10 +14,5 @@ def tuned(**changes):
     return replace(DEFAULT, rates=replace(DEFAULT.rates, **rates), **others)
 
 
-<<<<<<< HEAD
-GENERAL = tuned(one_block_features=0, direct_entries=0)
+GENERAL = tuned(one_block_features=0, direct_entries=0, direct_multiplications=0.0)
 """No direct solvers: methods by passes over the data, however small these are."""
-=======
-GENERAL = tuned(one_block_features=0, direct_multiplications=0.0)
-"""Newton's method by passes over the data, however small these are."""
->>>>>>> 685a19c (Fewer examples than features: solved over gradients, or on the factor of the rows' products, and mapped back)

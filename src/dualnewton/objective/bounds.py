@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dualnewton.losses.base import BALANCING
+from dualnewton.losses.base import BALANCING, Curvature
 from dualnewton.matrix import BlockLosses, RowVectors
 
 if TYPE_CHECKING:
@@ -225,10 +225,12 @@ def _intercept_matters(sums: DualSums, primal: float, bound: Bound) -> bool:
     the difference of ᾱ is negligible against the gap, the two gaps agree.
     """
     problem, t = sums.problem, sums.step
-    if bound.value == -np.inf or np.abs(t).max() > BALANCING:
+    if bound.value == -np.inf:
         return True
-    if not t.any():
+    if not t.any() or problem.loss.curvature is Curvature.CONSTANT:  # the balanced point is that of the best intercept
         return False
+    if np.abs(t).max() > BALANCING:
+        return True
     change = math.sqrt(np.abs(t).max() + BALANCING) * (sums.bar - sums.balanced_bar)
     # g* of a strongly convex g is smooth; otherwise α is scaled by about 1 − ‖change‖∞, and D changes by that fraction of |P|.
     smooth = problem.regularizer.strongly_convex

@@ -111,7 +111,7 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
 def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
     """Return the plan of a direct solution on n coordinates, for so many problems like this one with more features than examples.
 
-    Passes for gradients are tried as long as they cost no more than the products of all rows.
+    Passes for gradients are tried as long as they cost no more than the factor of all rows.
     """
     n, d = problem.n, problem.d
     multiplications = max(n * n * d, (problem.columns * n) ** 3 // 6)
@@ -120,10 +120,24 @@ def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuni
     asked = method in ("auto", "newton") and tau in ("auto", n)
     if not (asked and has_hessian(problem) and problem.data.capabilities.whole):
         return None
-    costs = Costs.of(problem.data.profile, tuning)
-    directions = int(costs.gram(n) / (models * costs.data_pass))
+    directions = int(_factor_cost(problem, models, tuning) / (models * _gradient_cost(problem, tuning)))
     tried = directions if directions >= tuning.fewest_directions else 0
     return Plan("newton", n, WIDE, family="wide", inner="newton", directions=tried)
+
+
+def _gradient_cost(problem: Any, tuning: Tuning) -> float:
+    """Seconds of a gradient over all features, and of the margins along it."""
+    costs = Costs.of(problem.data.profile, tuning)
+    return costs.data_pass if problem.columns == 1 else costs.class_pass(problem.columns)
+
+
+def _factor_cost(problem: Any, models: int, tuning: Tuning) -> float:
+    """Seconds of the products of all rows, and of Newton's method on n coordinates for each model."""
+    n = problem.n
+    few = Costs(n, n, n * n, 0.5 * n**3, False, 8, tuning)
+    step = few.added(n) if problem.columns == 1 else few.class_step(problem.columns)
+    steps = 1.0 if problem.loss.curvature is Curvature.CONSTANT else tuning.newton_passes
+    return Costs.of(problem.data.profile, tuning).gram(n) + models * steps * step
 
 
 def fits_one_block(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
