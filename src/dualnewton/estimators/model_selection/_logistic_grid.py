@@ -13,6 +13,7 @@ from sklearn.utils.validation import _check_method_params
 
 from dualnewton.estimators.logistic import LogisticRegression
 from dualnewton.estimators.model_selection import _routing, choice
+from dualnewton.estimators.model_selection._few_coordinates import FewCoordinates
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
 from dualnewton.estimators.model_selection._neighbours import Neighbours
@@ -117,10 +118,12 @@ class GridFits:
         self.weightings = folds.weights(self.c)
         self.again = search.certify_choice
         self.stack = contextlib.ExitStack()
-        newton = session.method in ("auto", "newton") and not search._is_softmax
+        newton = session.method in ("auto", "newton")
+        self.few = FewCoordinates(data) if newton and FewCoordinates.pay(data, session.tuning) else None
+        rows = data.matrix if self.few is None else self.few.factor.matrix
         self.neighbours: Neighbours | None = None
-        if newton and Neighbours.pay(data.matrix, folds, session.tuning):
-            steps = Neighbours(data.matrix, folds, self.c, session.threads, session.tuning)
+        if newton and not search._is_softmax and Neighbours.pay(rows, folds, session.tuning):
+            steps = Neighbours(rows, folds, self.c, session.threads, session.tuning)
             self.neighbours = self.stack.enter_context(steps)
 
     def __enter__(self) -> GridFits:
@@ -134,6 +137,7 @@ class GridFits:
         r, k = place
         member = self.search._at(float(grid.Cs[k]), grid.ratios[r], _OverFolds)
         member.class_weight, member.weightings = None, self.weightings  # the weights of classes are in c
+        member.few = self.few
         return member
 
     def fit(self, grid: Grid, wanted: Sequence[Place]) -> None:
@@ -228,11 +232,22 @@ class _OverFolds(OverFolds, LogisticRegression):
     ----------
     neighbours : Neighbours, optional
         Steps from the model of all rows, where these pay.
+    few : FewCoordinates, optional
+        The coordinates of the rows, where there are more features.
     """
 
     neighbours: Neighbours | None = None
+    few: FewCoordinates | None = None
 
     def _results(self, session: Any, data: Data, before: Sequence[Result] | None) -> list[Result]:
+        if self.few is None or self.l1_ratio or math.isinf(self.C):
+            return self._fitted_results(session, data, before)
+        last, self.last = self.last, self.few.starts(self.last)
+        found = self._fitted_results(session, self.few.of(data), self.few.starts(before))
+        self.last = last
+        return self.few.lifted(session, self._problems(data), found)
+
+    def _fitted_results(self, session: Any, data: Data, before: Sequence[Result] | None) -> list[Result]:
         several = len(self.weightings) > 1
         if self.neighbours is None or before is None or not several or math.isinf(self.C) or self.l1_ratio:
             return super()._results(session, data, before)

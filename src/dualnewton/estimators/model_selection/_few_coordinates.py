@@ -1,0 +1,62 @@
+"""The models of a grid over fewer examples than features: fitted on n coordinates, mapped back, certified from the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dualnewton.estimators.model_selection._session import GridSession
+from dualnewton.interop.parts import Data
+from dualnewton.objective.certificates import certify_models
+from dualnewton.objective.coordinates import Factor
+from dualnewton.planning.direct import decomposes
+from dualnewton.planning.tuning import Tuning
+from dualnewton.run.result import Result
+
+
+class FewCoordinates:
+    """One factor of the products of all rows, for all values, folds and classes with the penalty ½‖w‖²."""
+
+    def __init__(self, data: Data) -> None:
+        self.factor = Factor.of(data.matrix)
+
+    @staticmethod
+    def pay(data: Data, tuning: Tuning) -> bool:
+        """Whether there are fewer examples than features, and the products of all rows are affordable."""
+        n, d = data.X.shape
+        return n < d and decomposes(n, d, tuning)
+
+    def of(self, data: Data) -> Data:
+        """Return the data in these coordinates."""
+        return data._replace(X=self.factor.rows)
+
+    def starts(self, results: Sequence[Result] | None) -> list[Result] | None:
+        """Return earlier results in these coordinates."""
+        if not results:
+            return None
+        return self._mapped(results, self.factor.coordinates)
+
+    def lifted(self, session: GridSession, problems: Sequence[Any], found: Sequence[Result]) -> list[Result]:
+        """Return the results for the problems over all features; those that rounding has left short of ``tol`` are continued."""
+        results = self._mapped(found, self.factor.lifted)
+        pairs = certify_models(problems, [each.w for each in results], [each.intercept for each in results])
+        results = [
+            replace(each, w=pair.w, alpha=pair.alpha, certificate=pair.certificate)
+            for each, pair in zip(results, pairs, strict=True)
+        ]
+        missed = [k for k, each in enumerate(results) if each.converged and each.certificate.relative_gap > session.tol]
+        if missed:
+            better = session.solve([problems[k] for k in missed], [results[k] for k in missed])
+            for k, result in zip(missed, better, strict=True):
+                results[k] = result
+        return results
+
+    @staticmethod
+    def _mapped(results: Sequence[Result], to: Any) -> list[Result]:
+        shape = np.shape(results[0].w)
+        W = to(np.concatenate([np.atleast_2d(result.w) for result in results]))
+        each = W.reshape(len(results), *shape[:-1], W.shape[1])
+        return [replace(result, w=w) for result, w in zip(results, each, strict=True)]
