@@ -18,7 +18,6 @@ from dualnewton.run.loop import Run
 from dualnewton.run.methods import make_method
 from dualnewton.run.snapshot import decode
 from dualnewton.solvers.protocol import Request
-from tuned import GENERAL
 
 logistic = losses.Logistic()
 
@@ -199,7 +198,7 @@ def test_what_a_callback_or_ctrl_c_has_ended_goes_on_as_if_it_had_not(path):
 
 def test_a_user_who_ends_a_stage_does_not_spoil_the_checkpoint(path):
     problems = several(losses.Hinge(), (0.1, 0.01), n=40, d=4)
-    settings = {"method": "newton", "tol": 1e-6, "random_state": SEED, "tuning": GENERAL}
+    settings = {"method": "newton", "tol": 1e-6, "random_state": SEED}
     whole = bits(dn.solve_many(problems, **settings))
     heard = []
 

@@ -40,7 +40,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     """Add features and minimise over them until the gap is small enough, or rounding stops its fall."""
     penalty, rows = JointPenalty.of(problem), Rows(problem, block.rows)
     W = np.zeros((problem.columns, problem.d)) if start is None else np.array(start[0])
-    rows.gather(W.any(axis=0).nonzero()[0])
+    rows.gather(np.flatnonzero(W.any(axis=0)))
     best, least, in_vain, steps = W, np.inf, 0, 0
     while True:
         losses, slopes = rows.evaluate(W[:, rows.inside].T)
