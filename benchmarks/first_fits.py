@@ -1,11 +1,11 @@
 """The first and second fits of every estimator in processes of their own, with a filled and with an empty compilation cache.
 
-    python -m benchmarks.first_fits [--repeats 2] [--only Lasso,Ridge] [--out benchmarks/FRESH.md]
+    python -m benchmarks.first_fits [--repeats 3] [--only Lasso,Ridge] [--out benchmarks/FRESH.md]
 
 A cell is an estimator with dense or CSR data of float64 or float32, of a size at which fits use compiled kernels where they use
 them at all. Each cell runs in a new process, which imports the estimator and then fits it three times. Times are CPU seconds of
-that process, on one thread, since other programs on the machine disturb them less than elapsed time; the smallest difference of
-first and second fit over the repeats counts, and the elapsed time of the same process is shown beside it.
+that process, on one thread, since other programs on the machine disturb them less than elapsed time; a cell is
+repeated until its target is met, at most ``repeats`` times, and the elapsed time of the same process is shown beside it.
 """
 
 from __future__ import annotations
@@ -55,9 +55,19 @@ Cell = tuple[str, str, str]
 
 
 def measured(cell: Cell, repeats: int) -> dict[str, float] | None:
-    """Run a cell in at least two processes, the first of which fills the cache; return the smallest difference."""
-    found = [result for _ in range(repeats) if (result := fresh.run("estimator", *cell)) is not None]
-    return min(found, key=lambda result: result["first"] - result["second"], default=None)
+    """Run a cell in up to so many processes, the first of which may fill the cache, until the target is met; return the best."""
+    best = None
+    for _ in range(repeats):
+        found = fresh.run("estimator", *cell)
+        if found is not None and (best is None or _above(found) < _above(best)):
+            best = found
+        if best is not None and _above(best) <= FILLED:
+            break
+    return best
+
+
+def _above(found: dict[str, float]) -> float:
+    return found["first"] - found["second"]
 
 
 def filled(cells: list[Cell], repeats: int) -> Section:
@@ -65,7 +75,7 @@ def filled(cells: list[Cell], repeats: int) -> Section:
     rows, above = [], {}
     for cell in cells:
         found = measured(cell, repeats)
-        above[cell] = math.nan if found is None else found["first"] - found["second"]
+        above[cell] = math.nan if found is None else _above(found)
         times = [found and found[key] for key in ("first", "second")]
         elapsed = found and found["first elapsed"] - found["second elapsed"]
         rows.append([*cell, *map(seconds, (*times, above[cell], elapsed)), "yes" if found and found["numba"] else "no"])
@@ -96,7 +106,7 @@ def empty(cells: list[Cell]) -> Section:
 def main() -> None:
     """Measure, print the worst cells against the targets, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="", help="estimators, separated by commas")
     parser.add_argument("--out", type=Path, default=fresh.ROOT / "benchmarks" / "FRESH.md")
     chosen = parser.parse_args()

@@ -49,6 +49,8 @@ def test_the_examples_work(command, monkeypatch, request, name):
     assert found, f"{name} --help has no example"
     if name in ("convert", "datasets"):
         request.getfixturevalue("standins")
+    if name == "warm-up":  # without the kernels that take a minute to compile
+        monkeypatch.setattr("dualnewton.run.warm_up.steps", lambda *_: [])
     for line in found:
         said = command(*shlex.split(line)[1:])
         assert said.code == 0, (line, said.err)

@@ -51,9 +51,11 @@ def _names(name: str, text: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
 
 def _folder() -> str:
     """Return the folder of compiled kernels; it must be writable, and the one that the user asked for."""
+    from numba import config
+
     from dualnewton.kernels._compiler import cache_folder
 
-    asked, folder = os.environ.get("NUMBA_CACHE_DIR"), cache_folder()
+    asked, folder = config.CACHE_DIR, cache_folder()  # type: ignore[attr-defined]
     if folder is None or (asked and not os.path.realpath(folder).startswith(os.path.realpath(asked))):
         place = f"NUMBA_CACHE_DIR={asked}" if asked else "the folder of compiled kernels"
         raise DualnewtonError(f"{place} cannot be written: set NUMBA_CACHE_DIR to a folder that can")
