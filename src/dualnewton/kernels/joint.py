@@ -145,7 +145,10 @@ def _path(H, along, squares, slopes, V, ridges, thresholds, tol, most, models):
             count = _violators(slopes, V, threshold, inside)
             _over_set(H, slopes, V, ridge, threshold, inside[:count])
             sets += 1
-        models[step] = V
+        # By loops: an assignment of whole arrays would also compile the text of the error for shapes that differ, for seconds.
+        for k in range(V.shape[0]):
+            for j in range(V.shape[1]):
+                models[step, k, j] = V[k, j]
     return ridges.size
 
 

@@ -167,7 +167,9 @@ def _minima(H, slopes, V, size, ridge, threshold, lower, upper, goals, rounds, s
         v, s, G, goal = V[f], slopes[f], H[f], goals[f]
         reached[f] = False
         for _ in range(rounds):
-            used = np.count_nonzero(v)
+            used = 0
+            for j in range(v.size):
+                used += v[j] != 0.0
             trials = used * used // (RENT * size) if size > 0 else 0
             if trials > 0:
                 _sweeps(G, s, v, ridge, threshold, lower, upper, trials, 0.5 * goal)
