@@ -110,6 +110,13 @@ def test_degenerate_data_are_certified_without_warnings(X, y, ratio, C):
             assert model.certificate_.relative_gap <= 1e-4
 
 
+def test_a_looser_tolerance_takes_fewer_steps():
+    X, score = SHAPES["correlated"]
+    loose, tight = (dn.LogisticRegression(l1_ratio=1.0, tol=tol).fit(X, score > 0.0) for tol in (1e-1, 1e-8))
+    assert loose.n_iter_ < tight.n_iter_
+    assert loose.certificate_.relative_gap <= 1e-1
+
+
 def test_a_start_is_continued_and_limits_end_the_steps():
     problem = posed(losses.Logistic(), "more features than rows", regularizers.L1(), 1e-3, fit_intercept=True)
     block = Block(problem.data)

@@ -108,14 +108,6 @@ def test_a_strong_penalty_keeps_all_features_at_zero():
     assert model.intercept_ == pytest.approx(y.mean())
 
 
-def test_a_looser_tolerance_takes_fewer_steps():
-    X, y = rows_of(100, 400, correlated=1.0)
-    alpha = 0.01 * strongest(X, y)
-    loose, tight = (dn.Lasso(alpha=alpha, tol=tol).fit(X, y) for tol in (1e-1, 1e-10))
-    assert loose.n_iter_ < tight.n_iter_
-    assert loose.certificate_.relative_gap <= 1e-1
-
-
 def test_a_start_is_continued_and_limits_end_the_steps():
     X, y = SHAPES["more features than rows"]
     lam, g = regularizers.mixed(0.01 * strongest(X, y), 1.0)
@@ -143,7 +135,7 @@ def test_proximal_steps_alone_reach_the_minimum(matrix, ridge, low, monkeypatch)
     high = np.full(35, 0.05 * np.abs(A.T @ t).max())
     kinks = Kinks(np.full(35, ridge), -high if low is None else np.full(35, low), high)
     model = Model(Matrix(A.T @ A, 20) if matrix else Columns(A), -(A.T @ t), np.zeros(35), kinks)
-    v = model.minimise(1e-8, np.inf)
+    v = model.minimise(1e-8, lambda: False)
     slopes = A.T @ (A @ v - t)
     used = v != 0.0
     assert used.any()

@@ -16,7 +16,7 @@ is convex in Hp and least where Hp = Hv. κ falls from step to step, so that few
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -170,15 +170,14 @@ class Model:
         if value < self.value:
             self.v, self.slopes, self.value = v, slopes, value
 
-    def minimise(self, goal: float, deadline: float) -> np.ndarray:
-        """Go to the minimum, up to violations of the optimality conditions of ``goal`` times the threshold; return v."""
+    def minimise(self, goal: float, is_over: Callable[[], bool]) -> np.ndarray:
+        """Go to the minimum, up to violations of the optimality conditions of ``goal`` times the threshold; return v.
+
+        Once ``is_over``, v is a point on the way that is no higher than the start.
+        """
         part = FIRST
         for _ in range(MOST_PROXIMAL):
-            if (
-                (self.gram.forms_rows and self._active_sets())
-                or self._violation() <= goal
-                or time.perf_counter() > deadline
-            ):
+            if (self.gram.forms_rows and self._active_sets()) or self._violation() <= goal or is_over():
                 break
             self._keep_lower(self.v, self.slopes)
             before = self.value

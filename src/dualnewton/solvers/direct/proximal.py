@@ -126,7 +126,7 @@ class Task:
             weights = weights + (damping / self.problem.loss.gamma) * self.problem.c
         gram, border, corner = self._curvature(weights)
         model = Model(gram, slopes[inside] - slope * border, old, kinks.only(inside))
-        move = model.minimise(goal, deadline) - old
+        move = model.minimise(goal, lambda: time.perf_counter() > deadline) - old
         shift = -slope * corner - float(border @ move)
         way = self.A @ move + shift
         predicted, t = float(slopes[inside] @ move) + slope * shift - at.penalty, 1.0

@@ -54,7 +54,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         rows.gather(more)
         model = Model(rows.gram(), slopes[rows.inside], w[rows.inside], kinks.only(rows.inside))
         w = np.zeros(problem.d)
-        w[rows.inside] = model.minimise(WELL_BELOW * tol, deadline)
+        w[rows.inside] = model.minimise(WELL_BELOW * tol, lambda: time.perf_counter() > deadline)
         steps += 1
     return Found(best, float(rows.intercept(best[rows.inside])), max(steps, 1))
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
+from dualnewton.solvers.direct.active_set import Kinks
 from dualnewton.solvers.primal.curvature import Cholesky
 
 SWEEPS, RENT = 8, 36.0
@@ -70,6 +71,14 @@ class Penalty:
     def only(self, features: np.ndarray) -> Penalty:
         """Return the part of some features."""
         return Penalty(*(getattr(self, part.name)[features] for part in fields(self)))
+
+    def kinks(self) -> Kinks | None:
+        """Return the penalty for the active set method, if it has thresholds and no bounds but zero from below."""
+        if not (np.all(self.threshold > 0.0) and np.all(self.upper == np.inf)):
+            return None
+        if np.all(self.lower == -np.inf):
+            return Kinks(self.ridge, -self.threshold, self.threshold)
+        return Kinks(self.ridge, self.lower - np.inf, self.threshold) if not self.lower.any() else None
 
     def times(self, factor: float) -> Penalty:
         """Return the penalty so many times as strong, with the same bounds."""

@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dualnewton.solvers.deadline import Deadline, Until
+from dualnewton.solvers.deadline import Until
+from dualnewton.solvers.direct.active_set import Matrix, Model
 from dualnewton.solvers.prox.subproblem import ROUNDING, Penalty, minimise, rounds_of, sweep_of
 
 MOST = (40, 4)
 """Rounds of the kernel, and the Newton steps of each that may end at a bound or a change of sign."""
 
-MOST_STEPS = 12
+MOST_STEPS = 8
 """Steps of the active set method; where it converges at all, it needs fewer."""
 
 SMALL = 32
@@ -79,7 +80,7 @@ def _by_kernel(
             reached = rounds_of(H, slopes, V, penalty, goals[k], *MOST)
             for f in np.flatnonzero(~reached):
                 own = H[f, :size, :size]
-                V[f] = _minimum(own, along[f], V[f], penalty, goals[k, f], Until(is_over=is_over), compiled=True)
+                V[f] = _minimum(own, along[f], V[f], penalty, goals[k, f], is_over, compiled=True)
                 slopes[f] = own @ V[f] - along[f]
         found[k] = V
     return found
@@ -91,12 +92,16 @@ def _minimum(
     v: np.ndarray,
     penalty: Penalty,
     goal: float,
-    deadline: Deadline,
+    is_over: Callable[[], bool],
     *,
     compiled: bool,
 ) -> np.ndarray:
-    H = np.ascontiguousarray(H)
-    return minimise(H, H @ v - along, v, penalty, goal, sweep_of(compiled=compiled), deadline)
+    """Return the minimiser of one model, starting at v."""
+    H, kinks = np.ascontiguousarray(H), penalty.kinks()
+    if kinks is not None and not compiled:
+        part = goal / float(penalty.threshold.min())
+        return Model(Matrix(H, len(H)), H @ v - along, v, kinks).minimise(part, is_over)
+    return minimise(H, H @ v - along, v, penalty, goal, sweep_of(compiled=compiled), Until(is_over=is_over))
 
 
 def _by_active_sets(
@@ -121,47 +126,13 @@ def _by_active_sets(
         if size <= SMALL:
             points, reached = _active_sets(H, along, V, some, own)
         else:
-            each = [_active_set(H[f], along[f], V[f], some[0], own[0, f]) for f in range(F)]
-            points, reached = np.stack([v for v, _ in each])[None], np.array([[done for _, done in each]])
+            points, reached = V[None].copy(), np.zeros((1, F), dtype=bool)
         for k, f in zip(*np.nonzero(~reached), strict=True):
             near = points[k - 1, f] if k else V[f]
-            points[k, f] = _minimum(H[f], along[f], near, some[k], own[k, f], Until(is_over=is_over), compiled=False)
+            points[k, f] = _minimum(H[f], along[f], near, some[k], own[k, f], is_over, compiled=False)
         found[low : low + step] = points
         V = points[-1]
     return found
-
-
-def _active_set(
-    H: np.ndarray, along: np.ndarray, v: np.ndarray, penalty: Penalty, goal: float
-) -> tuple[np.ndarray, bool]:
-    """Return what :func:`_active_sets` returns, for one model; the systems are those of the free coordinates."""
-    diagonal = H.diagonal()
-    curvature = diagonal + penalty.ridge
-    inverse = np.divide(1.0, curvature, out=np.zeros_like(curvature), where=curvature > 0.0)
-    slopes = H @ v - along
-    for _ in range(MOST_STEPS):
-        u = diagonal * v - slopes
-        kept = np.clip(u, -penalty.threshold, penalty.threshold)
-        aim = (u - kept) * inverse
-        v = np.clip(aim, penalty.lower, penalty.upper)
-        free = np.flatnonzero((v == aim) & ((aim != 0.0) | (penalty.threshold == 0.0)) & (curvature > 0.0))
-        v[free] = 0.0
-        M = H[np.ix_(free, free)]
-        M[np.diag_indices_from(M)] += penalty.ridge[free]
-        held = np.flatnonzero(v)
-        rest = along[free] - kept[free]
-        if held.size:
-            rest -= H[np.ix_(free, held)] @ v[held]
-        try:
-            v[free] = np.linalg.solve(M, rest)
-        except np.linalg.LinAlgError:
-            return v, False
-        used = np.flatnonzero(v)
-        slopes = v[used] @ H[used] - along
-        inside = bool(np.all((penalty.lower <= v) & (v <= penalty.upper)))
-        if inside and penalty.violations(v, slopes).max(initial=0.0) <= goal:
-            return v, True
-    return v, False
 
 
 def _active_sets(
@@ -181,6 +152,7 @@ def _active_sets(
     number = np.tile(np.arange(F), A)
     diagonal, left, goals = np.einsum("fjj->fj", H)[number], np.arange(A * F), goals.ravel()
     V, unit = np.tile(start, (A, 1)), np.eye(m)
+    kept = np.zeros(V.shape)
     for _ in range(MOST_STEPS):
         own = H[number]
         slopes = (own @ V[:, :, None])[:, :, 0] - along[number]
@@ -190,10 +162,12 @@ def _active_sets(
         found[left[done]], reached[left[done]] = V[done], True
         if (more := ~done).sum() == 0:
             break
-        left, number, goals, V, slopes = left[more], number[more], goals[more], V[more], slopes[more]
+        left, number, goals, V, slopes, kept = (each[more] for each in (left, number, goals, V, slopes, kept))
         diagonal, ridge, threshold, own = diagonal[more], ridge[more], threshold[more], own[more]
         curvature = diagonal + ridge
-        u = diagonal * V - slopes
+        u = np.where(
+            V * kept < 0.0, 0.0, diagonal * V - slopes
+        )  # a coordinate that changes its sign passes through zero
         kept = np.clip(u, -threshold, threshold)
         aim = np.divide(u - kept, curvature, out=np.zeros_like(u), where=curvature > 0.0)
         held = np.clip(aim, lower, upper)
