@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GroupKFold, ShuffleSplit
 
 import dualnewton as dn
+from dualnewton.estimators.model_selection._session import GridSession
 from estimators.cases import relative
 from tuned import tuned
 
@@ -152,6 +153,27 @@ def test_zero_is_among_the_alphas():
     ours = dn.MultiTaskElasticNetCV(alphas=[0.0, 1.0], cv=3).fit(X, Y)
     assert ours.alpha_ == 0.0
     assert relative(ours.coef_, linear_model.LinearRegression().fit(X, Y).coef_) < 1e-9
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("ratio", [1.0, 0.4])
+def test_gathered_features_have_the_paths_of_all_features(fit_intercept, ratio):
+    from dualnewton.estimators.model_selection._folds import Folds
+    from dualnewton.estimators.model_selection._joint_paths import JointColumns, JointPaths
+
+    X, Y, weights = data("wide", weighted=True)
+    model = dn.MultiTaskLassoCV()
+    posed = model._checked(X, Y, weights)
+    folds = Folds.of(ShuffleSplit(2, random_state=1).split(X), len(Y))
+    alphas = np.geomspace(3.0, 1e-2, 12)
+    with GridSession(model) as session:
+        each = [
+            kind(session, posed, folds, fit_intercept=fit_intercept).along(ratio, alphas, 1e-10)
+            for kind in (JointPaths, JointColumns)
+        ]
+    for full, gathered in zip(*each, strict=True):
+        np.testing.assert_allclose(gathered.W, full.W, atol=1e-4)
+        np.testing.assert_allclose(gathered.b, full.b, atol=1e-4)
 
 
 def test_the_certificates_of_a_path_are_those_of_each_model():

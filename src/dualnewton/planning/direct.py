@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dualnewton.matrix.protocol import Data
+from dualnewton.matrix.protocol import Data, Profile
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.plan import Plan
@@ -30,6 +30,11 @@ def decomposes_folds(smaller: int, tuning: Tuning = DEFAULT) -> bool:
 def sums_moments(d: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
     """Whether cross-validation of multi-task models holds the d×d moments of so many folds in memory."""
     return folds * d * d <= tuning.fold_moments
+
+
+def gathers_columns(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
+    """Whether paths of multi-task models gather features of dense rows as they come in, since these are more than the rows."""
+    return not profile.sparse and profile.d > profile.n and profile.n * profile.d <= tuning.fold_moments
 
 
 def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT) -> bool:

@@ -45,6 +45,12 @@ AT_ONCE = 1 << 24
 """Entries of the moments, times columns and values of alpha, between two looks at the time that is left."""
 
 
+AHEAD, STRONG, OUTSIDE = 16, 0.8, 0.2
+"""The most alphas between two checks of the features outside; the fraction of the threshold from which on a feature may be
+gathered before it violates the optimality conditions (see ``solvers/prox/paths.py``); and the violation that the features outside
+may leave, as a fraction of the threshold times the gap wanted."""
+
+
 class Path(NamedTuple):
     """The models of a fold for some alphas: W of shape (alphas, K, d) and b of shape (alphas, K)."""
 
@@ -78,6 +84,9 @@ class JointPaths:
         self.session, self.kernel, self.follow, self.sweep = session, joint.path, joint.follow, sweep_of(compiled=True)
         n = len(data.y)
         c = np.ones(n) if data.sample_weight is None else data.sample_weight
+        self._prepare(n, c, data, folds, fit_intercept=fit_intercept)
+
+    def _prepare(self, n: int, c: np.ndarray, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
         moments = moments_of_folds(data.matrix, data.y, c, folds.and_all_rows(), shift=fit_intercept)
         self.n = n
         self.centred = [each.times(n / each.total).centred(fit_intercept=fit_intercept) for each in moments]
@@ -93,24 +102,30 @@ class JointPaths:
     def _path(self, own: Centred, squares: float, ridges: np.ndarray, thresholds: np.ndarray, tol: float) -> Path:
         H, along = np.ascontiguousarray(own.second), np.ascontiguousarray(own.cross.T)
         slopes, V, models = -along, np.zeros(along.shape), np.zeros((len(ridges), *along.shape))
+        self._follow_minima(H, along, squares, slopes, V, ridges, thresholds, tol, models)
+        return Path(models, own.target_mean - models @ own.mean)
+
+    def _follow_minima(
+        self,
+        H: np.ndarray,
+        along: np.ndarray,
+        squares: float,
+        slopes: np.ndarray,
+        V: np.ndarray,
+        ridges: np.ndarray,
+        thresholds: np.ndarray,
+        tol: float,
+        models: np.ndarray,
+    ) -> None:
+        """Move V and the slopes, in place, from minimum to minimum of falling penalties; write these into ``models``."""
         step, done, tries = max(1, AT_ONCE // (V.size * len(H))), 0, 0
         while done < len(ridges):
             part = slice(done, done + step)
             if self.session.is_over:  # the models stay where they are
                 models[done:] = V
                 break
-            arguments = (
-                H,
-                along,
-                squares,
-                slopes,
-                V,
-                ridges[part],
-                thresholds[part],
-                WELL_BELOW * tol,
-                SETS,
-                models[part],
-            )
+            penalties = ridges[part], thresholds[part]
+            arguments = (H, along, squares, slopes, V, *penalties, WELL_BELOW * tol, SETS, models[part])
             self.kernel.prepare(*arguments)
             found = self.kernel(*arguments)
             done, tries = done + found, tries + 1 if found == 0 else 0
@@ -119,7 +134,6 @@ class JointPaths:
             elif done < len(ridges) and found < len(ridges[part]):
                 goal = max(VIOLATION * TIGHTER**tries, FINEST) * tol * float(thresholds[done])
                 self._newton(H, slopes, V, float(ridges[done]), float(thresholds[done]), goal)
-        return Path(models, own.target_mean - models @ own.mean)
 
     def _newton(
         self, H: np.ndarray, slopes: np.ndarray, V: np.ndarray, ridge: float, threshold: float, goal: float
@@ -132,3 +146,83 @@ class JointPaths:
         arguments = (H, inside, np.ascontiguousarray(V[:, inside] - old), slopes)
         self.follow.prepare(*arguments)
         self.follow(*arguments)
+
+
+class JointColumns(JointPaths):
+    """The same for dense rows with fewer rows than features: moments of the features gathered so far, not of all.
+
+    Passes over the rows of a fold check the features outside for several alphas at once; those that violate the optimality
+    conditions are gathered, too. What is gathered stays, since falling penalties use more and more features.
+    """
+
+    def _prepare(self, n: int, c: np.ndarray, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
+        self.n, self.data, self.weights = n, data, folds.and_all_rows().weights(c)
+        self.fit_intercept = fit_intercept
+
+    def along(self, ratio: float, alphas: np.ndarray, tol: float) -> list[Path]:
+        thresholds, ridges = self.n * ratio * alphas, self.n * (1.0 - ratio) * alphas
+        return [self._of_fold(c, ridges, thresholds, tol) for c in self.weights]
+
+    def _of_fold(self, c: np.ndarray, ridges: np.ndarray, thresholds: np.ndarray, tol: float) -> Path:
+        rows = np.flatnonzero(c)
+        c = (self.n / c.sum()) * c[rows]
+        A, T = np.array(self.data.matrix.rows(rows), dtype=np.float64), self.data.y[rows]
+        mean, target_mean = np.zeros(A.shape[1]), np.zeros(T.shape[1])
+        if self.fit_intercept:
+            mean, target_mean = c @ A / self.n, c @ T / self.n
+            A -= mean
+        roots = np.sqrt(c)[:, None]
+        A *= roots
+        models = self._gathering(A, roots * (T - target_mean), ridges, thresholds, tol)
+        return Path(models, target_mean - models @ mean)
+
+    def _gathering(
+        self, A: np.ndarray, T: np.ndarray, ridges: np.ndarray, thresholds: np.ndarray, tol: float
+    ) -> np.ndarray:
+        """Return the minima for centred rows A and targets T, of shape (alphas, K, d)."""
+        K, d = T.shape[1], A.shape[1]
+        models, inside, H = np.zeros((len(ridges), K, d)), np.zeros(0, dtype=np.intp), np.zeros((0, 0))
+        slopes, W, squares = -(T.T @ A), np.zeros((K, d)), float(np.vdot(T, T))
+        done, ahead, last = 0, 1, np.inf
+        while done < len(ridges):
+            bound = max(2.0 * thresholds[done] - last, STRONG * thresholds[done]) if done else thresholds[done]
+            outside = feature_norms(slopes)
+            outside[inside] = 0.0
+            more = np.flatnonzero(outside > bound)
+            inside = np.concatenate([inside, more])
+            columns = A.take(inside, axis=1)
+            H = _bordered(H, columns)
+            part = slice(done, done + ahead)
+            found = np.zeros((len(ridges[part]), K, inside.size))
+            own, V = np.ascontiguousarray(slopes[:, inside]), np.ascontiguousarray(W[:, inside])
+            along = V @ H - own
+            if inside.size:
+                self._follow_minima(H, along, squares, own, V, ridges[part], thresholds[part], tol, found)
+            missed = (columns @ found.reshape(len(found) * K, inside.size).T).reshape(len(A), -1, K) - T[:, None]
+            each = (missed.reshape(len(A), -1).T @ A).reshape(-1, K, d)
+            norms = np.sqrt(np.einsum("akj,akj->aj", each, each))
+            norms[:, inside] = 0.0
+            fine = (norms.max(axis=1, initial=0.0) <= (1.0 + OUTSIDE * tol) * thresholds[part]) | self.session.is_over
+            good = len(fine) if fine.all() else int(np.argmin(fine))
+            at = max(good - 1, 0)
+            W, slopes = np.zeros((K, d)), each[at]
+            W[:, inside] = found[at]
+            if good:
+                models[done : done + good, :, inside] = found[:good]
+                last, done = thresholds[done + at], done + good
+                ahead = min(AHEAD, 2 * ahead) if good == len(fine) else max(1, good)
+            else:
+                last, ahead = np.inf, max(1, ahead // 2)
+        return models
+
+
+def _bordered(H: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Return the products of columns, of which those of the first are there."""
+    old, size = len(H), columns.shape[1]
+    if old == size:
+        return H
+    whole = np.empty((size, size))
+    whole[:old, :old] = H
+    whole[old:] = columns[:, old:].T @ columns
+    whole[:old, old:] = whole[old:, :old].T
+    return whole

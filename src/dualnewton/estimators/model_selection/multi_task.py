@@ -18,14 +18,14 @@ from dualnewton.estimators.model_selection._alphas import AlphaSearch
 from dualnewton.estimators.model_selection._certified import TOGETHER
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
-from dualnewton.estimators.model_selection._joint_paths import JointPaths
+from dualnewton.estimators.model_selection._joint_paths import JointColumns, JointPaths
 from dualnewton.estimators.model_selection._joint_paths import Path as JointPath
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.estimators.multi_task import MultiTaskElasticNet, MultiTaskModel
 from dualnewton.objective.alike import like
 from dualnewton.objective.outputs import certify_path
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.direct import sums_moments
+from dualnewton.planning.direct import gathers_columns, sums_moments
 from dualnewton.regularizers import mixed
 from dualnewton.run.result import Result, Status
 
@@ -105,9 +105,10 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
                 seen = [errors.of(fold, results) for fold, results in enumerate(each)]
                 yield Scored([Outcome.of_all(results) for results in each], seen, partial(list, whole))
 
-        if session.method != "auto" or not sums_moments(data.matrix.d, len(folds) + 1, session.tuning):
+        wide = gathers_columns(data.matrix.profile, session.tuning)
+        if session.method != "auto" or not (wide or sums_moments(data.matrix.d, len(folds) + 1, session.tuning)):
             return in_passes
-        paths = JointPaths(session, data, folds, fit_intercept=self.fit_intercept)
+        paths = (JointColumns if wide else JointPaths)(session, data, folds, fit_intercept=self.fit_intercept)
         everybody = [*weightings, np.ones(len(data.y)) if c is None else c / c.mean()]
 
         def by_moments(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
