@@ -11,6 +11,7 @@ from dualnewton import losses, regularizers
 from dualnewton.losses.base import BALANCING
 from dualnewton.matrix import Capabilities, ChunkedData, Data, as_data, memory
 from dualnewton.matrix.protocol import Work
+from dualnewton.objective import bounds
 from dualnewton.objective.certificates import certify_duals, certify_models
 from dualnewton.planning.eligible import is_joint
 from tables import LOSSES, NON_SMOOTH, SEVERAL_COLUMNS, labels_for, make_problem, name_of
@@ -181,3 +182,16 @@ def test_a_dual_point_of_the_lasso_is_feasible_however_it_is_summed(lam, form):
         other = replace(problem, X=problem.X[order], y=problem.y[order], sample_weight=vectors[0], offset=vectors[1])
         for found in (problem.dual(pair.alpha), other.dual(pair.alpha[order])):
             assert found == pytest.approx(pair.certificate.dual, rel=1e-9, abs=1e-15)
+
+
+def test_small_residuals_of_least_squares_are_balanced_without_a_second_pass(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 200))
+    y = rng.standard_normal(30) + 5.0
+    problem = dn.Problem(X, y, losses.Squared(), lam=1e-6, fit_intercept=True)
+    H = np.block([[X.T @ X + 3e-5 * np.eye(200), X.sum(axis=0)[:, None]], [X.sum(axis=0), np.array([30.0])]])
+    x = np.linalg.solve(H, np.append(X.T @ y, y.sum()))
+    assert np.abs(problem.margins(x[:-1], x[-1]) - y).max() < 1e-5
+    monkeypatch.setattr(bounds, "dual_sums", None)  # the second pass
+    ((primal, bound),) = bounds.primal_bounds([problem], [x[:-1]], [x[-1]])
+    assert primal - bound.value <= 1e-6 * primal

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
 
 BALANCED = 1e-13
-"""Σ c_i α_i counts as zero up to this fraction of Σ c_i d_i, which is at most Σ c_i |α_i|."""
+"""Σ c_i α_i counts as zero up to this fraction of Σ c_i d_i and of Σ c_i |α_i|."""
 
 SLACK, ROUNDING = 0.2, 1e-15
 """The intercept is searched if balancing changes ᾱ by more than this fraction of its distance from the optimum, which the gap
@@ -93,7 +93,8 @@ class DualSums:
             return np.zeros(self.problem.columns)
         available, mass = self.sums[self.problem.columns : 2 * self.problem.columns], self.mass
         t = mass / np.maximum(np.maximum(available, np.abs(mass)), np.finfo(float).tiny)  # at most 1 in absolute value
-        return np.where(np.abs(mass) <= BALANCED * available, 0.0, t)
+        sizes = np.abs(self.problem.weighted(self.alpha)).sum(axis=0)
+        return np.where(np.abs(mass) <= BALANCED * np.minimum(available, sizes), 0.0, t)
 
     @cached_property
     def balanced_bar(self) -> np.ndarray:

@@ -126,9 +126,10 @@ def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuni
 
 
 def _gradient_cost(problem: Any, tuning: Tuning) -> float:
-    """Seconds of a gradient over all features, and of the margins along it."""
+    """Seconds of a gradient over all features, of the margins along it, and of the minimiser over all gradients so far."""
     costs = Costs.of(problem.data.profile, tuning)
-    return costs.data_pass if problem.columns == 1 else costs.class_pass(problem.columns)
+    every = costs.data_pass if problem.columns == 1 else costs.class_pass(problem.columns)
+    return every + 2.0 * tuning.rates.call
 
 
 def _factor_cost(problem: Any, models: int, tuning: Tuning) -> float:
@@ -136,7 +137,9 @@ def _factor_cost(problem: Any, models: int, tuning: Tuning) -> float:
     n = problem.n
     few = Costs(n, n, n * n, 0.5 * n**3, False, 8, tuning)
     step = few.added(n) if problem.columns == 1 else few.class_step(problem.columns)
-    steps = 1.0 if problem.loss.curvature is Curvature.CONSTANT else tuning.newton_passes
+    steps = {Curvature.CONSTANT: 1.0, Curvature.PIECEWISE: tuning.near_passes}.get(
+        problem.loss.curvature, tuning.newton_passes
+    )
     return Costs.of(problem.data.profile, tuning).gram(n) + models * steps * step
 
 

@@ -197,3 +197,14 @@ def test_which_problems_are_wide():
     assert family(5000, 400, losses.Logistic()) is None
     assert family(2000, 5000, losses.Logistic()) is None  # more products than direct_multiplications
     assert family(30, 50, losses.Logistic()) == "newton"
+
+
+def test_outputs_of_least_squares_share_one_hessian(monkeypatch):
+    made, gram = [], Block.gram
+    monkeypatch.setattr(Block, "gram", lambda self, *args, **rest: made.append(1) or gram(self, *args, **rest))
+    problems = [dn.Problem(X, k * SCORE + k, losses.Squared(), lam=1e-3, fit_intercept=True) for k in (1.0, 2.0, -3.0)]
+    results = dn.solve_many(problems, tol=1e-10, tuning=FACTOR)
+    assert len(made) == 1
+    for k, result in zip((1.0, 2.0, -3.0), results, strict=True):
+        assert result.certificate.relative_gap <= 1e-10
+        np.testing.assert_allclose(result.w, k * results[0].w, rtol=1e-8, atol=1e-10)

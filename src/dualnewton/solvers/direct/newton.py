@@ -131,7 +131,13 @@ def _curvature(objective: Objective, block: Block, margins: np.ndarray, factor: 
     weights, intercept = factor * objective.curvature(margins), objective.problem.fit_intercept
     if objective.columns == 1:
         equal = objective.quadratic and objective.problem.sample_weight is None
-        return Cholesky(block.gram(weights[:, 0], intercept=intercept, equal=equal), objective.ridge.copy())
+        key = (_curvature, objective.problem.lam, factor)
+        if equal and key in block.kept:
+            return block.kept[key]  # type: ignore[no-any-return]
+        found = Cholesky(block.gram(weights[:, 0], intercept=intercept, equal=equal), objective.ridge.copy())
+        if equal:  # the outputs of least squares share it
+            block.kept[key] = found
+        return found
     H = coupled((block.gram(own, intercept=intercept) for own in np.ascontiguousarray(weights.T)), objective.columns)
     if intercept:
         # Adding a number to all intercepts changes nothing: the gradient is zero along that direction, and so is the step.
