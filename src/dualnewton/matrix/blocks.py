@@ -24,8 +24,9 @@ class Block(Protocol):
         """out += Rᵀ A."""
 
 
-FEW = 3
-"""Number of columns up to which a product is computed column by column: BLAS is slower with matrices of so few columns."""
+FEW, FEW_MODELS = 3, 8
+"""Numbers of columns up to which RᵀA, and models up to which AWᵀ, are computed column by column: BLAS is slower with matrices of
+so few columns."""
 
 
 class LibraryBlock:
@@ -62,8 +63,9 @@ class LibraryBlock:
     def products(self, W: np.ndarray, out: np.ndarray) -> None:
         if not W.any():  # most runs start at zero
             out[:] = 0.0
-        elif len(W) == 1:
-            out[:, 0] = self.A @ W[0]
+        elif len(W) == 1 or (len(W) <= FEW_MODELS and not sp.issparse(self.A)):
+            for k, w in enumerate(W):
+                out[:, k] = self.A @ w
         else:
             out[:] = self.A @ W.T
 

@@ -74,7 +74,8 @@ def _by_features(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, f
 
 def _by_examples(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, fit_intercept: bool) -> LeaveOneOut:
     inside, outside = np.flatnonzero(c > 0.0), np.flatnonzero(c == 0.0)
-    found = ByExamples(data.row_gram(inside), Y[inside], c[inside], fit_intercept=fit_intercept)
+    products = data.row_gram(inside if outside.size else slice(None))  # a slice is not copied
+    found = ByExamples(products, Y[inside], c[inside], fit_intercept=fit_intercept)
     W, b = found.models(data, inside, Y[inside], alphas)
     errors = np.empty((len(alphas), *Y.shape))
     for k, alpha in enumerate(alphas):
