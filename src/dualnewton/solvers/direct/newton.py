@@ -133,7 +133,7 @@ def _curvature(objective: Objective, block: Block, margins: np.ndarray, factor: 
         equal = objective.quadratic and objective.problem.sample_weight is None
         key = (_curvature, objective.problem.lam, factor)
         if equal and key in block.kept:
-            return block.kept[key]  # type: ignore[no-any-return]
+            return block.kept[key]
         found = Cholesky(block.gram(weights[:, 0], intercept=intercept, equal=equal), objective.ridge.copy())
         if equal:  # the outputs of least squares share it
             block.kept[key] = found
