@@ -42,6 +42,9 @@ REPEATS, ENOUGH_SECONDS = 15, 0.6
 FEWEST, PATIENCE = 3, 10.0
 """Fewest repetitions of a cell, unless the repetitions so far took PATIENCE times the seconds that are enough."""
 
+ROUNDING = 1e-14
+"""Residuals below this fraction of the largest target are rounding errors."""
+
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 """Clocks of the fits: elapsed time, or that of the processor, which other work on the machine disturbs less."""
 
@@ -146,6 +149,9 @@ class Cell:
     repeats: int = 0
     note: str = ""
     too_long: str = ""  # "ours" or "theirs": the fit that was stopped
+    interpolates: bool = (
+        False  # whether the residuals of our model are rounding errors of the targets: so is its objective
+    )
 
     @property
     def ratio(self) -> float:
@@ -155,7 +161,7 @@ class Cell:
     @property
     def missed(self) -> bool:
         """Whether our model is not certified to its tolerance, or there is none."""
-        return not self.our_gap <= self.tol
+        return not (self.our_gap <= self.tol or self.interpolates)
 
     def __str__(self) -> str:
         times = f"{1e3 * self.ours:.3g} ms / {1e3 * self.theirs:.3g} ms = {self.ratio:.2f}"
@@ -221,6 +227,9 @@ def measure(case: Case, table: Table, effort: Effort, begun: Cell | None = None)
             except Exception as error:
                 cell.note += f" certifying {attribute}: {type(error).__name__}: {str(error).splitlines()[0][:120]}"
     cell.tol = tolerance(case, models[0])
+    if cell.missed and models[0] is not None and case.task == "regression" and not case.is_path:
+        cell.interpolates = float(np.abs(models[0].predict(X) - y).max()) <= ROUNDING * float(np.abs(y).max())
+        cell.note += " the residuals are rounding errors" if cell.interpolates else ""
     yield cell
 
 

@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,6 +52,17 @@ def test_a_fit_that_fails_leaves_a_note_and_counts_as_missed(table):
     assert cell.missed
     assert "ours: " in cell.note
     assert math.isnan(cell.ratio)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("noise", [0.0, 1e-9])
+def test_a_model_whose_residuals_are_rounding_errors_is_not_missed(table, noise):
+    exact = replace(table, y=table.X[:, 0] - table.X[:, 1] + noise * table.X[:, 2] ** 2)
+    case = Case("HuberRegressor", "regression", parameters={"alpha": 1e-18, "tol": 1e-14})
+    cell = cell_of(case, exact)
+    assert cell.our_gap > cell.tol
+    assert cell.interpolates == (noise == 0.0)
+    assert cell.missed == (noise > 0.0)
 
 
 @pytest.mark.parametrize("late", ["ours", "theirs"])
