@@ -32,6 +32,7 @@ from benchmarks.timing import Outcome, from_child
 from threadpoolctl import threadpool_limits
 
 import dualnewton as dn
+from dualnewton.run import warm_up
 
 CAP = 20.0
 """Time limit in seconds of a fit, and of a certificate of a model of scikit-learn."""
@@ -415,6 +416,13 @@ def _asked(name: str, words: tuple[str, ...]) -> bool:
     return not words or any(word in (name, name.replace("×", "x")) or name.startswith(word) for word in words)
 
 
+def prepare() -> None:
+    """Compile or load the kernels, which the child processes inherit: the time limit of a fit is not one of the compiler."""
+    for step in warm_up.steps(("dense",), ("float64",)):
+        print(step.name, file=sys.stderr, flush=True)
+        step.prepare()
+
+
 def run(asked: argparse.Namespace) -> Results:
     """Measure the chosen sections, with a line per cell on stderr."""
     clock = CLOCKS[asked.clock]
@@ -424,6 +432,7 @@ def run(asked: argparse.Namespace) -> Results:
     if "fits" in asked.sections:
         tables, results.left_out = chosen_tables(asked)
         pairs = [(case, table) for table in tables for case in cases]
+        prepare()
         for i, cell in enumerate(measure_all(pairs, effort, asked.cap)):
             results.cells.append(cell)
             print(f"[{i + 1}/{len(pairs)}] {cell}", file=sys.stderr, flush=True)
