@@ -43,7 +43,8 @@ def _takes_kinks(problem: Any, tuning: Tuning) -> bool:
     if problem.scheme != "smoothing" or problem.columns > 1 or not problem.regularizer.form.is_quadratic:
         return False
     most = min(tuning.one_block_features, tuning.largest_matrix)
-    return min(problem.n, problem.d) <= most and problem.data.capabilities.whole and problem.pieces is not None
+    few = min(problem.n, problem.d) <= most and problem.data.capabilities.whole
+    return few and problem.loss.pieces(problem.y[:1]) is not None
 
 
 def _takes_huber(problem: Any, tuning: Tuning) -> bool:

@@ -113,7 +113,7 @@ def test_examples_that_are_decided_are_left_out(monkeypatch):
         certificate, _ = found(problem, 1e-6)
         assert certificate.relative_gap <= 1e-6
         assert sizes[0] == np.count_nonzero(weights)
-        assert sizes[-1] < 0.3 * sizes[0]
+        assert sizes[-1] <= kinks.FEWER * sizes[0]
 
 
 def test_examples_that_were_left_out_too_early_come_back(monkeypatch):

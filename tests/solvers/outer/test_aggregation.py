@@ -17,7 +17,7 @@ from tables import LOSSES, name_of
 from tuned import tuned
 
 SHIFTED = [losses.Quantile(0.3), losses.EpsilonInsensitive(0.4), losses.EpsilonInsensitive(0.0)]
-AGGREGATED, WHOLE = tuned(aggregated=1.0), tuned(aggregated=np.inf)
+AGGREGATED, WHOLE = tuned(aggregated=1.0, one_block_features=0), tuned(aggregated=np.inf)
 
 
 def problem_of(loss, n=1500, d=4, seed=0, **more):

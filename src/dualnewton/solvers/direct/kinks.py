@@ -43,7 +43,7 @@ many steps in a row have not found a smaller gap."""
 FINE = 1e-5
 """Relative gap below which the solutions of the linear systems are refined."""
 
-DECIDED, CALM = 0.05, 0.05
+DECIDED, CALM = 0.05, 0.1
 """A slope is decided within the fraction ``DECIDED`` of its jump from an end, if the last step changed the distance of the margin
 from the kink by less than the fraction ``CALM``."""
 
@@ -244,7 +244,8 @@ class Search:
         self.kept: np.ndarray | None = None
         self.places: Any = slice(None)  # of the kinks of the examples that are kept
         self.saved = path  # where the first examples were left out
-        self.restricts, self.value = whole.matrix.restricts, math.inf
+        self.restricts = whole.matrix.restricts
+        self.value = NEAR * path.gap  # of n P; more than it is, until it is computed
         self.best, self.idle = math.inf, 0  # the smallest gap so far, and steps in a row without a smaller one
 
     def run(self, tol: float, most: int, deadline: float) -> int:

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-LIFTS = (1e-15, 1e-12, 1e-9)
-"""Fractions of its diagonal that are added to a matrix, in turn, until it has a Cholesky factor."""
+LIFTS = (1e-14, 1e-11, 1e-8)
+"""Fractions of its diagonal that are added to a matrix, in turn, if it has no Cholesky factor."""
 
 LONG = 32
 """Length of rows from which they are scaled one by one; shorter ones are transposed first, and scaled as columns."""
@@ -34,7 +34,7 @@ class Rows:
     def __init__(self, rows: np.ndarray, ridge: np.ndarray, d: int) -> None:
         self.by_rows = rows.shape[1] >= LONG
         self.columns = rows.T if self.by_rows else np.ascontiguousarray(rows.T)
-        self.ridge, self.d = ridge, d
+        self.ridge, self.d, self.diagonal = ridge, d, np.asfortranarray(np.diag(ridge))
         self.scaled, self.inverse = np.empty_like(self.columns), 0.5 / ridge[:d]
         self.plain: np.ndarray | None = None
 
@@ -58,19 +58,20 @@ class Rows:
     def fitted(self, targets: np.ndarray, c: np.ndarray, width: float) -> np.ndarray | None:
         """argmin_x Σ_i c_i (ã_iᵀx − target_i)²/(2 width) + ½ Σ ridge_j x_j²."""
         if self.plain is None:
-            self.plain = self._weighted(c)
-        self.factor = _cholesky(self.plain.copy(order="K"), width * self.ridge)
+            self.plain = self._weighted(c, np.zeros_like(self.diagonal))
+        self.factor = _cholesky(self.plain + width * self.diagonal)
         return None if self.factor is None else self._solved(self.columns @ (c * targets))
 
     def factorise(self, weights: np.ndarray) -> bool:
         """Factorise the matrix of a step; return whether that is possible."""
-        self.factor = _cholesky(self._weighted(weights), self.ridge)
+        self.factor = _cholesky(self._weighted(weights, self.diagonal))
         return self.factor is not None
 
-    def _weighted(self, weights: np.ndarray) -> np.ndarray:
-        """The lower triangle of Ãᵀ D(weights) Ã."""
+    def _weighted(self, weights: np.ndarray, added: np.ndarray) -> np.ndarray:
+        """The lower triangle of Ãᵀ D(weights) Ã plus a matrix."""
         np.multiply(self.columns, np.sqrt(weights), out=self.scaled)
-        return dsyrk(1.0, self.scaled, lower=1) if self.by_rows else dsyrk(1.0, self.scaled.T, trans=1, lower=1)
+        scaled = self.scaled if self.by_rows else self.scaled.T
+        return np.asarray(dsyrk(1.0, scaled, 1.0, added, trans=not self.by_rows, lower=1))
 
     def _solved(self, right: np.ndarray) -> np.ndarray:
         return np.asarray(dpotrs(self.factor, right, lower=1, overwrite_b=1)[0])
@@ -139,7 +140,8 @@ class Gram:
         self.roots = np.sqrt(weights)
         scaled = self.K * self.roots
         scaled *= self.roots[:, None]
-        self.factor = _cholesky(scaled.T, np.full(self.n, self.lamn))
+        scaled.ravel()[:: self.n + 1] += self.lamn
+        self.factor = _cholesky(scaled.T)
         if self.factor is not None and self.intercept:
             self.along = self._solved(self.roots)
         return self.factor is not None
@@ -168,13 +170,12 @@ class Gram:
         return w if self.v is None else w / self.v, float(x[self.n]) if self.intercept else 0.0
 
 
-def _cholesky(H: np.ndarray, ridge: np.ndarray) -> np.ndarray | None:
-    """Return the lower Cholesky factor of H + D(ridge), H in Fortran order; None if rounding has made it indefinite."""
-    diagonal = H.ravel("K")[:: len(H) + 1]  # a view
-    diagonal += ridge
+def _cholesky(H: np.ndarray) -> np.ndarray | None:
+    """Return the lower Cholesky factor of H, in Fortran order; None if rounding has made it indefinite."""
+    factor, failed = dpotrf(H, lower=1, clean=0)
     for lift in LIFTS:
-        diagonal *= 1.0 + lift
-        factor, failed = dpotrf(H, lower=1, clean=0)
         if not failed:
-            return factor
-    return None
+            break
+        H.ravel("K")[:: len(H) + 1] *= 1.0 + lift
+        factor, failed = dpotrf(H, lower=1, clean=0)
+    return None if failed else factor
