@@ -342,8 +342,9 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
 def terms_of(problem: Problem, block: Block, live: Any) -> Terms:
     """Return the losses of the examples of positive weight."""
     kinks, lamn, v = problem.loss.kinks(problem.y[live]), problem.lam * problem.n, problem.regularizer.form.weights
-    positions = [kink.position if problem.offset is None else kink.position - problem.offset[live] for kink in kinks]
-    jumps = [kink.right - kink.left for kink in kinks]
+    positions, jumps = [kink.position for kink in kinks], [kink.right - kink.left for kink in kinks]
+    if problem.offset is not None:
+        positions = [position - problem.offset[live] for position in positions]
     c = None if problem.sample_weight is None else problem.c[live]
     matrix: Rows | Gram
     if problem.n < problem.d:
@@ -353,32 +354,38 @@ def terms_of(problem: Problem, block: Block, live: Any) -> Terms:
         ridge = np.zeros(rows.shape[1])
         ridge[: problem.d] = lamn if v is None else lamn * v
         matrix = Rows(rows[live], ridge, problem.d)
-    return Terms(matrix, np.concatenate(positions), np.concatenate(jumps), kinks[0].left, c, len(kinks))
+    several = len(kinks)
+    joined = (positions[0], jumps[0]) if several == 1 else (np.concatenate(positions), np.concatenate(jumps))
+    return Terms(matrix, *joined, kinks[0].left, c, several)
 
 
 def started(terms: Terms) -> Path | None:
     """Return the least-squares fit to the kinks, with slopes that rise linearly over ``WIDTH`` root mean square residuals."""
     matrix, several, n = terms.matrix, terms.several, len(terms.least)
     c = np.ones(n) if terms.c is None else terms.c
-    targets = terms.fold(terms.kinks) / several
-    middle = terms.least + terms.fold(0.5 * terms.jumps)
-    x = matrix.fitted(targets, c, 1.0)
-    if x is None:
+    total = float(np.add.reduce(c))
+    targets = terms.kinks if several == 1 else terms.fold(terms.kinks) / several
+    if (x := matrix.fitted(targets, c, 1.0)) is None:
         return None
     off = matrix.margins(x) - targets
-    unit = math.sqrt(float(c @ (off * off)) / float(c.sum())) or 1.0
-    width = WIDTH * unit
+    unit = math.sqrt(float(c @ (off * off)) / total) or 1.0
     # With slopes p = J (½ + r/width) the first optimality condition is that of a least-squares fit.
-    jump = float(terms.jumps.mean()) * several
-    x = matrix.fitted(targets - width / jump * middle, c, width / jump)
-    if x is None or not np.isfinite(x).all():
+    width = WIDTH * unit
+    steepness = width / (float(np.add.reduce(terms.jumps)) / n)
+    middle = terms.least + terms.fold(0.5 * terms.jumps)
+    x = matrix.fitted(targets - steepness * middle, c, steepness)
+    if x is None or not math.isfinite(float(x @ x)):
         return None
     r = terms.spread(matrix.margins(x)) - terms.kinks
     boxes = np.empty((4, len(r)))
-    np.clip(0.5 + r / width, INSIDE, 1.0 - INSIDE, out=boxes[0])
-    boxes[0] *= terms.jumps
-    np.subtract(terms.jumps, boxes[0], out=boxes[1])
-    np.maximum(-r, 0.0, out=boxes[2])
-    boxes[2] += APART * unit
-    np.add(boxes[2], r, out=boxes[3])
+    p, q, s, t = boxes
+    np.divide(r, width, out=p)
+    p += 0.5
+    np.maximum(p, INSIDE, out=p)
+    np.minimum(p, 1.0 - INSIDE, out=p)
+    p *= terms.jumps
+    np.subtract(terms.jumps, p, out=q)
+    np.maximum(-r, 0.0, out=s)
+    s += APART * unit
+    np.add(s, r, out=t)
     return Path(terms, x, r, boxes, unit)

@@ -21,8 +21,8 @@ class Rows:
 
     Parameters
     ----------
-    columns : array of shape (d or d + 1, n)
-        Ãᵀ, in C order: scaling the examples is then fast.
+    rows : array of shape (n, d) or (n, d + 1)
+        Ã, in C order. Short rows are transposed, so that scaling the examples is fast.
     ridge : array
         λn v_j, and 0 for the intercept.
     d : int
@@ -34,8 +34,10 @@ class Rows:
     def __init__(self, rows: np.ndarray, ridge: np.ndarray, d: int) -> None:
         self.by_rows = rows.shape[1] >= LONG
         self.columns = rows.T if self.by_rows else np.ascontiguousarray(rows.T)
-        self.ridge, self.d, self.diagonal = ridge, d, np.asfortranarray(np.diag(ridge))
-        self.scaled, self.inverse = np.empty_like(self.columns), 0.5 / ridge[:d]
+        self.ridge, self.d, self.inverse = ridge, d, 0.5 / ridge[:d]
+        self.diagonal = np.zeros((len(ridge), len(ridge)), order="F")
+        self.diagonal.ravel("K")[:: len(ridge) + 1] = ridge
+        self.scaled = np.empty_like(self.columns)
         self.plain: np.ndarray | None = None
 
     def margins(self, x: np.ndarray) -> np.ndarray:
@@ -58,8 +60,8 @@ class Rows:
     def fitted(self, targets: np.ndarray, c: np.ndarray, width: float) -> np.ndarray | None:
         """argmin_x Σ_i c_i (ã_iᵀx − target_i)²/(2 width) + ½ Σ ridge_j x_j²."""
         if self.plain is None:
-            self.plain = self._weighted(c, np.zeros_like(self.diagonal))
-        self.factor = _cholesky(self.plain + width * self.diagonal)
+            self.plain = self._weighted(c, self.diagonal)
+        self.factor = _cholesky(self.plain + (width - 1.0) * self.diagonal)
         return None if self.factor is None else self._solved(self.columns @ (c * targets))
 
     def factorise(self, weights: np.ndarray) -> bool:
@@ -68,10 +70,15 @@ class Rows:
         return self.factor is not None
 
     def _weighted(self, weights: np.ndarray, added: np.ndarray) -> np.ndarray:
-        """The lower triangle of Ãᵀ D(weights) Ã plus a matrix."""
-        np.multiply(self.columns, np.sqrt(weights), out=self.scaled)
-        scaled = self.scaled if self.by_rows else self.scaled.T
-        return np.asarray(dsyrk(1.0, scaled, 1.0, added, trans=not self.by_rows, lower=1))
+        """Ãᵀ D(weights) Ã plus a matrix, at least its lower triangle."""
+        if self.by_rows:
+            np.multiply(self.columns, np.sqrt(weights), out=self.scaled)
+            return np.asarray(dsyrk(1.0, self.scaled, 1.0, added, lower=1))
+        # For so few features a product with the transpose of another matrix is faster than one with its own.
+        np.multiply(self.columns, weights, out=self.scaled)
+        H = self.scaled @ self.columns.T
+        H += added
+        return H.T
 
     def _solved(self, right: np.ndarray) -> np.ndarray:
         return np.asarray(dpotrs(self.factor, right, lower=1, overwrite_b=1)[0])
