@@ -130,7 +130,7 @@ def _gradient_cost(problem: Any, tuning: Tuning) -> float:
     """Seconds of a gradient over all features, of the margins along it, and of the minimiser over all gradients so far."""
     costs = Costs.of(problem.data.profile, tuning)
     every = costs.data_pass if problem.columns == 1 else costs.class_pass(problem.columns)
-    return every + 2.0 * tuning.rates.call
+    return every + tuning.rates.call
 
 
 def _factor_cost(problem: Any, models: int, tuning: Tuning) -> float:

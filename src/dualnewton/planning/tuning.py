@@ -321,7 +321,7 @@ class Tuning:
     late_kink_gap: float = 1e-8
     late_kink_factor: float = 4.0
     direct_multiplications: float = 1e9
-    fewest_directions: int = 3
+    fewest_directions: int = 5
     fold_decomposition: int = 1500
     fold_moments: int = 1 << 25
     fold_hessian: int = 2000
