@@ -279,7 +279,7 @@ CASES = [
         "interior, aggregated",
         lambda: one(losses.Quantile(0.3), n=900, d=3, fit_intercept=True),
         {"method": "interior", "tol": 1e-8},
-        tuned(aggregated=1.0),
+        tuned(direct_entries=0, aggregated=1.0),
     ),
     Case("interior, wide", lambda: one(losses.Hinge(), n=20, d=30), {"method": "interior", "tol": 1e-10}),
     Case("newton, small, models", lambda: several(logistic), {"method": "newton", "tol": 1e-12}, tuned()),
