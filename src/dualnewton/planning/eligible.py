@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
@@ -26,9 +28,14 @@ def has_hessian(problem: Problem) -> bool:
 
 def has_thresholds(form: Form) -> bool:
     """Whether each feature has a threshold, and no bounds but zero for coefficients that must not be negative."""
-    if form.is_quadratic or form.is_general or not np.all(form.threshold > 0.0) or not np.all(form.upper == np.inf):
+    if form.is_quadratic or form.is_general or not every(form.threshold > 0.0) or not every(form.upper == np.inf):
         return False
-    return bool(np.all(form.lower == -np.inf) or np.all(form.lower == 0.0))
+    return every(form.lower == -np.inf) or every(form.lower == 0.0)
+
+
+def every(condition: Any) -> bool:
+    """Whether a condition holds, of one number or of each entry; NumPy takes microseconds for a number."""
+    return condition if isinstance(condition, bool) else bool(np.all(condition))
 
 
 def methods_for(problem: Problem, tuning: Tuning = DEFAULT) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ class L1(Regularizer):
         return np.zeros_like(s)
 
     def _norm(self, s: Array) -> float:
-        return float(np.max(s if self.positive else np.abs(s), initial=0.0))
+        return float((s if self.positive else np.abs(s)).max(initial=0.0))
 
 
 @dataclass(frozen=True)
