@@ -144,3 +144,20 @@ def test_a_walk_that_needs_too_many_features_ends_early():
     penalties = [Penalty.of(problem).times(t) for t in np.geomspace(1.0, 0.01, 9)]
     found = list(walk.along(penalties, [1e-6] * 9))
     assert 0 < sum(len(stretch.W) for stretch in found) < 9
+
+
+def test_a_singular_matrix_does_not_stop_the_other_models(monkeypatch):
+    """The columns of a categorical variable sum to one: systems of all of them are singular, those of strong penalties not."""
+    rng = np.random.default_rng(0)
+    levels = rng.choice(5, size=(200, 2), p=[0.4, 0.3, 0.15, 0.1, 0.05])
+    X = (levels[:, :, None] == np.arange(5)).reshape(200, 10) * 1.0
+    y = X @ rng.standard_normal(10) + rng.standard_normal(200)
+    H, along = (X.T @ X)[None], (X.T @ y)[None]
+    wide, strengths = np.full(10, np.inf), np.abs(along).max() * np.geomspace(1.0, 1e-3, 40)
+    penalties = [Penalty(np.zeros(10), np.full(10, strength), -wide, wide) for strength in strengths]
+    left, minimum = [], together._minimum
+    monkeypatch.setattr(together, "_minimum", lambda *given, **more: left.append(1) or minimum(*given, **more))
+    found = together.walk(H, along, np.zeros((1, 10)), penalties, 1e-6 * strengths, compiled=False)
+    assert len(left) <= 4
+    for k, penalty in enumerate(penalties):
+        assert penalty.violations(found[k, 0], H[0] @ found[k, 0] - along[0]).max() <= 2e-6 * strengths[k]

@@ -25,6 +25,9 @@ MOST = (40, 4)
 MOST_STEPS = 8
 """Steps of the active set method; where it converges at all, it needs fewer."""
 
+SINGULAR = 1e-12
+"""Fraction of the diagonal that is added to it: one singular matrix (columns of a categorical variable) would stop all models."""
+
 SMALL = 32
 """Coordinates up to which the systems of several models are solved together, with a unit row for each coordinate that is held."""
 
@@ -174,7 +177,7 @@ def _active_sets(
         free = (held == aim) & ((aim != 0.0) | (threshold == 0.0)) & (curvature > 0.0)
         held[free] = 0.0
         M = np.where(free[:, :, None] & free[:, None, :], own, 0.0)
-        M += unit * np.where(free, ridge, 1.0)[:, None, :]
+        M += unit * np.where(free, ridge + SINGULAR * diagonal, 1.0)[:, None, :]
         rest = along[number] - kept - (own @ held[:, :, None])[:, :, 0]
         try:
             V = np.linalg.solve(M, np.where(free, rest, held)[:, :, None])[:, :, 0]
