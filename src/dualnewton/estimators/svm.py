@@ -60,8 +60,7 @@ class LinearSVC(SupportVectorMachine, CertifiedClassifier):
         min_{w, b}  C Σ c_i max(0, 1 − y_i (x_iᵀw + b))^p + ½‖w‖²  or  + ‖w‖₁,    p = 1 for "hinge", 2 for "squared_hinge"
 
     P is this divided by pCn. The intercept b is *not* penalised. That of scikit-learn is, by ½(b/intercept_scaling)²; the two
-    tend to each other as ``intercept_scaling`` grows there, and agree without an intercept. The hinge is approximated by
-    smoothed losses until the certificate of the hinge itself meets ``tol``.
+    tend to each other as ``intercept_scaling`` grows there, and agree without an intercept. The certificate is of the hinge itself.
 
     Parameters, attributes and shapes are those of ``sklearn.svm.LinearSVC``; what differs or is new:
 
@@ -110,9 +109,8 @@ class LinearSVR(SupportVectorMachine, CertifiedRegressor):
 
         min_{w, b}  C Σ c_i max(0, |x_iᵀw + b − y_i| − epsilon)^p + ½‖w‖²,    p = 1, or 2 for "squared_epsilon_insensitive"
 
-    P is this divided by pCn. The intercept b is *not* penalised; that of scikit-learn is, by ½(b/intercept_scaling)². The plain
-    loss is approximated by smoothed losses until the certificate of the loss itself meets ``tol``; with epsilon = 0 it is the
-    absolute error.
+    P is this divided by pCn. The intercept b is *not* penalised; that of scikit-learn is, by ½(b/intercept_scaling)². With
+    epsilon = 0 the plain loss is the absolute error.
 
     Parameters, attributes and shapes are those of ``sklearn.svm.LinearSVR``; what differs or is new:
 

@@ -116,17 +116,26 @@ def test_examples_that_are_decided_are_left_out(monkeypatch):
         assert sizes[-1] <= kinks.FEWER * sizes[0]
 
 
-def test_examples_that_were_left_out_too_early_come_back(monkeypatch):
-    monkeypatch.setattr(kinks, "DECIDED", 0.45)
+@pytest.mark.parametrize("decided", [0.45, 0.25])
+def test_examples_that_were_left_out_too_early_come_back(decided, monkeypatch):
+    """Whatever is taken for decided: the gap of all examples decides."""
+    monkeypatch.setattr(kinks, "DECIDED", decided)
     monkeypatch.setattr(kinks, "CALM", 1e3)
     monkeypatch.setattr(kinks, "LEAST", 1)
-    back, all_again = [], kinks.Search._continue_with_all
-    monkeypatch.setattr(kinks.Search, "_continue_with_all", lambda *args: back.append(args) or all_again(*args))
+    seen = {name: [] for name in ("_widen", "_go_back")}
+    for name, calls in seen.items():
+        original = getattr(kinks.Search, name)
+
+        def counted(*args, calls=calls, original=original):
+            calls.append(len(args))
+            return original(*args)
+
+        monkeypatch.setattr(kinks.Search, name, counted)
     X, score, _ = drawn(400, 12)
     for loss in LOSSES:
         problem = dn.Problem(X, labels(loss, score), loss, lam=1e-3, fit_intercept=True)
         assert found(problem, 1e-6)[0].relative_gap <= 1e-6
-    assert len(back) == len(LOSSES)
+    assert seen["_widen"] + seen["_go_back"]
 
 
 DEGENERATE = {

@@ -43,9 +43,9 @@ many steps in a row have not found a smaller gap."""
 FINE = 1e-5
 """Relative gap below which the solutions of the linear systems are refined."""
 
-DECIDED, CALM = 0.05, 0.1
+DECIDED, CALM, CARE = 0.15, 0.25, 0.2
 """A slope is decided within the fraction ``DECIDED`` of its jump from an end, if the last step changed the distance of the margin
-from the kink by less than the fraction ``CALM``."""
+from the kink by less than the fraction ``CALM``; times ``CARE`` after that was wrong once."""
 
 FEWER, LEAST = 0.5, 1 << 14
 """The steps go on without decided examples where that leaves at most the fraction ``FEWER`` of the rows, if these have ``LEAST``
@@ -217,9 +217,9 @@ class Path:
         most = -float(np.minimum.reduce(self.there, axis=None))
         return 1.0 if most <= 1.0 else 1.0 / most
 
-    def undecided(self) -> np.ndarray:
-        """Return the examples with a slope that is not near an end of its jump."""
-        calm = np.abs(self.moves) < CALM * self.slacks
+    def undecided(self, most: float) -> np.ndarray:
+        """Return the examples with an undecided slope; decided margins have moved by at most this fraction from their kinks."""
+        calm = np.abs(self.moves) < most * self.slacks
         calm &= self.values < DECIDED * self.terms.jumps
         inside = ~(calm[0] | calm[1])
         return np.flatnonzero(inside if self.terms.several == 1 else self.terms.fold(inside))
@@ -244,7 +244,7 @@ class Search:
         self.kept: np.ndarray | None = None
         self.places: Any = slice(None)  # of the kinks of the examples that are kept
         self.saved = path  # where the first examples were left out
-        self.restricts = whole.matrix.restricts
+        self.calm = CALM if whole.matrix.restricts else 0.0
         self.value = NEAR * path.gap  # of n P; more than it is, until it is computed
         self.best, self.idle = math.inf, 0  # the smallest gap so far, and steps in a row without a smaller one
 
@@ -260,7 +260,7 @@ class Search:
             elif self.kept is None:
                 break
             else:
-                self._continue_with_all(self.saved)
+                self._go_back()
         self.p[self.places] = self.path.p
         return steps
 
@@ -281,16 +281,16 @@ class Search:
         if self.kept is not None:
             over[self.places] = 0.0
             if whole.total(over) > 0.5 * WELL_BELOW * tol * self.value:
-                self._widen(r)
+                self._widen(r, np.flatnonzero(whole.fold(over)))
         return False
 
     def _restrict(self) -> None:
         """Go on with the undecided examples alone, if they are much fewer."""
         path = self.path
         n = len(path.terms.least)
-        if not self.restricts or path.x.size * n < LEAST:
+        if self.calm == 0.0 or path.x.size * n < LEAST:
             return
-        chosen = path.undecided()
+        chosen = path.undecided(self.calm)
         if not 0 < len(chosen) <= FEWER * n:
             return
         at, ends = path.terms.places(chosen), np.where(path.p < path.values[1], 0.0, path.terms.jumps)
@@ -302,21 +302,29 @@ class Search:
         self.places = self.whole.places(self.kept)
         self.path = Path(path.terms.restricted(chosen, ends), path.x.copy(), path.r[at], path.boxes[:, at], path.unit)
 
-    def _widen(self, r: np.ndarray) -> None:
-        """Go back to all examples: some of those that were left out are on the wrong side of a kink."""
-        path, jumps = self.path, self.whole.jumps
-        boxes = np.empty((4, len(jumps)))
-        np.clip(self.p, DECIDED * jumps, (1.0 - DECIDED) * jumps, out=boxes[0])
-        np.subtract(jumps, boxes[0], out=boxes[1])
-        np.maximum(-r, 0.0, out=boxes[2])
-        boxes[2] += path.mu / (DECIDED * jumps)
-        np.add(boxes[2], r, out=boxes[3])
+    def _widen(self, r: np.ndarray, wrong: np.ndarray) -> None:
+        """Bring examples back that were left out, and are on the wrong side of a kink."""
+        path, whole = self.path, self.whole
+        if self.kept is None or self.calm < CALM:
+            self._go_back()
+            return
+        boxes = np.empty((4, len(r)))
+        p, q, s, t = boxes
+        np.clip(self.p, DECIDED * whole.jumps, (1.0 - DECIDED) * whole.jumps, out=p)
+        np.subtract(whole.jumps, p, out=q)
+        np.maximum(-r, 0.0, out=s)
+        s += path.mu / (DECIDED * whole.jumps)
+        np.add(s, r, out=t)
         boxes[:, self.places] = path.boxes
-        self._continue_with_all(Path(self.whole, path.x, r, boxes, path.unit))
+        self.kept, self.calm = np.union1d(self.kept, wrong), CARE * CALM
+        self.places = whole.places(self.kept)
+        terms = whole.restricted(self.kept, self.p)
+        self.path = Path(terms, path.x, r[self.places], boxes[:, self.places], path.unit)
+        self.best, self.idle = math.inf, 0
 
-    def _continue_with_all(self, path: Path) -> None:
-        """Go on from a point of all examples, and leave none out any more."""
-        self.path, self.p, self.kept, self.restricts = path, path.p, None, False
+    def _go_back(self) -> None:
+        """Go on from the point where examples were left out first, and leave none out any more."""
+        self.path, self.p, self.kept, self.calm = self.saved, self.saved.p, None, 0.0
         self.places, self.best, self.idle = slice(None), math.inf, 0
 
 
@@ -354,9 +362,8 @@ def terms_of(problem: Problem, block: Block, live: Any) -> Terms:
         ridge = np.zeros(rows.shape[1])
         ridge[: problem.d] = lamn if v is None else lamn * v
         matrix = Rows(rows[live], ridge, problem.d)
-    several = len(kinks)
-    joined = (positions[0], jumps[0]) if several == 1 else (np.concatenate(positions), np.concatenate(jumps))
-    return Terms(matrix, *joined, kinks[0].left, c, several)
+    joined = [parts[0] if len(kinks) == 1 else np.concatenate(parts) for parts in (positions, jumps)]
+    return Terms(matrix, joined[0], joined[1], kinks[0].left, c, len(kinks))
 
 
 def started(terms: Terms) -> Path | None:
