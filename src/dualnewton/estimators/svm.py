@@ -60,7 +60,7 @@ class LinearSVC(SupportVectorMachine, CertifiedClassifier):
         min_{w, b}  C Σ c_i max(0, 1 − y_i (x_iᵀw + b))^p + ½‖w‖²  or  + ‖w‖₁,    p = 1 for "hinge", 2 for "squared_hinge"
 
     P is this divided by pCn. The intercept b is *not* penalised. That of scikit-learn is, by ½(b/intercept_scaling)²; the two
-    tend to each other as ``intercept_scaling`` grows there, and agree without an intercept. The certificate is of the hinge itself.
+    tend to each other as ``intercept_scaling`` grows there, and agree without an intercept.
 
     Parameters, attributes and shapes are those of ``sklearn.svm.LinearSVC``; what differs or is new:
 
