@@ -45,7 +45,7 @@ FINE = 1e-5
 
 DECIDED, CALM, CARE = 0.15, 0.25, 0.2
 """A slope is decided within the fraction ``DECIDED`` of its jump from an end, if the last step changed the distance of the margin
-from the kink by less than the fraction ``CALM``; times ``CARE`` after that was wrong once."""
+from the kink by less than the fraction ``CALM``; times ``CARE`` each time that was wrong."""
 
 FEWER, LEAST = 0.5, 1 << 14
 """The steps go on without decided examples where that leaves at most the fraction ``FEWER`` of the rows, if these have ``LEAST``
@@ -305,7 +305,7 @@ class Search:
     def _widen(self, r: np.ndarray, wrong: np.ndarray) -> None:
         """Bring examples back that were left out, and are on the wrong side of a kink."""
         path, whole = self.path, self.whole
-        if self.kept is None or self.calm < CALM:
+        if self.kept is None or self.calm < CALM * CARE**2:
             self._go_back()
             return
         boxes = np.empty((4, len(r)))
@@ -316,7 +316,7 @@ class Search:
         s += path.mu / (DECIDED * whole.jumps)
         np.add(s, r, out=t)
         boxes[:, self.places] = path.boxes
-        self.kept, self.calm = np.union1d(self.kept, wrong), CARE * CALM
+        self.kept, self.calm = np.union1d(self.kept, wrong), CARE * self.calm
         self.places = whole.places(self.kept)
         terms = whole.restricted(self.kept, self.p)
         self.path = Path(terms, path.x, r[self.places], boxes[:, self.places], path.unit)
