@@ -32,8 +32,9 @@ from threadpoolctl import threadpool_limits
 import dualnewton as dn
 from dualnewton import losses
 from dualnewton.lab.peers import PEERS, Peer, preload
+from dualnewton.matrix.workers import threads as using_threads
+from dualnewton.objective.bounds import Derivatives
 from dualnewton.planning.costs import prepared
-from dualnewton.solvers.prox.newton import Together
 
 THREADS = (1, 2, 4, 8, 16)
 METHODS = ("auto", "newton", "ihs", "sdna")
@@ -146,13 +147,15 @@ def passes(X: Any, y: np.ndarray, threads: int) -> Iterator[tuple[str, float]]:
     problem = dn.Problem(X, y, losses.Logistic(), lam=LAM_N / n)
     rng = np.random.default_rng(1)
     W = 0.1 * rng.standard_normal((CLASSES, d))
-    data = prepared(problem.data, threads, compiled=True)
+    data = prepared(problem.data, compiled=True)
     weights = rng.random(n)
-    once, together = Together([problem]), Together([problem] * CLASSES)
+    once, together = Derivatives([problem]), Derivatives([problem] * CLASSES)
     several = np.tile(weights[:, None], (1, CLASSES))
     kinds: dict[str, Callable[[], Any]] = {
-        "evaluate": lambda: data.evaluate(W[:1], np.zeros(1), once, once.row_vectors),
-        f"evaluate, {CLASSES} models": lambda: data.evaluate(W, np.zeros(CLASSES), together, together.row_vectors),
+        "evaluate": lambda: data.evaluate(W[:1], np.zeros(1), once, [problem.row_vectors]),
+        f"evaluate, {CLASSES} models": lambda: data.evaluate(
+            W, np.zeros(CLASSES), together, [problem.row_vectors] * CLASSES
+        ),
         "weighted products": lambda: data.weighted_products(W[:1], np.zeros(1), several[:, :1]),
         "diagonal": lambda: data.column_norms(weights),
         "row scores": lambda: data.row_scores(np.ones(d)),
@@ -162,11 +165,10 @@ def passes(X: Any, y: np.ndarray, threads: int) -> Iterator[tuple[str, float]]:
     }
     if d <= 1000:
         kinds["weighted Gram"] = lambda: data.weighted_gram(weights)
-    with threadpool_limits(1):
+    with threadpool_limits(1), using_threads(threads):
         for name, run in kinds.items():
             run()
             yield name, best_of(run, 5, 0.4).seconds
-    data.close()
 
 
 # Fits ---------------------------------------------------------------------------------------------------------------------------

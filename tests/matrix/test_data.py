@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 from dualnewton.matrix import BlockLosses, ChunkedData, MemoryData, RowVectors, blocks, linear, memory
 from dualnewton.matrix.protocol import Work
+from dualnewton.matrix.workers import threads as using_threads
 from dualnewton.planning.costs import Costs, prepared
 from tuned import tuned
 
@@ -19,6 +20,8 @@ PROTOCOL = (
 
 class Cubes:
     """A target whose losses are easy to write down: φ(z) = z³ + z, for each column."""
+
+    forms = ()
 
     def losses(self, rows, Z):
         (own,) = rows
@@ -51,7 +54,7 @@ BY_PAIRS = {"products": None, "pairs": lambda *_: True}
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 STORAGES = pytest.mark.parametrize("storage", ["dense", "csr"])
 DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
-COMPILED = pytest.mark.parametrize("compiled", [False, True])
+COMPILED = pytest.mark.parametrize("compiled", [False, True], indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -59,10 +62,18 @@ def _small_blocks(monkeypatch):
     """Blocks and parts so small that there are many of each."""
     monkeypatch.setattr(memory, "BLOCK_BYTES", 8 * D * 50)
     monkeypatch.setattr(memory, "BLOCK_MARGINS", 50)
+    monkeypatch.setattr(memory, "COMPILED_FROM", 1)
     monkeypatch.setattr(memory, "PART_ENTRIES", D * 50)
     monkeypatch.setattr(memory, "DENSE_PART_ENTRIES", D * 100)
     monkeypatch.setattr(memory, "LARGE_GRAM", 1)
     monkeypatch.setattr(memory, "PIECE", 200)
+
+
+@pytest.fixture
+def compiled(request, monkeypatch):
+    """Whether passes are compiled, whatever the size of the data."""
+    monkeypatch.setattr(memory, "COMPILED_FROM", 1 if request.param else 1 << 60)
+    return request.param
 
 
 def test_the_protocol_is_what_is_tested_here():
@@ -199,28 +210,25 @@ def test_rows_and_columns_are_gathered_as_float64_in_the_storage_of_the_data(kin
 def test_threads_do_not_change_a_bit(kind, storage, dtype, threads):
     X, rng = matrix(storage, dtype), np.random.default_rng(0)
     W, b, weights = rng.standard_normal((2, D)), rng.standard_normal(2), rng.random(N)
-    alone, together = (
-        prepared(KINDS[kind](X), count, compiled=False, tuning=tuned(threads_from=0.0)) for count in (1, threads)
-    )
-    assert kind not in ("memory", "chunked") or together.workers.helpers >= 1  # another kind may do without threads
-    try:
-        one, many = (data.evaluate(W, b, Cubes(), [row_vectors(2)]) for data in (alone, together))
-        assert np.array_equal(*(data.weighted_gram(weights, intercept=True) for data in (alone, together)))
-    finally:
-        together.close()
+    data, found = KINDS[kind](X), []
+    for count in (1, threads):
+        with using_threads(count):
+            found.append((data.evaluate(W, b, Cubes(), [row_vectors(2)]), data.weighted_gram(weights, intercept=True)))
+    (one, gram), (many, same_gram) = found
+    assert np.array_equal(gram, same_gram)
     for name in ("values", "gradients", "slopes", "margins", "kept"):
         assert np.array_equal(getattr(one, name), getattr(many, name)), name
 
 
 def test_an_error_in_a_thread_is_raised_by_the_caller():
     class Broken:
+        forms = ()
+
         def losses(self, rows, Z):  # noqa: ARG002
             raise RuntimeError("no such rows")
 
-    data = MemoryData(matrix("dense"), Work(n_threads=2))
-    with pytest.raises(RuntimeError, match="rows"):
-        data.evaluate(np.zeros((1, D)), np.zeros(1), Broken(), [])
-    data.close()
+    with using_threads(2), pytest.raises(RuntimeError, match="rows"):
+        MemoryData(matrix("dense")).evaluate(np.zeros((1, D)), np.zeros(1), Broken(), [])
 
 
 @EVERY_KIND
@@ -258,7 +266,7 @@ def test_nearly_full_sparse_rows_are_expanded_if_they_fit_in_the_cache(share, ex
     tuning = tuned(cache_bytes=cache)
     rng = np.random.default_rng(4)
     X = sp.csr_array(rng.standard_normal((N, D)) * (rng.random((N, D)) < share))
-    data = prepared(MemoryData(X), 1, compiled=False, tuning=tuning)
+    data = prepared(MemoryData(X), compiled=False, tuning=tuning)
     planned, made = Costs.of(MemoryData(X).profile, tuning), Costs.of(data.profile, tuning)
     dense_now = expanded and cache > 0
     assert data.profile.sparse is not dense_now

@@ -11,6 +11,7 @@ from dualnewton import losses, regularizers
 from dualnewton.losses.base import BALANCING
 from dualnewton.matrix import Capabilities, ChunkedData, Data, as_data, memory
 from dualnewton.matrix.protocol import Work
+from dualnewton.matrix.workers import threads
 from dualnewton.objective import bounds
 from dualnewton.objective.certificates import certify_duals, certify_models
 from dualnewton.planning.eligible import is_joint
@@ -152,16 +153,15 @@ def test_the_balancing_direction_stays_in_the_domain_of_the_conjugate(loss):
 @pytest.mark.parametrize("loss", [losses.Logistic(), losses.Softmax(3)], ids=name_of)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_threads_do_not_change_a_bit_of_a_certificate(loss, sparse, monkeypatch):
-    for name in ("PART_ENTRIES", "DENSE_PART_ENTRIES", "BLOCK_MARGINS"):
+    for name in ("PART_ENTRIES", "DENSE_PART_ENTRIES", "BLOCK_MARGINS", "COMPILED_FROM"):
         monkeypatch.setattr(memory, name, 64)
     problem = make_problem(loss, n=300, sparse=sparse, fit_intercept=True, weights=True, offset=True)
     w, b = optimum(problem)
     found = []
-    for threads in (1, 2, 5):
-        data = as_data(problem.X).using(Work(n_threads=threads))
-        found.append(replace(problem, X=data).certified_pair(w, b))
-        assert threads == 1 or data.workers.helpers >= 1
-        data.close()
+    for count in (1, 2, 3, 8, 16):
+        with threads(count):
+            found.append(replace(problem, X=as_data(problem.X)).certified_pair(w, b))
+    assert len(problem.data.parts) > 3
     for pair in found[1:]:
         assert pair.certificate == found[0].certificate
         assert np.array_equal(pair.alpha, found[0].alpha)

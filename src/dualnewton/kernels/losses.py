@@ -66,7 +66,7 @@ def slopes_at(loss: Any, z: float, y: float) -> tuple[float, float]:
 def _values_at(loss, z, y):
     if loss.instance_class is Pointers:
         return lambda loss, z, y: _call_values(loss.values, loss.parameter, z, y)
-    value, first, second = _methods(_kind_of(loss.instance_class), "value", "derivative", "second_derivative")
+    value, first, second = _methods(kind_of(loss.instance_class), "value", "derivative", "second_derivative")
     return lambda loss, z, y: (value(loss, z, y), first(loss, z, y), second(loss, z, y))
 
 
@@ -74,7 +74,7 @@ def _values_at(loss, z, y):
 def _slopes_at(loss, z, y):
     if loss.instance_class is Pointers:
         return lambda loss, z, y: _call_slopes(loss.slopes, loss.parameter, z, y)
-    first, second = _methods(_kind_of(loss.instance_class), "derivative", "second_derivative")
+    first, second = _methods(kind_of(loss.instance_class), "derivative", "second_derivative")
     return lambda loss, z, y: (first(loss, z, y), second(loss, z, y))
 
 
@@ -119,16 +119,16 @@ _FIELDS: dict[type[Loss], Any] = {kind: _fields_type(kind) for kind in _INLINED}
 """The library's own losses with one parameter or none, which are compiled once per installation, for all values of it."""
 
 
-def _kind_of(fields: Any) -> type[Loss]:
+def kind_of(fields: Any) -> type[Loss]:
     return next(kind for kind, known in _FIELDS.items() if known is fields)
 
 
 def inlined(loss: Loss) -> CompiledLoss:
     """Return a loss as the serial rounds take it: the fields of one of the library's own, or the addresses of any other."""
-    return CompiledLoss(_fields(loss)) if type(loss) in _FIELDS else compiled(loss)
+    return CompiledLoss(fields_of(loss)) if type(loss) in _FIELDS else compiled(loss)
 
 
-def _fields(loss: Loss) -> Any:
+def fields_of(loss: Loss) -> Any:
     """Return a named tuple of the fields of a loss, which replaces ``self`` in its methods."""
     values = {name: float(value) for name, value in vars(loss).items()}
     kind = _FIELDS.get(type(loss)) or namedtuple("Fields", values or ["none"])  # type: ignore[misc, call-overload]
@@ -138,7 +138,7 @@ def _fields(loss: Loss) -> Any:
 def compiled(loss: Loss) -> CompiledLoss:
     """Compile a loss from its own methods; one of the library's own is loaded from the cache where it is there."""
     if type(loss) in _FIELDS:
-        return _of_library(_FIELDS[type(loss)], *_fields(loss))
+        return _of_library(_FIELDS[type(loss)], *fields_of(loss))
     return _of_user(loss)
 
 
@@ -164,7 +164,7 @@ def _functions_of(fields: Any) -> tuple[Any, Any]:
 @lru_cache(maxsize=64)
 def _of_user(loss: Loss) -> CompiledLoss:
     """Compile a loss for the values of its fields, whose number and types may be any."""
-    self = _fields(loss)
+    self = fields_of(loss)
     value, first, second = _methods(type(loss), "value", "derivative", "second_derivative")
 
     def values(parameter: float, z: float, y: float) -> tuple[float, float, float]:

@@ -1,12 +1,14 @@
-"""Kernels for passes over rows that NumPy and SciPy would first convert or copy: float32 data, and sparse Gram matrices.
+"""Kernels for passes over the rows, in parts that threads take one after the other, without the interpreter's lock.
 
-    products(*rows, first, last, W, Z)               Z[i, k] = a_iᵀw_k
-    gather(*rows, first, last, R, G)                 g_k += Σ R[i, k] a_i
+    evaluate(*rows, ends, counter, step, W, b, calls, blas, Z, kept, values, slopes, G)
+        margins Z, the functions of rows in ``calls``, their sums, and G[p] = Σ R[k, i] a_i of each part p
+    diagonal(*rows, ends, counter, weights, out)     out[p, j] = Σ weight a_j² of each part p
+    row_scores(*rows, ends, counter, scale, out)     out_i = Σ_j scale_j a_ij²
     curvature(*rows, indices, weights, H, border)    H += Σ weight a aᵀ below the diagonal, border += Σ weight a
-    diagonal(*rows, weights, out)                    out_j += Σ weight a_j²
-    row_scores(*rows, scale, out)                    out_i = Σ_j scale_j a_ij²
 
-``first`` and ``last`` delimit a range of rows. Sums are accumulated in float64 for every storage type.
+Part p has the rows from ends[p] to ends[p + 1]. All threads call a kernel with the same arguments; each takes the next part from
+the counter until none is left. Sums are accumulated in float64 for every storage type, and those of the parts are kept apart, so
+that they do not depend on which thread computed which part.
 """
 
 from __future__ import annotations
@@ -17,22 +19,187 @@ import numpy as np
 
 from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import jit, overloads
+from dualnewton.kernels._lanes import LANES, fma, spread, store, zeros
+from dualnewton.kernels._lanes import load as load_lanes
+from dualnewton.kernels.atomic import load, swap_if
 from dualnewton.kernels.models import Kernel
+from dualnewton.kernels.row_functions import call, call_gemm
+
+FEW = 2
+"""Number of columns up to which rows are multiplied by plain loops: with so few, BLAS and whole vector registers are slower."""
 
 
 @jit
-def _products(data, columns, starts, first, last, W, Z):
-    for i in range(first, last):
-        for k in range(W.shape[0]):
-            Z[i - first, k] = row.dot(data, columns, starts, i, W[k])
+def _next_part(counter):
+    """Return the next number of a counter that the threads share."""
+    while True:
+        part = load(counter, 0)
+        if swap_if(counter, 0, part, part + 1):
+            return part
+
+
+# Margins and sums of a block of rows ------------------------------------------------------------------------------------------
+
+
+def _margins(data: Any, columns: Any, starts: Any, first: int, last: int, W: Any, blas: Any, room: Any, Z: Any) -> None:
+    """Z[k, i] = a_iᵀw_k for the rows from first to last; W is K×d for dense rows, d×K for sparse ones."""
+    raise NotImplementedError("for compiled code")
+
+
+def _gather(data: Any, columns: Any, starts: Any, first: int, last: int, R: Any, blas: Any, room: Any, G: Any) -> None:
+    """g_k += Σ_i R[k, i − first] a_i over the rows from first to last; G is M×d for dense rows, d×M for sparse ones."""
+    raise NotImplementedError("for compiled code")
+
+
+def _float64_rows(data: Any, first: int, last: int, room: Any) -> int:
+    """Return the address of dense rows in float64: their own, or that of the copy in ``room``."""
+    raise NotImplementedError("for compiled code")
+
+
+@overloads(_float64_rows)
+def _float64_rows_of(data, first, last, room):
+    def own(data, first, last, room):
+        return data.ctypes.data + 8 * data.shape[1] * first
+
+    def copied(data, first, last, room):
+        for i in range(first, last):
+            for j in range(data.shape[1]):
+                room[i - first, j] = data[i, j]
+        return room.ctypes.data
+
+    return own if data.dtype.bitwidth == 64 else copied
+
+
+@overloads(_margins)
+def _margins_of(data, columns, starts, first, last, W, blas, room, Z):
+    def dense(data, columns, starts, first, last, W, blas, room, Z):
+        K, d = W.shape
+        if K <= FEW:
+            for k in range(K):
+                for i in range(first, last):
+                    Z[k, i] = row.dot(data, columns, starts, i, W[k])
+        else:
+            rows = _float64_rows(data, first, last, room)
+            # In column-major order Z = Aᵀ Wᵀ with A of d×m.
+            call_gemm(
+                blas[0], 1, last - first, K, d, rows, d, W.ctypes.data, d, 0.0, Z.ctypes.data + 8 * first, Z.shape[1]
+            )
+
+    def sparse(data, columns, starts, first, last, W, blas, room, Z):
+        K = W.shape[1]
+        if K <= FEW:
+            for i in range(first, last):
+                for k in range(K):
+                    total = 0.0
+                    for p in row.entries(starts, i):
+                        total += data[p] * W[columns[p], k]
+                    Z[k, i] = total
+        else:
+            for i in range(first, last):
+                for k in range(0, K, 2 * LANES):
+                    u = v = zeros()
+                    two = k + LANES < K
+                    for p in row.entries(starts, i):
+                        value, place = spread(np.float64(data[p])), np.intp(columns[p]) * K + k
+                        u = fma(load_lanes(W, place, u), value, u)
+                        if two:
+                            v = fma(load_lanes(W, place + LANES, v), value, v)
+                    store(room, k, u)
+                    if two:
+                        store(room, k + LANES, v)
+                for k in range(Z.shape[0]):
+                    Z[k, i] = room[0, k]
+
+    return dense if data.ndim == 2 else sparse
+
+
+@overloads(_gather)
+def _gather_of(data, columns, starts, first, last, R, blas, room, G):
+    def dense(data, columns, starts, first, last, R, blas, room, G):
+        M, d = G.shape
+        if M <= FEW:
+            for k in range(M):
+                for i in range(first, last):
+                    if R[k, i - first] != 0.0:
+                        row.add(data, columns, starts, i, R[k, i - first], G[k])
+        else:
+            rows = _float64_rows(data, first, last, room)
+            # In column-major order G += A R with A of d×m.
+            call_gemm(blas[0], 0, d, M, last - first, rows, d, R.ctypes.data, R.shape[1], 1.0, G.ctypes.data, d)
+
+    def sparse(data, columns, starts, first, last, R, blas, room, G):
+        M = G.shape[1]
+        if M <= FEW:
+            for i in range(first, last):
+                for k in range(M):
+                    if R[k, i - first] != 0.0:
+                        for p in row.entries(starts, i):
+                            G[columns[p], k] += R[k, i - first] * data[p]
+        else:
+            for i in range(first, last):
+                for k in range(R.shape[0]):
+                    room[1, k] = R[k, i - first]
+                for k in range(0, M, 2 * LANES):
+                    two = k + LANES < M
+                    u = load_lanes(room, room.shape[1] + k, zeros())
+                    v = load_lanes(room, room.shape[1] + k + LANES * two, u)
+                    for p in row.entries(starts, i):
+                        value, place = spread(np.float64(data[p])), np.intp(columns[p]) * M + k
+                        store(G, place, fma(value, u, load_lanes(G, place, u)))
+                        if two:
+                            store(G, place + LANES, fma(value, v, load_lanes(G, place + LANES, u)))
+
+    return dense if data.ndim == 2 else sparse
 
 
 @jit
-def _gather(data, columns, starts, first, last, R, G):
-    for i in range(first, last):
-        for k in range(G.shape[0]):
-            if R[i - first, k] != 0.0:
-                row.add(data, columns, starts, i, R[i - first, k], G[k])
+def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, kept, values, slopes, G):
+    n, K, M = Z.shape[1], b.size, slopes.shape[1]
+    R, unkept = np.empty((M, step)), np.empty(step)
+    room = np.empty((blas[1], blas[2]))
+    part = _next_part(counter)
+    while part < ends.size - 1:
+        own = G[part]
+        for j in range(own.shape[0]):
+            for k in range(own.shape[1]):
+                own[j, k] = 0.0
+        for low in range(ends[part], ends[part + 1], step):
+            high = min(low + step, ends[part + 1])
+            # 1. Margins.
+            if W.size > 0:
+                _margins(data, columns, starts, low, high, W, blas, room, Z)
+            for k in range(K):
+                for i in range(low, high):
+                    Z[k, i] = b[k] + (Z[k, i] if W.size > 0 else 0.0)
+            # 2. Functions of the rows.
+            for s in range(calls.shape[0]):
+                slope, held, factor = calls[s, 9], calls[s, 10], calls[s, 11]
+                if calls[s, 0] == 0:
+                    for i in range(high - low):
+                        R[factor, i] = R[held, i] / 3.0
+                else:
+                    values[part, calls[s, 1]] += call(
+                        calls[s, 0],
+                        high - low,
+                        Z.ctypes.data + 8 * (calls[s, 2] * n + low),
+                        calls[s, 3] + low * calls[s, 4],
+                        calls[s, 5] + low * calls[s, 6],
+                        calls[s, 7] + low * calls[s, 8],
+                        unkept.ctypes.data if slope < 0 else kept.ctypes.data + 8 * (slope * n + low),
+                        unkept.ctypes.data if held < 0 else kept.ctypes.data + 8 * (held * n + low),
+                        R.ctypes.data + 8 * factor * step,
+                        1.0 if slope < 0 else -1.0,
+                    )
+            # 3. Sums.
+            for k in range(M):
+                for i in range(high - low):
+                    slopes[part, k] += R[k, i]
+            if M > 0:
+                _gather(data, columns, starts, low, high, R, blas, room, own)
+        part = _next_part(counter)
+
+
+# Gram matrices, squares ---------------------------------------------------------------------------------------------------------
 
 
 def _add_outer(data: Any, columns: Any, starts: Any, i: int, weight: float, H: Any, border: Any) -> None:
@@ -100,10 +267,15 @@ def _add_squares_of(data, columns, starts, i, weight, out):
 
 
 @jit
-def _diagonal(data, columns, starts, weights, out):
-    for i in range(weights.size):
-        if weights[i] != 0.0:
-            _add_squares(data, columns, starts, i, weights[i], out)
+def _diagonal(data, columns, starts, ends, counter, weights, out):
+    part = _next_part(counter)
+    while part < ends.size - 1:
+        own = out[part]
+        own[:] = 0.0
+        for i in range(ends[part], ends[part + 1]):
+            if weights[i] != 0.0:
+                _add_squares(data, columns, starts, i, weights[i], own)
+        part = _next_part(counter)
 
 
 def _scaled_square(data: Any, columns: Any, starts: Any, i: int, scale: Any) -> float:
@@ -129,10 +301,13 @@ def _scaled_square_of(data, columns, starts, i, scale):
 
 
 @jit
-def _row_scores(data, columns, starts, scale, out):
-    for i in range(out.size):
-        out[i] = _scaled_square(data, columns, starts, i, scale)
+def _row_scores(data, columns, starts, ends, counter, scale, out):
+    part = _next_part(counter)
+    while part < ends.size - 1:
+        for i in range(ends[part], ends[part + 1]):
+            out[i] = _scaled_square(data, columns, starts, i, scale)
+        part = _next_part(counter)
 
 
-products, gather = Kernel(_products), Kernel(_gather)
+evaluate = Kernel(_evaluate)
 curvature, diagonal, row_scores = Kernel(_curvature), Kernel(_diagonal), Kernel(_row_scores)

@@ -194,9 +194,7 @@ class Loss:
         It corrects a small imbalance Σ c_i α_i: d_i = φ″(z_i), the change of α_i with the intercept, but for examples next to an
         end of the domain, which move less.
         """
-        low, high = self.domain(y)
-        room = np.minimum(-alpha - low, high + alpha) / BALANCING
-        return np.maximum(np.minimum(self.second_derivative(z, y), room), 0.0)
+        return balancing_direction(-alpha, *self.domain(y), self.second_derivative(z, y))
 
     def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0) -> Any:
         """argmin_b Σ c_i φ(z_i + b), found as the zero of the nondecreasing slope Σ c_i φ′(z_i + b).
@@ -298,6 +296,12 @@ def require_smooth(loss: Loss, purpose: str) -> float:
         )
         raise DualnewtonError(f"loss must be smooth for {purpose}, got {loss!r}, which has no gamma: {remedy}")
     return float(loss.gamma)
+
+
+def balancing_direction(slope: Array, low: Array, high: Array, curvature: Array) -> Array:
+    """Return φ″, or less where the slope φ′ is next to an end of the domain [low, high] (see ``Loss.balancing_direction``)."""
+    room = np.minimum(slope - low, high - slope) / BALANCING
+    return np.maximum(np.minimum(curvature, room), 0.0)
 
 
 def blocks(n: int, columns: int = 1, least: int = 1) -> Iterator[slice]:

@@ -1,13 +1,14 @@
 """Access to the data matrix X (together with ``kernels``): one protocol, and one class for each kind of storage.
 
 ``protocol`` defines the operations that solvers, planner and verifier use; ``memory`` implements them for arrays and CSR
-matrices, ``chunked`` for a list of such pieces. ``linear`` works on rows that have been gathered in memory, ``grams`` computes
-their weighted Gram products, and ``whole`` has the products with a matrix as it is stored, for this package and the theory.
+matrices, ``compiled`` its passes by kernels, ``chunked`` the same for a list of such pieces. ``workers`` has the threads.
+``linear`` works on rows that have been gathered in memory, ``grams`` computes their weighted Gram products, and ``whole`` has the
+products with a matrix as it is stored, for this package and the theory.
 """
 
 from dualnewton.matrix.chunked import ChunkedData
 from dualnewton.matrix.memory import MemoryData, as_data
-from dualnewton.matrix.protocol import BlockLosses, Capabilities, Data, Evaluation, Profile, RowVectors, Target
+from dualnewton.matrix.protocol import BlockLosses, Capabilities, Data, Evaluation, Profile, RowForm, RowVectors, Target
 
 __all__ = [
     "BlockLosses",
@@ -17,6 +18,7 @@ __all__ = [
     "Evaluation",
     "MemoryData",
     "Profile",
+    "RowForm",
     "RowVectors",
     "Target",
     "as_data",

@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-
-
-class Block(Protocol):
-    """A block A of consecutive rows of the data."""
-
-    rows: slice
-
-    def read(self, room: list[np.ndarray]) -> Block:
-        """Return a block whose two products do not convert the entries again; ``room`` keeps a buffer between blocks."""
-
-    def products(self, W: np.ndarray, out: np.ndarray) -> None:
-        """out = A Wᵀ."""
-
-    def gather(self, R: np.ndarray, out: np.ndarray) -> None:
-        """out += Rᵀ A."""
-
 
 FEW, FEW_MODELS = 3, 8
 """Numbers of columns up to which RᵀA, and models up to which AWᵀ, are computed column by column: BLAS is slower with matrices of
@@ -30,7 +14,7 @@ so few columns."""
 
 
 class LibraryBlock:
-    """Products by BLAS, or by SciPy on a view of the rows."""
+    """A block A of consecutive rows of the data, whose products are computed by BLAS, or by SciPy on a view of the rows."""
 
     def __init__(self, X: Any, rows: slice) -> None:
         self.rows = rows
@@ -45,6 +29,7 @@ class LibraryBlock:
             self.transposed = self.A.T
 
     def read(self, room: list[np.ndarray]) -> LibraryBlock:
+        """Return a block whose two products do not convert the entries again; ``room`` keeps a buffer between blocks."""
         if self.A.dtype == np.float64:
             return self
         wide: Any = copy.copy(self)
@@ -61,6 +46,7 @@ class LibraryBlock:
         return wide
 
     def products(self, W: np.ndarray, out: np.ndarray) -> None:
+        """Out = A Wᵀ."""
         if not W.any():  # most runs start at zero
             out[:] = 0.0
         elif len(W) == 1 or (len(W) <= FEW_MODELS and not sp.issparse(self.A)):
@@ -70,6 +56,7 @@ class LibraryBlock:
             out[:] = self.A @ W.T
 
     def gather(self, R: np.ndarray, out: np.ndarray) -> None:
+        """Out += Rᵀ A."""
         if len(out) <= FEW:
             for k, column in enumerate(np.ascontiguousarray(R.T)):
                 out[k] += self.transposed @ column
@@ -84,25 +71,3 @@ def _view(kind: Any, parts: tuple[np.ndarray, ...], shape: tuple[int, int]) -> A
     matrix = kind(shape, dtype=parts[0].dtype)
     matrix.data, matrix.indices, matrix.indptr = parts
     return matrix
-
-
-class KernelBlock:
-    """Products by kernels that read the rows in their stored type."""
-
-    def read(self, room: list[np.ndarray]) -> KernelBlock:  # noqa: ARG002
-        return self
-
-    def __init__(self, X: Any, rows: slice) -> None:
-        from dualnewton.kernels import passes
-        from dualnewton.kernels.rows import Rows
-
-        self.rows, self.place, self.kernels = rows, (*Rows.of(X), rows.start, rows.stop), passes
-        nothing = np.empty((0, 1)), np.empty((1, X.shape[1]))
-        passes.products.prepare(*self.place, nothing[1], nothing[0])
-        passes.gather.prepare(*self.place, *nothing)
-
-    def products(self, W: np.ndarray, out: np.ndarray) -> None:
-        self.kernels.products(*self.place, W, out)
-
-    def gather(self, R: np.ndarray, out: np.ndarray) -> None:
-        self.kernels.gather(*self.place, R, out)

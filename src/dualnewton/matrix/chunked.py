@@ -18,7 +18,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import linear
 from dualnewton.matrix.memory import MemoryData
 from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Profile, Rows, RowVectors, Target, Work
-from dualnewton.matrix.workers import Workers, added
+from dualnewton.matrix.workers import added
 from dualnewton.validation import data_matrix
 
 
@@ -47,10 +47,10 @@ class ChunkedData(Data):
                 )
             if sp.issparse(matrix) != sp.issparse(matrices[0]):
                 raise DualnewtonError(f"pieces must all be sparse or all be dense: pieces[0] and pieces[{k}] differ")
-        self._set(list(map(MemoryData, matrices)), Workers())
+        self._set(list(map(MemoryData, matrices)))
 
-    def _set(self, pieces: list[MemoryData], workers: Workers) -> None:
-        self.pieces, self.workers = pieces, workers
+    def _set(self, pieces: list[MemoryData]) -> None:
+        self.pieces = pieces
         profiles = [piece.profile for piece in pieces]
         self.profile = Profile(
             n=sum(each.n for each in profiles),
@@ -64,9 +64,9 @@ class ChunkedData(Data):
         self.places = [slice(int(low), int(high)) for low, high in itertools.pairwise(ends)]
 
     @classmethod
-    def _of(cls, pieces: list[MemoryData], workers: Workers) -> ChunkedData:
+    def _of(cls, pieces: list[MemoryData]) -> ChunkedData:
         made = cls.__new__(cls)
-        made._set(pieces, workers)
+        made._set(pieces)
         return made
 
     def _visit(self) -> Iterator[tuple[slice, MemoryData]]:
@@ -86,16 +86,12 @@ class ChunkedData(Data):
         return self is other or (len(self.pieces) == len(theirs) and all(map(MemoryData.same_as, self.pieces, theirs)))
 
     def with_constant(self, value: float) -> ChunkedData:
-        return self._of([piece.with_constant(value) for piece in self.pieces], Workers())
+        return self._of([piece.with_constant(value) for piece in self.pieces])
 
     # Work --------------------------------------------------------------------------------------------------------
 
     def using(self, work: Work) -> ChunkedData:
-        workers = Workers(work.n_threads - 1)
-        return self._of([piece.using(work, workers) for piece in self.pieces], workers)
-
-    def close(self) -> None:
-        self.workers.close()
+        return self._of([piece.using(work) for piece in self.pieces])
 
     # Products ----------------------------------------------------------------------------------------------------
 

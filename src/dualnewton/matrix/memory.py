@@ -12,10 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualnewton.matrix import linear, whole
-from dualnewton.matrix.blocks import Block, KernelBlock, LibraryBlock
+from dualnewton.matrix.blocks import LibraryBlock
+from dualnewton.matrix.compiled import CompiledPasses
 from dualnewton.matrix.grams import outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, RowVectors, Target, Work
-from dualnewton.matrix.workers import Workers, added
+from dualnewton.matrix.workers import added, workers
 from dualnewton.validation import data_matrix, frozen
 
 BLOCK_BYTES = 1 << 22
@@ -28,14 +29,17 @@ BLOCK_MARGINS = 1 << 13
 """Number of sparse rows per block: vectors of 8 bytes per row (64 KiB) stay below the 128 KiB up to which the allocator reuses
 memory instead of mapping it anew."""
 
+COMPILED_FROM = 1 << 21
+"""Number of stored entries from which all passes are compiled (16 MiB, about 2 ms): below, they would not repay the compiler."""
+
 PART_ENTRIES, DENSE_PART_ENTRIES = 1 << 17, 1 << 19
 """Minimum number of stored entries per part (the unit of work of a thread), sparse and dense; sparse entries take longer."""
 
-MOST_PARTS = 16
-"""Maximum number of parts, each of which needs its own gradient."""
+MOST_PARTS, MOST_DENSE_PARTS = 32, 64
+"""Maximum number of parts of sparse and of dense rows, each of which has its own gradient; enough for 16 threads or more."""
 
-GRAM_PARTS, LARGE_GRAM = 4, 1 << 25
-"""Number of parts of a weighted Gram matrix, each with a d×d sum, and the least number of multiplications to use them."""
+GRAM_PARTS, LARGE_GRAM = 32, 1 << 25
+"""Maximum number of parts of a weighted Gram matrix, each with a d×d sum, and the least number of multiplications of a part."""
 
 WIDTH = 4096
 """Number of columns of dense float32 rows that are converted to float64 at a time for their products with each other."""
@@ -59,12 +63,10 @@ class MemoryData(Data):
         The rows, of float32 or float64.
     work : Work
         Options of the passes.
-    workers : Workers, optional
-        Threads shared with other data; by default this object starts and ends its own.
     """
 
-    def __init__(self, X: Any, work: Work = Work(), workers: Workers | None = None) -> None:  # noqa: B008 (frozen)
-        self.X, self.work, self._shared = X, work, workers
+    def __init__(self, X: Any, work: Work = Work()) -> None:  # noqa: B008 (frozen)
+        self.X, self.work = X, work
 
     @cached_property
     def profile(self) -> Profile:  # type: ignore[override]
@@ -103,53 +105,54 @@ class MemoryData(Data):
 
     # Work --------------------------------------------------------------------------------------------------------
 
-    def using(self, work: Work, workers: Workers | None = None) -> MemoryData:
-        X = self.X.toarray() if work.dense and sp.issparse(self.X) else self.X
-        return MemoryData(X, work, workers)
+    def using(self, work: Work) -> MemoryData:
+        return MemoryData(self.X.toarray() if work.dense and sp.issparse(self.X) else self.X, work)
 
     @cached_property
     def parts(self) -> list[slice]:
         """The rows of each part."""
-        smallest = PART_ENTRIES if self.profile.sparse else DENSE_PART_ENTRIES
-        stored = self.profile.stored
-        parts = max(1, min(MOST_PARTS, stored // smallest, stored // (4 * self.d), self.n))
+        sparse, stored = self.profile.sparse, self.profile.stored
+        most, smallest = (MOST_PARTS, PART_ENTRIES) if sparse else (MOST_DENSE_PARTS, DENSE_PART_ENTRIES)
+        parts = max(1, min(most, stored // smallest, stored // (4 * self.d), self.n)) if self.is_large else 1
         if parts == 1:
             return [slice(0, self.n)]
         ends = np.linspace(0, self.n, parts + 1).astype(int)
         return [slice(int(low), int(high)) for low, high in itertools.pairwise(ends)]
 
     @cached_property
-    def blocks(self) -> list[list[Block]]:
-        """The blocks of each part."""
-        return [self._blocks_of(part) for part in self.parts]
-
-    def _blocks_of(self, part: slice) -> list[Block]:
-        step = BLOCK_MARGINS if self.profile.sparse else max(16, BLOCK_BYTES // (8 * self.d))
-        kind = KernelBlock if self.X.dtype != np.float64 and self.work.compiled else LibraryBlock
-        return [kind(self.X, slice(low, min(low + step, part.stop))) for low in range(part.start, part.stop, step)]
+    def compiled(self) -> CompiledPasses:
+        """The passes by kernels."""
+        return CompiledPasses(self.X, self.parts)
 
     @cached_property
-    def workers(self) -> Workers:
-        """The threads."""
-        return self._shared or Workers(min(self.work.n_threads, len(self.parts)) - 1)
+    def is_large(self) -> bool:
+        """Whether kernels repay the compiler for every pass; smaller data use them where NumPy would copy X."""
+        return self.profile.stored >= COMPILED_FROM or (self.work.compiled and self.X.dtype != np.float64)
 
-    def close(self) -> None:
-        if self._shared is None and "workers" in self.__dict__:
-            self.workers.close()
+    @cached_property
+    def blocks(self) -> list[list[LibraryBlock]]:
+        """The blocks of each part, for passes that are not compiled."""
+        step = BLOCK_MARGINS if self.profile.sparse else max(16, BLOCK_BYTES // (8 * self.d))
+        return [
+            [LibraryBlock(self.X, slice(low, min(low + step, part.stop))) for low in range(part.start, part.stop, step)]
+            for part in self.parts
+        ]
 
     # Products ----------------------------------------------------------------------------------------------------
 
     def times(self, w: np.ndarray) -> np.ndarray:
-        return whole.times(self.X, w)
+        return self.compiled.times(w) if self.is_large else whole.times(self.X, w)
 
     def transposed_times(self, v: np.ndarray) -> np.ndarray:
-        return whole.transposed_times(self.X, v)
+        return self.compiled.transposed_times(v) if self.is_large else whole.transposed_times(self.X, v)
 
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
+        if self.is_large and self.compiled.takes(target.forms):
+            return self.compiled.evaluate(W, b, target.forms, vectors)
         margins = np.empty((self.n, len(W)))
         kept: dict[int, np.ndarray] = {}  # by the first row of the block
 
-        def work(blocks: Sequence[Block]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        def work(blocks: Sequence[LibraryBlock]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             values: Any = 0.0
             slopes, gradients = np.zeros(0), np.zeros((0, self.d))
             room: list[np.ndarray] = []
@@ -167,12 +170,15 @@ class MemoryData(Data):
                     kept[block.rows.start] = found.kept
             return values, gradients, slopes
 
-        values, gradients, slopes = added(self.workers.each(self.blocks, work))
+        values, gradients, slopes = added(workers().each(self.blocks, work))
         together = np.concatenate([kept[start] for start in sorted(kept)]) if kept else None
         return Evaluation(values, gradients, slopes, margins, together)
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        def work(blocks: Sequence[Block]) -> tuple[np.ndarray, np.ndarray]:
+        if self.is_large:
+            return self.compiled.weighted_products(V, v, weights)
+
+        def work(blocks: Sequence[LibraryBlock]) -> tuple[np.ndarray, np.ndarray]:
             sums, result = np.zeros(len(V)), np.zeros(V.shape)
             for block in blocks:
                 Z = np.empty((block.rows.stop - block.rows.start, len(V)))
@@ -183,7 +189,7 @@ class MemoryData(Data):
                 block.gather(Z, result)
             return result, sums
 
-        result, sums = added(self.workers.each(self.blocks, work))
+        result, sums = added(workers().each(self.blocks, work))
         return result, sums
 
     def weighted_gram(
@@ -199,8 +205,8 @@ class MemoryData(Data):
             add(indices[part], weights[part], H, border)
             return H, border
 
-        parts = GRAM_PARTS if indices.size * self.d**2 >= LARGE_GRAM else 1
-        H, border = added(self.workers.each(list(_pieces(indices.size, -(-indices.size // parts))), work))
+        parts = max(1, min(GRAM_PARTS, indices.size * self.d**2 // LARGE_GRAM, indices.size // self.d))
+        H, border = added(workers().each(list(_pieces(indices.size, -(-indices.size // parts))), work))
         if intercept:
             H[self.d, : self.d] = H[: self.d, self.d] = border
             H[self.d, self.d] = weights.sum()
@@ -214,7 +220,13 @@ class MemoryData(Data):
         return choice(indices.size, 0.5 * float(lengths @ lengths))
 
     def _add_pairs(self, indices: np.ndarray, weights: np.ndarray, H: np.ndarray, border: np.ndarray) -> None:
-        self._run("curvature", (indices, weights), H, border)
+        from dualnewton.kernels import passes
+        from dualnewton.kernels.rows import Rows
+
+        # Read-only views, so that writable and read-only inputs share one compilation.
+        arguments = (*Rows.of(self.X), frozen(indices), frozen(weights), H, border)
+        passes.curvature.prepare(*arguments)
+        passes.curvature(*arguments)
         square = H[: self.d, : self.d]
         square += np.tril(square, -1).T
 
@@ -263,9 +275,8 @@ class MemoryData(Data):
         return np.asarray(sum(parts))
 
     def column_norms(self, weights: np.ndarray, features: np.ndarray | None = None) -> np.ndarray:
-        if self.work.compiled:
-            norms = np.zeros(self.d)
-            self._run("diagonal", (weights,), norms)
+        if self.work.compiled or self.is_large:
+            norms = self.compiled.diagonal(weights)
             return norms if features is None else norms[features]
         norms = np.zeros(self.d if features is None else features.size)
         for part in self._slices():
@@ -278,22 +289,12 @@ class MemoryData(Data):
         return np.asarray(sum(parts, start=np.zeros((self.d, *weights.shape[1:]))))
 
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
+        if self.work.compiled or self.is_large:
+            return self.compiled.row_scores(scale)
         scores = np.empty(self.n)
-        if self.work.compiled:
-            self._run("row_scores", (scale,), scores)
-            return scores
         for part in self._slices():
             scores[part] = linear.squared(self.rows(part)) @ scale
         return scores
-
-    def _run(self, kernel: str, inputs: tuple[np.ndarray, ...], *outputs: np.ndarray) -> None:
-        from dualnewton.kernels import passes
-        from dualnewton.kernels.rows import Rows
-
-        # Read-only views, so that writable and read-only inputs share one compilation.
-        arguments = (*Rows.of(self.X), *map(frozen, inputs), *outputs)
-        getattr(passes, kernel).prepare(*arguments)
-        getattr(passes, kernel)(*arguments)
 
     # Parts -------------------------------------------------------------------------------------------------------
 

@@ -113,8 +113,33 @@ class BlockLosses(NamedTuple):
     kept: np.ndarray | None = None
 
 
+class RowForm(NamedTuple):
+    """What a target computes of one model, in words that compiled passes understand.
+
+    Attributes
+    ----------
+    loss : Loss
+        φ; the value is Σ c_i φ_i.
+    dual : bool
+        Whether the first factor is −cφ′ and the dual variable −φ′ is kept, instead of the factor cφ′ alone.
+    direction : bool
+        Whether the balancing direction d of the dual point is kept as well, with the factor cd.
+    thirds : bool
+        Whether the factors divided by three follow.
+    """
+
+    loss: Any
+    dual: bool = False
+    direction: bool = False
+    thirds: bool = False
+
+
 class Target(Protocol):
     """The losses that a pass evaluates at the margins of a block of rows: K columns, of one model or several."""
+
+    @property
+    def forms(self) -> Sequence[RowForm]:
+        """What :meth:`losses` computes, a form for each model; none if no form says it."""
 
     def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Return sums and factors of a block with margins Z (m × K), given its own entries of the per-row vectors."""
@@ -151,8 +176,6 @@ class Work:
 
     Attributes
     ----------
-    n_threads : int
-        Number of threads. The results have the same bits for any number.
     compiled : bool
         Whether kernels may be used.
     dense : bool
@@ -162,7 +185,6 @@ class Work:
         instead of by products of dense copies of the rows, which is the default.
     """
 
-    n_threads: int = 1
     compiled: bool = False
     dense: bool = False
     by_pairs: Callable[[int, float], bool] | None = None

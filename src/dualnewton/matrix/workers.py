@@ -1,16 +1,19 @@
-"""Threads that process a list of tasks; the results are in the order of the list."""
+"""The threads of a run. They do not change a bit of any result: work is divided by size alone, and sums are added in order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 
 class Workers:
-    """The calling thread and ``helpers`` further threads.
+    """The calling thread and ``helpers`` further threads, which start at their first use.
 
     Parameters
     ----------
@@ -20,12 +23,21 @@ class Workers:
 
     def __init__(self, helpers: int = 0) -> None:
         self.helpers = helpers
-        self.pool = ThreadPoolExecutor(helpers) if helpers > 0 else None
+
+    @cached_property
+    def pool(self) -> ThreadPoolExecutor:
+        """The further threads."""
+        return ThreadPoolExecutor(self.helpers)
+
+    def share(self, work: Callable[[], Any], shares: int) -> None:
+        """Call ``work`` once in each thread, in at most as many as there are shares of the work."""
+        others = [self.pool.submit(work) for _ in range(min(self.helpers, shares - 1))]
+        work()
+        for other in others:
+            other.result()
 
     def each(self, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
         """Return ``work(item)`` for each item, in the order of the items."""
-        if self.pool is None or len(items) == 1:
-            return [work(item) for item in items]
         waiting = iter(range(len(items)))  # next() is atomic, so that each item is processed once
         done: list[Any] = [None] * len(items)
 
@@ -33,16 +45,33 @@ class Workers:
             for place in waiting:
                 done[place] = work(items[place])
 
-        others = [self.pool.submit(take) for _ in range(min(self.helpers, len(items) - 1))]
-        take()
-        for other in others:
-            other.result()
+        self.share(take, len(items))
         return done
 
     def close(self) -> None:
         """End the threads."""
-        if self.pool is not None:
+        if "pool" in self.__dict__:
             self.pool.shutdown()
+
+
+_workers: ContextVar[Workers] = ContextVar("workers", default=Workers())  # noqa: B039 (without threads: nothing to change)
+
+
+def workers() -> Workers:
+    """Return the threads that this thread may use: those of :func:`threads` around it, else none but itself."""
+    return _workers.get()
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let all passes in this context use ``count`` threads, those of solvers as well as those of certificates."""
+    made = Workers(count - 1)
+    before = _workers.set(made)
+    try:
+        yield
+    finally:
+        _workers.reset(before)
+        made.close()
 
 
 def added(parts: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dualnewton.losses.base import BALANCING, Curvature
-from dualnewton.matrix import BlockLosses, RowVectors
+from dualnewton.matrix import BlockLosses, RowForm, RowVectors
 
 if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
@@ -136,11 +136,37 @@ def columns_of(problems: Sequence[Problem]) -> Iterator[tuple[Problem, Any]]:
         first += problem.columns
 
 
+class Derivatives:
+    """The losses of several models, whose margins stand side by side, and their derivatives (see :class:`Target`)."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = problems
+
+    @property
+    def forms(self) -> list[RowForm]:
+        """The same for compiled passes."""
+        return [RowForm(problem.loss) for problem in self.problems]
+
+    def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
+        """Return Σ c_i φ_i of each model and the derivatives c_i φ′_i."""
+        values, R = np.empty(len(self.problems)), np.empty(Z.shape)
+        for k, ((problem, own), vectors) in enumerate(zip(columns_of(self.problems), rows, strict=True)):
+            values[k], R[:, own] = problem.row_losses(vectors, Z[:, own])
+        return BlockLosses(values, R)
+
+
 class PrimalPoints:
     """The losses and dual points of several models on a block of rows (see :class:`Target`)."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = problems
+
+    @property
+    def forms(self) -> list[RowForm]:
+        """The same for compiled passes."""
+        return [
+            RowForm(each.loss, True, _balances(each), not each.regularizer.strongly_convex) for each in self.problems
+        ]
 
     def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Return Σ c_i φ_i of each model, the weighted parts of its dual point, and the dual points, to be kept."""

@@ -148,9 +148,8 @@ def is_small(tuning: Tuning, n: int, d: int, columns: int = 1) -> bool:
     return n * d * columns <= tuning.small_entries
 
 
-def prepared(data: Data, n_threads: int, *, compiled: bool, tuning: Tuning = DEFAULT) -> Data:
-    """Return data set up for the passes of a run: expanded where that is cheaper, with threads where they pay."""
+def prepared(data: Data, *, compiled: bool, tuning: Tuning = DEFAULT) -> Data:
+    """Return data set up for the passes of a run: expanded where that is cheaper."""
     costs = Costs.of(data.profile, tuning)
-    threads = n_threads if costs.data_pass > tuning.threads_from else 1
     dense = costs.sparse and not costs.by_entry
-    return data.using(Work(threads, compiled, dense, None if dense else costs.by_pairs))
+    return data.using(Work(compiled, dense, None if dense else costs.by_pairs))

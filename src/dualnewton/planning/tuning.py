@@ -99,8 +99,6 @@ class Tuning:
         Rows from which the mean squared cosine between rows is estimated.
     largest_conditioning : float
         Upper limit of the estimated conditioning, so that predictions stay finite.
-    threads_from : float
-        Predicted seconds of a pass from which several threads are used.
     expanded_share : float
         Share of nonzero entries above which sparse rows that fit in the cache are expanded to dense ones.
 
@@ -244,7 +242,6 @@ class Tuning:
     norm_sample: int = 256
     overlap_sample: int = 64
     largest_conditioning: float = 1e100
-    threads_from: float = 2.5e-3
     expanded_share: float = 1.0 / 3.0
     # Predicted effort
     newton_passes: float = 8.0

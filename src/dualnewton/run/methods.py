@@ -92,7 +92,7 @@ def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request
 
         points = [(pair.w, pair.intercept) for _, pair in starts]
         first, compiled, newton = problems[0], plan.compiled, plan.method == "newton"
-        data = prepared(first.data, n_threads, compiled=compiled, tuning=request.tuning)
+        data = prepared(first.data, compiled=compiled, tuning=request.tuning)
         if not has_hessian(first):
             once = first.loss.curvature is Curvature.CONSTANT
             joint = is_joint(first)
@@ -131,7 +131,7 @@ def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], reque
     elif fits_one_block(problem, tuning):
         operator = Block(data, intercept=intercept)
     else:
-        ready = prepared(data, request.n_threads, compiled=plan.compiled, tuning=tuning)
+        ready = prepared(data, compiled=plan.compiled, tuning=tuning)
         operator = Passes(ready, intercept=intercept)
     return InteriorPoint(
         starts,

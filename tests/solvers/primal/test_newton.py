@@ -70,7 +70,7 @@ def test_float32_data_are_read_as_they_are(method, storage):
 
 @pytest.mark.parametrize(("method", "storage"), list(product(PRIMAL, ["dense", "csr"])))
 def test_any_number_of_threads_gives_the_same_bits(method, storage):
-    settings = {"tuning": tuned(threads_from=0.0), "random_state": 0}
+    settings = {"random_state": 0}
     problem = problem_of(losses.SquaredHinge(), data(30_000, 30, storage=storage))
     one, three = (dn.solve(problem, method=method, n_threads=threads, **settings) for threads in (1, 3))
     assert np.array_equal(one.w, three.w)

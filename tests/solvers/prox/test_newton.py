@@ -215,7 +215,7 @@ def test_models_share_passes_and_each_finds_its_own():
 
 @pytest.mark.parametrize("storage", ["dense", "csr"])
 def test_any_number_of_threads_gives_the_same_bits(storage):
-    settings = {"method": "newton", "tuning": tuned(threads_from=0.0)}
+    settings = {"method": "newton"}
     problem = problem_of(losses.SquaredHinge(), regularizers.L1(), data(20_000, 30, storage))
     one, three = (dn.solve(problem, n_threads=threads, **settings) for threads in (1, 3))
     assert np.array_equal(one.w, three.w)

@@ -240,7 +240,7 @@ def test_models_share_passes_and_each_finds_its_own():
 def test_any_number_of_threads_gives_the_same_bits(storage):
     X, y = classes(20_000, 30)
     problem = problem_of(regularizers.L1(), STORAGES[storage](X), y)
-    one, three = (dn.solve(problem, n_threads=threads, tuning=tuned(threads_from=0.0)) for threads in (1, 3))
+    one, three = (dn.solve(problem, n_threads=threads) for threads in (1, 3))
     assert one.converged
     assert np.array_equal(one.w, three.w)
 

@@ -123,7 +123,7 @@ class GridFits:
         rows = data.matrix if self.few is None else self.few.factor.matrix
         self.neighbours: Neighbours | None = None
         if newton and not search._is_softmax and Neighbours.pay(rows, folds, session.tuning):
-            steps = Neighbours(rows, folds, self.c, session.threads, session.tuning)
+            steps = Neighbours(rows, folds, self.c, session.tuning)
             self.neighbours = self.stack.enter_context(steps)
 
     def __enter__(self) -> GridFits:

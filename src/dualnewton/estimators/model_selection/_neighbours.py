@@ -27,15 +27,13 @@ FAR = 0.1
 
 
 class Neighbours:
-    """Newton steps from the model of all rows, whose weights are c, to those of the folds, in ``n_threads`` threads."""
+    """Newton steps from the model of all rows, whose weights are c, to those of the folds."""
 
-    def __init__(
-        self, data: Data, folds: Folds, c: np.ndarray | None, n_threads: int, tuning: Tuning = DEFAULT
-    ) -> None:
+    def __init__(self, data: Data, folds: Folds, c: np.ndarray | None, tuning: Tuning = DEFAULT) -> None:
         self.c, self.useful = 1.0 if c is None else c, True
         self.kinds, group = folds.patterns
         self.groups = [np.flatnonzero(group == k) for k in range(self.kinds.shape[1])]
-        self.data = prepared(data, n_threads, compiled=not is_small(tuning, data.n, data.d), tuning=tuning)
+        self.data = prepared(data, compiled=not is_small(tuning, data.n, data.d), tuning=tuning)
 
     def __enter__(self) -> Neighbours:
         return self

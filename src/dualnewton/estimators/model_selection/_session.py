@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from dualnewton.estimators._session import Session
 from dualnewton.matrix.blas import one_blas_thread
+from dualnewton.matrix.workers import threads
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.problem import Problem
 from dualnewton.run.result import Progress, Result, Status
@@ -56,12 +58,14 @@ class GridSession(Session):
         self.began = time.perf_counter()
 
     def __enter__(self) -> GridSession:
-        # Decompositions too have last bits that depend on the number of threads.
-        one_blas_thread.__enter__()
+        # Decompositions too have last bits that depend on the number of threads of BLAS.
+        self.contexts = ExitStack()
+        self.contexts.enter_context(one_blas_thread)
+        self.contexts.enter_context(threads(self.threads))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        one_blas_thread.__exit__()
+        self.contexts.close()
         super().__exit__(kind, error, at)
 
     @property

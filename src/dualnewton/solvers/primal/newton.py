@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.matrix import BlockLosses, Data, RowVectors
+from dualnewton.matrix import Data
+from dualnewton.objective.bounds import Derivatives
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.joint_softmax import JointHessian
@@ -91,20 +92,11 @@ class Descent(SharedPasses):
             ]
         return self.hessians[key]
 
-    def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
-        """Values and derivatives of all models on a block of rows (see :class:`Target`)."""
-        values, R, column = np.empty(len(self.models)), np.empty(Z.shape), 0
-        for k, (model, vectors) in enumerate(zip(self.models, rows, strict=True)):
-            own = slice(column, column + model.objective.columns)
-            values[k], R[:, own] = model.objective.losses(vectors, Z[:, own])
-            column = own.stop
-        return BlockLosses(values, R)
-
     def _evaluate(self) -> None:
         parts = [model.objective.parts(model.trial.x) for model in self.models]
         W, b = np.concatenate([W for W, _ in parts]), np.concatenate([b for _, b in parts])
-        vectors = [model.objective.problem.row_vectors for model in self.models]
-        found, column = self.data.evaluate(W, b, self, vectors), 0
+        problems = [model.objective.problem for model in self.models]
+        found, column = self.data.evaluate(W, b, Derivatives(problems), [each.row_vectors for each in problems]), 0
         for model, value in zip(self.models, found.values, strict=True):
             own = slice(column, column + model.objective.columns)
             gradient = model.objective.vector(found.gradients[own], found.slopes[own])

@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 
 from dualnewton.matrix import Data
+from dualnewton.objective.bounds import Derivatives, columns_of
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
 from dualnewton.solvers.prox.curvature import RowWeights
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, Sweep, minimise, sweep_of
-from dualnewton.solvers.prox.newton import Together
 from dualnewton.solvers.prox.working_set import Everything, Features, Gathered, Sizes, chosen
 
 ROUNDING, PATIENCE = 1e-14, 3
@@ -216,10 +216,10 @@ class JointDescent(SharedPasses):
     def _evaluated(self, points: Sequence[State]) -> list[State]:
         """Pass over the data once, at the points of the first models."""
         tasks = self.tasks[: len(points)]
-        together = Together([task.problem for task in tasks])
+        problems = [task.problem for task in tasks]
         W, b = np.concatenate([point.W for point in points]), np.concatenate([point.b for point in points])
-        found = self.data.evaluate(W, b, together, together.row_vectors)
-        each = zip(tasks, points, found.values, together.each(), strict=True)
+        found = self.data.evaluate(W, b, Derivatives(problems), [each.row_vectors for each in problems])
+        each = zip(tasks, points, found.values, columns_of(problems), strict=True)
         return [
             task.found(point, float(value), found.gradients[own], found.slopes[own])
             for task, point, value, (_, own) in each

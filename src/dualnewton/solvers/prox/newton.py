@@ -9,13 +9,14 @@ Losses of one column and of K columns (softmax) differ in the curvature of a row
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dualnewton.losses import Curvature
-from dualnewton.matrix import BlockLosses, Data, RowVectors
+from dualnewton.matrix import Data
+from dualnewton.objective.bounds import Derivatives, columns_of
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
@@ -23,28 +24,6 @@ from dualnewton.solvers.prox.curvature import kind_of
 from dualnewton.solvers.prox.model import Model, Task, Trial
 from dualnewton.solvers.prox.subproblem import Penalty, sweep_of
 from dualnewton.solvers.prox.working_set import Everything, Features, Gathered, Sizes
-
-
-class Together:
-    """The losses of several models, whose margins stand side by side (see :class:`Target`)."""
-
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = problems
-        self.row_vectors = [problem.row_vectors for problem in problems]
-
-    def each(self) -> Iterator[tuple[Problem, Any]]:
-        """Yield each problem with its columns of margins: a number if there is one."""
-        first = 0
-        for problem in self.problems:
-            yield problem, first if problem.columns == 1 else slice(first, first + problem.columns)
-            first += problem.columns
-
-    def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
-        """Values and derivatives of all models on a block of rows."""
-        values, R = np.empty(len(self.problems)), np.empty(Z.shape)
-        for k, ((problem, own), vectors) in enumerate(zip(self.each(), rows, strict=True)):
-            values[k], R[:, own] = problem.row_losses(vectors, Z[:, own])
-        return BlockLosses(values, R)
 
 
 class Proximal(SharedPasses):
@@ -94,12 +73,12 @@ class Proximal(SharedPasses):
 
     def _evaluate(self, models: Sequence[Model]) -> None:
         """Pass over the data once, at the trial points of these models."""
-        together = Together([model.task.problem for model in models])
+        problems = [model.task.problem for model in models]
         trials: list[Trial] = [model.trial for model in models if model.trial is not None]
         W = np.vstack([trial.w.reshape(-1, self.data.d) for trial in trials])
         b = np.concatenate([trial.b for trial in trials])
-        found = self.data.evaluate(W, b, together, together.row_vectors)
-        for model, trial, value, (_, own) in zip(models, trials, found.values, together.each(), strict=True):
+        found = self.data.evaluate(W, b, Derivatives(problems), [each.row_vectors for each in problems])
+        for model, trial, value, (_, own) in zip(models, trials, found.values, columns_of(problems), strict=True):
             gradient, margins = found.gradients[own].ravel(), np.ascontiguousarray(found.margins[:, own])
             model.receive(trial, float(value), gradient, np.atleast_1d(found.slopes[own]), margins)
 

@@ -1,0 +1,200 @@
+"""Passes by compiled kernels: each thread takes parts of the rows, outside the interpreter's lock.
+
+A part is a range of rows, cut by the size of the data alone. Within a part, blocks of rows that fit into the cache are read once
+for their margins, the functions of their losses and the sums over rows. Each part has its own sums, which are added in order.
+
+For sparse rows the parts' sums are as long as the rows: parts × d × M numbers for M columns. The number of parts is therefore at
+most a quarter of the mean number of entries in a column (``MemoryData.parts``): these sums take at most a sixth of the memory of
+the data for each column, and adding them a fraction of the time of a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualnewton.matrix.protocol import Evaluation, RowForm, RowVectors
+from dualnewton.matrix.workers import workers
+
+BLOCK_BYTES, MOST_ROWS = 1 << 18, 1 << 13
+"""Size of a block of rows in bytes (256 KiB), which stays in the second-level cache until it is read again, and its most rows."""
+
+SUMMED = 1 << 13
+"""Number of columns of the parts' sums that are added at a time (64 KiB)."""
+
+REGISTER = 4
+"""Numbers in a vector register, as the kernels use them."""
+
+NOWHERE = -1
+"""Place of a vector that is not kept."""
+
+
+class CompiledPasses:
+    """Passes over a matrix in memory.
+
+    Parameters
+    ----------
+    X : array in C order or CSR array of shape (n, d)
+        The rows, of float32 or float64.
+    parts : sequence of slices
+        The rows of each part.
+    """
+
+    def __init__(self, X: Any, parts: Sequence[slice]) -> None:
+        from dualnewton.kernels import passes, row_functions
+        from dualnewton.kernels.rows import Rows
+
+        self.kernels, self.functions, self.rows = passes, row_functions, Rows.of(X)
+        (self.n, self.d), self.sparse = X.shape, sp.issparse(X)
+        self.ends = np.array([0, *(part.stop for part in parts)])
+        stored = X.data.nbytes + X.indices.nbytes if self.sparse else X.nbytes
+        self.step = max(16, min(MOST_ROWS, BLOCK_BYTES * self.n // max(stored, 1)) // 8 * 8)
+        self.widens = X.dtype != np.float64 and not self.sparse
+        self.ones, self.zeros = np.ones(self.step), np.zeros(self.step)
+        self._room: list[np.ndarray] = []  # of parts' sums that are not in use
+
+    # Passes ----------------------------------------------------------------------------------------------------------
+
+    def takes(self, forms: Sequence[RowForm]) -> bool:
+        """Whether there are compiled functions of all these forms."""
+        return bool(forms) and all(self._functions(form) for form in forms)
+
+    def _functions(self, form: RowForm) -> list[int]:
+        """Return the addresses of the functions of a form; none if one cannot be compiled, as for losses of several columns."""
+        wanted = [self.functions.losses_of, self.functions.direction_of][: 1 + form.direction]
+        found = [each for function in wanted if form.loss.columns == 1 and (each := function(form.loss)) is not None]
+        return [each.address for each in found] if len(found) == len(wanted) else []
+
+    def evaluate(
+        self, W: np.ndarray, b: np.ndarray, forms: Sequence[RowForm], vectors: Sequence[RowVectors]
+    ) -> Evaluation:
+        """Margins, losses, sums of their derivatives, and dual points, as the forms say."""
+        calls: list[Any] = []
+        factors = kept = 0
+        held = []  # what the calls point to
+        for model, (form, own) in enumerate(zip(forms, vectors, strict=True)):
+            y, c, o = (_contiguous(each) for each in own)
+            held += [y, c, o]
+            place = *_vector(y), *_vector(c, self.ones), *_vector(o, self.zeros)
+            shared = (model, model, *place, kept if form.dual else NOWHERE)
+            addresses = self._functions(form)
+            for k, address in enumerate(addresses):
+                calls.append([address, *shared, kept + k if form.dual else NOWHERE, factors + k])
+            if form.thirds:
+                calls += [[0, *shared, factors + k, factors + len(addresses) + k] for k in range(len(addresses))]
+            factors, kept = factors + len(addresses) * (1 + form.thirds), kept + len(addresses) * form.dual
+        values, gradients, slopes, Z, kept_rows = self._run(W, b, calls, len(forms), factors, kept)
+        return Evaluation(values, gradients, slopes, Z.T, kept_rows.T if kept else None)
+
+    def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Aᵀ D(weights_k) (A V_k + v_k) and the sums of the vectors in between."""
+        columns = np.ascontiguousarray(weights.T)
+        calls = [self._linear(self.functions.weighted().address, k, column) for k, column in enumerate(columns)]
+        _, products, sums, _, _ = self._run(V, v, calls, len(V), len(V))
+        return products, sums
+
+    def times(self, w: np.ndarray) -> np.ndarray:
+        """A w, for a vector or a matrix with one column per model."""
+        W = np.atleast_2d(w.T)
+        Z = self._run(W, np.zeros(len(W)), [], 0, 0)[3]
+        return Z[0] if w.ndim == 1 else np.ascontiguousarray(Z.T)
+
+    def transposed_times(self, v: np.ndarray) -> np.ndarray:
+        """Aᵀ v, for a vector or a matrix with one column per model."""
+        columns = np.ascontiguousarray(np.atleast_2d(v.T), dtype=np.float64)
+        calls = [self._linear(self.functions.given().address, k, column) for k, column in enumerate(columns)]
+        products = self._run(np.zeros((0, self.d)), np.zeros(0), calls, len(columns), len(columns))[1]
+        return products[0] if v.ndim == 1 else np.ascontiguousarray(products.T)
+
+    def diagonal(self, weights: np.ndarray) -> np.ndarray:
+        """Σ_i weights_i a_ij²."""
+        sums = self._take_room(1)
+        self._share(self.kernels.diagonal, np.ascontiguousarray(weights, dtype=np.float64), sums)
+        return self._added(sums)
+
+    def row_scores(self, scale: np.ndarray) -> np.ndarray:
+        """Σ_j scale_j a_ij²."""
+        scores = np.empty(self.n)
+        self._share(self.kernels.row_scores, np.ascontiguousarray(scale, dtype=np.float64), scores)
+        return scores
+
+    # How -------------------------------------------------------------------------------------------------------------
+
+    def _run(
+        self, W: np.ndarray, b: np.ndarray, calls: Sequence[Any], models: int, factors: int, kept: int = 0
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return values of the models, products of each factor with A, sums of the factors, margins and vectors kept, as rows."""
+        parts, K = len(self.ends) - 1, len(W)
+        W = W if W.any() else np.zeros((0, self.d))  # most runs start at zero
+        coefficients = self._columns_of(W) if self.sparse else np.array(W, dtype=np.float64, order="C")
+        Z, vectors = np.empty((K, self.n)), np.empty((kept, self.n))
+        values, slopes = np.zeros((parts, models)), np.zeros((parts, factors))
+        width = self._padded(factors) if self.sparse else factors
+        sums = self._take_room(width)
+        shape = (parts, self.d, width) if self.sparse else (parts, width, self.d)
+        table = np.array(calls, dtype=np.intp).reshape(-1, 12)
+        # Room for a row of margins and one of factors, or for a block of rows in float64, which BLAS needs.
+        most = max(K, factors)
+        widened = self.step if self.widens and most > self.kernels.FEW else 0
+        room = (2, self._padded(most)) if self.sparse else (widened, self.d)
+        blas = np.array([self.functions.gemm_address(), *room], dtype=np.intp)
+        arguments = coefficients, np.array(b, dtype=np.float64), table, blas, Z, vectors, values, slopes
+        self._share(self.kernels.evaluate, self.step, *arguments, sums.reshape(shape))
+        products = self._added(sums)
+        products = products.reshape(self.d, width).T[:factors] if self.sparse else products.reshape(factors, self.d)
+        return values.sum(axis=0), np.ascontiguousarray(products), slopes.sum(axis=0), Z, vectors
+
+    def _padded(self, columns: int) -> int:
+        """Return the numbers per feature of a matrix with so many columns: as many, or whole vector registers."""
+        return columns if columns <= self.kernels.FEW else -(-columns // REGISTER) * REGISTER
+
+    def _columns_of(self, W: np.ndarray) -> np.ndarray:
+        """Return Wᵀ with a row of whole vector registers for each feature, since sparse rows visit features in any order."""
+        found = np.zeros((self.d, self._padded(len(W))))
+        found[:, : len(W)] = W.T
+        return found
+
+    def _share(self, kernel: Any, *arguments: Any) -> None:
+        """Run a kernel in all threads, each of which takes parts from a common counter."""
+        given = (*self.rows, self.ends, np.zeros(1, dtype=np.int64), *arguments)
+        kernel.prepare(*given)
+        workers().share(lambda: kernel(*given), len(self.ends) - 1)
+
+    def _take_room(self, factors: int) -> np.ndarray:
+        """Return room for the parts' sums of so many columns; memory that was in use before needs not be mapped again."""
+        wanted = (len(self.ends) - 1, self.d * factors)
+        try:
+            room = self._room.pop()
+        except IndexError:
+            room = np.empty(wanted)
+        return room if room.shape == wanted else np.empty(wanted)
+
+    def _added(self, sums: np.ndarray) -> np.ndarray:
+        """Add the parts' sums in order, by ranges of columns, and give their room back."""
+        total = np.empty(sums.shape[1])
+
+        def add(low: int) -> None:
+            np.add.reduce(sums[:, low : low + SUMMED], axis=0, out=total[low : low + SUMMED])
+
+        workers().each(range(0, sums.shape[1], SUMMED), add)
+        self._room = [sums]
+        return total
+
+    def _linear(self, function: int, k: int, column: np.ndarray) -> list[int]:
+        """Return the call of a function of column k of the margins and a vector."""
+        vector = _vector(column)
+        return [function, k, k, *vector, *vector, *vector, NOWHERE, NOWHERE, k]
+
+
+def _vector(values: np.ndarray | None, absent: np.ndarray | None = None) -> tuple[int, int]:
+    """Return the address of a vector and the bytes between its entries; those of a constant block if it is absent."""
+    given = absent if values is None else values
+    assert given is not None
+    return given.ctypes.data, 0 if values is None else given.itemsize
+
+
+def _contiguous(values: np.ndarray | None) -> np.ndarray | None:
+    return None if values is None else np.ascontiguousarray(values, dtype=np.float64)

@@ -1,0 +1,228 @@
+"""Compiled passes agree with the NumPy expressions that specify them, and have the same bits for any number of threads."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.kernels import elementary
+from dualnewton.kernels._jit import jit
+from dualnewton.matrix import MemoryData, compiled, memory
+from dualnewton.matrix.workers import threads, workers
+from dualnewton.objective.bounds import Derivatives, PrimalPoints
+from tables import LOSSES, NON_SMOOTH, labels_for, name_of
+
+N, D = 400, 13
+STORAGES = pytest.mark.parametrize("storage", ["dense", "csr"])
+DTYPES = pytest.mark.parametrize("dtype", [np.float64, np.float32])
+FORMS = {"plain": {}, "intercept, weights, offset": {"fit_intercept": True, "weights": True, "offset": True}}
+
+
+@dataclass(frozen=True)
+class LogCosh(losses.Loss):
+    """scale² log cosh((z − y)/scale), as a user would write it."""
+
+    scale: float = 2.0
+    gamma = 1.0
+
+    def value(self, z, y):
+        r = np.abs(z - y) / self.scale
+        return self.scale**2 * (r + np.log1p(np.exp(-2.0 * r)) - np.log(2.0))
+
+    def derivative(self, z, y):
+        return self.scale * np.tanh((z - y) / self.scale)
+
+    def second_derivative(self, z, y):
+        return 1.0 - np.tanh((z - y) / self.scale) ** 2
+
+    def domain(self, y):
+        return 0.0 * y - self.scale, 0.0 * y + self.scale
+
+
+FACTORS = {"half": 0.5}
+
+
+@dataclass(frozen=True)
+class Interpreted(losses.Squared):
+    """½(z − y)², in a way that only the interpreter understands."""
+
+    def value(self, z, y):
+        return FACTORS["half"] * (z - y) ** 2
+
+
+@pytest.fixture(autouse=True)
+def _many_parts(monkeypatch):
+    """Parts and blocks so small that there are many of each."""
+    monkeypatch.setattr(memory, "COMPILED_FROM", 1)
+    monkeypatch.setattr(memory, "PART_ENTRIES", D * 7)
+    monkeypatch.setattr(memory, "DENSE_PART_ENTRIES", D * 20)
+    monkeypatch.setattr(memory, "LARGE_GRAM", 1)
+    monkeypatch.setattr(compiled, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(compiled, "SUMMED", 5)
+
+
+def matrix(storage, dtype=np.float64):
+    rng = np.random.default_rng(3)
+    X = (rng.standard_normal((N, D)) * (rng.random((N, D)) < 0.6)).astype(dtype)
+    return sp.csr_array(X) if storage == "csr" else X
+
+
+def dense(X):
+    return (X.toarray() if sp.issparse(X) else X).astype(np.float64)
+
+
+def problems(loss, X, K, *, regularizer=None, weights=False, offset=False, fit_intercept=False):
+    rng = np.random.default_rng(8)
+    return [
+        dn.Problem(
+            X,
+            labels_for(loss, N, rng),
+            loss,
+            regularizer=regularizer or regularizers.L2(),
+            sample_weight=rng.uniform(0.0, 2.0, N) if weights else None,
+            offset=rng.standard_normal(N) if offset else None,
+            fit_intercept=fit_intercept,
+        )
+        for _ in range(K)
+    ]
+
+
+def specified(data, *arguments):
+    """The pass by NumPy expressions over blocks."""
+    data.is_large = False
+    return data.evaluate(*arguments)
+
+
+def fields(found):
+    return {name: getattr(found, name) for name in ("values", "gradients", "slopes", "margins", "kept")}
+
+
+def assert_agree(found, exact):
+    for name, value in fields(exact).items():
+        mine = getattr(found, name)
+        if value is None:
+            assert mine is None
+        else:
+            np.testing.assert_allclose(
+                mine, value, rtol=1e-11, atol=1e-12 * np.abs(value).max(initial=1e-9), err_msg=name
+            )
+
+
+@STORAGES
+@DTYPES
+@pytest.mark.parametrize("K", [1, 2, 3, 10])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("regularizer", [regularizers.L2(), regularizers.L1()], ids=name_of)
+def test_passes_agree_with_their_specification(storage, dtype, K, form, regularizer):
+    X, rng = matrix(storage, dtype), np.random.default_rng(0)
+    several = problems(losses.Logistic(), X, K, regularizer=regularizer, **FORMS[form])
+    vectors = [problem.row_vectors for problem in several]
+    for W in (rng.standard_normal((K, D)), np.zeros((K, D))):
+        b = rng.standard_normal(K)
+        for target in (Derivatives(several), PrimalPoints(several)):
+            data = MemoryData(X)
+            assert len(data.parts) > 3
+            assert data.compiled.takes(target.forms)
+            assert_agree(data.evaluate(W, b, target, vectors), specified(MemoryData(X), W, b, target, vectors))
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, *NON_SMOOTH, LogCosh(1.5)], ids=name_of)
+@pytest.mark.parametrize("form", FORMS)
+def test_every_loss_is_compiled_from_its_own_methods(loss, form):
+    X, rng = matrix("dense"), np.random.default_rng(1)
+    (problem,) = problems(loss, X, 1, **FORMS[form])
+    W, b, data = 3.0 * rng.standard_normal((1, D)), rng.standard_normal(1), MemoryData(X)
+    for target in (Derivatives([problem]), PrimalPoints([problem])):
+        assert data.compiled.takes(target.forms)
+        arguments = W, b, target, [problem.row_vectors]
+        assert_agree(data.evaluate(*arguments), specified(MemoryData(X), *arguments))
+
+
+def test_a_loss_that_cannot_be_compiled_is_evaluated_by_numpy():
+    X = matrix("dense")
+    problem = dn.Problem(X, np.random.default_rng(0).standard_normal(N), Interpreted(), lam=0.1)
+    assert not MemoryData(X).compiled.takes(Derivatives([problem]).forms)
+    result = dn.solve(problem, method="newton", tol=1e-9)
+    assert result.converged
+
+
+def every_pass(X, K):
+    """What each kind of pass returns, as a list of arrays."""
+    rng, data = np.random.default_rng(2), MemoryData(X)
+    several = problems(losses.Logistic(), X, K, fit_intercept=True, weights=True, regularizer=regularizers.L1())
+    W, b, weights = rng.standard_normal((K, D)), rng.standard_normal(K), rng.random((N, K))
+    vectors = [problem.row_vectors for problem in several]
+    evaluated = [data.evaluate(W, b, target(several), vectors) for target in (Derivatives, PrimalPoints)]
+    return [
+        *(value for found in evaluated for value in fields(found).values() if value is not None),
+        *data.weighted_products(W, b, weights),
+        data.weighted_gram(weights[:, 0]),
+        data.times(W.T),
+        data.transposed_times(weights),
+        data.column_norms(weights[:, 0]),
+        data.row_scores(np.square(W[0])),
+    ]
+
+
+@STORAGES
+@DTYPES
+@pytest.mark.parametrize("K", [1, 4])
+def test_no_pass_has_other_bits_with_another_number_of_threads(storage, dtype, K):
+    X = matrix(storage, dtype)
+    alone = every_pass(X, K)
+    for count in (2, 3, 8, 16):
+        with threads(count):
+            assert workers().helpers == count - 1
+            together = every_pass(X, K)
+        assert all(map(np.array_equal, alone, together)), count
+
+
+@STORAGES
+@DTYPES
+@pytest.mark.parametrize("K", [1, 3])
+def test_products(storage, dtype, K):
+    X, rng = matrix(storage, dtype), np.random.default_rng(0)
+    data, A = MemoryData(X), dense(X)
+    W, V, v = rng.standard_normal((D, K)), rng.standard_normal((K, D)), rng.standard_normal(K)
+    R, weights = rng.standard_normal((N, K)), rng.random((N, K))
+    for given in (R, R[:, 0]):
+        np.testing.assert_allclose(data.transposed_times(given), A.T @ given, rtol=1e-11, atol=1e-11)
+    for given in (W, W[:, 0], 0.0 * W):
+        np.testing.assert_allclose(data.times(given), A @ given, rtol=1e-11, atol=1e-12)
+    inside = weights * (A @ V.T + v)
+    products, sums = data.weighted_products(V, v, weights)
+    np.testing.assert_allclose(products, inside.T @ A, rtol=1e-11, atol=1e-10)
+    np.testing.assert_allclose(sums, inside.sum(axis=0), rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "log1p"])
+def test_elementary_functions_are_those_of_numpy(name):
+    """To two units in the last place; exactly at zero, infinity, NaN and outside the domain."""
+    sizes = 10.0 ** np.linspace(-320.0, 308.0, 20_001)
+    middle = np.linspace(-800.0, 800.0, 20_001)
+    special = np.array([0.0, -0.0, -1.0, 1.0, np.inf, -np.inf, np.nan, 709.7, 709.9, -745.1, -745.2, 5e-324, -0.5])
+    x = np.concatenate([sizes, -sizes, middle, 1.0 + 1e-3 * middle, special])
+    function = getattr(elementary, name)
+
+    @jit
+    def each(x):
+        found = np.empty(x.size)
+        for i in range(x.size):
+            found[i] = function(x[i])
+        return found
+
+    with np.errstate(all="ignore"):
+        found, exact = each(x), getattr(np, name)(x)
+        close = np.abs(found - exact) <= 2.0 * np.spacing(np.abs(exact))
+    wrong = ~(close | (found == exact) | (np.isnan(found) & np.isnan(exact)))
+    assert not wrong.any(), (x[wrong][:5], found[wrong][:5], exact[wrong][:5])
+
+
+def test_threads_inside_threads_do_no_harm():
+    with threads(3):
+        counts = workers().each(range(5), lambda _: workers().helpers)
+    assert set(counts) <= {0, 2}
+    assert workers().helpers == 0

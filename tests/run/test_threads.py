@@ -1,0 +1,25 @@
+"""Every method has the same bits for any number of threads."""
+
+from itertools import cycle
+
+import pytest
+
+from checkpoint_cases import CASES, bits
+from dualnewton.matrix import compiled, memory
+
+
+@pytest.fixture(autouse=True)
+def _many_parts(monkeypatch):
+    """Parts and blocks so small that there are many of each."""
+    monkeypatch.setattr(memory, "COMPILED_FROM", 1)
+    monkeypatch.setattr(memory, "PART_ENTRIES", 30)
+    monkeypatch.setattr(memory, "DENSE_PART_ENTRIES", 30)
+    monkeypatch.setattr(memory, "LARGE_GRAM", 1)
+    monkeypatch.setattr(compiled, "BLOCK_BYTES", 1)
+
+
+@pytest.mark.parametrize(("case", "few"), zip(CASES, cycle([2, 3, 8])), ids=lambda of: getattr(of, "name", str(of)))
+def test_threads_do_not_change_a_bit_of_any_method(case, few):
+    alone = bits(case.solve(n_threads=1))
+    for threads in (few, 16):
+        assert bits(case.solve(n_threads=threads)) == alone, threads
