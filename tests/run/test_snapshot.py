@@ -103,7 +103,7 @@ def test_an_array_that_occurs_twice_is_stored_once_and_is_one_array_again():
 
 def test_frozen_dataclasses_come_back_without_running_their_code(monkeypatch):
     step = np.random.default_rng(0).standard_normal(4)
-    corrections = Corrections.none(4).with_pair(step, 2.0 * step, step, 3)
+    corrections = Corrections.none().with_pair(step, 2.0 * step, step, 3)
     factor = Cholesky(np.eye(4) * 3.0, np.ones(4), exact=True)
     plan = Plan("sdna", 3, "because", before=Plan("ihs", 5, "first"))
     rows = (Progress(1.0, 0.5, Certificate(2.0, 1.5, parts=(Certificate(1.0, 0.5),)), model=3),)

@@ -66,7 +66,7 @@ def slopes_at(loss: Any, z: float, y: float) -> tuple[float, float]:
 def _values_at(loss, z, y):
     if loss.instance_class is Pointers:
         return lambda loss, z, y: _call_values(loss.values, loss.parameter, z, y)
-    value, first, second = _methods(kind_of(loss.instance_class), "value", "derivative", "second_derivative")
+    value, first, second = _methods(kind_of(loss), "value", "derivative", "second_derivative")
     return lambda loss, z, y: (value(loss, z, y), first(loss, z, y), second(loss, z, y))
 
 
@@ -74,7 +74,7 @@ def _values_at(loss, z, y):
 def _slopes_at(loss, z, y):
     if loss.instance_class is Pointers:
         return lambda loss, z, y: _call_slopes(loss.slopes, loss.parameter, z, y)
-    first, second = _methods(kind_of(loss.instance_class), "derivative", "second_derivative")
+    first, second = _methods(kind_of(loss), "derivative", "second_derivative")
     return lambda loss, z, y: (first(loss, z, y), second(loss, z, y))
 
 
@@ -98,13 +98,25 @@ def _methods(kind: type[Loss], *names: str) -> list[Any]:
     return [jit(getattr(kind, name)) for name in names]
 
 
-def _fields_type(kind: type[Loss]) -> Any:
+@lru_cache(maxsize=64)
+def _fields_type(kind: type[Loss], names: tuple[str, ...]) -> Any:
     """Make a named tuple type with the fields of a loss; it is importable by name, which Numba's cache on disk requires."""
     name = f"{kind.__name__}Fields"
-    made = namedtuple(name, [field.name for field in dataclasses.fields(kind)] or ["none"])  # type: ignore[misc, arg-type]
+    made = namedtuple(name, names or ["none"])  # type: ignore[misc, arg-type]
     made.__module__ = __name__
-    globals()[name] = made
+    if kind.__module__.startswith("dualnewton."):  # a user's class may have the name of one of ours
+        globals()[name] = made
+    _KINDS[made] = kind
     return made
+
+
+_KINDS: dict[Any, type[Loss]] = {}
+"""The loss of each type of fields."""
+
+
+def kind_of(fields: Any) -> type[Loss]:
+    """Return the class of a loss from the Numba type of its fields."""
+    return _KINDS[fields.instance_class]
 
 
 _INLINED = (
@@ -115,12 +127,11 @@ _INLINED = (
     losses.Huber,
     losses.SquaredEpsilonInsensitive,
 )
-_FIELDS: dict[type[Loss], Any] = {kind: _fields_type(kind) for kind in _INLINED}
+_FIELDS: dict[type[Loss], Any] = {
+    kind: _fields_type(kind, tuple(field.name for field in dataclasses.fields(kind)))  # type: ignore[arg-type]
+    for kind in _INLINED
+}
 """The library's own losses with one parameter or none, which are compiled once per installation, for all values of it."""
-
-
-def kind_of(fields: Any) -> type[Loss]:
-    return next(kind for kind, known in _FIELDS.items() if known is fields)
 
 
 def inlined(loss: Loss) -> CompiledLoss:
@@ -130,9 +141,8 @@ def inlined(loss: Loss) -> CompiledLoss:
 
 def fields_of(loss: Loss) -> Any:
     """Return a named tuple of the fields of a loss, which replaces ``self`` in its methods."""
-    values = {name: float(value) for name, value in vars(loss).items()}
-    kind = _FIELDS.get(type(loss)) or namedtuple("Fields", values or ["none"])  # type: ignore[misc, call-overload]
-    return kind(*(values.values() or [0.0]))
+    fields = {name: float(value) for name, value in vars(loss).items()}
+    return _fields_type(type(loss), tuple(fields))(*(fields.values() or [0.0]))  # type: ignore[arg-type]
 
 
 def compiled(loss: Loss) -> CompiledLoss:

@@ -2,8 +2,12 @@
 
     evaluate(*rows, ends, counter, step, W, b, calls, blas, Z, kept, values, slopes, G)
         margins Z, the functions of rows in ``calls``, their sums, and G[p] = Σ R[k, i] a_i of each part p
+    over_rows(ends, counter, function, vectors, sign, values)
+        a function of rows and its sum for each part, without the data
     diagonal(*rows, ends, counter, weights, out)     out[p, j] = Σ weight a_j² of each part p
     row_scores(*rows, ends, counter, scale, out)     out_i = Σ_j scale_j a_ij²
+    gram(*rows, ends, counter, step, indices, weights, blas, like, border, H)
+        H[p] = Σ weight a aᵀ of each part p, on and above the diagonal, by products in the type of ``like``, and Σ weight a
     curvature(*rows, indices, weights, H, border)    H += Σ weight a aᵀ below the diagonal, border += Σ weight a
 
 Part p has the rows from ends[p] to ends[p + 1]. All threads call a kernel with the same arguments; each takes the next part from
@@ -23,7 +27,7 @@ from dualnewton.kernels._lanes import LANES, fma, spread, store, zeros
 from dualnewton.kernels._lanes import load as load_lanes
 from dualnewton.kernels.atomic import load, swap_if
 from dualnewton.kernels.models import Kernel
-from dualnewton.kernels.row_functions import call, call_gemm
+from dualnewton.kernels.row_functions import call, call_gemm, call_syrk
 
 FEW = 2
 """Number of columns up to which rows are multiplied by plain loops: with so few, BLAS and whole vector registers are slower."""
@@ -199,7 +203,49 @@ def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, 
         part = _next_part(counter)
 
 
+@jit
+def _over_rows(ends, counter, function, vectors, sign, values):
+    """values[p] = what a function of rows returns for the rows of part p, given the addresses of its seven vectors."""
+    part = _next_part(counter)
+    while part < ends.size - 1:
+        low, high = ends[part], ends[part + 1]
+        a, b = vectors[:, 0], vectors[:, 1]
+        values[part] = call(
+            function,
+            high - low,
+            a[0] + low * b[0],
+            a[1] + low * b[1],
+            a[2] + low * b[2],
+            a[3] + low * b[3],
+            a[4] + low * b[4],
+            a[5] + low * b[5],
+            a[6] + low * b[6],
+            sign,
+        )
+        part = _next_part(counter)
+
+
 # Gram matrices, squares ---------------------------------------------------------------------------------------------------------
+
+
+def _write_row(data: Any, columns: Any, starts: Any, i: int, factor: float, out: Any) -> None:
+    """Out = factor · a_i, dense."""
+    raise NotImplementedError("for compiled code")
+
+
+@overloads(_write_row)
+def _write_row_of(data, columns, starts, i, factor, out):
+    def dense(data, columns, starts, i, factor, out):
+        for j in range(out.size):
+            out[j] = factor * data[i, j]
+
+    def sparse(data, columns, starts, i, factor, out):
+        for j in range(out.size):
+            out[j] = 0.0
+        for p in row.entries(starts, i):
+            out[columns[p]] += factor * data[p]
+
+    return dense if data.ndim == 2 else sparse
 
 
 def _add_outer(data: Any, columns: Any, starts: Any, i: int, weight: float, H: Any, border: Any) -> None:
@@ -240,6 +286,55 @@ def _add_outer_of(data, columns, starts, i, weight, H, border):
                 H_j[columns[q]] += to_j * data[q]
 
     return dense if data.ndim == 2 else sparse
+
+
+def _add_square(rows: Any, first: int, count: int, sign: float, blas: Any, product: Any, H: Any) -> None:
+    """H += sign · BᵀB for so many consecutive rows B, on and above the diagonal; ``product`` is room for BᵀB of float32 rows."""
+    raise NotImplementedError("for compiled code")
+
+
+@overloads(_add_square)
+def _add_square_of(rows, first, count, sign, blas, product, H):
+    def double(rows, first, count, sign, blas, product, H):
+        d = rows.shape[1]
+        call_syrk(blas[0], d, count, sign, rows.ctypes.data + 8 * first * d, 1.0, H.ctypes.data, H)
+
+    def single(rows, first, count, sign, blas, product, H):
+        d = rows.shape[1]
+        call_syrk(blas[1], d, count, sign, rows.ctypes.data + 4 * first * d, 0.0, product.ctypes.data, product)
+        for j in range(d):
+            for k in range(j, d):
+                H[j, k] += product[j, k]
+
+    return double if rows.dtype.bitwidth == 64 else single
+
+
+@jit
+def _gram(data, columns, starts, ends, counter, step, indices, weights, blas, like, border, H):
+    d = H.shape[1]
+    rows, product = np.empty((step, d), like.dtype), np.empty((d if like.itemsize < 8 else 0, d), like.dtype)
+    part = _next_part(counter)
+    while part < ends.size - 1:
+        own, sums = H[part], border[part]
+        for j in range(d):
+            sums[j] = 0.0
+            for k in range(d):
+                own[j, k] = 0.0
+        for low in range(ends[part], ends[part + 1], step):
+            # Rows of positive weight are collected from the first place on, those of negative weight from the last.
+            high, positive, negative = min(low + step, ends[part + 1]), 0, step
+            for s in range(low, high):
+                if weights[s] != 0.0:
+                    negative -= weights[s] < 0.0
+                    place = positive if weights[s] > 0.0 else negative
+                    positive += weights[s] > 0.0
+                    _write_row(data, columns, starts, indices[s], np.sqrt(abs(weights[s])), rows[place])
+                    row.add(data, columns, starts, indices[s], weights[s], sums)
+            if positive > 0:
+                _add_square(rows, 0, positive, 1.0, blas, product, own)
+            if negative < step:
+                _add_square(rows, negative, step - negative, -1.0, blas, product, own)
+        part = _next_part(counter)
 
 
 @jit
@@ -309,5 +404,5 @@ def _row_scores(data, columns, starts, ends, counter, scale, out):
         part = _next_part(counter)
 
 
-evaluate = Kernel(_evaluate)
-curvature, diagonal, row_scores = Kernel(_curvature), Kernel(_diagonal), Kernel(_row_scores)
+evaluate, over_rows = Kernel(_evaluate), Kernel(_over_rows)
+gram, curvature, diagonal, row_scores = Kernel(_gram), Kernel(_curvature), Kernel(_diagonal), Kernel(_row_scores)

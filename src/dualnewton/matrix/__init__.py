@@ -7,6 +7,7 @@ products with a matrix as it is stored, for this package and the theory.
 """
 
 from dualnewton.matrix.chunked import ChunkedData
+from dualnewton.matrix.compiled import sum_over_rows
 from dualnewton.matrix.memory import MemoryData, as_data
 from dualnewton.matrix.protocol import BlockLosses, Capabilities, Data, Evaluation, Profile, RowForm, RowVectors, Target
 
@@ -22,4 +23,5 @@ __all__ = [
     "RowVectors",
     "Target",
     "as_data",
+    "sum_over_rows",
 ]

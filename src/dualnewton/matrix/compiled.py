@@ -25,6 +25,16 @@ BLOCK_BYTES, MOST_ROWS = 1 << 18, 1 << 13
 SUMMED = 1 << 13
 """Number of columns of the parts' sums that are added at a time (64 KiB)."""
 
+ROW_PARTS, PART_ROWS = 64, 1 << 14
+"""Maximum number of parts of vectors with an entry per row, and minimum number of their rows."""
+
+GRAM_PARTS, LARGE_GRAM, GRAM_ENTRIES = 32, 1 << 25, 1 << 26
+"""Maximum number of parts of a weighted Gram matrix, minimum number of multiplications of a part, and maximum number of entries
+of all parts' d×d sums (512 MiB)."""
+
+GRAM_BYTES, FEWEST = 1 << 20, 1 << 10
+"""Size of a block of scaled rows in bytes (1 MiB) for weighted Gram matrices, and its number of rows where a row is long."""
+
 REGISTER = 4
 """Numbers in a vector register, as the kernels use them."""
 
@@ -113,13 +123,32 @@ class CompiledPasses:
         """Σ_i weights_i a_ij²."""
         sums = self._take_room(1)
         self._share(self.kernels.diagonal, np.ascontiguousarray(weights, dtype=np.float64), sums)
-        return self._added(sums)
+        norms = self._added(sums)
+        self._room = [sums]
+        return norms
 
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
         """Σ_j scale_j a_ij²."""
         scores = np.empty(self.n)
         self._share(self.kernels.row_scores, np.ascontiguousarray(scale, dtype=np.float64), scores)
         return scores
+
+    def gram(self, weights: np.ndarray, indices: np.ndarray, *, single: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Σ_s weights_s a_s a_sᵀ and Σ_s weights_s a_s over the rows ``indices``, by products in float32 if ``single``."""
+        size, d = indices.size, self.d
+        parts = max(1, min(GRAM_PARTS, size * d**2 // LARGE_GRAM, size // d, GRAM_ENTRIES // d**2))
+        ends = np.linspace(0, size, parts + 1).astype(np.intp)
+        # Many rows at a time: with few, the traffic of updating the sum would exceed that of reading the rows.
+        step = max(1, min(-(-size // parts), max(min(d, FEWEST), GRAM_BYTES // (8 * d))))
+        blas = np.array([self.functions.blas_address(name) for name in ("dsyrk", "ssyrk")], dtype=np.intp)
+        like, borders = np.empty(0, np.float32 if single else np.float64), np.empty((parts, d))
+        sums = np.empty((parts, d * d))
+        given = np.ascontiguousarray(indices), np.array(weights, dtype=np.float64), blas, like, borders
+        self._share(self.kernels.gram, step, *given, sums.reshape(parts, d, d), ends=ends)
+        H = self._added(sums).reshape(d, d)
+        H = np.triu(H)
+        H += np.triu(H, 1).T
+        return H, borders.sum(axis=0)
 
     # How -------------------------------------------------------------------------------------------------------------
 
@@ -140,10 +169,11 @@ class CompiledPasses:
         most = max(K, factors)
         widened = self.step if self.widens and most > self.kernels.FEW else 0
         room = (2, self._padded(most)) if self.sparse else (widened, self.d)
-        blas = np.array([self.functions.gemm_address(), *room], dtype=np.intp)
+        blas = np.array([self.functions.blas_address("dgemm"), *room], dtype=np.intp)
         arguments = coefficients, np.array(b, dtype=np.float64), table, blas, Z, vectors, values, slopes
         self._share(self.kernels.evaluate, self.step, *arguments, sums.reshape(shape))
         products = self._added(sums)
+        self._room = [sums]
         products = products.reshape(self.d, width).T[:factors] if self.sparse else products.reshape(factors, self.d)
         return values.sum(axis=0), np.ascontiguousarray(products), slopes.sum(axis=0), Z, vectors
 
@@ -157,11 +187,12 @@ class CompiledPasses:
         found[:, : len(W)] = W.T
         return found
 
-    def _share(self, kernel: Any, *arguments: Any) -> None:
+    def _share(self, kernel: Any, *arguments: Any, ends: np.ndarray | None = None) -> None:
         """Run a kernel in all threads, each of which takes parts from a common counter."""
-        given = (*self.rows, self.ends, np.zeros(1, dtype=np.int64), *arguments)
+        ends = self.ends if ends is None else ends
+        given = (*self.rows, ends, np.zeros(1, dtype=np.int64), *arguments)
         kernel.prepare(*given)
-        workers().share(lambda: kernel(*given), len(self.ends) - 1)
+        workers().share(lambda: kernel(*given), len(ends) - 1)
 
     def _take_room(self, factors: int) -> np.ndarray:
         """Return room for the parts' sums of so many columns; memory that was in use before needs not be mapped again."""
@@ -180,13 +211,37 @@ class CompiledPasses:
             np.add.reduce(sums[:, low : low + SUMMED], axis=0, out=total[low : low + SUMMED])
 
         workers().each(range(0, sums.shape[1], SUMMED), add)
-        self._room = [sums]
         return total
 
     def _linear(self, function: int, k: int, column: np.ndarray) -> list[int]:
         """Return the call of a function of column k of the margins and a vector."""
         vector = _vector(column)
         return [function, k, k, *vector, *vector, *vector, NOWHERE, NOWHERE, k]
+
+
+def sum_over_rows(
+    function: int,
+    z: np.ndarray,
+    rows: RowVectors,
+    *,
+    kept: np.ndarray | None = None,
+    factors: np.ndarray | None = None,
+    sign: float = 1.0,
+) -> float:
+    """Run a function of rows (``kernels/row_functions.py``) on vectors of all rows, in threads; return the sum of its values."""
+    from dualnewton.kernels import passes
+
+    n = len(z)
+    parts = max(1, min(ROW_PARTS, n // PART_ROWS))
+    ends, step = np.linspace(0, n, parts + 1).astype(np.intp), -(-n // parts)
+    held = [np.ascontiguousarray(z, dtype=np.float64), *map(_contiguous, rows), None, kept, factors]
+    absent = [np.ones(step) if place == 2 else np.zeros(step) for place in range(len(held))]
+    vectors = list(map(_vector, held, absent))
+    values = np.zeros(parts)
+    given = ends, np.zeros(1, dtype=np.int64), function, np.array(vectors, dtype=np.intp), float(sign), values
+    passes.over_rows.prepare(*given)
+    workers().share(lambda: passes.over_rows(*given), parts)
+    return float(values.sum())
 
 
 def _vector(values: np.ndarray | None, absent: np.ndarray | None = None) -> tuple[int, int]:

@@ -197,20 +197,18 @@ class MemoryData(Data):
     ) -> np.ndarray:
         indices = np.arange(self.n) if indices is None else indices
         by_pairs = self._by_pairs(indices)
+        if self.is_large and indices.size and not by_pairs:
+            return _bordered(*self.compiled.gram(weights, indices, single=single), weights, intercept=intercept)
         add = self._add_pairs if by_pairs else partial(self._add_products, np.float32 if single else np.float64)
-        size = self.d + intercept
 
         def work(part: slice) -> tuple[np.ndarray, np.ndarray]:
-            H, border = np.zeros((size, size)), np.zeros(self.d if intercept or by_pairs else 0)
+            H, border = np.zeros((self.d, self.d)), np.zeros(self.d if intercept or by_pairs else 0)
             add(indices[part], weights[part], H, border)
             return H, border
 
         parts = max(1, min(GRAM_PARTS, indices.size * self.d**2 // LARGE_GRAM, indices.size // self.d))
         H, border = added(workers().each(list(_pieces(indices.size, -(-indices.size // parts))), work))
-        if intercept:
-            H[self.d, : self.d] = H[: self.d, self.d] = border
-            H[self.d, self.d] = weights.sum()
-        return H
+        return _bordered(H, border, weights, intercept=intercept)
 
     def _by_pairs(self, indices: np.ndarray) -> bool:
         choice = self.work.by_pairs
@@ -227,8 +225,7 @@ class MemoryData(Data):
         arguments = (*Rows.of(self.X), frozen(indices), frozen(weights), H, border)
         passes.curvature.prepare(*arguments)
         passes.curvature(*arguments)
-        square = H[: self.d, : self.d]
-        square += np.tril(square, -1).T
+        H += np.tril(H, -1).T
 
     def _add_products(
         self, kind: type, indices: np.ndarray, weights: np.ndarray, H: np.ndarray, border: np.ndarray
@@ -237,7 +234,7 @@ class MemoryData(Data):
             rows = linear.to_dense(own)
             if border.size:
                 border += weights[some] @ rows
-            H[: self.d, : self.d] += outer_products(rows, weights[some], kind)
+            H += outer_products(rows, weights[some], kind)
 
     def _squared_pieces(self, indices: np.ndarray, *, expanded: bool = True) -> Iterator[tuple[slice, Any]]:
         """Yield pieces of the rows, or all rows at once unless ``expanded``, for sums of outer products."""
@@ -326,6 +323,13 @@ def profile_of(X: Any) -> Profile:
         return Profile(n, d, n * d, 0.5 * n * d * d, False, X.dtype.itemsize)
     lengths = np.diff(X.indptr).astype(float)
     return Profile(n, d, int(X.nnz), 0.5 * float(lengths @ lengths), True, X.dtype.itemsize)
+
+
+def _bordered(H: np.ndarray, border: np.ndarray, weights: np.ndarray, *, intercept: bool) -> np.ndarray:
+    """Append the row and the column of a constant feature, if there is an intercept."""
+    if not intercept:
+        return H
+    return np.block([[H, border[:, None]], [border[None], weights.sum()]])
 
 
 def _pieces(size: int, step: int) -> Iterator[slice]:

@@ -10,8 +10,9 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Loss
-from dualnewton.losses.base import BLOCK, blocks
+from dualnewton.losses.base import blocks
 from dualnewton.matrix import Data, RowVectors, as_data, linear
+from dualnewton.objective import row_sums
 from dualnewton.objective.bounds import best_intercept_bounds, better, dual_sums, primal_bounds, scaled_if_far
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.regularizers import L2, Regularizer
@@ -194,7 +195,7 @@ class Problem:
         if self.fit_intercept and np.any(np.abs(mass.sum(axis=0)) > _FEASIBLE * np.abs(mass).sum(axis=0)):
             return -np.inf
         linear = 0.0 if self.offset is None else float(np.vdot(mass, self.offset))
-        total = linear + self.loss.conjugates(alpha, self.y, self.sample_weight)
+        total = linear + row_sums.conjugates(self.loss, alpha, self.row_vectors)
         return float(-total / self.n - self.lam * self.g.conjugate(alpha_bar))
 
     def weighted(self, values: np.ndarray) -> np.ndarray:
@@ -222,13 +223,7 @@ class Problem:
 
     def row_curvature(self, z: np.ndarray) -> np.ndarray:
         """c_i φ″_i of all rows with margins z = a_iᵀw + b, given without the offsets; for several columns, the diagonals."""
-        if z.size <= BLOCK:
-            return self.weighted(self.loss.second_derivative(z if self.offset is None else z + self.offset, self.y))
-        weights = np.empty(z.shape)
-        for rows in blocks(self.n, self.columns):
-            at = z[rows] if self.offset is None else z[rows] + self.offset[rows]
-            weights[rows] = self.loss.second_derivative(at, self.y[rows])
-        return self.weighted(weights)
+        return row_sums.curvature(self.loss, z, self.row_vectors)
 
     def row_couplings(self, z: np.ndarray) -> np.ndarray:
         """c_i q_kl of all rows with margins z = W a_i + b, one column for each pair of classes: see ``Loss.couplings``."""
@@ -342,10 +337,7 @@ class Problem:
 
     def primal_at(self, margins: np.ndarray, w: np.ndarray) -> float:
         """P(w), given the margins."""
-        total = 0.0
-        for rows in blocks(self.n, self.columns):
-            value = self.loss.value(margins[rows], self.y[rows])
-            total += float(value.sum() if self.sample_weight is None else self.sample_weight[rows] @ value)
+        total = row_sums.values(self.loss, margins, self.row_vectors._replace(o=None))
         return total / self.n + self.lam * self.g.value(w)
 
     def slopes_at(self, margins: np.ndarray) -> np.ndarray:

@@ -5,8 +5,8 @@ rows of S and Y, R the upper triangle and D the diagonal of SYᵀ, and Z = Y B�
 
     B⁻¹g = B₀⁻¹g + Sᵀ(R⁻ᵀ(D + YZᵀ)R⁻¹ Sg − R⁻ᵀ Zg) − Zᵀ R⁻¹ Sg
 
-(Byrd, Nocedal and Schnabel, 1994). The usual two loops over the pairs do the same, vector by vector, which for tens of pairs
-takes longer than a pass over data in the cache.
+(Byrd, Nocedal and Schnabel, 1994). The usual two loops over the pairs do the same, vector by vector, which for tens of short
+pairs takes longer than a pass over data in the cache.
 """
 
 from __future__ import annotations
@@ -21,21 +21,28 @@ CURVED = 1e-12
 """sᵀy counts as positive above this fraction of ‖s‖‖y‖."""
 
 
+SHORT = 4096
+"""Length of vectors up to which they are copied into one matrix for each product; vector by vector takes longer there."""
+
+
 @dataclass(frozen=True, eq=False)
 class Corrections:
-    """The last pairs: S, Y, Z as above, SYᵀ and YZᵀ."""
+    """The last pairs: the rows of S, Y, Z as above, SYᵀ and YZᵀ.
 
-    S: np.ndarray
-    Y: np.ndarray
-    Z: np.ndarray
+    The rows are separate vectors: copying all of them for each new pair would take longer than a pass in many threads.
+    """
+
+    S: tuple[np.ndarray, ...]
+    Y: tuple[np.ndarray, ...]
+    Z: tuple[np.ndarray, ...]
     SY: np.ndarray
     YZ: np.ndarray
 
     @classmethod
-    def none(cls, size: int) -> Corrections:
-        """Return no pairs of vectors of this length."""
-        vectors, products = np.empty((0, size)), np.empty((0, 0))
-        return cls(vectors, vectors, vectors, products, products)
+    def none(cls) -> Corrections:
+        """Return no pairs."""
+        products = np.empty((0, 0))
+        return cls((), (), (), products, products)
 
     def __len__(self) -> int:
         return len(self.S)
@@ -46,20 +53,17 @@ class Corrections:
         if not float(step @ difference) > bound:
             return self
         start = max(0, len(self) + 1 - most)
-        S, Y, Z = (
-            np.concatenate([old[start:], new[None]])
-            for old, new in ((self.S, step), (self.Y, difference), (self.Z, image))
-        )
-        across = Z @ difference
-        SY = _bordered(self.SY[start:, start:], S @ difference, Y @ step)
+        S, Y, Z = (*self.S[start:], step), (*self.Y[start:], difference), (*self.Z[start:], image)
+        across = _times(Z, difference)
+        SY = _bordered(self.SY[start:, start:], _times(S, difference), _times(Y, step))
         return Corrections(S, Y, Z, SY, _bordered(self.YZ[start:, start:], across, across))
 
     def rebased(self, curvature: Curvature) -> Corrections:
         """Return the same pairs as corrections of another matrix."""
         if not len(self):
             return self
-        Z = np.stack([curvature.solve(difference) for difference in self.Y])
-        return replace(self, Z=Z, YZ=self.Y @ Z.T)
+        Z = tuple(curvature.solve(difference) for difference in self.Y)
+        return replace(self, Z=Z, YZ=np.stack([_times(Z, difference) for difference in self.Y]))
 
     def solve(self, g: np.ndarray, z: np.ndarray, *, scaled_well: bool) -> np.ndarray:
         """Return B⁻¹g, given z = B₀⁻¹g; unless B₀ is scaled well, the last pair sets its scale."""
@@ -68,10 +72,25 @@ class Corrections:
         from scipy.linalg.blas import dtrsv
 
         scale = 1.0 if scaled_well else self.SY[-1, -1] / self.YZ[-1, -1]
-        inner = dtrsv(self.SY, self.S @ g)  # R⁻¹Sg: only the upper triangle is read
-        middle = self.SY.diagonal() * inner + scale * (self.YZ @ inner - self.Z @ g)
+        inner = dtrsv(self.SY, _times(self.S, g))  # R⁻¹Sg: only the upper triangle is read
+        middle = self.SY.diagonal() * inner + scale * (self.YZ @ inner - _times(self.Z, g))
         outer = dtrsv(self.SY, middle, trans=1)
-        return np.asarray(scale * z + outer @ self.S - scale * (inner @ self.Z))
+        return np.asarray(scale * z + _combined(outer, self.S) - scale * _combined(inner, self.Z))
+
+
+def _times(rows: tuple[np.ndarray, ...], vector: np.ndarray) -> np.ndarray:
+    """Return the products of each row with a vector."""
+    return np.stack(rows) @ vector if vector.size <= SHORT else np.array([row @ vector for row in rows])
+
+
+def _combined(factors: np.ndarray, rows: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Return the sum of the rows, each times its factor."""
+    if rows[0].size <= SHORT:
+        return np.asarray(factors @ np.stack(rows))
+    total = factors[0] * rows[0]
+    for factor, row in zip(factors[1:], rows[1:], strict=True):
+        total += factor * row
+    return np.asarray(total)
 
 
 def _bordered(square: np.ndarray, column: np.ndarray, row: np.ndarray) -> np.ndarray:

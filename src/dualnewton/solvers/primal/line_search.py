@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dualnewton.losses.base import blocks
+from dualnewton.objective.row_sums import slope_along
 from dualnewton.solvers.primal.objective import Objective
 
 CLOSE = 0.05
@@ -23,14 +23,12 @@ def line_minimum(
     The slope grows with t: its zero is found by the secant rule, kept in its bracket by bisection. t is 0 only where the
     slope at the start is not negative.
     """
-    way, margins_way, vectors = end - x, end_margins - margins, objective.problem.row_vectors
+    way, loss, vectors = end - x, objective.problem.loss, objective.problem.row_vectors
+    start, margins_way = (objective.as_margins(each) for each in (margins, end_margins - margins))
     linear, quadratic = float(objective.ridge @ (x * way)), float(objective.ridge @ (way * way))
 
     def slope(t: float) -> float:
-        total = linear + t * quadratic
-        for rows in blocks(len(margins)):
-            _, R = objective.losses(vectors.part(rows), margins[rows] + t * margins_way[rows])
-            total += float(np.vdot(R, margins_way[rows]))
+        total = linear + t * quadratic + slope_along(loss, start, margins_way, t, vectors)
         return total if math.isfinite(total) else math.inf
 
     low, high = 0.0, 1.0

@@ -99,7 +99,7 @@ class Model:
         self.place = Place(zero, math.inf, math.inf, zero, np.empty((0, objective.columns)))
         self.trial, self.direction = Trial(start), Direction(zero, 0.0, zero)
         self.curvature: Curvature | None = None
-        self.corrections = Corrections.none(start.size)
+        self.corrections = Corrections.none()
         self.pair: tuple[np.ndarray, np.ndarray] | None = None
         self.shares = self.stuck = self.took_exact_step = False
 
@@ -196,8 +196,7 @@ class Model:
     def use(self, curvature: Curvature, active: int, *, shares: bool) -> None:
         """Take the direction of a new curvature, to which ``active`` rows contribute."""
         self.curvature, self.pair, self.shares = curvature, None, shares
-        none = Corrections.none(self.place.x.size)
-        self.corrections = self.corrections.rebased(curvature) if self.policy.coupled else none
+        self.corrections = self.corrections.rebased(curvature) if self.policy.coupled else Corrections.none()
         self._set_direction(curvature)
         self.policy.begin(-self.direction.slope, active)
 
@@ -235,5 +234,5 @@ class Model:
         step = -self.corrections.solve(gradient, image, scaled_well=curvature.scaled_well)
         self.direction = Direction(step, float(gradient @ step), image)
         if not self.direction.slope < 0.0 and len(self.corrections):  # rounding has spoilt them
-            self.corrections = Corrections.none(gradient.size)
+            self.corrections = Corrections.none()
             self._set_direction(curvature)

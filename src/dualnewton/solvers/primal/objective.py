@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from dualnewton.losses import Curvature
-from dualnewton.matrix import RowVectors
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.protocol import PrimalPoint
 
@@ -52,18 +51,13 @@ class Objective:
         self.column_ridge = np.append(ridge, 0.0) if problem.fit_intercept else ridge
         self.ridge = np.tile(self.column_ridge, self.columns)
 
-    def losses(self, rows: RowVectors, Z: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return Σ c_i φ_i over a block of rows with margins Z, and the derivatives by the margins, of the shape of Z."""
-        value, slopes = self.problem.row_losses(rows, self._margins(Z))
-        return value, slopes.reshape(Z.shape)
-
     def curvature(self, margins: np.ndarray) -> np.ndarray:
         """c_i ∂²φ_i/∂z_ik² of all rows, of shape (n, K); or what joins each two columns, of which one Hessian is made."""
         if self.joint:
             return self.problem.row_couplings(margins)
-        return self.problem.row_curvature(self._margins(margins)).reshape(margins.shape)
+        return self.problem.row_curvature(self.as_margins(margins)).reshape(margins.shape)
 
-    def _margins(self, Z: np.ndarray) -> np.ndarray:
+    def as_margins(self, Z: np.ndarray) -> np.ndarray:
         """Return n × K margins as the problem takes them: a vector for K = 1."""
         return Z[:, 0] if self.columns == 1 else Z
 

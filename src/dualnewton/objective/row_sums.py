@@ -1,0 +1,70 @@
+"""Functions of a loss over all rows, given margins or dual variables: compiled and in threads for many rows, else by NumPy.
+
+The data are not read, but at many threads these sums would take longer than the passes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dualnewton.losses import Loss
+from dualnewton.losses.base import BLOCK, blocks
+from dualnewton.matrix import RowVectors, sum_over_rows
+
+MANY = 1 << 16
+"""Number of rows from which the functions are compiled."""
+
+
+def _compiled(name: str, loss: Loss, n: int) -> int | None:
+    """Return the address of a function of rows; None where NumPy is to compute it."""
+    if n < MANY or loss.columns > 1:
+        return None
+    from dualnewton.kernels import row_functions
+
+    found = getattr(row_functions, name)(loss)
+    return None if found is None else int(found.address)
+
+
+def values(loss: Loss, z: np.ndarray, rows: RowVectors) -> float:
+    """Σ c_i φ(z_i + o_i; y_i)."""
+    if (function := _compiled("losses_of", loss, len(z))) is not None:
+        return sum_over_rows(function, z, rows)
+    total = 0.0
+    for part in blocks(len(z), loss.columns):
+        own = rows.part(part)
+        total += float(own.weighted(loss.value(own.shifted(z[part]), own.y)).sum())
+    return total
+
+
+def conjugates(loss: Loss, alpha: np.ndarray, rows: RowVectors) -> float:
+    """Σ c_i φ*(−α_i; y_i)."""
+    if (function := _compiled("conjugates_of", loss, len(alpha))) is not None:
+        return sum_over_rows(function, alpha, rows)
+    return loss.conjugates(alpha, rows.y, rows.c)
+
+
+def curvature(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
+    """c_i φ″(z_i + o_i; y_i) of all rows; for several columns, the diagonals."""
+    if (function := _compiled("curvature_of", loss, len(z))) is not None:
+        found = np.empty(len(z))
+        sum_over_rows(function, z, rows, factors=found)
+        return found
+    if z.size <= BLOCK:
+        return rows.weighted(loss.second_derivative(rows.shifted(z), rows.y))
+    weights = np.empty(z.shape)
+    for part in blocks(len(z), loss.columns):
+        own = rows.part(part)
+        weights[part] = loss.second_derivative(own.shifted(z[part]), own.y)
+    return rows.weighted(weights)
+
+
+def slope_along(loss: Loss, z: np.ndarray, way: np.ndarray, t: float, rows: RowVectors) -> float:
+    """Σ c_i φ′(z_i + t·way_i + o_i; y_i) way_i."""
+    if (function := _compiled("slope_of", loss, len(z))) is not None:
+        return sum_over_rows(function, z, rows, kept=np.ascontiguousarray(way), sign=t)
+    total = 0.0
+    for part in blocks(len(z)):
+        own = rows.part(part)
+        slopes = loss.value_and_derivative(own.shifted(z[part] + t * way[part]), own.y)[1]
+        total += float(np.vdot(own.weighted(slopes), way[part]))
+    return total
