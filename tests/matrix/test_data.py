@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from dualnewton.matrix import BlockLosses, ChunkedData, MemoryData, RowVectors, blocks, linear, memory
+from dualnewton.matrix import compiled as compiled_passes
 from dualnewton.matrix.protocol import Work
 from dualnewton.matrix.workers import threads as using_threads
 from dualnewton.planning.costs import Costs, prepared
@@ -65,7 +66,8 @@ def _small_blocks(monkeypatch):
     monkeypatch.setattr(memory, "COMPILED_FROM", 1)
     monkeypatch.setattr(memory, "PART_ENTRIES", D * 50)
     monkeypatch.setattr(memory, "DENSE_PART_ENTRIES", D * 100)
-    monkeypatch.setattr(memory, "LARGE_GRAM", 1)
+    for module in (memory, compiled_passes):
+        monkeypatch.setattr(module, "LARGE_GRAM", 1)
     monkeypatch.setattr(memory, "PIECE", 200)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from checkpoint_cases import CASES, bits
 from dualnewton.matrix import compiled, memory
+from dualnewton.objective import row_sums
 
 
 @pytest.fixture(autouse=True)
@@ -14,11 +15,17 @@ def _many_parts(monkeypatch):
     monkeypatch.setattr(memory, "COMPILED_FROM", 1)
     monkeypatch.setattr(memory, "PART_ENTRIES", 30)
     monkeypatch.setattr(memory, "DENSE_PART_ENTRIES", 30)
-    monkeypatch.setattr(memory, "LARGE_GRAM", 1)
+    for module in (memory, compiled):
+        monkeypatch.setattr(module, "LARGE_GRAM", 1)
     monkeypatch.setattr(compiled, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(compiled, "PART_ROWS", 7)
+    monkeypatch.setattr(row_sums, "MANY", 1)
 
 
-@pytest.mark.parametrize(("case", "few"), zip(CASES, cycle([2, 3, 8])), ids=lambda of: getattr(of, "name", str(of)))
+EACH_WITH_FEW = list(zip(CASES, cycle([2, 3, 8]), strict=False))
+
+
+@pytest.mark.parametrize(("case", "few"), EACH_WITH_FEW, ids=lambda of: getattr(of, "name", str(of)))
 def test_threads_do_not_change_a_bit_of_any_method(case, few):
     alone = bits(case.solve(n_threads=1))
     for threads in (few, 16):

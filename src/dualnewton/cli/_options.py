@@ -33,6 +33,15 @@ TimeLimit = Annotated[
 ]
 MaxEpochs = Annotated[int, option("--max-epochs", "NUMBER", "Limit on the passes over the data.", RUN)]
 Threads = Annotated[int, option("--threads", "NUMBER", "Number of threads; it does not change the result.", RUN)]
+Cores = Annotated[
+    int | None,
+    option(
+        "--threads",
+        "NUMBER",
+        "Number of threads, by default that of the physical cores this process may use; it does not change the result.",
+        RUN,
+    ),
+]
 Seed = Annotated[int, option("--seed", "NUMBER", "Random seed; equal seeds give equal models.", RUN)]
 Method = Annotated[
     str,

@@ -58,7 +58,7 @@ def fit(
     time_limit: options.TimeLimit = None,
     max_epochs: options.MaxEpochs = 1000,
     method: options.Method = "auto",
-    threads: options.Threads = 1,
+    threads: options.Cores = None,
     seed: options.Seed = 0,
     checkpoint: Checkpoint = None,
 ) -> None:
@@ -77,6 +77,7 @@ def fit(
     from dualnewton.cli import _output
     from dualnewton.cli._data import loaded
     from dualnewton.cli._problems import problems_from
+    from dualnewton.matrix.workers import physical_cores
     from dualnewton.run.result import Status
 
     _output.ready(out)
@@ -85,7 +86,8 @@ def fit(
         task = problems_from(dataset, **objective)
         # Errors in the test data are reported before the fit.
         tested = None if test is None else other_data(task, dataset, test, target)
-        settings = {"method": method, "time_limit": time_limit, "max_epochs": max_epochs, "n_threads": threads}
+        n_threads = physical_cores() if threads is None else threads
+        settings = {"method": method, "time_limit": time_limit, "max_epochs": max_epochs, "n_threads": n_threads}
         more = {} if checkpoint is None else {"checkpoint": checkpoint}
         results = solved(task, tol=tol, random_state=seed, **settings, **more)
     with unmoved_by_signals():

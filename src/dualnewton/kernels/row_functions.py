@@ -147,7 +147,7 @@ def conjugates_of(loss: Loss) -> RowFunction:
         for i in range(m):
             low, high = _domain(self, z[i], y[i])
             inside = min(max(-z[i], low), high)
-            total += c[i] * _conjugate_inside(self, inside, y[i])
+            total += c[i] * _conjugate_inside(self, inside, y[i]) if c[i] > 0.0 else 0.0
             outside += c[i] if inside != -z[i] else 0.0  # NaN is outside, too
         return total if outside == 0.0 else np.inf
 

@@ -74,6 +74,13 @@ def threads(count: int) -> Iterator[None]:
         made.close()
 
 
+def physical_cores() -> int:
+    """Return the number of physical cores that this process may use, within its CPU affinity and the limits of its container."""
+    from joblib import cpu_count  # type: ignore[import-untyped]
+
+    return int(cpu_count(only_physical_cores=True))
+
+
 def added(parts: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
     """Add tuples of arrays in their order, so that the result does not depend on which thread computed which part."""
     total = parts[0]

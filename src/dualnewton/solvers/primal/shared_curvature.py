@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dualnewton.solvers.primal.curvature import Curvature, Together
+from dualnewton.solvers.primal.incremental_gram import count_active
 from dualnewton.solvers.primal.model import Model
 from dualnewton.solvers.primal.sketching import Hessian
 
@@ -62,7 +63,7 @@ def _compute(models: Sequence[Model], weights: np.ndarray, rng: np.random.Genera
     enough = min(model.negligible for model in models)
     each = _each(models[0].hessians, weights, policy.rows, rng, enough)
     curvature = each[0] if len(each) == 1 else Together(tuple(each))
-    active = max(1, int(np.count_nonzero(weights) / weights.shape[1]))
+    active = max(1, int(count_active(weights) / weights.shape[1]))
     for model in models:
         model.use(curvature, active, shares=shares)
     return sum(hessian.rows_read for hessian in models[0].hessians) / len(each) / len(weights)

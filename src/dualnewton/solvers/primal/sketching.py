@@ -19,7 +19,7 @@ from dualnewton.matrix import Data, linear
 from dualnewton.solvers.primal.curvature import Cholesky, ConjugateGradients, Curvature, Diagonal, Woodbury, gram_of
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.dominant_rows import DominantRows
-from dualnewton.solvers.primal.incremental_gram import IncrementalGram, Sum, active_rows
+from dualnewton.solvers.primal.incremental_gram import IncrementalGram, Sum, active_rows, count_active
 
 RARE = 16
 """A feature with fewer nonzero entries in a sketch takes its curvature from all rows instead."""
@@ -99,7 +99,7 @@ def draw_rows(
     """
     active = active_rows(weights)
     if active.size <= size:
-        return active, weights[active]
+        return active, weights if active.size == weights.size else weights[active]
     chances = weights if scores is None else weights * scores
     ends = np.cumsum(chances if active.size == weights.size else chances[active])
     stratum = ends[-1] / size
@@ -186,7 +186,8 @@ class Sketches:
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
         data, diagonal = self.data, self.ridge.copy()
-        active = max(1, int(np.count_nonzero(weights)))
+        count = count_active(weights)
+        active = max(1, count)
         if size and self.decisions.keeps_rows(min(size, active), diagonal.size):
             self.rows_read = min(size, active)
             return self.dominant.at(weights, self.rows_read)
@@ -196,7 +197,7 @@ class Sketches:
         if 0 < size < active and not self.scored:
             self.scores, self.scored = leverages(data, weights), True
         indices, scaled = draw_rows(rng, weights, size or FEW, self.scores)
-        exact, self.rows_read = indices.size == np.count_nonzero(weights), indices.size
+        exact, self.rows_read = indices.size == count, indices.size
         # Where rows are drawn by their leverage, the sketch contains those of rare features.
         if not exact and self.scores is None and (rare := self._rare(indices)).size:
             diagonal[rare] += data.column_norms(weights, rare)
