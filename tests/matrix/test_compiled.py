@@ -223,6 +223,19 @@ def test_elementary_functions_are_those_of_numpy(name):
     assert not wrong.any(), (x[wrong][:5], found[wrong][:5], exact[wrong][:5])
 
 
+def test_rows_are_drawn_by_the_kernel_as_by_numpy(monkeypatch):
+    rng = np.random.default_rng(5)
+    chances = rng.exponential(size=500) * (rng.random(500) < 0.7)
+    points = np.sort(rng.random(200)) * chances.sum()
+    points[-1] = chances.sum() * (1.0 + 1e-15)  # beyond the last sum by rounding
+    found = []
+    for many in (1, 1000):
+        monkeypatch.setattr(compiled, "MANY_CHANCES", many)
+        found.append(compiled.places_of(points, chances))
+    assert np.array_equal(*found)
+    assert (chances[found[0][:-1]] > 0.0).all()
+
+
 def test_threads_inside_threads_do_no_harm():
     with threads(3):
         counts = workers().each(range(5), lambda _: workers().helpers)

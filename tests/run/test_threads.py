@@ -19,6 +19,7 @@ def _many_parts(monkeypatch):
         monkeypatch.setattr(module, "LARGE_GRAM", 1)
     monkeypatch.setattr(compiled, "BLOCK_BYTES", 1)
     monkeypatch.setattr(compiled, "PART_ROWS", 7)
+    monkeypatch.setattr(compiled, "MANY_CHANCES", 1)
     monkeypatch.setattr(row_sums, "MANY", 1)
 
 

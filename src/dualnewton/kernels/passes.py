@@ -225,6 +225,19 @@ def _over_rows(ends, counter, function, vectors, sign, values):
         part = _next_part(counter)
 
 
+@jit
+def _places(chances, points, places):
+    """places[s] = the first row up to which the chances add up to points[s]; the points increase."""
+    total, s = 0.0, 0
+    for i in range(chances.size):
+        total += chances[i]
+        while s < points.size and points[s] <= total:
+            places[s] = i
+            s += 1
+    for left in range(s, points.size):  # the last sum may be less than the total by rounding
+        places[left] = chances.size - 1
+
+
 # Gram matrices, squares ---------------------------------------------------------------------------------------------------------
 
 
@@ -404,5 +417,5 @@ def _row_scores(data, columns, starts, ends, counter, scale, out):
         part = _next_part(counter)
 
 
-evaluate, over_rows = Kernel(_evaluate), Kernel(_over_rows)
+evaluate, over_rows, places = Kernel(_evaluate), Kernel(_over_rows), Kernel(_places)
 gram, curvature, diagonal, row_scores = Kernel(_gram), Kernel(_curvature), Kernel(_diagonal), Kernel(_row_scores)

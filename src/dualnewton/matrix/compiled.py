@@ -18,6 +18,7 @@ import scipy.sparse as sp
 
 from dualnewton.matrix.protocol import Evaluation, RowForm, RowVectors
 from dualnewton.matrix.workers import workers
+from dualnewton.validation import frozen
 
 BLOCK_BYTES, MOST_ROWS = 1 << 18, 1 << 13
 """Size of a block of rows in bytes (256 KiB), which stays in the second-level cache until it is read again, and its most rows."""
@@ -34,6 +35,9 @@ of all parts' d×d sums (512 MiB)."""
 
 GRAM_BYTES, FEWEST = 1 << 20, 1 << 10
 """Size of a block of scaled rows in bytes (1 MiB) for weighted Gram matrices, and its number of rows where a row is long."""
+
+MANY_CHANCES = 1 << 16
+"""Number of rows from which they are drawn by a kernel, in one pass instead of several."""
 
 REGISTER = 4
 """Numbers in a vector register, as the kernels use them."""
@@ -122,7 +126,7 @@ class CompiledPasses:
     def diagonal(self, weights: np.ndarray) -> np.ndarray:
         """Σ_i weights_i a_ij²."""
         sums = self._take_room(1)
-        self._share(self.kernels.diagonal, np.ascontiguousarray(weights, dtype=np.float64), sums)
+        self._share(self.kernels.diagonal, _read_only(weights), sums)
         norms = self._added(sums)
         self._room = [sums]
         return norms
@@ -130,7 +134,7 @@ class CompiledPasses:
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
         """Σ_j scale_j a_ij²."""
         scores = np.empty(self.n)
-        self._share(self.kernels.row_scores, np.ascontiguousarray(scale, dtype=np.float64), scores)
+        self._share(self.kernels.row_scores, _read_only(scale), scores)
         return scores
 
     def gram(self, weights: np.ndarray, indices: np.ndarray, *, single: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -143,7 +147,7 @@ class CompiledPasses:
         blas = np.array([self.functions.blas_address(name) for name in ("dsyrk", "ssyrk")], dtype=np.intp)
         like, borders = np.empty(0, np.float32 if single else np.float64), np.empty((parts, d))
         sums = np.empty((parts, d * d))
-        given = np.ascontiguousarray(indices), np.array(weights, dtype=np.float64), blas, like, borders
+        given = frozen(np.ascontiguousarray(indices)), _read_only(weights), blas, like, borders
         self._share(self.kernels.gram, step, *given, sums.reshape(parts, d, d), ends=ends)
         H = self._added(sums).reshape(d, d)
         H = np.triu(H)
@@ -244,11 +248,29 @@ def sum_over_rows(
     return float(values.sum())
 
 
+def places_of(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
+    """Return for each point the first place up to which the chances add up to it, the last place at most; the points increase."""
+    if chances.size < MANY_CHANCES:
+        return np.minimum(np.searchsorted(np.cumsum(chances), points), chances.size - 1)
+    from dualnewton.kernels import passes
+
+    found = np.empty(points.size, dtype=np.intp)
+    given = _read_only(chances), points, found
+    passes.places.prepare(*given)
+    passes.places(*given)
+    return found
+
+
 def _vector(values: np.ndarray | None, absent: np.ndarray | None = None) -> tuple[int, int]:
     """Return the address of a vector and the bytes between its entries; those of a constant block if it is absent."""
     given = absent if values is None else values
     assert given is not None
     return given.ctypes.data, 0 if values is None else given.itemsize
+
+
+def _read_only(values: np.ndarray) -> np.ndarray:
+    """Return a read-only view, so that kernels are compiled once for writable and read-only vectors."""
+    return frozen(np.ascontiguousarray(values, dtype=np.float64))
 
 
 def _contiguous(values: np.ndarray | None) -> np.ndarray | None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dualnewton.matrix import Data, linear
+from dualnewton.matrix import Data, linear, places_of
 from dualnewton.solvers.primal.curvature import Cholesky, ConjugateGradients, Curvature, Diagonal, Woodbury, gram_of
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.dominant_rows import DominantRows
@@ -101,10 +101,9 @@ def draw_rows(
     if active.size <= size:
         return active, weights if active.size == weights.size else weights[active]
     chances = weights if scores is None else weights * scores
-    ends = np.cumsum(chances if active.size == weights.size else chances[active])
-    stratum = ends[-1] / size
-    points = (np.arange(size) + rng.random(size)) * stratum
-    places = np.minimum(np.searchsorted(ends, points), active.size - 1)  # in order, since the points are
+    chances = chances if active.size == weights.size else chances[active]
+    stratum = float(chances.sum()) / size
+    places = places_of((np.arange(size) + rng.random(size)) * stratum, chances)
     firsts = np.flatnonzero(np.diff(places, prepend=-1))
     times, drawn = np.diff(firsts, append=size), active[places[firsts]]
     return drawn, times * stratum if scores is None else times * stratum / scores[drawn]
