@@ -147,6 +147,7 @@ def passes(X: Any, y: np.ndarray, threads: int) -> Iterator[tuple[str, float]]:
     problem = dn.Problem(X, y, losses.Logistic(), lam=LAM_N / n)
     rng = np.random.default_rng(1)
     W = 0.1 * rng.standard_normal((CLASSES, d))
+    near = dn.solve(problem, method="ihs", tol=1e-3, n_threads=threads, random_state=0).w
     data = prepared(problem.data, compiled=True)
     weights = rng.random(n)
     once, together = Derivatives([problem]), Derivatives([problem] * CLASSES)
@@ -161,7 +162,7 @@ def passes(X: Any, y: np.ndarray, threads: int) -> Iterator[tuple[str, float]]:
         "row scores": lambda: data.row_scores(np.ones(d)),
         "products": lambda: data.times(W[0]),
         "transposed products": lambda: data.transposed_times(weights),
-        "certificate": lambda: problem.certify(W[0]),
+        "certificate": lambda: problem.certify(near),
     }
     if d <= 1000:
         kinds["weighted Gram"] = lambda: data.weighted_gram(weights)
@@ -176,7 +177,8 @@ def passes(X: Any, y: np.ndarray, threads: int) -> Iterator[tuple[str, float]]:
 
 def our_fit(X: Any, y: np.ndarray, method: str, threads: int) -> Iterator[dict[str, Any]]:
     """Yield the seconds of one fit after another, with the method that ran, its passes and its certified gap."""
-    for _ in range(3):
+    total = 0.0
+    for run in range(3):
         start = time.perf_counter()
         problem = dn.Problem(X, y, losses.Logistic(), lam=LAM_N / len(y))
         result = dn.solve(problem, method=method, tol=GOAL, n_threads=threads, random_state=0, time_limit=CAP)
@@ -188,7 +190,8 @@ def our_fit(X: Any, y: np.ndarray, method: str, threads: int) -> Iterator[dict[s
             "epochs": result.n_epochs,
             "ran": result.plan.method,
         }
-        if took > 2.0:
+        total += took
+        if run and total > 4.0:  # the first run may load kernels that smaller data do not need
             return
 
 

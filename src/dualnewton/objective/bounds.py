@@ -24,6 +24,7 @@ import numpy as np
 
 from dualnewton.losses.base import BALANCING, Curvature
 from dualnewton.matrix import BlockLosses, RowForm, RowVectors
+from dualnewton.objective import row_sums
 
 if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
@@ -295,7 +296,7 @@ def scaled_if_far(problem: Problem, primal: float, bound: Bound) -> Bound:
     scale = problem.lam * problem.n
     linear = 0.0 if problem.offset is None else float(np.vdot(problem.weighted(alpha), problem.offset))
     at_one = -problem.n * bound.value - scale * problem.g.conjugate(bar) - linear
-    conjugates = problem.loss.conjugates_along(alpha, problem.y, problem.sample_weight, at_one=at_one)
+    conjugates = row_sums.conjugates_along(problem.loss, alpha, problem.row_vectors, at_one)
     s = _best_factor(lambda s: conjugates(s) + s * linear + scale * problem.g.conjugate(s * bar))
     return better(bound, Bound(problem.dual_at(s * alpha, s * bar), s * alpha, s * bar))
 

@@ -5,6 +5,8 @@ The data are not read, but at many threads these sums would take longer than the
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from dualnewton.losses import Loss
@@ -41,6 +43,13 @@ def conjugates(loss: Loss, alpha: np.ndarray, rows: RowVectors) -> float:
     if (function := _compiled("conjugates_of", loss, len(alpha))) is not None:
         return sum_over_rows(function, alpha, rows)
     return loss.conjugates(alpha, rows.y, rows.c)
+
+
+def conjugates_along(loss: Loss, alpha: np.ndarray, rows: RowVectors, at_one: float) -> Callable[[float], float]:
+    """Return s ↦ Σ c_i φ*(−sα_i; y_i) for s ∈ (0, 1], given its value at s = 1."""
+    if type(loss).conjugates_along is not Loss.conjugates_along:
+        return loss.conjugates_along(alpha, rows.y, rows.c, at_one=at_one)
+    return lambda s: conjugates(loss, s * alpha, rows)
 
 
 def curvature(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
