@@ -66,8 +66,7 @@ def _small_blocks(monkeypatch):
     monkeypatch.setattr(memory, "COMPILED_FROM", 1)
     monkeypatch.setattr(memory, "PART_ENTRIES", D * 50)
     monkeypatch.setattr(memory, "DENSE_PART_ENTRIES", D * 100)
-    for module in (memory, compiled_passes):
-        monkeypatch.setattr(module, "LARGE_GRAM", 1)
+    monkeypatch.setattr(compiled_passes, "LARGE_GRAM", 1)
     monkeypatch.setattr(memory, "PIECE", 200)
 
 

@@ -15,8 +15,7 @@ def _many_parts(monkeypatch):
     monkeypatch.setattr(memory, "COMPILED_FROM", 1)
     monkeypatch.setattr(memory, "PART_ENTRIES", 30)
     monkeypatch.setattr(memory, "DENSE_PART_ENTRIES", 30)
-    for module in (memory, compiled):
-        monkeypatch.setattr(module, "LARGE_GRAM", 1)
+    monkeypatch.setattr(compiled, "LARGE_GRAM", 1)
     monkeypatch.setattr(compiled, "BLOCK_BYTES", 1)
     monkeypatch.setattr(compiled, "PART_ROWS", 7)
     monkeypatch.setattr(compiled, "MANY_CHANCES", 1)

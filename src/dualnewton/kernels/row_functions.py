@@ -169,6 +169,27 @@ def slope_of(loss: Loss) -> RowFunction:
     return _compiled(function, loss)
 
 
+@_of_loss
+def intercept_slopes_of(loss: Loss) -> RowFunction:
+    """Write Σ cφ′, Σ cφ″ and Σ c|φ′| at the margins z + sign to the first three places of ``kept``."""
+    if type(loss).best_intercept is not Loss.best_intercept:
+        raise TypeError(f"{type(loss).__name__} finds its intercept otherwise")
+    self = fields_of(loss)
+
+    def function(m, z, y, c, o, slopes, kept, factors, sign):
+        z, y, c, kept = carray(z, m), carray(y, m), carray(c, m), carray(kept, 3)
+        value = curvature = terms = 0.0
+        for i in range(m):
+            slope = c[i] * _derivative(self, z[i] + sign, y[i])
+            curvature += c[i] * _second_derivative(self, z[i] + sign, y[i])
+            value += slope
+            terms += abs(slope)
+        kept[0], kept[1], kept[2] = value, curvature, terms
+        return value
+
+    return _compiled(function, loss)
+
+
 @lru_cache(maxsize=1)
 def weighted() -> RowFunction:
     """Write cz to ``factors``."""

@@ -7,7 +7,7 @@ products with a matrix as it is stored, for this package and the theory.
 """
 
 from dualnewton.matrix.chunked import ChunkedData
-from dualnewton.matrix.compiled import places_of, sum_over_rows
+from dualnewton.matrix.compiled import places_of, row_parts, sum_over_rows
 from dualnewton.matrix.memory import MemoryData, as_data
 from dualnewton.matrix.protocol import BlockLosses, Capabilities, Data, Evaluation, Profile, RowForm, RowVectors, Target
 
@@ -24,5 +24,6 @@ __all__ = [
     "Target",
     "as_data",
     "places_of",
+    "row_parts",
     "sum_over_rows",
 ]

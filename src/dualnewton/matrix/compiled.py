@@ -140,7 +140,7 @@ class CompiledPasses:
     def gram(self, weights: np.ndarray, indices: np.ndarray, *, single: bool) -> tuple[np.ndarray, np.ndarray]:
         """Σ_s weights_s a_s a_sᵀ and Σ_s weights_s a_s over the rows ``indices``, by products in float32 if ``single``."""
         size, d = indices.size, self.d
-        parts = max(1, min(GRAM_PARTS, size * d**2 // LARGE_GRAM, size // d, GRAM_ENTRIES // d**2))
+        parts = gram_parts(size, d)
         ends = np.linspace(0, size, parts + 1).astype(np.intp)
         # Many rows at a time: with few, the traffic of updating the sum would exceed that of reading the rows.
         step = max(1, min(-(-size // parts), max(min(d, FEWEST), GRAM_BYTES // (8 * d))))
@@ -223,6 +223,16 @@ class CompiledPasses:
         return [function, k, k, *vector, *vector, *vector, NOWHERE, NOWHERE, k]
 
 
+def gram_parts(size: int, d: int) -> int:
+    """Return the number of parts of the weighted Gram matrix of so many rows: each has a d×d sum, and at least d rows."""
+    return max(1, min(GRAM_PARTS, size * d**2 // LARGE_GRAM, size // d, GRAM_ENTRIES // d**2))
+
+
+def row_parts(n: int) -> np.ndarray:
+    """Return where the parts of n rows begin, and n: part p has the rows from the p-th number to the next."""
+    return np.linspace(0, n, max(1, min(ROW_PARTS, n // PART_ROWS)) + 1).astype(np.intp)
+
+
 def sum_over_rows(
     function: int,
     z: np.ndarray,
@@ -235,9 +245,8 @@ def sum_over_rows(
     """Run a function of rows (``kernels/row_functions.py``) on vectors of all rows, in threads; return the sum of its values."""
     from dualnewton.kernels import passes
 
-    n = len(z)
-    parts = max(1, min(ROW_PARTS, n // PART_ROWS))
-    ends, step = np.linspace(0, n, parts + 1).astype(np.intp), -(-n // parts)
+    ends = row_parts(len(z))
+    parts, step = len(ends) - 1, int(np.diff(ends).max())
     held = [np.ascontiguousarray(z, dtype=np.float64), *map(_contiguous, rows), None, kept, factors]
     absent = [np.ones(step) if place == 2 else np.zeros(step) for place in range(len(held))]
     vectors = list(map(_vector, held, absent))

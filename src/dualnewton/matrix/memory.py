@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from dualnewton.matrix import linear, whole
 from dualnewton.matrix.blocks import LibraryBlock
-from dualnewton.matrix.compiled import CompiledPasses
+from dualnewton.matrix.compiled import CompiledPasses, gram_parts
 from dualnewton.matrix.grams import outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, RowVectors, Target, Work
 from dualnewton.matrix.workers import added, workers
@@ -37,9 +37,6 @@ PART_ENTRIES, DENSE_PART_ENTRIES = 1 << 17, 1 << 19
 
 MOST_PARTS, MOST_DENSE_PARTS = 32, 64
 """Maximum number of parts of sparse and of dense rows, each of which has its own gradient; enough for 16 threads or more."""
-
-GRAM_PARTS, LARGE_GRAM = 32, 1 << 25
-"""Maximum number of parts of a weighted Gram matrix, each with a d×d sum, and the least number of multiplications of a part."""
 
 WIDTH = 4096
 """Number of columns of dense float32 rows that are converted to float64 at a time for their products with each other."""
@@ -206,8 +203,8 @@ class MemoryData(Data):
             add(indices[part], weights[part], H, border)
             return H, border
 
-        parts = max(1, min(GRAM_PARTS, indices.size * self.d**2 // LARGE_GRAM, indices.size // self.d))
-        H, border = added(workers().each(list(_pieces(indices.size, -(-indices.size // parts))), work))
+        step = -(-indices.size // gram_parts(indices.size, self.d))
+        H, border = added(workers().each(list(_pieces(indices.size, step)), work))
         return _bordered(H, border, weights, intercept=intercept)
 
     def _by_pairs(self, indices: np.ndarray) -> bool:

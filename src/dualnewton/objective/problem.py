@@ -351,7 +351,7 @@ class Problem:
         """argmin_b of the losses at the margins z_i + b, with the root search started at ``near``; zero without an intercept."""
         if not self.fit_intercept:
             return self.no_intercept()
-        return self.loss.best_intercept(margins, self.y, self.sample_weight, near=near)
+        return row_sums.best_intercept(self.loss, margins, self.row_vectors, near)
 
 
 class AroundProblem:

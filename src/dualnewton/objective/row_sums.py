@@ -6,12 +6,14 @@ The data are not read, but at many threads these sums would take longer than the
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from dualnewton.losses import Loss
 from dualnewton.losses.base import BLOCK, blocks
-from dualnewton.matrix import RowVectors, sum_over_rows
+from dualnewton.losses.root import zero_of
+from dualnewton.matrix import RowVectors, row_parts, sum_over_rows
 
 MANY = 1 << 16
 """Number of rows from which the functions are compiled."""
@@ -77,3 +79,17 @@ def slope_along(loss: Loss, z: np.ndarray, way: np.ndarray, t: float, rows: RowV
         slopes = loss.value_and_derivative(own.shifted(z[part] + t * way[part]), own.y)[1]
         total += float(np.vdot(own.weighted(slopes), way[part]))
     return total
+
+
+def best_intercept(loss: Loss, z: np.ndarray, rows: RowVectors, near: Any) -> Any:
+    """argmin_b Σ c_i φ(z_i + b; y_i): see ``Loss.best_intercept``."""
+    if (function := _compiled("intercept_slopes_of", loss, len(z))) is None:
+        return loss.best_intercept(z, rows.y, rows.c, near=near)
+    own, starts, sums = rows._replace(o=None), row_parts(len(z))[:-1], np.empty(len(z))
+
+    def slope(b: float) -> tuple[float, float, float]:
+        sum_over_rows(function, z, own, kept=sums, sign=b)  # which writes the sums of a part from its first row on
+        value, curvature, terms = (float(sums[starts + place].sum()) for place in range(3))
+        return value, curvature, terms
+
+    return zero_of(slope, near, reach=max(1.0, float(z.max()), -float(z.min())))
