@@ -183,3 +183,17 @@ def test_the_checkpoint_of_another_run_is_refused_and_kept(command, tmp_path):
     assert "lam" in refused(command(*words, "-C", 3, "--out", "m.model"))
     assert (tmp_path / "c.ckpt").read_bytes() == before
     assert not (tmp_path / "m.model").exists()
+
+
+@pytest.mark.parametrize(("options", "expected"), [((), 5), (("--threads", 2), 2)])
+def test_a_fit_uses_all_physical_cores_unless_told_otherwise(command, monkeypatch, options, expected):
+    asked = []
+
+    def recorded(*arguments, n_threads, **settings):
+        asked.append(n_threads)
+        return dn.solve_many(*arguments, n_threads=n_threads, **settings)
+
+    monkeypatch.setattr("dualnewton.matrix.workers.physical_cores", lambda: 5)
+    monkeypatch.setattr("dualnewton.run.loop.solve_many", recorded)
+    assert command("fit", "iris", *options).code == 0
+    assert asked == [expected]

@@ -233,10 +233,3 @@ def test_rows_are_drawn_by_the_kernel_as_by_numpy(monkeypatch):
         found.append(compiled.places_of(points, chances))
     assert np.array_equal(*found)
     assert (chances[found[0][:-1]] > 0.0).all()
-
-
-def test_threads_inside_threads_do_no_harm():
-    with threads(3):
-        counts = workers().each(range(5), lambda _: workers().helpers)
-    assert set(counts) <= {0, 2}
-    assert workers().helpers == 0
