@@ -60,6 +60,7 @@ def _many_parts(monkeypatch):
     monkeypatch.setattr(memory, "PART_ENTRIES", D * 7)
     monkeypatch.setattr(memory, "DENSE_PART_ENTRIES", D * 20)
     monkeypatch.setattr(compiled, "LARGE_GRAM", 1)
+    monkeypatch.setattr(memory, "LEAST_PAIRS", 1)
     monkeypatch.setattr(compiled, "BLOCK_BYTES", 1)
     monkeypatch.setattr(compiled, "PART_ROWS", 17)
     monkeypatch.setattr(compiled, "SUMMED", 5)

@@ -16,6 +16,7 @@ def _many_parts(monkeypatch):
     monkeypatch.setattr(memory, "PART_ENTRIES", 30)
     monkeypatch.setattr(memory, "DENSE_PART_ENTRIES", 30)
     monkeypatch.setattr(compiled, "LARGE_GRAM", 1)
+    monkeypatch.setattr(memory, "LEAST_PAIRS", 1)
     monkeypatch.setattr(compiled, "BLOCK_BYTES", 1)
     monkeypatch.setattr(compiled, "PART_ROWS", 7)
     monkeypatch.setattr(compiled, "MANY_CHANCES", 1)

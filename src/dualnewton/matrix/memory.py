@@ -38,6 +38,9 @@ PART_ENTRIES, DENSE_PART_ENTRIES = 1 << 17, 1 << 19
 MOST_PARTS, MOST_DENSE_PARTS = 32, 64
 """Maximum number of parts of sparse and of dense rows, each of which has its own gradient; enough for 16 threads or more."""
 
+LEAST_PAIRS = 1 << 20
+"""Minimum number of pairs of entries (about 2 ms) of a part of a Gram matrix that is summed pair by pair."""
+
 WIDTH = 4096
 """Number of columns of dense float32 rows that are converted to float64 at a time for their products with each other."""
 
@@ -193,7 +196,8 @@ class MemoryData(Data):
         self, weights: np.ndarray, indices: np.ndarray | None = None, *, intercept: bool = False, single: bool = False
     ) -> np.ndarray:
         indices = np.arange(self.n) if indices is None else indices
-        by_pairs = self._by_pairs(indices)
+        pairs = self._pairs(indices)
+        by_pairs = pairs > 0.0
         if self.is_large and indices.size and not by_pairs:
             return _bordered(*self.compiled.gram(weights, indices, single=single), weights, intercept=intercept)
         add = self._add_pairs if by_pairs else partial(self._add_products, np.float32 if single else np.float64)
@@ -203,16 +207,22 @@ class MemoryData(Data):
             add(indices[part], weights[part], H, border)
             return H, border
 
-        step = -(-indices.size // gram_parts(indices.size, self.d))
-        H, border = added(workers().each(list(_pieces(indices.size, step)), work))
+        # A part that is summed by pairs has at least four for each entry of its d×d sum.
+        most = int(pairs / max(4.0 * self.d**2, LEAST_PAIRS)) if by_pairs else indices.size
+        parts = max(1, min(gram_parts(indices.size, self.d), most))
+        H, border = added(workers().each(list(_pieces(indices.size, -(-indices.size // parts))), work))
+        if by_pairs:
+            H += np.tril(H, -1).T
         return _bordered(H, border, weights, intercept=intercept)
 
-    def _by_pairs(self, indices: np.ndarray) -> bool:
+    def _pairs(self, indices: np.ndarray) -> float:
+        """Return the pairs of entries in these rows if their Gram matrix is to be summed pair by pair, else 0."""
         choice = self.work.by_pairs
         if choice is None or not (self.profile.sparse and self.work.compiled):
-            return False
+            return 0.0
         lengths = (self.X.indptr[indices + 1] - self.X.indptr[indices]).astype(float)
-        return choice(indices.size, 0.5 * float(lengths @ lengths))
+        pairs = 0.5 * float(lengths @ lengths)
+        return pairs if choice(indices.size, pairs) else 0.0
 
     def _add_pairs(self, indices: np.ndarray, weights: np.ndarray, H: np.ndarray, border: np.ndarray) -> None:
         from dualnewton.kernels import passes
@@ -222,7 +232,6 @@ class MemoryData(Data):
         arguments = (*Rows.of(self.X), frozen(indices), frozen(weights), H, border)
         passes.curvature.prepare(*arguments)
         passes.curvature(*arguments)
-        H += np.tril(H, -1).T
 
     def _add_products(
         self, kind: type, indices: np.ndarray, weights: np.ndarray, H: np.ndarray, border: np.ndarray
