@@ -17,9 +17,8 @@ def one_kernel(monkeypatch):
     """The command compiles one kernel only, as a process that has loaded none would."""
 
     def prepare():
-        Kernel(passes._row_scores).prepare(
-            np.eye(2), np.empty(0, np.uint64), np.empty(0, np.int64), np.ones(2), np.ones(2)
-        )
+        rows = np.eye(2), np.empty(0, np.uint64), np.empty(0, np.int64)
+        Kernel(passes._row_scores).prepare(*rows, np.array([0, 2]), np.zeros(1, np.int64), np.ones(2), np.ones(2))
 
     seen = []
 

@@ -15,6 +15,7 @@ from dualnewton import kernels
 from dualnewton.kernels import _compiler, losses
 from dualnewton.kernels.models import Kernel, _kind
 from dualnewton.run import warm_up
+from tables import LOSSES, NON_SMOOTH
 
 FITS = """
 import numba, numpy as np, scipy.sparse as sp, dualnewton as dn
@@ -60,7 +61,8 @@ def test_without_a_folder_that_can_be_written_a_kernel_is_compiled_and_the_line_
     monkeypatch.setattr(_compiler, "SO_FAR", _compiler.SoFar())
     kernel = Kernel(import_module("dualnewton.kernels.passes")._row_scores)
     X = np.eye(2)
-    arguments = (X, np.empty(0, np.uint64), np.empty(0, np.int64), np.array([1.0, 4.0]), out := np.empty(2))
+    parts = np.array([0, 2]), np.zeros(1, np.int64)
+    arguments = (X, np.empty(0, np.uint64), np.empty(0, np.int64), *parts, np.array([1.0, 4.0]), out := np.empty(2))
     kernel.prepare(*arguments)
     kernel(*arguments)
     np.testing.assert_array_equal(out, [1.0, 4.0])
@@ -111,7 +113,9 @@ def ahead(monkeypatch):
     seen = set()
     with monkeypatch.context() as patched:
         patched.setattr(Kernel, "prepare", lambda self, *args: seen.add((self, tuple(map(_kind, args)))))
-        patched.setattr(warm_up, "_pointers", lambda _: None)
+        patched.setattr(Kernel, "__call__", lambda self, *args: None)  # noqa: ARG005
+        for step in ("_pointers", "_row_functions"):
+            patched.setattr(warm_up, step, lambda _: None)
         for step in warm_up.steps():
             step.prepare()
     return seen
@@ -123,6 +127,8 @@ def test_the_command_prepares_every_kernel(ahead):
 
 def test_the_command_compiles_every_loss_that_is_kept_on_disk():
     assert {type(loss) for loss in warm_up.SMOOTH} == set(losses._FIELDS)
+    own = {type(loss) for loss in (*LOSSES, *NON_SMOOTH) if loss.columns == 1}
+    assert {type(loss) for loss in (*warm_up.SMOOTH, *warm_up.OTHERS)} == own
 
 
 @pytest.mark.parametrize(("storage", "dtype"), [("csr", "float64"), ("dense", "float32")])

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +10,6 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.kernels import elementary
-from dualnewton.kernels._jit import jit
 from dualnewton.matrix import MemoryData, compiled, memory
 from dualnewton.matrix.workers import threads, workers
 from dualnewton.objective.bounds import Derivatives, PrimalPoints
@@ -209,7 +209,7 @@ def test_elementary_functions_are_those_of_numpy(name):
     x = np.concatenate([sizes, -sizes, middle, 1.0 + 1e-3 * middle, special])
     function = getattr(elementary, name)
 
-    @jit
+    @numba.njit
     def each(x):
         found = np.empty(x.size)
         for i in range(x.size):

@@ -10,7 +10,6 @@ import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.losses.base import BALANCING
 from dualnewton.matrix import Capabilities, ChunkedData, Data, as_data, memory
-from dualnewton.matrix.protocol import Work
 from dualnewton.matrix.workers import threads
 from dualnewton.objective import bounds
 from dualnewton.objective.certificates import certify_duals, certify_models

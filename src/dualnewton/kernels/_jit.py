@@ -25,6 +25,18 @@ kernel_function = numba.njit(nogil=True, fastmath=FASTMATH)
 overloads = partial(overload, jit_options={"fastmath": FASTMATH, "forceinline": True, **PART_OF_OVERLOAD})
 """Decorator that selects an implementation by argument types and inlines it: a call would pass whole array headers."""
 
+ROWS: Any = {"fastmath": FASTMATH, "error_model": "numpy"}
+"""Options of functions of rows: a check for a division by zero would keep LLVM from working on several rows at once."""
+
+row_function = numba.njit(nogil=True, **ROWS)
+"""Decorator of functions of rows, which compiled code calls through their addresses; :func:`compiled_for` compiles them."""
+
+row_part: Any = partial(Part, forceinline=True, **ROWS)
+"""Decorator of functions that these call."""
+
+row_overloads = partial(overload, jit_options={"forceinline": True, **ROWS, **PART_OF_OVERLOAD})
+"""Decorator that selects one of them by argument types."""
+
 
 @intrinsic
 def prefetch(typingctx: Any, array: Any, offset: Any) -> Any:

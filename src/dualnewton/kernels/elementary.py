@@ -10,16 +10,16 @@ For logistic losses this made the functions of a row six times faster (2.5 ns), 
 from __future__ import annotations
 
 import math
+from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from dualnewton.kernels._jit import FASTMATH
+from dualnewton.kernels._jit import row_part
 
 _SHIFT = 1.5 * 2.0**52
 """Adding this number rounds to a whole number, which is then in the last bits."""
@@ -31,17 +31,17 @@ _SMALLEST, _TWO_54 = 2.0**-1022, 2.0**54
 _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12, _C13 = (1.0 / math.factorial(k) for k in range(2, 14))
 
 # Without "reassoc": the order of the operations is what makes them accurate.
-_jit = numba.njit(fastmath={"contract"}, error_model="numpy", forceinline=True)
+_jit = partial(row_part, fastmath={"contract"})
 
 
 @intrinsic
-def _bits(typingctx: Any, x: Any) -> Any:
+def bits_of(typingctx: Any, x: Any) -> Any:
     """The bits of a float64 number as an integer."""
     return types.int64(types.float64), lambda _c, builder, _s, args: builder.bitcast(args[0], ir.IntType(64))
 
 
 @intrinsic
-def _number(typingctx: Any, n: Any) -> Any:
+def number_of(typingctx: Any, n: Any) -> Any:
     """The float64 number with these bits."""
     return types.float64(types.int64), lambda _c, builder, _s, args: builder.bitcast(args[0], ir.DoubleType())
 
@@ -55,9 +55,9 @@ def exp(x):
     r = (y - n * _LN2_HIGH) - n * _LN2_LOW
     q = ((((_C13 * r + _C12) * r + _C11) * r + _C10) * r + _C9) * r + _C8
     q = (((((q * r + _C7) * r + _C6) * r + _C5) * r + _C4) * r + _C3) * r + _C2
-    k = _bits(shifted) - _SHIFT_BITS
+    k = bits_of(shifted) - _SHIFT_BITS
     half = k >> 1
-    e = (1.0 + (r + r * r * q)) * _number((half + 1023) << 52) * _number((k - half + 1023) << 52)
+    e = (1.0 + (r + r * r * q)) * number_of((half + 1023) << 52) * number_of((k - half + 1023) << 52)
     return e if x == x else x
 
 
@@ -65,9 +65,9 @@ def exp(x):
 def log(x):
     """log(2^k m) with m in [√½, √2), as in fdlibm: log m = f − f²/2 + s(f²/2 + R(s²)), f = m − 1, s = f/(2 + f)."""
     tiny = x < _SMALLEST
-    bits = _bits(x * _TWO_54 if tiny else x)
+    bits = bits_of(x * _TWO_54 if tiny else x)
     k = (bits - _ROOT_HALF_BITS) >> 52
-    f = _number(bits - (k << 52)) - 1.0
+    f = number_of(bits - (k << 52)) - 1.0
     s = f / (2.0 + f)
     z = s * s
     R = 1.531383769920937332e-01 + z * 1.479819860511658591e-01
@@ -96,4 +96,4 @@ def vectorised(method: Any) -> Any:
     """Compile a method of a loss with these functions in place of NumPy's."""
     names = {name: numpy_like if value is np else value for name, value in method.__globals__.items()}
     copy = FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
-    return numba.njit(copy, fastmath=FASTMATH, error_model="numpy", forceinline=True)
+    return row_part(copy)

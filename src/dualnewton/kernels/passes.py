@@ -2,7 +2,7 @@
 
     evaluate(*rows, ends, counter, step, W, b, calls, blas, Z, kept, values, slopes, G)
         margins Z, the functions of rows in ``calls``, their sums, and G[p] = Σ R[k, i] a_i of each part p
-    over_rows(ends, counter, function, vectors, sign, values)
+    over_rows(ends, counter, function, fields, vectors, sign, values)
         a function of rows and its sum for each part, without the data
     diagonal(*rows, ends, counter, weights, out)     out[p, j] = Σ weight a_j² of each part p
     row_scores(*rows, ends, counter, scale, out)     out_i = Σ_j scale_j a_ij²
@@ -26,6 +26,7 @@ from dualnewton.kernels._jit import jit, overloads
 from dualnewton.kernels._lanes import LANES, fma, spread, store, zeros
 from dualnewton.kernels._lanes import load as load_lanes
 from dualnewton.kernels.atomic import load, swap_if
+from dualnewton.kernels.elementary import number_of
 from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.row_functions import call, call_gemm, call_syrk
 
@@ -184,6 +185,8 @@ def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, 
                 else:
                     values[part, calls[s, 1]] += call(
                         calls[s, 0],
+                        number_of(calls[s, 12]),
+                        number_of(calls[s, 13]),
                         high - low,
                         Z.ctypes.data + 8 * (calls[s, 2] * n + low),
                         calls[s, 3] + low * calls[s, 4],
@@ -204,7 +207,7 @@ def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, 
 
 
 @jit
-def _over_rows(ends, counter, function, vectors, sign, values):
+def _over_rows(ends, counter, function, fields, vectors, sign, values):
     """values[p] = what a function of rows returns for the rows of part p, given the addresses of its seven vectors."""
     part = _next_part(counter)
     while part < ends.size - 1:
@@ -212,6 +215,8 @@ def _over_rows(ends, counter, function, vectors, sign, values):
         a, b = vectors[:, 0], vectors[:, 1]
         values[part] = call(
             function,
+            fields[0],
+            fields[1],
             high - low,
             a[0] + low * b[0],
             a[1] + low * b[1],

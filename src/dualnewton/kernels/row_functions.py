@@ -3,57 +3,106 @@
 A pass calls such a function once for each block of rows: the call costs nothing, and no kernel is compiled again for a loss.
 Arrays are given by addresses, since each model of a pass has vectors of its own, some of which may be absent.
 
-All have the parameters (m, z, y, c, o, slopes, kept, factors, sign), where the arrays have m entries and sign is 1 or −1.
+All have the parameters (p, q, m, z, y, c, o, slopes, kept, factors, sign), where p and q are the fields of the loss, the arrays
+have m entries and sign is 1 or −1. A loss of the library with at most two fields is compiled once per installation; any other,
+in each process and for the values of its fields.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import carray, float64, intp, types
 from numba.core import cgutils
 from numba.core.errors import NumbaError
-from numba.extending import get_cython_function_address, intrinsic, overload
+from numba.extending import get_cython_function_address, intrinsic
 
-from dualnewton.kernels._jit import FASTMATH
+from dualnewton.kernels._compiler import address_of, call_address, compiled_for
+from dualnewton.kernels._jit import row_function, row_overloads
 from dualnewton.kernels.elementary import vectorised
 from dualnewton.kernels.losses import fields_of, kind_of
 from dualnewton.losses import Loss
 from dualnewton.losses.base import balancing_direction
 
-_SIGNATURE = float64(intp, *[types.CPointer(float64)] * 7, float64)
+SIGNATURE = float64(float64, float64, intp, *[types.CPointer(float64)] * 7, float64)
+
+FIELDS = 2
+"""Number of fields of a loss that are arguments."""
 
 
 class RowFunction(NamedTuple):
-    """A compiled function, and its address, which is valid as long as the function exists."""
+    """A compiled function, its address, which is valid as long as the function exists, and the fields of the loss."""
 
     function: Any
     address: int
+    p: float = 0.0
+    q: float = 0.0
 
 
-def _compiled(function: Callable[..., float], loss: Loss | None = None) -> RowFunction:
-    """Compile a function, or load it from the cache on disk unless it is made of a user's loss."""
-    cache = loss is None or type(loss).__module__.startswith("dualnewton.")
-    made = numba.cfunc(_SIGNATURE, cache=cache, fastmath=FASTMATH, error_model="numpy")(function)
-    return RowFunction(made, int(made.address))  # type: ignore[arg-type]
+def _compiled(function: Callable[..., float], p: float = 0.0, q: float = 0.0, *, keep: bool = True) -> RowFunction:
+    """Compile a function; one that is kept on disk is loaded where it is there."""
+    made = row_function(function)
+    if keep:
+        found = compiled_for(made, SIGNATURE.args)
+    else:
+        made.compile(SIGNATURE.args)
+        found = made.overloads[SIGNATURE.args]
+    return RowFunction(made, address_of(found), p, q)
 
 
-def _of_loss(make: Callable[[Loss], RowFunction]) -> Callable[[Loss], RowFunction | None]:
-    """Remember the functions of losses; None for a loss whose methods or fields cannot be compiled."""
+def _of_loss(make: Callable[[Any], Callable[..., float]]) -> Callable[[Loss], RowFunction | None]:
+    """Remember the functions of losses; None for a loss whose methods or fields cannot be compiled.
+
+    ``make`` is given the type of the loss's fields, or the fields themselves where they are compiled as constants.
+    """
+    overridden = getattr(make, "overridden", ())
+
+    @cache
+    def of_library(kind: Any) -> RowFunction:
+        return _compiled(make(kind))
 
     @lru_cache(maxsize=64)
     def made(loss: Loss) -> RowFunction | None:
+        if loss.columns > 1 or any(getattr(type(loss), name) is not getattr(Loss, name) for name in overridden):
+            return None
         try:
-            return make(loss) if loss.columns == 1 else None
+            self: Any = fields_of(loss)
+            kind: Any = type(self)
+            if type(loss).__module__.startswith("dualnewton.") and len(self) <= FIELDS:
+                return of_library(kind)._replace(**dict(zip("pq", self, strict=False)))
+            return _compiled(make(self), keep=False)
         except (NumbaError, TypeError, ValueError):
             return None
 
     return made
+
+
+def _unless_overridden(*names: str) -> Callable[[Any], Any]:
+    """Mark a function that is derived from these methods of ``Loss``, and does not hold for a loss with methods of its own."""
+
+    def mark(make: Any) -> Any:
+        make.overridden = names
+        return make
+
+    return mark
+
+
+def _loss_at(kind: Any, p: float, q: float) -> Any:
+    """Return the fields of a loss: those given as constants, or the type of fields filled with p and q."""
+    raise NotImplementedError("for compiled code")
+
+
+@row_overloads(_loss_at)
+def _loss_at_of(kind, p, q):
+    if not isinstance(kind, types.NamedTupleClass):
+        return lambda kind, p, q: kind  # noqa: ARG005
+    if len(kind.instance_class._fields) == 1:
+        return lambda kind, p, q: kind(p)  # noqa: ARG005
+    return lambda kind, p, q: kind(p, q)
 
 
 # The methods of a loss, which Numba finds by the type of its fields ------------------------------------------------------------
@@ -63,7 +112,7 @@ def _method(name: str) -> Any:
     def method(self: Any, z: float, y: float) -> Any:
         raise NotImplementedError("for compiled code")
 
-    @overload(method, jit_options={"fastmath": FASTMATH, "error_model": "numpy", "forceinline": True})
+    @row_overloads(method)
     def of_loss(self, z, y):
         own = vectorised(getattr(kind_of(self), name))
         if name == "domain":
@@ -82,11 +131,11 @@ _direction = vectorised(balancing_direction)
 
 
 @_of_loss
-def losses_of(loss: Loss) -> RowFunction:
+def losses_of(kind: Any) -> Callable[..., float]:
     """Return Σ c φ(z + o; y); write sign·φ′ to ``slopes`` and sign·cφ′ to ``factors``."""
-    self = fields_of(loss)
 
-    def function(m, z, y, c, o, slopes, kept, factors, sign):
+    def function(p, q, m, z, y, c, o, slopes, kept, factors, sign):
+        self = _loss_at(kind, p, q)
         z, y, c, o = carray(z, m), carray(y, m), carray(c, m), carray(o, m)
         slopes, factors = carray(slopes, m), carray(factors, m)
         total = 0.0
@@ -97,17 +146,16 @@ def losses_of(loss: Loss) -> RowFunction:
             factors[i] = c[i] * slope
         return total
 
-    return _compiled(function, loss)
+    return function
 
 
 @_of_loss
-def direction_of(loss: Loss) -> RowFunction:
+@_unless_overridden("balancing_direction")
+def direction_of(kind: Any) -> Callable[..., float]:
     """Given sign·φ′ in ``slopes``, write the balancing direction d to ``kept`` and cd to ``factors``."""
-    if type(loss).balancing_direction is not Loss.balancing_direction:
-        raise TypeError(f"{type(loss).__name__} has a direction of its own")
-    self = fields_of(loss)
 
-    def function(m, z, y, c, o, slopes, kept, factors, sign):
+    def function(p, q, m, z, y, c, o, slopes, kept, factors, sign):
+        self = _loss_at(kind, p, q)
         z, y, c, o = carray(z, m), carray(y, m), carray(c, m), carray(o, m)
         slopes, kept, factors = carray(slopes, m), carray(kept, m), carray(factors, m)
         for i in range(m):
@@ -117,31 +165,30 @@ def direction_of(loss: Loss) -> RowFunction:
             factors[i] = c[i] * d
         return 0.0
 
-    return _compiled(function, loss)
+    return function
 
 
 @_of_loss
-def curvature_of(loss: Loss) -> RowFunction:
+def curvature_of(kind: Any) -> Callable[..., float]:
     """Write cφ″(z + o; y) to ``factors``."""
-    self = fields_of(loss)
 
-    def function(m, z, y, c, o, slopes, kept, factors, sign):
+    def function(p, q, m, z, y, c, o, slopes, kept, factors, sign):
+        self = _loss_at(kind, p, q)
         z, y, c, o, factors = carray(z, m), carray(y, m), carray(c, m), carray(o, m), carray(factors, m)
         for i in range(m):
             factors[i] = c[i] * _second_derivative(self, z[i] + o[i], y[i])
         return 0.0
 
-    return _compiled(function, loss)
+    return function
 
 
 @_of_loss
-def conjugates_of(loss: Loss) -> RowFunction:
+@_unless_overridden("conjugate", "conjugates")
+def conjugates_of(kind: Any) -> Callable[..., float]:
     """Return Σ c φ*(−z; y) for a dual point z; a row of weight zero contributes zero even where its φ* is infinite."""
-    if type(loss).conjugate is not Loss.conjugate or type(loss).conjugates is not Loss.conjugates:
-        raise TypeError(f"{type(loss).__name__} has conjugates of its own")
-    self = fields_of(loss)
 
-    def function(m, z, y, c, o, slopes, kept, factors, sign):
+    def function(p, q, m, z, y, c, o, slopes, kept, factors, sign):
+        self = _loss_at(kind, p, q)
         z, y, c = carray(z, m), carray(y, m), carray(c, m)
         total = outside = 0.0
         for i in range(m):
@@ -151,32 +198,31 @@ def conjugates_of(loss: Loss) -> RowFunction:
             outside += c[i] if inside != -z[i] else 0.0  # NaN is outside, too
         return total if outside == 0.0 else np.inf
 
-    return _compiled(function, loss)
+    return function
 
 
 @_of_loss
-def slope_of(loss: Loss) -> RowFunction:
+def slope_of(kind: Any) -> Callable[..., float]:
     """Return Σ c φ′(z + o + sign·kept; y) kept: the derivative of the sum of losses along a line."""
-    self = fields_of(loss)
 
-    def function(m, z, y, c, o, slopes, kept, factors, sign):
+    def function(p, q, m, z, y, c, o, slopes, kept, factors, sign):
+        self = _loss_at(kind, p, q)
         z, y, c, o, way = carray(z, m), carray(y, m), carray(c, m), carray(o, m), carray(kept, m)
         total = 0.0
         for i in range(m):
             total += c[i] * _derivative(self, z[i] + o[i] + sign * way[i], y[i]) * way[i]
         return total
 
-    return _compiled(function, loss)
+    return function
 
 
 @_of_loss
-def intercept_slopes_of(loss: Loss) -> RowFunction:
+@_unless_overridden("best_intercept")
+def intercept_slopes_of(kind: Any) -> Callable[..., float]:
     """Write Σ cφ′, Σ cφ″ and Σ c|φ′| at the margins z + sign to the first three places of ``kept``."""
-    if type(loss).best_intercept is not Loss.best_intercept:
-        raise TypeError(f"{type(loss).__name__} finds its intercept otherwise")
-    self = fields_of(loss)
 
-    def function(m, z, y, c, o, slopes, kept, factors, sign):
+    def function(p, q, m, z, y, c, o, slopes, kept, factors, sign):
+        self = _loss_at(kind, p, q)
         z, y, c, kept = carray(z, m), carray(y, m), carray(c, m), carray(kept, 3)
         value = curvature = terms = 0.0
         for i in range(m):
@@ -187,14 +233,18 @@ def intercept_slopes_of(loss: Loss) -> RowFunction:
         kept[0], kept[1], kept[2] = value, curvature, terms
         return value
 
-    return _compiled(function, loss)
+    return function
+
+
+OF_LOSSES = losses_of, direction_of, curvature_of, conjugates_of, slope_of, intercept_slopes_of
+"""All functions of rows that are made of losses."""
 
 
 @lru_cache(maxsize=1)
 def weighted() -> RowFunction:
     """Write cz to ``factors``."""
 
-    def function(m, z, y, c, o, slopes, kept, factors, sign):
+    def function(p, q, m, z, y, c, o, slopes, kept, factors, sign):
         z, c, factors = carray(z, m), carray(c, m), carray(factors, m)
         for i in range(m):
             factors[i] = c[i] * z[i]
@@ -207,7 +257,7 @@ def weighted() -> RowFunction:
 def given() -> RowFunction:
     """Write c to ``factors``."""
 
-    def function(m, z, y, c, o, slopes, kept, factors, sign):
+    def function(p, q, m, z, y, c, o, slopes, kept, factors, sign):
         c, factors = carray(c, m), carray(factors, m)
         for i in range(m):
             factors[i] = c[i]
@@ -220,6 +270,8 @@ def given() -> RowFunction:
 def call(
     typingctx: Any,
     address: Any,
+    p: Any,
+    q: Any,
     m: Any,
     z: Any,
     y: Any,
@@ -233,12 +285,11 @@ def call(
     """Call the function of rows at an address, with the addresses of its arrays."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        number, whole = context.get_value_type(float64), context.get_value_type(intp)
-        kind = ir.FunctionType(number, [whole, *[number.as_pointer()] * 7, number])
-        pointers = [builder.inttoptr(arg, number.as_pointer()) for arg in args[2:9]]
-        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), [args[1], *pointers, args[9]])
+        address, p, q, m, *arrays, sign = args
+        pointers = [builder.inttoptr(array, context.get_value_type(types.CPointer(float64))) for array in arrays]
+        return call_address(context, builder, address, SIGNATURE, [p, q, m, *pointers, sign])
 
-    return float64(*[intp] * 9, float64), codegen
+    return float64(intp, float64, float64, *[intp] * 8, float64), codegen
 
 
 def _call_blas(builder: Any, address: Any, arguments: Any) -> None:

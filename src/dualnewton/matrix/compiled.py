@@ -76,11 +76,11 @@ class CompiledPasses:
         """Whether there are compiled functions of all these forms."""
         return bool(forms) and all(self._functions(form) for form in forms)
 
-    def _functions(self, form: RowForm) -> list[int]:
-        """Return the addresses of the functions of a form; none if one cannot be compiled, as for losses of several columns."""
+    def _functions(self, form: RowForm) -> list[Any]:
+        """Return the functions of a form; none if one cannot be compiled, as for losses of several columns."""
         wanted = [self.functions.losses_of, self.functions.direction_of][: 1 + form.direction]
         found = [each for function in wanted if form.loss.columns == 1 and (each := function(form.loss)) is not None]
-        return [each.address for each in found] if len(found) == len(wanted) else []
+        return found if len(found) == len(wanted) else []
 
     def evaluate(
         self, W: np.ndarray, b: np.ndarray, forms: Sequence[RowForm], vectors: Sequence[RowVectors]
@@ -94,12 +94,17 @@ class CompiledPasses:
             held += [y, c, o]
             place = *_vector(y), *_vector(c, self.ones), *_vector(o, self.zeros)
             shared = (model, model, *place, kept if form.dual else NOWHERE)
-            addresses = self._functions(form)
-            for k, address in enumerate(addresses):
-                calls.append([address, *shared, kept + k if form.dual else NOWHERE, factors + k])
+            functions = self._functions(form)
+            fields = np.array(functions[0][-2:]).view(
+                np.int64
+            )  # the bits of the numbers, as the other entries are integers
+            for k, function in enumerate(functions):
+                place_of_kept = kept + k if form.dual else NOWHERE
+                calls.append([function.address, *shared, place_of_kept, factors + k, *fields])
+            count = len(functions)
             if form.thirds:
-                calls += [[0, *shared, factors + k, factors + len(addresses) + k] for k in range(len(addresses))]
-            factors, kept = factors + len(addresses) * (1 + form.thirds), kept + len(addresses) * form.dual
+                calls += [[0, *shared, factors + k, factors + count + k, *fields] for k in range(count)]
+            factors, kept = factors + count * (1 + form.thirds), kept + count * form.dual
         values, gradients, slopes, Z, kept_rows = self._run(W, b, calls, len(forms), factors, kept)
         return Evaluation(values, gradients, slopes, Z.T, kept_rows.T if kept else None)
 
@@ -168,7 +173,7 @@ class CompiledPasses:
         width = self._padded(factors) if self.sparse else factors
         sums = self._take_room(width)
         shape = (parts, self.d, width) if self.sparse else (parts, width, self.d)
-        table = np.array(calls, dtype=np.intp).reshape(-1, 12)
+        table = np.array(calls, dtype=np.intp).reshape(-1, 14)
         # Room for a row of margins and one of factors, or for a block of rows in float64, which BLAS needs.
         most = max(K, factors)
         widened = self.step if self.widens and most > self.kernels.FEW else 0
@@ -220,7 +225,7 @@ class CompiledPasses:
     def _linear(self, function: int, k: int, column: np.ndarray) -> list[int]:
         """Return the call of a function of column k of the margins and a vector."""
         vector = _vector(column)
-        return [function, k, k, *vector, *vector, *vector, NOWHERE, NOWHERE, k]
+        return [function, k, k, *vector, *vector, *vector, NOWHERE, NOWHERE, k, 0, 0]
 
 
 def gram_parts(size: int, d: int) -> int:
@@ -234,7 +239,7 @@ def row_parts(n: int) -> np.ndarray:
 
 
 def sum_over_rows(
-    function: int,
+    function: Any,
     z: np.ndarray,
     rows: RowVectors,
     *,
@@ -242,7 +247,7 @@ def sum_over_rows(
     factors: np.ndarray | None = None,
     sign: float = 1.0,
 ) -> float:
-    """Run a function of rows (``kernels/row_functions.py``) on vectors of all rows, in threads; return the sum of its values."""
+    """Run a ``RowFunction`` of ``kernels/row_functions.py`` on vectors of all rows, in threads; return the sum of its values."""
     from dualnewton.kernels import passes
 
     ends = row_parts(len(z))
@@ -251,7 +256,8 @@ def sum_over_rows(
     absent = [np.ones(step) if place == 2 else np.zeros(step) for place in range(len(held))]
     vectors = list(map(_vector, held, absent))
     values = np.zeros(parts)
-    given = ends, np.zeros(1, dtype=np.int64), function, np.array(vectors, dtype=np.intp), float(sign), values
+    places, fields = np.array(vectors, dtype=np.intp), (function.p, function.q)
+    given = ends, np.zeros(1, dtype=np.int64), function.address, fields, places, float(sign), values
     passes.over_rows.prepare(*given)
     workers().share(lambda: passes.over_rows(*given), parts)
     return float(values.sum())
@@ -261,6 +267,11 @@ def places_of(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
     """Return for each point the first place up to which the chances add up to it, the last place at most; the points increase."""
     if chances.size < MANY_CHANCES:
         return np.minimum(np.searchsorted(np.cumsum(chances), points), chances.size - 1)
+    return find_places(points, chances)
+
+
+def find_places(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
+    """Do the same by a kernel."""
     from dualnewton.kernels import passes
 
     found = np.empty(points.size, dtype=np.intp)

@@ -19,14 +19,13 @@ MANY = 1 << 16
 """Number of rows from which the functions are compiled."""
 
 
-def _compiled(name: str, loss: Loss, n: int) -> int | None:
-    """Return the address of a function of rows; None where NumPy is to compute it."""
+def _compiled(name: str, loss: Loss, n: int) -> Any:
+    """Return a compiled function of rows; None where NumPy is to compute it."""
     if n < MANY or loss.columns > 1:
         return None
     from dualnewton.kernels import row_functions
 
-    found = getattr(row_functions, name)(loss)
-    return None if found is None else int(found.address)
+    return getattr(row_functions, name)(loss)
 
 
 def values(loss: Loss, z: np.ndarray, rows: RowVectors) -> float:

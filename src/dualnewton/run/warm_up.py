@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from dualnewton import losses
 from dualnewton.losses import Loss
+from dualnewton.matrix import RowVectors
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Shuffled
 from dualnewton.validation import frozen
@@ -30,6 +31,15 @@ SMOOTH = (
     losses.SquaredEpsilonInsensitive(),
 )
 """The losses that are compiled into the rounds of single examples; all others are one kernel there."""
+
+OTHERS = (
+    losses.Hinge(),
+    losses.EpsilonInsensitive(),
+    losses.Quantile(),
+    losses.SmoothEpsilonInsensitive(),
+    losses.SmoothQuantile(),
+)
+"""Further losses of one column, which are compiled for passes only."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,9 @@ def steps(storages: tuple[str, ...] = STORAGES, dtypes: tuple[str, ...] = DTYPES
     yield Step("coordinate descent", _coordinate_descent)
     for loss in SMOOTH:
         yield Step(f"loss {type(loss).__name__}", partial(_pointers, loss))
+    yield Step("linear functions of rows", _linear_functions)
+    for each in (*SMOOTH, *OTHERS):
+        yield Step(f"loss {type(each).__name__} in passes", partial(_row_functions, each))
     for storage, dtype in kinds:
         X = _matrix(storage, dtype)
         for loss, what in ((SMOOTH[0], "smooth losses"), (losses.Hinge(), "piecewise linear losses")):
@@ -77,14 +90,16 @@ def _rounds(X: Any, loss: Loss, tau: int, *, separable_rounds: bool = False, n_t
 def _passes(X: Any) -> None:
     from dualnewton.kernels import passes, quadratic
     from dualnewton.kernels.rows import Rows
+    from dualnewton.matrix.compiled import CompiledPasses
 
     rows, vector, matrix = Rows.of(X), np.zeros(2), np.zeros((2, 2))
-    fixed = frozen(vector)
-    passes.products.prepare(*rows, 0, 2, matrix, matrix)
-    passes.gather.prepare(*rows, 0, 2, matrix, matrix)
-    passes.curvature.prepare(*rows, frozen(np.arange(2)), fixed, matrix, vector)
-    passes.diagonal.prepare(*rows, fixed, vector)
-    passes.row_scores.prepare(*rows, fixed, vector)
+    compiled = CompiledPasses(X, [slice(0, 2)])
+    compiled.times(vector)
+    compiled.diagonal(vector)
+    compiled.row_scores(vector)
+    for single in (False, True):
+        compiled.gram(vector, np.arange(2), single=single)
+    passes.curvature.prepare(*rows, frozen(np.arange(2)), frozen(vector), matrix, vector)
     quadratic.column_sweep.prepare(*rows, *[vector] * 10, True)
 
 
@@ -106,3 +121,20 @@ def _pointers(loss: Loss) -> None:
     from dualnewton.kernels.losses import compiled
 
     compiled(loss)
+
+
+def _linear_functions() -> None:
+    from dualnewton.kernels import row_functions
+    from dualnewton.matrix.compiled import find_places, sum_over_rows
+
+    zero = np.zeros(2)
+    find_places(zero, zero)
+    row_functions.given()
+    sum_over_rows(row_functions.weighted(), zero, RowVectors(zero, None, None), factors=zero)
+
+
+def _row_functions(loss: Loss) -> None:
+    from dualnewton.kernels import row_functions
+
+    for function in row_functions.OF_LOSSES:
+        function(loss)

@@ -87,7 +87,9 @@ def _margins(objective: Objective, block: Block, x: np.ndarray) -> np.ndarray:
 
 
 def _point(objective: Objective, block: Block, x: np.ndarray, margins: np.ndarray) -> Point:
-    value, slopes = objective.losses(objective.problem.row_vectors, margins)
+    problem = objective.problem
+    value, slopes = problem.row_losses(problem.row_vectors, objective.as_margins(margins))
+    slopes = slopes.reshape(margins.shape)
     pull = objective.ridge * x
     sums = block.gather(slopes, intercept=objective.problem.fit_intercept)
     return Point(x, margins, sums.ravel() + pull, value + 0.5 * float(pull @ x))
@@ -177,7 +179,7 @@ def _taken(values: np.ndarray | None, sample: np.ndarray) -> np.ndarray | None:
 
 def _quasi_newton(objective: Objective, block: Block, at: Point, sketch: Cholesky, goal: float) -> tuple[Point, int]:
     """Take steps of L-BFGS from the Hessian of the sample; return the point and the number of passes."""
-    pairs = Corrections.none(at.x.size)
+    pairs = Corrections.none()
     image = sketch.solve(at.gradient)
     for passes in range(PASSES):
         if _is_close(objective, at, goal):
