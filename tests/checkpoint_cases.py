@@ -67,9 +67,9 @@ def targets(*, n=60, d=12, **more):
     return [dn.Problem(X, Y, losses.SquaredOutputs(3), fit_intercept=True, **more)]
 
 
-def with_scale(**more):
-    (problem,) = one(squared, n=50, d=4)
-    y = problem.y + np.where(np.arange(50) % 7 == 0, 10.0, 0.0)
+def with_scale(*, n=50, **more):
+    (problem,) = one(squared, n=n, d=4)
+    y = problem.y + np.where(np.arange(n) % 7 == 0, 10.0, 0.0)
     return [HuberScaleProblem(problem.X, y, **{"lam": 0.01, "fit_intercept": True, **more})]
 
 
@@ -99,6 +99,7 @@ class Case:
 
 
 COMPILED = tuned(small_entries=0)
+SAMPLED = tuned(one_block_features=0, sample_rows=16)  # samples pay for a thousand rows
 BY_PRODUCTS = tuned(largest_matrix=5, one_block_features=0)
 IN_STEPS = tuned(
     direct_entries=0, most_together=4, least_set=5, multiply=1.0, sparse_pair=1.0
@@ -193,6 +194,10 @@ CASES = [
     ),
     Case("lasso, small", lambda: one(squared, d=20, regularizer=lasso, lam=0.05), {"tol": 1e-12}, None),
     Case("elastic net, small", lambda: several(logistic, (0.1, 0.001), regularizer=net), {"tol": 1e-12}, None),
+    Case(
+        "ihs from samples", lambda: one(logistic, n=1000, fit_intercept=True), {"method": "ihs", "tol": 1e-12}, SAMPLED
+    ),
+    Case("ihs from samples, softmax", lambda: classes(n=3000), {"method": "ihs", "tol": 1e-12}, SAMPLED),
     Case("lasso", lambda: one(squared, d=20, regularizer=lasso, lam=0.05), {"tol": 1e-12}),
     Case(
         "lasso, many features", lambda: one(squared, n=30, d=300, regularizer=lasso, lam=0.02), {"tol": 1e-12}, IN_STEPS
@@ -285,6 +290,7 @@ CASES = [
     Case("newton, small, models", lambda: several(logistic), {"method": "newton", "tol": 1e-12}, tuned()),
     Case("joint scale", with_scale, {"tol": 1e-10}),
     Case("joint scale, no joint steps", with_scale, {"tol": 1e-8}, tuned(joint_scale_features=0, one_block_features=0)),
+    Case("joint scale from a sample", lambda: with_scale(n=1000), {"tol": 1e-12}, SAMPLED),
     Case("joint scale by rounds", with_scale, {"method": "sdna", "tau": 5, "tol": 1e-8}),
     Case("joint scale of zero", lambda: with_scale(epsilon=1.0), {"tol": 1e-6}),
     Case("no penalty", lambda: without_penalty(one(logistic, n=200)), {"tol": 1e-10}),

@@ -23,7 +23,6 @@ from dualnewton.estimators._validation import Data, checked, class_numbers, vali
 from dualnewton.estimators._warning import warn
 from dualnewton.interop.parts import Objective, Part, parts_of
 from dualnewton.interop.specification import Specification
-from dualnewton.matrix import MemoryData
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.run.result import Result, Status
@@ -150,8 +149,8 @@ class CertifiedModel(BaseEstimator):
 
     def _posed(self, specification: Specification, data: Data) -> Sequence[Any]:
         """Return the problems of a specification on these data, one for each class or output; all share ``data.X``."""
-        X, classes = MemoryData(data.X), getattr(self, "classes_", None)  # checked already
-        return specification.problems(X, data.y, classes, sample_weight=data.sample_weight)
+        classes = getattr(self, "classes_", None)
+        return specification.problems(data.matrix, data.y, classes, sample_weight=data.sample_weight)
 
     def _problems(self, data: Data) -> Sequence[Any]:
         """Return the problems of the estimator, which must have a penalty."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import _check_sample_weight, assert_all_finite
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.interop.parts import Data
@@ -17,12 +17,18 @@ from dualnewton.validation import without_repeats
 
 try:
     from sklearn.utils.validation import validate_data
-except ImportError:  # up to scikit-learn 1.5 it was a method
+
+    FINITE = "ensure_all_finite"
+except ImportError:  # up to scikit-learn 1.5 it was a method, with another name of its parameter
+    FINITE = "force_all_finite"
 
     def validate_data(estimator: Any, *args: Any, **kwargs: Any) -> Any:
         """Check X and y, and remember or compare the number and the names of features."""
         return estimator._validate_data(*args, **kwargs)
 
+
+UNCHECKED = {FINITE: False}
+"""The argument by which scikit-learn leaves out its check that X is finite, which is made here together with another."""
 
 LARGEST = 1e150
 """The largest entry of X whose square, added up over a row, is still finite in float64."""
@@ -46,11 +52,12 @@ def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data
             accept_large_sparse=True,
             dtype=[np.float64, np.float32],
             order="C",
+            **UNCHECKED,
             **of_y,
         )
         if sp.issparse(X):
             X = without_repeats(sp.csr_array(X))  # once here, so that all problems hold the same arrays
-        _require_finite_squares(X.data if sp.issparse(X) else X)
+        _require_finite_squares(model, X)
     if sample_weight is not None:
         sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     return Data(X, y, sample_weight)
@@ -72,8 +79,17 @@ def _is_plain(values: Any, dimensions: int) -> bool:
         return float(entries @ entries) < LARGEST**2
 
 
-def _require_finite_squares(entries: np.ndarray) -> None:
-    """Refuse entries whose squares overflow: every method needs the norms of rows or of features."""
+def _require_finite_squares(model: Any, X: Any) -> None:
+    """Refuse entries that are not finite, in scikit-learn's words, and entries whose squares overflow: every method needs the
+    norms of rows or of features.
+
+    The sum of all squares decides in one read; only where it is large are the entries examined.
+    """
+    entries = X.data if sp.issparse(X) else X
+    with np.errstate(over="ignore", invalid="ignore"):
+        if float(np.vdot(entries, entries)) <= LARGEST:  # not where it is NaN
+            return
+    assert_all_finite(entries, estimator_name=type(model).__name__, input_name="X")
     largest = max(float(entries.max(initial=0.0)), -float(entries.min(initial=0.0)))
     if largest > LARGEST:
         raise DualnewtonError(

@@ -19,15 +19,17 @@ from dualnewton.interop.sklearn_objectives import linear_regression
 from dualnewton.interop.specification import Specification
 from dualnewton.matrix import linear
 from dualnewton.objective.certificate import CertifiedPair
+from dualnewton.objective.moments import Moments
 from dualnewton.objective.problem import AroundProblem
-from dualnewton.planning.direct import direct_plan
+from dualnewton.planning.direct import direct_plan, sums_normal_equations
 from dualnewton.run.result import Progress, Result, Status, Trace
 
 EXPANDED = 1 << 24
 """Entries up to which a sparse X is expanded for a decomposition; beyond, the moments of its features are solved."""
 
-DECOMPOSED, ACTIVE = (
+DECOMPOSED, SUMMED, ACTIVE = (
     "least squares by a singular value decomposition of X",
+    "least squares by the normal equations of well-conditioned features, refined once",
     "nonnegative least squares by an active set",
 )
 """What the plan of a solution says."""
@@ -89,18 +91,21 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
         if sparse and n * d > EXPANDED and not self.positive:
             return super()._results(session, data, before)
         objectives: Sequence[Any] = self._objectives(data)
-        system = _System.of(data, fit_intercept=self.fit_intercept)
+        free = self.fit_intercept
         if self.positive:
+            equations = _System.of(data, fit_intercept=free)
             return [
-                self._result(objective, objective.certified_pair(*system.model(system.nonnegative(k), k)), ACTIVE)
+                self._result(objective, objective.certified_pair(*equations.model(equations.nonnegative(k), k)), ACTIVE)
                 for k, objective in enumerate(objectives)
             ]
+        summed = None if sparse or not sums_normal_equations(n, d) else _NormalEquations.of(data, fit_intercept=free)
+        system = summed or _System.of(data, fit_intercept=free)
         if not sparse:
             self.rank_, self.singular_ = system.rank, system.singular.astype(data.X.dtype)
-        W, alphas = system.shortest(), system.duals()
+        W, alphas, reason = system.shortest(), system.duals(), SUMMED if summed else DECOMPOSED
         each = enumerate(zip(objectives, W, alphas, strict=True))
         return [
-            self._result(objective, objective.certified_pair(*system.model(w, k), alpha), DECOMPOSED)
+            self._result(objective, objective.certified_pair(*system.model(w, k), alpha), reason)
             for k, (objective, w, alpha) in each
         ]
 
@@ -129,6 +134,74 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
                 "X must be dense with positive=True, as in scikit-learn, got a sparse matrix: use X.toarray()"
             )
         return super()._checked(X, y, sample_weight)
+
+
+class _NormalEquations:
+    """Σ c_i (x_i − m)(x_i − m)ᵀw = Σ c_i (x_i − m)(y_i − ȳ), for many more rows than features: one pass sums both sides.
+
+    Rounding errors of w are those of the decomposition of X, times its condition number. They are removed by a second solve, with
+    the residuals of all rows on the right; hence the condition must be moderate (``WELL``).
+
+    Attributes
+    ----------
+    singular : array
+        The singular values of the centred, weighted X.
+    rank : int
+        Their number.
+    """
+
+    WELL, ACCURATE = 1e8, 1e10
+    """Largest ratio of the eigenvalues: of the matrix with unit diagonal, and of itself, whose roots are the singular values."""
+
+    def __init__(self, data: Data, means: tuple[np.ndarray, np.ndarray], cross: np.ndarray, factor: Any) -> None:
+        from scipy.linalg import cho_solve
+
+        X, c, Y = data.matrix, data.sample_weight, data.y.reshape(len(data.y), -1)
+        self.means, (L, scale, values) = means, factor
+        self.rank, self.singular = len(values), np.sqrt(values[::-1])
+
+        def solved(right: np.ndarray) -> np.ndarray:
+            return np.asarray(scale[:, None] * cho_solve((L, True), scale[:, None] * right, check_finite=False))
+
+        W = solved(cross)
+        rest = (Y - means[1]) - (X.times(W) - means[0] @ W)
+        mass = rest if c is None else c[:, None] * rest
+        more = solved(X.transposed_times(mass) - np.multiply.outer(means[0], mass.sum(axis=0)))
+        self.W, self.rest = W + more, rest - (X.times(more) - means[0] @ more)
+
+    @classmethod
+    def of(cls, data: Data, *, fit_intercept: bool) -> _NormalEquations | None:
+        """Sum over the rows; return None if the features depend on each other, exactly or nearly."""
+        from scipy.linalg import cho_factor, eigvalsh
+
+        X, n = data.matrix, len(data.y)
+        c = np.ones(n) if data.sample_weight is None else data.sample_weight
+        # About a point near the mean, the sums keep their digits.
+        near = X.rows(slice(None, None, max(1, n // 1024))).mean(axis=0) if fit_intercept else np.zeros(X.d)
+        moments = Moments.of(X, data.y.reshape(n, -1), c, near)
+        second, cross, mean, target_mean = moments.centred(fit_intercept=fit_intercept)
+        values = eigvalsh(second, check_finite=False)
+        if not values[-1] < cls.ACCURATE * values[0]:
+            return None
+        scale = 1.0 / np.sqrt(second.diagonal())
+        scaled = second * np.outer(scale, scale)
+        own = eigvalsh(scaled, check_finite=False)
+        if not own[-1] < cls.WELL * own[0]:
+            return None
+        L, _ = cho_factor(scaled, lower=True, check_finite=False)
+        return cls(data, (mean, target_mean), cross, (L, scale, values))
+
+    def shortest(self) -> np.ndarray:
+        """Return the w of least error for each output."""
+        return self.W.T
+
+    def duals(self) -> np.ndarray:
+        """Return α of each output: the residuals, orthogonal to all features."""
+        return np.ascontiguousarray(self.rest.T)
+
+    def model(self, w: np.ndarray, k: int) -> tuple[np.ndarray, float]:
+        """Return w of output k with its intercept."""
+        return w, float(self.means[1][k] - self.means[0] @ w)
 
 
 class _System:

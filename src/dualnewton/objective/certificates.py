@@ -18,6 +18,9 @@ from dualnewton.objective.bounds import (
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import Problem
 
+MOST_LABELS = 32
+"""Distinct labels up to which examples with equal margins are summed label by label."""
+
 ROUNDED = 1e-14
 """Fraction by which a dual point is scaled down further than its computed ᾱ asks for, against the rounding of ᾱ."""
 
@@ -63,11 +66,40 @@ def certify_cold_starts(problems: Sequence[Problem]) -> list[CertifiedPair]:
         alpha = problem.no_dual()
         bar = np.zeros((problem.columns, problem.d) if problem.columns > 1 else problem.d)
         w = problem.g.grad_conjugate(bar)
-        margins = problem.margins(w)
-        b = problem.best_intercept_at(margins)
-        value = problem.primal_at(margins + b, w)
-        pairs.append(CertifiedPair(w, b, alpha, Certificate(value, problem.dual_at(alpha, bar))))
+        kinds = _label_weights(problem) if problem.offset is None and not w.any() else None
+        if kinds is None:
+            margins = problem.margins(w)
+            b = problem.best_intercept_at(margins)
+            value, dual = problem.primal_at(margins + b, w), problem.dual_at(alpha, bar)
+        else:
+            b, value, dual = _of_labels(problem, w, bar, *kinds)
+        pairs.append(CertifiedPair(w, b, alpha, Certificate(value, dual)))
     return pairs
+
+
+def _label_weights(problem: Problem) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the distinct labels with the sums of their weights, if a few rows show that there are only a few."""
+    y, c = problem.y, problem.sample_weight
+    kinds = np.unique(y[: 2 * MOST_LABELS])
+    if y.ndim > 1 or len(kinds) > MOST_LABELS or len(kinds) < max(2, problem.columns):
+        return None
+    own = [y == kind for kind in kinds]
+    if sum(map(np.count_nonzero, own)) != len(y):
+        return None
+    weights = [np.count_nonzero(rows) if c is None else c @ rows for rows in own]
+    return kinds, np.array(weights, dtype=np.float64)
+
+
+def _of_labels(
+    problem: Problem, w: np.ndarray, bar: np.ndarray, kinds: np.ndarray, weights: np.ndarray
+) -> tuple[Any, float, float]:
+    """Return the best intercept, P and D for w = 0 and α = 0, where examples differ by their labels alone."""
+    loss, n = problem.loss, problem.n
+    zeros = np.zeros(len(kinds) if problem.columns == 1 else (len(kinds), problem.columns))
+    b = loss.best_intercept(zeros, kinds, weights) if problem.fit_intercept else problem.no_intercept()
+    primal = float(weights @ loss.value(zeros + b, kinds)) / n + problem.lam * problem.g.value(w)
+    dual = -loss.conjugates(zeros, kinds, weights) / n - problem.lam * problem.g.conjugate(bar)
+    return b, primal, float(dual)
 
 
 def certify_models(

@@ -25,6 +25,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import EpsilonInsensitive, Huber
+from dualnewton.losses.base import blocks
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import AroundProblem, Problem
 from dualnewton.validation import positive, vector
@@ -34,6 +35,12 @@ ROUNDING = 1e-12
 
 STEPS = 50
 """Maximum number of Newton steps (sets of outliers) when minimising over intercept and scale for given residuals."""
+
+STATIONARY = 1e-12
+"""A Newton step for intercept and scale ends the minimisation if it is at most this multiple of the scale."""
+
+CANCELLED = 1e-3
+"""Fraction of a sum of squares that subtraction must leave for its digits to count."""
 
 ORTHOGONAL = 1e-11
 """Tolerance of the constraint Σ c_i α_i a_ij = 0 of a problem without penalty, as a fraction of Σ c_i |α_i a_ij|."""
@@ -105,13 +112,13 @@ class HuberScaleProblem(AroundProblem):
         unit = Problem(
             self.X, self.y, Huber(self.epsilon), sample_weight=self.sample_weight, fit_intercept=self.fit_intercept
         )
-        return replace(unit, lam=self.lam or WEAK * (float((unit.c * unit.norms).mean()) or 1.0))
+        return replace(unit, X=unit.data, lam=self.lam or WEAK * (float((unit.c * unit.norms).mean()) or 1.0))
 
     def at(self, scale: float) -> Problem:
         """Return the problem at a fixed σ."""
         if scale > 0.0:
-            return replace(self.unit, y=self.unit.y / scale, lam=self.unit.lam * scale)
-        return replace(self.unit, loss=EpsilonInsensitive(0.0), lam=self.unit.lam / self.epsilon)
+            return replace(self.unit, X=self.unit.data, y=self.unit.y / scale, lam=self.unit.lam * scale)
+        return replace(self.unit, X=self.unit.data, loss=EpsilonInsensitive(0.0), lam=self.unit.lam / self.epsilon)
 
     def factors(self, scale: float) -> tuple[float, float]:
         """Return the factors that turn model and dual point of the problem at fixed σ into those of this problem."""
@@ -130,18 +137,21 @@ class HuberScaleProblem(AroundProblem):
         return self._primal_at(self.unit.margins(w, intercept) - self.unit.y, w, scale)
 
     def _primal_at(self, r: np.ndarray, w: np.ndarray, scale: float) -> float:
-        size = np.abs(r)
-        slope = np.minimum(size, self.epsilon * scale) / scale if scale > 0.0 else self.epsilon
-        losses = self.unit.c @ (0.5 * scale + slope * (size - 0.5 * scale * slope))
-        return float(losses) / self.unit.n + 0.5 * self.lam * float(w @ w)
+        return self._sums(r, 0.0, scale).primal(self, w)
 
     def dual(self, alpha: np.ndarray) -> float:
         """D(α), which is −∞ if α is infeasible."""
-        unit, alpha = self.unit, vector("alpha", alpha, self.unit.n)
-        if float(unit.c @ np.square(alpha)) > (1.0 + ROUNDING) * unit.c.sum() or unit.dual(alpha) == -math.inf:
-            return -math.inf
+        alpha = vector("alpha", alpha, self.unit.n)
+        return self._dual_at(alpha, self.unit.data.transposed_times(self.unit.weighted(alpha)))
+
+    def _dual_at(self, alpha: np.ndarray, along: np.ndarray) -> float:
+        """D(α), given Σ c_i α_i a_i."""
+        unit = self.unit
         mass = unit.weighted(alpha)
-        linear, along = float(mass @ unit.y) / unit.n, unit.data.transposed_times(mass)
+        too_long = float(mass @ alpha) > (1.0 + ROUNDING) * unit.c.sum()
+        if too_long or unit.dual_at(alpha, along / (unit.lam * unit.n)) == -math.inf:
+            return -math.inf
+        linear = float(mass @ unit.y) / unit.n
         if self.lam > 0.0:
             return linear - 0.5 * float(along @ along) / (self.lam * unit.n**2)
         allowed = ORTHOGONAL * unit.data.absolute_sums(np.abs(mass))
@@ -149,18 +159,24 @@ class HuberScaleProblem(AroundProblem):
 
     def feasible(self, alpha: np.ndarray) -> np.ndarray:
         """Clip α to [−ε, ε], make it balanced (orthogonal if λ = 0), and return its best feasible multiple."""
+        return self._feasible(alpha)[0]
+
+    def _feasible(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Do this, and return Σ c_i α_i a_i of the point as well."""
         unit = self.unit
         alpha = unit.dual_near(np.where(unit.c > 0.0, alpha, 0.0))
         if self.lam == 0.0 and unit.d <= MOST:
             alpha = self._stationary(alpha, np.zeros(unit.d))
+        along = unit.data.transposed_times(unit.weighted(alpha))
         if not alpha.any():
-            return alpha
+            return alpha, along
         longest = min(
             math.sqrt(float(unit.c.sum() / (unit.c @ np.square(alpha)))), self.epsilon / float(np.abs(alpha).max())
         )
         linear = float(unit.c @ (alpha * unit.y)) / unit.n
-        quadratic = self.lam * float(np.square(unit.alpha_bar(alpha)).sum())
-        return alpha * (min(longest, max(linear, 0.0) / quadratic) if quadratic > 0.0 else longest * (linear > 0.0))
+        quadratic = self.lam * float(np.square(along / (unit.lam * unit.n)).sum())
+        s = min(longest, max(linear, 0.0) / quadratic) if quadratic > 0.0 else longest * (linear > 0.0)
+        return s * alpha, s * along
 
     def certified_pair(
         self, w: np.ndarray, intercept: float = 0.0, scale: float | None = None, alpha: np.ndarray | None = None
@@ -173,46 +189,65 @@ class HuberScaleProblem(AroundProblem):
         w = vector("w", w, unit.d)
         r = unit.margins(w) - unit.y
         spread = math.sqrt(float(unit.c @ np.square(r + intercept) / unit.c.sum()))
-        starts = (scale or 0.0, spread)  # two starts, since the iteration cannot leave σ = 0
-        primal, b, sigma = min(self._settled(r, w, intercept, start) for start in starts)
+        primal, b, sigma, lowest = self._settled(r, w, intercept, scale or 0.0)
+        if not lowest:  # another start, since the iteration cannot leave σ = 0
+            primal, b, sigma = min((primal, b, sigma), self._settled(r, w, intercept, spread)[:3])
         own = -np.clip((r + b) / sigma, -self.epsilon, self.epsilon) if sigma > 0.0 else -self.epsilon * np.sign(r + b)
-        candidates = [self.feasible(point) for point in (own, alpha) if point is not None]
-        dual, best = max(((self.dual(point), point) for point in candidates), key=lambda found: found[0])
+        candidates = [self._feasible(point) for point in (own, alpha) if point is not None]
+        dual, best = max(((self._dual_at(*point), point[0]) for point in candidates), key=lambda found: found[0])
         return CertifiedPair(w, b, best, Certificate(primal, dual), float(sigma))
 
-    def _settled(self, r: np.ndarray, w: np.ndarray, b: float, scale: float) -> tuple[float, float, float]:
-        """Minimise P over (b, σ) for residuals r without b; return (P, b, σ). Each Newton step is exact for its set of outliers.
+    def _settled(self, r: np.ndarray, w: np.ndarray, b: float, scale: float) -> tuple[float, float, float, bool]:
+        """Minimise P over (b, σ) for residuals r without b; return (P, b, σ) and whether P has slope zero there, so that no other
+        point is lower. Each Newton step is exact for its set of outliers.
 
         For a fixed set of outliers, Σ c_i α_i = 0 gives b = −m − σκ, where m is the mean of r over the inliers and κ = ε Σ c_i
         sign(r_i + b) over the outliers divided by the weight of the inliers, and Σ c_i α_i² = Σ c_i gives
         σ² = V/(Σ c_i − ε²·(weight of outliers) − κ²·(weight of inliers)), where V = Σ c_i (r_i − m)² over the inliers.
         """
-        c, total = self.unit.c, float(self.unit.c.sum())
-        best = (self._primal_at(r + b, w, scale), b, scale)
+        total = float(self.unit.c.sum())
+        at = self._sums(r, b, scale)
         for _ in range(STEPS):
-            out = np.abs(r + b) > self.epsilon * scale
-            inliers = np.where(out, 0.0, c)
-            weight = float(inliers.sum())
             middle = pull = 0.0
-            if self.fit_intercept and weight > 0.0:
-                middle = float(inliers @ r) / weight
-                pull = self.epsilon * float((c - inliers) @ np.sign(r + b)) / weight
-            spread = float(inliers @ np.square(r - middle))
-            left = total - self.epsilon**2 * (total - weight) - weight * pull**2
-            if left > 0.0 and weight > 0.0:
+            if self.fit_intercept and at.weight > 0.0:
+                middle, pull = at.first / at.weight, self.epsilon * at.signs / at.weight
+            spread = at.second - at.weight * middle**2
+            if spread < CANCELLED * at.second:
+                spread = float(np.where(at.outside, 0.0, self.unit.c) @ np.square(r + b - middle))
+            left = total - self.epsilon**2 * (total - at.weight) - at.weight * pull**2
+            aim, move = 2.0 * scale, 0.0  # with so many outliers P decreases as σ grows
+            if left > 0.0 and at.weight > 0.0:
                 aim = math.sqrt(spread / left)
-                aim_b = -middle - aim * pull if self.fit_intercept else 0.0
-            else:
-                aim, aim_b = 2.0 * scale, b  # with so many outliers P decreases as σ grows
+                move = -middle - aim * pull if self.fit_intercept else -b
+                if scale > 0.0 and max(abs(aim - scale), abs(move)) <= STATIONARY * scale:
+                    return at.primal(self, w), b, scale, True
             for t in 0.5 ** np.arange(HALVINGS):
-                there, moved = b + t * (aim_b - b), scale + t * (aim - scale)
-                if (here := self._primal_at(r + there, w, moved)) < best[0]:
+                there, moved = b + t * move, scale + t * (aim - scale)
+                if (found := self._sums(r, there, moved)).losses < at.losses:
                     break
             else:
                 break
-            b, scale = there, moved
-            best = (here, b, scale)
-        return best
+            b, scale, at = there, moved, found
+        return at.primal(self, w), b, scale, False
+
+    def _sums(self, r: np.ndarray, b: float, scale: float) -> _Sums:
+        """Return the losses of the residuals r + b at a scale, and the sums over their inliers, in one pass over blocks."""
+        sums, outside = np.zeros(5), np.empty(len(r), dtype=bool)
+        for rows in blocks(len(r)):
+            z, c = r[rows] + b, self.unit.c[rows]
+            size = np.abs(z)
+            out = np.greater(size, self.epsilon * scale, out=outside[rows])
+            inliers = np.where(out, 0.0, c)
+            slope = np.minimum(size, self.epsilon * scale) / scale if scale > 0.0 else self.epsilon
+            inside = inliers * z
+            sums += (
+                c @ (0.5 * scale + slope * (size - 0.5 * scale * slope)),
+                inliers.sum(),
+                inside.sum(),
+                inside @ z,
+                (c - inliers) @ np.sign(z),
+            )
+        return _Sums(outside, *sums.tolist())
 
     def stepped(self, w: np.ndarray, b: float, scale: float) -> JointStep | None:
         """Take a joint Newton step on P in (w, b, σ), halved until P decreases; return None if no step decreases P.
@@ -271,6 +306,21 @@ class HuberScaleProblem(AroundProblem):
             u = _solved(H, self._along(unit.c * alpha) - wanted)
             alpha = alpha - inside * (unit.data.times(u[: unit.d]) + u[unit.d :].sum())
         return alpha
+
+
+class _Sums(NamedTuple):
+    """Sums over examples with residuals z at a scale, and whether each is an outlier."""
+
+    outside: np.ndarray
+    losses: float
+    weight: float  # Σ c over the inliers
+    first: float  # Σ cz over the inliers
+    second: float  # Σ cz² over the inliers
+    signs: float  # Σ c sign z over the outliers
+
+    def primal(self, problem: HuberScaleProblem, w: np.ndarray) -> float:
+        """P."""
+        return self.losses / problem.unit.n + 0.5 * problem.lam * float(w @ w)
 
 
 def _solved(H: np.ndarray, g: np.ndarray) -> np.ndarray:

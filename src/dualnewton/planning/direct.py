@@ -19,6 +19,11 @@ def decomposes(n: int, d: int, tuning: Tuning = DEFAULT) -> bool:
     return n * d * min(n, d) <= tuning.direct_multiplications
 
 
+def sums_normal_equations(n: int, d: int, tuning: Tuning = DEFAULT) -> bool:
+    """Whether least squares without a penalty sums d×d normal equations, instead of decomposing X, whose Q has the size of X."""
+    return n >= tuning.fewest_rows * d and n * d > tuning.small_entries
+
+
 def decomposes_folds(smaller: int, tuning: Tuning = DEFAULT) -> bool:
     """Whether cross-validation of least squares solves each fold from a moment matrix with ``smaller`` rows.
 

@@ -37,6 +37,8 @@ class Plan:
         Gradients that "wide" tries before it factorises the products of all rows.
     smoothed : bool
         Whether a loss with kinks is solved through smoothed losses, which the method takes one after the other, or as it is.
+    samples : tuple of int
+        Sizes of the samples of rows on which the problem is solved first, each from the solution on the one before.
     before : Plan, optional
         What was done first, if the run has changed its method.
     """
@@ -51,6 +53,7 @@ class Plan:
     inner: str | None = None
     directions: int = 0
     smoothed: bool = False
+    samples: tuple[int, ...] = ()
     before: Plan | None = None
 
     def __str__(self) -> str:

@@ -28,6 +28,10 @@ class Sketching:
         """Decide for some data."""
         return cls(Costs.of(data.profile, tuning))
 
+    def on(self, data: Data) -> Sketching:
+        """Decide for other data, such as a sample of the rows."""
+        return Sketching.of(data, self.costs.tuning)
+
     def policy(self, tol: float, first: int, *, newton: bool, coupled: bool, quadratic: bool) -> SketchPolicy:
         """Return the policy of one model."""
         return SketchPolicy(self.costs, tol, first, newton=newton, coupled=coupled, quadratic=quadratic)
@@ -83,6 +87,8 @@ class SketchState:
         The rows of the next sketch, where sizes below the number of features were compared.
     before : (int, float), optional
         The rows and the speed of the steps at the last such comparison.
+    settled : bool
+        Whether the model started near the optimum, so that the curvature changes little.
     """
 
     rows: int
@@ -93,6 +99,7 @@ class SketchState:
     unstable: bool = False
     chosen: int | None = None
     before: tuple[int, float] | None = None
+    settled: bool = False
 
 
 class SketchPolicy:
@@ -152,6 +159,10 @@ class SketchPolicy:
         """Set the rows of the next sketch."""
         self.state = replace(self.state, rows=rows)
 
+    def start(self, rows: int) -> None:
+        """Record that the model starts at its solution on a sample of so many rows, with their curvature."""
+        self.state = replace(self.state, rows=rows, settled=True)
+
     def begin(self, decrement: float, active: int) -> None:
         """Record gᵀB⁻¹g of the first step on a new sketch, and how many rows had any curvature when it was computed."""
         self.state = replace(self.state, decrements=(decrement,), noisy=False, chosen=None, active=active)
@@ -189,7 +200,7 @@ class SketchPolicy:
         price = self.costs.sketch(rows) / self.costs.data_pass
         # A shortened step shows that the curvature has changed since the sketch.
         changed = state.unstable or step_length < 1.0
-        if price < tuning.cheap_sketch or (changed and price < tuning.dear_sketch):
+        if not state.settled and (price < tuning.cheap_sketch or (changed and price < tuning.dear_sketch)):
             return True
         patience = min(max(2, int(price / tuning.dear_sketch)), tuning.longest_wait)
         if self.age < (patience if state.rows else tuning.speed_window):
@@ -199,6 +210,15 @@ class SketchPolicy:
         windows = [min(self.age, tuning.speed_window)] if state.rows else [self.age, self.age - self.age // 2]
         speed = max(sum(map(self._speed, windows)) / len(windows), 0.01)
         return left / speed - left / self._expected_speed(rows) > price
+
+    def ends(self, gap: float, value: float) -> bool:
+        """Whether the next step, if it is as fast as the last, leaves clearly less than the gap that is wanted.
+
+        Steps on one sketch get faster, if anything, as the gradients correct it. A sketch of its own for each step (Newton's
+        method) has no such record.
+        """
+        known = self.age >= 1 and not self.newton and not self.quadratic
+        return known and gap * math.exp(-self._speed(1)) <= self.costs.tuning.skipped_gap * self.tol * abs(value)
 
     def _left(self, gap: float, value: float) -> float:
         """Return the logarithm of the factor by which the gap is still to fall."""

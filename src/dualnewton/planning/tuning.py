@@ -183,6 +183,13 @@ class Tuning:
         With fewer rows than features: the speed of conjugate gradient steps grows with this power of the rows.
     sketch_rows : int
         Rows per feature of a sketch that estimates the Hessian well.
+    sample_rows, sample_growth, sample_share : int, int, float
+        Of a run that starts on samples of the rows: rows per unknown of the first, ratio of consecutive samples, and largest
+        share of all rows.
+    skipped_gap : float
+        A step that should leave at most this fraction of the gap that is wanted is certified without being evaluated.
+    first_sample_steps, later_sample_steps : float
+        Newton steps on the first sample and on each later one.
     least_memory, most_memory : int
         Bounds of the number of L-BFGS correction pairs; between them, pairs that cost half a pass.
     largest_matrix : int
@@ -219,6 +226,8 @@ class Tuning:
         Multiplications up to which a matrix of products of all rows, or of all features, is computed at once.
     fewest_directions : int
         Gradients that must be affordable for a problem with fewer examples than features to be solved over gradients first.
+    fewest_rows : int
+        Rows per feature from which least squares without a penalty sums its normal equations.
     fold_decomposition : int
         Features (of ``RidgeCV``: or examples) up to which cross-validation solves each fold from d×d or n×n moments.
     fold_moments : int
@@ -297,6 +306,12 @@ class Tuning:
     resketch_margin: float = 1.2
     rows_exponent: float = 0.4
     sketch_rows: int = 4
+    sample_rows: int = 64
+    sample_growth: int = 4
+    sample_share: float = 1.0 / 8.0
+    skipped_gap: float = 0.6
+    first_sample_steps: float = 8.0
+    later_sample_steps: float = 2.0
     least_memory: int = 10
     most_memory: int = 40
     largest_matrix: int = 4000
@@ -319,6 +334,7 @@ class Tuning:
     late_kink_factor: float = 4.0
     direct_multiplications: float = 1e9
     fewest_directions: int = 5
+    fewest_rows: int = 8
     fold_decomposition: int = 1500
     fold_moments: int = 1 << 25
     fold_hessian: int = 2000

@@ -104,7 +104,9 @@ def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request
                 problems, data, points, tol=tol, compiled=compiled, sizes=sizes
             )
         decisions = Sketching.of(data, request.tuning)
-        return Descent(problems, data, points, tol=tol, sketch=plan.tau, newton=newton, decisions=decisions)
+        return Descent(
+            problems, data, points, tol=tol, sketch=plan.tau, newton=newton, decisions=decisions, samples=plan.samples
+        )
     # Sets of active examples only follow another law than the one from which minibatch SDCA has its ESO vector v.
     focus = sampling is None and (plan.method == "sdna" or plan.tau == 1)
     law = Shuffled(problems[0].n, plan.tau) if sampling is None else sampling

@@ -10,16 +10,23 @@ from typing import Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.matrix import as_data
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.huber_scale import HuberScaleProblem, JointStep
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import steps_jointly
+from dualnewton.planning.facts import Facts
 from dualnewton.planning.plan import Plan
+from dualnewton.solvers.primal.samples import represents
+from dualnewton.solvers.primal.sketching import draw_strata
 from dualnewton.solvers.protocol import OuterMethod, Request, WholePoint
 
 FRACTION, FINER, FINEST = 1e-3, 1e-2, 1e-15
 """Inner tolerance of the fit at one scale, as a fraction of the joint gap; the factor on it after a fit that has not halved the
 gap; and the least relative gap that is asked for."""
+
+SAMPLED = 0.1
+"""Relative gap of the solution on a sample, which is farther from the optimum of all rows."""
 
 TINY, FALLS, EXACT = 1e-6, 2, 1e-3
 """A scale below this fraction of the first one is taken for zero, once, after so many fits in a row that have
@@ -57,6 +64,7 @@ class ScaleState:
     stalled: int = 0  # points in a row without a smaller gap
     fraction: float = FRACTION  # the inner tolerance of the next fit, as a fraction of the joint gap
     plan: Plan | None = None  # of the last fit
+    sample: int = 0  # rows of the sample whose solution is the start
 
 
 class ScaleSearch(OuterMethod):
@@ -99,6 +107,8 @@ class ScaleSearch(OuterMethod):
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         known = self.known
+        if self.inner is None and known.fits == 0 and (started := self._solve_sample(rng, deadline)):
+            return started
         if self.inner is None:
             moved = self._newton_step()
             if moved is not None:
@@ -112,6 +122,35 @@ class ScaleSearch(OuterMethod):
         spent = self.advance([start], rng, deadline, most)
         self.known = replace(known, plan=self.inner.plan)
         return spent
+
+    def _solve_sample(self, rng: np.random.Generator, deadline: float) -> float:
+        """Move from w = 0 to the solution on a sample of the rows, where there are many more than unknowns; return the epochs.
+
+        As for other smooth losses (``solvers/primal/samples.py``) it is so close to the optimum that Newton's method converges
+        at once, and solving the sample costs little.
+        """
+        unit, request, known = self.problem.unit, self.request, self.known
+        sizes = Facts.of(unit, request.tuning, near=bool(known.here.w.any())).samples
+        if known.sample or not sizes or request.method != "auto" or known.scales.scale == 0.0:
+            return 0.0
+        size = sizes[-1]
+        rows = draw_strata(rng, unit.n, size)
+        data = as_data(unit.data.rows(rows))
+        if not represents(data, rows, [unit]):
+            return 0.0
+        weights = None if unit.sample_weight is None else unit.sample_weight[rows]
+        sampled = replace(self.problem, X=data, y=unit.y[rows], sample_weight=weights)
+        run = self.runs.start([sampled], replace(request, tol=SAMPLED, callback=None), None)
+        while not run.finished:
+            run.step(rng, deadline, math.inf)
+        best = run.tracks[0].best
+        run.close()
+        if not best.scale:
+            return 0.0
+        moved = best.w, best.intercept, best.scale, None
+        plan = Plan("newton", unit.n, "Newton's method in all variables", compiled=run.plan.compiled)
+        self.known = replace(known, moved=moved, fits=1, sample=size, plan=plan)
+        return float(run.epochs) * size / unit.n
 
     def _newton_step(self) -> JointStep | None:
         """Take a step from the last point; None if no step decreases P, the last ones were slow, or its matrix is too large.
@@ -173,7 +212,8 @@ class ScaleSearch(OuterMethod):
         known = self.known
         if known.plan is None:
             return plan
-        done = f"a joint scale by {known.fits} fits and {known.steps} steps of Newton's method"
+        start = f"a sample of {known.sample} rows, {known.fits - 1}" if known.sample else str(known.fits)
+        done = f"a joint scale by {start} fits and {known.steps} steps of Newton's method"
         return replace(known.plan, reason=f"{done}; in the last fit: {known.plan.reason}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -92,6 +93,12 @@ class Cholesky(Plain):
         from scipy.linalg.lapack import dpotrs
 
         return np.asarray(dpotrs(self.factor, g, lower=True)[0])
+
+    def times(self, number: float) -> Cholesky:
+        """Return B times a positive number, as an estimate: of all rows if B is of a sample of them."""
+        made = object.__new__(Cholesky)
+        vars(made).update(factor=math.sqrt(number) * self.factor, scaled_well=True, exact=False)
+        return made
 
 
 def _by_blocks(H: np.ndarray, check: Callable[[], None]) -> tuple[np.ndarray, int]:

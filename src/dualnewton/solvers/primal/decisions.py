@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from dualnewton.matrix import Data
+
 
 class Policy(Protocol):
     """When one model computes new curvature, and from how many rows.
@@ -45,6 +47,9 @@ class Policy(Protocol):
     def next_rows(self) -> int:
         """The rows of the sketch after this one."""
 
+    def start(self, rows: int) -> None:
+        """Record that the model starts at its solution on a sample of so many rows, with their curvature."""
+
     def ask_for(self, rows: int) -> None:
         """Set the rows of the next sketch."""
 
@@ -57,9 +62,15 @@ class Policy(Protocol):
     def wants_another(self, gap: float, value: float, step_length: float) -> bool:
         """Whether the passes that another sketch should save cost more than it does."""
 
+    def ends(self, gap: float, value: float) -> bool:
+        """Whether the next step, if it is as fast as the last, leaves clearly less than the gap that is wanted."""
+
 
 class Decisions(Protocol):
     """In which form, and from how many rows, the curvature of some data is computed."""
+
+    def on(self, data: Data) -> Decisions:
+        """Return the decisions for other data, such as a sample of the rows."""
 
     def policy(self, tol: float, first: int, *, newton: bool, coupled: bool, quadratic: bool) -> Policy:
         """Return the policy of one model whose first sketch has so many rows."""

@@ -13,7 +13,7 @@ from dualnewton.matrix.grams import coupled
 from dualnewton.solvers.primal.curvature import Cholesky, Curvature
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.incremental_gram import active_rows
-from dualnewton.solvers.primal.sketching import EXACT, Stateless, bears_noise
+from dualnewton.solvers.primal.sketching import ALL, EXACT, Enough, Stateless, bears_noise, draw_strata
 
 NEGLIGIBLE = 1e-3
 """Rows whose weight is below this fraction of the mean weight of a pair of classes are left out of its Gram matrix: near the
@@ -39,7 +39,7 @@ def joined(
 
 
 class JointHessian(Stateless):
-    """The curvature of all rows in all classes, K(d + 1) features square.
+    """The curvature of all rows, or of a uniform sample of them, in all classes, K(d + 1) features square.
 
     Parameters
     ----------
@@ -59,9 +59,15 @@ class JointHessian(Stateless):
         self.data, self.ridge, self.classes, self.decisions = data, ridge, classes, decisions
         self.intercept, self.rows_read = ridge.size > data.d, data.n
 
-    def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
-        """Return the curvature for the weights of each two classes, of shape (K(K − 1)/2, n)."""
+    def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:  # noqa: ARG002
+        """Return the curvature for the weights of each two classes, of shape (K(K − 1)/2, n), from about ``size`` rows."""
         K, m, weights = self.classes, self.ridge.size, np.atleast_2d(weights)
+        exact, self.rows_read = size >= self.data.n, min(size, self.data.n)
+        if not exact:  # weights of zero leave rows out
+            drawn = draw_strata(rng, self.data.n, size)
+            sampled = np.zeros_like(weights)
+            sampled[:, drawn] = weights[:, drawn] * (self.data.n / size)
+            weights = sampled
         # No class has more curvature than all pairs together.
         single = self.decisions.considers_single(self.data.n) and bears_noise(
             self.data, np.tile(self.ridge, K), weights.sum(axis=0), EXACT
@@ -70,4 +76,4 @@ class JointHessian(Stateless):
         if self.intercept:
             # Adding a number to all intercepts changes nothing: the gradient is zero along that direction, and so is the step.
             H[:, -1, :, -1] += H[:, -1, :, -1].trace() / K**2 or 1.0
-        return Cholesky(H.reshape(K * m, K * m), np.tile(self.ridge, K), exact=True)
+        return Cholesky(H.reshape(K * m, K * m), np.tile(self.ridge, K), exact=exact)

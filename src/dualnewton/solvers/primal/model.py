@@ -32,6 +32,15 @@ PATIENCE = 8
 
 
 @dataclass(frozen=True, eq=False)
+class Found:
+    """The solution of a model on a sample of so many rows, and the curvature of all rows as it estimates it, if it does."""
+
+    x: np.ndarray
+    curvature: Curvature | None = None
+    rows: int = 0
+
+
+@dataclass(frozen=True, eq=False)
 class Place:
     """A point x, and n P, n(P − D), the gradient of n P and the margins there; n P is infinite where it was not evaluated."""
 
@@ -74,7 +83,7 @@ class ModelState:
         tuple[np.ndarray, np.ndarray] | None
     )  # the last step and its difference of gradients, until they are a correction
     stuck: bool  # whether no step decreases the objective beyond rounding
-    took_exact_step: bool  # whether the model has moved to an exact minimum without evaluating it
+    skipped: bool  # whether the model has moved to a point without evaluating it, which it does once
     policy: Any
 
 
@@ -101,7 +110,7 @@ class Model:
         self.curvature: Curvature | None = None
         self.corrections = Corrections.none()
         self.pair: tuple[np.ndarray, np.ndarray] | None = None
-        self.shares = self.stuck = self.took_exact_step = False
+        self.shares = self.stuck = self.skipped = False
 
     def state(self) -> ModelState:
         """Return what the model remembers. Newton's method computes another curvature at each step: it stores none."""
@@ -118,6 +127,17 @@ class Model:
     def gap(self) -> float:
         """n(P − D), as the gradient gives it."""
         return self.place.gap
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no point has been evaluated yet."""
+        return len(self.place.margins) == 0
+
+    def begin(self, found: Found) -> None:
+        """Start where a sample was solved, with the curvature that it estimates."""
+        self.trial, self.curvature = Trial(found.x), found.curvature
+        if found.curvature is not None:
+            self.policy.start(found.rows)
 
     def receive(self, losses: float, loss_gradient: np.ndarray, margins: np.ndarray) -> None:
         """Take the values at the trial point; move there if it is low enough, else try a lower point on the way."""
@@ -187,6 +207,9 @@ class Model:
         value, length = self.place.value, self.trial.step_length
         if not self.policy.newton:
             self._set_direction(self.curvature)
+            if self.policy.age < 0:  # the curvature of a sample, before the first step with it
+                self.policy.begin(-self.direction.slope, len(self.place.margins))
+                return False
             self.policy.watch(-self.direction.slope, value, length)
         wanted = self.policy.wants_another(self.gap, value, length)
         if wanted:
@@ -211,17 +234,20 @@ class Model:
         return WELL_BELOW * self.policy.tol * abs(self.place.value) if self.objective.quadratic else 0.0
 
     @property
-    def is_exact(self) -> bool:
-        """Whether the trial point minimises a quadratic objective exactly, so that it can be certified unevaluated; once per run,
-        because of rounding.
+    def should_end(self) -> bool:
+        """Whether the trial point should meet ``tol``, so that it is certified unevaluated: the exact minimum of a quadratic
+        objective, or the end of a step that should make the gap small enough; once per run, since either may fail.
         """
-        known = self.curvature is not None and self.curvature.exact and not self.shares
-        return self.objective.quadratic and known and not self.took_exact_step and self.trial.failures == 0
+        if self.skipped or self.trial.failures or self.curvature is None:
+            return False
+        if self.objective.quadratic and self.curvature.exact and not self.shares:
+            return True
+        return self.policy.ends(self.gap, self.place.value)
 
-    def take_exact_step(self) -> None:
+    def skip(self) -> None:
         """Move to the trial point without evaluating it. If its certificate misses ``tol``, it is evaluated like a start."""
         self.place = replace(self.place, x=self.trial.x, gap=0.0, value=math.inf)
-        self.took_exact_step, self.pair = True, None
+        self.skipped, self.pair = True, None
 
     def _set_direction(self, curvature: Curvature) -> None:
         """Set the direction of the next step."""

@@ -20,6 +20,7 @@ from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.joint_softmax import JointHessian
 from dualnewton.solvers.primal.model import Model, ModelState
 from dualnewton.solvers.primal.objective import Objective
+from dualnewton.solvers.primal.samples import solve_samples
 from dualnewton.solvers.primal.shared_curvature import compute_curvature
 from dualnewton.solvers.primal.sketching import Hessian, Sketches, hessian_of_all_rows
 from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
@@ -44,6 +45,8 @@ class Descent(SharedPasses):
         Whether the curvature is that of all rows, at every step.
     decisions : Decisions
         When curvature is computed, from how many rows and in which form.
+    samples : sequence of int
+        The sizes of the samples of rows on which problems that start at w = 0 are solved first (``samples.py``).
     """
 
     def __init__(
@@ -56,11 +59,13 @@ class Descent(SharedPasses):
         sketch: int,
         newton: bool,
         decisions: Decisions,
+        samples: Sequence[int] = (),
     ) -> None:
         self.data, self.models, self.decisions = data, [], decisions
+        self.samples = samples if not any(np.any(w) for w, _ in starts) else ()
         self.hessians: dict[bytes, list[Hessian]] = {}
         for problem, (w, b) in zip(problems, starts, strict=True):
-            objective = Objective(problem, newton=newton)
+            objective = Objective(problem, joint=newton or bool(samples))
             policy = decisions.policy(
                 tol,
                 data.n if newton else sketch,
@@ -70,7 +75,6 @@ class Descent(SharedPasses):
             )
             hessians = self._hessians(objective, newton=newton)
             self.models.append(Model(objective, policy, hessians, objective.vector(w, b)))
-        self._evaluate()
 
     def _hessians(self, objective: Objective, *, newton: bool) -> list[Hessian]:
         """Return where the curvature of each column comes from; models with the same penalties have the same sources."""
@@ -105,19 +109,32 @@ class Descent(SharedPasses):
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
         made, passes = self._passes_made(), 0.0
-        if all(model.place.value == math.inf for model in self.models):
-            self._evaluate()  # the exact step failed certification: evaluate again
+        if all(model.is_new for model in self.models):
+            passes += self._start(rng)
+        elif all(model.place.value == math.inf for model in self.models):
+            self._evaluate()  # the unevaluated step failed certification: evaluate it
             passes += 1.0
         extra = compute_curvature([model for model in self.models if model.wants_curvature()], rng)
         for model in self.models:
             model.step()
-        if all(model.is_exact for model in self.models):
+        if all(model.should_end for model in self.models):
             for model in self.models:
-                model.take_exact_step()
+                model.skip()
         else:
             self._evaluate()
             passes += 1.0
         return passes + (extra + self._passes_made() - made) / len(self.models)
+
+    def _start(self, rng: np.random.Generator) -> float:
+        """Evaluate where the models start, at the solution on samples if there are any; return the passes of these."""
+        if not self.samples:
+            self._evaluate()
+            return 0.0
+        found, passes = solve_samples(self, rng)
+        for model, one in zip(self.models, found, strict=True):
+            model.begin(one)
+        self._evaluate()
+        return passes
 
     def _passes_made(self) -> float:
         """The passes that products with the Hessian have taken."""

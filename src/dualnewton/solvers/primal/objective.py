@@ -24,7 +24,7 @@ class Objective:
     ----------
     problem : Problem
         The problem.
-    newton : bool
+    joint : bool
         Whether the curvature of several columns is that of all jointly.
 
     Attributes
@@ -41,11 +41,11 @@ class Objective:
         Whether the columns have one joint Hessian.
     """
 
-    def __init__(self, problem: Problem, *, newton: bool = False) -> None:
+    def __init__(self, problem: Problem, *, joint: bool = False) -> None:
         self.problem, self.columns = problem, problem.columns
         self.quadratic = problem.loss.curvature is Curvature.CONSTANT
         self.in_pieces = problem.loss.curvature is Curvature.PIECEWISE
-        self.joint = newton and self.columns > 1
+        self.joint = joint and self.columns > 1
         weights = problem.regularizer.form.weights
         ridge = problem.lam * problem.n * (np.ones(problem.d) if weights is None else weights)
         self.column_ridge = np.append(ridge, 0.0) if problem.fit_intercept else ridge

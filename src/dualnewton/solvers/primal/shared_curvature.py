@@ -13,7 +13,7 @@ import numpy as np
 from dualnewton.solvers.primal.curvature import Curvature, Together
 from dualnewton.solvers.primal.incremental_gram import count_active
 from dualnewton.solvers.primal.model import Model
-from dualnewton.solvers.primal.sketching import Hessian
+from dualnewton.solvers.primal.sketching import Enough, Hessian
 
 CLOSE = 0.5
 """Largest relative difference of a model's weights from the mean at which it shares a sketch, which L-BFGS then corrects."""
@@ -60,7 +60,7 @@ def _compute_alike(models: Sequence[Model], rng: np.random.Generator) -> float:
 def _compute(models: Sequence[Model], weights: np.ndarray, rng: np.random.Generator, *, shares: bool) -> float:
     """Compute the curvature for these weights, one of their columns at a time, for these models to use."""
     policy = models[0].policy
-    enough = min(model.negligible for model in models)
+    enough = Enough(min(model.negligible for model in models), max(model.gap for model in models))
     each = _each(models[0].hessians, weights, policy.rows, rng, enough)
     curvature = each[0] if len(each) == 1 else Together(tuple(each))
     active = max(1, int(count_active(weights) / weights.shape[1]))
@@ -70,7 +70,7 @@ def _compute(models: Sequence[Model], weights: np.ndarray, rng: np.random.Genera
 
 
 def _each(
-    hessians: Sequence[Hessian], weights: np.ndarray, size: int, rng: np.random.Generator, enough: float
+    hessians: Sequence[Hessian], weights: np.ndarray, size: int, rng: np.random.Generator, enough: Enough
 ) -> list[Curvature]:
     """Return the curvature of each column; equal columns, as those of softmax are at the start, have the same."""
     each: list[Curvature] = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -50,6 +50,17 @@ EXACT, ROUGH = 0.2, 1.0
 """Largest relative change of the curvature by single precision: of all rows, for steps of Newton's method; and of a sketch."""
 
 
+class Enough(NamedTuple):
+    """What a solve may leave of n(P − D), if the curvature is the same everywhere and else zero; and n(P − D) before it."""
+
+    left: float
+    gap: float
+
+
+ALL = Enough(0.0, math.inf)
+"""Nothing may be left."""
+
+
 class Hessian(Protocol):
     """Where a model takes its curvature from.
 
@@ -64,12 +75,12 @@ class Hessian(Protocol):
     passes_made: int
     rows_read: int
 
-    def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:
+    def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:
         """Return Aᵀ D(weights) A + D(ridge), from about ``size`` rows; an estimate of its diagonal if ``size`` is zero.
 
         For a model whose columns have one joint Hessian, the weights have one row for each column of curvature.
 
-        Where the curvature is the same everywhere, a solve may stop when it leaves at most ``enough`` of n(P − D).
+        Where the curvature is the same everywhere, a solve is exact enough if it leaves at most ``enough.left`` of n(P − D).
         """
 
     def state(self) -> Any:
@@ -109,6 +120,12 @@ def draw_rows(
     return drawn, times * stratum if scores is None else times * stratum / scores[drawn]
 
 
+def draw_strata(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
+    """Return ``size`` of n rows in order, a random one from each of as many strata of consecutive rows."""
+    ends = np.arange(size + 1) * n // size
+    return ends[:-1] + (rng.random(size) * np.diff(ends)).astype(np.intp)
+
+
 def leverages(data: Data, weights: np.ndarray) -> np.ndarray | None:
     """Return a score for each row, the mean of 1 and its relative leverage; None if the leverages are about equal.
 
@@ -138,6 +155,21 @@ def bears_noise(data: Data, ridge: np.ndarray, weights: np.ndarray, most: float)
     some = np.linspace(0, data.n - 1, min(FEW, data.n)).astype(int)
     diagonal = (weights[some] @ linear.squared(data.rows(some))) * (data.n / some.size)
     return bool(SINGLE * math.sqrt(ridge.size) * float((diagonal / ridge[:d]).max()) <= most)
+
+
+def _solves(H: np.ndarray, diagonal: np.ndarray, enough: Enough) -> bool:
+    """Whether H + D, with H in single precision, is so well-conditioned that a solve with it leaves no more than ``enough``.
+
+    Scaled to a unit diagonal, the matrix errs by about 1e-7·√d. A solve then leaves the square of this over its smallest
+    eigenvalue, as a fraction of n(P − D).
+    """
+    B = H + np.diag(diagonal)
+    roots = np.sqrt(B.diagonal())
+    if not roots.min() > 0.0:
+        return False
+    smallest = float(np.linalg.eigvalsh(B / np.outer(roots, roots))[0])
+    error = SINGLE * math.sqrt(len(B))
+    return smallest > error and (error / smallest) ** 2 * enough.gap <= enough.left
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +215,7 @@ class Sketches:
         if self.kept is not None:
             self.kept.last = state.kept
 
-    def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
+    def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:
         data, diagonal = self.data, self.ridge.copy()
         count = count_active(weights)
         active = max(1, count)
@@ -207,6 +239,10 @@ class Sketches:
         scaled_well = exact or indices.size >= ENOUGH * data.d
         if not scaled_well:
             scaled = self._shrunk(indices, scaled, diagonal)
+        if exact and enough.left > 0.0 and self.decisions.considers_single(indices.size):
+            H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=True)
+            if _solves(H, diagonal, enough):
+                return Cholesky(H, diagonal, exact=True)
         single = self._single(weights, indices.size, EXACT if exact else ROUGH)
         H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=single)
         return Cholesky(H, diagonal, scaled_well=scaled_well, exact=exact)
@@ -254,7 +290,7 @@ class FromGram(Stateless):
         self.intercept = ridge.size > data.d
         self.gram = gram_of(self.rows, self.diagonal)
 
-    def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
+    def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:  # noqa: ARG002
         return Woodbury(self.rows, weights, self.diagonal, self.gram, intercept=self.intercept, exact=True)
 
 
@@ -309,10 +345,10 @@ class MatrixFree:
         self.size, self.weights = state.size, state.weights
         self.sketches.restore(state.sketches)
         if state.near is not None:
-            self.last = self._solver(state.weights, state.near.on(self.data), 0.0)
+            self.last = self._solver(state.weights, state.near.on(self.data), ALL)
             self.last.products = state.products
 
-    def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: float = 0.0) -> Curvature:  # noqa: ARG002
+    def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:  # noqa: ARG002
         rows = self.size if self.last is None else self.decisions.preconditioner(self.size, self.last.products)
         if self.last is not None and rows == self.size and np.array_equal(weights, self.weights):
             near, self.rows_read = self.last.near, 0
@@ -322,10 +358,10 @@ class MatrixFree:
         self.size, self.weights, self.last = rows, weights, self._solver(weights, near, enough)
         return self.last
 
-    def _solver(self, weights: np.ndarray, near: Curvature, enough: float) -> ConjugateGradients:
+    def _solver(self, weights: np.ndarray, near: Curvature, enough: Enough) -> ConjugateGradients:
         # For α = −φ′ the gap is Σ r_j²/(2 ridge_j), where the residual r is the gradient at the point that is reached.
         d = self.data.d
-        units = np.append(0.5 / self.ridge[:d], np.zeros(self.ridge.size - d)) / enough if enough > 0.0 else None
+        units = np.append(0.5 / self.ridge[:d], np.zeros(self.ridge.size - d)) / enough.left if enough.left else None
         return ConjugateGradients(partial(self.times, weights), near, self.fraction, MOST_PRODUCTS, units)
 
     def times(self, weights: np.ndarray, v: np.ndarray) -> np.ndarray:

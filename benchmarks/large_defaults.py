@@ -1,0 +1,221 @@
+"""Default settings against scikit-learn's default settings on large data: one thread, certified gaps beside the times.
+
+    python -m benchmarks.large_defaults [--sets 500000x50 sparse …] [--models Ridge …] [--repeats 3] [--results FILE] [--table]
+
+Each line of the results file is one measurement, so that cells can be measured one by one; ``--table`` writes
+``LARGE_DEFAULTS.md`` from them. Times are processor seconds of one thread, the shortest of some repeats (a fit of more than
+``LONG`` seconds runs once), and "tol=1e-2" is the time of this library with that tolerance. The gap is that of ``certify``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from benchmarks.timing import geometric_mean
+from threadpoolctl import threadpool_limits
+
+import dualnewton as dn
+
+HERE = Path(__file__).resolve().parent
+TABLE = HERE / "LARGE_DEFAULTS.md"
+LONG = 10.0
+"""Seconds of a fit from which it is not repeated."""
+
+HARD = {"LinearSVC hinge", "LinearSVR"}
+"""Models of losses with kinks: a certificate of scikit-learn's takes about as long as a fit."""
+
+Labels = Callable[[int], np.ndarray]
+
+
+@cache
+def data_of(name: str) -> tuple[Any, np.ndarray, np.random.Generator]:
+    """Return features, the margins of a planted model, and a generator for labels."""
+    kind, _, size = name.partition(" ")
+    rng = np.random.default_rng(0)
+    if kind in ("gaussian", "correlated"):
+        n, d = map(int, size.split("x"))
+        X = rng.standard_normal((n, d))
+        if kind == "correlated":  # neighbouring features have correlation 0.95
+            for j in range(1, d):
+                X[:, j] = 0.95 * X[:, j - 1] + math.sqrt(1.0 - 0.95**2) * X[:, j]
+        return X, X @ rng.standard_normal(d) / math.sqrt(d), rng
+    n, d = map(int, size.split("x"))
+    stored, decay = (30, 0.5) if kind == "sparse" else (80, 1.0)
+    chances = 1.0 / np.arange(1.0, d + 1.0) ** decay
+    columns = rng.choice(d, size=(n, stored), p=chances / chances.sum())
+    rows = np.repeat(np.arange(n), stored)
+    counts = sp.csr_array((np.ones(rows.size), (rows, columns.ravel())), shape=(n, d))
+    counts.sum_duplicates()
+    counts.indices, counts.indptr = (
+        counts.indices.astype(np.int32),
+        counts.indptr.astype(np.int32),
+    )  # as liblinear needs
+    if kind == "tf-idf":  # logarithmic counts times inverse document frequencies, rows of length one
+        often = np.bincount(counts.indices, minlength=d)
+        counts.data = (1.0 + np.log(counts.data)) * (1.0 + np.log((1.0 + n) / (1.0 + often)))[counts.indices]
+        lengths = np.sqrt(counts.power(2).sum(axis=1))
+        counts.data /= np.repeat(lengths, np.diff(counts.indptr))
+    w = rng.standard_normal(d) * (1.0 if kind == "sparse" else 5.0)
+    margins = counts @ w
+    return counts, margins / margins.std() * (1.0 if kind == "sparse" else 3.0), rng
+
+
+def targets(name: str, classes: int) -> np.ndarray:
+    """Return noisy labels of so many classes; of a regression if there are none."""
+    _, margins, _ = data_of(name)
+    rng = np.random.default_rng(1)
+    if classes == 0:
+        noise = rng.standard_normal(margins.size)
+        noise[rng.random(margins.size) < 0.02] *= 10.0
+        return np.asarray(margins + 0.5 * noise)
+    noisy = margins + rng.logistic(size=margins.size)
+    if classes == 2:
+        return (noisy > 0.0).astype(int)
+    if not name.startswith("tf-idf"):
+        return np.digitize(noisy, np.quantile(noisy, np.linspace(0, 1, classes + 1)[1:-1]))
+    X, _, _ = data_of(name)
+    scores = X @ rng.standard_normal((X.shape[1], classes)) * 5.0 + rng.gumbel(size=(margins.size, classes))
+    return np.asarray(scores.argmax(axis=1))
+
+
+def pair(name: str, **parameters: Any) -> Callable[[str], tuple[Any, Any]]:
+    """Return how to make both libraries' estimators of this name."""
+
+    def made(_: str) -> tuple[Any, Any]:
+        from sklearn import linear_model, svm
+
+        theirs = getattr(linear_model, name, None) or getattr(svm, name)
+        return getattr(dn, name)(**parameters), theirs(**parameters)
+
+    return made
+
+
+MODELS: dict[str, tuple[Callable[[str], tuple[Any, Any]], int]] = {
+    "Ridge": (pair("Ridge"), 0),
+    "LinearRegression": (pair("LinearRegression"), 0),
+    "RidgeCV": (pair("RidgeCV"), 0),
+    "RidgeClassifier": (pair("RidgeClassifier"), 2),
+    "Lasso": (pair("Lasso"), 0),
+    "ElasticNet": (pair("ElasticNet"), 0),
+    "HuberRegressor": (pair("HuberRegressor"), 0),
+    "LogisticRegression": (pair("LogisticRegression"), 2),
+    "LogisticRegression, 4 classes": (pair("LogisticRegression"), 4),
+    "LogisticRegression, 8 classes": (pair("LogisticRegression"), 8),
+    "LinearSVC": (pair("LinearSVC"), 2),
+    "LinearSVC, 8 classes": (pair("LinearSVC"), 8),
+    "LinearSVC hinge": (pair("LinearSVC", loss="hinge"), 2),
+    "LinearSVR": (pair("LinearSVR"), 0),
+}
+DENSE = [name for name in MODELS if "8 classes" not in name]
+TEXT = ["RidgeClassifier", "LogisticRegression", "LogisticRegression, 8 classes", "LinearSVC", "LinearSVC, 8 classes",
+        "LinearSVC hinge"]  # fmt: skip
+CELLS = {
+    "gaussian 500000x50": DENSE,
+    "correlated 500000x50": DENSE,
+    "gaussian 1000000x100": DENSE,
+    "correlated 1000000x100": DENSE,
+    "sparse 200000x20000": DENSE,
+    "tf-idf 20000x50000": TEXT,
+}
+
+
+def timed(make: Callable[[], Any], X: Any, y: np.ndarray, repeats: int) -> tuple[float, Any]:
+    """Return the shortest time of some fits, and the last model."""
+    best, model = math.inf, None
+    for _ in range(repeats):
+        model = make()
+        start = time.process_time()
+        model.fit(X, y)
+        best = min(best, time.process_time() - start)
+        if best > LONG:
+            break
+    return best, model
+
+
+def gap_of(model: Any, X: Any, y: np.ndarray) -> float:
+    """Return the certified relative gap of a model, NaN where none is found."""
+    try:
+        return float(dn.certify(model, X, y).relative_gap)
+    except ValueError:
+        return math.nan
+
+
+def measure(name: str, model: str, repeats: int, *, ours_only: bool = False, hard: bool = False) -> dict[str, Any]:
+    """Measure one cell."""
+    (X, _, _), (made, classes) = data_of(name), MODELS[model]
+    y = targets(name, classes)
+    row: dict[str, Any] = {"set": name, "model": model}
+    timed(lambda: made(model)[0], X[:2000], y[:2000], 1)  # compile
+    row["ours"], ours = timed(lambda: made(model)[0], X, y, repeats)
+    row["gap"] = gap_of(ours, X, y) if hasattr(ours, "certificate_") is False else float(ours.certificate_.relative_gap)
+    if "tol" in ours.get_params():
+        row["loose"], _ = timed(lambda: made(model)[0].set_params(tol=1e-2), X, y, repeats)
+    row["plan"] = str(getattr(ours, "plan_", ""))
+    if not ours_only:
+        row["theirs"], theirs = timed(lambda: made(model)[1], X, y, repeats)
+        row["their gap"] = gap_of(theirs, X, y) if hard or model not in HARD else math.nan
+    return row
+
+
+def write_table(rows: list[dict[str, Any]]) -> None:
+    """Write the table of all measurements; the last one of a cell counts."""
+    last = {(row["set"], row["model"]): row for row in rows if "theirs" in row}
+    lines = [
+        "# Default settings on large data, against scikit-learn", "",
+        "Processor seconds of one thread, float64. Written by `python -m benchmarks.large_defaults --table`.", "",
+    ]  # fmt: skip
+    for name, models in CELLS.items():
+        own = [last[name, model] for model in models if (name, model) in last]
+        if not own:
+            continue
+        mean = geometric_mean(row["ours"] / row["theirs"] for row in own)
+        lines += [f"## {name}, geometric mean {mean:.2f}", ""]
+        lines += ["| model | ours | scikit-learn | ratio | ours, tol=1e-2 | our gap | scikit-learn's gap |"]
+        lines += ["|---|---|---|---|---|---|---|"]
+        for row in own:
+            loose = f"{row['loose']:.3f}" if "loose" in row else ""
+            theirs = "" if math.isnan(row["their gap"]) else f"{row['their gap']:.0e}"
+            lines.append(
+                f"| {row['model']} | {row['ours']:.3f} | {row['theirs']:.3f} | {row['ours'] / row['theirs']:.2f} "
+                f"| {loose} | {row['gap']:.0e} | {theirs} |"
+            )
+        lines.append("")
+    TABLE.write_text("\n".join(lines))
+
+
+def main() -> None:
+    """Measure the cells that are asked for, or write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="*", default=list(CELLS))
+    parser.add_argument("--models", nargs="*")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--results", type=Path, default=HERE / "large_defaults.jsonl")
+    parser.add_argument("--ours", action="store_true", help="leave scikit-learn out")
+    parser.add_argument("--hard", action="store_true", help="certify scikit-learn's models of losses with kinks, too")
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args()
+    if options.table:
+        write_table([json.loads(line) for line in options.results.read_text().splitlines()])
+        return
+    warnings.simplefilter("ignore")
+    with threadpool_limits(limits=1):
+        for name in options.sets:
+            for model in options.models or CELLS.get(name, DENSE):
+                row = measure(name, model, options.repeats, ours_only=options.ours, hard=options.hard)
+                print(json.dumps(row), flush=True)
+                with options.results.open("a") as out:
+                    out.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    main()

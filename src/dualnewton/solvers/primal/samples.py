@@ -1,0 +1,103 @@
+"""Where a smooth problem with many more rows than unknowns starts: at its solution on random samples of the rows.
+
+The minimiser on m of n rows is within about D/(2m) of the optimum, in units of P, for D unknowns; and the Hessian of the sample,
+times n/m, is the Hessian of all rows up to a relative error of √(D/m), which makes it a good first matrix of L-BFGS. Each sample
+is several times as large as the one before and starts from its solution: only the first, smallest one takes more than one or
+two steps of Newton's method. Then a few gradients of all rows suffice.
+
+Uniform samples miss features that few rows have and classes that few rows belong to. Where the first sample holds too few of
+either, the run starts as it would have without samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dualnewton.matrix import Data, as_data, linear
+from dualnewton.objective.problem import Problem
+from dualnewton.solvers.primal.curvature import Curvature
+from dualnewton.solvers.primal.model import Found
+from dualnewton.solvers.primal.sketching import RARE, draw_strata
+
+if TYPE_CHECKING:
+    from dualnewton.solvers.primal.newton import Descent
+
+SETTLED = 0.05
+"""Decrease of the objective that a solution on a sample may leave, as a fraction of its distance from that of all rows."""
+
+EVEN = 0.25
+"""Least number of rows of equal weight to which the weights of a sample amount, as a fraction of its rows."""
+
+MOST_STEPS = 20
+"""Largest number of steps on one sample."""
+
+
+def solve_samples(method: Descent, rng: np.random.Generator) -> tuple[list[Found], float]:
+    """Solve the problems of a method on its samples, one after the other; return what was found, and the passes it took."""
+    n, problems = method.data.n, [model.objective.problem for model in method.models]
+    found, passes = [Found(model.trial.x) for model in method.models], 0.0
+    for size in method.samples:
+        rows = draw_strata(rng, n, size)
+        data = as_data(method.data.rows(rows))
+        if size == method.samples[0] and not represents(data, rows, problems):
+            return found, passes
+        points = [model.objective.parts(one.x) for model, one in zip(method.models, found, strict=True)]
+        inner = type(method)(
+            [_on_rows(problem, data, rows) for problem in problems],
+            data,
+            [(W[0], b[0]) if len(W) == 1 else (W, b) for W, b in points],
+            tol=0.0,
+            sketch=size,
+            newton=True,
+            decisions=method.decisions.on(data),
+        )
+        steps = _settle(inner, rng)
+        passes += steps * size / n
+        found = [Found(model.place.x, _of_all(model.curvature, n / size), size) for model in inner.models]
+    return found, passes
+
+
+def _of_all(curvature: Any, factor: float) -> Curvature:
+    return curvature.times(factor)
+
+
+def _settle(method: Descent, rng: np.random.Generator) -> int:
+    """Take steps until each model is closer to the minimiser of its sample than that is to the one of all rows."""
+    for steps in range(1, MOST_STEPS + 1):
+        method.step(rng, math.inf, math.inf)
+        if all(model.stuck or _is_settled(model, method.data.n) for model in method.models):
+            return steps
+    return MOST_STEPS
+
+
+def _is_settled(model: Any, n: int) -> bool:
+    place = model.place
+    decrease = 0.5 * float(place.gradient @ model.curvature.solve(place.gradient))
+    return decrease <= SETTLED * place.x.size * abs(place.value) / n
+
+
+def represents(data: Data, rows: np.ndarray, problems: Sequence[Problem]) -> bool:
+    """Whether enough rows of a sample have each feature, enough belong to each class, and enough have a weight that counts."""
+    if (linear.nonzeros(data.rows(slice(None))) < RARE).any():
+        return False
+    for problem in problems:
+        kinds, counts = np.unique(problem.y[rows], return_counts=True)
+        least = max(2, problem.columns)
+        if len(kinds) < least or (len(kinds) == least and counts.min() < RARE):
+            return False
+        c = problem.c[rows]
+        if c.sum() ** 2 < EVEN * len(rows) * float(c @ c):
+            return False
+    return True
+
+
+def _on_rows(problem: Problem, data: Data, rows: np.ndarray) -> Problem:
+    """Return the problem on some of its rows."""
+    weights = None if problem.sample_weight is None else problem.sample_weight[rows]
+    offset = None if problem.offset is None else problem.offset[rows]
+    return replace(problem, X=data, y=problem.y[rows], sample_weight=weights, offset=offset)
