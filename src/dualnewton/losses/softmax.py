@@ -27,6 +27,9 @@ BELOW_ONE = 1.0 - 2.0**-53
 UNDERFLOW = 800.0
 """Distance below the largest margin at which a class has probability zero in float64: exp(−746) underflows to zero."""
 
+SLIGHT, SMALL = 1e-2, 0.25
+"""Imbalance ‖Σ c_i α_i‖₁ as a fraction of Σ c_i, and spread of t, up to which dual points are balanced by a change of intercept."""
+
 TINY = 1e-280
 """Absolute value below which dual variables are set to zero, so that quotients of their sums do not overflow."""
 
@@ -110,9 +113,10 @@ class Softmax(Loss):
         return alpha
 
     def balanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """Make Σ c_i α_i = 0 by mixing all p_i with one distribution q.
+        """Make Σ c_i α_i = 0: as a small change of the intercept would, if that suffices, then by mixing all p_i with one q.
 
-        With N_k = Σ c_i over the examples of class k, S = Σ c_i α_i and C = Σ c_i, p′_i = (1 − ε) p_i + ε q is balanced for
+        With t such that Σ c_i Q_i t = Σ c_i α_i, Q = diag(p) − ppᵀ, the points α_i − Q_i t are balanced, up to rounding; each p_ik is
+        multiplied by 1 + t_k − p_iᵀt, which is positive for small t, and D changes little. With N_k = Σ c_i over the examples of class k, S = Σ c_i α_i and C = Σ c_i, p′_i = (1 − ε) p_i + ε q is balanced for
         q = (N + S (1 − ε)/ε)/C. ε is the smallest for which q ≥ 0. A class without examples must have probability zero
         in every row; its probability is first moved to the class of the row's label.
         """
@@ -120,6 +124,7 @@ class Softmax(Loss):
         alpha[:, N == 0.0] = 0.0
         alpha[np.abs(alpha) < TINY] = 0.0
         _close(alpha, y)
+        _shift(alpha, y, c, N)
         S, weight = c @ alpha, c @ np.abs(alpha)
         S -= S.sum() * (weight / (weight.sum() or 1.0))  # removes the rounding error of Σ_k S_k = 0
         if not (S < 0.0).any():
@@ -193,6 +198,31 @@ def _close(alpha: np.ndarray, y: np.ndarray) -> None:
     own = (np.arange(len(y)), y)
     alpha[own] = 0.0
     alpha[own] = -(alpha @ np.ones(alpha.shape[1]))
+
+
+def _shift(alpha: np.ndarray, y: np.ndarray, c: np.ndarray, N: np.ndarray) -> None:
+    """Subtract Q_i t from each α_i, with t as in :meth:`Softmax.balanced`, unless t is large."""
+    mass = c @ alpha
+    if not N.all() or np.abs(mass).sum() > SLIGHT * N.sum():
+        return
+    K = len(N)
+    parts, pairs = list(blocks(len(alpha), K, least=K)), np.zeros((K, K))
+    for part in parts:
+        p = _distributions(alpha[part], y[part])
+        pairs += (c[part, None] * p).T @ p
+    t = _Moments(mass, pairs, 1.0).newton_step()
+    if not np.ptp(t) <= SMALL:
+        return
+    for part in parts:
+        p = _distributions(alpha[part], y[part])
+        alpha[part] -= p * (t - (p @ t)[:, None])
+    _close(alpha, y)
+
+
+def _distributions(alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
+    p = -alpha
+    p[np.arange(len(y)), y] += 1.0
+    return p
 
 
 def pair_products(p: np.ndarray) -> np.ndarray:

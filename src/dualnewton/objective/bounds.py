@@ -9,7 +9,8 @@ What makes α feasible follows from these sums and from α itself, without readi
 3. *Far from the optimum* the best multiple sα is searched; φ*(−sα_i) needs α alone, and ᾱ is multiplied by s.
 
 Only another intercept changes every α_i. It is searched, on the margins of the pass, where this correction would change the gap
-noticeably, or where the loss has none (softmax) and the imbalance is above rounding; ᾱ of the point found takes a second pass.
+noticeably, or where the loss has none (softmax) and the imbalance is large; ᾱ of the point found takes a second pass. A small
+imbalance of softmax is removed from α (``Loss.balanced``), which takes a second pass as well.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ BALANCED = 1e-13
 SLACK, ROUNDING = 0.2, 1e-15
 """The intercept is searched if balancing changes ᾱ by more than this fraction of its distance from the optimum, which the gap
 measures, and D by more than this fraction of |P|, for rounding."""
+
+SLIGHT, TWICE = 1e-3, 2.0
+"""Imbalance Σ_k |Σ_i c_i α_ik| as a fraction of Σ c_i, and gap as a multiple of that without an imbalance, up to which a dual point
+without a balancing direction (softmax) is balanced as it is, without another intercept."""
 
 FAR = 1e-2
 """Relative gap above which the best multiple sα of the dual point is searched: far from the optimum −φ′ overshoots."""
@@ -234,7 +239,10 @@ def primal_bounds(
         )
         primal = float(found.values[k]) / problem.n + problem.lam * problem.g.value(models[k])
         bound, first = sums.bound(), last
-        if problem.fit_intercept and _intercept_matters(sums, primal, bound):
+        near = _nearly_balanced(sums, primal, models[k]) if problem.fit_intercept and bound.value == -np.inf else None
+        if near is not None:
+            bound = near
+        elif problem.fit_intercept and _intercept_matters(sums, primal, bound):
             z = vectors[k].shifted(found.margins[:, own])
             searched[k] = problem.balanced(problem.slopes_at(z + problem.best_intercept_at(z, problem.no_intercept())))
         results.append((primal, bound))
@@ -243,6 +251,21 @@ def primal_bounds(
         for k, other in zip(searched, others, strict=True):
             results[k] = results[k][0], better(results[k][1], other.bound())
     return results
+
+
+def _nearly_balanced(sums: DualSums, primal: float, w: np.ndarray) -> Bound | None:
+    """Return the bound of a point that ``Loss.balanced`` has changed little, for a loss without a direction (softmax).
+
+    It takes a second pass, too, but no search for the intercept. None if the imbalance is large, or if balancing costs more than
+    the gap of the point itself, λ(g(w) + g*(ᾱ) − ⟨w, ᾱ⟩), which is the whole gap where nothing is to be balanced.
+    """
+    problem = sums.problem
+    if problem.loss.balances_by_direction or np.abs(sums.mass).sum() > SLIGHT * problem.c.sum():
+        return None
+    own = problem.lam * float(problem.g.value(w) + problem.g.conjugate(sums.bar) - np.vdot(w, sums.bar))
+    (balanced,) = dual_sums([problem], [problem.balanced(sums.alpha)])
+    bound = balanced.bound()
+    return bound if primal - bound.value <= TWICE * own + ROUNDING * abs(primal) else None
 
 
 def _intercept_matters(sums: DualSums, primal: float, bound: Bound) -> bool:

@@ -60,7 +60,7 @@ def _compute_alike(models: Sequence[Model], rng: np.random.Generator) -> float:
 def _compute(models: Sequence[Model], weights: np.ndarray, rng: np.random.Generator, *, shares: bool) -> float:
     """Compute the curvature for these weights, one of their columns at a time, for these models to use."""
     policy = models[0].policy
-    enough = Enough(min(model.negligible for model in models), max(model.gap for model in models))
+    enough = Enough(min(model.negligible for model in models), np.stack([model.place.gradient for model in models]))
     each = _each(models[0].hessians, weights, policy.rows, rng, enough)
     curvature = each[0] if len(each) == 1 else Together(tuple(each))
     active = max(1, int(count_active(weights) / weights.shape[1]))

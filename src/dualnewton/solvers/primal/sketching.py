@@ -51,13 +51,13 @@ EXACT, ROUGH = 0.2, 1.0
 
 
 class Enough(NamedTuple):
-    """What a solve may leave of n(P − D), if the curvature is the same everywhere and else zero; and n(P − D) before it."""
+    """What a solve may leave of n(P − D), if the curvature is the same everywhere and else zero; and the gradients, a row each."""
 
     left: float
-    gap: float
+    gradients: np.ndarray
 
 
-ALL = Enough(0.0, math.inf)
+ALL = Enough(0.0, np.empty((0, 0)))
 """Nothing may be left."""
 
 
@@ -157,19 +157,15 @@ def bears_noise(data: Data, ridge: np.ndarray, weights: np.ndarray, most: float)
     return bool(SINGLE * math.sqrt(ridge.size) * float((diagonal / ridge[:d]).max()) <= most)
 
 
-def _solves(H: np.ndarray, diagonal: np.ndarray, enough: Enough) -> bool:
-    """Whether H + D, with H in single precision, is so well-conditioned that a solve with it leaves no more than ``enough``.
+def _leaves(B: Curvature, sizes: np.ndarray, ridge: np.ndarray, enough: Enough) -> float:
+    """Estimate what a solve with B, of products in single precision, leaves of n(P − D) for the worst of the gradients.
 
-    Scaled to a unit diagonal, the matrix errs by about 1e-7·√d. A solve then leaves the square of this over its smallest
-    eigenvalue, as a fraction of n(P − D).
+    An entry H_jk errs by about 1e-7 √(H_jj H_kk), so that a step s leaves about r_j = 1e-7 √H_jj ‖√H_kk s_k‖ of the gradient, and
+    the gap Σ_j r_j²/(2 ridge_j); ``sizes`` are the √H_jj.
     """
-    B = H + np.diag(diagonal)
-    roots = np.sqrt(B.diagonal())
-    if not roots.min() > 0.0:
-        return False
-    smallest = float(np.linalg.eigvalsh(B / np.outer(roots, roots))[0])
-    error = SINGLE * math.sqrt(len(B))
-    return smallest > error and (error / smallest) ** 2 * enough.gap <= enough.left
+    steps = np.stack([B.solve(gradient) for gradient in enough.gradients])
+    moved = float(np.square(sizes * steps).sum(axis=1).max())
+    return 0.5 * SINGLE**2 * moved * float((np.square(sizes[: ridge.size]) / ridge).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,8 +237,9 @@ class Sketches:
             scaled = self._shrunk(indices, scaled, diagonal)
         if exact and enough.left > 0.0 and self.decisions.considers_single(indices.size):
             H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=True)
-            if _solves(H, diagonal, enough):
-                return Cholesky(H, diagonal, exact=True)
+            sizes = np.sqrt(H.diagonal())
+            if _leaves(B := Cholesky(H, diagonal, exact=True), sizes, self.ridge[: data.d], enough) <= enough.left:
+                return B
         single = self._single(weights, indices.size, EXACT if exact else ROUGH)
         H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=single)
         return Cholesky(H, diagonal, scaled_well=scaled_well, exact=exact)
