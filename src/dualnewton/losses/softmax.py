@@ -28,7 +28,7 @@ UNDERFLOW = 800.0
 """Distance below the largest margin at which a class has probability zero in float64: exp(−746) underflows to zero."""
 
 SLIGHT, SMALL = 1e-2, 0.25
-"""Imbalance ‖Σ c_i α_i‖₁ as a fraction of Σ c_i, and spread of t, up to which dual points are balanced by a change of intercept."""
+"""Imbalance ‖Σ c_i α_i‖₁ as a fraction of Σ c_i, and spread of t, up to which :func:`_shift` balances dual points."""
 
 TINY = 1e-280
 """Absolute value below which dual variables are set to zero, so that quotients of their sums do not overflow."""
@@ -115,8 +115,9 @@ class Softmax(Loss):
     def balanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
         """Make Σ c_i α_i = 0: as a small change of the intercept would, if that suffices, then by mixing all p_i with one q.
 
-        With t such that Σ c_i Q_i t = Σ c_i α_i, Q = diag(p) − ppᵀ, the points α_i − Q_i t are balanced, up to rounding; each p_ik is
-        multiplied by 1 + t_k − p_iᵀt, which is positive for small t, and D changes little. With N_k = Σ c_i over the examples of class k, S = Σ c_i α_i and C = Σ c_i, p′_i = (1 − ε) p_i + ε q is balanced for
+        1. With t such that Σ c_i Q_i t = Σ c_i α_i, Q = diag(p) − ppᵀ, the points α_i − Q_i t are balanced, up to rounding. Each
+        p_ik is multiplied by 1 + t_k − p_iᵀt, which is positive for small t.
+        2. With N_k = Σ c_i over the examples of class k, S = Σ c_i α_i and C = Σ c_i, p′_i = (1 − ε) p_i + ε q is balanced for
         q = (N + S (1 − ε)/ε)/C. ε is the smallest for which q ≥ 0. A class without examples must have probability zero
         in every row; its probability is first moved to the class of the row's label.
         """

@@ -38,8 +38,8 @@ SLACK, ROUNDING = 0.2, 1e-15
 measures, and D by more than this fraction of |P|, for rounding."""
 
 SLIGHT, TWICE = 1e-3, 2.0
-"""Imbalance Σ_k |Σ_i c_i α_ik| as a fraction of Σ c_i, and gap as a multiple of that without an imbalance, up to which a dual point
-without a balancing direction (softmax) is balanced as it is, without another intercept."""
+"""Imbalance Σ_k |Σ_i c_i α_ik| as a fraction of Σ c_i, and gap as a multiple of that without an imbalance, up to which a dual
+point without a balancing direction (softmax) is balanced as it is, without another intercept."""
 
 FAR = 1e-2
 """Relative gap above which the best multiple sα of the dual point is searched: far from the optimum −φ′ overshoots."""

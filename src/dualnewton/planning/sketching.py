@@ -214,10 +214,10 @@ class SketchPolicy:
     def ends(self, gap: float, value: float) -> bool:
         """Whether the next step, if it is as fast as the last, leaves clearly less than the gap that is wanted.
 
-        Steps on one sketch get faster, if anything, as the gradients correct it. A sketch of its own for each step (Newton's
-        method) has no such record.
+        Near the optimum, where a model that was solved on a sample starts, steps on one sketch get faster, if anything, as the
+        gradients correct it. Elsewhere their speed varies too much.
         """
-        known = self.age >= 1 and not self.newton and not self.quadratic
+        known = self.age >= 1 and self.state.settled
         return known and gap * math.exp(-self._speed(1)) <= self.costs.tuning.skipped_gap * self.tol * abs(value)
 
     def _left(self, gap: float, value: float) -> float:

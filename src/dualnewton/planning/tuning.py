@@ -311,7 +311,7 @@ class Tuning:
     sample_share: float = 1.0 / 8.0
     skipped_gap: float = 0.6
     first_sample_steps: float = 8.0
-    later_sample_steps: float = 2.0
+    later_sample_steps: float = 1.25
     least_memory: int = 10
     most_memory: int = 40
     largest_matrix: int = 4000

@@ -51,7 +51,7 @@ EXACT, ROUGH = 0.2, 1.0
 
 
 class Enough(NamedTuple):
-    """What a solve may leave of n(P − D), if the curvature is the same everywhere and else zero; and the gradients, a row each."""
+    """What a solve may leave of n(P − D), zero unless the curvature is the same everywhere; and the gradients, a row each."""
 
     left: float
     gradients: np.ndarray
