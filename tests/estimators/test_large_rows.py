@@ -1,0 +1,122 @@
+"""Many rows: normal equations, one check of X, certificates of w = 0 by labels, and a balanced dual point of softmax."""
+
+import numpy as np
+import pytest
+from sklearn import linear_model
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.estimators._validation import _require_finite_squares
+from dualnewton.estimators.least_squares import DECOMPOSED, SUMMED, _NormalEquations
+from dualnewton.interop.parts import Data
+from dualnewton.objective import certificates
+
+N, D = 30_000, 6
+
+
+def regression(outputs=0, *, shift=5.0, dtype=np.float64):
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal((N, D)) * np.geomspace(1.0, 100.0, D) + shift).astype(dtype)
+    Y = X @ rng.standard_normal((D, max(outputs, 1))) + rng.standard_normal((N, max(outputs, 1)))
+    return X, Y if outputs else Y[:, 0]
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("outputs", [0, 2])
+def test_normal_equations_give_scikit_learns_model(outputs, weighted, fit_intercept):
+    X, y = regression(outputs)
+    weights = np.random.default_rng(1).uniform(0.0, 2.0, N).round(1) if weighted else None
+    ours = dn.LinearRegression(fit_intercept=fit_intercept).fit(X, y, weights)
+    theirs = linear_model.LinearRegression(fit_intercept=fit_intercept).fit(X, y, weights)
+    assert ours.plan_.reason == SUMMED
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(ours.singular_, theirs.singular_, rtol=1e-6)
+    assert ours.rank_ == theirs.rank_
+    assert max(one.relative_gap for one in np.atleast_1d(ours.certificate_)) <= 1e-12
+
+
+@pytest.mark.parametrize("spoil", ["repeated", "constant"])
+def test_features_that_depend_on_each_other_are_decomposed(spoil):
+    X, y = regression()
+    X[:, 0] = {"repeated": X[:, 1], "constant": 3.0}[spoil]
+    ours = dn.LinearRegression().fit(X, y)
+    assert ours.plan_.reason == DECOMPOSED
+    theirs = linear_model.LinearRegression().fit(X, y)
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-8, atol=1e-8)
+
+
+def test_normal_equations_of_an_ill_conditioned_matrix_are_not_used():
+    X, y = regression()
+    assert _NormalEquations.of(Data(X, y, None), fit_intercept=True) is not None
+    X[:, 0] = X[:, 1] + 1e-4 * X[:, 0]
+    assert _NormalEquations.of(Data(X, y, None), fit_intercept=True) is None
+
+
+@pytest.mark.parametrize("entry", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_entries_that_are_not_finite_are_refused_in_scikit_learns_words(entry, dtype):
+    X = np.ones((20, 3), dtype=dtype)
+    X[7, 1] = entry
+    y = np.arange(20) % 2
+    with pytest.raises(ValueError, match="Input X contains") as theirs:
+        linear_model.LogisticRegression().fit(X, y)
+    with pytest.raises(ValueError, match="Input X contains") as ours:
+        dn.LogisticRegression().fit(X, y)
+    assert str(ours.value).splitlines()[0] == str(theirs.value).splitlines()[0]
+
+
+def test_float32_entries_whose_squares_overflow_float32_are_allowed():
+    X = np.full((20, 3), 1e25, dtype=np.float32)
+    _require_finite_squares(dn.Ridge(), X)
+    with pytest.raises(ValueError, match="whose squares are finite"):
+        _require_finite_squares(dn.Ridge(), np.full((20, 3), 1e200))
+
+
+LABELS = {
+    "logistic": (losses.Logistic(), lambda k: 2.0 * (k % 3 == 0) - 1.0),
+    "squared hinge": (losses.SquaredHinge(), lambda k: 2.0 * (k % 3 == 0) - 1.0),
+    "squared": (losses.Squared(), lambda k: (k % 5) - 1.5),
+    "softmax": (losses.Softmax(4), lambda k: k % 7 % 4),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("g", [regularizers.L2(), regularizers.ElasticNet(0.5)], ids=["l2", "net"])
+def test_the_certificate_of_zero_by_labels_is_that_by_rows(name, weighted, fit_intercept, g, monkeypatch):
+    loss, label = LABELS[name]
+    rng = np.random.default_rng(2)
+    weights = rng.uniform(0.0, 2.0, 300) if weighted else None
+    X, y = rng.standard_normal((300, 4)), np.array([label(k) for k in range(300)])
+    problem = dn.Problem(X, y, loss, regularizer=g, sample_weight=weights, fit_intercept=fit_intercept)
+    assert certificates._label_weights(problem) is not None
+    (by_labels,) = certificates.certify_cold_starts([problem])
+    monkeypatch.setattr(certificates, "_label_weights", lambda _: None)
+    (by_rows,) = certificates.certify_cold_starts([problem])
+    np.testing.assert_allclose(by_labels.intercept, by_rows.intercept, atol=1e-12)
+    assert by_labels.certificate.primal == pytest.approx(by_rows.certificate.primal, rel=1e-13)
+    assert by_labels.certificate.dual == pytest.approx(by_rows.certificate.dual, abs=1e-13)
+
+
+def test_a_label_that_the_first_rows_do_not_have_is_not_missed():
+    y = np.where(np.arange(300) < 299, np.arange(300) % 2, 7.0)
+    assert certificates._label_weights(dn.Problem(np.ones((300, 1)), y, losses.Squared())) is None
+
+
+def test_a_small_imbalance_of_softmax_is_removed_as_by_the_intercept():
+    """The balanced point has Σ c_i α_i = 0 and, to first order, the dual value of the best intercept."""
+    rng = np.random.default_rng(3)
+    X, c = rng.standard_normal((2000, 5)), rng.uniform(0.5, 2.0, 2000)
+    y = (X @ rng.standard_normal((5, 4)) + rng.gumbel(size=(2000, 4))).argmax(axis=1)
+    problem = dn.MultinomialProblem(X, y, lam=1e-3, sample_weight=c, fit_intercept=True)
+    best = dn.solve(problem, tol=1e-10)
+    off = best.intercept + 1e-4 * np.arange(4.0)
+    alpha = problem.slopes_at(problem.margins(best.w, off))
+    balanced = problem.balanced(alpha)
+    assert np.abs(c @ balanced).max() <= 1e-13 * c.sum()
+    np.testing.assert_allclose(balanced.sum(axis=1), 0.0, atol=1e-15)
+    lost = best.certificate.dual - problem.dual(balanced)
+    assert abs(lost) <= 1e-9
