@@ -19,7 +19,7 @@ from dualnewton.interop.sklearn_objectives import linear_regression
 from dualnewton.interop.specification import Specification
 from dualnewton.matrix import linear
 from dualnewton.objective.certificate import CertifiedPair
-from dualnewton.objective.moments import Moments
+from dualnewton.objective.moments import Moments, origin_of
 from dualnewton.objective.problem import AroundProblem
 from dualnewton.planning.direct import direct_plan, sums_normal_equations
 from dualnewton.run.result import Progress, Result, Status, Trace
@@ -176,9 +176,7 @@ class _NormalEquations:
 
         X, n = data.matrix, len(data.y)
         c = np.ones(n) if data.sample_weight is None else data.sample_weight
-        # About a point near the mean, the sums keep their digits.
-        near = X.rows(slice(None, None, max(1, n // 1024))).mean(axis=0) if fit_intercept else np.zeros(X.d)
-        moments = Moments.of(X, data.y.reshape(n, -1), c, near)
+        moments = Moments.of(X, data.y.reshape(n, -1), c, origin_of(X, c, shift=fit_intercept))
         second, cross, mean, target_mean = moments.centred(fit_intercept=fit_intercept)
         values = eigvalsh(second, check_finite=False)
         if not values[-1] < cls.ACCURATE * values[0]:
