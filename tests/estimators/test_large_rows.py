@@ -6,7 +6,7 @@ from sklearn import linear_model
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.estimators._validation import _require_finite_squares
+from dualnewton.estimators._validation import _require_finite_squares, distinct
 from dualnewton.estimators.least_squares import DECOMPOSED, SUMMED, _NormalEquations
 from dualnewton.interop.parts import Data
 from dualnewton.objective import certificates
@@ -72,6 +72,20 @@ def test_float32_entries_whose_squares_overflow_float32_are_allowed():
     _require_finite_squares(dn.Ridge(), X)
     with pytest.raises(ValueError, match="whose squares are finite"):
         _require_finite_squares(dn.Ridge(), np.full((20, 3), 1e200))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.uint64, float, bool, object, "U5"])
+def test_labels_are_numbered_as_by_sorting(dtype):
+    y = np.random.default_rng(4).choice([3, 100, 7], 50).astype(dtype)
+    for values, known in zip(distinct(y), np.unique(y, return_inverse=True), strict=True):
+        np.testing.assert_array_equal(values, known)
+        assert values.dtype == known.dtype
+
+
+def test_labels_of_a_wide_range_are_numbered_without_overflow():
+    y = np.array([-120, 120, -120, 5], dtype=np.int8)
+    np.testing.assert_array_equal(distinct(y)[0], [-120, 5, 120])
+    np.testing.assert_array_equal(distinct(y)[1], [0, 2, 0, 1])
 
 
 LABELS = {

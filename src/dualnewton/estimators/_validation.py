@@ -98,6 +98,9 @@ def _require_finite_squares(model: Any, X: Any) -> None:
         )
 
 
+MOST_VALUES = 1 << 12
+"""Range of integer labels up to which they are counted instead of sorted."""
+
 RESOLUTION = 1e-15
 """Value of every alpha of the grid where no alpha > 0 would leave a coefficient nonzero; scikit-learn uses the same."""
 
@@ -134,9 +137,20 @@ def class_numbers(model: Any, data: Data) -> tuple[np.ndarray, Data]:
     """Return the classes in order, and the data with the number of its class for each row."""
     if data.y.dtype.kind not in "iubU":  # whole numbers and words are labels
         check_classification_targets(data.y)
-    classes, codes = np.unique(data.y, return_inverse=True)
+    classes, codes = distinct(data.y)
     if len(classes) < 2:
         raise DualnewtonError(
             f"y must hold at least two classes for {type(model).__name__}, got only one class: {classes.tolist()[0]!r}"
         )
     return classes, data._replace(y=codes.reshape(-1))
+
+
+def distinct(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct values of y in order, and the number of its value for each entry; without sorting small integers."""
+    low, high = (int(y.min()), int(y.max())) if y.dtype.kind in "iu" and y.size else (0, MOST_VALUES)
+    if high - low >= MOST_VALUES or high > np.iinfo(np.intp).max:
+        values, numbers = np.unique(y, return_inverse=True)
+        return values, numbers.reshape(-1)
+    shifted = y.ravel().astype(np.intp) - low
+    present = np.bincount(shifted, minlength=high - low + 1) > 0
+    return (np.flatnonzero(present) + low).astype(y.dtype), (np.cumsum(present) - 1)[shifted]
