@@ -99,7 +99,7 @@ class Case:
 
 
 COMPILED = tuned(small_entries=0)
-SAMPLED = tuned(one_block_features=0, sample_rows=16)  # samples pay for a thousand rows
+SAMPLED = tuned(direct_entries=0, one_block_features=0, sample_rows=16)  # samples pay for a thousand rows
 BY_PRODUCTS = tuned(largest_matrix=5, one_block_features=0)
 IN_STEPS = tuned(
     direct_entries=0, most_together=4, least_set=5, multiply=1.0, sparse_pair=1.0

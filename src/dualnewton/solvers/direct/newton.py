@@ -55,7 +55,7 @@ class Point(NamedTuple):
 
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
     """Take steps until the expected gap is small enough, or no step decreases the objective beyond rounding."""
-    objective = Objective(problem, newton=True)
+    objective = Objective(problem, joint=True)
     steps, x, sketch = 0, objective.vector(*(start or _nothing(problem))), None
     if start is None and (sample := _sample(problem)) is not None:
         x, sketch, steps = _solve_sample(problem, block, sample, tol=tol, most=most, deadline=deadline)
@@ -164,7 +164,7 @@ def _solve_sample(
     """Return the solution of the problem of some rows, its Hessian for all rows, and the steps taken, in those of all rows."""
     parts: dict[str, Any] = {name: _taken(getattr(problem, name), sample) for name in ("y", "sample_weight", "offset")}
     own = replace(problem, X=MemoryData(block.data.rows(sample)), **parts)
-    objective, few = Objective(own, newton=True), Block(own.data)
+    objective, few = Objective(own, joint=True), Block(own.data)
     goal, limit = max(tol, SAMPLE_GAP * objective.ridge.size / len(sample)), min(most, SAMPLE_STEPS)
     found = solve(own, few, None, tol=goal, most=limit, deadline=deadline)
     x = objective.vector(found.w, found.intercept)
