@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
 import dualnewton as dn
@@ -122,6 +123,7 @@ def test_examples_that_were_left_out_too_early_come_back(decided, monkeypatch):
     monkeypatch.setattr(kinks, "DECIDED", decided)
     monkeypatch.setattr(kinks, "CALM", 1e3)
     monkeypatch.setattr(kinks, "LEAST", 1)
+    monkeypatch.setattr(kinks, "RIPE", np.inf)
     seen = {name: [] for name in ("_widen", "_go_back")}
     for name, calls in seen.items():
         original = getattr(kinks.Search, name)
@@ -136,6 +138,16 @@ def test_examples_that_were_left_out_too_early_come_back(decided, monkeypatch):
         problem = dn.Problem(X, labels(loss, score), loss, lam=1e-3, fit_intercept=True)
         assert found(problem, 1e-6)[0].relative_gap <= 1e-6
     assert seen["_widen"] + seen["_go_back"]
+
+
+def test_separable_classes_take_few_steps():
+    """Examples are left out only once the gap is small: before, most slopes are near zero, and those that stay are not known."""
+    X, y = load_digits(return_X_y=True)
+    for k in (2, 5, 7):
+        problem = dn.Problem(X, np.where(y == k, 1.0, -1.0), losses.Hinge(), lam=1.0 / len(y), fit_intercept=True)
+        certificate, steps = found(problem, 1e-4)
+        assert certificate.relative_gap <= 1e-4
+        assert steps <= 35
 
 
 DEGENERATE = {

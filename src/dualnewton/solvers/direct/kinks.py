@@ -47,9 +47,9 @@ DECIDED, CALM, CARE = 0.15, 0.25, 0.2
 """A slope is decided within the fraction ``DECIDED`` of its jump from an end, if the last step changed the distance of the margin
 from the kink by less than the fraction ``CALM``; times ``CARE`` each time that was wrong."""
 
-FEWER, LEAST = 0.5, 1 << 14
+FEWER, LEAST, RIPE = 0.5, 1 << 14, 0.3
 """The steps go on without decided examples where that leaves at most the fraction ``FEWER`` of the rows, if these have ``LEAST``
-entries."""
+entries, from a relative gap of ``RIPE`` on: before, separable classes have few slopes that are not near zero."""
 
 NEAR = 4.0
 """The gap is computed where its estimate from p s and q t, about twice as large, is within this factor of the tolerance."""
@@ -270,10 +270,7 @@ class Search:
         if path.gap > NEAR * tol * self.value:
             return False
         self.p[self.places] = path.p
-        z = whole.matrix.margins(path.x)
-        r = whole.spread(z) - whole.kinks
-        losses = self.problem.loss.value(z if self.o is None else z + self.o, self.y)
-        self.value = float(losses.sum() if whole.c is None else whole.c @ losses) + whole.matrix.penalty(path.x)
+        r = whole.spread(self._evaluate()) - whole.kinks
         over = whole.jumps * np.maximum(r, 0.0) - self.p * r
         gap = whole.total(over) + whole.matrix.gap(path.imbalance, path.unit)
         if gap <= WELL_BELOW * tol * self.value:
@@ -284,6 +281,14 @@ class Search:
                 self._widen(r, np.flatnonzero(whole.fold(over)))
         return False
 
+    def _evaluate(self) -> np.ndarray:
+        """Compute n P; return the margins."""
+        whole, x = self.whole, self.path.x
+        z = whole.matrix.margins(x)
+        losses = self.problem.loss.value(z if self.o is None else z + self.o, self.y)
+        self.value = float(losses.sum() if whole.c is None else whole.c @ losses) + whole.matrix.penalty(x)
+        return z
+
     def _restrict(self) -> None:
         """Go on with the undecided examples alone, if they are much fewer."""
         path = self.path
@@ -293,6 +298,10 @@ class Search:
         chosen = path.undecided(self.calm)
         if not 0 < len(chosen) <= FEWER * n:
             return
+        if self.kept is None:
+            self._evaluate()
+            if path.gap > RIPE * self.value:
+                return
         at, ends = path.terms.places(chosen), np.where(path.p < path.values[1], 0.0, path.terms.jumps)
         if self.kept is None:
             self.p, self.kept, self.saved = path.p.copy(), chosen, path
