@@ -7,8 +7,13 @@ from dualnewton.planning.tuning import DEFAULT, Rates
 RATES = {field.name for field in fields(Rates)}
 
 
+NOT_DIRECT = {"direct_entries": 0, "direct_multiplications": 0.0}
+"""No direct solvers."""
+
+
 def tuned(**changes):
-    """The default tuning but for these fields, of the record itself or of its rates."""
+    """The default tuning but for these fields, of the record itself or of its rates; where there are any, no direct solvers."""
+    changes = {**NOT_DIRECT, **changes} if changes else {}
     rates = {name: value for name, value in changes.items() if name in RATES}
     others = {name: value for name, value in changes.items() if name not in RATES}
     return replace(DEFAULT, rates=replace(DEFAULT.rates, **rates), **others)

@@ -92,7 +92,7 @@ def test_the_certificate_of_any_point_is_the_same(fit_intercept):
 def test_dual_methods_are_left_out_by_capability_with_the_reason():
     wide = sp.random_array((400, 5000), density=0.1, rng=np.random.default_rng(0), format="csr")
     y = np.where(np.arange(400) % 2, 1.0, -1.0)
-    assert dn.plan(dn.Problem(wide, y, loss=losses.Logistic(), lam=1.0)).method == "sdna"
+    assert dn.plan(dn.Problem(wide, y, loss=losses.Logistic(), lam=1.0), tuning=GENERAL).method == "sdna"
     problem = dn.Problem(ChunkedData([wide[:100], wide[100:]]), y, loss=losses.Logistic(), lam=1.0)
     plan = dn.plan(problem)
     assert plan.method in ("newton", "ihs")

@@ -34,9 +34,8 @@ def solved_directly(
     pairs = points[0].certified(problems, points)
     if any(pair.certificate.relative_gap > request.tol for pair in pairs):
         return None
-    seconds, results = time.perf_counter() - began, []
-    for k, (pair, each) in enumerate(zip(pairs, found, strict=True)):
-        at = STEP_EPOCHS * each.steps, seconds, pair.certificate
-        row = Progress(*at, model=k, latest=pair.certificate, work_seconds=worked)
+    seconds, epochs, results = time.perf_counter() - began, STEP_EPOCHS * max(each.steps for each in found), []
+    for k, pair in enumerate(pairs):
+        row = Progress(epochs, seconds, pair.certificate, model=k, latest=pair.certificate, work_seconds=worked)
         results.append(Result.of(pair, Status.CONVERGED, trace=Trace([row]), plan=plan))
     return results

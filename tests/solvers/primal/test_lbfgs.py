@@ -48,7 +48,7 @@ def two_loops(g, pairs, curvature):
 @pytest.mark.parametrize("kind", ["diagonal", "trusted"])
 @pytest.mark.parametrize("count", [0, 1, 3, 9])
 def test_compact_form_is_the_two_loops(kind, count):
-    curvature, corrections = curvatures()[kind], Corrections.none(D)
+    curvature, corrections = curvatures()[kind], Corrections.none()
     for step, difference in pairs(count):
         corrections = corrections.with_pair(step, difference, curvature.solve(difference), 5)
     g = np.random.default_rng(2).standard_normal(D)
@@ -59,7 +59,7 @@ def test_compact_form_is_the_two_loops(kind, count):
 
 @pytest.mark.parametrize("kind", ["diagonal", "trusted"])
 def test_the_last_pair_is_fulfilled(kind):
-    curvature, corrections = curvatures()[kind], Corrections.none(D)
+    curvature, corrections = curvatures()[kind], Corrections.none()
     for step, difference in pairs(6):
         corrections = corrections.with_pair(step, difference, curvature.solve(difference), 4)
         np.testing.assert_allclose(solved(corrections, difference, curvature), step, rtol=1e-8, atol=1e-10)
@@ -67,7 +67,7 @@ def test_the_last_pair_is_fulfilled(kind):
 
 def test_rebase_corrects_another_matrix():
     first, second = curvatures().values()
-    moved = fresh = Corrections.none(D)
+    moved = fresh = Corrections.none()
     for step, difference in pairs(4):
         moved = moved.with_pair(step, difference, first.solve(difference), 4)
         fresh = fresh.with_pair(step, difference, second.solve(difference), 4)
@@ -78,7 +78,7 @@ def test_rebase_corrects_another_matrix():
 
 @pytest.mark.parametrize("difference", [np.zeros(D), -np.ones(D), np.full(D, np.nan)])
 def test_a_pair_without_positive_curvature_is_left_out(difference):
-    assert len(Corrections.none(D).with_pair(np.ones(D), difference, difference, 4)) == 0
+    assert len(Corrections.none().with_pair(np.ones(D), difference, difference, 4)) == 0
 
 
 def test_squared_loss_takes_the_steps_of_conjugate_gradients():
