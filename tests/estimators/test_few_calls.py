@@ -2,10 +2,16 @@
 
 import sys
 
-from sklearn.datasets import load_breast_cancer
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sklearn.linear_model._base
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.preprocessing import StandardScaler
 
 import dualnewton as dn
+from dualnewton.estimators import _validation
 
 MOST_CALLS = 660
 """A third of the 1,978 calls that the same fit made before small data had a method of their own."""
@@ -34,3 +40,62 @@ def test_a_small_fit_makes_few_calls():
     count = calls_of(lambda: model.fit(X, y))
     assert model.certificate_.relative_gap <= model.tol
     assert 100 < count <= MOST_CALLS
+
+
+@pytest.mark.parametrize("method", ["predict", "decision_function", "predict_proba", "predict_log_proba"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        dn.LogisticRegression(),
+        dn.LogisticRegression(multi_class="ovr"),
+        dn.ERMClassifier(),
+        dn.LinearSVC(),
+        dn.RidgeClassifier(),
+        dn.RidgeClassifierCV(),
+        dn.Ridge(),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_prediction_checks_its_rows_once(model, method, classes, monkeypatch):
+    """Scikit-learn's checks of one row take most of its prediction; a plain array does not need them."""
+    if not hasattr(model, method):
+        pytest.skip(f"{model!r} has no {method}")
+    X, y = load_wine(return_X_y=True)
+    X, y = X[y < classes], y[y < classes]
+    fitted, count = clone(model).fit(X, y), 0
+    expected = getattr(fitted, method)(X[:1])
+
+    def counted(check):
+        def run(*given, **more):
+            nonlocal count
+            count += 1
+            return check(*given, **more)
+
+        return run
+
+    for module in (_validation, sklearn.linear_model._base):
+        monkeypatch.setattr(module, "validate_data", counted(module.validate_data))
+    for rows, checks in (
+        (X[:1], isinstance(model, dn.RidgeClassifierCV)),
+        (X[:1].tolist(), 1),
+        (sp.csr_array(X[:1]), 1),
+    ):
+        count = 0
+        np.testing.assert_allclose(getattr(fitted, method)(rows), expected, rtol=1e-12)
+        assert count == checks
+    with pytest.raises(ValueError, match="features"):
+        getattr(fitted, method)(X[:1, :2])
+    with pytest.raises(ValueError, match="NaN"):
+        getattr(fitted, method)(np.full((1, X.shape[1]), np.nan))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_are_scikit_learns(classes):
+    X, y = load_wine(return_X_y=True)
+    X, y = StandardScaler().fit_transform(X)[y < classes], y[y < classes]
+    model = dn.LogisticRegression(multi_class="ovr").fit(X, y)
+    far = 1e4 * X  # margins beyond the range of the exponential function
+    for rows in (X, far):
+        np.testing.assert_allclose(model.predict_proba(rows), model._predict_proba_lr(rows), rtol=1e-12, atol=0.0)
+        np.testing.assert_allclose(model.predict_proba(rows).sum(axis=1), 1.0, rtol=1e-12)

@@ -9,17 +9,19 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import expit
 from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._parameters import are_allowed, estimator
 from dualnewton.estimators._path import Path, walk
 from dualnewton.estimators._session import METHODS, Session, starts
-from dualnewton.estimators._validation import Data, checked, class_numbers, validate_data
+from dualnewton.estimators._validation import Data, checked, checked_rows, class_numbers
 from dualnewton.estimators._warning import warn
 from dualnewton.interop.parts import Objective, Part, parts_of
 from dualnewton.interop.specification import Specification
@@ -308,10 +310,31 @@ class CertifiedClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedModel
         self.coef_ = np.vstack([result.w for result in results]).astype(data.X.dtype)
         self.intercept_ = np.hstack([result.intercept for result in results]).astype(data.X.dtype)
 
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the margins Xw + b, of shape (n,) for two classes and (n, K) for K."""
+        check_is_fitted(self)
+        X = checked_rows(self, X)
+        margins = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        return margins[:, 0] if margins.shape[1] == 1 else margins
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the class of each row."""
+        margins = self.decision_function(X)
+        return self.classes_[(margins > 0.0) * 1 if margins.ndim == 1 else margins.argmax(axis=1)]
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def probabilities(margins: np.ndarray) -> np.ndarray:
+    """Return the probabilities of the classes by the logistic function: of two, or of each against the rest, normalised."""
+    found = expit(margins)
+    if margins.ndim == 1:
+        return np.stack([1.0 - found, found], axis=1)
+    found[found.sum(axis=1) == 0.0] = 1.0  # all have underflowed: no class is preferred
+    return found / found.sum(axis=1, keepdims=True)
 
 
 class CertifiedRegressor(RegressorMixin, SparseCoefMixin, CertifiedModel):
@@ -333,7 +356,7 @@ class CertifiedRegressor(RegressorMixin, SparseCoefMixin, CertifiedModel):
     def predict(self, X: Any) -> np.ndarray:
         """Return Xw + b, of shape (n,) or (n, outputs)."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse=["csr", "csc", "coo"], reset=False)
+        X = checked_rows(self, X, accept_sparse=["csr", "csc", "coo"])
         return X @ self.coef_.T + self.intercept_
 
     def __sklearn_tags__(self) -> Any:

@@ -63,6 +63,16 @@ def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data
     return Data(X, y, sample_weight)
 
 
+def checked_rows(model: Any, X: Any, accept_sparse: Any = "csr") -> Any:
+    """Check the rows that a fitted model predicts."""
+    named = hasattr(
+        model, "feature_names_in_"
+    )  # scikit-learn warns of an array where the model was fitted on named columns
+    if not named and _is_plain(X, 2) and X.shape[1] == model.n_features_in_:
+        return X
+    return validate_data(model, X, accept_sparse=accept_sparse, reset=False)
+
+
 def _is_plain(values: Any, dimensions: int) -> bool:
     """Whether the values are an array that scikit-learn's validation would return as it is, with squares that can be summed.
 

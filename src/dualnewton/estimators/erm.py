@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor
+from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor, probabilities
 from dualnewton.estimators._parameters import estimator
 from dualnewton.interop.specification import CLASSES, NUMBERS, PENALTIES, RELATIVE, REST, Specification, among
 from dualnewton.losses import Logistic, Loss
@@ -100,13 +100,13 @@ class ERMClassifier(ERMModel, CertifiedClassifier):
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class, where the loss is logistic; with several, one against the rest, normalised."""
-        return self._predict_proba_lr(X)
+        return probabilities(self.decision_function(X))
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Return the logarithm of :meth:`predict_proba`."""
         z = self.decision_function(X)
-        return log_expit(np.stack([-z, z], axis=1)) if z.ndim == 1 else np.log(self._predict_proba_lr(X))
+        return log_expit(np.stack([-z, z], axis=1)) if z.ndim == 1 else np.log(probabilities(z))
 
 
 @estimator

@@ -12,7 +12,7 @@ from scipy.special import log_expit, log_softmax, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.estimators._base import CertifiedClassifier, solver_names
+from dualnewton.estimators._base import CertifiedClassifier, probabilities, solver_names
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import METHODS, Session
 from dualnewton.estimators._warning import warn
@@ -132,7 +132,7 @@ class LogisticRegression(CertifiedClassifier):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class: the logistic function, softmax, or one against the rest, normalised."""
         z = self.decision_function(X)
-        return softmax(z, axis=1) if self._is_softmax else self._predict_proba_lr(X)
+        return softmax(z, axis=1) if self._is_softmax else probabilities(z)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Return the logarithm of :meth:`predict_proba`, with the digits of tiny probabilities."""
@@ -141,4 +141,4 @@ class LogisticRegression(CertifiedClassifier):
             return log_softmax(z, axis=1)
         if z.ndim == 1:
             return log_expit(np.stack([-z, z], axis=1))
-        return np.log(self._predict_proba_lr(X))
+        return np.log(probabilities(z))

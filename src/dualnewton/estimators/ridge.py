@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import MultiOutputMixin
 from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor, solver_names
@@ -137,8 +137,8 @@ class RidgeClassifier(RidgeModel, CertifiedClassifier):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the class of each row; a row of zeros and ones if it may have several labels."""
-        scores = self.decision_function(X)
-        return (scores > 0.0).astype(int) if self.multilabel_ else super().predict(X)
+        check_is_fitted(self)
+        return (self.decision_function(X) > 0.0).astype(int) if self.multilabel_ else super().predict(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -13,6 +13,7 @@ from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metadata_routing import _routing_enabled
+from sklearn.utils.validation import check_is_fitted
 
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
@@ -119,8 +120,10 @@ class RidgeClassifierCV(LinearClassifierMixin, RidgeCV):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the class of each row; a row of zeros and ones if it may have several labels."""
-        scores = self.decision_function(X)
-        return (scores > 0.0).astype(int) if self.multilabel_ else LinearClassifierMixin.predict(self, X)
+        check_is_fitted(self)
+        if self.multilabel_:
+            return (self.decision_function(X) > 0.0).astype(int)
+        return LinearClassifierMixin.predict(self, X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
