@@ -12,7 +12,7 @@ from typing import Any
 
 from dualnewton.lab.report.environment import memory, processor, version
 
-PACKAGES = ("dualnewton", "numpy", "scipy", "numba", "scikit-learn", "cyanure", "snapml", "glum")
+PACKAGES = ("dualnewton", "numpy", "scipy", "numba", "scikit-learn", "cyanure", "snapml", "glum", "statsmodels")
 
 MISSING = "–"
 
