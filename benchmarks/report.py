@@ -96,7 +96,7 @@ def spread(values: list[float], unit: str = "×") -> str:
 def environment() -> dict[str, str]:
     """Return the hardware and software of the run, without host names or paths."""
     return {
-        "Machine": f"{processor()}, {os.cpu_count()} cores, {memory()}",
+        "Machine": f"{processor()}, {os.cpu_count()} cores, {memory() / 2**30:.0f} GiB",
         "System": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "BLAS": _blas(),
         "Versions": ", ".join(f"{name} {found}" for name in PACKAGES if (found := version(name))),
