@@ -149,11 +149,11 @@ def cells(sets: list[Dataset], quick: bool) -> Iterator[Cell]:
 
 @cache
 def warm_up_cells() -> tuple[Cell, ...]:
-    """Return one small problem per storage and loss, large enough (n·d > 2¹⁷) to use the compiled kernels.
+    """Return one small problem per storage and loss, large enough (n·d > 2²⁰) to use the compiled kernels.
 
     The sparse set has few enough entries that the library keeps it sparse, and one rare feature.
     """
-    X, y = dense(2_500, 64)
+    X, y = dense(17_000, 64)
     few = np.abs(X) >= np.quantile(np.abs(X), 0.85)
     few[5:, 0] = False
     sparse = Dataset("warm-up, CSR", lambda: (sp.csr_matrix(X * few), y))
