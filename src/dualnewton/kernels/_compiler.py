@@ -189,6 +189,8 @@ def described(kinds: tuple[Any, ...]) -> str:
     arrays = [kind for kind in kinds if isinstance(kind, types.Array)]
     if len(arrays) < 3:
         return "a loss"
+    if isinstance(arrays[0].dtype, types.Integer):
+        return "sums over rows"
     is_matrix = isinstance(arrays[1].dtype, types.Integer)  # the arrays of kernels.rows.Rows
     storage = "" if not is_matrix else "dense " if arrays[0].ndim == 2 else "CSR "
     return f"{storage}{arrays[0].dtype} data"

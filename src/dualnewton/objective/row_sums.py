@@ -35,7 +35,8 @@ def values(loss: Loss, z: np.ndarray, rows: RowVectors) -> float:
     total = 0.0
     for part in blocks(len(z), loss.columns):
         own = rows.part(part)
-        total += float(own.weighted(loss.value(own.shifted(z[part]), own.y)).sum())
+        value = loss.value(own.shifted(z[part]), own.y)
+        total += float(value.sum() if own.c is None else own.c @ value)
     return total
 
 
