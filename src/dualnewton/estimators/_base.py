@@ -77,7 +77,7 @@ class CertifiedModel(BaseEstimator):
     random_state : int, RandomState, Generator or None
         None is a fixed seed: equal fits give equal models.
     n_jobs : int, optional
-        Threads; the model does not depend on their number.
+        Threads. A given solver has the same bits for any number of them; "auto" may choose another method for another number.
 
     Attributes
     ----------

@@ -111,9 +111,7 @@ class MemoryData(Data):
     @cached_property
     def parts(self) -> list[slice]:
         """The rows of each part."""
-        sparse, stored = self.profile.sparse, self.profile.stored
-        most, smallest = (MOST_PARTS, PART_ENTRIES) if sparse else (MOST_DENSE_PARTS, DENSE_PART_ENTRIES)
-        parts = max(1, min(most, stored // smallest, stored // (4 * self.d), self.n)) if self.is_large else 1
+        parts = parts_of(self.profile) if self.is_large else 1
         if parts == 1:
             return [slice(0, self.n)]
         ends = np.linspace(0, self.n, parts + 1).astype(int)
@@ -320,6 +318,13 @@ class MemoryData(Data):
 def as_data(X: Any) -> Data:
     """Return X itself if it is ``Data``, else wrap the validated matrix in ``MemoryData``."""
     return X if isinstance(X, Data) else MemoryData(data_matrix("X", X))
+
+
+def parts_of(profile: Profile) -> int:
+    """Return the number of parts into which rows in memory are divided; one part of data so small that no pass is compiled."""
+    stored = profile.stored
+    most, smallest = (MOST_PARTS, PART_ENTRIES) if profile.sparse else (MOST_DENSE_PARTS, DENSE_PART_ENTRIES)
+    return max(1, min(most, stored // smallest, stored // (4 * profile.d), profile.n))
 
 
 def profile_of(X: Any) -> Profile:

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from dualnewton.matrix.memory import parts_of
 from dualnewton.matrix.protocol import Data, Profile, Work
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
@@ -99,12 +100,13 @@ class Costs(Profile):
     @cached_property
     def epoch(self) -> float:
         """Seconds of an epoch: a dual method visits each example once."""
-        rates = self.tuning.rates
+        rates, visits = self.tuning.rates, self.n * self.tuning.rates.visited_row
         if self.sparse:
-            return self.n * rates.visited_row + self.stored * rates.visited_entry
+            size = self.stored * (self.itemsize + 4.0)  # with the column indices
+            read = size / rates.random_bandwidth if size > rates.cache_bytes else 0.0
+            return visits + self.stored * rates.visited_entry + read
         size = self.stored * self.itemsize
-        bandwidth = (2.0 if size <= rates.cache_bytes else 1.0) * rates.random_bandwidth
-        return self.n * rates.visited_row + size / bandwidth
+        return visits + size / ((2.0 if size <= rates.cache_bytes else 1.0) * rates.random_bandwidth)
 
     @cached_property
     def first_sketch(self) -> int:
@@ -141,6 +143,15 @@ class Costs(Profile):
         if columns == 1:
             return self
         return replace(self, d=columns * self.d, stored=columns * self.stored, pairs=columns**2 * self.pairs)
+
+
+def on_threads(tuning: Tuning, profile: Profile, threads: int) -> Tuning:
+    """Return the numbers by which "auto" compares methods on data of this size in so many threads.
+
+    A method that was asked for is planned without them, so that it has the same bits for any number of threads.
+    """
+    parts = parts_of(profile)
+    return tuning if min(threads, parts) == 1 else replace(tuning, rates=tuning.rates.on(min(threads, parts)))
 
 
 def is_small(tuning: Tuning, n: int, d: int, columns: int = 1) -> bool:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from dualnewton.errors import DualnewtonError
 from dualnewton.objective.problem import Problem
 from dualnewton.planning import dual, primal
-from dualnewton.planning.costs import Costs, is_small
+from dualnewton.planning.costs import Costs, is_small, on_threads
 from dualnewton.planning.eligible import primal_methods
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.interior import interior, refusal, takes_interior
@@ -45,6 +45,7 @@ def plan(
     tau: Tau = "auto",
     models: int = 1,
     near: bool = False,
+    n_threads: int = 1,
     tuning: Tuning | None = None,
 ) -> Plan:
     """Return the plan of a run; a method or a τ that is given is kept, "auto" is chosen by predicted costs.
@@ -61,6 +62,8 @@ def plan(
         The number of similar problems that are solved together.
     near : bool
         Whether the run starts from the solution of a similar problem.
+    n_threads : int
+        The number of threads; a method that is given does not depend on it.
     tuning : Tuning, optional
         The numbers by which costs are predicted.
     """
@@ -68,6 +71,8 @@ def plan(
     method, tau = check_names(problem, method, tau)
     if (small := small_plan(problem, method, tau, models, tuning)) is not None:
         return small
+    if n_threads > 1 and method == "auto" and tau == "auto":
+        tuning = on_threads(tuning, problem.data.profile, n_threads)
     return general_plan(problem, method=method, tau=tau, models=models, near=near, tuning=tuning)
 
 

@@ -145,8 +145,8 @@ def _ihs_cost(facts: Facts, rows: int) -> float:
     passes = sketched_passes(facts, rows)
     steps = passes * costs.applied(rows)
     if costs.is_dear(rows):  # the sketch is computed only if steps with a diagonal Hessian turn out to be slow
-        by_diagonal = 0.5 * math.sqrt(facts.conditioning) * math.log(1e6)  # the bound of conjugate gradients
-        needed = tuning.sketch_needed if by_diagonal > 4.0 * tuning.diagonal_passes else 0.0
+        by_diagonal = _diagonal_passes(facts)
+        needed = tuning.sketch_needed if _needs_sketch(facts) else 0.0
         passes, sketches, steps = max(passes if needed else by_diagonal, tuning.diagonal_passes), needed, needed * steps
     return (passes + tuning.certificate_passes) * costs.data_pass + sketches * costs.sketch(rows) + steps
 
@@ -168,9 +168,20 @@ def expected_ihs_cost(facts: Facts, rows: int) -> float:
         slower = tuning.softmax_spread * facts.feature_spread * facts.conditioning**0.25
         passes = tuning.softmax_passes + slower
         return (passes + tuning.certificate_passes) * facts.data_pass
-    if facts.matrix_free and (rows < facts.costs.d or facts.costs.is_dear(rows)):
+    dear = facts.costs.is_dear(rows)
+    if facts.matrix_free and (rows < facts.costs.d or dear) and (not dear or _needs_sketch(facts)):
         return math.inf
     return _ihs_cost(facts, rows)
+
+
+def _diagonal_passes(facts: Facts) -> float:
+    """Bound the passes with a diagonal Hessian, as for conjugate gradients."""
+    return 0.5 * math.sqrt(facts.conditioning) * math.log(1e6)
+
+
+def _needs_sketch(facts: Facts) -> bool:
+    """Whether steps with a diagonal Hessian may turn out to be slow."""
+    return _diagonal_passes(facts) > 4.0 * facts.tuning.diagonal_passes
 
 
 def sketched_passes(facts: Facts, rows: int) -> float:

@@ -22,7 +22,16 @@ from dualnewton.run.direct import solved_directly
 from dualnewton.run.methods import make_method, scheme_of
 from dualnewton.run.result import Progress, Result, Status
 from dualnewton.run.snapshot import FAULTS
-from dualnewton.run.start import Start, alike, direct_plan_for, generator, has_model, plan_for, starting_pairs
+from dualnewton.run.start import (
+    Start,
+    alike,
+    direct_plan_for,
+    generator,
+    has_model,
+    plan_for,
+    starting_pairs,
+    tuning_for,
+)
 from dualnewton.run.track import Track
 from dualnewton.samplings import Sampling
 from dualnewton.solvers.protocol import Method, Request
@@ -79,7 +88,8 @@ def solve(
     time_limit : float, optional
         Stop after so many seconds; the result is the best certified model so far.
     n_threads : int, optional
-        How many threads may work; one by default. The result does not depend on it.
+        How many threads may work; one by default. A given method has the same bits for any number; "auto" may choose another
+        method for another number.
     random_state : int, numpy.random.Generator or None
         The same seed gives the same result, bit for bit.
     warm_start : Result or array of shape (n,), optional
@@ -468,4 +478,4 @@ def _switching(problem: Any, plan: Plan, request: Request) -> Switching | None:
         and request.sampling is None
         and problem.scheme != "no penalty"
     )
-    return Switching(problem, plan, request.tol, free=free, tuning=request.tuning)
+    return Switching(problem, plan, request.tol, free=free, tuning=tuning_for(problem, request))

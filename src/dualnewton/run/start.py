@@ -12,9 +12,11 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.certificates import certify_cold_starts, certify_duals, certify_models
 from dualnewton.objective.problem import Problem
+from dualnewton.planning.costs import on_threads
 from dualnewton.planning.plan import Plan
 from dualnewton.planning.planner import check_names, general_plan
 from dualnewton.planning.small import small_plan
+from dualnewton.planning.tuning import Tuning
 from dualnewton.run.checkpoint import SHARED
 from dualnewton.run.result import Result
 from dualnewton.samplings import Sampling
@@ -36,7 +38,8 @@ def plan_for(problem: Problem, request: Request, models: int) -> Plan:
     method, tau, sampling = request.method, request.tau, request.sampling
     if sampling is None:
         check_names(problem, method, tau)
-        return general_plan(problem, method=method, tau=tau, models=models, near=request.near, tuning=request.tuning)
+        tuning = tuning_for(problem, request)
+        return general_plan(problem, method=method, tau=tau, models=models, near=request.near, tuning=tuning)
     if not isinstance(sampling, Sampling):
         raise DualnewtonError(f"sampling must be a samplings.Sampling, such as samplings.Nice(n, 8), got {sampling!r}")
     if sampling.n != problem.n:
@@ -55,6 +58,12 @@ def plan_for(problem: Problem, request: Request, models: int) -> Plan:
     tau = max(1, round(sampling.expected_size))
     chosen = general_plan(problem, method=check_names(problem, method, tau)[0], tau=tau, tuning=request.tuning)
     return replace(chosen, reason=chosen.reason.replace("tau as asked", "sampling as asked"))
+
+
+def tuning_for(problem: Problem, request: Request) -> Tuning:
+    """Return the numbers by which methods are compared, in the threads of the run if the method is to be chosen."""
+    auto = request.n_threads > 1 and request.method == "auto" and request.tau == "auto"
+    return on_threads(request.tuning, problem.data.profile, request.n_threads) if auto else request.tuning
 
 
 def has_model(start: Any) -> bool:
