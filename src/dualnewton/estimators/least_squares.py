@@ -154,14 +154,14 @@ class _NormalEquations:
     """Largest ratio of the eigenvalues: of the matrix with unit diagonal, and of itself, whose roots are the singular values."""
 
     def __init__(self, data: Data, means: tuple[np.ndarray, np.ndarray], cross: np.ndarray, factor: Any) -> None:
-        from scipy.linalg import cho_solve
+        from scipy.linalg.lapack import dpotrs
 
         X, c, Y = data.matrix, data.sample_weight, data.y.reshape(len(data.y), -1)
         self.means, (L, scale, values) = means, factor
         self.rank, self.singular = len(values), np.sqrt(values[::-1])
 
         def solved(right: np.ndarray) -> np.ndarray:
-            return np.asarray(scale[:, None] * cho_solve((L, True), scale[:, None] * right, check_finite=False))
+            return np.asarray(scale[:, None] * dpotrs(L, scale[:, None] * right, lower=True)[0])
 
         W = solved(cross)
         rest = (Y - means[1]) - (X.times(W) - means[0] @ W)
@@ -172,21 +172,21 @@ class _NormalEquations:
     @classmethod
     def of(cls, data: Data, *, fit_intercept: bool) -> _NormalEquations | None:
         """Sum over the rows; return None if the features depend on each other, exactly or nearly."""
-        from scipy.linalg import cho_factor, eigvalsh
+        from scipy.linalg.lapack import dpotrf
 
         X, n = data.matrix, len(data.y)
         c = np.ones(n) if data.sample_weight is None else data.sample_weight
         moments = Moments.of(X, data.y.reshape(n, -1), c, origin_of(X, c, shift=fit_intercept))
         second, cross, mean, target_mean = moments.centred(fit_intercept=fit_intercept)
-        values = eigvalsh(second, check_finite=False)
+        values = np.linalg.eigvalsh(second)
         if not values[-1] < cls.ACCURATE * values[0]:
             return None
         scale = 1.0 / np.sqrt(second.diagonal())
         scaled = second * np.outer(scale, scale)
-        own = eigvalsh(scaled, check_finite=False)
+        own = np.linalg.eigvalsh(scaled)
         if not own[-1] < cls.WELL * own[0]:
             return None
-        L, _ = cho_factor(scaled, lower=True, check_finite=False)
+        L, _ = dpotrf(scaled, lower=True)
         return cls(data, (mean, target_mean), cross, (L, scale, values))
 
     def shortest(self) -> np.ndarray:
@@ -213,19 +213,17 @@ class _System:
         How many of them are not rounding.
     """
 
-    def __init__(self, A: np.ndarray, B: np.ndarray, s: np.ndarray, means: tuple[np.ndarray, np.ndarray]) -> None:
-        from scipy.linalg import qr, svd
-
+    def __init__(
+        self, A: np.ndarray, B: np.ndarray, s: np.ndarray | None, means: tuple[np.ndarray, np.ndarray]
+    ) -> None:
         self.s, self.means, self.B = s, means, B
         wide = A.shape[0] < A.shape[1]
-        self.R: np.ndarray
-        Q, self.R = (np.eye(len(A)), A) if wide else qr(A, mode="economic", check_finite=False)
-        U, self.singular, V = svd(self.R, full_matrices=False, check_finite=False)
+        Q, self.R = (None, A) if wide else np.linalg.qr(A)
+        U, self.singular, V = np.linalg.svd(self.R, full_matrices=False)
         level = np.finfo(float).eps * max(A.shape) * float(self.singular.max(initial=0.0))
         self.rank = int(np.count_nonzero(self.singular > level))
-        self.Q, self.V = Q, V[: self.rank]
-        self.U = Q @ U[:, : self.rank] if not wide else U[:, : self.rank]
-        self.right = Q.T @ B
+        U, self.Q, self.V = U[:, : self.rank], Q, V[: self.rank]
+        self.U = U if Q is None else Q @ U
 
     @classmethod
     def of(cls, data: Data, *, fit_intercept: bool) -> _System:
@@ -234,9 +232,10 @@ class _System:
         c = data.sample_weight
         means = np.zeros(X.shape[1]), np.zeros(Y.shape[1])
         if fit_intercept:
-            means = np.average(X, axis=0, weights=c), np.average(Y, axis=0, weights=c)
-        s = np.ones(len(X)) if c is None else np.sqrt(c)
-        return cls(s[:, None] * (X - means[0]), s[:, None] * (Y - means[1]), s, means)
+            shares = np.full(len(X), 1.0 / len(X)) if c is None else c / c.sum()
+            means = shares @ X, shares @ Y
+        A, B, s = X - means[0], Y - means[1], None if c is None else np.sqrt(c)
+        return cls(A, B, s, means) if s is None else cls(s[:, None] * A, s[:, None] * B, s, means)
 
     def shortest(self) -> np.ndarray:
         """Return the shortest w of least error for each output."""
@@ -247,6 +246,8 @@ class _System:
         rest = self.B
         for _ in range(2):  # the second time removes the rounding of the first
             rest = rest - self.U @ (self.U.T @ rest)
+        if self.s is None:
+            return np.ascontiguousarray(rest.T)
         roots = np.where(self.s > 0.0, self.s, 1.0)[:, None]  # a row of weight zero does not count
         return np.ascontiguousarray((rest * (self.s > 0.0)[:, None] / roots).T)
 
@@ -254,7 +255,8 @@ class _System:
         """Return a w ≥ 0 of least error for output k: of R, whose columns have the products of those of A."""
         from scipy.optimize import nnls
 
-        return np.asarray(nnls(self.R, self.right[:, k])[0])
+        own = self.B[:, k]
+        return np.asarray(nnls(self.R, own if self.Q is None else self.Q.T @ own)[0])
 
     def model(self, w: np.ndarray, k: int) -> tuple[np.ndarray, float]:
         """Return w of output k with its intercept."""

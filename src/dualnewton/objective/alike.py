@@ -20,8 +20,10 @@ def _kept(kind: Any) -> tuple[str, ...]:
     return *(field.name for field in fields(kind)), *(name for name in OF_DATA if hasattr(kind, name))
 
 
-def like(problem: Any, *, lam: float | None = None, sample_weight: np.ndarray | None = None) -> Any:
-    """Return the problem with another λ, other weights, or both.
+def like(
+    problem: Any, *, lam: float | None = None, sample_weight: np.ndarray | None = None, regularizer: Any = None
+) -> Any:
+    """Return the problem with another λ, other weights or another regulariser, each if given.
 
     To check X again for each of the hundreds of problems of a grid would take as long as a pass over the data for each.
     """
@@ -31,6 +33,8 @@ def like(problem: Any, *, lam: float | None = None, sample_weight: np.ndarray | 
         object.__setattr__(twin, name, getattr(problem, name))
     if lam is not None:
         object.__setattr__(twin, "lam", lam)
+    if regularizer is not None:
+        object.__setattr__(twin, "regularizer", regularizer)
     if sample_weight is not None:
         object.__setattr__(twin, "sample_weight", frozen(sample_weight))
     return twin

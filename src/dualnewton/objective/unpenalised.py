@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -20,12 +20,14 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Curvature, Loss
+from dualnewton.objective import row_sums
+from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import AroundProblem, Problem
 from dualnewton.regularizers import L2, Regularizer
 
 FIRST = 1e-6
-"""Penalty λ of :attr:`Unpenalised.unit`, as a fraction of the mean of c_i‖x_i‖²."""
+"""Penalty λ of :attr:`Unpenalised.weak`, as a fraction of the mean of c_i‖x_i‖²."""
 
 MOST = 2000
 """Maximum number of coefficients K(d + 1): the method computes the eigenvalues of the Hessian H of this size."""
@@ -66,14 +68,20 @@ class Unpenalised(AroundProblem):
     def of(cls, problem: Problem) -> Unpenalised:
         """Return a problem without its penalty."""
         names = ("sample_weight", "offset", "fit_intercept")
-        return cls(problem.X, problem.y, problem.loss, **{name: getattr(problem, name) for name in names})
+        found = cls(problem.X, problem.y, problem.loss, **{name: getattr(problem, name) for name in names})
+        vars(found)["unit"] = like(problem, regularizer=cls.regularizer)  # the fields have been checked
+        return found
 
     @cached_property
     def unit(self) -> Problem:
-        """The problem with a weak penalty."""
+        """A problem with the same losses, and some penalty."""
         rest = {"sample_weight": self.sample_weight, "offset": self.offset, "fit_intercept": self.fit_intercept}
-        unit = Problem(self.X, self.y, self.loss, **rest)
-        return replace(unit, lam=FIRST * (float(np.mean(unit.c * unit.norms)) or 1.0))
+        return Problem(self.X, self.y, self.loss, **rest)
+
+    @cached_property
+    def weak(self) -> Problem:
+        """The problem with a weak penalty."""
+        return like(self.unit, lam=FIRST * (float(np.mean(self.unit.c * self.unit.norms)) or 1.0))
 
     @cached_property
     def view(self) -> View:
@@ -94,7 +102,7 @@ class Unpenalised(AroundProblem):
                 self.unit.loss.nearest_dual(start.alpha, self.unit.y) if start.alpha.shape == nothing.shape else nothing
             )
             return pair.proved_by(alpha, self.dual(alpha))
-        return self.certified_pair(self.unit.w_of(nothing), alpha=nothing)
+        return self.certified_pair(self.view.nothing, alpha=nothing)
 
     def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
         """Certify (w, b) with the projection of α_i = −φ′(z_i), or with the given α if its dual value is larger."""
@@ -105,14 +113,16 @@ class Unpenalised(AroundProblem):
         """Return (w, b) with its certificate by α or, if none is given, by the projection of α_i = −φ′(z_i)."""
         intercept = self.unit.no_intercept() if intercept is None else intercept
         theta = self.view.joined(w, intercept)
-        nothing = self.unit.no_dual()  # orthogonal to everything
-        pair = CertifiedPair(w, intercept, nothing, Certificate(self.primal_at(theta), self.view.dual(nothing)))
-        if pair.certificate.gap == 0.0:  # a model without errors, as least squares with more features than examples has
-            return pair
+        nothing, primal = self.unit.no_dual(), self.primal_at(theta)  # α = 0 is orthogonal to everything
+        at_zero = -row_sums.conjugates(self.loss, nothing, self.unit.row_vectors) / self.n
+        if primal <= at_zero:  # a model without errors, as least squares with more features than examples has
+            return CertifiedPair(w, intercept, nothing, Certificate(primal, at_zero))
         if alpha is None:
             Z = self.view.margins(theta)
             alpha = self.orthogonal(Z, self.unit.slopes_at(Z), self.view.inverse(self.hessian_at(theta, Z)))
-        return pair.proved_by(alpha, self.dual(alpha))
+        dual = self.dual(alpha)
+        best, value = (alpha, dual) if dual > at_zero else (nothing, at_zero)
+        return CertifiedPair(w, intercept, best, Certificate(primal, value))
 
     def dual(self, alpha: np.ndarray) -> float:
         """D₀(α), which is −∞ if α is not orthogonal to the features."""
@@ -165,6 +175,7 @@ class View:
     def __init__(self, problem: Problem) -> None:
         self.problem, self.columns, self.with_one = problem, problem.columns, problem.fit_intercept
         self.quadratic = problem.loss.curvature is Curvature.CONSTANT
+        self.nothing = np.zeros(problem.d if self.columns == 1 else (self.columns, problem.d))  # w = 0
 
     def joined(self, w: np.ndarray, intercept: Any) -> np.ndarray:
         """Return θ = (w, b) as a matrix."""
@@ -233,12 +244,12 @@ class View:
 
     def primal(self, theta: np.ndarray) -> float:
         """P₀."""
-        value = self.problem.primal_at(self.margins(theta), self.parted(0.0 * theta)[0])
+        value = self.problem.primal_at(self.margins(theta), self.nothing)
         return 0.0 if self.quadratic and value <= NOTHING * float(np.square(self.problem.y).max()) else value
 
     def dual(self, alpha: np.ndarray) -> float:
         """D₀ of an orthogonal point."""
-        return self.problem.dual_at(alpha, self.problem.w_of(self.problem.no_dual()))
+        return self.problem.dual_at(alpha, self.nothing)
 
 
 def _decomposed(H: np.ndarray, *, scaled: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

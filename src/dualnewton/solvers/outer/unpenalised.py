@@ -57,7 +57,7 @@ class NewtonWithoutPenalty(OuterMethod):
 
     def inner_task(self) -> tuple[list[Problem], Request]:
         tol = max(self.request.tol, ROUGHLY)
-        return [model.problem.unit for model in self.models], replace(self.request, tol=tol, callback=None)
+        return [model.problem.weak for model in self.models], replace(self.request, tol=tol, callback=None)
 
     def offers(self, k: int) -> bool:
         return self.begun or super().offers(k)
