@@ -17,10 +17,12 @@ from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data
 from dualnewton.interop.sklearn_objectives import linear_regression
 from dualnewton.interop.specification import Specification
+from dualnewton.losses import Squared
 from dualnewton.matrix import linear
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.moments import Moments, origin_of
 from dualnewton.objective.problem import AroundProblem
+from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
 from dualnewton.planning.direct import direct_plan, sums_normal_equations
 from dualnewton.run.result import Progress, Result, Status, Trace
 
@@ -90,8 +92,10 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
         sparse = sp.issparse(data.X)
         if sparse and n * d > EXPANDED and not self.positive:
             return super()._results(session, data, before)
-        objectives: Sequence[Any] = self._objectives(data)
-        free = self.fit_intercept
+        free, kind = self.fit_intercept, NonNegativeUnpenalised if self.positive else Unpenalised
+        more: dict[str, Any] = {"sample_weight": data.sample_weight, "fit_intercept": free}
+        loss, targets = Squared(), np.ascontiguousarray(data.y.reshape(n, -1).T)
+        objectives = [kind(data.matrix, target, loss, **more) for target in targets]
         if self.positive:
             equations = _System.of(data, fit_intercept=free)
             return [

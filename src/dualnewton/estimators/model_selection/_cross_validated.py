@@ -12,9 +12,7 @@ from sklearn.utils.metadata_routing import _raise_for_params
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._path import Path
-from dualnewton.estimators._session import Session
 from dualnewton.estimators._validation import Data
-from dualnewton.run.result import Result
 
 
 @estimator
@@ -82,10 +80,6 @@ class CrossValidated(CertifiedModel):
         """Return an estimator of the grid, not yet fitted, with the parameters of the search and these values."""
         kind, own = kind or self._kind, self.get_params(deep=False)
         return kind(**{name: own[name] for name in kind().get_params() if name in own} | values)
-
-    def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:  # noqa: ARG002
-        """Return the results of the chosen model, which the search has found already."""
-        return list(before or ())
 
     def _warn_of_misses(self, results: Sequence[Any], names: Sequence[str] = ()) -> None:
         """Say nothing of the final model alone: the search warns once, of all models."""

@@ -39,10 +39,8 @@ class ByFeatures:
     """
 
     def __init__(self, moments: Moments, *, fit_intercept: bool) -> None:
-        from scipy.linalg import eigh
-
         second, cross, self.mean, self.target_mean = moments.centred(fit_intercept=fit_intercept)
-        values, self.vectors = eigh(second)
+        values, self.vectors = np.linalg.eigh(second)
         self.values = np.maximum(values, 0.0)
         self.along = self.vectors.T @ cross
 

@@ -60,15 +60,16 @@ def _by_features(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, f
     found = ByFeatures(moments, fit_intercept=fit_intercept)
     inverse = 1.0 / (found.values[:, None] + alphas)  # (d, alphas)
     share = c / c.sum() if fit_intercept else np.zeros(len(c))
-    errors, step = np.empty((len(alphas), *Y.shape)), max(64, PIECE // data.d)
+    factors = (found.along[:, None] * inverse[:, :, None]).reshape(data.d, -1)  # (d, alphas · K)
+    errors, step = np.empty((len(alphas), *Y.shape)), max(64, PIECE // max(factors.shape))
     for low in range(0, data.n, step):
         part = slice(low, min(low + step, data.n))
         # In the coordinates of the eigenvectors predictions and leverages are sums of a factor for each.
         A = data.rows(part) @ found.vectors - found.mean @ found.vectors
         missing = 1.0 - share[part, None] - c[part, None] * (np.square(A) @ inverse)
-        for k in range(len(alphas)):
-            residuals = Y[part] - found.target_mean - A @ (found.along * inverse[:, k, None])
-            errors[k, part] = residuals / missing[:, k, None]
+        fitted = (A @ factors).reshape(len(A), len(alphas), -1)
+        residuals = (Y[part] - found.target_mean)[:, None] - fitted
+        errors[:, part] = (residuals / missing[:, :, None]).swapaxes(0, 1)
     return LeaveOneOut(errors, *found.models(alphas))
 
 

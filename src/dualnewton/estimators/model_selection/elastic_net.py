@@ -69,7 +69,7 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
         self._set_chosen(grids, ratios[r], float(grids[r][k]))
         self.mse_path_ = np.squeeze(search.errors)
         self.certificates_ = of_each(search.outcomes, "certificate")
-        self._fit(data, final)
+        self._adopt(data, final)
         names = [f"alpha = {alpha:.3g}" for alpha in (self.alpha_, *np.repeat(np.stack(grids), len(folds)))]
         CertifiedModel._warn_of_misses(self, [*final, *search.outcomes.ravel()], names)
 

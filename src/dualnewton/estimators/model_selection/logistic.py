@@ -116,7 +116,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
             scored = Scored(self, session, data, folds, given.scorer.score)
             self.choice_certificate_ = self._until_chosen(session, fits, scored, grid)
             final = self._final_model(session, data, grid)
-        self._fit(data, final)
+        self._adopt(data, final)
         self._set_attributes(grid)
         names, models = grid.everything()
         if self.certify_choice:  # rough fits were asked for, and are no misses

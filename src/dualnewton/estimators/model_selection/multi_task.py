@@ -73,7 +73,7 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
         self._set_chosen(grids, ratios[r], float(grids[r][k]))
         self.mse_path_ = np.squeeze(search.errors)
         self.certificates_ = of_each(search.outcomes, "certificate")
-        self._fit(data, final)
+        self._adopt(data, final)
         values = [*[self.alpha_] * len(final), *np.repeat(np.stack(grids), len(folds))]
         names = [f"alpha = {alpha:.3g}" for alpha in values]
         CertifiedModel._warn_of_misses(self, [*final, *search.outcomes.ravel()], names)

@@ -32,6 +32,7 @@ from dualnewton.estimators.model_selection._session import GridSession, Outcome,
 from dualnewton.estimators.ridge import Ridge
 from dualnewton.interop.sklearn_objectives import ridge
 from dualnewton.interop.specification import Specification
+from dualnewton.losses import Squared
 from dualnewton.objective.alike import like
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import decomposes_folds
@@ -99,7 +100,7 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
     def _search(self, data: Data, values: np.ndarray, params: dict[str, Any]) -> None:
         if data.sample_weight is not None:
             params["sample_weight"] = data.sample_weight
-        unrouted = params if _routing.takes_weights(self._scorer()) else {}
+        unrouted = params if params and _routing.takes_weights(self._scorer()) else {}
         given = _routing.routed(self, "fit", params, unrouted)
         if self.cv is None:
             self._by_leaving_one_out(data, values, given.scorer.score)
@@ -122,8 +123,9 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
     def _posed_at(self, data: Data, alpha: float, weightings: Sequence[np.ndarray | None]) -> list[Problem]:
         """Return the problems of one value, for each weighting of the rows and each output."""
         first, *others = weightings
-        words = Ridge(alpha, fit_intercept=self.fit_intercept)._specification(data.X.shape[0])
-        problems = words.problems(data.matrix, data.y, sample_weight=first)
+        n, loss, targets = len(data.y), Squared(), np.ascontiguousarray(data.y.reshape(len(data.y), -1).T)
+        more: dict[str, Any] = {"sample_weight": first, "fit_intercept": self.fit_intercept}
+        problems = [Problem(data.matrix, target, loss, lam=alpha / n, **more) for target in targets]
         return [*problems, *(like(problem, sample_weight=c) for c in others for problem in problems)]
 
     # One row at a time -------------------------------------------------------------------------------------------------
@@ -219,7 +221,7 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
     # Both --------------------------------------------------------------------------------------------------------------
 
     def _finish(self, data: Data, final: list[Result], outcomes: list[list[list[Outcome]]]) -> None:
-        self._fit(data, final)
+        self._adopt(data, final)
         each = np.array(outcomes, dtype=object)
         self.certificates_ = of_each(each, "certificate")
         fits = list(each.ravel())

@@ -59,7 +59,7 @@ class RidgeClassifierCV(LinearClassifierMixin, RidgeCV):
         signed = Data(data.X, signs, c)
         if c is not None:
             params["sample_weight"] = c
-        unrouted = params if _routing.takes_weights(self._scorer()) else {}
+        unrouted = params if params and _routing.takes_weights(self._scorer()) else {}
         given = _routing.routed(self, "fit", params, unrouted)
         if self.cv is None:
             self._by_leaving_one_out(signed, values, given.scorer.score)
