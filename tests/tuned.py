@@ -10,6 +10,9 @@ RATES = {field.name for field in fields(Rates)}
 NOT_DIRECT = {"direct_entries": 0, "direct_multiplications": 0.0}
 """No direct solvers."""
 
+DIRECT = {name: getattr(DEFAULT, name) for name in NOT_DIRECT}
+"""Direct solvers as usual, beside other changes."""
+
 
 def tuned(**changes):
     """The default tuning but for these fields, of the record itself or of its rates; where there are any, no direct solvers."""

@@ -129,7 +129,7 @@ def test_a_step_from_the_model_of_all_rows_is_a_step_of_newtons_method(fit_inter
     A = np.column_stack([X, np.ones(400)]) if fit_intercept else X
     theta = np.append(whole.w, whole.intercept) if fit_intercept else whole.w
     ridge = 4.0 * np.append(np.ones(4), np.zeros(A.shape[1] - 4))
-    steps = Neighbours(pose().data, folds, weights, 1)._steps(pose(), whole)
+    steps = Neighbours(pose().data, folds, weights)._steps(pose(), whole)
     for c, (w, b) in zip(folds.weights(weights), steps, strict=True):
         z = A @ theta
         gradient = A.T @ (c * dn.losses.Logistic().derivative(z, labels)) + ridge * theta

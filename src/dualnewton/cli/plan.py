@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from dualnewton.cli import _options as options
@@ -69,7 +70,7 @@ def chosen_of(task: Task, method: str) -> dict[str, Any]:
 
     made = planned(task.problems[0], method=method, models=len(task.problems))
     found = {name: getattr(made, name) for name in ("method", "tau", "compiled", "cost", "reason")}
-    return {**found, "cost": float(made.cost)}
+    return {**found, "cost": None if math.isnan(made.cost) else float(made.cost)}
 
 
 def alternatives(task: Task) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from dualnewton import losses, regularizers
 from dualnewton.planning.small import small_plan
 from dualnewton.solvers.direct import newton, wide
 from dualnewton.solvers.direct.block import Block
-from tuned import GENERAL, tuned
+from tuned import DIRECT, GENERAL, tuned
 
 N, D = 40, 300
 RNG = np.random.default_rng(3)
@@ -30,7 +30,7 @@ LOSSES = [
     (losses.SquaredEpsilonInsensitive(0.2), SCORE),
 ]
 STORAGES = {"dense": np.asarray, "float32": np.float32, "csr": sp.csr_array}
-FACTOR, GRADIENTS = tuned(fewest_directions=1000), tuned(fewest_directions=1, multiply=1.2e8)
+FACTOR, GRADIENTS = tuned(fewest_directions=1000, **DIRECT), tuned(fewest_directions=1, multiply=1.2e8, **DIRECT)
 """The factor at once; and about a dozen gradients first, as if products of rows took longer than they do."""
 
 

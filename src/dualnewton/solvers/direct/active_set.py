@@ -177,11 +177,11 @@ class Model:
         """
         part = FIRST
         for _ in range(MOST_PROXIMAL):
-            if (self.gram.forms_rows and self._active_sets()) or self._violation() <= goal or is_over():
+            if (self.gram.forms_rows and self._active_sets(is_over)) or self._violation() <= goal or is_over():
                 break
             self._keep_lower(self.v, self.slopes)
             before = self.value
-            self._proximal(part * self.gram.diagonal)
+            self._proximal(part * self.gram.diagonal, is_over)
             part = max(part * FALL, LAST)
             if part == LAST and self.value > before - ROUNDING * abs(before):
                 break
@@ -194,7 +194,7 @@ class Model:
         used = np.abs(self.slopes + kinks.ridge * self.v + kinks.high * np.sign(self.v))
         return float((np.where(self.v != 0.0, used, at_zero) / kinks.high).max())
 
-    def _active_sets(self) -> bool:
+    def _active_sets(self, is_over: Callable[[], bool]) -> bool:
         """Take active set steps; return whether one reached the minimum. Where none did, v is the lowest point seen."""
         kinks, v, slopes, seen = self.kinks, self.v, self.slopes, list[tuple[bytes, bytes]]()
         u = np.where(
@@ -209,7 +209,7 @@ class Model:
                 return True
             if seen:
                 self._keep_lower(v, slopes)
-            if pattern in seen or (free.size > self.gram.rank and not kinks.ridge.any()):
+            if pattern in seen or (free.size > self.gram.rank and not kinks.ridge.any()) or is_over():
                 return False
             seen.append(pattern)
             rows = self.gram.rows(free)
@@ -224,7 +224,7 @@ class Model:
         self._keep_lower(v, slopes)
         return False
 
-    def _proximal(self, kappa: np.ndarray) -> None:
+    def _proximal(self, kappa: np.ndarray, is_over: Callable[[], bool]) -> None:
         """Move v to the minimum of f + ½ Σ κ_j (w_j − v_j)², about; f does not grow."""
         center, kinks = kappa * self.v, self.kinks
         total = kinks.ridge + kappa
@@ -235,7 +235,7 @@ class Model:
             e = v - p
             He = self.gram.times(e)
             size = float(e @ He)
-            if size <= SHARPER**2 * float((v - self.v) ** 2 @ kappa) or size <= 0.0:
+            if size <= SHARPER**2 * float((v - self.v) ** 2 @ kappa) or size <= 0.0 or is_over():
                 break
             free = v.nonzero()[0]
             roots = np.sqrt(inverse[free])

@@ -1,4 +1,4 @@
-"""The tests of this folder are of the general methods: small problems take the way of large ones here."""
+"""Tests of the general methods: small problems take the way of large ones here."""
 
 import pytest
 
