@@ -7,6 +7,7 @@ import pytest
 from checkpoint_cases import CASES, bits
 from dualnewton.matrix import compiled, memory
 from dualnewton.objective import row_sums
+from dualnewton.planning import costs
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +22,7 @@ def _many_parts(monkeypatch):
     monkeypatch.setattr(compiled, "PART_ROWS", 7)
     monkeypatch.setattr(compiled, "MANY_CHANCES", 1)
     monkeypatch.setattr(row_sums, "MANY", 1)
+    monkeypatch.setattr(costs, "parts_of", lambda _: 1)  # "auto" chooses the method of one thread
 
 
 EACH_WITH_FEW = list(zip(CASES, cycle([2, 3, 8]), strict=False))
