@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -84,8 +85,13 @@ def probabilities(name: str, value: Any, length: int) -> np.ndarray:
     return frozen(array / total)
 
 
-def data_matrix(name: str, value: Any) -> np.ndarray | sp.csr_array:
-    """Return ``value`` as a nonempty finite float matrix, CSR if sparse and otherwise in C order, copied only if necessary."""
+def data_matrix(
+    name: str, value: Any, squares: Callable[[np.ndarray], float] | None = None
+) -> np.ndarray | sp.csr_array:
+    """Return ``value`` as a nonempty finite float matrix, CSR if sparse and otherwise in C order, copied only if necessary.
+
+    ``squares`` returns the sum of squares of a flat array, which is finite only if all entries are.
+    """
     if sp.issparse(value):
         matrix = sp.csr_array(value)
         if matrix.dtype not in (np.float32, np.float64):
@@ -99,7 +105,7 @@ def data_matrix(name: str, value: Any) -> np.ndarray | sp.csr_array:
         raise DualnewtonError(f"{name} must be a matrix with one row per example, got {matrix.ndim} dimension(s)")
     if 0 in matrix.shape:
         raise DualnewtonError(f"{name} must have at least one row and one column, got shape {matrix.shape}")
-    _all_finite(name, entries)
+    _all_finite(name, entries, squares)
     return matrix
 
 
@@ -134,10 +140,10 @@ def _kind(value: Any) -> str:
     return str(getattr(value, "dtype", None) or "objects that are not numbers")
 
 
-def _all_finite(name: str, array: np.ndarray) -> None:
+def _all_finite(name: str, array: np.ndarray, squares: Callable[[np.ndarray], float] | None = None) -> None:
     # A finite sum proves that every entry is finite, in one pass and without a mask of the size of the data.
     with np.errstate(over="ignore", invalid="ignore"):
-        suspicious = not math.isfinite(float(array.sum()))
+        suspicious = not math.isfinite(float(array.sum()) if squares is None else squares(array.reshape(-1)))
     if suspicious and not (finite := np.isfinite(array)).all():
         at = tuple(int(i) for i in np.argwhere(~finite)[0])
         where = at[0] if len(at) == 1 else at

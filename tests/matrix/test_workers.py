@@ -4,9 +4,12 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from dualnewton.matrix.workers import physical_cores, threads, workers
+from dualnewton.matrix import as_data, whole
+from dualnewton.matrix import workers as of_threads
+from dualnewton.matrix.workers import physical_cores, sum_of_squares, threads, workers
 
 
 def test_threads_end_with_their_context_and_are_not_used_inside_each_other():
@@ -42,3 +45,29 @@ def test_physical_cores_respect_the_affinity_of_the_process():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "1"
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_rows_gathered_in_threads_are_those_of_numpy(dtype, monkeypatch):
+    monkeypatch.setattr(whole, "CHUNK", 40)
+    X = np.random.default_rng(0).standard_normal((50, 7)).astype(dtype)
+    chosen = np.random.default_rng(1).integers(0, 50, 200)
+    for count in (1, 3):
+        with threads(count):
+            found = whole.take_rows(X, chosen)
+        assert found.dtype == np.float64
+        assert np.array_equal(found, X[chosen])
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_one_entry_that_is_not_finite_is_found_in_any_number_of_threads(wrong, monkeypatch):
+    monkeypatch.setattr(of_threads, "LONG", 10)
+    X = np.random.default_rng(0).standard_normal((30, 5))
+    for count in (1, 3):
+        with threads(count):
+            assert sum_of_squares(X.reshape(-1)) == pytest.approx(np.square(X).sum(), rel=1e-14)
+            as_data(1e200 * X)  # the squares overflow, the entries do not
+            broken = X.copy()
+            broken[17, 2] = wrong
+            with pytest.raises(ValueError, match=r"X must be finite, got -?(nan|inf) at index \(17, 2\)"):
+                as_data(broken)

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from joblib import effective_n_jobs  # type: ignore[import-untyped]
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, assert_all_finite
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.interop.parts import Data
+from dualnewton.matrix.workers import LONG, sum_of_squares, threads
 from dualnewton.validation import without_repeats
 
 try:
@@ -40,7 +42,7 @@ PLAIN = tuple(map(np.dtype, ("float64", "float32", "int64")))
 
 def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data:
     """Check what ``fit`` is given; CSR (of 32 or 64 bits) and C order are not copied, and float32 stays float32."""
-    if _is_plain(X, 2) and _is_plain(y, 1) and len(X) == len(y):
+    if _is_plain(model, X, 2) and _is_plain(model, y, 1) and len(X) == len(y):
         model.n_features_in_ = X.shape[1]
         vars(model).pop("feature_names_in_", None)
     else:
@@ -68,12 +70,12 @@ def checked_rows(model: Any, X: Any, accept_sparse: Any = "csr") -> Any:
     named = hasattr(
         model, "feature_names_in_"
     )  # scikit-learn warns of an array where the model was fitted on named columns
-    if not named and _is_plain(X, 2) and X.shape[1] == model.n_features_in_:
+    if not named and _is_plain(model, X, 2) and X.shape[1] == model.n_features_in_:
         return X
     return validate_data(model, X, accept_sparse=accept_sparse, reset=False)
 
 
-def _is_plain(values: Any, dimensions: int) -> bool:
+def _is_plain(model: Any, values: Any, dimensions: int) -> bool:
     """Whether the values are an array that scikit-learn's validation would return as it is, with squares that can be summed.
 
     That validation takes longer than a small fit, and reads large arrays several times; the product reads them once.
@@ -85,8 +87,13 @@ def _is_plain(values: Any, dimensions: int) -> bool:
     entries = values.reshape(-1)
     if values.dtype.kind == "i":
         return dimensions == 1
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(entries @ entries) < LARGEST**2
+    return _squares(model, entries) < LARGEST**2
+
+
+def _squares(model: Any, entries: np.ndarray) -> float:
+    """Return the sum of squares of a flat array, in the threads of a model."""
+    with threads(effective_n_jobs(model.n_jobs) if entries.size > LONG else 1):
+        return sum_of_squares(entries)
 
 
 def _require_finite_squares(model: Any, X: Any) -> None:
@@ -96,9 +103,8 @@ def _require_finite_squares(model: Any, X: Any) -> None:
     The sum of all squares decides in one read; only where it is large are the entries examined.
     """
     entries = X.data if sp.issparse(X) else X
-    with np.errstate(over="ignore", invalid="ignore"):
-        if float(np.vdot(entries, entries)) <= LARGEST:  # not where it is NaN
-            return
+    if _squares(model, entries.reshape(-1)) <= LARGEST:  # not where it is NaN
+        return
     assert_all_finite(entries, estimator_name=type(model).__name__, input_name="X")
     largest = max(float(entries.max(initial=0.0)), -float(entries.min(initial=0.0)))
     if largest > LARGEST:

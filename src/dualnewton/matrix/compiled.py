@@ -68,7 +68,9 @@ class CompiledPasses:
         self.step = max(16, min(MOST_ROWS, BLOCK_BYTES * self.n // max(stored, 1)) // 8 * 8)
         self.widens = X.dtype != np.float64 and not self.sparse
         self.ones, self.zeros = np.ones(self.step), np.zeros(self.step)
-        self._room: list[np.ndarray] = []  # of parts' sums that are not in use
+        # Room of parts' sums that are not in use: of passes, and of Gram matrices.
+        self._room: list[np.ndarray] = []
+        self._gram_room: list[np.ndarray] = []
 
     # Passes ----------------------------------------------------------------------------------------------------------
 
@@ -130,7 +132,7 @@ class CompiledPasses:
 
     def diagonal(self, weights: np.ndarray) -> np.ndarray:
         """Σ_i weights_i a_ij²."""
-        sums = self._take_room(1)
+        sums = _take(self._room, len(self.ends) - 1, self.d)
         self._share(self.kernels.diagonal, _read_only(weights), sums)
         norms = self._added(sums)
         self._room = [sums]
@@ -151,10 +153,11 @@ class CompiledPasses:
         step = max(1, min(-(-size // parts), max(min(d, FEWEST), GRAM_BYTES // (8 * d))))
         blas = np.array([self.functions.blas_address(name) for name in ("dsyrk", "ssyrk")], dtype=np.intp)
         like, borders = np.empty(0, np.float32 if single else np.float64), np.empty((parts, d))
-        sums = np.empty((parts, d * d))
+        sums = _take(self._gram_room, parts, d * d)
         given = frozen(np.ascontiguousarray(indices)), _read_only(weights), blas, like, borders
         self._share(self.kernels.gram, step, *given, sums.reshape(parts, d, d), ends=ends)
         H = self._added(sums).reshape(d, d)
+        self._gram_room = [sums]
         H = np.triu(H)
         H += np.triu(H, 1).T
         return H, borders.sum(axis=0)
@@ -171,7 +174,7 @@ class CompiledPasses:
         Z, vectors = np.empty((K, self.n)), np.empty((kept, self.n))
         values, slopes = np.zeros((parts, models)), np.zeros((parts, factors))
         width = self._padded(factors) if self.sparse else factors
-        sums = self._take_room(width)
+        sums = _take(self._room, parts, self.d * width)
         shape = (parts, self.d, width) if self.sparse else (parts, width, self.d)
         table = np.array(calls, dtype=np.intp).reshape(-1, 14)
         # Room for a row of margins and one of factors, or for a block of rows in float64, which BLAS needs.
@@ -203,15 +206,6 @@ class CompiledPasses:
         kernel.prepare(*given)
         workers().share(lambda: kernel(*given), len(ends) - 1)
 
-    def _take_room(self, factors: int) -> np.ndarray:
-        """Return room for the parts' sums of so many columns; memory that was in use before needs not be mapped again."""
-        wanted = (len(self.ends) - 1, self.d * factors)
-        try:
-            room = self._room.pop()
-        except IndexError:
-            room = np.empty(wanted)
-        return room if room.shape == wanted else np.empty(wanted)
-
     def _added(self, sums: np.ndarray) -> np.ndarray:
         """Add the parts' sums in order, by ranges of columns, and give their room back."""
         total = np.empty(sums.shape[1])
@@ -226,6 +220,16 @@ class CompiledPasses:
         """Return the call of a function of column k of the margins and a vector."""
         vector = _vector(column)
         return [function, k, k, *vector, *vector, *vector, NOWHERE, NOWHERE, k, 0, 0]
+
+
+def _take(room: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
+    """Return an array of so many numbers for each part, of earlier room if it is as wide: its memory is mapped already."""
+    try:
+        found = room.pop()
+    except IndexError:  # in use by another thread, or none so far
+        return np.empty((parts, numbers))
+    fits = found.shape[1] == numbers and len(found) >= parts
+    return found[:parts] if fits else np.empty((parts, numbers))
 
 
 def gram_parts(size: int, d: int) -> int:

@@ -16,7 +16,7 @@ from dualnewton.matrix.blocks import LibraryBlock
 from dualnewton.matrix.compiled import CompiledPasses, gram_parts
 from dualnewton.matrix.grams import outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, RowVectors, Target, Work
-from dualnewton.matrix.workers import added, workers
+from dualnewton.matrix.workers import added, sum_of_squares, workers
 from dualnewton.validation import data_matrix, frozen
 
 BLOCK_BYTES = 1 << 22
@@ -317,7 +317,7 @@ class MemoryData(Data):
 
 def as_data(X: Any) -> Data:
     """Return X itself if it is ``Data``, else wrap the validated matrix in ``MemoryData``."""
-    return X if isinstance(X, Data) else MemoryData(data_matrix("X", X))
+    return X if isinstance(X, Data) else MemoryData(data_matrix("X", X, sum_of_squares))
 
 
 def parts_of(profile: Profile) -> int:

@@ -11,6 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.matrix.blas import one_blas_thread
+
+LONG = 1 << 20
+"""Number of entries that are summed at a time (8 MiB)."""
+
 
 class Workers:
     """The calling thread and ``helpers`` further threads, which start at their first use.
@@ -72,6 +77,20 @@ def threads(count: int) -> Iterator[None]:
     finally:
         _workers.reset(before)
         made.close()
+
+
+def sum_of_squares(entries: np.ndarray) -> float:
+    """Return the sum of squares of a flat array, in threads if it is long; those of BLAS would keep cores busy after it."""
+    if entries.size <= LONG:
+        return _squares(entries)
+    pieces = [entries[low : low + LONG] for low in range(0, entries.size, LONG)]
+    with one_blas_thread:
+        return float(sum(workers().each(pieces, _squares)))
+
+
+def _squares(entries: np.ndarray) -> float:
+    with np.errstate(over="ignore", invalid="ignore"):  # of this thread
+        return float(entries @ entries)
 
 
 def physical_cores() -> int:

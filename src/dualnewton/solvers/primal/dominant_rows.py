@@ -56,9 +56,11 @@ class DominantRows:
             chosen = active_rows(weights)
             rows, own = data.rows(chosen), weights[chosen]
             return Woodbury(rows, own, ridge, intercept=self.intercept, exact=True, chosen=chosen)
-        order = active[np.argsort(-weights[active] * self._norms[active], kind="stable")]
+        small, gram = -weights[active] * self._norms[active], None
+        # The order among the other rows counts only where some of them are sampled.
+        order = active[np.argsort(small, kind="stable") if data.n < data.d else np.argpartition(small, size)]
         chosen, others = np.sort(order[:size]), order[size:]
-        rows, own, gram = data.rows(chosen), weights[chosen], None
+        rows, own = data.rows(chosen), weights[chosen]
         if data.n < data.d:
             gram = gram_of(rows, ridge)
             lift = 1.0 + self._missed(rows, gram, others, weights)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualnewton.matrix import Data, as_data, linear
+from dualnewton.matrix import Data, MemoryData, linear
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.primal.curvature import Curvature
 from dualnewton.solvers.primal.model import Found
@@ -43,7 +43,7 @@ def solve_samples(method: Descent, rng: np.random.Generator) -> tuple[list[Found
     found, passes = [Found(model.trial.x) for model in method.models], 0.0
     for size in method.samples:
         rows = draw_strata(rng, n, size)
-        data = as_data(method.data.rows(rows))
+        data = MemoryData(method.data.rows(rows))
         if size == method.samples[0] and not represents(data, rows, problems):
             return found, passes
         points = [model.objective.parts(one.x) for model, one in zip(method.models, found, strict=True)]
