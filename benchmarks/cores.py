@@ -3,11 +3,14 @@
 Measures, for each number of threads as far as the machine has cores,
 
 1. the machine: read bandwidth of a plain sum over a large array, and the rate of single-threaded BLAS products in a pool;
-2. the passes over the data, as fractions of the read bandwidth, and the weighted Gram matrix, as a fraction of the BLAS rate;
-3. whole fits: seconds to a relative gap of 1e-6 for several methods, and for the other libraries that are installed.
+2. whole fits: seconds to a relative gap of 1e-6 for several methods, and for the other libraries that are installed;
+3. several models in shared passes: ten classes, each against the rest, and a cross-validation;
+4. the passes over the data, as fractions of the read bandwidth, and the weighted Gram matrix, as a fraction of the BLAS rate.
 
-Lines are printed as they are measured. The tables are written to benchmarks/CORES.md and the numbers to benchmarks/cores.json
-after each step, so that a run that is cut short leaves what it has measured. ``--scale`` multiplies the number of rows.
+One thread and all threads come first, the numbers between them last. Kernels are compiled or loaded before, and that time is
+reported apart. Lines are printed as they are measured. The tables are written to benchmarks/CORES.md and the numbers to
+benchmarks/cores.json after each step, so that a run that is cut short leaves what it has measured. ``--scale`` multiplies the
+number of rows.
 """
 
 from __future__ import annotations
@@ -52,6 +55,10 @@ FILES = Path(__file__).parent / "CORES.md", Path(__file__).parent / "cores.json"
 
 CLASSES = 10
 """Models that share a pass, for the passes with several columns."""
+
+CROSS_VALIDATION, MODELS = "LogisticRegressionCV, 5 × 5", f"{CLASSES} models, one against the rest"
+SHARE_OF_ROWS = 4
+"""These several models are fitted on the first rows: one of so many."""
 
 
 # Data ----------------------------------------------------------------------------------------------------------------------
@@ -180,7 +187,8 @@ def our_fit(X: Any, y: np.ndarray, method: str, threads: int) -> Iterator[dict[s
     total = 0.0
     for run in range(3):
         start = time.perf_counter()
-        problem = dn.Problem(X, y, losses.Logistic(), lam=LAM_N / len(y))
+        with using_threads(threads):  # which read X once, as those of estimators do
+            problem = dn.Problem(X, y, losses.Logistic(), lam=LAM_N / len(y))
         result = dn.solve(problem, method=method, tol=GOAL, n_threads=threads, random_state=0, time_limit=CAP)
         took = time.perf_counter() - start
         certificate = result.certificate
@@ -213,6 +221,38 @@ def warm_up(X: Any, y: np.ndarray, method: str, threads: int) -> None:
     dn.solve(dn.Problem(X[few], y[few], losses.Logistic(), lam=1e-3), method=method, n_threads=threads, random_state=0)
 
 
+def several_models(X: Any, y: np.ndarray, kind: str, threads: int) -> Iterator[dict[str, Any]]:
+    """Yield the seconds of ten models, each of a class against the rest, or of a cross-validation, on a part of the rows."""
+    few = slice(0, len(y) // SHARE_OF_ROWS)
+    scores = X[few] @ np.random.default_rng(2).standard_normal(X.shape[1])
+    classes = np.argsort(np.argsort(scores)) * CLASSES // len(scores)
+    for _ in range(2):
+        start = time.perf_counter()
+        if kind == CROSS_VALIDATION:
+            dn.LogisticRegressionCV(Cs=5, cv=5, tol=GOAL, n_jobs=threads).fit(X[few], y[few])
+        else:
+            data = dn.Problem(X[few], y[few], losses.Logistic()).data
+            labels = [np.where(classes == k, 1.0, -1.0) for k in range(CLASSES)]
+            problems = [dn.Problem(data, own, losses.Logistic(), lam=LAM_N / len(own)) for own in labels]
+            dn.solve_many(problems, tol=GOAL, n_threads=threads, random_state=0)
+        yield {"seconds": time.perf_counter() - start}
+
+
+def compiled_kernels() -> tuple[int, float]:
+    """Compile or load the kernels of these fits; return the number of those compiled, and the seconds of all."""
+    from dualnewton.kernels._compiler import SO_FAR
+    from dualnewton.run.warm_up import steps
+
+    start, wanted = (
+        time.perf_counter(),
+        ("passes", "rounds, Logistic", "loss Logistic", "linear", "rounds of blocks, smooth"),
+    )
+    for step in steps(dtypes=("float64",)):
+        if any(word in step.name for word in wanted):
+            step.prepare()
+    return SO_FAR.compiled, time.perf_counter() - start
+
+
 # The run ------------------------------------------------------------------------------------------------------------------------
 
 
@@ -228,6 +268,8 @@ class Measured:
     bytes_read: dict[str, float] = field(default_factory=dict)
     products: dict[str, float] = field(default_factory=dict)  # multiplications of a weighted Gram matrix
     fits: dict[str, dict[str, dict[int, float]]] = field(default_factory=dict)
+    compiled: int = 0
+    compiling_seconds: float = 0.0
     ran: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def write(self) -> None:
@@ -246,7 +288,9 @@ class Measured:
     def _machine(self) -> Table:
         rows = [["read, GB/s", *(f"{self.read[t]:.1f}" for t in self.threads if t in self.read)]]
         rows.append(["BLAS, GFlop/s", *(f"{self.blas[t]:.0f}" for t in self.threads if t in self.blas)])
-        return Table("The machine", ["threads", *self.columns], rows, "BLAS: products AᵀA, of which half is counted.")
+        kernels = f"{self.compiled} kernels compiled, the others loaded, in {seconds(self.compiling_seconds)}."
+        note = f"BLAS: products AᵀA, of which half is counted. Before all fits: {kernels}"
+        return Table("The machine", ["threads", *self.columns], rows, note)
 
     def _pass_table(self, data: str) -> Table:
         rows = []
@@ -254,7 +298,10 @@ class Measured:
             gram = kind == "weighted Gram"
             amount, rate = (self.products, self.blas) if gram else (self.bytes_read, self.read)
             shown = [
-                f"{seconds(took)} ({amount[data] / took / 1e9 / rate[t]:.0%})" for t, took in sorted(by_threads.items())
+                f"{seconds(by_threads[t])} ({amount[data] / by_threads[t] / 1e9 / rate[t]:.0%})"
+                if t in by_threads
+                else MISSING
+                for t in self.threads
             ]
             rows.append([kind, *shown, _speedup(by_threads)])
         note = "In brackets: of the read bandwidth, or of the BLAS rate (weighted Gram), at the same number of threads."
@@ -267,6 +314,8 @@ class Measured:
             shown = [seconds(by_threads[t]) if t in by_threads else MISSING for t in self.threads]
             rows.append([name if ran == name else f"{name} ({ran})", *shown, _speedup(by_threads)])
         note = f"Seconds to P − P* ≤ {GOAL:g} P*, logistic, λn = {LAM_N:g}; ours include the certificate."
+        if CROSS_VALIDATION in self.fits[data]:
+            note += f" Several models: on one row of {SHARE_OF_ROWS}."
         return Table(f"Fits, {data}", ["method", *self.columns, "speed-up"], rows, note)
 
 
@@ -279,51 +328,69 @@ def measure(threads: list[int], scale: float, limit: float) -> Measured:
     """Measure everything, or as much as starts within ``limit`` seconds."""
     found, end = Measured(threads, scale), time.perf_counter() + limit
     preload()
+    found.compiled, found.compiling_seconds = compiled_kernels()
+    print(f"kernels: {found.compiled} compiled, {seconds(found.compiling_seconds)}", flush=True)
     for t in threads:
         found.read[t], found.blas[t] = in_child(partial(machine, t, scale), 60.0, t, _reader).values
         print(f"{t} threads: read {found.read[t]:.1f} GB/s, BLAS {found.blas[t]:.0f} GFlop/s", flush=True)
     sets = {name: make() for name, make in data_sets(scale).items()}
+    ends = sorted({1, threads[-1]}, reverse=True)
+    best = {data: _fits(found, data, X, y, ends, end) for data, (X, y) in sets.items()}
     for data, (X, y) in sets.items():
-        found.bytes_read[data] = float(
-            X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if sp.issparse(X) else X.nbytes
-        )
-        found.products[data] = float(len(y)) * X.shape[1] ** 2
-        _passes(found, data, X, y, end)
-    best = {data: _fits(found, data, X, y, end) for data, (X, y) in sets.items()}
+        _peers(found, data, X, y, best[data], threads[-1:], end)
     for data, (X, y) in sets.items():
-        _peers(found, data, X, y, best[data], end)
+        _several(found, data, X, y, ends, end)
+    for some in (ends, [t for t in threads if t not in ends]):
+        for data, (X, y) in sets.items():
+            _passes(found, data, X, y, some, end)
+    for data, (X, y) in sets.items():
+        _fits(found, data, X, y, [t for t in threads if t not in ends], end)
+        _peers(found, data, X, y, best[data], [t for t in ends if t != threads[-1]], end)
     return found
 
 
-def _passes(found: Measured, data: str, X: Any, y: np.ndarray, end: float) -> None:
+def _passes(found: Measured, data: str, X: Any, y: np.ndarray, threads: list[int], end: float) -> None:
+    found.bytes_read[data] = float(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if sp.issparse(X) else X.nbytes)
+    found.products[data] = float(len(y)) * X.shape[1] ** 2
     kinds = found.passes.setdefault(data, {})
-    for t in found.threads:
+    for t in threads:
         for kind, took in _values(partial(passes, X, y, t), PASS_CAP, t, partial(warm_up, X, y, "newton", t), end):
             kinds.setdefault(kind, {})[t] = took
             print(f"{data}: {kind}, {t} threads: {seconds(took)}", flush=True)
     found.write()
 
 
-def _fits(found: Measured, data: str, X: Any, y: np.ndarray, end: float) -> float:
+def _fits(found: Measured, data: str, X: Any, y: np.ndarray, threads: list[int], end: float) -> float:
     """Time our methods; return the lowest primal value."""
     times, best = found.fits.setdefault(data, {}), math.inf
     for method in METHODS:
-        for t in found.threads if method != "newton" or X.shape[1] <= 5000 else ():
+        for t in threads if method != "newton" or X.shape[1] <= 5000 else ():
             for row in _values(partial(our_fit, X, y, method, t), CAP, t, partial(warm_up, X, y, method, t), end):
                 by_threads = times.setdefault(method, {})
                 by_threads[t] = min(row["seconds"], by_threads.get(t, math.inf))
                 best = min(best, row["primal"])
-                found.ran.setdefault(data, {})[method] = row["ran"]
+                if t == found.threads[-1]:
+                    found.ran.setdefault(data, {})[method] = row["ran"]
                 epochs = f"{row['epochs']:g} epochs by {row['ran']}"
                 print(f"{data}: {method}, {t} threads: {seconds(row['seconds'])}, {epochs}", flush=True)
         found.write()
     return best
 
 
-def _peers(found: Measured, data: str, X: Any, y: np.ndarray, best: float, end: float) -> None:
+def _several(found: Measured, data: str, X: Any, y: np.ndarray, threads: list[int], end: float) -> None:
+    times = found.fits.setdefault(data, {})
+    for kind in (MODELS, CROSS_VALIDATION):
+        for t in threads:
+            for row in _values(partial(several_models, X, y, kind, t), 2.0 * CAP, t, lambda: None, end):
+                times.setdefault(kind, {})[t] = min(row["seconds"], times.get(kind, {}).get(t, math.inf))
+                print(f"{data}: {kind}, {t} threads: {seconds(row['seconds'])}", flush=True)
+        found.write()
+
+
+def _peers(found: Measured, data: str, X: Any, y: np.ndarray, best: float, threads: list[int], end: float) -> None:
     times = found.fits.setdefault(data, {})
     for peer in PEERS["logistic"]:
-        for t in sorted({found.threads[-1], 1}, reverse=True):
+        for t in threads:
             if peer.name not in COMPARED or not peer.installed or peer.refuses(X) or best == math.inf:
                 continue
             for row in _values(partial(peer_fit, X, y, peer, t, best), CAP, t, lambda: None, end):
