@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,6 +37,25 @@ IN_VAIN = 3
 """Newton steps in a row that leave more than half of the violations: sweeps of coordinate descent take over."""
 
 
+class Goal(NamedTuple):
+    """When a minimum over the features gathered is accurate enough: either is.
+
+    Attributes
+    ----------
+    violation : float
+        The largest violation of the optimality conditions.
+    squares : float
+        Σ_j violation_j²: with ridges the gap is at most this over twice the smallest of them. Zero without.
+    """
+
+    violation: float
+    squares: float
+
+    def is_met(self, violations: np.ndarray, largest: float) -> bool:
+        """Whether a point with these violations will do."""
+        return largest <= self.violation or float(violations @ violations) <= self.squares
+
+
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
     """Add features and minimise over them until the gap is small enough, or rounding stops its fall."""
     penalty, rows = JointPenalty.of(problem), Rows(problem, block.rows)
@@ -55,7 +75,10 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
             break
         rows.gather(more)
         inside, part = rows.inside, penalty.only(rows.inside)
-        goal = WELL_BELOW * tol * float(part.threshold.min(initial=np.inf))
+        share = WELL_BELOW * tol
+        goal = Goal(
+            share * float(part.threshold.min(initial=np.inf)), 2.0 * share * value * part.ridge.min(initial=np.inf)
+        )
         V = minimum(rows.matrix(), slopes[:, inside], W[:, inside], part, goal, deadline)
         W = np.zeros(W.shape)
         W[:, inside] = V
@@ -64,7 +87,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
 
 
 def minimum(
-    H: np.ndarray, slopes: np.ndarray, V: np.ndarray, penalty: JointPenalty, goal: float, deadline: float
+    H: np.ndarray, slopes: np.ndarray, V: np.ndarray, penalty: JointPenalty, goal: Goal, deadline: float
 ) -> np.ndarray:
     """Return the minimiser, starting at V, of shape (K, m), at which the smooth part has these slopes."""
     diagonal, q = H.diagonal(), V @ H - slopes
@@ -74,34 +97,38 @@ def minimum(
     while in_vain < IN_VAIN:
         u = diagonal * V - slopes
         norms = feature_norms(u)
-        used = norms > penalty.threshold
-        started = u * ((norms - penalty.threshold) * inverse / np.where(used, norms, 1.0))
-        free = used.nonzero()[0]
-        V = np.where(V[:, free] != 0.0, V[:, free], started[:, free])
-        part, rows = penalty.only(free), H.take(free, axis=0)
-        V = stepped(rows.take(free, axis=1), q[:, free], V, part)
-        slopes = V @ rows - q
-        whole = np.zeros(q.shape)
-        whole[:, free] = V
-        V = whole
-        left = float(penalty.violations(V, slopes).max(initial=0.0))
+        free = (norms > penalty.threshold).nonzero()[0]
+        own, part, rows, square, right = V, penalty, H, H, q
+        if free.size < len(H):
+            part, rows = penalty.only(free), H.take(free, axis=0)
+            own, square, right = V.take(free, axis=1), rows.take(free, axis=1), q.take(free, axis=1)
+            norms, u = norms.take(free), u.take(free, axis=1)
+        if not own.all():
+            own = np.where(own != 0.0, own, u * ((norms - part.threshold) * inverse.take(free) / norms))
+        own = stepped(square, right, own, part)
+        slopes, V = own @ rows - q, own
+        if free.size < len(H):
+            V = np.zeros(q.shape)
+            V[:, free] = own
+        violations = penalty.violations(V, slopes)
+        left = float(violations.max(initial=0.0))
         in_vain = 0 if left < 0.5 * least else in_vain + 1
         if left < least:
             best, least = V, left
-        if left <= goal or time.perf_counter() > deadline:
+        if goal.is_met(violations, left) or time.perf_counter() > deadline:
             return best
-    return minimise(H, best @ H - q, best, penalty, goal, deadline=Deadline(deadline))
+    return minimise(H, best @ H - q, best, penalty, goal.violation, deadline=Deadline(deadline))
 
 
 def stepped(H: np.ndarray, q: np.ndarray, V: np.ndarray, penalty: JointPenalty) -> np.ndarray:
     """Return V after a Newton step on ½⟨V, VH⟩ − ⟨q, V⟩ plus the penalty, as long as the first of its halves that is lower."""
     slopes, norms = V @ H - q, feature_norms(V)
-    units = V / np.where(norms > 0.0, norms, 1.0)
-    bend = penalty.threshold / np.where(norms > 0.0, norms, 1.0)
-    gradient = slopes + penalty.ridge * V + penalty.threshold * units
-    way = _direction(H, penalty.ridge + bend, bend, units, -gradient)
+    divisors = norms if norms.all() else np.where(norms > 0.0, norms, 1.0)
+    units, bend = V / divisors, penalty.threshold / divisors
+    added = penalty.ridge + bend
+    way = _direction(H, added, bend, units, -(slopes + added * V))
     linear, curved = float(np.vdot(slopes, way)), float(np.vdot(way @ H, way))
-    before, t = penalty.value(V), 1.0
+    before, t = penalty.value_at(norms), 1.0
     for _ in range(HALVINGS):
         new = V + t * way
         if t * linear + 0.5 * t * t * curved + penalty.value(new) - before <= ROUNDING * before:
@@ -117,13 +144,11 @@ def _direction(H: np.ndarray, added: np.ndarray, bend: np.ndarray, units: np.nda
     """
     K, m = right.shape
     if K * m <= FACTORISED:
-        M, each = np.zeros((K, m, K, m)), np.arange(m)
-        joined = bend * units[:, None] * units
-        for k in range(K):
-            M[k, :, k, :] = H
-            M[k, each, k, each] += added
-            for other in range(K):
-                M[k, each, other, each] -= joined[k, other]
+        M = np.zeros((K, m, K, m))
+        np.einsum("kikj->kij", M)[...] = H  # a view of the blocks of the diagonal
+        between = np.einsum("kjlj->klj", M)  # a view of what joins the columns of each feature
+        between -= bend * units[:, None] * units
+        np.einsum("kkj->kj", between)[...] += added
         return solution(M.reshape(K * m, K * m), right.ravel()).reshape(K, m)
     first = H.copy()
     first.ravel()[:: m + 1] += added

@@ -60,8 +60,8 @@ class JointPenalty:
     def of(cls, problem: Problem) -> JointPenalty:
         """Return n λ g of a problem, from the form of its regulariser."""
         scale = problem.lam * problem.n
-        threshold, factor, *_ = problem.regularizer.form.limits(problem.d)
-        return cls(scale / factor, scale * threshold)
+        form, d = problem.regularizer.form, problem.d
+        return cls(np.full(d, scale / form.factor), np.full(d, scale * form.threshold))
 
     def only(self, features: np.ndarray) -> JointPenalty:
         """Return the part of some features."""
@@ -69,12 +69,17 @@ class JointPenalty:
 
     def value(self, V: np.ndarray) -> float:
         """Return the sum."""
-        norms = feature_norms(V)
+        return self.value_at(feature_norms(V))
+
+    def value_at(self, norms: np.ndarray) -> float:
+        """Return the sum, given the norms."""
         return 0.5 * float(self.ridge @ np.square(norms)) + float(self.threshold @ norms)
 
     def violations(self, V: np.ndarray, slopes: np.ndarray) -> np.ndarray:
         """Return the distance of −slopes_j, without the ridge, from the subdifferential of the penalty at V_j, for each j."""
         norms = feature_norms(V)
+        if norms.all():
+            return feature_norms(slopes + V * (self.ridge + self.threshold / norms))
         used = norms > 0.0
         pull = slopes + V * (self.ridge + self.threshold / np.where(used, norms, 1.0))
         return np.maximum(feature_norms(pull) - np.where(used, 0.0, self.threshold), 0.0)
