@@ -55,6 +55,8 @@ class Point(NamedTuple):
 
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
     """Take steps until the expected gap is small enough, or no step decreases the objective beyond rounding."""
+    if problem.loss.curvature is Curvature.CONSTANT and problem.columns == 1:
+        return _least_squares(problem, block, start, tol=tol, most=most, deadline=deadline)
     objective = Objective(problem, joint=True)
     steps, x, sketch = 0, objective.vector(*(start or _nothing(problem))), None
     if start is None and (sample := _sample(problem)) is not None:
@@ -133,13 +135,7 @@ def _curvature(objective: Objective, block: Block, margins: np.ndarray, factor: 
     weights, intercept = factor * objective.curvature(margins), objective.problem.fit_intercept
     if objective.columns == 1:
         equal = objective.quadratic and objective.problem.sample_weight is None
-        key = (_curvature, objective.problem.lam, factor)
-        if equal and key in block.kept:
-            return block.kept[key]
-        found = Cholesky(block.gram(weights[:, 0], intercept=intercept, equal=equal), objective.ridge.copy())
-        if equal:  # the outputs of least squares share it
-            block.kept[key] = found
-        return found
+        return Cholesky(block.gram(weights[:, 0], intercept=intercept, equal=equal), objective.ridge.copy())
     H = coupled((block.gram(own, intercept=intercept) for own in np.ascontiguousarray(weights.T)), objective.columns)
     if intercept:
         # Adding a number to all intercepts changes nothing: the gradient is zero along that direction, and so is the step.
@@ -147,13 +143,65 @@ def _curvature(objective: Objective, block: Block, margins: np.ndarray, factor: 
     return Cholesky(H.reshape(objective.ridge.size, -1), objective.ridge.copy())
 
 
+# Least squares -----------------------------------------------------------------------------------------------------------------
+
+
+def _least_squares(
+    problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float
+) -> Found:
+    """Take one Newton step, which would be exact without rounding, and more while these halve the gap that is left."""
+    (curvature, ridge, halves), d, free = _system(problem, block), problem.d, problem.fit_intercept
+    x, margins = np.zeros(len(ridge)), np.zeros(problem.n)
+    if start is not None:
+        x[:d], x[d:] = start
+        margins = block.rows @ x[:d] + x[d:].sum()
+    best, least, steps = x, np.inf, 0
+    while True:
+        value, slopes = problem.row_losses(problem.row_vectors, margins)
+        gradient = ridge * x
+        value += 0.5 * float(gradient @ x)
+        gradient[:d] += slopes @ block.rows
+        if free:
+            gradient[d] += slopes.sum()
+        gap = float(np.square(gradient) @ halves)
+        if free:
+            gap += abs(float(gradient[d]))
+        far = gap < 0.5 * least and not (steps and gap <= WELL_BELOW * tol * abs(value))
+        if gap < least:
+            best, least = x, gap
+        if not far or steps >= most or (steps and time.perf_counter() > deadline):
+            return Found(best[:d].copy(), float(best[d]) if free else 0.0, max(steps, 1))
+        x = x - curvature.solve(gradient)
+        margins = block.rows @ x[:d]
+        if free:
+            margins += x[d]
+        steps += 1
+
+
+def _system(problem: Problem, block: Block) -> tuple[Cholesky, np.ndarray, np.ndarray]:
+    """Return the Hessian, factorised, the ridge, and 1/(2 ridge_j), with 0 for the intercept.
+
+    Without weights of rows it is the same for all outputs.
+    """
+    key = (_system, problem.lam)
+    if problem.sample_weight is None and key in block.kept:
+        return block.kept[key]
+    objective = Objective(problem)
+    ridge, halves = objective.ridge, np.zeros(len(objective.ridge))
+    halves[: problem.d] = 0.5 / ridge[: problem.d]
+    found = _curvature(objective, block, np.zeros((problem.n, 1))), ridge, halves
+    if problem.sample_weight is None:
+        block.kept[key] = found
+    return found
+
+
 # From a sample of the rows ---------------------------------------------------------------------------------------------------
 
 
 def _sample(problem: Problem) -> np.ndarray | None:
-    """Return the rows of the sample, if there is to be one: a quadratic problem takes one Newton step on all rows."""
+    """Return the rows of the sample, if there is to be one."""
     size, unknowns = problem.n // SAMPLED, problem.columns * (problem.d + 1)
-    if problem.loss.curvature is Curvature.CONSTANT or size < max(LEAST_SAMPLE, PER_UNKNOWN * unknowns):
+    if size < max(LEAST_SAMPLE, PER_UNKNOWN * unknowns):
         return None
     return np.sort(np.random.default_rng(0).permutation(problem.n)[:size])
 
