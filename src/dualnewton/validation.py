@@ -70,7 +70,7 @@ def vector(name: str, value: Any, length: int, *, low: float = -math.inf) -> np.
     if array.shape != (length,):
         raise DualnewtonError(f"{name} must have shape ({length},), got {array.shape}")
     _all_finite(name, array)
-    if length and array.min() < low:
+    if low > -math.inf and length and array.min() < low:
         where = int(np.argmin(array))
         raise DualnewtonError(f"{name} must be >= {low:g} everywhere, got {float(array[where])!r} at index {where}")
     return frozen(array)
@@ -141,10 +141,10 @@ def _kind(value: Any) -> str:
 
 
 def _all_finite(name: str, array: np.ndarray, squares: Callable[[np.ndarray], float] | None = None) -> None:
-    # A finite sum proves that every entry is finite, in one pass and without a mask of the size of the data.
-    with np.errstate(over="ignore", invalid="ignore"):
-        suspicious = not math.isfinite(float(array.sum()) if squares is None else squares(array.reshape(-1)))
-    if suspicious and not (finite := np.isfinite(array)).all():
+    # A finite sum of squares proves that every entry is finite, in one pass and without a mask of the size of the data. Unlike
+    # sum(), vdot() does not warn of an overflow.
+    total = np.vdot(array, array) if squares is None else squares(array.reshape(-1))
+    if not math.isfinite(total) and not (finite := np.isfinite(array)).all():
         at = tuple(int(i) for i in np.argwhere(~finite)[0])
         where = at[0] if len(at) == 1 else at
         raise DualnewtonError(f"{name} must be finite, got {float(array[at])!r} at index {where}")

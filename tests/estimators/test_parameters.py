@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+import dualnewton.estimators
 from dualnewton.estimators._base import CertifiedModel, CertifiedRegressor
 from dualnewton.estimators._parameters import estimator
 
@@ -76,3 +77,11 @@ def test_a_parameter_without_a_constraint_is_an_error():
             """Forgets the constraint."""
 
             extra: int = 0
+
+
+@pytest.mark.parametrize("name", [name for name in dualnewton.estimators.__all__ if name[0].isupper()])
+def test_each_default_is_allowed(name):
+    """So that only parameters with another value are examined at each fit."""
+    kind = getattr(dualnewton.estimators, name)
+    for parameter, default in kind._parameter_defaults:
+        assert any(check.is_satisfied_by(default) for check in kind._parameter_checks[parameter]), parameter

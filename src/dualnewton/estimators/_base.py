@@ -166,7 +166,7 @@ class CertifiedModel(BaseEstimator):
         specification = self._specification(data.X.shape[0])
         posed = self._posed(specification.with_some_penalty(), data)
         free = specification.unpenalised(len(posed))
-        if not free.any():
+        if not any(free):
             return self._solved(session, posed, before)
         if getattr(self, "positive", False):
             raise DualnewtonError(

@@ -43,6 +43,7 @@ def estimator(cls: Class) -> Class:
     made._parameter_constraints = {name: allowed[name] for name in names}
     made._parameter_names = sorted(names)
     made._parameter_checks = {name: [make_constraint(each) for each in allowed[name]] for name in names}
+    made._parameter_defaults = [(each.name, each.default) for each in fields(made) if each.init]
     if made._description:  # python -OO has none
         _inherit_descriptions(cls, "Parameters", names)
         _inherit_descriptions(cls, "Attributes")
@@ -50,11 +51,15 @@ def estimator(cls: Class) -> Class:
 
 
 def are_allowed(model: Any) -> bool:
-    """Whether each parameter meets one of its constraints, which are made once per class; scikit-learn makes them at each fit."""
-    return all(
-        any(check.is_satisfied_by(getattr(model, name)) for check in checks)
-        for name, checks in model._parameter_checks.items()
-    )
+    """Whether each parameter meets one of its constraints, which are made once per class; scikit-learn makes them at each fit.
+
+    A default does: it is not examined again.
+    """
+    for name, default in model._parameter_defaults:
+        value = getattr(model, name)
+        if value is not default and not any(check.is_satisfied_by(value) for check in model._parameter_checks[name]):
+            return False
+    return True
 
 
 def _nearest(cls: type, attribute: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from types import TracebackType
 from typing import Any
 
@@ -44,7 +45,7 @@ class Session:
         self.deadline = math.inf if model.time_limit is None else time.perf_counter() + model.time_limit
         # None is one thread; inside the workers of joblib, which share the cores, any number is one.
         self.threads = effective_n_jobs(model.n_jobs)
-        self.rng = np.random.default_rng(seed_of(model.random_state))
+        self.seed = seed_of(model.random_state)
         self.callback = model.callback
         self.line = ProgressLine(type(model).__name__, self.tol) if model.verbose else None
         self.stopped = False
@@ -55,6 +56,11 @@ class Session:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self.line is not None:
             self.line.close()
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        """The random numbers of all runs; most small fits use none."""
+        return np.random.default_rng(self.seed)
 
     @property
     def is_over(self) -> bool:
@@ -76,7 +82,7 @@ class Session:
             max_epochs=max(0, math.ceil(self.epochs_left)),
             time_limit=None if math.isinf(self.deadline) else max(0.0, self.deadline - time.perf_counter()),
             n_threads=self.threads,
-            random_state=self.rng,
+            random_state=lambda: self.rng,
             warm_start=start,
             callback=None if self.line is None and self.callback is None else self.tell,
             tuning=self.tuning,

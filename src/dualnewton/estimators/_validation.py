@@ -91,8 +91,10 @@ def _is_plain(model: Any, values: Any, dimensions: int) -> bool:
 
 
 def _squares(model: Any, entries: np.ndarray) -> float:
-    """Return the sum of squares of a flat array, in the threads of a model."""
-    with threads(effective_n_jobs(model.n_jobs) if entries.size > LONG else 1):
+    """Return the sum of squares of a flat array, in the threads of a model where it is long; vdot does not warn of an overflow."""
+    if entries.size <= LONG:
+        return float(np.vdot(entries, entries))
+    with threads(effective_n_jobs(model.n_jobs)):
         return sum_of_squares(entries)
 
 

@@ -10,6 +10,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,8 @@ class Specification:
     def _settled_lam(self) -> float | list[float] | None:
         if self.lam is None:
             return None
+        if isinstance(self.lam, float):
+            return positive("lam", self.lam, or_zero=True)
         each = [positive("lam", lam, or_zero=True) for lam in np.ravel(np.asarray(self.lam, dtype=object))]
         if not each:
             raise DualnewtonError("lam must hold one number at least")
@@ -246,15 +249,16 @@ class Specification:
             return 1.0, entry(**self.penalty_parameters)
         return entry(**self.penalty_parameters)
 
-    def unpenalised(self, count: int) -> np.ndarray:
-        """Say of each of so many outputs whether it has no penalty."""
-        return np.array([lam == 0.0 for lam in self._lams(count, 1.0)])
+    def unpenalised(self, count: int | None = None) -> list[bool]:
+        """Say of each of so many outputs, or of each λ that is given, whether it has no penalty."""
+        count = len(self.lam) if count is None and isinstance(self.lam, list) else count
+        return [lam == 0.0 for lam in self._lams(1 if count is None else count, 1.0)]
 
     def with_some_penalty(self) -> Specification:
         """Return the same with (λ/2)‖w‖² where there is no penalty, from which a fit without a penalty starts; λ is arbitrary."""
-        lams = np.atleast_1d(np.array(np.nan if self.lam is None else self.lam))
-        if (lams != 0.0).all():
+        if not any(self.unpenalised()):
             return self
+        lams = np.atleast_1d(np.array(self.lam))
         some = replace(self, lam=np.where(lams == 0.0, 1.0, lams))
         return some if lams.any() else replace(some, penalty="l2", penalty_parameters={})
 
@@ -447,11 +451,12 @@ def _settled(word: str, value: Any, parameters: Any, table: Mapping[str, Any]) -
         if name not in own:
             takers = ", ".join(other for other in table if name in _parameters(table[other])) or f"no {word}"
             raise DualnewtonError(f"{name} is a parameter of {takers}, not of {value}")
-    settled = own | {name: _plain(each) for name, each in parameters.items()}
+    settled = {**own, **{name: _plain(each) for name, each in parameters.items()}}
     return value, {name: each for name, each in settled.items() if each is not None}
 
 
-def _parameters(kind: Any) -> dict[str, Any]:
+@lru_cache
+def _parameters(kind: Any) -> Mapping[str, Any]:
     """Return the parameters of a loss or a penalty by name, with their defaults."""
     if isinstance(kind, type):
         return {each.name: _plain(each.default) for each in fields(kind) if each.init}

@@ -23,11 +23,12 @@ from dualnewton.run.methods import make_method, scheme_of
 from dualnewton.run.result import Progress, Result, Status
 from dualnewton.run.snapshot import FAULTS
 from dualnewton.run.start import (
+    Seed,
     Start,
     alike,
     direct_plan_for,
-    generator,
     has_model,
+    numbers_of,
     plan_for,
     starting_pairs,
     tuning_for,
@@ -141,7 +142,7 @@ def solve_many(
     max_epochs: int = 1000,
     time_limit: float | None = None,
     n_threads: int | None = None,
-    random_state: int | np.random.Generator | None = None,
+    random_state: Seed = None,
     warm_start: Sequence[Start] | None = None,
     callback: Callable[[Progress], Any] | None = None,
     checkpoint: AnyCheckpoint = None,
@@ -152,7 +153,8 @@ def solve_many(
 
     The problems must share X (the same object), the loss, the regulariser and ``fit_intercept``; labels, λ, weights and offsets
     may differ. Each has its own certificate, and leaves the passes when that meets ``tol``. The parameters are those of
-    :func:`solve`; ``warm_start`` has one entry per problem, and ``progress.model`` is the number of the model.
+    :func:`solve`; ``warm_start`` has one entry per problem, and ``progress.model`` is the number of the model. ``random_state``
+    may be a function that returns a generator: it is called only if the run uses random numbers.
     """
     problems = alike(problems)
     max_epochs = integer("max_epochs", max_epochs, 0)
@@ -171,9 +173,12 @@ def solve_many(
     deadline = (
         math.inf if time_limit is None else time.perf_counter() + positive("time_limit", time_limit, or_zero=True)
     )
-    rng = generator(random_state)
-    seeded = None if random_state is None else rng
-    keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, request), rng)
+    numbers = numbers_of(random_state)
+    keeper = None
+    if checkpoint is not None:
+        rng = numbers()
+        seeded = None if random_state is None else rng
+        keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, request), rng)
     # Planning included: after a product the threads of BLAS keep a core busy for a while, waiting for the next one.
     with one_blas_thread, threads(request.n_threads):
         interrupted = False
@@ -185,7 +190,7 @@ def solve_many(
         run = _resumed(problems, request, keeper) or Run.start(problems, request, warm_start)
         if interrupted:
             run.interrupt()
-        _drive(run, rng, max_epochs, deadline, keeper)
+        _drive(run, numbers(), max_epochs, deadline, keeper)
     return [track.result(run.plan) for track in run.tracks]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -24,6 +24,9 @@ from dualnewton.solvers.protocol import Request
 
 Start = Result | CertifiedPair | np.ndarray
 """A model with its dual point, or a dual point."""
+
+Seed = int | np.random.Generator | Callable[[], np.random.Generator] | None
+"""Where the random numbers of a run come from; a function is called only if the run uses any."""
 
 
 def direct_plan_for(problems: Sequence[Any], request: Request) -> Plan | None:
@@ -114,6 +117,8 @@ def alike(problems: Sequence[Any]) -> list[Any]:
     if not problems:
         raise DualnewtonError("problems must hold at least one problem, got none")
     first = problems[0]
+    if len(problems) == 1:
+        return problems
     names = [part.name for part in fields(first) if part.name in SHARED]
     for k, problem in enumerate(problems):
         if type(problem) is not type(first) or not problem.data.same_as(first.data):
@@ -125,10 +130,13 @@ def alike(problems: Sequence[Any]) -> list[Any]:
     return problems
 
 
-def generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
-    """Return the random numbers of a run."""
+def numbers_of(random_state: Seed) -> Callable[[], np.random.Generator]:
+    """Return a function that returns the generator of a run, always the same; a seed that is not allowed is refused here."""
+    if callable(random_state):
+        return random_state
     try:
-        return np.random.default_rng(random_state)
+        made = np.random.default_rng(random_state)
+        return lambda: made
     except (TypeError, ValueError):
         raise DualnewtonError(
             f"random_state must be None, a nonnegative integer or a numpy.random.Generator, got {random_state!r}"
