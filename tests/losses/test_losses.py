@@ -286,3 +286,8 @@ def test_functions_computed_together_are_those_computed_alone(loss):
         slope, curvature = loss.derivatives(z, y)
         np.testing.assert_allclose(slope, loss.derivative(z, y), rtol=4e-16, atol=0.0)
         np.testing.assert_allclose(curvature, loss.second_derivative(z, y), rtol=1e-15, atol=0.0)
+
+
+@pytest.mark.parametrize("loss", [losses.Squared(), losses.Logistic(), losses.Huber()], ids=repr)
+def test_a_dual_point_that_is_not_a_number_has_an_infinite_conjugate(loss):
+    assert loss.conjugates(np.array([0.5, np.nan]), np.ones(2), None) == np.inf

@@ -306,9 +306,7 @@ class CertifiedClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedModel
         return data
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
-        # The same for one problem per class and for one with all classes as rows of W.
-        self.coef_ = np.vstack([result.w for result in results]).astype(data.X.dtype)
-        self.intercept_ = np.hstack([result.intercept for result in results]).astype(data.X.dtype)
+        self.coef_, self.intercept_ = _stacked(results, data.X.dtype)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the margins Xw + b, of shape (n,) for two classes and (n, K) for K."""
@@ -326,6 +324,12 @@ class CertifiedClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedModel
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _stacked(results: Sequence[Result], dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the models as rows, and their intercepts: the same for one problem per class and for one with all classes."""
+    coef = np.array([result.w for result in results], dtype)
+    return coef.reshape(-1, coef.shape[-1]), np.array([result.intercept for result in results], dtype).reshape(-1)
 
 
 def probabilities(margins: np.ndarray) -> np.ndarray:
@@ -347,8 +351,7 @@ class CertifiedRegressor(RegressorMixin, SparseCoefMixin, CertifiedModel):
         return data._replace(y=data.y.astype(np.float64, copy=False))
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
-        coef = np.vstack([result.w for result in results]).astype(data.X.dtype)
-        intercept = np.hstack([result.intercept for result in results]).astype(data.X.dtype)
+        coef, intercept = _stacked(results, data.X.dtype)
         self.coef_ = coef[0] if len(coef) == 1 else coef
         # Without an intercept it is the number 0.0 for any number of outputs, as in scikit-learn.
         self.intercept_ = 0.0 if not self.fit_intercept else intercept if data.y.ndim == 2 else intercept[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
@@ -113,6 +114,8 @@ class Loss:
 
     def conjugate(self, u: Array, y: Array) -> Array:
         """φ*(u; y) = sup_z zu − φ(z; y), which is +∞ outside the domain."""
+        if type(self).domain is Loss.domain:
+            return self.conjugate_inside(u, y)
         low, high = self.domain(y)
         inside = (low <= u) & (u <= high)
         return np.where(inside, self.conjugate_inside(np.clip(u, low, high), y), np.inf)
@@ -194,7 +197,10 @@ class Loss:
         It corrects a small imbalance Σ c_i α_i: d_i = φ″(z_i), the change of α_i with the intercept, but for examples next to an
         end of the domain, which move less.
         """
-        return balancing_direction(-alpha, *self.domain(y), self.second_derivative(z, y))
+        curvature = self.second_derivative(z, y)
+        if type(self).domain is Loss.domain:
+            return curvature
+        return balancing_direction(-alpha, *self.domain(y), curvature)
 
     def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0) -> Any:
         """argmin_b Σ c_i φ(z_i + b), found as the zero of the nondecreasing slope Σ c_i φ′(z_i + b).
@@ -228,7 +234,7 @@ class Loss:
             if weights is not None:
                 conjugate = weights[rows] * np.where(weights[rows] > 0.0, conjugate, 0.0)
             total += float(conjugate.sum())
-        return total
+        return math.inf if math.isnan(total) else total  # a point that is not a number proves nothing
 
     def conjugates_along(
         self,

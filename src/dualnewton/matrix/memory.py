@@ -169,7 +169,8 @@ class MemoryData(Data):
             return values, gradients, slopes
 
         values, gradients, slopes = added(workers().each(self.blocks, work))
-        together = np.concatenate([kept[start] for start in sorted(kept)]) if kept else None
+        blocks = [kept[start] for start in sorted(kept)]
+        together = np.concatenate(blocks) if len(blocks) > 1 else next(iter(blocks), None)
         return Evaluation(values, gradients, slopes, margins, together)
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -83,8 +83,8 @@ class RowVectors(NamedTuple):
 
     def part(self, rows: slice) -> RowVectors:
         """Return the entries of these rows."""
-        c, o = (None if each is None else each[rows] for each in (self.c, self.o))
-        return RowVectors(self.y[rows], c, o)
+        c, o = self.c, self.o
+        return RowVectors(self.y[rows], None if c is None else c[rows], None if o is None else o[rows])
 
     def weighted(self, values: np.ndarray) -> np.ndarray:
         """Multiply the values of each row by its weight."""

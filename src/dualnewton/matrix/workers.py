@@ -43,6 +43,8 @@ class Workers:
 
     def each(self, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
         """Return ``work(item)`` for each item, in the order of the items."""
+        if self.helpers == 0 or len(items) == 1:
+            return [work(item) for item in items]
         waiting = iter(range(len(items)))  # next() is atomic, so that each item is processed once
         done: list[Any] = [None] * len(items)
 

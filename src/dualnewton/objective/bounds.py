@@ -41,6 +41,9 @@ SLIGHT, TWICE = 1e-3, 2.0
 """Imbalance Σ_k |Σ_i c_i α_ik| as a fraction of Σ c_i, and gap as a multiple of that without an imbalance, up to which a dual
 point without a balancing direction (softmax) is balanced as it is, without another intercept."""
 
+TINY = float(np.finfo(float).tiny)
+"""The smallest number that a sum of curvatures is taken for."""
+
 FAR = 1e-2
 """Relative gap above which the best multiple sα of the dual point is searched: far from the optimum −φ′ overshoots."""
 
@@ -79,8 +82,8 @@ class DualSums:
 
     def _bars(self, column: int) -> np.ndarray:
         """Return (1/λn) Σ c_i r_ik a_i for K columns from this one on, in the shape of w."""
-        rows = self.products[column : column + self.problem.columns] / (self.problem.lam * self.problem.n)
-        return rows[0] if self.problem.columns == 1 else rows
+        problem, K = self.problem, self.problem.columns
+        return self.products[column if K == 1 else slice(column, column + K)] / (problem.lam * problem.n)
 
     @property
     def bar(self) -> np.ndarray:
@@ -93,14 +96,21 @@ class DualSums:
         return self.sums[: self.problem.columns]
 
     @cached_property
-    def step(self) -> np.ndarray:
-        """t, the multiples of the direction that balance each column of α."""
+    def step(self) -> Any:
+        """t, the multiples of the direction that balance each column of α: a number if there is one column."""
+        steps = [self._step(k) for k in range(self.problem.columns)]
+        return steps[0] if len(steps) == 1 else np.array(steps)
+
+    def _step(self, k: int) -> float:
+        """Return the multiple of the direction that balances one column of α: at most 1 in absolute value."""
         if self.direction is None:
-            return np.zeros(self.problem.columns)
-        available, mass = self.sums[self.problem.columns : 2 * self.problem.columns], self.mass
-        t = mass / np.maximum(np.maximum(available, np.abs(mass)), np.finfo(float).tiny)  # at most 1 in absolute value
-        sizes = np.abs(self.problem.weighted(self.alpha)).sum(axis=0)
-        return np.where(np.abs(mass) <= BALANCED * np.minimum(available, sizes), 0.0, t)
+            return 0.0
+        mass, available = float(self.sums[k]), float(self.sums[self.problem.columns + k])
+        if abs(mass) <= BALANCED * available:
+            sizes = np.abs(self.problem.weighted(self.alpha)).sum(axis=0)
+            if abs(mass) <= BALANCED * sizes.flat[k]:
+                return 0.0
+        return mass / max(available, abs(mass), TINY)
 
     @cached_property
     def balanced_bar(self) -> np.ndarray:
@@ -111,7 +121,7 @@ class DualSums:
         """Balance α along the direction, scale it into the domain of g*, and return D."""
         problem, K = self.problem, self.problem.columns
         t, alpha, bar = self.step, self.alpha, self.balanced_bar
-        if np.any(t):
+        if np.count_nonzero(t):
             alpha = alpha - t * self.direction
         if not problem.regularizer.strongly_convex:
             half = len(self.products) // 2
@@ -119,19 +129,23 @@ class DualSums:
             alpha, bar = (alpha, bar) if factor == 1.0 else (factor * alpha, factor * bar)
         return Bound(problem.dual_at(alpha, bar), alpha, bar)
 
-    def _moved(self, bar: np.ndarray, t: np.ndarray, column: int) -> np.ndarray:
+    def _moved(self, bar: np.ndarray, t: Any, column: int) -> np.ndarray:
         """ᾱ − t d̄, where the direction has the columns from this one on."""
-        return bar - (np.multiply(t, self._bars(column).T)).T if np.any(t) else bar
+        return bar - (np.multiply(t, self._bars(column).T)).T if np.count_nonzero(t) else bar
 
 
-def sum_columns(problem: Problem, rows: RowVectors, *vectors: np.ndarray) -> np.ndarray:
+def sum_columns(problem: Problem, rows: RowVectors, columns: np.ndarray) -> np.ndarray:
     """Return columns of some rows whose sums give ᾱ: c_i α_i, c_i d_i with the balancing direction d, and thirds of both.
 
-    The thirds, by which rounding errors are measured, are there if g is not strongly convex.
+    The thirds, by which rounding errors are measured, are there if g is not strongly convex. ``columns`` are α_i and d_i.
     """
-    columns = vectors[0].reshape(len(vectors[0]), -1) if len(vectors) == 1 else np.column_stack(vectors)
     columns = rows.weighted(columns)
-    return columns if problem.regularizer.strongly_convex else np.hstack([columns, columns / 3.0])
+    return columns if problem.regularizer.strongly_convex else np.concatenate([columns, columns / 3.0], axis=1)
+
+
+def _side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the columns of all parts; a single part is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
 def columns_of(problems: Sequence[Problem]) -> Iterator[tuple[Problem, Any]]:
@@ -180,13 +194,13 @@ class PrimalPoints:
         for k, ((problem, own), vectors) in enumerate(zip(columns_of(self.problems), rows, strict=True)):
             z = vectors.shifted(Z[:, own])
             value, slopes = problem.loss.value_and_derivative(z, vectors.y)
-            values[k] = value.sum() if vectors.c is None else vectors.c @ value
+            values[k] = vectors.weighted(value).sum()  # in the order of ``Problem.primal``
             found = [-slopes]
             if _balances(problem):
                 found.append(problem.loss.balancing_direction(found[0], z, vectors.y))
-            kept += found
-            factors.append(sum_columns(problem, vectors, *found))
-        return BlockLosses(values, factors[0] if len(factors) == 1 else np.hstack(factors), np.column_stack(kept))
+            kept.append(np.vstack([each.T for each in found]).T)  # contiguous columns
+            factors.append(sum_columns(problem, vectors, kept[-1]))
+        return BlockLosses(values, _side_by_side(factors), _side_by_side(kept))
 
 
 def _balances(problem: Problem) -> bool:
@@ -197,9 +211,9 @@ def _balances(problem: Problem) -> bool:
 def dual_sums(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[DualSums]:
     """Return the sums of a dual point of each problem, in one pass."""
     data, both = problems[0].data, list(zip(problems, alphas, strict=True))
-    columns = [sum_columns(problem, problem.row_vectors, alpha) for problem, alpha in both]
+    columns = [sum_columns(problem, problem.row_vectors, alpha.reshape(data.n, -1)) for problem, alpha in both]
     # Products with a vector are faster than with a matrix of one column.
-    joined = columns[0] if len(columns) == 1 else np.hstack(columns)
+    joined = _side_by_side(columns)
     products = data.transposed_times(joined[:, 0] if joined.shape[1] == 1 else joined).reshape(data.d, -1).T
     found, first = [], 0
     for (problem, alpha), each in zip(both, columns, strict=True):
@@ -216,8 +230,8 @@ def primal_bounds(
 
     Problems whose intercept must be searched share a second pass.
     """
-    W = np.concatenate([np.atleast_2d(w) for w in models])
-    b = np.concatenate([np.atleast_1d(b) for b in intercepts])
+    W = np.array(models).reshape(-1, problems[0].d)
+    b = np.array(intercepts, dtype=np.float64).reshape(-1)
     vectors = [problem.row_vectors for problem in problems]
     found = problems[0].data.evaluate(W, b, PrimalPoints(problems), vectors)
     assert found.kept is not None
@@ -278,8 +292,8 @@ def _intercept_matters(sums: DualSums, primal: float, bound: Bound) -> bool:
     problem, t = sums.problem, sums.step
     if bound.value == -np.inf:
         return True
-    if not t.any() or problem.loss.curvature is Curvature.CONSTANT:  # the balanced point is that of the best intercept
-        return False
+    if problem.loss.curvature is Curvature.CONSTANT or not np.count_nonzero(t):
+        return False  # the balanced point is that of the best intercept
     if np.abs(t).max() > BALANCING:
         return True
     change = math.sqrt(np.abs(t).max() + BALANCING) * (sums.bar - sums.balanced_bar)

@@ -103,8 +103,7 @@ class Problem:
             "offset": None if self.offset is None else self.dual_point(self.offset, "offset"),
             "fit_intercept": bool(self.fit_intercept),
         }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(checked)  # the class is frozen
 
     def __repr__(self) -> str:
         extras = [name for name in ("sample_weight", "offset") if getattr(self, name) is not None]
@@ -192,7 +191,7 @@ class Problem:
     def dual_at(self, alpha: np.ndarray, alpha_bar: np.ndarray) -> float:
         """D(α), given ᾱ."""
         mass = self.weighted(alpha)
-        if self.fit_intercept and np.any(np.abs(mass.sum(axis=0)) > _FEASIBLE * np.abs(mass).sum(axis=0)):
+        if self.fit_intercept and (np.abs(mass.sum(axis=0)) > _FEASIBLE * np.abs(mass).sum(axis=0)).any():
             return -np.inf
         linear = 0.0 if self.offset is None else float(np.vdot(mass, self.offset))
         total = linear + row_sums.conjugates(self.loss, alpha, self.row_vectors)
