@@ -6,13 +6,13 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs  # type: ignore[import-untyped]
 
+from dualnewton._cached import cached_property
 from dualnewton.estimators._progress import ProgressLine
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised import Unpenalised

@@ -143,7 +143,7 @@ def chosen(model: Any, name: str) -> Any:
 
 
 def _first(value: Any) -> float:
-    return float(np.ravel(value)[0])
+    return float(value if isinstance(value, float) else np.ravel(value)[0])
 
 
 def _several(model: Any, how: str) -> str | None:

@@ -27,6 +27,10 @@ class Squared(Loss):
     def second_derivative(self, z: Array, y: Array) -> Array:
         return 1.0 + 0.0 * (z - y)
 
+    def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
+        residual = z - y
+        return 0.5 * residual**2, residual
+
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         return u * (0.5 * u + y)
 
@@ -87,6 +91,10 @@ class SquaredHinge(Margin):
 
     def second_derivative(self, z: Array, y: Array) -> Array:
         return (y * z < 1.0) * 1.0
+
+    def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
+        short = np.maximum(1.0 - y * z, 0.0)
+        return 0.5 * short**2, -y * short
 
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         return u * (0.5 * u + y)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from dualnewton._cached import cached_property
 from dualnewton.matrix import linear, whole
 from dualnewton.matrix.blocks import LibraryBlock
 from dualnewton.matrix.compiled import CompiledPasses, gram_parts

@@ -10,10 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
+from dualnewton._cached import cached_property
 
 Rows = np.ndarray | slice
 """A selection of rows: their indices in increasing order, or a slice."""

@@ -18,11 +18,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.losses.base import BALANCING, Curvature
 from dualnewton.matrix import BlockLosses, RowForm, RowVectors
 from dualnewton.objective import row_sums
@@ -105,10 +105,11 @@ class DualSums:
         """Return the multiple of the direction that balances one column of α: at most 1 in absolute value."""
         if self.direction is None:
             return 0.0
-        mass, available = float(self.sums[k]), float(self.sums[self.problem.columns + k])
+        K = self.problem.columns
+        mass, available = float(self.sums[k]), float(self.sums[K + k])
         if abs(mass) <= BALANCED * available:
-            sizes = np.abs(self.problem.weighted(self.alpha)).sum(axis=0)
-            if abs(mass) <= BALANCED * sizes.flat[k]:
+            size = np.abs(self.problem.weighted(self.alpha if K == 1 else self.alpha[:, k])).sum()
+            if abs(mass) <= BALANCED * size:
                 return 0.0
         return mass / max(available, abs(mass), TINY)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
 from dualnewton.regularizers.base import Form, Regularizer
 from dualnewton.regularizers.joint import JointElasticNet, JointL1
