@@ -195,7 +195,7 @@ class PrimalPoints:
         for k, ((problem, own), vectors) in enumerate(zip(columns_of(self.problems), rows, strict=True)):
             z = vectors.shifted(Z[:, own])
             value, slopes = problem.loss.value_and_derivative(z, vectors.y)
-            values[k] = vectors.weighted(value).sum()  # in the order of ``Problem.primal``
+            values[k] = value.sum() if vectors.c is None else vectors.c @ value
             found = [-slopes]
             if _balances(problem):
                 found.append(problem.loss.balancing_direction(found[0], z, vectors.y))
