@@ -9,6 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dualnewton as dn
+from dualnewton.losses import Squared
+from dualnewton.objective.problem import Problem
+from dualnewton.objective.unpenalised import Unpenalised
+from dualnewton.regularizers import ElasticNet
 from estimators.cases import data_for
 
 
@@ -95,3 +99,18 @@ def test_steps_of_one_epoch_at_a_time_get_there_too():
             values.append(model.fit(X, y).certificate_.primal)
     assert np.all(np.diff(values) <= 0.0)
     assert model.certificate_.relative_gap <= model.tol
+
+
+def test_a_problem_loses_its_penalty_without_new_checks():
+    """What was checked is shared, and the certificate is that of the objective stated afresh."""
+    rng = np.random.default_rng(5)
+    X, y, c = rng.standard_normal((40, 4)), rng.standard_normal(40), rng.uniform(0.5, 2.0, 40)
+    problem = Problem(X, y, Squared(), lam=3.0, regularizer=ElasticNet(), sample_weight=c, fit_intercept=True)
+    free = Unpenalised.of(problem)
+    again = Unpenalised(X, y, Squared(), sample_weight=c, fit_intercept=True)
+    assert free.unit.data is problem.data
+    assert free.unit.y is problem.y
+    w = np.linalg.lstsq(np.sqrt(c)[:, None] * X, np.sqrt(c) * y, rcond=None)[0]
+    assert free.certify(w, 0.1) == again.certify(w, 0.1)
+    assert free.weak.lam == again.weak.lam > 0.0
+    assert type(free.weak.regularizer) is type(again.weak.regularizer)

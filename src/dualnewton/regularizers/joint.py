@@ -22,8 +22,9 @@ _FEASIBLE = 1e-12
 
 def feature_norms(W: Array) -> np.ndarray:
     """‖W_j‖ of each feature; the norm of one number is its absolute value, without rounding."""
-    rows = np.atleast_2d(W)
-    return np.abs(rows[0]) if len(rows) == 1 else np.sqrt(np.einsum("kj,kj->j", rows, rows))
+    if W.ndim == 1 or len(W) == 1:
+        return np.abs(W.reshape(-1))
+    return np.sqrt(np.einsum("kj,kj->j", W, W))
 
 
 @dataclass(frozen=True)

@@ -139,3 +139,28 @@ def test_a_start_is_continued_and_limits_end_the_steps():
     assert short.steps == 1
     assert not late.w.any()
     assert problem.primal(found.w, found.intercept) < problem.primal(short.w, short.intercept)
+
+
+def test_newton_steps_find_the_features_of_correlated_rows(monkeypatch):
+    """Features that depend on each other enter and leave in steps that do not repeat: no sweeps are needed."""
+    monkeypatch.setattr(joint, "minimise", lambda *_, **__: pytest.fail("sweeps"))
+    rng = np.random.default_rng(0)
+    X = 0.9 * rng.standard_normal((300, 1)) + 0.5 * rng.standard_normal((300, 10))
+    Y = X[:, :5] @ rng.standard_normal((5, 3)) + rng.standard_normal((300, 3))
+    model = dn.MultiTaskLasso(tol=1e-9).fit(X, Y)
+    assert model.certificate_.relative_gap <= 1e-9
+    assert 0 < np.count_nonzero(model.coef_.any(axis=0)) < 10
+
+
+def test_the_ridge_says_when_a_point_is_good_enough(monkeypatch):
+    """n(P − D) is at most Σ violation²/(2 ridge): a loose tolerance takes fewer steps than a tight one, and is met."""
+    steps, stepped = [], joint.stepped
+    monkeypatch.setattr(joint, "stepped", lambda *args: steps.append(1) or stepped(*args))
+    X, Y = SHAPES["few features"]
+    counts = []
+    for tol in (1e-2, 1e-4, 1e-12):
+        steps.clear()
+        assert dn.MultiTaskElasticNet(0.1, tol=tol).fit(X, Y).certificate_.relative_gap <= tol
+        counts.append(len(steps))
+    assert counts == sorted(counts)
+    assert counts[0] < counts[2]

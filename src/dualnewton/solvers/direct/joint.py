@@ -44,16 +44,15 @@ class Goal(NamedTuple):
     ----------
     violation : float
         The largest violation of the optimality conditions.
-    squares : float
-        Σ_j violation_j²: with ridges the gap is at most this over twice the smallest of them. Zero without.
+    ridge : float
+        Σ_j violation_j² over the value: the gap is at most this sum over twice the smallest ridge. Zero without a ridge.
+    losses : float
+        The losses at the start.
     """
 
     violation: float
-    squares: float
-
-    def is_met(self, violations: np.ndarray, largest: float) -> bool:
-        """Whether a point with these violations will do."""
-        return largest <= self.violation or float(violations @ violations) <= self.squares
+    ridge: float
+    losses: float
 
 
 def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
@@ -76,9 +75,8 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         rows.gather(more)
         inside, part = rows.inside, penalty.only(rows.inside)
         share = WELL_BELOW * tol
-        goal = Goal(
-            share * float(part.threshold.min(initial=np.inf)), 2.0 * share * value * part.ridge.min(initial=np.inf)
-        )
+        low = [float(each.min(initial=np.inf)) for each in (part.threshold, part.ridge)]
+        goal = Goal(share * low[0], 2.0 * share * low[1], losses)
         V = minimum(rows.matrix(), slopes[:, inside], W[:, inside], part, goal, deadline)
         W = np.zeros(W.shape)
         W[:, inside] = V
@@ -90,12 +88,13 @@ def minimum(
     H: np.ndarray, slopes: np.ndarray, V: np.ndarray, penalty: JointPenalty, goal: Goal, deadline: float
 ) -> np.ndarray:
     """Return the minimiser, starting at V, of shape (K, m), at which the smooth part has these slopes."""
-    diagonal, q = H.diagonal(), V @ H - slopes
-    curvature = diagonal + penalty.ridge
-    inverse = 1.0 / np.where(curvature > 0.0, curvature, np.inf)
+    bound, q = H.diagonal(), V @ H - slopes
+    constant = goal.losses - 0.5 * float(np.vdot(V, slopes - q))
     best, least, in_vain = V, np.inf, 0
     while in_vain < IN_VAIN:
-        u = diagonal * V - slopes
+        if in_vain == 1:  # moves in all features at once were too long: now H is at most D(bound)
+            bound = np.abs(H).sum(axis=0)
+        u = bound * V - slopes
         norms = feature_norms(u)
         free = (norms > penalty.threshold).nonzero()[0]
         own, part, rows, square, right = V, penalty, H, H, q
@@ -104,7 +103,9 @@ def minimum(
             own, square, right = V.take(free, axis=1), rows.take(free, axis=1), q.take(free, axis=1)
             norms, u = norms.take(free), u.take(free, axis=1)
         if not own.all():
-            own = np.where(own != 0.0, own, u * ((norms - part.threshold) * inverse.take(free) / norms))
+            curvature = (bound + penalty.ridge).take(free)
+            length = (norms - part.threshold) / np.where(curvature > 0.0, curvature, np.inf)
+            own = np.where(own != 0.0, own, u * (length / norms))
         own = stepped(square, right, own, part)
         slopes, V = own @ rows - q, own
         if free.size < len(H):
@@ -115,8 +116,11 @@ def minimum(
         in_vain = 0 if left < 0.5 * least else in_vain + 1
         if left < least:
             best, least = V, left
-        if goal.is_met(violations, left) or time.perf_counter() > deadline:
+        if left <= goal.violation or time.perf_counter() > deadline:
             return best
+        squares = float(violations @ violations)
+        if squares <= goal.ridge * (constant + 0.5 * float(np.vdot(V, slopes - q)) + penalty.value(V)):
+            return V
     return minimise(H, best @ H - q, best, penalty, goal.violation, deadline=Deadline(deadline))
 
 
