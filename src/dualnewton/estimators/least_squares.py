@@ -36,6 +36,9 @@ DECOMPOSED, SUMMED, ACTIVE = (
 )
 """What the plan of a solution says."""
 
+BLOCK = 64
+"""Columns of Householder reflections that LAPACK applies together: its workspace has room for so many."""
+
 
 @estimator
 class LinearRegression(MultiOutputMixin, CertifiedRegressor):
@@ -220,14 +223,25 @@ class _System:
     def __init__(
         self, A: np.ndarray, B: np.ndarray, s: np.ndarray | None, means: tuple[np.ndarray, np.ndarray]
     ) -> None:
-        self.s, self.means, self.B = s, means, B
-        wide = A.shape[0] < A.shape[1]
-        Q, self.R = (None, A) if wide else np.linalg.qr(A)
+        self.s, self.means, self.B, self.R, self.reflectors = s, means, B, A, None
+        if A.shape[0] >= A.shape[1]:
+            from scipy.linalg.lapack import dgeqrf
+
+            self.reflectors = dgeqrf(A, lwork=BLOCK * A.shape[1], overwrite_a=True)[:2]
+            self.R = np.triu(self.reflectors[0][: A.shape[1]])
         U, self.singular, V = np.linalg.svd(self.R, full_matrices=False)
         level = np.finfo(float).eps * max(A.shape) * float(self.singular.max(initial=0.0))
         self.rank = int(np.count_nonzero(self.singular > level))
-        U, self.Q, self.V = U[:, : self.rank], Q, V[: self.rank]
-        self.U = U if Q is None else Q @ U
+        self.U, self.V = U[:, : self.rank], V[: self.rank]
+        self.right = self._turned(B, "T")
+
+    def _turned(self, columns: np.ndarray, which: str) -> np.ndarray:
+        """Return Qᵀ ("T") or Q ("N") times columns, Q as the product of its n×n reflections; I for more features than rows."""
+        if self.reflectors is None:
+            return columns.copy()
+        from scipy.linalg.lapack import dormqr
+
+        return np.asarray(dormqr("L", which, *self.reflectors, columns, BLOCK * (columns.shape[1] + BLOCK + 1))[0])
 
     @classmethod
     def of(cls, data: Data, *, fit_intercept: bool) -> _System:
@@ -238,18 +252,22 @@ class _System:
         if fit_intercept:
             shares = np.full(len(X), 1.0 / len(X)) if c is None else c / c.sum()
             means = shares @ X, shares @ Y
-        A, B, s = X - means[0], Y - means[1], None if c is None else np.sqrt(c)
+        A, B = np.subtract(X, means[0], order="F"), np.subtract(Y, means[1], order="F")
+        s = None if c is None else np.sqrt(c)
         return cls(A, B, s, means) if s is None else cls(s[:, None] * A, s[:, None] * B, s, means)
 
     def shortest(self) -> np.ndarray:
         """Return the shortest w of least error for each output."""
-        return np.asarray(((self.U.T @ self.B).T / self.singular[: self.rank]) @ self.V)
+        return np.asarray(((self.U.T @ self.right[: len(self.U)]).T / self.singular[: self.rank]) @ self.V)
 
     def duals(self) -> np.ndarray:
         """Return α of each output: the residuals, orthogonal to all features."""
         rest = self.B
         for _ in range(2):  # the second time removes the rounding of the first
-            rest = rest - self.U @ (self.U.T @ rest)
+            turned = self._turned(rest, "T")
+            first = turned[: len(self.U)]
+            first -= self.U @ (self.U.T @ first)
+            rest = self._turned(turned, "N")
         if self.s is None:
             return np.ascontiguousarray(rest.T)
         roots = np.where(self.s > 0.0, self.s, 1.0)[:, None]  # a row of weight zero does not count
@@ -259,8 +277,7 @@ class _System:
         """Return a w ≥ 0 of least error for output k: of R, whose columns have the products of those of A."""
         from scipy.optimize import nnls
 
-        own = self.B[:, k]
-        return np.asarray(nnls(self.R, own if self.Q is None else self.Q.T @ own)[0])
+        return np.asarray(nnls(self.R, self.right[: len(self.R), k])[0])
 
     def model(self, w: np.ndarray, k: int) -> tuple[np.ndarray, float]:
         """Return w of output k with its intercept."""
