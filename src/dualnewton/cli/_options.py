@@ -32,13 +32,15 @@ TimeLimit = Annotated[
     option("--time-limit", "SECONDS", "Stop after this time with the best model so far. No limit by default.", RUN),
 ]
 MaxEpochs = Annotated[int, option("--max-epochs", "NUMBER", "Limit on the passes over the data.", RUN)]
-Threads = Annotated[int, option("--threads", "NUMBER", "Number of threads; it does not change the result.", RUN)]
+Threads = Annotated[
+    int, option("--threads", "NUMBER", "Number of threads; a given method has the same result for any.", RUN)
+]
 Cores = Annotated[
     int | None,
     option(
         "--threads",
         "NUMBER",
-        "Number of threads, by default that of the physical cores this process may use; it does not change the result.",
+        'Number of threads, by default that of the physical cores this process may use; "auto" may choose by it.',
         RUN,
     ),
 ]

@@ -26,7 +26,8 @@ def plan(
     """Show the method with which `fit` would begin on DATA, its predicted cost, and the reason. Nothing is fitted.
 
     tau is the number of examples in a round of sdna and sdca, and of rows in the first sketch of ihs. The cost is an estimate of
-    the seconds to a relative gap of 1e-6 on one core, from the sizes and the conditioning. During a fit the method may change
+    the seconds to a relative gap of 1e-6 from the sizes and the conditioning: of the chosen method on all cores, of the others
+    on one core. During a fit the method may change
     if the gap falls more slowly than predicted.
 
     For example:
@@ -66,9 +67,10 @@ def described(task: Task) -> str:
 
 def chosen_of(task: Task, method: str) -> dict[str, Any]:
     """Return the plan of a fit as a dictionary."""
+    from dualnewton.matrix.workers import physical_cores
     from dualnewton.planning.planner import plan as planned
 
-    made = planned(task.problems[0], method=method, models=len(task.problems))
+    made = planned(task.problems[0], method=method, models=len(task.problems), n_threads=physical_cores())
     found = {name: getattr(made, name) for name in ("method", "tau", "compiled", "cost", "reason")}
     return {**found, "cost": None if math.isnan(made.cost) else float(made.cost)}
 

@@ -98,7 +98,7 @@ def _methods(kind: type[Loss], *names: str) -> list[Any]:
     return [jit(getattr(kind, name)) for name in names]
 
 
-@lru_cache(maxsize=64)
+@cache
 def _fields_type(kind: type[Loss], names: tuple[str, ...]) -> Any:
     """Make a named tuple type with the fields of a loss; it is importable by name, which Numba's cache on disk requires."""
     name = f"{kind.__name__}Fields"
