@@ -92,7 +92,14 @@ def _margins_of(data, columns, starts, first, last, W, blas, room, Z):
 
     def sparse(data, columns, starts, first, last, W, blas, room, Z):
         K = W.shape[1]
-        if K <= FEW:
+        if K == 1:
+            w = W.reshape(W.size)
+            for i in range(first, last):
+                total = 0.0
+                for p in row.entries(starts, i):
+                    total += data[p] * w[columns[p]]
+                Z[0, i] = total
+        elif K <= FEW:
             for i in range(first, last):
                 for k in range(K):
                     total = 0.0
@@ -134,7 +141,14 @@ def _gather_of(data, columns, starts, first, last, R, blas, room, G):
 
     def sparse(data, columns, starts, first, last, R, blas, room, G):
         M = G.shape[1]
-        if M <= FEW:
+        if M == 1:
+            g = G.reshape(G.size)
+            for i in range(first, last):
+                factor = R[0, i - first]
+                if factor != 0.0:
+                    for p in row.entries(starts, i):
+                        g[columns[p]] += factor * data[p]
+        elif M <= FEW:
             for i in range(first, last):
                 for k in range(M):
                     if R[k, i - first] != 0.0:
