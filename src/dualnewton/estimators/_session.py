@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -14,6 +15,7 @@ from joblib import effective_n_jobs  # type: ignore[import-untyped]
 
 from dualnewton._cached import cached_property
 from dualnewton.estimators._progress import ProgressLine
+from dualnewton.matrix.workers import threads
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.planning.tuning import Tuning
@@ -49,11 +51,16 @@ class Session:
         self.callback = model.callback
         self.line = ProgressLine(type(model).__name__, self.tol) if model.verbose else None
         self.stopped = False
+        self.pool: AbstractContextManager[None] = nullcontext()
 
     def __enter__(self) -> Session:
+        # Also for passes between the runs, such as the Hessians and certificates of cross-validation.
+        self.pool = threads(self.threads) if self.threads > 1 else nullcontext()
+        self.pool.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.pool.__exit__(kind, error, at)
         if self.line is not None:
             self.line.close()
 
