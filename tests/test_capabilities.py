@@ -224,3 +224,22 @@ def test_an_unweighted_softmax_is_the_weighted_one_with_ones():
     pairs = [(k, other) for k in range(4) for other in range(k + 1, 4)]
     touching = np.array([[k in pair for pair in pairs] for k in range(4)], dtype=float)
     np.testing.assert_allclose(problem.row_couplings(Z) @ touching.T, problem.row_curvature(Z), rtol=1e-12)
+
+
+def test_a_loss_that_overrides_one_function_of_another_is_certified_by_its_own():
+    class Raised(losses.Logistic):
+        """The logistic loss plus one."""
+
+        def value(self, z, y):
+            return super().value(z, y) + 1.0
+
+        def conjugate_inside(self, u, y):
+            return super().conjugate_inside(u, y) - 1.0
+
+    plain = make_problem(losses.Logistic(), n=50)
+    raised, w = replace(plain, loss=Raised()), np.full(plain.d, 0.1)
+    one, other = plain.certify(w), raised.certify(w)
+    assert other.primal == pytest.approx(one.primal + 1.0, rel=1e-14)
+    assert other.dual == pytest.approx(one.dual + 1.0, rel=1e-14)
+    z, y = raised.margins(w), raised.y
+    np.testing.assert_array_equal(raised.loss.value_and_derivative(z, y)[1], plain.loss.derivative(z, y))

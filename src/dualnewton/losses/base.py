@@ -38,6 +38,20 @@ class Kink(NamedTuple):
     right: np.ndarray
 
 
+JOINT = {"value_and_derivative": ("value", "derivative"), "derivatives": ("derivative", "second_derivative")}
+"""Functions of a loss that return two of its functions at once."""
+
+
+def _with_own(inherited: Callable[..., Any], own: tuple[str | None, ...]) -> Callable[..., Any]:
+    """Return a joint function that takes the parts of these names from the methods, and the others from the inherited one."""
+
+    def joint(self: Any, z: Array, y: Array) -> tuple[Array, ...]:
+        rest = () if all(own) else inherited(self, z, y)
+        return tuple(rest[k] if name is None else getattr(self, name)(z, y) for k, name in enumerate(own))
+
+    return joint
+
+
 class Loss:
     """Base class of the library's losses and of user-defined ones.
 
@@ -95,6 +109,16 @@ class Loss:
     def second_derivative(self, z: Array, y: Array) -> Array:
         """φ″(z; y), at a kink of φ′ any element of the generalised derivative; for K > 1 columns the Hessian's diagonal."""
         raise NotImplementedError(f"{type(self).__name__} has no second_derivative(z, y)")
+
+    def __init_subclass__(cls, **rest: Any) -> None:
+        """Let a class that overrides φ or a derivative, but not the functions that return two of them, override these as well."""
+        super().__init_subclass__(**rest)
+        for joint, names in JOINT.items():
+            inherited = getattr(cls, joint)
+            if joint not in vars(cls) and inherited is not getattr(Loss, joint):
+                own = tuple(name if name in vars(cls) else None for name in names)
+                if any(own):
+                    setattr(cls, joint, _with_own(inherited, own))
 
     def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
         """Return φ and φ′ of arrays; override it where the two formulas share an expensive term."""

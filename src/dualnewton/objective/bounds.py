@@ -231,8 +231,7 @@ def primal_bounds(
 
     Problems whose intercept must be searched share a second pass.
     """
-    W = np.array(models).reshape(-1, problems[0].d)
-    b = np.array(intercepts, dtype=np.float64).reshape(-1)
+    W, b = np.vstack(models), np.hstack(intercepts)
     vectors = [problem.row_vectors for problem in problems]
     found = problems[0].data.evaluate(W, b, PrimalPoints(problems), vectors)
     assert found.kept is not None
