@@ -1,6 +1,7 @@
 """What predictions follow from: conditioning, overlap of rows, spread and use of features; and few calls for all of it."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,6 +86,8 @@ def test_predictions_are_numbers_whatever_the_scale(penalty, lam, scale):
             assert not any(map(np.isnan, predicted(facts).values()))
 
 
+PACKAGE = str(Path(dn.__file__).parent)
+
 WRONG = tuned(epochs_fixed=-1e9, small_entries=0, direct_entries=0)
 """SDNA seems to cost less than nothing, and no data are small."""
 
@@ -106,7 +109,7 @@ def test_planning_a_small_problem_takes_few_calls():
     calls = []
 
     def count(frame, event, _):
-        if event == "call" and "dualnewton" in frame.f_code.co_filename:
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
             calls.append(frame.f_code.co_name)
 
     sys.setprofile(count)
@@ -116,6 +119,6 @@ def test_planning_a_small_problem_takes_few_calls():
         dn.plan(problem)
     finally:
         sys.setprofile(None)
-    assert general <= 100
+    assert general <= 90
     assert calls.count("of") == 2  # Facts.of and Costs.of, once each
     assert len(calls) - general <= 15  # a direct solver needs neither
