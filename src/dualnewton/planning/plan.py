@@ -20,7 +20,8 @@ class Plan:
     ----------
     method : str
         "sdna", "sdca", "newton", "ihs" or "interior"; "direct" for a solution that no iterative method has found, such as the
-        eigendecomposition of a small ridge regression. Estimators use it where it is cheap; ``solve`` does not take it.
+        eigendecomposition by which ``RidgeCV`` fits all its values. Estimators use it where it is cheap; ``solve`` does not take
+        it.
     tau : int
         Examples per round; of the primal methods, rows of the (first) sketch; of a direct solution, all examples.
     reason : str
