@@ -19,6 +19,12 @@ Class = TypeVar("Class", bound=type)
 ENTRY = re.compile(r"^\S.*(?:\n .*)*", flags=re.MULTILINE)
 """One parameter or attribute in a section of a numpydoc docstring."""
 
+HEADING = re.compile(r"\n\n(\w+)\n-+\n")
+"""A line with the title of a section of a numpydoc docstring."""
+
+ORDER = {"": 0, "Parameters": 1, "Attributes": 2, "Examples": 4}
+"""The places of sections in the order of numpydoc; others are in place 3."""
+
 
 @dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
 def estimator(cls: Class) -> Class:
@@ -72,17 +78,23 @@ def _nearest(cls: type, attribute: str) -> dict[str, Any]:
 
 def _inherit_descriptions(cls: type, title: str, names: list[str] | None = None) -> None:
     """Complete a section of the docstring by what the docstrings of the bases say; of some names only, where these are given."""
-    heading = f"\n\n{title}\n{'-' * len(title)}\n"
     entries: list[str] = []
     seen: set[str] = set()
     for base in cls.__mro__:
-        section = vars(base).get("_description", "").partition(heading)[2].partition("\n\n")[0]
-        for entry in ENTRY.findall(section):
+        for entry in ENTRY.findall(_sections(vars(base).get("_description", "")).get(title, "")):
             of_entry = set(re.split(" : |\n", entry)[0].split(", "))
             new = of_entry - seen if names is None else of_entry & set(names) - seen
             if new:
                 entries.append(entry)
                 seen |= new
-    before, _, rest = inspect.cleandoc(cls.__doc__ or "").partition(heading)
-    after = rest.partition("\n\n")[2]
-    cls.__doc__ = before + heading + "\n".join(entries) + (f"\n\n{after}" if after else "")
+    sections = _sections(inspect.cleandoc(cls.__doc__ or "")) | {title: "\n".join(entries)}
+    ordered = sorted(sections, key=lambda each: ORDER.get(each, 3))
+    cls.__doc__ = "\n\n".join(
+        f"{each}\n{'-' * len(each)}\n{sections[each]}" if each else sections[each] for each in ordered
+    )
+
+
+def _sections(description: str) -> dict[str, str]:
+    """Return the sections of a numpydoc docstring by their titles; what stands before the first has the title ""."""
+    first, *rest = HEADING.split(description)
+    return {"": first} | dict(zip(rest[::2], rest[1::2], strict=True))

@@ -86,6 +86,15 @@ class ElasticNet(MultiOutputMixin, ElasticNetModel):
         r: 0 is ridge regression, 1 the Lasso.
     solver : str
         "auto", "sdna", "sdca", "newton" and "ihs" choose the method ("sdna" and "sdca" need r < 1, "ihs" r = 0).
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = dn.ElasticNet(alpha=0.1, l1_ratio=0.9).fit(X, y)
+    >>> model.coef_.shape, model.certificate_.relative_gap <= 1e-4
+    ((10,), True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -136,6 +145,16 @@ class ElasticNet(MultiOutputMixin, ElasticNetModel):
 
 @estimator
 class Lasso(ElasticNet):
-    """Least squares with the penalty alpha‖w‖₁: :class:`ElasticNet` with ``l1_ratio=1``, and its other parameters."""
+    """Least squares with the penalty alpha‖w‖₁: :class:`ElasticNet` with ``l1_ratio=1``, and its other parameters.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = dn.Lasso(alpha=1.0).fit(X, y)
+    >>> int((model.coef_ != 0).sum()), model.certificate_.relative_gap <= 1e-4
+    (3, True)
+    """
 
     l1_ratio: float = field(default=1.0, init=False)

@@ -82,6 +82,16 @@ class ERMClassifier(ERMModel, CertifiedClassifier):
         "logistic", "squared_hinge" or "hinge".
     class_weight : dict, "balanced" or None
         Weights of the classes, times those of the rows.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> model = dn.ERMClassifier("smooth_hinge", lam=0.01).fit(X, y)
+    >>> model.score(X, y) > 0.95, model.certificate_.relative_gap <= 1e-6
+    (True, True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -120,6 +130,15 @@ class ERMRegressor(ERMModel, MultiOutputMixin, CertifiedRegressor):
     loss : Loss or str
         φ: an object, such as ``losses.Huber(0.5)`` or your own, or the name of one of the library's, such as "squared",
         "huber" or "epsilon_insensitive".
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = dn.ERMRegressor(dn.losses.Huber(delta=50.0), lam=0.001).fit(X, y)
+    >>> model.certificate_.relative_gap <= 1e-6
+    True
     """
 
     _multi_output: ClassVar[bool] = True

@@ -28,6 +28,18 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         Not changed.
     path : path
         Where to; what is there is replaced.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> place = pathlib.Path(tempfile.mkdtemp()) / "ridge.model"
+    >>> model = dn.Ridge().fit(X, y)
+    >>> dn.save(model, place)
+    >>> bool((dn.load(place).predict(X) == model.predict(X)).all())
+    True
     """
     (model if isinstance(model, SavedModel) else _saved(model)).save(path)
 
@@ -48,6 +60,18 @@ def load(path: str | os.PathLike[str]) -> Any:
         A ``ValueError`` that says in one line what is wrong: the file is damaged, something else, or of a newer version.
     OSError
         If it cannot be opened.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> place = pathlib.Path(tempfile.mkdtemp()) / "ridge.model"
+    >>> model = dn.Ridge().fit(X, y)
+    >>> dn.save(model, place)
+    >>> bool((dn.load(place).predict(X) == model.predict(X)).all())
+    True
     """
     saved = SavedModel.load(path)
     if saved.estimator is None:

@@ -101,6 +101,15 @@ class MultiTaskElasticNet(MultiTaskModel):
         The strength of the penalty. Zero is least squares for each output, with a certificate each.
     l1_ratio : float
         r: 0 is ridge regression, 1 the multi-task Lasso.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_linnerud
+    >>> X, y = load_linnerud(return_X_y=True)  # three outputs
+    >>> model = dn.MultiTaskElasticNet(alpha=1.0, l1_ratio=0.5).fit(X, y)
+    >>> model.coef_.shape, model.certificate_.relative_gap <= 1e-4
+    ((3, 3), True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -114,6 +123,16 @@ class MultiTaskElasticNet(MultiTaskModel):
 
 @estimator
 class MultiTaskLasso(MultiTaskElasticNet):
-    """Least squares of several outputs with the penalty alpha Σ_j ‖W_j‖: :class:`MultiTaskElasticNet` with ``l1_ratio=1``."""
+    """Least squares of several outputs with the penalty alpha Σ_j ‖W_j‖: :class:`MultiTaskElasticNet` with ``l1_ratio=1``.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_linnerud
+    >>> X, y = load_linnerud(return_X_y=True)  # three outputs
+    >>> model = dn.MultiTaskLasso(alpha=1.0).fit(X, y)
+    >>> model.coef_.shape, model.certificate_.relative_gap <= 1e-4
+    ((3, 3), True)
+    """
 
     l1_ratio: float = field(default=1.0, init=False)

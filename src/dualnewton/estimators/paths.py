@@ -18,7 +18,17 @@ from dualnewton.run.path import solve_path
 
 
 def lasso_path(X: Any, y: Any, **options: Any) -> tuple[Any, ...]:
-    """Compute the Lasso for falling alphas: :func:`enet_path` with ``l1_ratio=1``, and its other parameters."""
+    """Compute the Lasso for falling alphas: :func:`enet_path` with ``l1_ratio=1``, and its other parameters.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> alphas, coefs, gaps = dn.lasso_path(X, y, alphas=5)
+    >>> alphas.shape, coefs.shape, gaps.shape
+    ((5,), (10, 5), (5,))
+    """
     if "l1_ratio" in options:
         raise DualnewtonError(f"l1_ratio is 1 in lasso_path, got {options['l1_ratio']!r}: use enet_path")
     return enet_path(X, y, l1_ratio=1.0, **options)
@@ -85,6 +95,15 @@ def enet_path(
         If asked for.
     certificates : list of Certificate, or of lists with one for each output
         If asked for.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> alphas, coefs, gaps = dn.enet_path(X, y, l1_ratio=0.9, alphas=5)
+    >>> alphas.shape, coefs.shape, gaps.shape
+    ((5,), (10, 5), (5,))
     """
     from sklearn.utils.validation import _check_sample_weight, check_X_y
 

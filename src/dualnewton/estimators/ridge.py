@@ -98,6 +98,15 @@ class Ridge(RidgeModel, MultiOutputMixin, CertifiedRegressor):
         min_{w, b}  Σ c_i (x_iᵀw + b − y_i)² + alpha ‖w‖²,    w ≥ 0 if ``positive``
 
     Parameters, attributes and shapes are those of ``sklearn.linear_model.Ridge``.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = dn.Ridge(alpha=1.0).fit(X, y)
+    >>> round(model.score(X, y), 3), model.certificate_.relative_gap <= 1e-4
+    (0.451, True)
     """
 
     _multi_output: ClassVar[bool] = True
@@ -113,6 +122,16 @@ class RidgeClassifier(RidgeModel, CertifiedClassifier):
     ----------
     class_weight : dict, "balanced" or None
         Weights of the classes, times those of the rows.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> model = dn.RidgeClassifier().fit(X, y)
+    >>> model.score(X, y) > 0.95, model.certificate_.relative_gap <= 1e-4
+    (True, True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -46,6 +46,15 @@ class HuberRegressor(CertifiedRegressor):
         σ.
     outliers_ : array of bool, of shape (n,)
         Which residuals exceed epsilon σ.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = dn.HuberRegressor().fit(X, y)
+    >>> model.scale_ > 0, model.certificate_.relative_gap <= 1e-5
+    (True, True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -75,6 +75,16 @@ class LinearSVC(SupportVectorMachine, CertifiedClassifier):
     class_weight : dict, "balanced" or None
         Weights of the classes, times those of the rows. With more than two classes the weight of a class counts
         where it stands against the rest, as in scikit-learn; the rest has weight one.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> model = dn.LinearSVC(loss="hinge", C=0.1).fit(X, y)
+    >>> model.score(X, y) > 0.95, model.certificate_.relative_gap <= 1e-4
+    (True, True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -120,6 +130,15 @@ class LinearSVR(SupportVectorMachine, CertifiedRegressor):
         Half the width of the tube in which residuals cost nothing.
     loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}
         The loss.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = dn.LinearSVR(C=10.0, epsilon=5.0).fit(X, y)
+    >>> model.certificate_.relative_gap <= 1e-4
+    True
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -127,6 +127,13 @@ def load(name: str, progress: Progress | None = None) -> Dataset:
         uncentred:NxD, sparse:NxDxK.
     progress : callable, optional
         Called with the number of bytes received and the total number, if that is known.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> data = dn.data.load("diabetes")
+    >>> data.X.shape
+    (442, 10)
     """
     if name in FILES:
         return _from_file(FILES[name], *fetch(name, progress))
@@ -149,6 +156,12 @@ def find(source: str, progress: Progress | None = None, **options: Any) -> Datas
         Called with the number of bytes read or received and the total number, if that is known.
     options
         The options of :func:`read`. The target of a named set is fixed; ``target=False`` omits it.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> dn.data.find("breast_cancer").X.shape
+    (569, 30)
     """
     path = Path(source)
     if path.is_file():

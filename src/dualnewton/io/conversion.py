@@ -48,7 +48,7 @@ def convert(
     block: int = BLOCK,
     report: Report | None = None,
 ) -> Converted:
-    """Write a data file, or a named data set, in the format given by the suffix of the new file.
+    r"""Write a data file, or a named data set, in the format given by the suffix of the new file.
 
     The source is read once, in blocks. The blocks are kept in unnamed temporary files in the folder of the new file until the
     numbers of rows and columns are known. The new file appears under its name only when it is complete. Sparse data stay sparse
@@ -68,6 +68,16 @@ def convert(
         The number of bytes read at a time.
     report : callable, optional
         Called with the number of bytes read so far.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import dualnewton as dn
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "two.svm").write_text("1 1:0.5 3:2\n-1 2:1\n")
+    >>> _ = dn.data.convert(folder / "two.svm", folder / "two.npz")
+    >>> dn.data.read(folder / "two.npz").X.shape
+    (2, 3)
     """
     new = Path(out)
     writer = _writer(new)

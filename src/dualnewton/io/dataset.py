@@ -14,7 +14,17 @@ from dualnewton.errors import DualnewtonError
 
 
 class DataError(DualnewtonError):
-    """A file or a name is invalid; the message is one line with the place, the value found and the values allowed."""
+    """A file or a name is invalid; the message is one line with the place, the value found and the values allowed.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> try:
+    ...     dn.data.load("irises")
+    ... except dn.data.DataError as error:
+    ...     print("irises" in str(error))
+    True
+    """
 
 
 @contextlib.contextmanager
@@ -53,6 +63,14 @@ class Dataset:
         The name of the data set.
     target : str, optional
         A description of where the labels were found, such as "the array 'y'".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> data = dn.data.Dataset(np.eye(3), np.array([0.0, 1.0, 1.0]), name="three rows")
+    >>> data.X.shape, data.name
+    ((3, 3), 'three rows')
     """
 
     X: Any

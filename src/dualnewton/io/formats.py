@@ -55,7 +55,7 @@ def read(
     zero_based: bool | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
-    """Read a data file: svmlight, CSV, Parquet, npz or npy.
+    r"""Read a data file: svmlight, CSV, Parquet, npz or npy.
 
     Parameters
     ----------
@@ -79,6 +79,16 @@ def read(
         If the file is damaged or does not match the options; the message is one line with the place.
     OSError
         If the file cannot be opened.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import dualnewton as dn
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "two.svm").write_text("1 1:0.5 3:2\n-1 2:1\n")
+    >>> data = dn.data.read(folder / "two.svm")
+    >>> data.X.shape, data.y
+    ((2, 3), array([ 1., -1.]))
     """
     file = Path(path)
     kind = format_of(file)

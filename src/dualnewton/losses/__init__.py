@@ -56,6 +56,11 @@ def check(loss: Loss) -> None:
     equality at u = φ′(z), strong convexity and domain of φ*, and every declared property. For a loss without γ it skips the
     identities that involve γ. For a loss with kinks it also checks the smoothed losses, whose conjugates must be
     φ* + (width/2)u². For a loss of several columns it checks the same identities for vectors of margins.
+
+    Examples
+    --------
+    >>> from dualnewton import losses
+    >>> losses.check(losses.Logistic())  # returns None: every identity holds
     """
     from dualnewton.losses.checks import check_loss  # not needed to fit a model
 

@@ -23,7 +23,14 @@ BALANCING = 1e-2
 
 
 class Curvature(Enum):
-    """The values that φ″ takes as the margin changes."""
+    """The values that φ″ takes as the margin changes.
+
+    Examples
+    --------
+    >>> from dualnewton import losses
+    >>> losses.Logistic().curvature, losses.Squared().curvature
+    (<Curvature.VARYING: 'any nonnegative number'>, <Curvature.CONSTANT: 'one number everywhere'>)
+    """
 
     CONSTANT = "one number everywhere"
     PIECEWISE = "one number or zero"
@@ -31,7 +38,16 @@ class Curvature(Enum):
 
 
 class Kink(NamedTuple):
-    """A jump of φ′, for each label: the margin at which it lies, and φ′ to its left and to its right."""
+    """A jump of φ′, for each label: the margin at which it lies, and φ′ to its left and to its right.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> (kink,) = losses.Hinge().kinks(np.array([1.0, -1.0]))
+    >>> kink.position, kink.left, kink.right
+    (array([ 1., -1.]), array([-1.,  0.]), array([0., 1.]))
+    """
 
     position: np.ndarray
     left: np.ndarray
@@ -58,6 +74,24 @@ class Loss:
     Subclass it as a frozen dataclass and define the scalar functions, the domain of the conjugate and ``gamma``;
     ``losses.check(YourLoss())`` then reports each identity that fails. The other declarations have defaults that
     are valid for every smooth loss of one margin. See docs/extending.md.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> @dataclass(frozen=True)
+    ... class Residual(losses.Loss):
+    ...     gamma = 1.0
+    ...     def value(self, z, y):
+    ...         return 0.5 * (z - y) ** 2
+    ...     def derivative(self, z, y):
+    ...         return z - y
+    ...     def second_derivative(self, z, y):
+    ...         return 1.0 + 0.0 * z
+    ...     def conjugate_inside(self, u, y):
+    ...         return 0.5 * u * u + u * y
+    >>> losses.check(Residual())  # returns None: every identity holds
     """
 
     label_domain: ClassVar[str] = "finite real numbers"
@@ -279,6 +313,13 @@ class NonSmooth(Loss):
     :func:`dualnewton.solve` fits a sequence of smoothed losses, and the gap is certified for the loss itself. A piecewise linear
     loss also declares its :meth:`kinks`, which let dual rounds and ``method="interior"`` solve it as it is, and a fit with a
     quadratic penalty finish exactly.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> isinstance(losses.Hinge(), losses.NonSmooth), losses.Hinge().gamma
+    (True, None)
     """
 
     kinked: ClassVar[bool] = True
@@ -307,7 +348,15 @@ class NonSmooth(Loss):
 
 
 class Margin(Loss):
-    """A classification loss: a function of the product m = yz with labels y ∈ {−1, +1}."""
+    """A classification loss: a function of the product m = yz with labels y ∈ {−1, +1}.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> isinstance(losses.Logistic(), losses.Margin), isinstance(losses.Squared(), losses.Margin)
+    (True, False)
+    """
 
     label_domain: ClassVar[str] = "-1 or +1"
 

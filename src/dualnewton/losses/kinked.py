@@ -13,7 +13,15 @@ from dualnewton.validation import Array, between, positive
 
 @dataclass(frozen=True)
 class Hinge(Margin, NonSmooth):
-    """max(0, 1 − yz); the loss of the support vector machine."""
+    """max(0, 1 − yz); the loss of the support vector machine.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> losses.Hinge().value(np.array([-1.0, 0.5, 2.0]), np.ones(3))
+    array([2. , 0.5, 0. ])
+    """
 
     curvature = Curvature.PIECEWISE  # φ″ = 0 away from the kink
 
@@ -41,7 +49,15 @@ class Hinge(Margin, NonSmooth):
 
 @dataclass(frozen=True)
 class EpsilonInsensitive(NonSmooth):
-    """max(0, |z − y| − epsilon); the loss of support vector regression, with epsilon = 0 the absolute error."""
+    """max(0, |z − y| − epsilon); the loss of support vector regression, with epsilon = 0 the absolute error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> losses.EpsilonInsensitive(epsilon=0.5).value(np.array([0.0, 0.4, 2.0]), np.zeros(3))
+    array([0. , 0. , 1.5])
+    """
 
     epsilon: float = 0.1
     shifts = True
@@ -78,7 +94,15 @@ class EpsilonInsensitive(NonSmooth):
 
 @dataclass(frozen=True)
 class Quantile(NonSmooth):
-    """max(q(y − z), (q − 1)(y − z)), the pinball loss: its minimiser over constants z is the q-quantile of y, for 0 < q < 1."""
+    """max(q(y − z), (q − 1)(y − z)), the pinball loss: its minimiser over constants z is the q-quantile of y, for 0 < q < 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> losses.Quantile(q=0.9).value(np.array([-1.0, 1.0]), np.zeros(2)).round(4)
+    array([0.9, 0.1])
+    """
 
     q: float = 0.5
     shifts = True

@@ -24,6 +24,13 @@ class SquaredOutputs(Loss):
     ----------
     n_outputs : int
         K ≥ 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> losses.SquaredOutputs(2).value(np.array([[1.0, 2.0]]), np.zeros((1, 2)))
+    array([2.5])
     """
 
     n_outputs: int = 2

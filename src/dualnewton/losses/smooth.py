@@ -12,7 +12,15 @@ from dualnewton.validation import Array, between, positive
 
 @dataclass(frozen=True)
 class Squared(Loss):
-    """½(z − y)²; the loss of ridge regression."""
+    """½(z − y)²; the loss of ridge regression.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> losses.Squared().value(np.array([1.0, 3.0]), np.array([0.0, 1.0]))
+    array([0.5, 2. ])
+    """
 
     gamma = 1.0
     curvature = Curvature.CONSTANT
@@ -37,7 +45,15 @@ class Squared(Loss):
 
 @dataclass(frozen=True)
 class Logistic(Margin):
-    """log(1 + exp(−yz)); the loss of logistic regression, written so that no exponential overflows."""
+    """log(1 + exp(−yz)); the loss of logistic regression, written so that no exponential overflows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> losses.Logistic().value(np.array([0.0, 800.0, -800.0]), np.ones(3)).round(4)
+    array([6.931e-01, 0.000e+00, 8.000e+02])
+    """
 
     gamma = 4.0
     self_concordance = 1.0  # φ‴/φ″ = 1 − 2p, p the probability
@@ -78,7 +94,15 @@ class Logistic(Margin):
 
 @dataclass(frozen=True)
 class SquaredHinge(Margin):
-    """½ max(0, 1 − yz)²; the loss of the L2 support vector machine."""
+    """½ max(0, 1 − yz)²; the loss of the L2 support vector machine.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> losses.SquaredHinge().value(np.array([-1.0, 0.5, 2.0]), np.ones(3))
+    array([2.   , 0.125, 0.   ])
+    """
 
     gamma = 1.0
     curvature = Curvature.PIECEWISE
@@ -109,6 +133,14 @@ class SmoothHinge(Margin):
     """The hinge max(0, 1 − yz) with its kink rounded by a parabola over the given width: smooth with γ = width.
 
     0 for yz ≥ 1, 1 − yz − width/2 for yz ≤ 1 − width, (1 − yz)²/(2 width) between.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> loss = losses.SmoothHinge(width=0.5)
+    >>> loss.gamma, loss.value(np.array([2.0, 0.75, 0.0]), np.ones(3)).round(4)
+    (0.5, array([-0.    ,  0.0625,  0.75  ]))
     """
 
     width: float = 1.0
@@ -142,7 +174,15 @@ class SmoothHinge(Margin):
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """½r² while |r| ≤ delta, then delta(|r| − delta/2), for r = z − y: least squares that is robust to outliers."""
+    """½r² while |r| ≤ delta, then delta(|r| − delta/2), for r = z − y: least squares that is robust to outliers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> losses.Huber(delta=1.0).value(np.array([0.5, 3.0]), np.zeros(2))
+    array([0.125, 2.5  ])
+    """
 
     delta: float = 1.0
     gamma = 1.0
@@ -171,7 +211,15 @@ class Huber(Loss):
 
 @dataclass(frozen=True)
 class SquaredEpsilonInsensitive(Loss):
-    """½ max(0, |z − y| − epsilon)²; the loss of L2 support vector regression."""
+    """½ max(0, |z − y| − epsilon)²; the loss of L2 support vector regression.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> losses.SquaredEpsilonInsensitive(epsilon=0.5).value(np.array([0.4, 2.5]), np.zeros(2))
+    array([0., 2.])
+    """
 
     epsilon: float = 0.1
     gamma = 1.0
@@ -199,6 +247,14 @@ class SmoothEpsilonInsensitive(Loss):
     """max(0, |z − y| − epsilon) with its kinks rounded by parabolas over the given width: smooth with γ = width.
 
     With t = |z − y| − epsilon: 0 for t ≤ 0, t − width/2 for t ≥ width, t²/(2 width) between.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> loss = losses.SmoothEpsilonInsensitive(epsilon=0.1, width=0.5)
+    >>> loss.gamma, loss.value(np.array([0.0, 0.35, 1.0]), np.zeros(3)).round(4)
+    (0.5, array([0.    , 0.0625, 0.65  ]))
     """
 
     epsilon: float = 0.1
@@ -239,6 +295,14 @@ class SmoothQuantile(Loss):
     """The pinball loss max(q(y − z), (q − 1)(y − z)) with its kink rounded by a parabola: smooth with γ = width.
 
     With r = z − y: r²/(2 width) while −q width ≤ r ≤ (1 − q) width, and linear with slope −q or 1 − q beyond.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> loss = losses.SmoothQuantile(q=0.5, width=0.1)
+    >>> loss.gamma, loss.value(np.array([-1.0, 0.0, 1.0]), np.zeros(3)).round(4)
+    (0.1, array([0.4875, 0.    , 0.4875]))
     """
 
     q: float = 0.5

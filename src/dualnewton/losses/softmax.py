@@ -45,6 +45,13 @@ class Softmax(Loss):
     ----------
     n_classes : int
         K ≥ 2. A class may have no example.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> losses.Softmax(3).value(np.zeros((2, 3)), np.array([0, 2])).round(4)
+    array([1.0986, 1.0986])
     """
 
     n_classes: int

@@ -49,6 +49,15 @@ def prox_method1(F: Composite, sampling: Sampling, x0: Any, iterations: int, rng
         The law of the sets S_k; it must be uniform (Section 3).
     x0, iterations, rng
         These parameters, and the result, are those of :func:`dualnewton.methods.method1`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import methods, samplings
+    >>> f = methods.Quadratic(np.array([[2.0, 1.0], [1.0, 2.0]]), b=np.ones(2))
+    >>> F = methods.Composite(f, methods.Absolute(0.1))
+    >>> methods.prox_method1(F, samplings.Nice(2, tau=2), np.zeros(2), 40, np.random.default_rng(0))[-1].round(4)
+    array([0.3, 0.3])
     """
     x0 = _starting_point(F, sampling, x0)
     f, psi = F.f, F.psi
@@ -73,6 +82,15 @@ def pcdm(F: Composite, sampling: Sampling, x0: Any, iterations: int, rng: Any, *
     v : array of shape (n,), optional
         A positive vector with E[M_Ŝ] ≼ D(p)D(v) (an ESO; smaller is faster); ``theory.eso(F.f.M, sampling)`` by default.
         A vector that violates the inequality is an error, since the steps may then diverge.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import methods, samplings
+    >>> f = methods.Quadratic(np.array([[2.0, 1.0], [1.0, 2.0]]), b=np.ones(2))
+    >>> F = methods.Composite(f, methods.Absolute(0.1))
+    >>> methods.pcdm(F, samplings.Nice(2, tau=1), np.zeros(2), 60, np.random.default_rng(0))[-1].round(4)
+    array([0.3, 0.3])
     """
     x0 = _starting_point(F, sampling, x0)
     f, psi = F.f, F.psi

@@ -59,6 +59,14 @@ class Smooth:
     M, G : arrays of shape (n, n)
         The bounds, 0 ≼ G ≼ M. Methods 1 and 2 need M ≻ 0. The rates of Theorem 3 are positive only for G ≻ 0; with a
         strongly convex separable term, the rates of Section 3 are positive for G = 0 too (Lemma 3).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import methods, samplings
+    >>> f = methods.Smooth(lambda x: 0.5 * float(x @ x), lambda x: x, M=np.eye(2), G=np.eye(2))
+    >>> f.value(np.ones(2))
+    1.0
     """
 
     value: Callable[[np.ndarray], float]
@@ -90,6 +98,14 @@ class Quadratic:
         The Hessian, M ≽ 0.
     b : float or array of shape (n,)
         The linear term.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import methods, samplings
+    >>> f = methods.Quadratic(np.diag([1.0, 2.0]), b=np.array([1.0, 2.0]))
+    >>> f.value(np.ones(2)), f.gradient(np.ones(2))
+    (-1.5, array([0., 0.]))
     """
 
     M: Any
@@ -130,6 +146,13 @@ class Separable:
     All functions are vectorised over coordinates: ``x[k]`` and ``step[k]`` belong to coordinate ``index[k]``, so a method
     that works on a set S passes ``x[S]`` and S. A subclass must implement ``value`` and ``prox``, which obey the identity:
     t = prox(x, step) if and only if (x − t)/step is a subgradient of ψ_i at t.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import methods
+    >>> methods.Absolute().prox(np.array([0.5, 3.0]), np.ones(2), np.arange(2))  # one of the subclasses
+    array([0., 2.])
     """
 
     gamma: Any = 0.0
@@ -159,7 +182,15 @@ class Separable:
 
 @dataclass(frozen=True)
 class Zero(Separable):
-    """ψ = 0, for which the proximal methods are those of Section 2."""
+    """ψ = 0, for which the proximal methods are those of Section 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import methods
+    >>> methods.Zero().value(np.ones(2), np.arange(2))
+    array([0., 0.])
+    """
 
     def value(self, x: Array, index: np.ndarray) -> Array:  # noqa: ARG002
         return np.zeros_like(x)
@@ -173,7 +204,15 @@ class Zero(Separable):
 
 @dataclass(frozen=True, eq=False)
 class Absolute(Separable):
-    """ψ_i(t) = strength_i |t|; the term of the lasso."""
+    """ψ_i(t) = strength_i |t|; the term of the lasso.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import methods
+    >>> methods.Absolute(strength=2.0).value(np.array([1.0, -3.0]), np.arange(2))
+    array([2., 6.])
+    """
 
     strength: Any = 1.0
 
@@ -197,7 +236,15 @@ class Absolute(Separable):
 
 @dataclass(frozen=True, eq=False)
 class Interval(Separable):
-    """ψ_i(t) = 0 for lower_i ≤ t ≤ upper_i and +∞ elsewhere; bounds may be infinite."""
+    """ψ_i(t) = 0 for lower_i ≤ t ≤ upper_i and +∞ elsewhere; bounds may be infinite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import methods
+    >>> methods.Interval(0.0, 1.0).value(np.array([0.5, 1.5]), np.arange(2))
+    array([ 0., inf])
+    """
 
     lower: Any = 0.0
     upper: Any = 1.0
@@ -220,7 +267,15 @@ class Interval(Separable):
 
 @dataclass(frozen=True, eq=False)
 class Square(Separable):
-    """ψ_i(t) = (γ_i/2) t²."""
+    """ψ_i(t) = (γ_i/2) t².
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import methods
+    >>> methods.Square(gamma=2.0).value(np.array([1.0, 2.0]), np.arange(2))
+    array([1., 4.])
+    """
 
     gamma: Any = 1.0
 
@@ -258,6 +313,13 @@ class ConjugateLoss(Separable):
         The number of examples n by which the sum of losses is divided.
     weight : float or array
         The weights c > 0; 1 by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses, methods
+    >>> methods.ConjugateLoss(losses.Squared(), np.array([1.0, 2.0]), n=2).value(np.ones(2), np.arange(2))
+    array([-0.25, -0.75])
     """
 
     loss: Loss
@@ -343,6 +405,14 @@ class Composite:
         The smooth part.
     psi : Separable
         The separable part.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import methods, samplings
+    >>> F = methods.Composite(methods.Quadratic(np.eye(2)), methods.Absolute())
+    >>> F.value(np.array([1.0, -1.0]))
+    3.0
     """
 
     f: SmoothFunction
@@ -379,6 +449,16 @@ def dual_of(problem: Problem) -> Composite:
     ----------
     problem : Problem
         A problem without an intercept and with positive weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> from dualnewton import losses, methods
+    >>> problem = dn.Problem(np.eye(2), np.ones(2), losses.Squared(), lam=1.0)
+    >>> alpha = np.array([0.5, 0.25])
+    >>> bool(np.isclose(methods.dual_of(problem).value(alpha), -problem.dual(alpha)))
+    True
     """
     if problem.fit_intercept:
         raise DualnewtonError(

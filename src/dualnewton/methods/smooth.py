@@ -45,6 +45,14 @@ def method1(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng
     -------
     array of shape (iterations + 1, n)
         The iterates x^0, x^1, ….
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import methods, samplings
+    >>> f = methods.Quadratic(np.array([[2.0, 1.0], [1.0, 2.0]]), b=np.ones(2))
+    >>> methods.method1(f, samplings.Nice(2, tau=2), np.zeros(2), 1, np.random.default_rng(0))[-1].round(4)
+    array([0.3333, 0.3333])
     """
     x0 = starting_point(f, sampling, x0)
     M = positive_definite("f.M", f.M, "Method 1, which inverts its blocks (Assumption 1)")
@@ -64,6 +72,14 @@ def method2(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng
     ----------
     f, sampling, x0, iterations, rng
         The parameters, and the result, are those of :func:`method1`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import methods, samplings
+    >>> f = methods.Quadratic(np.array([[2.0, 1.0], [1.0, 2.0]]), b=np.ones(2))
+    >>> methods.method2(f, samplings.Nice(2, tau=1), np.zeros(2), 60, np.random.default_rng(0))[-1].round(4)
+    array([0.3333, 0.3333])
     """
     x0 = starting_point(f, sampling, x0)
     M = positive_definite("f.M", f.M, "Method 2, which inverts E[M_S] (Lemma 1)")
@@ -85,6 +101,14 @@ def nsync(f: SmoothFunction, sampling: Sampling, x0: Any, iterations: int, rng: 
     v : array of shape (n,), optional
         A positive vector with E[M_Ŝ] ≼ D(p)D(v) (an ESO; smaller is faster); ``theory.eso(f.M, sampling)`` by default.
         A vector that violates the inequality is an error, since the steps may then diverge.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import methods, samplings
+    >>> f = methods.Quadratic(np.array([[2.0, 1.0], [1.0, 2.0]]), b=np.ones(2))
+    >>> methods.nsync(f, samplings.Nice(2, tau=1), np.zeros(2), 60, np.random.default_rng(0))[-1].round(4)
+    array([0.3333, 0.3333])
     """
     x0 = starting_point(f, sampling, x0)
     v = eso_vector(f.M, sampling, v)

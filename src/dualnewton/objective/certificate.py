@@ -20,6 +20,13 @@ class Certificate:
         P(w) and D(α), recomputed from the data in float64.
     parts : tuple of Certificate
         The certificates of the independent fits (classes, outputs) of which the model consists; the values are their sums.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> certificate = dn.Certificate(primal=0.30, dual=0.29)
+    >>> round(certificate.gap, 4), round(certificate.relative_gap, 4)
+    (0.01, 0.0333)
     """
 
     primal: float

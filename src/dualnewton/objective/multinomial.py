@@ -49,6 +49,15 @@ def MultinomialProblem(
         o, added to the margins.
     regularizer : Regularizer, optional
         g, a sum over features: L2 (the default), ElasticNet, L1, NonNegative or Box.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> problem = dn.MultinomialProblem(X, y, lam=0.01, fit_intercept=True)
+    >>> dn.solve(problem).w.shape  # a row for each class
+    (3, 4)
     """
     if n_classes is None:
         n_classes = max(2, int(class_numbers(y, np.size(y), None).max(initial=0)) + 1)

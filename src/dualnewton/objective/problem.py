@@ -62,6 +62,21 @@ class Problem:
         o, added to the margins.
     fit_intercept : bool
         Whether b is free (unpenalised) or zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 5))
+    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
+    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
+    >>> problem
+    Problem(n=100, d=5, loss=Logistic(), regularizer=L2(weights=None), lam=0.01)
+    >>> round(problem.primal(np.zeros(5)), 4)  # log 2
+    0.6931
+    >>> problem.certify(np.zeros(5)).gap > 0
+    True
     """
 
     X: Any

@@ -42,6 +42,17 @@ class Plan:
         Sizes of the samples of rows on which the problem is solved first, each from the solution on the one before.
     before : Plan, optional
         What was done first, if the run has changed its method.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 5))
+    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
+    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
+    >>> dn.plan(problem).method
+    'newton'
     """
 
     method: str

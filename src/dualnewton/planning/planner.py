@@ -66,6 +66,18 @@ def plan(
         The number of threads; a method that is given does not depend on it.
     tuning : Tuning, optional
         The numbers by which costs are predicted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 5))
+    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
+    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
+    >>> plan = dn.plan(problem, method="newton")
+    >>> plan.method, plan.tau
+    ('newton', 100)
     """
     tuning = DEFAULT if tuning is None else tuning
     method, tau = check_names(problem, method, tau)

@@ -38,6 +38,11 @@ def check(regularizer: Regularizer, size: int | None = None) -> None:
     The check covers 1-strong convexity of g, the Fenchel–Young inequality with equality at w = ∇g*(s), ∇g* against differences
     of g*, its 1-Lipschitz continuity, and the declared form. It uses random points of dimension ``size`` (by default the
     regulariser's own size, or 5).
+
+    Examples
+    --------
+    >>> from dualnewton import regularizers
+    >>> regularizers.check(regularizers.L1())  # returns None: every identity holds
     """
     from dualnewton.regularizers.checks import check_regularizer  # not needed to fit a model
 

@@ -12,7 +12,14 @@ from dualnewton.validation import Array
 
 
 class Kind(Enum):
-    """How much the library knows about g."""
+    """How much the library knows about g.
+
+    Examples
+    --------
+    >>> from dualnewton import regularizers
+    >>> regularizers.L2().form.kind, regularizers.L1().form.kind
+    (<Kind.QUADRATIC: '½ Σ v_j w_j²'>, <Kind.SEPARABLE: 'a sum over features, with kinks or bounds'>)
+    """
 
     QUADRATIC = "½ Σ v_j w_j²"
     SEPARABLE = "a sum over features, with kinks or bounds"
@@ -40,6 +47,12 @@ class Form:
     joint : bool
         Whether |w_j| stands for the Euclidean norm of the coefficients of feature j in all columns of a model. With one column
         this makes no difference.
+
+    Examples
+    --------
+    >>> from dualnewton import regularizers
+    >>> regularizers.ElasticNet(l1=2.0).form.threshold
+    2.0
     """
 
     kind: Kind
@@ -99,6 +112,21 @@ class Regularizer:
 
     ``regularizers.check(YourRegularizer())`` reports each identity that fails. A declared ``form`` lets kernels and
     primal methods work feature by feature. See docs/extending.md.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from dualnewton import regularizers
+    >>> @dataclass(frozen=True)
+    ... class Ridge(regularizers.Regularizer):
+    ...     def value(self, w):
+    ...         return 0.5 * float(w @ w)
+    ...     def conjugate(self, s):
+    ...         return 0.5 * float(s @ s)
+    ...     def grad_conjugate(self, s):
+    ...         return s
+    >>> regularizers.check(Ridge(), size=3)
     """
 
     form: Form = GENERAL

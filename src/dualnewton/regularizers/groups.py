@@ -23,6 +23,14 @@ class GroupElasticNet(Regularizer):
         The group of each feature, in any numbering.
     strength : float
         The weight of the group norms relative to ½‖w‖².
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import regularizers
+    >>> g = regularizers.GroupElasticNet(groups=[0, 0, 1], strength=1.0)  # the group of each feature
+    >>> g.grad_conjugate(np.array([0.3, 0.4, 3.0]))
+    array([0., 0., 2.])
     """
 
     groups: Any = ()

@@ -32,6 +32,14 @@ class JointL1(Regularizer):
     """Σ_j ‖W_j‖, the penalty of the multi-task Lasso, which is not strongly convex.
 
     g*(S) is 0 if all ‖S_j‖ ≤ 1, and +∞ otherwise: the dual point is scaled until it is finite (:meth:`reach`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import regularizers
+    >>> W = np.array([[3.0, 0.0], [4.0, 0.0]])  # two outputs, two features
+    >>> regularizers.JointL1().value(W)
+    5.0
     """
 
     strongly_convex = False
@@ -56,6 +64,14 @@ class JointElasticNet(Regularizer):
     """½‖W‖² + l1 Σ_j ‖W_j‖, with the conjugate ½ Σ_j max(‖S_j‖ − l1, 0)².
 
     A penalty a(r Σ_j ‖W_j‖ + ½(1 − r)‖W‖²) is λg with λ = a(1 − r) and l1 = r/(1 − r): see :func:`mixed`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import regularizers
+    >>> W = np.array([[3.0, 0.0], [4.0, 0.0]])  # two outputs, two features
+    >>> regularizers.JointElasticNet(l1=1.0).value(W)
+    17.5
     """
 
     l1: float = 1.0

@@ -24,6 +24,13 @@ class L2(Regularizer):
     ----------
     weights : array of shape (d,), optional
         v; ones by default. Penalties p_j > 0 are λv_j with λ = min_j p_j.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import regularizers
+    >>> regularizers.L2().value(np.array([3.0, -4.0])), regularizers.L2(weights=[1.0, 2.0]).value(np.array([3.0, -4.0]))
+    (12.5, 20.5)
     """
 
     weights: Any = None

@@ -24,6 +24,13 @@ class L1(Regularizer):
     """‖w‖₁, subject to w ≥ 0 if ``positive``: the penalty of the Lasso, which is not strongly convex.
 
     g*(s) is 0 if ‖s‖∞ ≤ 1 (with ``positive``: if all s_j ≤ 1), and +∞ otherwise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import regularizers
+    >>> regularizers.L1().value(np.array([3.0, -4.0]))
+    7.0
     """
 
     positive: bool = False
@@ -57,6 +64,14 @@ class ElasticNet(Regularizer):
     """½‖w‖² + l1‖w‖₁, subject to w ≥ 0 if ``positive``.
 
     A penalty a(r‖w‖₁ + ½(1 − r)‖w‖²) is λg with λ = a(1 − r) and l1 = r/(1 − r): see :func:`mixed`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import regularizers
+    >>> g = regularizers.ElasticNet(l1=1.0)
+    >>> g.value(np.array([3.0, -4.0])), g.grad_conjugate(np.array([0.5, -3.0]))
+    (19.5, array([ 0., -2.]))
     """
 
     l1: float = 1.0
@@ -84,7 +99,15 @@ class ElasticNet(Regularizer):
 
 @dataclass(frozen=True)
 class NonNegative(Regularizer):
-    """½‖w‖² subject to w ≥ 0."""
+    """½‖w‖² subject to w ≥ 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import regularizers
+    >>> regularizers.NonNegative().grad_conjugate(np.array([-2.0, 0.5]))
+    array([0. , 0.5])
+    """
 
     form = Form.separable(lower=0.0)
 
@@ -111,7 +134,15 @@ def _bound(name: str, value: Any) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Box(Regularizer):
-    """½‖w‖² subject to lower ≤ w ≤ upper, each a number or one number per feature; infinite bounds are allowed."""
+    """½‖w‖² subject to lower ≤ w ≤ upper, each a number or one number per feature; infinite bounds are allowed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import regularizers
+    >>> regularizers.Box(lower=0.0, upper=1.0).grad_conjugate(np.array([-2.0, 0.5, 3.0]))
+    array([0. , 0.5, 1. ])
+    """
 
     lower: Any = 0.0
     upper: Any = 1.0
@@ -160,6 +191,12 @@ def mixed(
         Whether to constrain w ≥ 0.
     joint : bool
         Whether Σ_j ‖W_j‖, over the columns of a model, takes the place of ‖w‖₁; not with ``positive``.
+
+    Examples
+    --------
+    >>> from dualnewton import regularizers
+    >>> regularizers.mixed(strength=0.5, l1_ratio=0.2)
+    (0.4, ElasticNet(l1=0.25, positive=False))
     """
     strength, r = positive_number("strength", strength), finite("l1_ratio", l1_ratio)
     if not 0.0 <= r <= 1.0:

@@ -58,6 +58,20 @@ class Checkpoint:
         The least time between two writes.
     spacing : float
         The least time between them as a multiple of what the last one took.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 5))
+    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
+    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
+    >>> place = pathlib.Path(tempfile.mkdtemp()) / "run.checkpoint"
+    >>> result = dn.solve(problem, checkpoint=dn.Checkpoint(place, seconds=0.0))
+    >>> result.converged
+    True
     """
 
     path: str | os.PathLike[str]

@@ -113,6 +113,18 @@ def solve(
     -------
     Result
         Ctrl-C too returns it, with the best certified point so far.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 5))
+    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
+    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
+    >>> result = dn.solve(problem, tol=1e-8)
+    >>> result.converged, result.certificate.relative_gap <= 1e-8
+    (True, True)
     """
     return solve_many(
         [problem],
@@ -155,6 +167,18 @@ def solve_many(
     may differ. Each has its own certificate, and leaves the passes when that meets ``tol``. The parameters are those of
     :func:`solve`; ``warm_start`` has one entry per problem, and ``progress.model`` is the number of the model. ``random_state``
     may be a function that returns a generator: it is called only if the run uses random numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 5))
+    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
+    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
+    >>> problems = [dn.Problem(X, y, dn.losses.Logistic(), lam=lam) for lam in (0.1, 0.01, 0.001)]
+    >>> [result.converged for result in dn.solve_many(problems)]
+    [True, True, True]
     """
     problems = alike(problems)
     max_epochs = integer("max_epochs", max_epochs, 0)

@@ -15,7 +15,19 @@ from dualnewton.planning.plan import Plan
 
 
 class Status(enum.Enum):
-    """How a run ended; the value of each member is its message. Where several hold, the first in this order is the status."""
+    """How a run ended; the value of each member is its message. Where several hold, the first in this order is the status.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 5))
+    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
+    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
+    >>> dn.solve(problem, method="sdna", tau=1, max_epochs=1, tol=1e-12, random_state=0).status.name
+    'EPOCH_LIMIT'
+    """
 
     CONVERGED = "the certified relative gap is at most tol"
     STOPPED_BY_CALLBACK = "the callback asked to stop"
@@ -51,6 +63,19 @@ class Progress:
         Of the current iterate itself, which may be worse than the best.
     work_seconds : float, optional
         Seconds of the method's steps alone, without certificates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 5))
+    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
+    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
+    >>> seen = []
+    >>> _ = dn.solve(problem, callback=seen.append)
+    >>> seen[-1].certificate.relative_gap <= 1e-6
+    True
     """
 
     epoch: float
@@ -64,7 +89,20 @@ class Progress:
 
 @dataclass(frozen=True)
 class Trace:
-    """The certificates of a run as columns ``epoch``, ``seconds``, ``primal``, ``dual`` and ``gap``."""
+    """The certificates of a run as columns ``epoch``, ``seconds``, ``primal``, ``dual`` and ``gap``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 5))
+    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
+    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
+    >>> trace = dn.solve(problem).trace
+    >>> float(trace.gap[-1]) <= float(trace.gap[0])
+    True
+    """
 
     rows: list[Progress] = field(default_factory=list)
 
@@ -147,6 +185,18 @@ class Result:
         Which method and τ were used, and why.
     scale : float, optional
         σ of the residuals, where it was fitted beside the model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 5))
+    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
+    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
+    >>> result = dn.solve(problem)
+    >>> result.w.shape, result.alpha.shape, result.status.name
+    ((5,), (100,), 'CONVERGED')
     """
 
     w: np.ndarray

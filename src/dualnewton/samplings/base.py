@@ -20,7 +20,16 @@ SUPPORT_LIMIT = 20_000
 
 @dataclass(frozen=True)
 class IndexBlock:
-    """A ragged block of index sets: set k is ``indices[starts[k]:starts[k + 1]]``."""
+    """A ragged block of index sets: set k is ``indices[starts[k]:starts[k + 1]]``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import samplings
+    >>> block = samplings.Shuffled(5, tau=2).draw(np.random.default_rng(0), rounds=3)
+    >>> block.starts
+    array([0, 2, 4, 5])
+    """
 
     indices: np.ndarray
     starts: np.ndarray
@@ -54,7 +63,14 @@ class IndexBlock:
 
 @dataclass(frozen=True)
 class PairStructure:
-    """P = D(diagonal) + Σ_k weights_k u_k u_kᵀ, with u_k the columns of the sparse matrix ``factors``."""
+    """P = D(diagonal) + Σ_k weights_k u_k u_kᵀ, with u_k the columns of the sparse matrix ``factors``.
+
+    Examples
+    --------
+    >>> from dualnewton import samplings
+    >>> samplings.Nice(4, tau=2).pair_structure().diagonal.round(4)
+    array([0.3333, 0.3333, 0.3333, 0.3333])
+    """
 
     diagonal: np.ndarray
     factors: sp.csc_array
@@ -75,6 +91,14 @@ class Sampling:
 
     A user-defined sampling defines ``n``, ``pair_structure()`` and ``draw()``; it then works with every solver and in the
     matrix-free theory. If it also defines ``laws()``, the theory can enumerate it. See docs/extending.md.
+
+    Examples
+    --------
+    >>> from dualnewton import samplings
+    >>> samplings.Nice(3, tau=2).pair_probabilities().round(4)
+    array([[0.6667, 0.3333, 0.3333],
+           [0.3333, 0.6667, 0.3333],
+           [0.3333, 0.3333, 0.6667]])
     """
 
     n: int

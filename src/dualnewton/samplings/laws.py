@@ -20,7 +20,14 @@ from dualnewton.validation import frozen, integer, probabilities, vector
 
 @dataclass(frozen=True, eq=False)
 class Serial(Sampling):
-    """One example at a time, example i with probability q_i (uniform by default)."""
+    """One example at a time, example i with probability q_i (uniform by default).
+
+    Examples
+    --------
+    >>> from dualnewton import samplings
+    >>> samplings.Serial(3, q=[0.5, 0.25, 0.25]).p
+    array([0.5 , 0.25, 0.25])
+    """
 
     n: int
     q: Any = None
@@ -72,7 +79,15 @@ class _OfSize(Sampling):
 
 @dataclass(frozen=True)
 class Nice(_OfSize):
-    """τ-nice: every set of exactly τ examples is equally likely."""
+    """τ-nice: every set of exactly τ examples is equally likely.
+
+    Examples
+    --------
+    >>> from dualnewton import samplings
+    >>> law = samplings.Nice(4, tau=2)
+    >>> law.p, law.expected_size
+    (array([0.5, 0.5, 0.5, 0.5]), 2.0)
+    """
 
     def pair_structure(self) -> PairStructure:
         return _exchangeable(self.n, self.tau / self.n, _both(self.n, self.tau))
@@ -100,6 +115,12 @@ class Independent(Sampling):
         The inclusion probabilities, stored as ``coins``. Given Ŝ ≠ ∅ the marginals ``p`` are coins/c and the pair
         probabilities coins_i coins_j / c with c = Prob(at least one is included) = 1 − Π(1 − coins_i), which rounds to 1
         once the coins sum to more than 40.
+
+    Examples
+    --------
+    >>> from dualnewton import samplings
+    >>> samplings.Independent([0.5, 0.5]).p.round(4)  # conditional on a set that is not empty
+    array([0.6667, 0.6667])
     """
 
     coins: np.ndarray
@@ -203,6 +224,12 @@ class Partition(_Listed, _OfSize):
 
     This is the sampling of block coordinate descent. For solving, prefer :class:`Shuffled`: a partition that stays fixed
     for all epochs can be many times slower.
+
+    Examples
+    --------
+    >>> from dualnewton import samplings
+    >>> samplings.Partition(4, tau=2).support()
+    [(array([0, 1]), 0.5), (array([2, 3]), 0.5)]
     """
 
     q: Any = field(default=None, kw_only=True)
@@ -230,6 +257,14 @@ class Shuffled(_OfSize):
     each call, so draw whole epochs, ``rounds_per_epoch`` sets each. Marginals, pairs and laws are those of one draw at a
     uniformly random position of an epoch (τ-nice exactly if τ divides n). The draws of one epoch depend on each other, so
     that theorems about independent draws do not cover it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import samplings
+    >>> block = samplings.Shuffled(4, tau=2).draw(np.random.default_rng(0), rounds=2)
+    >>> sorted(block.indices.tolist())  # two sets, one epoch: each example once
+    [0, 1, 2, 3]
     """
 
     iid = False
@@ -263,7 +298,14 @@ class Shuffled(_OfSize):
 
 @dataclass(frozen=True, eq=False)
 class Explicit(_Listed):
-    """Any law on subsets of {0, …, n−1}, given by the sets and their probabilities."""
+    """Any law on subsets of {0, …, n−1}, given by the sets and their probabilities.
+
+    Examples
+    --------
+    >>> from dualnewton import samplings
+    >>> samplings.Explicit(3, [[0, 1], [2]], [0.25, 0.75]).p
+    array([0.25, 0.25, 0.75])
+    """
 
     n: int
     sets: Any

@@ -45,6 +45,14 @@ def eso(M: Any, sampling: Sampling) -> np.ndarray:
         A symmetric positive semidefinite matrix.
     sampling : Sampling
         Ŝ; for a sampling that implements only ``pair_probabilities()`` the result is the proportional vector.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import samplings, theory
+    >>> M = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> theory.eso(M, samplings.Nice(2, tau=2)).round(4)
+    array([3., 3.])
     """
     M = symmetric("M", M, sampling)
     m = M.diagonal()
@@ -78,6 +86,13 @@ def eso_from_data(A: Any, sampling: Sampling) -> np.ndarray:
         The examples.
     sampling : Sampling
         Ŝ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import samplings, theory
+    >>> theory.eso_from_data(np.eye(2), samplings.Nice(2, tau=2)).round(4)
+    array([1., 1.])
     """
     rows = rows_for(A, sampling)
     pairs, m = sampling.pair_structure(), rows.diagonal
@@ -103,6 +118,13 @@ def eso_cheap(A: Any, sampling: Sampling) -> np.ndarray:
         The examples.
     sampling : Sampling
         Ŝ; serial, τ-nice, shuffled, independent, or another whose P is a diagonal plus one rank-one term.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import samplings, theory
+    >>> theory.eso_cheap(np.array([[1.0, 1.0], [1.0, 0.0]]), samplings.Nice(2, tau=2))
+    array([3., 2.])
     """
     rows = rows_for(A, sampling)
     pairs = sampling.pair_structure()
@@ -127,6 +149,13 @@ def eso_conservative(A: Any, sampling: Sampling) -> np.ndarray:
         The examples.
     sampling : Sampling
         Ŝ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import samplings, theory
+    >>> theory.eso_conservative(np.eye(2), samplings.Nice(2, tau=2)).round(4)
+    array([1., 1.])
     """
     rows = rows_for(A, sampling)
     everyone = sp.csc_array(np.ones((sampling.n, 1)))
@@ -146,6 +175,15 @@ def is_eso(M: Any, sampling: Sampling, v: Any) -> bool:
         Ŝ.
     v : array of shape (n,)
         The vector to check.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import samplings, theory
+    >>> M = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> law = samplings.Nice(2, tau=2)
+    >>> theory.is_eso(M, law, theory.eso(M, law)), theory.is_eso(M, law, np.array([2.0, 2.0]))
+    (True, False)
     """
     expected = expected_submatrix(M, sampling)
     v = vector("v", v, sampling.n)

@@ -35,6 +35,14 @@ class Expectation(np.ndarray):
         The standard error of each entry; zeros where the law was enumerated.
     exact : bool
         True if the law was enumerated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import samplings, theory
+    >>> M = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> float(theory.expected_inverse(M, samplings.Nice(2, tau=1)).standard_error.max())  # computed exactly here
+    0.0
     """
 
     standard_error: np.ndarray
@@ -104,6 +112,15 @@ def expected_submatrix(M: Any, sampling: Sampling) -> np.ndarray:
         A symmetric matrix.
     sampling : Sampling
         Ŝ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import samplings, theory
+    >>> M = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> theory.expected_submatrix(M, samplings.Nice(2, tau=1))
+    array([[1., 0.],
+           [0., 1.]])
     """
     M = symmetric("M", M, sampling)
     return sampling.pair_probabilities() * M
@@ -129,6 +146,15 @@ def expected_inverse(
         The random numbers of those draws.
     limit : int
         The largest number of sets to enumerate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import samplings, theory
+    >>> M = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> np.asarray(theory.expected_inverse(M, samplings.Nice(2, tau=1))).round(4)
+    array([[0.25, 0.  ],
+           [0.  , 0.25]])
     """
     M = symmetric("M", M, sampling)
     return inverse_mean(M, law_of(sampling, draws, rng, limit))

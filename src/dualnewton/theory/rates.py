@@ -40,7 +40,17 @@ _WORK = 2e10
 
 
 class Estimate(float):
-    """A float with a standard error, which is zero where the value is exact."""
+    """A float with a standard error, which is zero where the value is exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import samplings, theory
+    >>> M = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> sigma = theory.sigma1(M, M, samplings.Nice(2, tau=1))
+    >>> round(sigma, 4), sigma.standard_error  # computed exactly here
+    (0.25, 0.0)
+    """
 
     standard_error: float
 
@@ -73,6 +83,14 @@ def sigma1(
         The random numbers of the draws.
     limit : int
         The largest number of sets to enumerate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import samplings, theory
+    >>> M = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> round(theory.sigma1(M, M, samplings.Nice(2, tau=1)), 4)
+    0.25
     """
     M, G = symmetric("M", M, sampling), _semidefinite("G", G, sampling)
     if draws is None and not enumerable(sampling, limit):
@@ -98,6 +116,14 @@ def sigma2(M: Any, G: Any, sampling: Sampling) -> float:
         The smoothness and strong convexity matrices; M positive definite, G positive semidefinite.
     sampling : Sampling
         Ŝ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import samplings, theory
+    >>> M = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> round(theory.sigma2(M, M, samplings.Nice(2, tau=1)), 4)
+    0.25
     """
     expected, G = expected_submatrix(M, sampling), _semidefinite("G", G, sampling)
     p = _marginals(sampling)
@@ -115,6 +141,15 @@ def sigma3(M: Any, G: Any, sampling: Sampling, v: Any) -> float:
         Ŝ.
     v : array of shape (n,)
         A positive vector with E[M_Ŝ] ⪯ D(p)D(v), from :func:`eso`; :func:`is_eso` checks it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import samplings, theory
+    >>> M = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> law = samplings.Nice(2, tau=1)
+    >>> round(theory.sigma3(M, M, law, theory.eso(M, law)), 4)
+    0.25
     """
     symmetric("M", M, sampling)
     G, v = _semidefinite("G", G, sampling), _positive_vector("v", v, sampling.n)
@@ -132,6 +167,12 @@ def sigma2_from_sigma3(sigma3: float, *, beta: float, n: int, tau: int) -> float
         The factor β in v = β diag M.
     n, tau : int
         The number of coordinates, and the size of the sets of the τ-nice sampling.
+
+    Examples
+    --------
+    >>> from dualnewton import theory
+    >>> round(theory.sigma2_from_sigma3(0.1, beta=1.5, n=10, tau=2), 4)
+    0.1543
     """
     integer("n", n, 1)
     integer("tau", tau, 1, n)
@@ -154,6 +195,14 @@ def sigma1_prox(M: Any, G: Any, gamma: Any, sampling: Sampling) -> float:
         γ ≥ 0 of the separable part.
     sampling : Sampling
         Ŝ, with equal marginals τ/n, τ = E|Ŝ| (printed as E[Ŝ] in the paper).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import samplings, theory
+    >>> M = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> round(theory.sigma1_prox(M, M, 1.0, samplings.Nice(2, tau=1)), 4)
+    0.3333
     """
     expected, G = expected_submatrix(M, sampling), _semidefinite("G", G, sampling)
     gamma, p = _gamma(gamma, sampling.n), _uniform(_marginals(sampling))
@@ -173,6 +222,15 @@ def sigma3_prox(M: Any, G: Any, gamma: Any, sampling: Sampling, v: Any) -> float
         Ŝ, with equal marginals.
     v : array of shape (n,)
         A positive vector with E[M_Ŝ] ⪯ D(p)D(v).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import samplings, theory
+    >>> M = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> law = samplings.Nice(2, tau=1)
+    >>> round(theory.sigma3_prox(M, M, 1.0, law, theory.eso(M, law)), 4)
+    0.3333
     """
     symmetric("M", M, sampling)
     G, v = _semidefinite("G", G, sampling), _positive_vector("v", v, sampling.n)
@@ -197,6 +255,16 @@ class Rates:
         σ₁ of SDNA where loss and regulariser are quadratic (Theorem 7), for few examples and laws that can be enumerated.
     missing : mapping of str to str
         For each attribute that is None, the reason as a sentence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> from dualnewton import losses, samplings, theory
+    >>> problem = dn.Problem(np.eye(3), np.ones(3), losses.Squared(), lam=1.0)
+    >>> rates = theory.rates(problem, samplings.Nice(3, tau=2))
+    >>> rates.theta <= rates.sigma1_prox <= rates.sigma1  # Theorem 9
+    True
     """
 
     theta: float
@@ -220,6 +288,16 @@ class Forecast:
         The same bounds in iterations.
     rates : Rates
         The rates from which the bounds were computed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> from dualnewton import losses, samplings, theory
+    >>> problem = dn.Problem(np.eye(3), np.ones(3), losses.Squared(), lam=1.0)
+    >>> forecast = theory.epochs_to(problem, samplings.Serial(3), relative_gap=1e-6)
+    >>> forecast.sdna <= forecast.sdca
+    True
     """
 
     relative_gap: float
@@ -243,6 +321,16 @@ def dual_rows(problem: Problem) -> linear.Matrix:
     ----------
     problem : Problem
         The problem, without an intercept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> from dualnewton import losses, theory
+    >>> problem = dn.Problem(np.eye(2), np.ones(2), losses.Squared(), sample_weight=[4.0, 1.0])
+    >>> theory.dual_rows(problem)
+    array([[2., 0.],
+           [0., 1.]])
     """
     if problem.fit_intercept:
         raise DualnewtonError(
@@ -269,6 +357,15 @@ def theta(problem: Problem, sampling: Sampling, v: Any = None) -> float:
         Ŝ.
     v : array of shape (n,), optional
         A vector with E[(AAᵀ)_Ŝ] ⪯ D(p)D(v) for A = ``dual_rows(problem)``; :func:`eso_from_data` by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> from dualnewton import losses, samplings, theory
+    >>> problem = dn.Problem(np.eye(3), np.ones(3), losses.Squared(), lam=1.0)
+    >>> round(theory.theta(problem, samplings.Serial(3)), 4)
+    0.25
     """
     rows = dual_rows(problem)
     _same_size(problem, sampling)
@@ -285,6 +382,15 @@ def importance(problem: Problem) -> np.ndarray:
     ----------
     problem : Problem
         The problem, without an intercept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> from dualnewton import losses, theory
+    >>> problem = dn.Problem(np.diag([3.0, 1.0]), np.ones(2), losses.Squared(), lam=1.0)
+    >>> theory.importance(problem).round(4)  # the longer row is drawn more often
+    array([0.7857, 0.2143])
     """
     mass = linear.squared_norms(dual_rows(problem)) + _strength(problem)
     return mass / mass.sum()
@@ -302,6 +408,15 @@ def rates(problem: Problem, sampling: Sampling) -> Rates:
         The problem, without an intercept.
     sampling : Sampling
         Ŝ. If its draws depend on each other (``Shuffled``), the rates are those of independent draws from the same law.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> from dualnewton import losses, samplings, theory
+    >>> problem = dn.Problem(np.eye(3), np.ones(3), losses.Squared(), lam=1.0)
+    >>> round(theory.rates(problem, samplings.Serial(3)).theta, 4)
+    0.25
     """
     A = dual_rows(problem)
     _same_size(problem, sampling)
@@ -351,6 +466,15 @@ def epochs_to(problem: Problem, sampling: Sampling, relative_gap: float, *, opti
         ε > 0.
     optimum : float, optional
         P*; required if D(0) < 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dualnewton as dn
+    >>> from dualnewton import losses, samplings, theory
+    >>> problem = dn.Problem(np.eye(3), np.ones(3), losses.Squared(), lam=1.0)
+    >>> round(theory.epochs_to(problem, samplings.Serial(3), relative_gap=1e-6).sdna, 1)
+    17.7
     """
     positive("relative_gap", relative_gap)
     found = rates(problem, sampling)

@@ -41,6 +41,15 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
         Between which numbers the mean score of each value lies for exact fits, and whether these choose the same value.
     certificates_ : array of Certificate of shape (l1_ratios, alphas, folds)
         The proof of each model.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = dn.ElasticNetCV(l1_ratio=0.9, alphas=20, cv=3).fit(X, y)
+    >>> model.alpha_ > 0, model.certificate_.relative_gap <= 1e-4
+    (True, True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -146,7 +155,17 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
 
 @estimator
 class LassoCV(ElasticNetCV):
-    """The Lasso whose alpha cross-validation chooses: :class:`ElasticNetCV` with ``l1_ratio=1``, and its other parameters."""
+    """The Lasso whose alpha cross-validation chooses: :class:`ElasticNetCV` with ``l1_ratio=1``, and its other parameters.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = dn.LassoCV(alphas=20, cv=3).fit(X, y)
+    >>> model.alpha_ > 0, model.certificate_.relative_gap <= 1e-4
+    (True, True)
+    """
 
     l1_ratio: Any = field(default=1.0, init=False)
 

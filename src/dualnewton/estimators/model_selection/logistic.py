@@ -80,6 +80,16 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         The proof of each model; there is one fit for two classes or softmax, and one for each class against the rest.
     certificate_ : Certificate or list of Certificate
         Of the final model; with ``refit=False``, of the mean of models, which need not be near the optimum for the mean of C.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> model = dn.LogisticRegressionCV(Cs=3, cv=3).fit(X, y)
+    >>> model.C_.shape, model.certificate_.relative_gap <= 1e-4
+    ((1,), True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

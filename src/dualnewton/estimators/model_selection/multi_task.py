@@ -53,6 +53,15 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
     ----------
     certificates_ : array of Certificate of shape (l1_ratios, alphas, folds)
         The proof of each model; of the sum over the outputs where alpha is zero.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_linnerud
+    >>> X, y = load_linnerud(return_X_y=True)  # three outputs
+    >>> model = dn.MultiTaskElasticNetCV(alphas=5, cv=3).fit(X, y)
+    >>> model.coef_.shape, model.certificate_.relative_gap <= 1e-4
+    ((3, 3), True)
     """
 
     _kind: ClassVar[type[CertifiedModel]] = MultiTaskElasticNet
@@ -127,7 +136,17 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
 
 @estimator
 class MultiTaskLassoCV(MultiTaskElasticNetCV):
-    """A multi-task Lasso chosen by cross-validation: :class:`MultiTaskElasticNetCV` with ``l1_ratio=1``."""
+    """A multi-task Lasso chosen by cross-validation: :class:`MultiTaskElasticNetCV` with ``l1_ratio=1``.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_linnerud
+    >>> X, y = load_linnerud(return_X_y=True)  # three outputs
+    >>> model = dn.MultiTaskLassoCV(alphas=5, cv=3).fit(X, y)
+    >>> model.coef_.shape, model.certificate_.relative_gap <= 1e-4
+    ((3, 3), True)
+    """
 
     l1_ratio: Any = field(default=1.0, init=False)
 

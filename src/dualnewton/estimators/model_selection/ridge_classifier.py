@@ -41,6 +41,16 @@ class RidgeClassifierCV(LinearClassifierMixin, RidgeCV):
         row are those of the model without it. (scikit-learn 1.9 gives all models of two classes the same score there.)
     class_weight : dict, "balanced" or None
         Weights of the classes, times those of the rows; they count in the scores, too.
+
+    Examples
+    --------
+    >>> import dualnewton as dn
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+    >>> model = dn.RidgeClassifierCV(alphas=[0.1, 1.0, 10.0]).fit(X, y)
+    >>> model.alpha_ in (0.1, 1.0, 10.0), model.certificate_.relative_gap <= 1e-4
+    (True, True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

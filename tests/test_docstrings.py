@@ -1,0 +1,39 @@
+"""Every public name has an example in its docstring, and each example prints what it says."""
+
+import doctest
+import importlib
+import inspect
+
+import pytest
+
+import dualnewton as dn
+
+MODULES = ["dualnewton", *(f"dualnewton.{name}" for name in dn.__all__ if inspect.ismodule(getattr(dn, name)))]
+
+
+def public_names():
+    """Yield each public object once, with the shortest name that a user writes for it."""
+    seen = set()
+    for module in map(importlib.import_module, MODULES):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if not inspect.ismodule(thing) and id(thing) not in seen:
+                seen.add(id(thing))
+                yield pytest.param(thing, id=f"{module.__name__.removeprefix('dualnewton.')}.{name}")
+
+
+@pytest.mark.parametrize("thing", list(public_names()))
+def test_the_example_of_a_public_name_prints_what_it_says(thing):
+    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(verbose=False)
+    test = parser.get_doctest(inspect.getdoc(thing) or "", {}, thing.__name__, None, None)
+    assert test.examples, f"the docstring of {thing.__name__} has no example"
+    failures = []
+    runner.run(test, out=failures.append)
+    assert not failures, "".join(failures)
+
+
+@pytest.mark.parametrize("thing", list(public_names()))
+def test_a_docstring_keeps_the_order_of_numpydoc(thing):
+    sections = [line for line in ("Parameters", "Attributes", "Examples") if f"\n{line}\n---" in inspect.getdoc(thing)]
+    places = [inspect.getdoc(thing).index(f"\n{line}\n---") for line in sections]
+    assert places == sorted(places)
