@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.methods.functions import Composite, Separable
+from dualnewton.methods.functions import Composite
+from dualnewton.methods.separable import Separable
 from dualnewton.methods.smooth import eso_vector, starting_point, trajectory
 from dualnewton.samplings import Sampling
 

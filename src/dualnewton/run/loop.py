@@ -116,15 +116,10 @@ def solve(
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dualnewton as dn
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((100, 5))
-    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
-    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
-    >>> result = dn.solve(problem, tol=1e-8)
-    >>> result.converged, result.certificate.relative_gap <= 1e-8
-    (True, True)
+    >>> problem = dn.Problem([[2.0, 1.0], [1.0, 2.0]], [1.0, -1.0], dn.losses.Logistic(), lam=0.1)
+    >>> dn.solve(problem, tol=1e-8).certificate.relative_gap <= 1e-8
+    True
     """
     return solve_many(
         [problem],
@@ -170,13 +165,9 @@ def solve_many(
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dualnewton as dn
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((100, 5))
-    >>> y = np.where(X[:, 0] + 0.5 * rng.standard_normal(100) > 0, 1.0, -1.0)
-    >>> problem = dn.Problem(X, y, dn.losses.Logistic(), lam=0.01)
-    >>> problems = [dn.Problem(X, y, dn.losses.Logistic(), lam=lam) for lam in (0.1, 0.01, 0.001)]
+    >>> X, y, loss = [[2.0, 1.0], [1.0, 2.0]], [1.0, -1.0], dn.losses.Logistic()
+    >>> problems = [dn.Problem(X, y, loss, lam=lam) for lam in (1.0, 0.1, 0.01)]
     >>> [result.converged for result in dn.solve_many(problems)]
     [True, True, True]
     """

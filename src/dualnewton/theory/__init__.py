@@ -2,22 +2,8 @@
 
 from dualnewton.theory.eso import eso, eso_cheap, eso_conservative, eso_from_data, is_eso
 from dualnewton.theory.expectations import Expectation, expected_inverse, expected_submatrix
-from dualnewton.theory.rates import (
-    Estimate,
-    Forecast,
-    Rates,
-    dual_rows,
-    epochs_to,
-    importance,
-    rates,
-    sigma1,
-    sigma1_prox,
-    sigma2,
-    sigma2_from_sigma3,
-    sigma3,
-    sigma3_prox,
-    theta,
-)
+from dualnewton.theory.rates import Forecast, Rates, dual_rows, epochs_to, importance, rates, theta
+from dualnewton.theory.sigmas import Estimate, sigma1, sigma1_prox, sigma2, sigma2_from_sigma3, sigma3, sigma3_prox
 
 __all__ = [
     "Estimate",
