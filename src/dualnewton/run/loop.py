@@ -166,10 +166,9 @@ def solve_many(
     Examples
     --------
     >>> import dualnewton as dn
-    >>> X, y, loss = [[2.0, 1.0], [1.0, 2.0]], [1.0, -1.0], dn.losses.Logistic()
-    >>> problems = [dn.Problem(X, y, loss, lam=lam) for lam in (1.0, 0.1, 0.01)]
-    >>> [result.converged for result in dn.solve_many(problems)]
-    [True, True, True]
+    >>> data = dn.data.load("diabetes")
+    >>> problems = (dn.Problem(data.X, data.y, dn.losses.Squared(), lam=lam) for lam in (1.0, 0.1))
+    >>> assert all(result.converged for result in dn.solve_many(list(problems)))
     """
     problems = alike(problems)
     max_epochs = integer("max_epochs", max_epochs, 0)
