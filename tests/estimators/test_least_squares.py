@@ -53,6 +53,19 @@ def test_a_fit_is_scikit_learns(shape, outputs, weighted, fit_intercept, positiv
         np.testing.assert_allclose(ours.singular_, theirs.singular_, atol=1e-9 * theirs.singular_.max())
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("n", "noise"), [(30, 1e-8), (2000, 1e-8), (2000, 1e-11), (2000, 1e-12), (2000, 1e-15)])
+def test_a_feature_that_nearly_repeats_another_is_certified(n, noise, weighted):
+    """The dual point stays orthogonal to the intercept, although subtracting means leaves rounding errors of 1e-16/noise."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((n, 5)) + 1.0
+    X[:, 1] = X[:, 0] + noise * rng.standard_normal(n)
+    y, weights = X.sum(axis=1) + rng.standard_normal(n), rng.uniform(0.5, 2.0, n) if weighted else None
+    model = dn.LinearRegression().fit(X, y, weights)
+    assert model.rank_ == (4 if noise == 1e-15 else 5)
+    assert model.certificate_.relative_gap <= model.tol
+
+
 @pytest.mark.parametrize("expanded", [0, 1 << 24], ids=["moments", "decomposition"])
 @pytest.mark.parametrize("outputs", [0, 3])
 def test_sparse_data_have_the_same_model(monkeypatch, expanded, outputs):

@@ -221,6 +221,9 @@ class _NormalEquations:
 class _System:
     """The equations √c_i (x_i − m)ᵀw = √c_i (y_i − ȳ), and the decomposition QUΣVᵀ of their matrix A = Q R.
 
+    With an intercept the first column of Q is √c, scaled to norm one, so that the columns of QU are orthogonal to it. Subtracting
+    the means m is not enough: it leaves rounding errors along √c, which the columns of small singular values would magnify.
+
     Attributes
     ----------
     singular : array
@@ -230,22 +233,29 @@ class _System:
     """
 
     def __init__(
-        self, A: np.ndarray, B: np.ndarray, s: np.ndarray | None, means: tuple[np.ndarray, np.ndarray]
+        self, A: np.ndarray, B: np.ndarray, s: np.ndarray | None, means: tuple[np.ndarray, np.ndarray], *, first: int
     ) -> None:
-        self.s, self.means, self.B, self.R, self.reflectors = s, means, B, A, None
-        if A.shape[0] >= A.shape[1]:
+        """Decompose A, whose first column is √c if ``first`` is 1."""
+        self.s, self.means, self.B, self.first, self.reflectors = s, means, B, first, None
+        (n, columns), tall, self.R = A.shape, A.shape[0] >= A.shape[1], A[:, first:]
+        if tall or first:
             from scipy.linalg.lapack import dgeqrf
 
-            self.reflectors = dgeqrf(A, lwork=BLOCK * A.shape[1], overwrite_a=True)[:2]
-            self.R = np.triu(self.reflectors[0][: A.shape[1]])
-        U, self.singular, V = np.linalg.svd(self.R, full_matrices=False)
-        level = np.finfo(float).eps * max(A.shape) * float(self.singular.max(initial=0.0))
+            self.reflectors = dgeqrf(A if tall else A[:, :first], lwork=BLOCK * columns, overwrite_a=tall)[:2]
+            self.R = np.triu(self.reflectors[0][:columns])[:, first:] if tall else self._turned(self.R, "T")
+            self.R[:first] = 0.0
+        U, values, V = np.linalg.svd(self.R[first:], full_matrices=False)
+        U, self.singular = np.pad(U, [(first, 0), (0, 0)]), np.pad(values, (0, min(self.R.shape) - len(values)))
+        level = np.finfo(float).eps * max(n, columns - first) * float(self.singular.max(initial=0.0))
         self.rank = int(np.count_nonzero(self.singular > level))
         self.U, self.V = U[:, : self.rank], V[: self.rank]
         self.right = self._turned(B, "T")
 
     def _turned(self, columns: np.ndarray, which: str) -> np.ndarray:
-        """Return Qᵀ ("T") or Q ("N") times columns, Q as the product of its n×n reflections; I for more features than rows."""
+        """Return Qᵀ ("T") or Q ("N") times columns, Q as the product of its n×n reflections.
+
+        For more features than rows there is at most the reflection of √c.
+        """
         if self.reflectors is None:
             return columns.copy()
         from scipy.linalg.lapack import dormqr
@@ -256,14 +266,17 @@ class _System:
     def of(cls, data: Data, *, fit_intercept: bool) -> _System:
         """Centre the rows by their weighted mean, if there is an intercept."""
         X, Y = linear.to_dense(data.matrix.rows(slice(None))), data.y.reshape(len(data.y), -1)
-        c = data.sample_weight
-        means = np.zeros(X.shape[1]), np.zeros(Y.shape[1])
+        (n, d), c = X.shape, data.sample_weight
+        means = np.zeros(d), np.zeros(Y.shape[1])
         if fit_intercept:
-            shares = np.full(len(X), 1.0 / len(X)) if c is None else c / c.sum()
+            shares = np.full(n, 1.0 / n) if c is None else c / c.sum()
             means = shares @ X, shares @ Y
-        A, B = np.subtract(X, means[0], order="F"), np.subtract(Y, means[1], order="F")
+        A, B = np.ones((n, d + fit_intercept), order="F"), np.subtract(Y, means[1], order="F")
+        np.subtract(X, means[0], out=A[:, int(fit_intercept) :])
         s = None if c is None else np.sqrt(c)
-        return cls(A, B, s, means) if s is None else cls(s[:, None] * A, s[:, None] * B, s, means)
+        if s is not None:
+            A, B = np.multiply(s[:, None], A, out=A), s[:, None] * B
+        return cls(A, B, s, means, first=int(fit_intercept))
 
     def shortest(self) -> np.ndarray:
         """Return the shortest w of least error for each output."""
@@ -274,8 +287,9 @@ class _System:
         rest = self.B
         for _ in range(2):  # the second time removes the rounding of the first
             turned = self._turned(rest, "T")
-            first = turned[: len(self.U)]
-            first -= self.U @ (self.U.T @ first)
+            turned[: self.first] = 0.0
+            spanned = turned[: len(self.U)]
+            spanned -= self.U @ (self.U.T @ spanned)
             rest = self._turned(turned, "N")
         if self.s is None:
             return np.ascontiguousarray(rest.T)
