@@ -187,6 +187,16 @@ def test_the_search_continues_after_a_direct_fit_at_one_scale(lam, monkeypatch):
     assert result.plan.family is None
 
 
+def test_a_gap_at_the_rounding_of_the_residuals_ends_the_run():
+    """Features of very different scales fit the targets exactly: P is a penalty of 1e-10, residuals have errors of 1e-15."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 300)) * 10.0 ** rng.uniform(-3.0, 3.0, 300)
+    y = 3.0 + rng.standard_normal(40)
+    result = dn.solve(HuberScaleProblem(X, y, lam=1e-4 / 40, fit_intercept=True), max_epochs=100)
+    assert result.certificate.gap <= 1e-15 * np.abs(y).mean()
+    assert result.status is dn.Status.NO_PROGRESS
+
+
 def test_a_start_whose_best_scale_is_zero_needs_no_fit_at_that_scale():
     """Most targets are zero, the best scale of w = 0, but not that of the best model."""
     rng = np.random.default_rng(0)

@@ -36,6 +36,9 @@ zero at once."""
 ROUNDING = 1e-14
 """A scale below this fraction of the largest target is zero up to rounding."""
 
+RESIDUALS = 1e-15
+"""A gap below this fraction of the mean |y_i| is rounding of the residuals, whose margins are about y_i where P is as small."""
+
 STEP_EPOCHS = 1.0
 """Epochs that a step of Newton's method counts for."""
 
@@ -83,6 +86,7 @@ class ScaleSearch(OuterMethod):
         self.problem, start = starts[0]
         scale = self._first_scale(start)
         self.known = ScaleState(start, start, Scales(scale, TINY * scale))
+        self.rounding = RESIDUALS * float(self.problem.unit.c @ np.abs(self.problem.unit.y)) / self.problem.unit.n
 
     def _first_scale(self, start: CertifiedPair) -> float:
         """Return the best scale of the start; where that is zero up to rounding, the root of its mean squared residual.
@@ -166,9 +170,11 @@ class ScaleSearch(OuterMethod):
         return self.problem.stepped(here.w, here.intercept, here.scale)
 
     def inner_task(self) -> tuple[list[Problem], Request]:
-        scale, gap = self.known.scales.scale, min(self.known.best.certificate.relative_gap, 1.0)
-        # In the limit σ → 0 the gap of the fit is the joint gap.
-        tol = max(self.known.fraction * gap, FINEST) if scale > 0.0 else 0.5 * self.request.tol
+        scale, certificate = self.known.scales.scale, self.known.best.certificate
+        tol = max(self.known.fraction * min(certificate.relative_gap, 1.0), FINEST)
+        if scale == 0.0:  # in the limit σ → 0 the gap of the fit is the joint gap, and D a lower bound of its P
+            least = certificate.dual if certificate.dual > 0.0 else certificate.primal
+            tol = max(0.5 * self.request.tol, self.rounding / least)
         return [self.problem.at(scale)], replace(self.request, tol=tol, callback=None, near=True)
 
     def offers(self, k: int) -> bool:
@@ -206,7 +212,7 @@ class ScaleSearch(OuterMethod):
             self.close()
 
     def is_stuck(self, k: int) -> bool:  # noqa: ARG002
-        return self.known.stalled >= PATIENCE
+        return self.known.stalled >= PATIENCE or self.known.best.certificate.gap <= self.rounding
 
     def reported(self, plan: Plan) -> Plan:
         known = self.known
