@@ -1,8 +1,8 @@
-"""Problems over the same rows that differ in λ and weights: what was checked once is not checked again."""
+"""Problems made of another one: with another λ or other weights, or on some of its rows."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
@@ -12,6 +12,9 @@ from dualnewton.validation import frozen
 
 OF_DATA = ("data", "n", "d", "columns")
 """What is computed from X and the loss alone, once."""
+
+OF_ROWS = ("y", "sample_weight", "offset")
+"""What has an entry for each row."""
 
 
 @cache
@@ -38,3 +41,10 @@ def like(
     if sample_weight is not None:
         object.__setattr__(twin, "sample_weight", frozen(sample_weight))
     return twin
+
+
+def on_rows(problem: Any, rows: np.ndarray, data: Any) -> Any:
+    """Return the problem on some of its rows, of which ``data`` holds the features."""
+    own = [field.name for field in fields(problem) if field.name in OF_ROWS]
+    given = {name: getattr(problem.unit, name) for name in own}
+    return replace(problem, X=data, **{name: None if each is None else each[rows] for name, each in given.items()})

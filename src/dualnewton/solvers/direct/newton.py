@@ -13,14 +13,14 @@ few steps of L-BFGS from this matrix, each of one pass, take the place of most N
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dualnewton.losses import Curvature
 from dualnewton.matrix import MemoryData
 from dualnewton.matrix.grams import coupled
+from dualnewton.objective.alike import on_rows
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.primal.curvature import Cholesky
@@ -210,8 +210,7 @@ def _solve_sample(
     problem: Problem, block: Block, sample: np.ndarray, *, tol: float, most: int, deadline: float
 ) -> tuple[np.ndarray, Cholesky, int]:
     """Return the solution of the problem of some rows, its Hessian for all rows, and the steps taken, in those of all rows."""
-    parts: dict[str, Any] = {name: _taken(getattr(problem, name), sample) for name in ("y", "sample_weight", "offset")}
-    own = replace(problem, X=MemoryData(block.data.rows(sample)), **parts)
+    own = on_rows(problem, sample, MemoryData(block.data.rows(sample)))
     objective, few = Objective(own, joint=True), Block(own.data)
     goal, limit = max(tol, SAMPLE_GAP * objective.ridge.size / len(sample)), min(most, SAMPLE_STEPS)
     found = solve(own, few, None, tol=goal, most=limit, deadline=deadline)
@@ -219,10 +218,6 @@ def _solve_sample(
     factor = problem.n / len(sample)
     objective.ridge *= factor
     return x, _curvature(objective, few, _margins(objective, few, x), factor), -(-found.steps // SAMPLED)
-
-
-def _taken(values: np.ndarray | None, sample: np.ndarray) -> np.ndarray | None:
-    return None if values is None else values[sample]
 
 
 def _quasi_newton(objective: Objective, block: Block, at: Point, sketch: Cholesky, goal: float) -> tuple[Point, int]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import as_data
+from dualnewton.objective.alike import on_rows
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.huber_scale import HuberScaleProblem, JointStep
 from dualnewton.objective.problem import Problem
@@ -142,8 +143,7 @@ class ScaleSearch(OuterMethod):
         data = as_data(unit.data.rows(rows))
         if not represents(data, rows, [unit]):
             return 0.0
-        weights = None if unit.sample_weight is None else unit.sample_weight[rows]
-        sampled = replace(self.problem, X=data, y=unit.y[rows], sample_weight=weights)
+        sampled = on_rows(self.problem, rows, data)
         run = self.runs.start([sampled], replace(request, tol=SAMPLED, callback=None), None)
         while not run.finished:
             run.step(rng, deadline, math.inf)

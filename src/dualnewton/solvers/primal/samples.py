@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dualnewton.matrix import Data, MemoryData, linear
+from dualnewton.objective.alike import on_rows
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.primal.curvature import Curvature
 from dualnewton.solvers.primal.model import Found
@@ -48,7 +48,7 @@ def solve_samples(method: Descent, rng: np.random.Generator) -> tuple[list[Found
             return found, passes
         points = [model.objective.parts(one.x) for model, one in zip(method.models, found, strict=True)]
         inner = type(method)(
-            [_on_rows(problem, data, rows) for problem in problems],
+            [on_rows(problem, rows, data) for problem in problems],
             data,
             [(W[0], b[0]) if len(W) == 1 else (W, b) for W, b in points],
             tol=0.0,
@@ -94,10 +94,3 @@ def represents(data: Data, rows: np.ndarray, problems: Sequence[Problem]) -> boo
         if c.sum() ** 2 < EVEN * len(rows) * float(c @ c):
             return False
     return True
-
-
-def _on_rows(problem: Problem, data: Data, rows: np.ndarray) -> Problem:
-    """Return the problem on some of its rows."""
-    weights = None if problem.sample_weight is None else problem.sample_weight[rows]
-    offset = None if problem.offset is None else problem.offset[rows]
-    return replace(problem, X=data, y=problem.y[rows], sample_weight=weights, offset=offset)
