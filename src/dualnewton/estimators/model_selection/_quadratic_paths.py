@@ -120,14 +120,37 @@ class QuadraticPaths:
         """Certify the models of the folds; those of all rows when they are asked for."""
         folds = len(problems) - 1
         posed = [[like(problem, lam=float(lam)) for problem in problems] for lam in lams]
-        fitted, b = np.array(stretch.W[:, :folds]), np.array(stretch.b[:, :folds])
-        outcomes = self.means.certified(problems[:folds], posed, fitted, b, lams)
+        models = _Models(problems[:folds], lams, posed, np.array(stretch.W[:, :folds]), np.array(stretch.b[:, :folds]))
+        outcomes = self.means.certified(models)
 
         def final(k: int) -> list[Result]:
             own = [stretch.W[k, folds]], [float(stretch.b[k, folds])]
             return finished(self.session, posed[k][folds:], *own, self.means.reason)
 
-        return Fitted(fitted, b, outcomes, final)
+        return Fitted(models.W, models.b, outcomes, final)
+
+
+@dataclass(frozen=True, eq=False)
+class _Models:
+    """The models of all folds at some λ.
+
+    Attributes
+    ----------
+    problems : sequence of Problem
+        The problem of each fold, with some λ.
+    lams : array of shape (values,)
+        The values of λ.
+    posed : sequence of sequences of Problem
+        The problems of the folds, and of all rows, at each λ.
+    W, b : arrays of shape (values, folds, d) and (values, folds)
+        The models, which better ones may replace.
+    """
+
+    problems: Sequence[Problem]
+    lams: np.ndarray
+    posed: Sequence[Sequence[Problem]]
+    W: np.ndarray
+    b: np.ndarray
 
 
 class _Means(ABC):
@@ -138,27 +161,15 @@ class _Means(ABC):
     session: GridSession
 
     @abstractmethod
-    def certified(
-        self,
-        problems: Sequence[Problem],
-        posed: Sequence[Sequence[Problem]],
-        W: np.ndarray,
-        b: np.ndarray,
-        lams: np.ndarray,
-    ) -> list[list[Outcome]]:
+    def certified(self, models: _Models) -> list[list[Outcome]]:
         """Certify the models of the folds for each λ; put better ones in the place of those that miss the tolerance."""
 
-    def _better(
-        self,
-        posed: Sequence[Sequence[Problem]],
-        W: np.ndarray,
-        b: np.ndarray,
-        places: Sequence[tuple[int, int]],
-    ) -> list[Outcome]:
+    def _better(self, models: _Models, places: Sequence[tuple[int, int]]) -> list[Outcome]:
         """Certify models from the data, improve what misses the tolerance, and put them in their places."""
+        W, b = models.W, models.b
         results = finished(
             self.session,
-            [posed[k][f] for k, f in places],
+            [models.posed[k][f] for k, f in places],
             [W[place] for place in places],
             [float(b[place]) for place in places],
             self.reason,
@@ -182,19 +193,12 @@ class _ByMoments(_Means):
         compiled = compiles_paths(d, session.tuning)
         self.paths = FromMoments.of(self.moments, data.y, weights, fit_intercept=fit_intercept, compiled=compiled)
 
-    def certified(
-        self,
-        problems: Sequence[Problem],
-        posed: Sequence[Sequence[Problem]],
-        W: np.ndarray,
-        b: np.ndarray,
-        lams: np.ndarray,
-    ) -> list[list[Outcome]]:
+    def certified(self, models: _Models) -> list[list[Outcome]]:
         each = [
-            Verifier(self.moments[f], problem).certificates(W[:, f], b[:, f], lams)
-            for f, problem in enumerate(problems)
+            Verifier(self.moments[f], problem).certificates(models.W[:, f], models.b[:, f], models.lams)
+            for f, problem in enumerate(models.problems)
         ]
-        outcomes = [[Outcome(of_fold[k], Status.CONVERGED, 1.0) for of_fold in each] for k in range(len(lams))]
+        outcomes = [[Outcome(own, Status.CONVERGED, 1.0) for own in of_folds] for of_folds in zip(*each, strict=True)]
         tol = self.session.tol
         missed = [
             (k, f)
@@ -202,7 +206,7 @@ class _ByMoments(_Means):
             for f, own in enumerate(of_folds)
             if own.certificate.relative_gap > tol
         ]
-        for (k, f), better in zip(missed, self._better(posed, W, b, missed) if missed else (), strict=True):
+        for (k, f), better in zip(missed, self._better(models, missed) if missed else (), strict=True):
             outcomes[k][f] = better
         self.session.report([outcome for of_folds in outcomes for outcome in of_folds])
         return outcomes
@@ -223,14 +227,7 @@ class _ByColumns(_Means):
             sizes=SetSizes.of_paths(len(folds), tuning),
         )
 
-    def certified(
-        self,
-        problems: Sequence[Problem],
-        posed: Sequence[Sequence[Problem]],
-        W: np.ndarray,
-        b: np.ndarray,
-        lams: np.ndarray,
-    ) -> list[list[Outcome]]:
-        places = list(np.ndindex(len(lams), len(problems)))
-        found = self._better(posed, W, b, places)
-        return [found[k * len(problems) : (k + 1) * len(problems)] for k in range(len(lams))]
+    def certified(self, models: _Models) -> list[list[Outcome]]:
+        values, folds = models.b.shape
+        found = self._better(models, list(np.ndindex(values, folds)))
+        return [found[k * folds : (k + 1) * folds] for k in range(values)]

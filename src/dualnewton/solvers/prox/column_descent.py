@@ -14,7 +14,8 @@ import numpy as np
 
 from dualnewton.matrix import linear
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
-from dualnewton.solvers.prox.subproblem import ROUNDING, Penalty
+from dualnewton.solvers.prox.rounds import ROUNDING
+from dualnewton.solvers.prox.subproblem import Penalty
 
 MOST_SWEEPS = 100
 

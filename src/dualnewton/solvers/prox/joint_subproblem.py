@@ -10,6 +10,7 @@ use depend on each other, sweeps are slow, and Newton steps on these features, a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -19,6 +20,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.primal.curvature import Cholesky
+from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable
 
 SWEEPS, RENT, MOST_SWEEPS = 8, 6.0, 300
 """Sweeps between two Newton steps: at least; the divisor of (K·used)²/size that gives how many cost as much as a step, whose
@@ -32,21 +34,14 @@ BETWEEN, MEMORY, LIFT = 5, 5, 1e-12
 """Sweeps between two points that are remembered, points from which the next is extrapolated, and the fraction of its trace that
 is added to the diagonal of the matrix of their changes, which may be singular."""
 
-ROUNDS, MOST_IN_VAIN = 200, 6
-"""Rounds of sweeps and a step, at most, and rounds in a row that do not lower the largest violation, which are rounding."""
+ROUNDS, MOST_IN_VAIN, SHRINKS = 200, 6, 0.9
+"""Rounds of sweeps and a step, at most; rounds in a row that leave this fraction of the largest violation are rounding."""
 
 HALVINGS = 8
 """Fractions 1, ½, ¼, … of a Newton step that are tried."""
 
 LEVEL = 1e-14
 """Changes of the model below this fraction of its terms are rounding."""
-
-AT_ONCE = 1 << 25
-"""Multiplications of sweeps between two checks of the deadline: some hundredths of a second."""
-
-ROUNDING, CANCELLED = 4e-16, 1e-16
-"""A violation is rounding below the first fraction of the largest slope, and below the second of the terms that cancel in it,
-which are bounded by ‖Σ_i H_ji V_i‖ ≤ √H_jj Σ_i √H_ii ‖V_i‖."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,38 +154,27 @@ def minimise(
     deadline : Deadline
         When it has passed, a point on the way is returned at which the model is no higher than at W.
     """
-    roots = np.sqrt(np.maximum(H.diagonal(), 0.0))
-    cancelled = CANCELLED * float(roots.max(initial=0.0)) * float(roots @ feature_norms(W))
-    goal = max(goal, ROUNDING * float(feature_norms(slopes).max(initial=0.0)), cancelled)
-    point = _Point(H, slopes.copy(), W.copy(), penalty)
-    least, in_vain = np.inf, 0
-    try:
-        for _ in range(ROUNDS):
-            point.descend(goal, sweep, deadline)
-            if point.violation <= goal:
-                break
-            point.step(deadline)
-            left = point.violation
-            in_vain = in_vain + 1 if left > 0.9 * least else 0
-            least = min(least, left)
-            if left <= goal or in_vain >= MOST_IN_VAIN:
-                break
-    except OutOfTime:
-        pass
+    goal = reachable(goal, H, feature_norms(slopes), feature_norms(W))
+    point = _Point(H, slopes.copy(), W.copy(), penalty, sweep, deadline)
+    with suppress(OutOfTime):
+        alternate(point, goal, rounds=ROUNDS, in_vain=MOST_IN_VAIN, shrinks=SHRINKS)
     return point.V
 
 
 class _Point:
     """V on its way to the minimum, and the slopes of the smooth part there."""
 
-    def __init__(self, H: np.ndarray, slopes: np.ndarray, V: np.ndarray, penalty: JointPenalty) -> None:
+    def __init__(
+        self, H: np.ndarray, slopes: np.ndarray, V: np.ndarray, penalty: JointPenalty, sweep: Sweep, deadline: Deadline
+    ) -> None:
         self.H, self.slopes, self.V, self.penalty = H, slopes, V, penalty
+        self.sweeps, self.deadline = sweep, deadline
 
     @property
     def violation(self) -> float:
         return float(self.penalty.violations(self.V, self.slopes).max(initial=0.0))
 
-    def descend(self, goal: float, sweep: Sweep, deadline: Deadline) -> None:
+    def sweep(self, goal: float) -> None:
         """Sweep as often as a Newton step would cost, a few sweeps at a time: only V and the slopes pass from one to the next."""
         K, size = self.V.shape
         used = K * int(np.count_nonzero(self.V.any(axis=0)))
@@ -199,8 +183,8 @@ class _Point:
         before = [(self.V.copy(), self.slopes.copy())]
         for made in range(0, count, at_once):
             most = min(at_once, count - made)
-            ended = sweep(self.H, self.slopes, self.V, self.penalty.ridge, self.penalty.threshold, most, goal)
-            deadline.check()
+            ended = self.sweeps(self.H, self.slopes, self.V, self.penalty.ridge, self.penalty.threshold, most, goal)
+            self.deadline.check()
             if ended:
                 return
             before.append((self.V.copy(), self.slopes.copy()))
@@ -224,15 +208,18 @@ class _Point:
         if change + self.penalty.value(V) < self.penalty.value(self.V):
             self.V[:], self.slopes[:] = V, slopes
 
-    def step(self, deadline: Deadline) -> None:
-        """Take the longest of the fractions of a Newton step over the features in use by which the model falls, if one does."""
+    def step(self) -> bool:
+        """Take the longest of the fractions of a Newton step over the features in use by which the model falls, if one does.
+
+        Return True: a step that changes nothing is rounding.
+        """
         used = np.flatnonzero(self.V.any(axis=0) | (self.penalty.threshold == 0.0))
         if used.size == 0:
-            return
+            return True
         part, old, H = self.penalty.only(used), self.V[:, used], self.H[np.ix_(used, used)]
         newton = _Newton(H, part, old)
         gradient = self.slopes[:, used] + part.ridge * old + part.threshold * newton.units
-        way = newton.solve(-gradient, deadline)
+        way = newton.solve(-gradient, self.deadline)
         bent, linear = way @ H, float(np.vdot(self.slopes[:, used], way))
         curved, before, steep = float(np.vdot(bent, way)), part.value(old), float(feature_norms(gradient).max())
         for t in 0.5 ** np.arange(HALVINGS):
@@ -246,7 +233,8 @@ class _Point:
                 self.V[:, used] = new
                 self.slopes += t * (way @ self.H[used])
                 break
-        deadline.check()
+        self.deadline.check()
+        return True
 
 
 class _Newton:

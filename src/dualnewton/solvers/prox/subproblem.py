@@ -8,7 +8,8 @@ are then known, find their values: sweeps alone would be slow where features are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -17,13 +18,11 @@ from dualnewton.objective.problem import Problem
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.direct.active_set import Kinks
 from dualnewton.solvers.primal.curvature import Cholesky
+from dualnewton.solvers.prox.rounds import AT_ONCE, alternate, reachable
 
 SWEEPS, RENT = 8, 36.0
 """Least number of coordinate descent sweeps between two Newton steps on the free features; and the divisor of (free)²/size
 that gives the number of sweeps which cost as much as a Newton step, whose multiplications are six times as fast."""
-
-AT_ONCE = 1 << 25
-"""Entries of H that sweeps read between two checks of the deadline: some hundredths of a second."""
 
 LARGEST_KERNEL, ROUNDS_AT_ONCE = 1 << 10, 1 << 29
 """Coordinates up to which a kernel does whole rounds, and the cubes of them between two checks of the deadline: a round takes
@@ -33,8 +32,8 @@ FEW, MOST = (4, 4), (20, 50)
 """Rounds, and the steps in each that end at a bound or a change of sign (they leave fewer features free): at first, and where the
 minimum is followed from where it is known."""
 
-MOST_IN_VAIN = 4
-"""Rounds in a row that leave the largest violation as it is."""
+MOST_IN_VAIN, SHRINKS = 4, 0.5
+"""Rounds in a row that minimise over the free features and leave this fraction of the largest violation are rounding."""
 
 NEAR = 1e-6
 """Violation, as a fraction of the one at the start, from which on a few rounds reach the minimum."""
@@ -42,14 +41,8 @@ NEAR = 1e-6
 SLOWLY, ROUGHLY = 0.5, 0.3
 """The fraction of the additional threshold that is left each time, and the violation, as a fraction of it, that will do."""
 
-ROUNDING = 4e-16
-"""A violation below this fraction of the largest slope is rounding."""
-
 NOTHING = 1e-3
 """Fraction of the goal by which a coordinate must change its slope for its move to be made."""
-
-CANCELLED = 1e-16
-"""Rounding of a slope as a fraction of the terms that cancel in it, which are bounded by |(Hw)_j| ≤ √H_jj Σ √H_kk |w_k|."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,17 +205,13 @@ def minimise(
     deadline : Deadline
         When it has passed, a point on the way is returned at which the model is no higher than at w.
     """
-    roots = np.sqrt(np.maximum(H.diagonal(), 0.0))
-    cancelled = CANCELLED * float(roots.max(initial=0.0)) * float(roots @ np.abs(w))
-    goal = max(goal, ROUNDING * float(np.abs(slopes).max(initial=0.0)), cancelled)
+    goal = reachable(goal, H, np.abs(slopes), np.abs(w))
     point = _Point(H, slopes.copy(), w.copy(), penalty, sweep, deadline)
     begin = point.violation
-    try:
+    with suppress(OutOfTime):
         if not point.descend(goal, *FEW) and point.violation > NEAR * begin:
             point = _followed(_Point(H, slopes.copy(), w.copy(), penalty, sweep, deadline), goal, begin)
         point.descend(goal, *MOST)
-    except OutOfTime:
-        pass
     return point.v
 
 
@@ -243,8 +232,8 @@ class _Point:
     def __init__(
         self, H: np.ndarray, slopes: np.ndarray, v: np.ndarray, penalty: Penalty, sweep: Sweep, deadline: Deadline
     ) -> None:
-        self.H, self.slopes, self.v, self.penalty, self.sweep = H, slopes, v, penalty, sweep
-        self.deadline = deadline
+        self.H, self.slopes, self.v, self.penalty = H, slopes, v, penalty
+        self.sweeps, self.deadline, self.steps = sweep, deadline, 0
 
     @property
     def violation(self) -> float:
@@ -252,25 +241,11 @@ class _Point:
 
     def descend(self, goal: float, rounds: int, steps: int) -> bool:
         """Do rounds of sweeps and steps until no violation exceeds the goal; return whether that was reached."""
-        has_kernel = getattr(self.sweep, "rounds", None) is not None and self.v.size <= LARGEST_KERNEL
+        has_kernel = getattr(self.sweeps, "rounds", None) is not None and self.v.size <= LARGEST_KERNEL
         if has_kernel and self._by_kernel(goal, rounds, steps):
             return True
-        parts = [getattr(self.penalty, part.name) for part in fields(self.penalty)]
-        least, in_vain = np.inf, 0
-        for _ in range(rounds):
-            used = np.count_nonzero(self.v)
-            count = max(SWEEPS, int(used * used / (RENT * self.v.size)))
-            self._sweeps(count, parts, goal)
-            if self.violation <= goal:
-                return True
-            ended = any(self._step() for _ in range(steps))
-            left = self.violation
-            # At the minimum over the free features, and no nearer than before: that is rounding.
-            in_vain = in_vain + 1 if ended and left > 0.5 * least else 0
-            least = min(least, left)
-            if left <= goal or in_vain >= MOST_IN_VAIN:
-                return left <= goal
-        return False
+        self.steps = steps
+        return alternate(self, goal, rounds=rounds, in_vain=MOST_IN_VAIN, shrinks=SHRINKS)
 
     def _by_kernel(self, goal: float, rounds: int, steps: int) -> bool:
         """Do the same by the kernel of whole rounds, a few at a time; it ends early where a Newton step cannot be computed."""
@@ -284,14 +259,21 @@ class _Point:
                 return bool(reached[0])
         return False
 
-    def _sweeps(self, count: int, parts: Sequence[np.ndarray], goal: float) -> None:
-        """Make so many sweeps at most, a few at a time: nothing but v and the slopes passes from one to the next."""
+    def sweep(self, goal: float) -> None:
+        """Sweep as often as a Newton step would cost, a few sweeps at a time: only v and the slopes pass from one to the next."""
+        parts = [getattr(self.penalty, part.name) for part in fields(self.penalty)]
+        used = np.count_nonzero(self.v)
+        count = max(SWEEPS, int(used * used / (RENT * self.v.size)))
         at_once = max(1, AT_ONCE // self.v.size**2)
         for made in range(0, count, at_once):
-            ended = self.sweep(self.H, self.slopes, self.v, *parts, min(at_once, count - made), goal)
+            ended = self.sweeps(self.H, self.slopes, self.v, *parts, min(at_once, count - made), goal)
             self.deadline.check()
             if ended:
                 return
+
+    def step(self) -> bool:
+        """Take steps over the free coordinates, ``steps`` at most, until one ends at their minimum; return whether one does."""
+        return any(self._step() for _ in range(self.steps))
 
     def _step(self) -> bool:
         """Take a step of Newton's method over the coordinates that are free to move, as far as their signs last.

@@ -17,7 +17,8 @@ import numpy as np
 
 from dualnewton.solvers.deadline import Until
 from dualnewton.solvers.direct.active_set import Matrix, Model
-from dualnewton.solvers.prox.subproblem import ROUNDING, Penalty, minimise, rounds_of, sweep_of
+from dualnewton.solvers.prox.rounds import ROUNDING
+from dualnewton.solvers.prox.subproblem import Penalty, minimise, rounds_of, sweep_of
 
 MOST = (40, 4)
 """Rounds of the kernel, and the Newton steps of each that may end at a bound or a change of sign."""

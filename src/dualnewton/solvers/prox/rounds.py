@@ -1,0 +1,65 @@
+"""What minimisers of quadratic models with a penalty share: rounds of coordinate descent and a Newton step, up to rounding."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+AT_ONCE = 1 << 25
+"""Multiplications of sweeps between two checks of the deadline: some hundredths of a second."""
+
+ROUNDING, CANCELLED = 4e-16, 1e-16
+"""A violation is rounding below the first fraction of the largest slope, and below the second of the terms that cancel in it,
+which are bounded by ‖Σ_i H_ji V_i‖ ≤ √H_jj Σ_i √H_ii ‖V_i‖."""
+
+
+class Point(Protocol):
+    """A point on its way to the minimum."""
+
+    @property
+    def violation(self) -> float:
+        """The largest violation of the optimality conditions."""
+
+    def sweep(self, goal: float) -> None:
+        """Minimise over one coordinate or feature after the other, as often as a Newton step would cost."""
+
+    def step(self) -> bool:
+        """Take Newton steps; return whether they ended at the minimum over the coordinates in use, up to rounding."""
+
+
+def reachable(goal: float, H: np.ndarray, slopes: np.ndarray, sizes: np.ndarray) -> float:
+    """Return the goal, or the violation that rounding may leave if that is larger.
+
+    Parameters
+    ----------
+    goal : float
+        The violation that is wanted.
+    H : array of shape (m, m)
+        The Hessian of the model.
+    slopes, sizes : arrays of shape (m,)
+        The norms of the slopes and of the coefficients of each feature.
+    """
+    roots = np.sqrt(np.maximum(H.diagonal(), 0.0))
+    cancelled = CANCELLED * float(roots.max(initial=0.0)) * float(roots @ sizes)
+    return max(goal, ROUNDING * float(slopes.max(initial=0.0)), cancelled)
+
+
+def alternate(point: Point, goal: float, *, rounds: int, in_vain: int, shrinks: float) -> bool:
+    """Do rounds of sweeps and Newton steps until no violation exceeds the goal; return whether that was reached.
+
+    After ``in_vain`` rounds in a row that end at the minimum over the coordinates in use and leave more than ``shrinks`` times
+    the least violation so far, the rest is rounding.
+    """
+    least, failed = np.inf, 0
+    for _ in range(rounds):
+        point.sweep(goal)
+        if point.violation <= goal:
+            return True
+        ended = point.step()
+        left = point.violation
+        failed = failed + 1 if ended and left > shrinks * least else 0
+        least = min(least, left)
+        if left <= goal or failed >= in_vain:
+            return left <= goal
+    return False
