@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.row_arrays import is_elsewhere
 
 Array = Any
 """A float or an array of floats; the formulas of losses and regularisers accept both."""
@@ -99,8 +100,8 @@ def data_matrix(
         matrix = without_repeats(matrix)
         entries = matrix.data
     else:
-        matrix = np.ascontiguousarray(_floats(name, value))
-        entries = matrix
+        matrix = _floats(name, value)
+        matrix = entries = np.ascontiguousarray(matrix, like=matrix)
     if matrix.ndim != 2:
         raise DualnewtonError(f"{name} must be a matrix with one row per example, got {matrix.ndim} dimension(s)")
     if 0 in matrix.shape:
@@ -118,7 +119,12 @@ def without_repeats(matrix: sp.csr_array) -> sp.csr_array:
 
 
 def frozen(array: np.ndarray) -> np.ndarray:
-    """Return a read-only view of ``array``, so that no code of the library can modify its inputs."""
+    """Return a read-only view of ``array``, so that no code of the library can modify its inputs.
+
+    Row arrays that are elsewhere cannot be protected: they are returned as they are.
+    """
+    if is_elsewhere(array):
+        return array
     view = array.view()
     view.flags.writeable = False
     return view
@@ -126,7 +132,7 @@ def frozen(array: np.ndarray) -> np.ndarray:
 
 def _floats(name: str, value: Any, dtype: type | None = None) -> np.ndarray:
     try:
-        array = np.asarray(value)
+        array = as_array(value)
         if array.dtype.kind not in "fiub":  # NumPy would convert some text, objects and dates, and drop imaginary parts
             raise TypeError
         if dtype is None:
@@ -136,6 +142,11 @@ def _floats(name: str, value: Any, dtype: type | None = None) -> np.ndarray:
         raise DualnewtonError(f"{name} must hold real numbers, got {type(value).__name__} of {_kind(value)}") from None
 
 
+def as_array(value: Any) -> Any:
+    """Return a row array as it is, and anything else as a NumPy array."""
+    return value if is_elsewhere(value) else np.asarray(value)
+
+
 def _kind(value: Any) -> str:
     return str(getattr(value, "dtype", None) or "objects that are not numbers")
 
@@ -143,7 +154,7 @@ def _kind(value: Any) -> str:
 def _all_finite(name: str, array: np.ndarray, squares: Callable[[np.ndarray], float] | None = None) -> None:
     # A finite sum of squares proves that every entry is finite, in one pass and without a mask of the size of the data. Unlike
     # sum(), vdot() does not warn of an overflow.
-    total = np.vdot(array, array) if squares is None else squares(array.reshape(-1))
+    total = float(np.vdot(array, array)) if squares is None else squares(array.reshape(-1))
     if not math.isfinite(total) and not (finite := np.isfinite(array)).all():
         at = tuple(int(i) for i in np.argwhere(~finite)[0])
         where = at[0] if len(at) == 1 else at

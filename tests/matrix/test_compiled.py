@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.kernels import elementary
-from dualnewton.matrix import MemoryData, compiled, memory
+from dualnewton.matrix import MemoryData, compiled, memory, selections
 from dualnewton.matrix.workers import threads, workers
 from dualnewton.objective.bounds import Derivatives, PrimalPoints
 from tables import LOSSES, NON_SMOOTH, labels_for, name_of
@@ -230,7 +230,7 @@ def test_rows_are_drawn_by_the_kernel_as_by_numpy(monkeypatch):
     points[-1] = chances.sum() * (1.0 + 1e-15)  # beyond the last sum by rounding
     found = []
     for many in (1, 1000):
-        monkeypatch.setattr(compiled, "MANY_CHANCES", many)
-        found.append(compiled.places_of(points, chances))
+        monkeypatch.setattr(selections, "MANY_CHANCES", many)
+        found.append(selections.places_of(points, chances))
     assert np.array_equal(*found)
     assert (chances[found[0][:-1]] > 0.0).all()

@@ -15,7 +15,7 @@ N, D = 700, 9
 CUTS = [150, 151, 420]
 PROTOCOL = (
     "times transposed_times evaluate weighted_products weighted_gram moments row_gram column_norms absolute_sums row_scores "
-    "rows columns"
+    "nonzeros rows columns"
 )
 
 
@@ -144,6 +144,7 @@ def test_weighted_gram_matrices_and_norms(kind, storage, dtype, compiled, interc
         data.column_norms(all_weights, features), all_weights @ np.square(A[:, features]), rtol=1e-11
     )
     np.testing.assert_allclose(data.column_norms(all_weights), all_weights @ np.square(A), rtol=1e-11)
+    assert np.array_equal(data.nonzeros(), np.count_nonzero(A, axis=0))
     np.testing.assert_allclose(data.row_scores(scale), np.square(A) @ scale, rtol=1e-11)
 
 

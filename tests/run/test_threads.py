@@ -5,7 +5,7 @@ from itertools import cycle
 import pytest
 
 from checkpoint_cases import CASES, bits
-from dualnewton.matrix import compiled, memory
+from dualnewton.matrix import compiled, memory, selections
 from dualnewton.objective import row_sums
 from dualnewton.planning import costs
 
@@ -20,7 +20,7 @@ def _many_parts(monkeypatch):
     monkeypatch.setattr(memory, "LEAST_PAIRS", 1)
     monkeypatch.setattr(compiled, "BLOCK_BYTES", 1)
     monkeypatch.setattr(compiled, "PART_ROWS", 7)
-    monkeypatch.setattr(compiled, "MANY_CHANCES", 1)
+    monkeypatch.setattr(selections, "MANY_CHANCES", 1)
     monkeypatch.setattr(row_sums, "MANY", 1)
     monkeypatch.setattr(costs, "parts_of", lambda _: 1)  # "auto" chooses the method of one thread
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
@@ -11,12 +11,8 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses.root import EXACT, zero_of
+from dualnewton.row_arrays import blocks
 from dualnewton.validation import Array, vector
-
-BLOCK = 1 << 13
-"""Number of margins per call of a loss function. The temporaries (64 KiB each) then stay in cache; the operating system maps
-larger ones anew at every call."""
-
 
 BALANCING = 1e-2
 """Largest multiple of the balancing direction by which a dual point may be moved, in units of margins."""
@@ -243,7 +239,7 @@ class Loss:
 
         −α_i stays in the domain of φ*, which is convex and contains 0 for every loss that is bounded below.
         """
-        up, down = c @ np.maximum(alpha, 0.0), c @ np.maximum(-alpha, 0.0)
+        up, down = float(c @ np.maximum(alpha, 0.0)), float(c @ np.maximum(-alpha, 0.0))
         keep = min(up, down)
         shrink_up = keep / up if up > 0.0 else 0.0
         shrink_down = keep / down if down > 0.0 else 0.0
@@ -275,7 +271,7 @@ class Loss:
 
         def slope(b: float) -> tuple[float, float, float]:
             value = curvature = terms = 0.0
-            for rows in blocks(len(y)):
+            for rows in blocks(y):
                 first, second = self.derivatives(margins[rows] + b, y[rows])
                 if weights is not None:
                     first, second = weights[rows] * first, weights[rows] * second
@@ -287,7 +283,7 @@ class Loss:
     def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
         """Σ c_i φ*(−α_i; y_i); a row of weight zero contributes zero even where its φ* is infinite."""
         total = 0.0
-        for rows in blocks(len(y), self.columns):
+        for rows in blocks(y, self.columns):
             conjugate = self.conjugate(-alpha[rows], y[rows])
             if weights is not None:
                 conjugate = weights[rows] * np.where(weights[rows] > 0.0, conjugate, 0.0)
@@ -333,18 +329,20 @@ class NonSmooth(Loss):
         if self.pieces(y) is None:
             return super().best_intercept(margins, y, weights, near=near)
         kinks, (low, _) = self.kinks(y), self.domain(y)
-        c = np.ones(len(y)) if weights is None else weights
+        c = np.ones_like(margins) if weights is None else weights
         places = np.concatenate([kink.position - margins for kink in kinks])
         jumps = np.concatenate([c * (kink.right - kink.left) for kink in kinks])
         order, reach = np.argsort(places, kind="stable"), max(1.0, float(np.abs(margins).max()))
-        ends = np.concatenate([[places[order[0]] - reach], places[order], [places[order[-1]] + reach]])
-        slopes = float(c @ low) + np.concatenate([[0.0], np.cumsum(jumps[order])])  # between each two ends
+        places, jumps = places[order], jumps[order]
+        ends = np.concatenate([places[:1] - reach, places, places[-1:] + reach])
+        slopes = float(c @ low) + np.concatenate([0.0 * places[:1], np.cumsum(jumps)])  # between each two ends
         flat = EXACT * len(slopes) * float(jumps.sum())
-        first = min(int(np.searchsorted(slopes, -flat)), len(slopes) - 1)
-        if slopes[first] > flat:
+        first = min(int(np.count_nonzero(slopes < -flat)), len(slopes) - 1)
+        if float(slopes[first]) > flat:
             return float(ends[first])
-        quarter = 0.25 * (ends[first + 1] - ends[first])
-        return float(np.clip(near, ends[first] + quarter, ends[first + 1] - quarter))
+        start, end = float(ends[first]), float(ends[first + 1])
+        quarter = 0.25 * (end - start)
+        return float(np.clip(near, start + quarter, end - quarter))
 
 
 class Margin(Loss):
@@ -381,10 +379,3 @@ def balancing_direction(slope: Array, low: Array, high: Array, curvature: Array)
     """Return φ″, or less where the slope φ′ is next to an end of the domain [low, high] (see ``Loss.balancing_direction``)."""
     room = np.minimum(slope - low, high - slope) / BALANCING
     return np.maximum(np.minimum(curvature, room), 0.0)
-
-
-def blocks(n: int, columns: int = 1, least: int = 1) -> Iterator[slice]:
-    """Yield slices of n rows with at least ``least`` rows and about ``BLOCK`` margins each."""
-    step = max(least, BLOCK // columns)
-    for start in range(0, n, step):
-        yield slice(start, min(start + step, n))

@@ -10,6 +10,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses.base import Curvature, Loss
+from dualnewton.row_arrays import on_host
 from dualnewton.validation import data_matrix, frozen, integer
 
 
@@ -61,7 +62,7 @@ class SquaredOutputs(Loss):
         return z - y
 
     def second_derivative(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002
-        return np.ones(z.shape)
+        return np.ones(z.shape, like=z)
 
     def curvature_times(self, z: np.ndarray, y: np.ndarray, t: np.ndarray) -> np.ndarray:  # noqa: ARG002
         return t
@@ -74,7 +75,7 @@ class SquaredOutputs(Loss):
     def labels(self, y: Any, n: int) -> np.ndarray:
         if np.shape(y) != (n, self.n_outputs):
             raise DualnewtonError(f"y must have shape {(n, self.n_outputs)} for {self!r}, got {np.shape(y)}")
-        return frozen(np.asarray(data_matrix("y", y), dtype=np.float64))
+        return frozen(data_matrix("y", y).astype(np.float64, copy=False))
 
     def nearest_dual(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002
         """Return α: φ* is finite everywhere."""
@@ -95,7 +96,7 @@ class SquaredOutputs(Loss):
         near: Any = 0.0,  # noqa: ARG002
     ) -> np.ndarray:
         """Return the weighted mean of y − z in each column."""
-        return np.average(y - margins, axis=0, weights=weights)
+        return np.asarray(on_host(np.average(y - margins, axis=0, weights=weights)))
 
     def conjugates_along(
         self,

@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.losses.base import Loss, blocks
-from dualnewton.validation import frozen, integer, vector
+from dualnewton.losses.base import Loss
+from dualnewton.row_arrays import blocks, is_elsewhere, on_host
+from dualnewton.validation import as_array, frozen, integer, vector
 
 FEASIBLE = 1e-12
 """Absolute tolerance, for rounding, within which p_i = e_y − α_i counts as a distribution: Σ_k p_ik = 1 and p_ik ≥ 0."""
@@ -76,20 +77,20 @@ class Softmax(Loss):
         return self.value_and_derivative(z, y)[1]
 
     def value_and_derivative(self, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, slopes = np.empty(len(z)), np.empty(z.shape)
-        for part in blocks(*z.shape):
+        values, slopes = np.empty(len(z), like=z), np.empty(z.shape, like=z)
+        for part in blocks(z, z.shape[1]):
             values[part], p, missed = losses(z[part], y[part])
-            p[np.arange(len(p)), y[part]] = -missed
+            p[np.arange(len(p), like=p), y[part]] = -missed
             slopes[part] = p
         return values, slopes
 
     def second_derivative(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002
-        curvature = np.empty(z.shape)
-        for part in blocks(*z.shape):
+        curvature = np.empty(z.shape, like=z)
+        for part in blocks(z, z.shape[1]):
             p, top, _, rest = softmax(z[part])
             block = curvature[part]
             np.multiply(p, 1.0 - p, out=block)
-            block[np.arange(len(p)), top] = rest / (1.0 + rest) ** 2  # 1 − p would cancel for p close to one
+            block[np.arange(len(p), like=p), top] = rest / (1.0 + rest) ** 2  # 1 − p would cancel for p close to one
         return curvature
 
     def curvature_times(self, z: np.ndarray, y: np.ndarray, t: np.ndarray) -> np.ndarray:  # noqa: ARG002
@@ -111,9 +112,9 @@ class Softmax(Loss):
     def nearest_dual(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return a point near α with every e_y − α_i in the simplex."""
         # 1. Set negative probabilities of the other classes to zero; scale them where their sum exceeds one.
-        alpha, own = np.minimum(alpha, 0.0), (np.arange(len(y)), y)
+        alpha, own = np.minimum(alpha, 0.0), (np.arange(len(y), like=y), y)
         alpha[own] = 0.0
-        missed = -(alpha @ np.ones(self.n_classes))
+        missed = -(alpha @ np.ones(self.n_classes, like=alpha))
         alpha /= np.maximum(missed, 1.0)[:, None]
         # 2. The row sums to zero: α_y equals the total probability of the other classes.
         alpha[own] = np.minimum(missed, 1.0)
@@ -128,18 +129,19 @@ class Softmax(Loss):
         q = (N + S (1 − ε)/ε)/C. ε is the smallest for which q ≥ 0. A class without examples must have probability zero
         in every row; its probability is first moved to the class of the row's label.
         """
-        N, alpha = np.bincount(y, weights=c, minlength=self.n_classes), np.array(alpha, dtype=np.float64)
-        alpha[:, N == 0.0] = 0.0
+        N, alpha = class_weights(y, c, self.n_classes), alpha.astype(np.float64)
+        for absent in np.flatnonzero(N == 0.0):
+            alpha[:, absent] = 0.0
         alpha[np.abs(alpha) < TINY] = 0.0
         _close(alpha, y)
         _shift(alpha, y, c, N)
-        S, weight = c @ alpha, c @ np.abs(alpha)
+        S, weight = on_host(c @ alpha), on_host(c @ np.abs(alpha))
         S -= S.sum() * (weight / (weight.sum() or 1.0))  # removes the rounding error of Σ_k S_k = 0
         if not (S < 0.0).any():
             return alpha
         ratio = float((N[S < 0.0] / -S[S < 0.0]).min())  # (1 − ε)/ε
         alpha *= ratio / (1.0 + ratio)
-        alpha -= np.maximum(N + ratio * S, 0.0) / (N.sum() * (1.0 + ratio))  # εq
+        alpha -= np.asarray(np.maximum(N + ratio * S, 0.0) / (N.sum() * (1.0 + ratio)), like=alpha)  # εq
         _close(alpha, y)
         return alpha
 
@@ -156,16 +158,16 @@ class Softmax(Loss):
         The intercepts of the classes with examples sum to zero. The best intercept of a class without examples is −∞; it gets
         the largest value at which its probability underflows to zero in every row.
         """
-        c = np.ones(len(y)) if weights is None else weights
-        present = np.bincount(y, weights=c, minlength=self.n_classes) > 0.0
+        c = np.ones(len(y), like=margins) if weights is None else weights
+        present = class_weights(y, c, self.n_classes) > 0.0
         if present.all():
             return balancing_intercept(margins, y, c, None if near is None or np.ndim(near) == 0 else near)
         # A row of weight zero may have the label of an absent class; it does not matter which present class replaces it.
-        y = np.maximum(np.cumsum(present) - 1, 0)[y]
-        b, there = np.zeros(self.n_classes), margins[:, present]
+        numbers, b = np.maximum(np.cumsum(present) - 1, 0), np.zeros(self.n_classes)
+        y, there = np.asarray(numbers, like=y)[y], _some_columns(margins, present)
         b[present] = balancing_intercept(there, y, c)
-        highest = (there + b[present]).max(axis=1)
-        b[~present] = (highest[:, None] - margins[:, ~present]).min(axis=0) - UNDERFLOW
+        highest = (there + np.asarray(b[present], like=there)).max(axis=1)
+        b[~present] = on_host((highest[:, None] - _some_columns(margins, ~present)).min(axis=0)) - UNDERFLOW
         return b
 
     def conjugates_along(
@@ -176,8 +178,8 @@ class Softmax(Loss):
         With m_i = 1 − p_{i,y_i} the conjugate of row i at −sα_i is s log(s) m_i + (1 − s m_i) log(1 − s m_i) plus a multiple
         of s; the sum of these multiples follows from the value at s = 1.
         """
-        c = np.ones(len(y)) if weights is None else weights
-        missed = np.clip(alpha[np.arange(len(y)), y], 0.0, BELOW_ONE)
+        c = np.ones(len(y), like=alpha) if weights is None else weights
+        missed = np.clip(alpha[np.arange(len(y), like=y), y], 0.0, BELOW_ONE)
         total = float(c @ missed)
 
         def own(s: float) -> float:
@@ -191,7 +193,7 @@ def class_numbers(y: Any, n: int, K: int | None) -> np.ndarray:
     """Return y as integers; raise an error unless all are in 0, …, K − 1, or nonnegative integers if K is None."""
     allowed = f"whole class numbers {'0, 1, 2, ...' if K is None else f'in 0, ..., {K - 1}'}"
     remedy = "np.unique(y, return_inverse=True) numbers any labels"
-    if (dtype := np.asarray(y).dtype).kind not in "fiub":
+    if (dtype := as_array(y).dtype).kind not in "fiub":
         raise DualnewtonError(f"y must hold {allowed}, got labels of type {dtype}; {remedy}")
     numbers = vector("y", y, n)
     valid = (numbers >= 0.0) & (numbers == np.floor(numbers)) & (numbers < (2.0**31 if K is None else K))
@@ -201,26 +203,38 @@ def class_numbers(y: Any, n: int, K: int | None) -> np.ndarray:
     return frozen(numbers.astype(np.intp))
 
 
+def class_weights(y: np.ndarray, c: np.ndarray, K: int) -> np.ndarray:
+    """Return Σ c_i over the examples of each class. (On a GPU, ``bincount`` adds in an order that changes from call to call.)"""
+    if is_elsewhere(y):
+        return np.array([float(c @ (y == k)) for k in range(K)])
+    return np.bincount(y, weights=c, minlength=K)
+
+
+def _some_columns(Z: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    return Z[:, np.asarray(np.flatnonzero(wanted), like=Z)]
+
+
 def _close(alpha: np.ndarray, y: np.ndarray) -> None:
     """Set α_{i,y_i} to minus the sum of the other entries of its row, so that each row sums to zero without cancellation."""
-    own = (np.arange(len(y)), y)
+    own = (np.arange(len(y), like=y), y)
     alpha[own] = 0.0
-    alpha[own] = -(alpha @ np.ones(alpha.shape[1]))
+    alpha[own] = -(alpha @ np.ones(alpha.shape[1], like=alpha))
 
 
 def _shift(alpha: np.ndarray, y: np.ndarray, c: np.ndarray, N: np.ndarray) -> None:
     """Subtract Q_i t from each α_i, with t as in :meth:`Softmax.balanced`, unless t is large."""
-    mass = c @ alpha
+    mass = on_host(c @ alpha)
     if not N.all() or np.abs(mass).sum() > SLIGHT * N.sum():
         return
     K = len(N)
-    parts, pairs = list(blocks(len(alpha), K, least=K)), np.zeros((K, K))
+    parts, pairs = list(blocks(alpha, K, least=K)), np.zeros((K, K))
     for part in parts:
         p = _distributions(alpha[part], y[part])
-        pairs += (c[part, None] * p).T @ p
+        pairs += on_host((c[part, None] * p).T @ p)
     t = _Moments(mass, pairs, 1.0).newton_step()
     if not np.ptp(t) <= SMALL:
         return
+    t = np.asarray(t, like=alpha)
     for part in parts:
         p = _distributions(alpha[part], y[part])
         alpha[part] -= p * (t - (p @ t)[:, None])
@@ -229,14 +243,14 @@ def _shift(alpha: np.ndarray, y: np.ndarray, c: np.ndarray, N: np.ndarray) -> No
 
 def _distributions(alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
     p = -alpha
-    p[np.arange(len(y)), y] += 1.0
+    p[np.arange(len(y), like=y), y] += 1.0
     return p
 
 
 def pair_products(p: np.ndarray) -> np.ndarray:
     """p_ik p_il, one column for each pair of classes k < l: diag(p) − ppᵀ = Σ p_k p_l (e_k − e_l)(e_k − e_l)ᵀ."""
-    pairs = np.array(list(combinations(range(p.shape[1]), 2)))
-    return np.asarray(p[:, pairs[:, 0]] * p[:, pairs[:, 1]])
+    pairs = np.asarray(list(combinations(range(p.shape[1]), 2)), like=p)
+    return p[:, pairs[:, 0]] * p[:, pairs[:, 1]]
 
 
 # Functions of one block of rows --------------------------------------------------------------------------------------
@@ -247,12 +261,12 @@ def softmax(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
 
     No exponential overflows. log Σ exp(z_k) = max z + log(1 + rest), and 1 − max p = rest/(1 + rest) without cancellation.
     """
-    rows, top = np.arange(len(Z)), Z.argmax(axis=1)
+    rows, top = np.arange(len(Z), like=Z), Z.argmax(axis=1)
     high = Z[rows, top]
     p = Z - high[:, None]
     np.exp(p, out=p)
     p[rows, top] = 0.0
-    rest = p @ np.ones(Z.shape[1])  # several times faster than a sum along short rows
+    rest = p @ np.ones(Z.shape[1], like=Z)  # several times faster than a sum along short rows
     p[rows, top] = 1.0
     p /= (1.0 + rest)[:, None]
     return p, top, high, rest
@@ -260,25 +274,25 @@ def softmax(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
 
 def probabilities(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return p and, without cancellation, 1 − p for any number of rows."""
-    p, missed = np.empty(Z.shape), np.empty(Z.shape)
-    for part in blocks(*Z.shape):
+    p, missed = np.empty(Z.shape, like=Z), np.empty(Z.shape, like=Z)
+    for part in blocks(Z, Z.shape[1]):
         p[part], top, _, rest = softmax(Z[part])
         np.subtract(1.0, p[part], out=missed[part])
-        missed[part][np.arange(len(top)), top] = rest / (1.0 + rest)
+        missed[part][np.arange(len(top), like=top), top] = rest / (1.0 + rest)
     return p, missed
 
 
 def losses(Z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return log Σ_k exp(z_k) − z_y, p and 1 − p_y of each row; both differences are computed without cancellation."""
     p, top, high, rest = softmax(Z)
-    own = (np.arange(len(Z)), y)
+    own = (np.arange(len(Z), like=y), y)
     missed = np.where(top == y, rest / (1.0 + rest), 1.0 - p[own])
     return (high - Z[own]) + np.log1p(rest), p, missed
 
 
 def entropy(alpha: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return H(e_y − α) of each row, and whether e_y − α is a distribution up to ``FEASIBLE``."""
-    own, ones = (np.arange(len(alpha)), y), np.ones(alpha.shape[1])
+    own, ones = (np.arange(len(alpha), like=y), y), np.ones(alpha.shape[1], like=alpha)
     missed = alpha[own]
     p = -alpha
     p[own] = 0.0
@@ -337,11 +351,12 @@ class _Moments:
 def _moments(Z: np.ndarray, y: np.ndarray, c: np.ndarray, b: np.ndarray, T: float) -> _Moments:
     K = Z.shape[1]
     mass, pairs, weight = np.zeros(K), np.zeros((K, K)), 0.0
-    for part in blocks(len(Z), K, least=K):  # with fewer than K rows, adding the K × K matrices would dominate
+    b = np.asarray(b, like=Z)
+    for part in blocks(Z, K, least=K):  # with fewer than K rows, adding the K × K matrices would dominate
         _, p, missed = losses(Z[part] / T + b, y[part])
-        pairs += (c[part, None] * p).T @ p
-        p[np.arange(len(p)), y[part]] = -missed
-        mass -= c[part] @ p
+        pairs += on_host((c[part, None] * p).T @ p)
+        p[np.arange(len(p), like=p), y[part]] = -missed
+        mass -= on_host(c[part] @ p)
         weight += 2.0 * float(c[part] @ missed)
     return _Moments(mass, pairs, weight)
 
@@ -353,7 +368,7 @@ def balancing_intercept(Z: np.ndarray, y: np.ndarray, c: np.ndarray, near: np.nd
     the margins z/T with a temperature T for which |z|/T ≤ 16, then warm-started at T/2, T/4, …, 1. If the imbalance at ``near``
     is small already, Newton's method starts there.
     """
-    N = np.bincount(y, weights=c, minlength=Z.shape[1])
+    N = class_weights(y, c, Z.shape[1])
     b = np.log(N / N.sum())  # exact where z = 0
     scale = max(float(Z.max()), -float(Z.min()))
     T = max(1.0, scale / _MILD)

@@ -7,9 +7,10 @@ products with a matrix as it is stored, for this package and the theory.
 """
 
 from dualnewton.matrix.chunked import ChunkedData
-from dualnewton.matrix.compiled import places_of, row_parts, sum_over_rows
+from dualnewton.matrix.compiled import row_parts, sum_over_rows
 from dualnewton.matrix.memory import MemoryData, as_data
 from dualnewton.matrix.protocol import BlockLosses, Capabilities, Data, Evaluation, Profile, RowForm, RowVectors, Target
+from dualnewton.matrix.selections import count_active
 
 __all__ = [
     "BlockLosses",
@@ -23,7 +24,7 @@ __all__ = [
     "RowVectors",
     "Target",
     "as_data",
-    "places_of",
+    "count_active",
     "row_parts",
     "sum_over_rows",
 ]

@@ -32,7 +32,10 @@ class ChunkedData(Data):
     """
 
     capabilities = Capabilities(
-        random_rows=False, whole=False, reason="the data are stored in pieces, which are read one after the other"
+        random_rows=False,
+        whole=False,
+        subsets=False,
+        reason="the data are stored in pieces, which are read one after the other",
     )
 
     def __init__(self, pieces: Sequence[Any]) -> None:
@@ -141,6 +144,9 @@ class ChunkedData(Data):
 
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
         return np.concatenate([piece.row_scores(scale) for piece in self.pieces])
+
+    def nonzeros(self) -> np.ndarray:
+        return np.sum([piece.nonzeros() for piece in self.pieces], axis=0)
 
     def _sum(self, part: Callable[[slice, MemoryData], np.ndarray]) -> np.ndarray:
         ((total,)) = added([(part(rows, piece),) for rows, piece in self._visit()])

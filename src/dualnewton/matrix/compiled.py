@@ -36,9 +36,6 @@ of all parts' d×d sums (512 MiB)."""
 GRAM_BYTES, FEWEST = 1 << 20, 1 << 10
 """Size of a block of scaled rows in bytes (1 MiB) for weighted Gram matrices, and its number of rows where a row is long."""
 
-MANY_CHANCES = 1 << 16
-"""Number of rows from which they are drawn by a kernel, in one pass instead of several."""
-
 REGISTER = 4
 """Numbers in a vector register, as the kernels use them."""
 
@@ -265,24 +262,6 @@ def sum_over_rows(
     passes.over_rows.prepare(*given)
     workers().share(lambda: passes.over_rows(*given), parts)
     return float(values.sum())
-
-
-def places_of(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
-    """Return for each point the first place up to which the chances add up to it, the last place at most; the points increase."""
-    if chances.size < MANY_CHANCES:
-        return np.minimum(np.searchsorted(np.cumsum(chances), points), chances.size - 1)
-    return find_places(points, chances)
-
-
-def find_places(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
-    """Do the same by a kernel."""
-    from dualnewton.kernels import passes
-
-    found = np.empty(points.size, dtype=np.intp)
-    given = _read_only(chances), points, found
-    passes.places.prepare(*given)
-    passes.places(*given)
-    return found
 
 
 def _vector(values: np.ndarray | None, absent: np.ndarray | None = None) -> tuple[int, int]:

@@ -299,10 +299,16 @@ class MemoryData(Data):
             scores[part] = linear.squared(self.rows(part)) @ scale
         return scores
 
+    def nonzeros(self) -> np.ndarray:
+        return linear.nonzeros(self.X)
+
     # Parts -------------------------------------------------------------------------------------------------------
 
     def rows(self, indices: Rows) -> Any:
         return whole.take_rows(self.X, indices)
+
+    def subset(self, rows: np.ndarray) -> MemoryData:
+        return MemoryData(self.rows(rows))
 
     def columns(self, features: np.ndarray) -> Any:
         if self.profile.sparse:

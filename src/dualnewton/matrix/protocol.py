@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from dualnewton._cached import cached_property
+from dualnewton.matrix.selections import Selection, Selections
 
-Rows = np.ndarray | slice
-"""A selection of rows: their indices in increasing order, or a slice."""
+Rows = Selection | slice
+"""Rows in increasing order: a selection (for rows in memory an array of indices), or a slice."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,15 @@ class Capabilities:
         Whether reading a few random rows takes time proportional to their size, as dual methods (SDNA, SDCA) require.
     whole : bool
         Whether all rows fit in memory at once, so that a method may gather them.
+    subsets : bool
+        Whether a sample of the rows is gathered in a time proportional to its size (:meth:`Data.subset`).
     reason : str
         Why one of these is False; the plan quotes it.
     """
 
     random_rows: bool = True
     whole: bool = True
+    subsets: bool = True
     reason: str = ""
 
 
@@ -82,7 +86,7 @@ class RowVectors(NamedTuple):
     c: np.ndarray | None = None
     o: np.ndarray | None = None
 
-    def part(self, rows: slice) -> RowVectors:
+    def part(self, rows: Any) -> RowVectors:
         """Return the entries of these rows."""
         c, o = self.c, self.o
         return RowVectors(self.y[rows], None if c is None else c[rows], None if o is None else o[rows])
@@ -191,8 +195,11 @@ class Work:
     by_pairs: Callable[[int, float], bool] | None = None
 
 
-class Data(ABC):
+class Data(Selections, ABC):
     """A matrix A of n rows a_i and d columns. Sums are accumulated in float64 for every storage type.
+
+    Arrays with an entry per row are row arrays (:mod:`dualnewton.row_arrays`), which stay with the rows. Everything else that
+    methods take and return (models, gradients, Gram matrices, a few rows or columns) is NumPy arrays.
 
     Attributes
     ----------
@@ -244,7 +251,7 @@ class Data(ABC):
     def using(self, work: Work) -> Data:
         """Return the same data with the given options for passes; the caller must close it."""
 
-    def close(self) -> None:  # noqa: B027 (optional)
+    def close(self) -> None:
         """Release threads and files."""
 
     # Products, one pass each -------------------------------------------------------------------------------------
@@ -302,6 +309,10 @@ class Data(ABC):
     @abstractmethod
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
         """Σ_j scale_j a_ij² for each row i."""
+
+    @abstractmethod
+    def nonzeros(self) -> np.ndarray:
+        """Return the number of nonzero entries of each feature."""
 
     # Parts, gathered in memory -----------------------------------------------------------------------------------
 

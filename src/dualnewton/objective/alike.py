@@ -47,4 +47,8 @@ def on_rows(problem: Any, rows: np.ndarray, data: Any) -> Any:
     """Return the problem on some of its rows, of which ``data`` holds the features."""
     own = [field.name for field in fields(problem) if field.name in OF_ROWS]
     given = {name: getattr(problem.unit, name) for name in own}
-    return replace(problem, X=data, **{name: None if each is None else each[rows] for name, each in given.items()})
+    return replace(
+        problem,
+        X=data,
+        **{name: None if each is None else problem.data.take(each, rows) for name, each in given.items()},
+    )

@@ -26,6 +26,7 @@ from dualnewton._cached import cached_property
 from dualnewton.losses.base import BALANCING, Curvature
 from dualnewton.matrix import BlockLosses, RowForm, RowVectors
 from dualnewton.objective import row_sums
+from dualnewton.row_arrays import on_host
 
 if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
@@ -108,7 +109,7 @@ class DualSums:
         K = self.problem.columns
         mass, available = float(self.sums[k]), float(self.sums[K + k])
         if abs(mass) <= BALANCED * available:
-            size = np.abs(self.problem.weighted(self.alpha if K == 1 else self.alpha[:, k])).sum()
+            size = float(np.abs(self.problem.weighted(self.alpha if K == 1 else self.alpha[:, k])).sum())
             if abs(mass) <= BALANCED * size:
                 return 0.0
         return mass / max(available, abs(mass), TINY)
@@ -123,7 +124,7 @@ class DualSums:
         problem, K = self.problem, self.problem.columns
         t, alpha, bar = self.step, self.alpha, self.balanced_bar
         if np.count_nonzero(t):
-            alpha = alpha - t * self.direction
+            alpha = alpha - (t if K == 1 else np.asarray(t, like=alpha)) * self.direction
         if not problem.regularizer.strongly_convex:
             half = len(self.products) // 2
             factor = problem.reach(bar, 3.0 * self._moved(self._bars(half), t, half + K))
@@ -170,7 +171,7 @@ class Derivatives:
 
     def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Return Σ c_i φ_i of each model and the derivatives c_i φ′_i."""
-        values, R = np.empty(len(self.problems)), np.empty(Z.shape)
+        values, R = np.empty(len(self.problems)), np.empty(Z.shape, like=Z)
         for k, ((problem, own), vectors) in enumerate(zip(columns_of(self.problems), rows, strict=True)):
             values[k], R[:, own] = problem.row_losses(vectors, Z[:, own])
         return BlockLosses(values, R)
@@ -195,7 +196,7 @@ class PrimalPoints:
         for k, ((problem, own), vectors) in enumerate(zip(columns_of(self.problems), rows, strict=True)):
             z = vectors.shifted(Z[:, own])
             value, slopes = problem.loss.value_and_derivative(z, vectors.y)
-            values[k] = value.sum() if vectors.c is None else vectors.c @ value
+            values[k] = float(value.sum() if vectors.c is None else vectors.c @ value)
             found = [-slopes]
             if _balances(problem):
                 found.append(problem.loss.balancing_direction(found[0], z, vectors.y))
@@ -219,7 +220,7 @@ def dual_sums(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list
     found, first = [], 0
     for (problem, alpha), each in zip(both, columns, strict=True):
         last = first + each.shape[1]
-        found.append(DualSums(problem, alpha, products[first:last], each.sum(axis=0)))
+        found.append(DualSums(problem, alpha, products[first:last], on_host(each.sum(axis=0))))
         first = last
     return found
 
@@ -242,7 +243,7 @@ def primal_bounds(
         count = 1 + _balances(problem)
         vectors_kept = [
             np.ascontiguousarray(
-                found.kept[:, place if problem.columns == 1 else slice(place, place + problem.columns)]
+                found.kept[:, place if problem.columns == 1 else slice(place, place + problem.columns)], like=found.kept
             )
             for place in range(kept, kept + count * problem.columns, problem.columns)
         ]
@@ -258,7 +259,8 @@ def primal_bounds(
             bound = near
         elif problem.fit_intercept and _intercept_matters(sums, primal, bound):
             z = vectors[k].shifted(found.margins[:, own])
-            searched[k] = problem.balanced(problem.slopes_at(z + problem.best_intercept_at(z, problem.no_intercept())))
+            best = problem.best_intercept_at(z, problem.no_intercept())
+            searched[k] = problem.balanced(problem.slopes_at(z + np.asarray(best, like=z)))
         results.append((primal, bound))
     if searched:
         others = dual_sums([problems[k] for k in searched], list(searched.values()))
@@ -274,7 +276,7 @@ def _nearly_balanced(sums: DualSums, primal: float, w: np.ndarray) -> Bound | No
     the gap of the point itself, λ(g(w) + g*(ᾱ) − ⟨w, ᾱ⟩), which is the whole gap where nothing is to be balanced.
     """
     problem = sums.problem
-    if problem.loss.balances_by_direction or np.abs(sums.mass).sum() > SLIGHT * problem.c.sum():
+    if problem.loss.balances_by_direction or np.abs(sums.mass).sum() > SLIGHT * float(problem.c.sum()):
         return None
     own = problem.lam * float(problem.g.value(w) + problem.g.conjugate(sums.bar) - np.vdot(w, sums.bar))
     (balanced,) = dual_sums([problem], [problem.balanced(sums.alpha)])
@@ -311,7 +313,7 @@ def best_intercept_bounds(problems: Sequence[Problem], models: Sequence[np.ndarr
     for (problem, own), w in zip(columns_of(problems), models, strict=True):
         z = problem.row_vectors.shifted(products.reshape(data.n, -1)[:, own])
         b = problem.best_intercept_at(z)
-        z = z + b if problem.fit_intercept else z
+        z = z + np.asarray(b, like=z) if problem.fit_intercept else z
         points.append((problem.primal_at(z, w), b, problem.balanced(problem.slopes_at(z))))
     sums = dual_sums(problems, [alpha for _, _, alpha in points])
     return [(primal, b, each.bound()) for (primal, b, _), each in zip(points, sums, strict=True)]

@@ -17,6 +17,7 @@ from dualnewton.objective.bounds import (
 )
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import Problem
+from dualnewton.row_arrays import on_host
 
 MOST_LABELS = 32
 """Distinct labels up to which examples with equal margins are summed label by label."""
@@ -70,7 +71,7 @@ def certify_cold_starts(problems: Sequence[Problem]) -> list[CertifiedPair]:
         if kinds is None:
             margins = problem.margins(w)
             b = problem.best_intercept_at(margins)
-            value, dual = problem.primal_at(margins + b, w), problem.dual_at(alpha, bar)
+            value, dual = problem.primal_at(margins + np.asarray(b, like=margins), w), problem.dual_at(alpha, bar)
         else:
             b, value, dual = _of_labels(problem, w, bar, *kinds)
         pairs.append(CertifiedPair(w, b, alpha, Certificate(value, dual)))
@@ -80,13 +81,13 @@ def certify_cold_starts(problems: Sequence[Problem]) -> list[CertifiedPair]:
 def _label_weights(problem: Problem) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the distinct labels with the sums of their weights, if a few rows show that there are only a few."""
     y, c = problem.y, problem.sample_weight
-    kinds = np.unique(y[: 2 * MOST_LABELS])
+    kinds = np.unique(on_host(y[: 2 * MOST_LABELS]))
     if y.ndim > 1 or len(kinds) > MOST_LABELS or len(kinds) < max(2, problem.columns):
         return None
     own = [y == kind for kind in kinds]
-    if sum(map(np.count_nonzero, own)) != len(y):
+    if sum(int(np.count_nonzero(rows)) for rows in own) != len(y):
         return None
-    weights = [np.count_nonzero(rows) if c is None else c @ rows for rows in own]
+    weights = [float(np.count_nonzero(rows) if c is None else c @ rows) for rows in own]
     return kinds, np.array(weights, dtype=np.float64)
 
 
@@ -137,7 +138,7 @@ def certify_pairs(
     for (problem, own), w, b, sums in zip(
         columns_of(problems), models, intercepts, dual_sums(problems, points), strict=True
     ):
-        primal = problem.primal_at(problem.row_vectors.shifted(products[:, own] + b), w)
+        primal = problem.primal_at(problem.row_vectors.shifted(products[:, own] + np.asarray(b, like=products)), w)
         bound = sums.bound()
         pairs.append(CertifiedPair(w, b, bound.alpha, Certificate(primal, bound.value)))
     return pairs

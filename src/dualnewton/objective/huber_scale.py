@@ -25,9 +25,9 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import EpsilonInsensitive, Huber
-from dualnewton.losses.base import blocks
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import AroundProblem, Problem
+from dualnewton.row_arrays import blocks, mapped
 from dualnewton.validation import positive, vector
 
 ROUNDING = 1e-12
@@ -232,21 +232,21 @@ class HuberScaleProblem(AroundProblem):
 
     def _sums(self, r: np.ndarray, b: float, scale: float) -> _Sums:
         """Return the losses of the residuals r + b at a scale, and the sums over their inliers, in one pass over blocks."""
-        sums, outside = np.zeros(5), np.empty(len(r), dtype=bool)
-        for rows in blocks(len(r)):
+        sums, outside = np.zeros(5), mapped(lambda r: np.abs(r + b) > self.epsilon * scale, r)
+        for rows in blocks(r):
             z, c = r[rows] + b, self.unit.c[rows]
             size = np.abs(z)
-            out = np.greater(size, self.epsilon * scale, out=outside[rows])
-            inliers = np.where(out, 0.0, c)
+            inliers = np.where(outside[rows], 0.0, c)
             slope = np.minimum(size, self.epsilon * scale) / scale if scale > 0.0 else self.epsilon
             inside = inliers * z
-            sums += (
+            found = (
                 c @ (0.5 * scale + slope * (size - 0.5 * scale * slope)),
                 inliers.sum(),
                 inside.sum(),
                 inside @ z,
                 (c - inliers) @ np.sign(z),
             )
+            sums += [float(each) for each in found]
         return _Sums(outside, *sums.tolist())
 
     def stepped(self, w: np.ndarray, b: float, scale: float) -> JointStep | None:

@@ -10,13 +10,13 @@ import numpy as np
 from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Loss
-from dualnewton.losses.base import blocks
 from dualnewton.matrix import Data, RowVectors, as_data, linear
 from dualnewton.objective import row_sums
 from dualnewton.objective.bounds import best_intercept_bounds, better, dual_sums, primal_bounds, scaled_if_far
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.regularizers import L2, Regularizer
 from dualnewton.regularizers.rows import OverRows
+from dualnewton.row_arrays import mapped
 from dualnewton.validation import data_matrix, finite, frozen, positive, vector
 
 _ROOM = 8.0
@@ -99,7 +99,8 @@ class Problem:
                 f"regularizer must be a regularizers.Regularizer, such as regularizers.L2(), got {self.regularizer!r}"
             )
         n, d = self.n, self.d
-        y = self.loss.labels(self.y, n)
+        data = self.data
+        y = data.placed(self.loss.labels(self.y, n))
         if self.regularizer.size not in (None, d):
             raise DualnewtonError(f"regularizer is made for {self.regularizer.size} features, X has {d}")
         if self.columns > 1 and self.regularizer.form.is_general:
@@ -111,10 +112,10 @@ class Problem:
         if weights is not None and not weights.any():
             raise DualnewtonError("sample_weight must have a positive entry, got zeros only")
         checked = {
-            "X": getattr(self.data, "X", self.data),  # the matrix itself if it is in memory
+            "X": getattr(data, "X", data),  # the matrix itself if it is in memory
             "y": y,
             "lam": 1.0 / n if self.lam is None else positive("lam", self.lam),
-            "sample_weight": weights,
+            "sample_weight": None if weights is None else data.placed(weights),
             "offset": None if self.offset is None else self.dual_point(self.offset, "offset"),
             "fit_intercept": bool(self.fit_intercept),
         }
@@ -164,7 +165,7 @@ class Problem:
     @cached_property
     def c(self) -> np.ndarray:
         """The weights as a vector, ones by default."""
-        return frozen(np.ones(self.n)) if self.sample_weight is None else self.sample_weight
+        return frozen(np.ones(self.n, like=self.y)) if self.sample_weight is None else self.sample_weight
 
     @cached_property
     def o(self) -> np.ndarray:
@@ -191,7 +192,10 @@ class Problem:
 
     def margins(self, w: np.ndarray, intercept: Any = 0.0) -> np.ndarray:
         """z_i = a_iᵀw + b + o_i; for several columns, one row per example."""
-        return self.row_vectors.shifted(self.data.times(w.T) + intercept)
+        products = self.data.times(w.T)
+        return self.row_vectors.shifted(
+            products + (np.asarray(intercept, like=products) if self.columns > 1 else intercept)
+        )
 
     def primal(self, w: np.ndarray, intercept: Any = None) -> float:
         """P(w, b), with b = 0 by default."""
@@ -251,7 +255,8 @@ class Problem:
 
     def dual_point(self, alpha: Any, name: str = "alpha") -> np.ndarray:
         """Return α as a read-only float64 array; raise an error if its shape is wrong."""
-        return vector(name, alpha, self.n) if self.columns == 1 else _matrix(name, alpha, (self.n, self.columns))
+        found = vector(name, alpha, self.n) if self.columns == 1 else _matrix(name, alpha, (self.n, self.columns))
+        return self.data.placed(found)
 
     def w_of(self, alpha: np.ndarray) -> np.ndarray:
         """Return w = ∇g*(ᾱ), the primal point of a dual point."""
@@ -261,7 +266,7 @@ class Problem:
         """α_i = −φ′(z_i), made feasible: the dual point of (w, b), with the best intercept for w if none is given."""
         margins = self.margins(self.model(w))
         b = self.best_intercept_at(margins) if intercept is None else self._intercept(intercept)
-        return self.feasible(self.slopes_at(margins + b))
+        return self.feasible(self.slopes_at(margins + np.asarray(b, like=margins)))
 
     def no_intercept(self) -> Any:
         """b = 0."""
@@ -269,7 +274,7 @@ class Problem:
 
     def no_dual(self) -> np.ndarray:
         """α = 0, a feasible starting point of every dual method."""
-        return np.zeros(self.n if self.columns == 1 else (self.n, self.columns))
+        return np.zeros(self.n if self.columns == 1 else (self.n, self.columns), like=self.y)
 
     def dual_near(self, alpha: np.ndarray) -> np.ndarray:
         """Return a feasible dual point near α, for a warm start."""
@@ -356,10 +361,7 @@ class Problem:
 
     def slopes_at(self, margins: np.ndarray) -> np.ndarray:
         """−φ′(z_i)."""
-        alpha = np.empty(margins.shape)
-        for rows in blocks(self.n, self.columns):
-            np.negative(self.loss.derivative(margins[rows], self.y[rows]), out=alpha[rows])
-        return alpha
+        return mapped(lambda z, y: -self.loss.derivative(z, y), margins, self.y, columns=self.columns)
 
     def best_intercept_at(self, margins: np.ndarray, near: Any = 0.0) -> Any:
         """argmin_b of the losses at the margins z_i + b, with the root search started at ``near``; zero without an intercept."""

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from dualnewton.losses import Loss
-from dualnewton.losses.base import BLOCK, blocks
 from dualnewton.losses.root import zero_of
 from dualnewton.matrix import RowVectors, row_parts, sum_over_rows
+from dualnewton.row_arrays import RowArray, blocks, is_elsewhere, mapped
 
 MANY = 1 << 16
 """Number of rows from which the functions are compiled."""
 
 
-def _compiled(name: str, loss: Loss, n: int) -> Any:
-    """Return a compiled function of rows; None where NumPy is to compute it."""
-    if n < MANY or loss.columns > 1:
+def _compiled(name: str, loss: Loss, rows: RowArray) -> Any:
+    """Return a compiled function of rows; None where NumPy's expressions are to compute it."""
+    if len(rows) < MANY or loss.columns > 1 or is_elsewhere(rows):
         return None
     from dualnewton.kernels import row_functions
 
@@ -30,10 +30,10 @@ def _compiled(name: str, loss: Loss, n: int) -> Any:
 
 def values(loss: Loss, z: np.ndarray, rows: RowVectors) -> float:
     """Σ c_i φ(z_i + o_i; y_i)."""
-    if (function := _compiled("losses_of", loss, len(z))) is not None:
+    if (function := _compiled("losses_of", loss, z)) is not None:
         return sum_over_rows(function, z, rows)
     total = 0.0
-    for part in blocks(len(z), loss.columns):
+    for part in blocks(z, loss.columns):
         own = rows.part(part)
         value = loss.value(own.shifted(z[part]), own.y)
         total += float(value.sum() if own.c is None else own.c @ value)
@@ -42,7 +42,7 @@ def values(loss: Loss, z: np.ndarray, rows: RowVectors) -> float:
 
 def conjugates(loss: Loss, alpha: np.ndarray, rows: RowVectors) -> float:
     """Σ c_i φ*(−α_i; y_i)."""
-    if (function := _compiled("conjugates_of", loss, len(alpha))) is not None:
+    if (function := _compiled("conjugates_of", loss, alpha)) is not None:
         return sum_over_rows(function, alpha, rows)
     return loss.conjugates(alpha, rows.y, rows.c)
 
@@ -56,25 +56,19 @@ def conjugates_along(loss: Loss, alpha: np.ndarray, rows: RowVectors, at_one: fl
 
 def curvature(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
     """c_i φ″(z_i + o_i; y_i) of all rows; for several columns, the diagonals."""
-    if (function := _compiled("curvature_of", loss, len(z))) is not None:
+    if (function := _compiled("curvature_of", loss, z)) is not None:
         found = np.empty(len(z))
         sum_over_rows(function, z, rows, factors=found)
         return found
-    if z.size <= BLOCK:
-        return rows.weighted(loss.second_derivative(rows.shifted(z), rows.y))
-    weights = np.empty(z.shape)
-    for part in blocks(len(z), loss.columns):
-        own = rows.part(part)
-        weights[part] = loss.second_derivative(own.shifted(z[part]), own.y)
-    return rows.weighted(weights)
+    return rows.weighted(mapped(loss.second_derivative, rows.shifted(z), rows.y, columns=loss.columns))
 
 
 def slope_along(loss: Loss, z: np.ndarray, way: np.ndarray, t: float, rows: RowVectors) -> float:
     """Σ c_i φ′(z_i + t·way_i + o_i; y_i) way_i."""
-    if (function := _compiled("slope_of", loss, len(z))) is not None:
+    if (function := _compiled("slope_of", loss, z)) is not None:
         return sum_over_rows(function, z, rows, kept=np.ascontiguousarray(way), sign=t)
     total = 0.0
-    for part in blocks(len(z)):
+    for part in blocks(z):
         own = rows.part(part)
         slopes = loss.value_and_derivative(own.shifted(z[part] + t * way[part]), own.y)[1]
         total += float(np.vdot(own.weighted(slopes), way[part]))
@@ -83,7 +77,7 @@ def slope_along(loss: Loss, z: np.ndarray, way: np.ndarray, t: float, rows: RowV
 
 def best_intercept(loss: Loss, z: np.ndarray, rows: RowVectors, near: Any) -> Any:
     """argmin_b Σ c_i φ(z_i + b; y_i): see ``Loss.best_intercept``."""
-    if (function := _compiled("intercept_slopes_of", loss, len(z))) is None:
+    if (function := _compiled("intercept_slopes_of", loss, z)) is None:
         return loss.best_intercept(z, rows.y, rows.c, near=near)
     own, starts, sums = rows._replace(o=None), row_parts(len(z))[:-1], np.empty(len(z))
 

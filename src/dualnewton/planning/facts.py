@@ -44,9 +44,10 @@ class Facts:
         """Measure the problem on a sample of its rows."""
         costs = Costs.of(problem.data.profile, tuning)
         some = _every(costs.n, tuning.norm_sample)
-        sizes, gamma = problem.c[some] * linear.squared_norms(problem.data.rows(some)), problem.loss.gamma
+        data, gamma = problem.data, problem.loss.gamma
+        sizes = data.entries(problem.c, some) * linear.squared_norms(data.rows(some))
         if gamma is None:
-            curvature = problem.loss.second_derivative(problem.o[some], problem.y[some])
+            curvature = problem.loss.second_derivative(data.entries(problem.o, some), data.entries(problem.y, some))
             sizes, gamma = sizes * curvature.reshape(sizes.size, -1).max(axis=1), 1.0
         mean, scale = float(sizes.mean()), gamma * problem.lam * costs.n
         # Squares may overflow to infinity or NaN.
@@ -115,8 +116,9 @@ class Facts:
             return guess
         some = _every(n, self.tuning.norm_sample)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            slopes = problem.loss.derivative(problem.o[some], problem.y[some])
-            slopes = problem.c[some] * np.sqrt(np.square(slopes).reshape(len(slopes), -1).mean(axis=1))
+            c, o, y = (problem.data.entries(each, some) for each in (problem.c, problem.o, problem.y))
+            slopes = problem.loss.derivative(o, y)
+            slopes = c * np.sqrt(np.square(slopes).reshape(len(slopes), -1).mean(axis=1))
             squares = linear.squared(problem.data.rows(some))
             noise = np.sqrt(np.asarray(np.square(slopes) @ squares).ravel() / len(slopes) / n)
         by_chance = d * float(np.mean(noise > problem.lam * threshold))
@@ -163,7 +165,7 @@ class Facts:
 
         They grow while a larger sample saves more, in passes over all rows, than it costs.
         """
-        costs, tuning, able = self.costs, self.tuning, self.problem.data.capabilities.random_rows
+        costs, tuning, able = self.costs, self.tuning, self.problem.data.capabilities.subsets
         unknowns = self.classes * (costs.d + self.problem.fit_intercept)
         size = tuning.sample_rows * unknowns
         if self.near or self.quadratic or not (able and self.has_hessian) or unknowns > tuning.largest_matrix:

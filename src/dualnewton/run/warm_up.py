@@ -125,7 +125,8 @@ def _pointers(loss: Loss) -> None:
 
 def _linear_functions() -> None:
     from dualnewton.kernels import row_functions
-    from dualnewton.matrix.compiled import find_places, sum_over_rows
+    from dualnewton.matrix.compiled import sum_over_rows
+    from dualnewton.matrix.selections import find_places
 
     zero = np.zeros(2)
     find_places(zero, zero)

@@ -12,7 +12,7 @@ from dualnewton.matrix import MemoryData
 from dualnewton.matrix.protocol import Work
 from dualnewton.planning.sketching import Sketching
 from dualnewton.solvers.primal.curvature import Cholesky, ConjugateGradients, Together, Woodbury
-from dualnewton.solvers.primal.sketching import FromGram, MatrixFree, Sketches, draw_rows, leverages
+from dualnewton.solvers.primal.sketching import FromGram, MatrixFree, Sketches, leverages
 
 RNG = np.random.default_rng(5)
 ROWS = RNG.standard_normal((40, 12)) * (RNG.random((40, 12)) < 0.7)
@@ -59,7 +59,7 @@ def test_all_rows_give_the_hessian(storage, intercept, kind):
 @given(st.lists(st.sampled_from([0.0, 1e-3, 0.5, 1.0, 100.0]), min_size=1, max_size=40), st.integers(1, 30))
 def test_drawn_rows_keep_the_total_weight(weights, size):
     weights = np.array(weights)
-    indices, scaled = draw_rows(np.random.default_rng(0), weights, size)
+    indices, scaled = MemoryData(np.ones((len(weights), 1))).draw(np.random.default_rng(0), weights, size)
     assert np.isclose(scaled.sum(), weights.sum())
     assert np.all(np.diff(indices) > 0)
     assert indices.size <= max(size, 1)
@@ -68,9 +68,9 @@ def test_drawn_rows_keep_the_total_weight(weights, size):
 
 
 def test_drawn_rows_are_right_on_average():
-    rng, total = np.random.default_rng(0), np.zeros(40)
+    rng, total, data = np.random.default_rng(0), np.zeros(40), MemoryData(np.ones((40, 1)))
     for _ in range(4000):
-        indices, scaled = draw_rows(rng, WEIGHTS, 15)
+        indices, scaled = data.draw(rng, WEIGHTS, 15)
         total[indices] += scaled
     # Of a row of weight w in strata of size s, at most s at a time: a standard error of √(s w/4000).
     stratum = WEIGHTS.sum() / 15
@@ -99,10 +99,11 @@ def test_rows_with_rare_features_are_drawn_for_certain(storage):
     rare = np.array([17, 404, 2222])
     X[rare, 3] = 5.0
     weights = np.full(3000, 0.25)
-    scores = leverages(MemoryData(storage(X)), weights)
+    data = MemoryData(storage(X))
+    scores = leverages(data, weights)
     assert scores is not None
     for seed in range(5):
-        indices, _ = draw_rows(np.random.default_rng(seed), weights, 200, scores)
+        indices, _ = data.draw(np.random.default_rng(seed), weights, 200, scores)
         assert np.isin(rare, indices).all()
 
 
@@ -123,7 +124,7 @@ def test_a_sketch_of_few_rows_leaves_uncorrelated_features_to_the_diagonal(corre
     )
     data = MemoryData(X)
     sketches = Sketches(data, np.full(60, 1e-3), Sketching.of(data))
-    indices, scaled = draw_rows(rng, np.ones(4000), 80)
+    indices, scaled = data.draw(rng, np.ones(4000), 80)
     diagonal = np.full(60, 1e-3)
     left = sketches._shrunk(indices, scaled, diagonal)
     rho = 1.0 - left.sum() / scaled.sum()

@@ -10,7 +10,7 @@ import dualnewton as dn
 from dualnewton import losses
 from dualnewton.losses import Curvature
 from dualnewton.matrix import MemoryData
-from dualnewton.solvers.primal.incremental_gram import FEW, IncrementalGram, active_rows
+from dualnewton.solvers.primal.incremental_gram import FEW, IncrementalGram
 
 N, D = 300, 7
 STORAGES = pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])
@@ -98,7 +98,7 @@ def test_no_row_may_have_a_weight():
     kept = IncrementalGram(MemoryData(X), intercept=True)
     kept.at(weights)
     assert not kept.at(np.zeros(N))[0].any()
-    assert active_rows(np.zeros(N)).tolist() == [0]
+    assert MemoryData(X).active(np.zeros(N)).tolist() == [0]
 
 
 @pytest.mark.parametrize(

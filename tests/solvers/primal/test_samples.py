@@ -134,7 +134,8 @@ def test_weights_of_few_rows_make_the_run_start_without_samples():
     weights = np.where(np.arange(N) % 50 == 0, 1.0, 1e-6)
     posed = problem("logistic", sample_weight=weights)
     rows = np.arange(0, N, 10)
-    assert not samples.represents(MemoryData(posed.X[rows]), rows, [posed])
+    sampled = dn.Problem(posed.X[rows], posed.y[rows], posed.loss, sample_weight=weights[rows])
+    assert not samples.represents(sampled.data, [sampled])
 
 
 def test_a_given_tau_or_an_earlier_model_leaves_samples_out(passes):

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.matrix import as_data
 from dualnewton.objective.alike import on_rows
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.huber_scale import HuberScaleProblem, JointStep
@@ -140,8 +139,8 @@ class ScaleSearch(OuterMethod):
             return 0.0
         size = sizes[-1]
         rows = draw_strata(rng, unit.n, size)
-        data = as_data(unit.data.rows(rows))
-        if not represents(data, rows, [unit]):
+        data = unit.data.subset(rows)
+        if not represents(data, [on_rows(unit, rows, data)]):
             return 0.0
         sampled = on_rows(self.problem, rows, data)
         run = self.runs.start([sampled], replace(request, tol=SAMPLED, callback=None), None)

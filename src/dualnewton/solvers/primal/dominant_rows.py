@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.matrix import Data, linear
+from dualnewton.matrix import Data, count_active, linear
 from dualnewton.solvers.primal.curvature import Cholesky, Curvature, Woodbury, gram_of
-from dualnewton.solvers.primal.incremental_gram import active_rows
 
 FEW = 256
 """Sampled rows from which the mean curvature of the rows left out is estimated."""
@@ -45,35 +44,31 @@ class DominantRows:
         Fewer rows than features span few directions: the scale is the ridge. Else the curvature of the rows counts, too.
         """
         data, ridge = self.data, self.ridge[: self.data.d]
-        scale = ridge if data.n < data.d else ridge + data.column_norms(np.ones(data.n), np.arange(data.d))
+        scale = ridge if data.n < data.d else ridge + data.column_norms(data.ones(), np.arange(data.d))
         return data.row_scores(1.0 / scale)
 
     def at(self, weights: np.ndarray, size: int) -> Curvature:
         """Return an estimate of Aᵀ D(weights) A + D(ridge) from ``size`` rows; it is exact if no more have a weight."""
         data, ridge = self.data, self.ridge[: self.data.d]
-        (active,) = np.nonzero(weights)
-        if active.size <= size:
-            chosen = active_rows(weights)
-            rows, own = data.rows(chosen), weights[chosen]
+        if count_active(weights) <= size:
+            chosen = data.active(weights)
+            rows, own = data.rows(chosen), data.entries(weights, chosen)
             return Woodbury(rows, own, ridge, intercept=self.intercept, exact=True, chosen=chosen)
-        small, gram = -weights[active] * self._norms[active], None
-        # The order among the other rows counts only where some of them are sampled.
-        order = active[np.argsort(small, kind="stable") if data.n < data.d else np.argpartition(small, size)]
-        chosen, others = np.sort(order[:size]), order[size:]
-        rows, own = data.rows(chosen), weights[chosen]
-        if data.n < data.d:
+        chosen, some = data.dominant(weights, self._norms, size, FEW if data.n < data.d else 0)
+        rows, own, gram = data.rows(chosen), data.entries(weights, chosen), None
+        if some is not None:
             gram = gram_of(rows, ridge)
-            lift = 1.0 + self._missed(rows, gram, others, weights)
+            left_out = count_active(weights) - size
+            lift = 1.0 + self._missed(rows, gram, some, data.entries(weights, some)) * left_out / (data.d - size)
             diagonal, gram = ridge * lift, gram / lift
         else:
             left = data.column_norms(weights, np.arange(data.d)) - np.asarray(own @ linear.squared(rows))
             diagonal = ridge + np.maximum(left, 0.0)
         return Woodbury(rows, own, diagonal, gram, intercept=self.intercept, scaled_well=False, chosen=chosen)
 
-    def _missed(self, rows: Any, gram: np.ndarray, others: np.ndarray, weights: np.ndarray) -> float:
-        """Return the mean curvature of the other rows in directions that these rows do not span, as a multiple of the ridge."""
-        some = others[np.linspace(0, others.size - 1, min(FEW, others.size)).astype(int)]
+    def _missed(self, rows: Any, gram: np.ndarray, some: Any, weights: np.ndarray) -> float:
+        """Return the mean curvature of some other rows in directions that these rows do not span, as a multiple of the ridge."""
         across = linear.to_dense(rows @ linear.scale_columns(self.data.rows(some), 1.0 / self.ridge[: self.data.d]).T)
         inside = Cholesky(gram.copy(), np.full(len(gram), SPANNED * float(gram.diagonal().mean())))
-        outside = self._norms[some] - (across * inside.solve(across)).sum(axis=0)
-        return float((weights[some] * np.maximum(outside, 0.0)).mean()) * others.size / (self.data.d - len(gram))
+        outside = self.data.entries(self._norms, some) - (across * inside.solve(across)).sum(axis=0)
+        return float((weights * np.maximum(outside, 0.0)).mean())

@@ -10,25 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualnewton.matrix import Data
+from dualnewton.matrix import Data, count_active
 
 FEW = 0.5
 """Largest fraction of the weighted rows whose weight may have changed for an update; beyond it the sum is computed again."""
 
 CANCELLED = 1e-6
 """A diagonal entry that subtraction has left below this fraction of its largest value so far is mostly rounding: recompute."""
-
-
-def count_active(weights: np.ndarray) -> int:
-    """Return the number of nonzero weights; NumPy counts booleans ten times faster than other numbers."""
-    return int(np.count_nonzero(weights != 0.0))
-
-
-def active_rows(weights: np.ndarray) -> np.ndarray:
-    """Return the rows with a nonzero weight; row 0 if there are none, since no array may be empty."""
-    if (count := count_active(weights)) == weights.size:
-        return np.arange(weights.size)
-    return np.flatnonzero(weights != 0.0) if count else np.zeros(1, dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,18 +57,20 @@ class IncrementalGram:
         if self.last is not None:
             self.last, read = self._updated(self.last, weights, single)
         if self.last is None:
-            active = active_rows(weights)
-            H = self.data.weighted_gram(weights[active], active, intercept=self.intercept, single=single)
+            active = self.data.active(weights)
+            H = self.data.weighted_gram(
+                self.data.take(weights, active), active, intercept=self.intercept, single=single
+            )
             self.last, read = Sum(weights, H, H.diagonal().copy()), read + active.size
         return self.last.H.copy(), read
 
     def _updated(self, last: Sum, weights: np.ndarray, single: bool) -> tuple[Sum | None, int]:
         """Add the rows whose weight changed; return None if they are many, or if subtraction left mostly rounding."""
-        changed, H = np.flatnonzero(weights != last.weights), last.H
+        changed, H = self.data.changed(weights, last.weights), last.H
         if changed.size > FEW * count_active(weights):
             return None, 0
         if changed.size:
-            difference = weights[changed] - last.weights[changed]
+            difference = self.data.take(weights - last.weights, changed)
             H = H + self.data.weighted_gram(difference, changed, intercept=self.intercept, single=single)
         left = H.diagonal()
         largest = np.maximum(last.largest, left)

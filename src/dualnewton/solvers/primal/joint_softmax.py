@@ -6,13 +6,14 @@ products for each two classes, of weights that are not negative, makes the whole
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dualnewton.matrix import Data
 from dualnewton.matrix.grams import coupled
 from dualnewton.solvers.primal.curvature import Cholesky, Curvature
 from dualnewton.solvers.primal.decisions import Decisions
-from dualnewton.solvers.primal.incremental_gram import active_rows
 from dualnewton.solvers.primal.sketching import ALL, EXACT, Enough, Stateless, bears_noise, draw_strata
 
 NEGLIGIBLE = 1e-3
@@ -22,19 +23,19 @@ optimum these are most rows, and together they hold at most this fraction of the
 
 def joined(
     data: Data,
-    weights: np.ndarray,
+    weights: Sequence[np.ndarray],
     classes: int,
     *,
     intercept: bool,
     single: bool = False,
     negligible: float = 0.0,
 ) -> np.ndarray:
-    """Return the curvature for the weights of each two classes, a row each, as an array of shape (K, m, K, m).
+    """Return the curvature for the weights of each two classes, a row array each, as an array of shape (K, m, K, m).
 
     Rows whose weight is no more than ``negligible`` times the mean of their pair are left out.
     """
-    each = ((own, active_rows(own > negligible * own.mean())) for own in weights)
-    grams = (data.weighted_gram(own[rows], rows, intercept=intercept, single=single) for own, rows in each)
+    each = ((own, data.active(own > negligible * float(own.mean()))) for own in weights)
+    grams = (data.weighted_gram(data.take(own, rows), rows, intercept=intercept, single=single) for own, rows in each)
     return coupled(grams, classes)
 
 
@@ -54,23 +55,28 @@ class JointHessian(Stateless):
     """
 
     passes_made = 0
+    joint = True
 
     def __init__(self, data: Data, ridge: np.ndarray, classes: int, decisions: Decisions) -> None:
         self.data, self.ridge, self.classes, self.decisions = data, ridge, classes, decisions
         self.intercept, self.rows_read = ridge.size > data.d, data.n
 
-    def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:  # noqa: ARG002
-        """Return the curvature for the weights of each two classes, of shape (K(K − 1)/2, n), from about ``size`` rows."""
-        K, m, weights = self.classes, self.ridge.size, np.atleast_2d(weights)
+    def at(
+        self,
+        weights: Sequence[np.ndarray],
+        size: int,
+        rng: np.random.Generator,
+        enough: Enough = ALL,  # noqa: ARG002
+    ) -> Curvature:
+        """Return the curvature for the weights of each of the K(K − 1)/2 pairs of classes, from about ``size`` rows."""
+        K, m = self.classes, self.ridge.size
         exact, self.rows_read = size >= self.data.n, min(size, self.data.n)
         if not exact:  # weights of zero leave rows out
             drawn = draw_strata(rng, self.data.n, size)
-            sampled = np.zeros_like(weights)
-            sampled[:, drawn] = weights[:, drawn] * (self.data.n / size)
-            weights = sampled
+            weights = [self.data.only_at(own, drawn, self.data.n / size) for own in weights]
         # No class has more curvature than all pairs together.
         single = self.decisions.considers_single(self.data.n) and bears_noise(
-            self.data, np.tile(self.ridge, K), weights.sum(axis=0), EXACT
+            self.data, np.tile(self.ridge, K), sum(weights[1:], start=weights[0]), EXACT
         )
         H = joined(self.data, weights, K, intercept=self.intercept, single=single, negligible=NEGLIGIBLE)
         if self.intercept:

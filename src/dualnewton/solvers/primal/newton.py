@@ -104,7 +104,7 @@ class Descent(SharedPasses):
         for model, value in zip(self.models, found.values, strict=True):
             own = slice(column, column + model.objective.columns)
             gradient = model.objective.vector(found.gradients[own], found.slopes[own])
-            model.receive(float(value), gradient, np.ascontiguousarray(found.margins[:, own]))
+            model.receive(float(value), gradient, np.ascontiguousarray(found.margins[:, own], like=found.margins))
             column = own.stop
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualnewton.matrix import Data, MemoryData, linear
+from dualnewton.matrix import Data
 from dualnewton.objective.alike import on_rows
 from dualnewton.objective.problem import Problem
+from dualnewton.row_arrays import on_host
 from dualnewton.solvers.primal.curvature import Curvature
 from dualnewton.solvers.primal.model import Found
 from dualnewton.solvers.primal.sketching import RARE, draw_strata
@@ -43,12 +44,13 @@ def solve_samples(method: Descent, rng: np.random.Generator) -> tuple[list[Found
     found, passes = [Found(model.trial.x) for model in method.models], 0.0
     for size in method.samples:
         rows = draw_strata(rng, n, size)
-        data = MemoryData(method.data.rows(rows))
-        if size == method.samples[0] and not represents(data, rows, problems):
+        data = method.data.subset(rows)
+        sampled = [on_rows(problem, rows, data) for problem in problems]
+        if size == method.samples[0] and not represents(data, sampled):
             return found, passes
         points = [model.objective.parts(one.x) for model, one in zip(method.models, found, strict=True)]
         inner = type(method)(
-            [on_rows(problem, rows, data) for problem in problems],
+            sampled,
             data,
             [(W[0], b[0]) if len(W) == 1 else (W, b) for W, b in points],
             tol=0.0,
@@ -81,16 +83,16 @@ def _is_settled(model: Any, n: int) -> bool:
     return decrease <= SETTLED * place.x.size * abs(place.value) / n
 
 
-def represents(data: Data, rows: np.ndarray, problems: Sequence[Problem]) -> bool:
+def represents(data: Data, problems: Sequence[Problem]) -> bool:
     """Whether enough rows of a sample have each feature, enough belong to each class, and enough have a weight that counts."""
-    if (linear.nonzeros(data.rows(slice(None))) < RARE).any():
+    if (data.nonzeros() < RARE).any():
         return False
     for problem in problems:
-        kinds, counts = np.unique(problem.y[rows], return_counts=True)
+        kinds, counts = np.unique(on_host(problem.y), return_counts=True)
         least = max(2, problem.columns)
         if len(kinds) < least or (len(kinds) == least and counts.min() < RARE):
             return False
-        c = problem.c[rows]
-        if c.sum() ** 2 < EVEN * len(rows) * float(c @ c):
+        c = problem.c
+        if float(c.sum()) ** 2 < EVEN * data.n * float(c @ c):
             return False
     return True

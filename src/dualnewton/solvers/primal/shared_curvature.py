@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dualnewton.matrix import count_active
 from dualnewton.solvers.primal.curvature import Curvature, Together
-from dualnewton.solvers.primal.incremental_gram import count_active
 from dualnewton.solvers.primal.model import Model
 from dualnewton.solvers.primal.sketching import Enough, Hessian
 
@@ -46,7 +46,7 @@ def _compute_alike(models: Sequence[Model], rng: np.random.Generator) -> float:
     weights = [model.objective.curvature(model.place.margins) for model in models]
     if len(models) == 1:
         return _compute(models, weights[0], rng, shares=False)
-    mean = np.asarray(sum(weights) / len(models))
+    mean = sum(weights[1:], start=weights[0]) / len(models)
     apart = [float(np.abs(own - mean).sum()) / (float(mean.sum()) or 1.0) for own in weights]
     # A model that wants another curvature after a shared one gets its own.
     close = [SAME if model.policy.newton or model.shares else CLOSE for model in models]
@@ -74,10 +74,12 @@ def _each(
 ) -> list[Curvature]:
     """Return the curvature of each column; equal columns, as those of softmax are at the start, have the same."""
     each: list[Curvature] = []
-    columns = np.ascontiguousarray(weights.T).reshape(len(hessians), -1, len(weights))
+    columns = [np.ascontiguousarray(weights[:, k], like=weights) for k in range(weights.shape[1])]
+    if hessians[0].joint:
+        return [hessians[0].at(columns, size, rng, enough)]
     for k, (hessian, own) in enumerate(zip(hessians, columns, strict=True)):
-        if k and size and np.array_equal(own, columns[k - 1]):
+        if k and size and bool(np.array_equal(own, columns[k - 1])):
             each.append(each[-1])
         else:
-            each.append(hessian.at(own[0] if len(own) == 1 else own, size, rng, enough))
+            each.append(hessian.at(own, size, rng, enough))
     return each

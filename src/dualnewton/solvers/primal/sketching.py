@@ -15,11 +15,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dualnewton.matrix import Data, linear, places_of
+from dualnewton.matrix import Data, count_active, linear
+from dualnewton.row_arrays import on_host
 from dualnewton.solvers.primal.curvature import Cholesky, ConjugateGradients, Curvature, Diagonal, Woodbury, gram_of
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.dominant_rows import DominantRows
-from dualnewton.solvers.primal.incremental_gram import IncrementalGram, Sum, active_rows, count_active
+from dualnewton.solvers.primal.incremental_gram import IncrementalGram, Sum
 
 RARE = 16
 """A feature with fewer nonzero entries in a sketch takes its curvature from all rows instead."""
@@ -70,15 +71,16 @@ class Hessian(Protocol):
         The passes over the data that products have taken so far.
     rows_read : int
         The rows whose outer products the last curvature has taken.
+    joint : bool
+        Whether the columns of a model have one joint Hessian, so that :meth:`at` takes a sequence of row arrays as weights.
     """
 
     passes_made: int
     rows_read: int
+    joint: bool
 
-    def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:
+    def at(self, weights: Any, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:
         """Return Aᵀ D(weights) A + D(ridge), from about ``size`` rows; an estimate of its diagonal if ``size`` is zero.
-
-        For a model whose columns have one joint Hessian, the weights have one row for each column of curvature.
 
         Where the curvature is the same everywhere, a solve is exact enough if it leaves at most ``enough.left`` of n(P − D).
         """
@@ -93,31 +95,13 @@ class Hessian(Protocol):
 class Stateless:
     """A Hessian that is computed from all rows each time, without a memory."""
 
+    joint = False
+
     def state(self) -> None:
         """Return nothing."""
 
     def restore(self, state: None) -> None:
         """Take nothing."""
-
-
-def draw_rows(
-    rng: np.random.Generator, weights: np.ndarray, size: int, scores: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draw about ``size`` rows with probabilities proportional to weight times score; return weights that keep the mean.
-
-    One point is drawn in each of ``size`` equal strata of the total, so a row of more than a stratum is surely there. If
-    no more than ``size`` rows have a weight, all of them are taken as they are.
-    """
-    active = active_rows(weights)
-    if active.size <= size:
-        return active, weights if active.size == weights.size else weights[active]
-    chances = weights if scores is None else weights * scores
-    chances = chances if active.size == weights.size else chances[active]
-    stratum = float(chances.sum()) / size
-    places = places_of((np.arange(size) + rng.random(size)) * stratum, chances)
-    firsts = np.flatnonzero(np.diff(places, prepend=-1))
-    times, drawn = np.diff(firsts, append=size), active[places[firsts]]
-    return drawn, times * stratum if scores is None else times * stratum / scores[drawn]
 
 
 def draw_strata(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
@@ -134,7 +118,7 @@ def leverages(data: Data, weights: np.ndarray) -> np.ndarray | None:
     """
     some = np.linspace(0, data.n - 1, min(4 * FEW, data.n)).astype(int)
     squares = linear.squared(data.rows(some))
-    scale = np.asarray(weights[some] @ squares)
+    scale = np.asarray(data.entries(weights, some) @ squares)
     if (rare := np.flatnonzero(linear.nonzeros(squares) < RARE)).size:
         scale[rare] = data.column_norms(weights, rare) * (some.size / data.n)
     inverse = 1.0 / np.where(scale > TINY * scale.max(), scale, np.inf)
@@ -142,7 +126,7 @@ def leverages(data: Data, weights: np.ndarray) -> np.ndarray | None:
     if rare.size == 0 and sample.max() <= EVEN * sample.mean():
         return None
     scores = data.row_scores(inverse)
-    return 0.5 + 0.5 * scores / scores.mean() if scores.any() else None
+    return 0.5 + 0.5 * scores / float(scores.mean()) if scores.any() else None
 
 
 def bears_noise(data: Data, ridge: np.ndarray, weights: np.ndarray, most: float) -> bool:
@@ -153,7 +137,7 @@ def bears_noise(data: Data, ridge: np.ndarray, weights: np.ndarray, most: float)
     """
     d = data.d
     some = np.linspace(0, data.n - 1, min(FEW, data.n)).astype(int)
-    diagonal = (weights[some] @ linear.squared(data.rows(some))) * (data.n / some.size)
+    diagonal = (data.entries(weights, some) @ linear.squared(data.rows(some))) * (data.n / some.size)
     return bool(SINGLE * math.sqrt(ridge.size) * float((diagonal / ridge[:d]).max()) <= most)
 
 
@@ -193,6 +177,7 @@ class Sketches:
     """
 
     passes_made = rows_read = 0
+    joint = False
 
     def __init__(self, data: Data, ridge: np.ndarray, decisions: Decisions, *, in_pieces: bool = False) -> None:
         self.data, self.ridge, self.intercept, self.decisions = data, ridge, ridge.size > data.d, decisions
@@ -223,14 +208,14 @@ class Sketches:
             return Cholesky(H, diagonal, exact=True)
         if 0 < size < active and not self.scored:
             self.scores, self.scored = leverages(data, weights), True
-        indices, scaled = draw_rows(rng, weights, size or FEW, self.scores)
+        indices, scaled = data.draw(rng, weights, size or FEW, self.scores)
         exact, self.rows_read = indices.size == count, indices.size
         # Where rows are drawn by their leverage, the sketch contains those of rare features.
         if not exact and self.scores is None and (rare := self._rare(indices)).size:
             diagonal[rare] += data.column_norms(weights, rare)
         if size == 0:
-            diagonal[: data.d] += np.asarray(scaled @ linear.squared(data.rows(indices)))
-            diagonal[data.d :] += scaled.sum()
+            diagonal[: data.d] += np.asarray(on_host(scaled) @ linear.squared(data.rows(indices)))
+            diagonal[data.d :] += float(scaled.sum())
             return Diagonal(np.where(diagonal > 0.0, diagonal, 1.0))
         scaled_well = exact or indices.size >= ENOUGH * data.d
         if not scaled_well:
@@ -257,18 +242,20 @@ class Sketches:
         """
         d, m = self.data.d, indices.size
         on_diagonal = np.zeros(d)
+        weights = on_host(scaled)
         for part in np.array_split(np.arange(m), max(1, m * d // WIDE)):
-            on_diagonal += np.asarray(scaled[part] @ linear.squared(self.data.rows(indices[part])))
+            own = slice(part[0], part[-1] + 1)
+            on_diagonal += np.asarray(weights[own] @ linear.squared(self.data.rows(indices[own])))
         some = np.linspace(0, m - 1, min(FEW, m)).astype(int)
         inverse = 1.0 / np.sqrt(np.where(on_diagonal > 0.0, on_diagonal, np.inf))
-        rows = linear.scale_columns(self.data.rows(indices[some]), inverse)
-        gram = linear.gram(rows) * np.sqrt(np.outer(scaled[some], scaled[some])) * m
+        rows = linear.scale_columns(self.data.rows(on_host(indices)[some]), inverse)
+        gram = linear.gram(rows) * np.sqrt(np.outer(weights[some], weights[some])) * m
         norms, pairs = np.square(gram.diagonal()).mean(), np.square(gram).sum()
         square = (pairs - norms * some.size) / max(1, some.size * (some.size - 1))
         noise = max(norms - square, 0.0) / m
         rho = noise / (noise + max(square - np.count_nonzero(on_diagonal), 0.0)) if noise > 0.0 else 0.0
         diagonal[:d] += rho * on_diagonal
-        diagonal[d:] += rho * scaled.sum()
+        diagonal[d:] += rho * weights.sum()
         return (1.0 - rho) * scaled
 
     def _rare(self, indices: np.ndarray) -> np.ndarray:
@@ -296,7 +283,7 @@ class MatrixFreeState:
     """What :class:`MatrixFree` remembers: its last preconditioner, of ``size`` rows, and how many products it took."""
 
     size: int
-    weights: np.ndarray
+    weights: Any
     near: Any
     products: int
     sketches: SketchesState
@@ -326,10 +313,10 @@ class MatrixFree:
 
     def __init__(self, data: Data, ridge: np.ndarray, decisions: Decisions, fraction: float) -> None:
         self.data, self.ridge, self.decisions, self.fraction = data, ridge, decisions, fraction
-        self.sketches = Sketches(data, ridge, decisions)
+        self.sketches, self.joint = Sketches(data, ridge, decisions), False
         self.passes_made = self.rows_read = 0
         self.size = decisions.first_preconditioner
-        self.weights = np.empty(0)
+        self.weights: Any = None
         self.last: ConjugateGradients | None = None
 
     def state(self) -> MatrixFreeState:
@@ -347,7 +334,7 @@ class MatrixFree:
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:  # noqa: ARG002
         rows = self.size if self.last is None else self.decisions.preconditioner(self.size, self.last.products)
-        if self.last is not None and rows == self.size and np.array_equal(weights, self.weights):
+        if self.last is not None and rows == self.size and bool(np.array_equal(weights, self.weights)):
             near, self.rows_read = self.last.near, 0
         else:
             near = self.sketches.at(weights, rows, rng)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dualnewton.losses import Curvature
-from dualnewton.losses.base import blocks
 from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
+from dualnewton.row_arrays import blocks
 from dualnewton.solvers.deadline import Deadline
 from dualnewton.solvers.protocol import PrimalPoint
 from dualnewton.solvers.prox import column_descent as by_columns
@@ -311,4 +311,4 @@ class Model:
 
     def _losses(self, margins: np.ndarray) -> float:
         problem, vectors = self.task.problem, self.task.problem.row_vectors
-        return sum(problem.row_losses(vectors.part(rows), margins[rows])[0] for rows in blocks(problem.n))
+        return sum(problem.row_losses(vectors.part(rows), margins[rows])[0] for rows in blocks(margins))

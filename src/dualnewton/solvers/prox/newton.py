@@ -79,7 +79,10 @@ class Proximal(SharedPasses):
         b = np.concatenate([trial.b for trial in trials])
         found = self.data.evaluate(W, b, Derivatives(problems), [each.row_vectors for each in problems])
         for model, trial, value, (_, own) in zip(models, trials, found.values, columns_of(problems), strict=True):
-            gradient, margins = found.gradients[own].ravel(), np.ascontiguousarray(found.margins[:, own])
+            gradient, margins = (
+                found.gradients[own].ravel(),
+                np.ascontiguousarray(found.margins[:, own], like=found.margins),
+            )
             model.receive(trial, float(value), gradient, np.atleast_1d(found.slopes[own]), margins)
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002

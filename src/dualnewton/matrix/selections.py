@@ -1,0 +1,121 @@
+"""Selections of rows by their weights, for row arrays that are NumPy arrays; other kinds of data override these operations.
+
+A selection is a set of rows in increasing order. Where the rows are in memory it is an array of their indices; elsewhere it is
+whatever the data can read rows by. Its ``size`` is the number of rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dualnewton.row_arrays import RowArray, on_host
+from dualnewton.validation import frozen
+
+if TYPE_CHECKING:
+    from dualnewton.matrix.protocol import Data
+
+MANY_CHANCES = 1 << 16
+"""Number of rows from which they are drawn by a kernel, in one pass instead of several."""
+
+Selection = Any
+"""Rows in increasing order."""
+
+
+def count_active(weights: RowArray) -> int:
+    """Return the number of nonzero weights; NumPy counts booleans ten times faster than other numbers."""
+    return int(np.count_nonzero(weights != 0.0))
+
+
+class Selections:
+    """Operations on row arrays that need the places of rows."""
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        raise NotImplementedError
+
+    def placed(self, values: RowArray) -> RowArray:
+        """Return a row array of any kind as this kind of data has them."""
+        return on_host(values)
+
+    def ones(self) -> RowArray:
+        """Return a row array of ones."""
+        return np.ones(self.n)
+
+    def entries(self, values: RowArray, rows: Any) -> np.ndarray:
+        """Return the entries of a row array at a slice or at an array of indices, as a NumPy array."""
+        return np.asarray(values[rows])
+
+    def changed(self, values: RowArray, others: RowArray) -> Selection:
+        """Return the rows at which two row arrays differ."""
+        return np.flatnonzero(values != others)
+
+    def take(self, values: RowArray, rows: Selection) -> RowArray:
+        """Return the entries of a row array at these rows; the same array if they are all rows."""
+        return values if rows.size == self.n else values[rows]
+
+    def only_at(self, values: RowArray, rows: np.ndarray, factor: float) -> RowArray:
+        """Return the values times a factor at these rows, given by their indices, and zero at the others."""
+        rows, found = np.asarray(rows, like=values), np.zeros_like(values)
+        found[rows] = values[rows] * factor
+        return found
+
+    def active(self, weights: RowArray) -> Selection:
+        """Return the rows with a nonzero weight; row 0 if there are none, since no selection may be empty."""
+        if (count := count_active(weights)) == weights.size:
+            return np.arange(weights.size)
+        return np.flatnonzero(weights != 0.0) if count else np.zeros(1, dtype=np.intp)
+
+    def draw(
+        self, rng: np.random.Generator, weights: RowArray, size: int, scores: RowArray | None = None
+    ) -> tuple[Selection, RowArray]:
+        """Draw about ``size`` rows with probabilities proportional to weight times score; return weights that keep the mean.
+
+        One point is drawn in each of ``size`` equal strata of the total, so a row of more than a stratum is surely there. If
+        no more than ``size`` rows have a weight, all of them are taken as they are.
+        """
+        active = self.active(weights)
+        if active.size <= size:
+            return active, weights if active.size == weights.size else weights[active]
+        chances = weights if scores is None else weights * scores
+        chances = chances if active.size == weights.size else chances[active]
+        stratum = float(chances.sum()) / size
+        places = places_of((np.arange(size) + rng.random(size)) * stratum, chances)
+        firsts = np.flatnonzero(np.diff(places, prepend=-1))
+        times, drawn = np.diff(firsts, append=size), active[places[firsts]]
+        return drawn, times * stratum if scores is None else times * stratum / scores[drawn]
+
+    def dominant(self, weights: RowArray, norms: RowArray, size: int, few: int) -> tuple[Selection, np.ndarray | None]:
+        """Return the ``size`` rows with the largest weight_i norm_i and, if ``few`` is not zero, so many of the other active
+        rows, evenly spaced in the order of these products. More than ``size`` rows must have a weight.
+        """
+        (active,) = np.nonzero(weights)
+        small = -weights[active] * norms[active]
+        # The order among the other rows counts only where some of them are sampled.
+        order = active[np.argsort(small, kind="stable") if few else np.argpartition(small, size)]
+        chosen, others = np.sort(order[:size]), order[size:]
+        return chosen, others[np.linspace(0, others.size - 1, min(few, others.size)).astype(int)] if few else None
+
+    def subset(self, rows: np.ndarray) -> Data:
+        """Return some rows, given by their indices, as data of their own, if ``capabilities.subsets``."""
+        raise NotImplementedError
+
+
+def places_of(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
+    """Return for each point the first place up to which the chances add up to it, the last place at most; the points increase."""
+    if chances.size < MANY_CHANCES:
+        return np.minimum(np.searchsorted(np.cumsum(chances), points), chances.size - 1)
+    return find_places(points, chances)
+
+
+def find_places(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
+    """Do the same by a kernel."""
+    from dualnewton.kernels import passes
+
+    found = np.empty(points.size, dtype=np.intp)
+    given = frozen(np.ascontiguousarray(chances, dtype=np.float64)), points, found
+    passes.places.prepare(*given)
+    passes.places(*given)
+    return found

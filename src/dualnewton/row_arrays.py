@@ -1,0 +1,72 @@
+"""Arrays with one entry per row of the data (labels, weights, margins, dual variables), wherever the rows are.
+
+A row array is a NumPy array for rows in memory or on disk. Other kinds of data keep theirs on a GPU or on other machines. All of
+them follow NumPy's dispatch (``__array_ufunc__``, ``__array_function__``), so that an expression of NumPy's functions works
+on each of them and its result stays where the rows are. The rules for code that handles row arrays:
+
+- Expressions of ufuncs, slices of columns, joining of columns, and reductions over rows are written as for NumPy.
+- A new row array is made by ``like=``: ``np.zeros(n, like=y)``. So is a small array that enters an expression with row arrays:
+  ``z + np.asarray(b, like=z)``.
+- A reduction's result comes to the host by ``float(x)`` for a number and by :func:`on_host` for an array.
+- Functions of many rows are evaluated in :func:`blocks`, or by :func:`mapped`: NumPy arrays are cut for the cache, others not.
+- Selecting, drawing or sorting rows is an operation of ``matrix.Data``.
+
+A module that defines another kind of row array declares it here (:func:`declare`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+BLOCK = 1 << 13
+"""Number of entries per block of NumPy arrays. The temporaries of an expression (64 KiB each) then stay in cache; the operating
+system maps larger ones anew at every call."""
+
+RowArray = Any
+"""A NumPy array, or an array of a kind that :func:`declare` was called for."""
+
+_TO_HOST: dict[type, Callable[[Any], np.ndarray]] = {}
+
+
+def declare(kind: type, to_host: Callable[[Any], np.ndarray]) -> None:
+    """Declare a type of row arrays that are not in this process's memory; ``to_host`` returns such an array as a NumPy array."""
+    _TO_HOST[kind] = to_host
+
+
+def is_elsewhere(array: Any) -> bool:
+    """Whether an array is of a declared kind, so that compiled functions cannot read it."""
+    return type(array) in _TO_HOST
+
+
+def on_host(array: Any) -> Any:
+    """Return an array or a number as NumPy has it; one that is in memory already is returned as it is."""
+    move = _TO_HOST.get(type(array))
+    return array if move is None else move(array)
+
+
+def blocks(rows: RowArray, columns: int = 1, least: int = 1) -> Iterator[slice]:
+    """Yield slices of rows that are evaluated together.
+
+    NumPy arrays are cut into blocks of about ``BLOCK`` entries and at least ``least`` rows; others are not cut.
+    """
+    n = len(rows)
+    step = n if type(rows) in _TO_HOST else max(least, BLOCK // columns)
+    for start in range(0, n, max(step, 1)):
+        yield slice(start, min(start + step, n))
+
+
+def mapped(function: Callable[..., RowArray], *rows: RowArray, columns: int = 1) -> RowArray:
+    """Return ``function(*rows)``, evaluated block by block; ``columns`` is the number of entries per row."""
+    first = rows[0]
+    if len(first) * columns <= BLOCK or type(first) in _TO_HOST:
+        return function(*rows)
+    found: Any = None
+    for part in blocks(first, columns):
+        block = function(*(each[part] for each in rows))
+        if found is None:
+            found = np.empty((len(first), *block.shape[1:]), block.dtype)
+        found[part] = block
+    return found
