@@ -4,5 +4,6 @@ from dualnewton.io.catalog import find, load
 from dualnewton.io.conversion import convert
 from dualnewton.io.dataset import DataError, Dataset
 from dualnewton.io.formats import read
+from dualnewton.io.opening import open  # noqa: A004
 
-__all__ = ["DataError", "Dataset", "convert", "find", "load", "read"]
+__all__ = ["DataError", "Dataset", "convert", "find", "load", "open", "read"]

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import struct
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from dualnewton.io.dataset import DataError, damage
 
 RATIO = 1100
 """Upper bound on the compression ratio of deflate, which is 1032; a member that claims a larger ratio is damaged."""
+
+EXPANDED = 1 << 22
+"""Bytes of a compressed member that are expanded at a time (4 MiB)."""
 
 UNKNOWN = 1 << 62
 """Bytes of memory of a machine that does not report them."""
@@ -79,8 +83,17 @@ class Members(Mapping[str, np.ndarray]):
                 )
         return self._loaded[name]
 
-    def _in_place(self, info: zipfile.ZipInfo) -> np.ndarray:
-        """Memory-map an uncompressed member; read it into memory if its offset is not aligned."""
+    def place(self, name: str) -> tuple[Header, int] | None:
+        """Return the header of a member and the offset of its first entry in the file; None if it is compressed."""
+        info = self._infos[name]
+        if info.compress_type != zipfile.ZIP_STORED:
+            return None
+        with faults(self.path):
+            found, start = self._header(info)
+        return found, start + found.start
+
+    def _header(self, info: zipfile.ZipInfo) -> tuple[Header, int]:
+        """Return the header of an uncompressed member and where the member begins."""
         with open(self.path, "rb") as file:
             file.seek(info.header_offset)
             magic, *_, name, extra = LOCAL.unpack(file.read(LOCAL.size))
@@ -88,15 +101,32 @@ class Members(Mapping[str, np.ndarray]):
             if magic != b"PK\x03\x04" or info.file_size != info.compress_size or start + info.file_size > self._size:
                 raise DualnewtonError(f"{info.filename} is cut short")
             file.seek(start)
-            found = header(file, info.file_size)
+            return header(file, info.file_size), start
+
+    def expand(self, name: str, out: IO[bytes]) -> Header:
+        """Append the entries of a compressed member to a file, in blocks; return its header."""
+        info = self._infos[name]
+        with faults(self.path), open(self.path, "rb") as file, zipfile.ZipFile(file) as archive:
+            self._require_possible(info)
+            with archive.open(info) as member:
+                found = header(member, info.file_size)
+                shutil.copyfileobj(member, out, EXPANDED)
+        return found
+
+    def _in_place(self, info: zipfile.ZipInfo) -> np.ndarray:
+        """Memory-map an uncompressed member; read it into memory if its offset is not aligned."""
+        found, start = self._header(info)
         if (start + found.start) % found.dtype.alignment:
             return self._read(info)
         return mapped(self.path, found, start)
 
-    def _read(self, info: zipfile.ZipInfo) -> np.ndarray:
-        """Read a member into memory if it fits; ``zipfile`` compares its checksum."""
+    def _require_possible(self, info: zipfile.ZipInfo) -> None:
         if info.file_size > RATIO * (info.compress_size + 1):
             raise DualnewtonError(f"{info.filename} cannot have the size it claims")
+
+    def _read(self, info: zipfile.ZipInfo) -> np.ndarray:
+        """Read a member into memory if it fits; ``zipfile`` compares its checksum."""
+        self._require_possible(info)
         with open(self.path, "rb") as file, zipfile.ZipFile(file) as archive, archive.open(info) as member:
             found = header(member, info.file_size)
             if info.file_size > memory():

@@ -16,7 +16,7 @@ from dualnewton.io.folders import CACHE, DATA, cache_folder, own_file
 from dualnewton.io.formats import format_of, read
 from dualnewton.io.gathered import gather
 from dualnewton.io.pieces import Pieces
-from dualnewton.io.source import Wanted, check_width, refuse_zero_based, separate_weights
+from dualnewton.io.source import Wanted, check_width, refuse_zero_based, separate_file
 from dualnewton.io.streams import Progress
 from dualnewton.io.tables import source as table
 
@@ -183,20 +183,25 @@ def _adapted(
     data: Dataset,
     target: str | int | bool | None = None,
     weights: str | int | None = None,
+    offset: str | int | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
 ) -> Dataset:
-    """Apply the options of ``read`` that a named set allows: omit the labels, or read weights from a file."""
+    """Apply the options of ``read`` that a named set allows: omit the labels, or read weights and offsets from files."""
     path = Path(data.name)
     refuse_zero_based(path, Wanted(zero_based=zero_based))
     check_width(path, data.X.shape[1], Wanted(n_features=n_features))
     if target is not None and target is not False:
         raise DataError(f"{data.name} is a named data set, whose target cannot be chosen, got {target!r}")
-    if (file := separate_weights(path, Wanted(weights=weights), "part of it")) is not None:
-        found = vector_file(file)
-        if len(found) != data.X.shape[0]:
-            raise DataError(f"{file}: must have one weight for each of {data.X.shape[0]} examples, has {len(found)}")
-        data = replace(data, sample_weight=found)
+    for name, entry, asked in (("weight", "sample_weight", weights), ("offset", "offset", offset)):
+        if (file := separate_file(path, name, asked, "part of it")) is not None:
+            found = vector_file(file)
+            if len(found) != data.X.shape[0]:
+                raise DataError(
+                    f"{file}: must have one {name} for each of {data.X.shape[0]} examples, has {len(found)}"
+                )
+            more: Any = {entry: found}
+            data = replace(data, **more)
     return replace(data, y=None, target=None) if target is False else data
 
 

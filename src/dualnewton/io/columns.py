@@ -1,14 +1,15 @@
-"""The roles of the columns of a table: features, target and weights."""
+"""The roles of the columns of a table: features, target, weights and offsets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
 from dualnewton.io.dataset import DataError
-from dualnewton.io.source import Wanted, check_width, separate_weights
+from dualnewton.io.source import Wanted, check_width, separate_file
 
 TARGETS = ("target", "label", "y", "class")
 """Column names that mark the target if the user does not name it, in order of preference."""
@@ -24,20 +25,22 @@ class Columns:
         The names of all columns, for error messages.
     features : array of int
         The columns of X, in order.
-    target, weights : int, optional
-        The columns of y and of the weights.
+    target, weights, offset : int, optional
+        The columns of y, of the weights and of the offsets.
     target_text : str, optional
         A description of the target column, such as "the last column ('price')".
-    weights_file : path, optional
-        The file with the weights, if they are not in a column.
+    weights_file, offset_file : path, optional
+        The files with the weights and the offsets, if they are not in columns.
     """
 
     names: tuple[str, ...]
     features: np.ndarray
     target: int | None
     weights: int | None
+    offset: int | None
     target_text: str | None
     weights_file: Path | None
+    offset_file: Path | None
 
     def name(self, j: int) -> str:
         """Return the quoted name of a column, for error messages."""
@@ -62,15 +65,13 @@ def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: Wanted) 
         The options of the user.
     """
     d = len(names)
-    weights, beside = None, None
-    if wanted.weights is not None:
-        weights = _number_of(names, wanted.weights)
-        if weights is None:
-            beside = separate_weights(path, wanted, f"a column ({_list(names)})")
+    weights, weights_file = _beside(path, names, "weights", wanted.weights)
+    offset, offset_file = _beside(path, names, "offset", wanted.offset)
     target, target_text = None, None
     if wanted.target is None:
-        by_name = [j for name in TARGETS for j in range(d) if names[j].lower() == name and j != weights]
-        target = by_name[0] if by_name and has_names else d - 1 if weights != d - 1 else d - 2
+        free = [j for j in range(d) if j not in (weights, offset)]
+        by_name = [j for name in TARGETS for j in free if names[j].lower() == name]
+        target = by_name[0] if by_name and has_names else (free or [d - 1])[-1]
         target_text = (
             f"the column {names[target]!r}" if by_name and has_names else f"the last column ({names[target]!r})"
         )
@@ -79,13 +80,21 @@ def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: Wanted) 
         if target is None:
             raise DataError(f"{path}: target must name one of the columns ({_list(names)}), got {wanted.target!r}")
         target_text = f"the column {names[target]!r}"
-    if target is not None and target == weights:
-        raise DataError(f"{path}: the column {names[target]!r} cannot be both the target and the weights")
-    features = np.array([j for j in range(d) if j not in (target, weights)], dtype=np.intp)
+    roles = {"target": target, "weights": weights, "offset": offset}
+    for (one, j), (other, k) in combinations(roles.items(), 2):
+        if j is not None and j == k:
+            raise DataError(f"{path}: the column {names[j]!r} cannot be both the {one} and the {other}")
+    features = np.array([j for j in range(d) if j not in roles.values()], dtype=np.intp)
     if len(features) == 0:
         raise DataError(f"{path}: no column is left for the features (columns: {_list(names)})")
     check_width(path, len(features), wanted)
-    return Columns(names, features, target, weights, target_text, beside)
+    return Columns(names, features, target, weights, offset, target_text, weights_file, offset_file)
+
+
+def _beside(path: Path, names: tuple[str, ...], name: str, asked: str | int | None) -> tuple[int | None, Path | None]:
+    """Return the column, or else the file, that the option ``name`` asks for."""
+    column = None if asked is None else _number_of(names, asked)
+    return column, None if column is not None else separate_file(path, name, asked, f"a column ({_list(names)})")
 
 
 def _number_of(names: tuple[str, ...], asked: str | int) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.io import catalog
-from dualnewton.io.dataset import DataError
+from dualnewton.io.dataset import DataError, named
 from dualnewton.io.formats import MAPPED, SOURCES, SUFFIXES, format_of
 from dualnewton.io.gathered import Gathered, gather, of_dataset
 from dualnewton.io.pieces import Maker, SpilledPieces
@@ -42,6 +42,7 @@ def convert(
     *,
     target: str | int | bool | None = None,
     weights: str | int | None = None,
+    offset: str | int | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
     dtype: str | None = None,
@@ -60,7 +61,7 @@ def convert(
         A file, or a name of the catalog.
     out : path
         The new file: .npz, .npy, .svm, .csv, .tsv or .parquet; a second suffix .gz, .bz2 or .xz compresses svmlight and CSV.
-    target, weights, n_features, zero_based
+    target, weights, offset, n_features, zero_based
         The options of :func:`dualnewton.io.read`.
     dtype : {"float64", "float32"}, optional
         The type of X in the new file; by default that of the source.
@@ -85,8 +86,9 @@ def convert(
         raise DataError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     if not new.absolute().parent.is_dir():
         raise DataError(f"{new}: there is no folder {new.parent}")
-    options: dict[str, Any] = {"target": target, "weights": weights, "n_features": n_features, "zero_based": zero_based}
-    with _named(new), contextlib.ExitStack() as files:
+    options: dict[str, Any] = {"target": target, "weights": weights, "offset": offset}
+    options |= {"n_features": n_features, "zero_based": zero_based}
+    with named(new), contextlib.ExitStack() as files:
 
         def spilled() -> SpilledPieces:
             # The system deletes an unnamed file when the process ends, for whatever reason it ends.
@@ -97,17 +99,6 @@ def convert(
         done = Converted(new, (n, d), data.X.length if data.is_sparse else n * d, data.is_sparse, data.target)
         writer(data, new, np.dtype(data.X.dtype if dtype is None else DTYPES[dtype]))
     return done
-
-
-@contextlib.contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Add the path to an ``OSError`` that names no file, such as the one for a full disk."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None and error.errno is not None:
-            raise OSError(error.errno, error.strerror, str(path)) from None
-        raise
 
 
 def _gathered(source: str | os.PathLike[str], wanted: Wanted, options: dict[str, Any], make: Maker) -> Gathered:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.matrix.memory import profile_of
 
 
 class DataError(DualnewtonError):
@@ -45,18 +46,32 @@ def damage(path: Path, what: str, faults: tuple[type[Exception], ...], errnos: t
         raise DataError(f"{path}: {what} ({reason})") from None
 
 
+@contextlib.contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Add the path to an ``OSError`` that names no file, such as those of reading and of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A data set: the examples with their labels, weights and feature names.
+    """A data set: the examples with their labels, weights, offsets and feature names.
 
     Parameters
     ----------
-    X : array or CSR array of shape (n, d)
-        One example per row; float64 or float32, in C order, possibly mapped from a file.
+    X : array, CSR array or Data of shape (n, d)
+        One example per row; float64 or float32, in C order, possibly mapped from a file. :func:`dualnewton.io.open` returns rows
+        that stay on disk, as :class:`dualnewton.matrix.Data`.
     y : array of shape (n,), optional
         The labels: numbers or text, as in the file.
     sample_weight : array of shape (n,), optional
         The weights of the examples.
+    offset : array of shape (n,), optional
+        What is added to the margins of the examples.
     feature_names : tuple of str, optional
         The names of the columns of X.
     name : str
@@ -77,11 +92,12 @@ class Dataset:
     y: np.ndarray | None = None
     _: KW_ONLY
     sample_weight: np.ndarray | None = None
+    offset: np.ndarray | None = None
     feature_names: tuple[str, ...] | None = None
     name: str = ""
     target: str | None = None
 
     def __repr__(self) -> str:
-        n, d = self.X.shape
-        storage = "dense" if isinstance(self.X, np.ndarray) else f"sparse, {self.X.nnz} entries"
-        return f"Dataset({self.name!r}, n={n}, d={d}, {storage}, {self.X.dtype})"
+        profile = getattr(self.X, "profile", None) or profile_of(self.X)
+        storage = f"sparse, {profile.stored} entries" if profile.sparse else "dense"
+        return f"Dataset({self.name!r}, n={profile.n}, d={profile.d}, {storage}, {self.X.dtype})"

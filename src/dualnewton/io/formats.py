@@ -51,6 +51,7 @@ def read(
     *,
     target: str | int | bool | None = None,
     weights: str | int | None = None,
+    offset: str | int | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
     progress: Progress | None = None,
@@ -66,6 +67,8 @@ def read(
         named target, label, y or class, else the last; in npz and npy files the array y. ``False``: there are no labels.
     weights : str or int, optional
         The column or array with the weights of the examples, or another file with one number per line.
+    offset : str or int, optional
+        The column or array with what is added to the margins of the examples, or another file with one number per line.
     n_features : int, optional
         The number of columns of X. A sparse file may use fewer, as test sets often do.
     zero_based : bool, optional
@@ -94,7 +97,7 @@ def read(
     kind = format_of(file)
     size = file.stat().st_size
     report = None if progress is None else lambda done: progress(done, size)
-    wanted = Wanted(target, weights, n_features, zero_based, report=report)
+    wanted = Wanted(target, weights, offset, n_features, zero_based, report=report)
     if kind in MAPPED:
         return MAPPED[kind](file, wanted)
     return gather(SOURCES[kind](file, wanted), Pieces).dataset()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,8 @@ class Gathered:
         Dense blocks, or the stored values of sparse rows.
     indices, ends : pieces, optional
         For sparse rows: the column indices plus ``shift``, and the number of entries up to the end of each row.
-    y, sample_weight : pieces, optional
-        The label and the weight of every row.
+    y, sample_weight, offset : pieces, optional
+        The label, the weight and the offset of every row.
     """
 
     shape: tuple[int, int]
@@ -45,6 +46,7 @@ class Gathered:
     shift: int = 0
     y: Pieces | None = None
     sample_weight: Pieces | None = None
+    offset: Pieces | None = None
     feature_names: tuple[str, ...] | None = None
     name: str = ""
     target: str | None = None
@@ -65,6 +67,7 @@ class Gathered:
             self._matrix(),
             None if self.y is None else self.y.joined(),
             sample_weight=None if self.sample_weight is None else self.sample_weight.joined(),
+            offset=None if self.offset is None else self.offset.joined(),
             feature_names=self.feature_names,
             name=self.name,
             target=self.target,
@@ -83,15 +86,14 @@ class Gathered:
     def rows(self) -> Iterator[Rows]:
         """Yield the examples piece by piece, with column indices from zero."""
         before = 0
-        for X, indices, ends, y, weights in zip(
-            self.X.drain(), *map(_parts, (self.indices, self.ends, self.y, self.sample_weight)), strict=False
-        ):
+        beside = (self.indices, self.ends, self.y, self.sample_weight, self.offset)
+        for X, indices, ends, *of_rows in zip(self.X.drain(), *map(_parts, beside), strict=False):
             if self.is_sparse:
                 sparse = SparseRows(X, indices - self.shift, ends - before, 0, self.shape[1] - 1)
                 before += len(X)
-                yield Rows(sparse, y, weights)
+                yield Rows(sparse, *of_rows)
             else:
-                yield Rows(X, y, weights)
+                yield Rows(X, *of_rows)
 
 
 def _parts(pieces: Pieces | None) -> Iterator[Any]:
@@ -116,9 +118,9 @@ def gather(source: Source, make: Maker) -> Gathered:
 
 
 def _gather(source: Source, make: Maker) -> Gathered:
-    X, indices, ends, y, weights = make(), make(), make(), make(), make()
+    X, indices, ends, y = make(), make(), make(), make()
     n, d, least, most = 0, 0, NO_INDEX, -1
-    beside = None if source.weights_file is None else vector_file(source.weights_file)
+    beside = [_Beside(make(), "weight", source.weights_file), _Beside(make(), "offset", source.offset_file)]
     for rows in source.blocks():
         if isinstance(rows.X, SparseRows):
             ends.append(rows.X.ends + X.length)
@@ -132,15 +134,12 @@ def _gather(source: Source, make: Maker) -> Gathered:
             y.append(rows.y)
             if len({dtype.kind == "U" for dtype in y.dtypes}) > 1:
                 raise MixedLabelsError
-        if beside is not None:
-            weights.append(beside[n : n + len(rows)])
-        elif rows.sample_weight is not None:
-            weights.append(rows.sample_weight)
+        for vector, found in zip(beside, (rows.sample_weight, rows.offset), strict=True):
+            vector.append(found, n, len(rows))
         n += len(rows)
     if n == 0:
         raise DataError(f"{source.path}: holds no examples")
-    if beside is not None and len(beside) != n:
-        raise DataError(f"{source.weights_file}: must have one weight for each of {n} examples, has {len(beside)}")
+    weights, offset = (vector.complete(n) for vector in beside)
     shift = 0
     if source.is_sparse:
         shift, d = source.shift_and_width(least, most)
@@ -153,11 +152,42 @@ def _gather(source: Source, make: Maker) -> Gathered:
         ends if source.is_sparse else None,
         shift,
         y if y.length else None,
-        weights if weights.length else None,
+        weights,
+        offset,
         source.feature_names,
         source.path.stem,
         source.target,
     )
+
+
+class _Beside:
+    """Numbers beside the rows, from a column or from a file of their own.
+
+    Parameters
+    ----------
+    pieces : Pieces
+        Empty.
+    name : str
+        The name of a number in error messages.
+    path : path, optional
+        The file; None for a column.
+    """
+
+    def __init__(self, pieces: Pieces, name: str, path: Path | None) -> None:
+        self.pieces, self.name, self.path = pieces, name, path
+        self.vector = None if path is None else vector_file(path)
+
+    def append(self, column: np.ndarray | None, before: int, count: int) -> None:
+        """Add the numbers of the next rows, of which there are so many."""
+        found = column if self.vector is None else self.vector[before : before + count]
+        if found is not None:
+            self.pieces.append(found)
+
+    def complete(self, n: int) -> Pieces | None:
+        """Return the numbers of all rows, if there are any; raise an error if the file has not one for each."""
+        if self.vector is not None and len(self.vector) != n:
+            raise DataError(f"{self.path}: must have one {self.name} for each of {n} examples, has {len(self.vector)}")
+        return self.pieces if self.pieces.length else None
 
 
 def of_dataset(data: Dataset, block: int) -> Gathered:
@@ -180,6 +210,7 @@ def of_dataset(data: Dataset, block: int) -> Gathered:
         0,
         sliced(data.y),
         sliced(data.sample_weight),
+        sliced(data.offset),
         data.feature_names,
         data.name,
         data.target,

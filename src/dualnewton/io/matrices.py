@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ import scipy.sparse as sp
 from dualnewton.io import arrays
 from dualnewton.io.arrays import Members, labels, matrix, vector, vector_file
 from dualnewton.io.dataset import DataError, Dataset
-from dualnewton.io.source import Wanted, check_width, refuse_zero_based, separate_weights
+from dualnewton.io.source import Wanted, check_width, refuse_zero_based, separate_file
 
-LABELS, WEIGHTS, NAMES = "y", "sample_weight", "feature_names"
-"""The names of the labels, weights and feature names in an npz file, and in the files beside an npy file (NAME.y.npy)."""
+LABELS, WEIGHTS, OFFSET, NAMES = "y", "sample_weight", "offset", "feature_names"
+"""The names of the labels, weights, offsets and feature names in an npz file, and in files beside an npy file (NAME.y.npy)."""
 
 SPARSE = {"csr": sp.csr_array, "csc": sp.csc_array}
 """The formats of scipy.sparse.save_npz that have the arrays indptr and indices."""
@@ -30,54 +31,81 @@ def beside(path: Path, entry: str) -> Path:
     return path.with_name(f"{path.stem}.{entry}.npy")
 
 
+def arrays_beside(path: Path) -> dict[str, np.ndarray]:
+    """Return the labels, weights, offsets and feature names in files beside an npy file, those that there are."""
+    names = (LABELS, WEIGHTS, OFFSET, NAMES)
+    return {name: arrays.npy(beside(path, name)) for name in names if beside(path, name).is_file()}
+
+
 def npy(path: Path, wanted: Wanted) -> Dataset:
     """Memory-map a dense matrix; its labels are a column, or the file NAME.y.npy in the same folder."""
     refuse_zero_based(path, wanted)
-    entries = {
-        name: arrays.npy(beside(path, name)) for name in (LABELS, WEIGHTS, NAMES) if beside(path, name).is_file()
-    }
-    return _dense(path, matrix(path, arrays.npy(path)), entries, wanted)
+    entries = arrays_beside(path)
+    return dense(path, matrix(path, arrays.npy(path)), entries, wanted)
 
 
 def npz(path: Path, wanted: Wanted) -> Dataset:
     """Open a dense matrix X, or the arrays of a sparse one, with the labels y."""
     refuse_zero_based(path, wanted)
-    members: Any = Members(path)
-    if LABELS not in members and beside(path, LABELS).is_file():
-        members = ChainMap({LABELS: arrays.npy(beside(path, LABELS))}, members)
+    members = entries_of(path, Members(path))
     if "X" in members:
-        return _dense(path, matrix(path, members["X"]), members, wanted)
+        return dense(path, matrix(path, members["X"]), members, wanted)
+    with arrays.faults(path):
+        X = _compressed(path, members) if has_compressed_rows(path, members) else _coordinates(path, members)
+    X.resize((X.shape[0], sparse_width(path, X.shape[1], wanted)))
+    return finished(path, X, members, wanted)
+
+
+def entries_of(path: Path, members: Mapping[str, np.ndarray]) -> Any:
+    """Return the arrays of an npz file, with the labels beside it if it has none."""
+    if LABELS in members or not beside(path, LABELS).is_file():
+        return members
+    return ChainMap({LABELS: arrays.npy(beside(path, LABELS))}, members)  # type: ignore[arg-type]
+
+
+def has_compressed_rows(path: Path, members: Any) -> bool:
+    """Whether a sparse matrix is stored by indptr and indices, else by coordinates; raise an error if it is neither."""
     absent = {"data", "shape"}.difference(members) or {"indptr", "indices"}.difference(members)
     if absent and not {"row", "col", "data", "shape"}.issubset(members):
         raise DataError(f"{path}: expected entries X, or data, indices, indptr and shape; it has {', '.join(members)}")
-    with arrays.faults(path):
-        X = _coordinates(path, members) if absent else _compressed(path, members)
-    n, d = X.shape
-    if wanted.n_features is not None:
-        if wanted.n_features < d:
-            raise DataError(f"{path}: has {d} features, so n_features must be at least that, got {wanted.n_features}")
-        X.resize((n, wanted.n_features))
+    return not absent
+
+
+def sparse_width(path: Path, d: int, wanted: Wanted) -> int:
+    """Return the number of features of a sparse matrix of d columns: the one asked for, if it is not smaller."""
+    if wanted.n_features is not None and wanted.n_features < d:
+        raise DataError(f"{path}: has {d} features, so n_features must be at least that, got {wanted.n_features}")
     if isinstance(wanted.target, int) and wanted.target is not False:
         raise DataError(
             f"{path}: target={wanted.target!r} is not allowed, the labels of a sparse matrix are an entry (y)"
         )
-    return _finished(path, X, members, wanted)
+    return d if wanted.n_features is None else wanted.n_features
 
 
-def _dense(path: Path, X: np.ndarray, entries: Any, wanted: Wanted) -> Dataset:
-    """Return the data set of a dense matrix; if the labels are a column of it, the other columns are copied."""
+def dense(
+    path: Path,
+    X: Any,
+    entries: Any,
+    wanted: Wanted,
+    column_of: Callable[[Any, int], np.ndarray] = lambda X, j: np.asarray(X[:, j]),
+    features_of: Callable[[Any, np.ndarray], Any] = lambda X, rest: np.ascontiguousarray(X[:, rest]),
+) -> Dataset:
+    """Return the data set of a dense matrix.
+
+    If the labels are a column of it, ``column_of`` returns this column and ``features_of`` the matrix of the others.
+    """
     column = _column(wanted.target, X.shape[1], entries)
     if column is None:
         check_width(path, X.shape[1], wanted)
-        return _finished(path, X, entries, wanted)
+        return finished(path, X, entries, wanted)
     rest = np.delete(np.arange(X.shape[1]), column)
     check_width(path, len(rest), wanted)
     if len(rest) == 0:
         raise DataError(f"{path}: no column is left for the features")
-    entries = ChainMap({LABELS: np.asarray(X[:, column])}, entries)
+    entries = ChainMap({LABELS: column_of(X, column)}, entries)
     if NAMES in entries and entries[NAMES].shape == X.shape[1:]:
         entries[NAMES] = entries[NAMES][rest]
-    found = _finished(path, np.ascontiguousarray(X[:, rest]), entries, Wanted(None, wanted.weights))
+    found = finished(path, features_of(X, rest), entries, Wanted(None, wanted.weights, wanted.offset))
     return replace(found, target=f"the column {column}")
 
 
@@ -92,7 +120,8 @@ def _column(target: str | int | bool | None, d: int, entries: Any) -> int | None
     return number % d if -d <= number < d else None
 
 
-def _finished(path: Path, X: Any, entries: Any, wanted: Wanted) -> Dataset:
+def finished(path: Path, X: Any, entries: Any, wanted: Wanted) -> Dataset:
+    """Return the data set of a matrix with the labels, weights, offsets and names among the entries."""
     n, d = X.shape
     y, target_text = None, None
     if wanted.target is not False:
@@ -105,25 +134,37 @@ def _finished(path: Path, X: Any, entries: Any, wanted: Wanted) -> Dataset:
             raise DataError(
                 f"{path}: target={entry!r} is neither an array ({', '.join(entries)}) nor one of {d} columns"
             )
-    weights = None
-    if wanted.weights is None and WEIGHTS in entries:
-        weights = vector(path, WEIGHTS, entries[WEIGHTS])
-    elif wanted.weights is not None and str(wanted.weights) in entries:
-        weights = vector(path, str(wanted.weights), entries[str(wanted.weights)])
-    elif (file := separate_weights(path, wanted, f"an array ({', '.join(entries)})")) is not None:
-        weights = vector_file(file)
-    if weights is not None and len(weights) != n:
-        raise DataError(f"{path}: there must be one weight for each of {n} examples, got {len(weights)}")
+    beside = {
+        WEIGHTS: _numbers(path, entries, n, WEIGHTS, "weights", wanted.weights),
+        OFFSET: _numbers(path, entries, n, OFFSET, "offset", wanted.offset),
+    }
     names = None
     if NAMES in entries:
         found = labels(path, entries[NAMES])
         if found.dtype.kind != "U" or len(found) > d:
             raise DataError(f"{path}: {NAMES} must be text, one name for each of {d} features, got {found.shape}")
         names = tuple(found.tolist()) if len(found) == d else None
-    return Dataset(X, y, sample_weight=weights, feature_names=names, name=path.stem, target=target_text)
+    return Dataset(X, y, **beside, feature_names=names, name=path.stem, target=target_text)
 
 
-def _shape(path: Path, members: Any) -> tuple[int, int]:
+def _numbers(path: Path, entries: Any, n: int, usual: str, option: str, asked: str | int | None) -> np.ndarray | None:
+    """Return the weights or offsets: the array with the usual name, or what the option asks for."""
+    name = usual if asked is None else str(asked)
+    if name in entries:
+        found = vector(path, name, entries[name])
+    elif (file := separate_file(path, option, asked, f"an array ({', '.join(entries)})")) is not None:
+        found = vector_file(file)
+    else:
+        return None
+    if len(found) != n:
+        raise DataError(
+            f"{path}: there must be one {option.removesuffix('s')} for each of {n} examples, got {len(found)}"
+        )
+    return found
+
+
+def stated_shape(path: Path, members: Any) -> tuple[int, int]:
+    """Return the shape of a sparse matrix as its file states it."""
     shape = members["shape"]
     if shape.shape != (2,) or shape.dtype.kind not in "iu" or min(shape) < 1 or max(shape) > 1 << 62:
         raise DataError(f"{path}: shape must be two positive integers, got {shape.tolist()!r:.60}")
@@ -132,10 +173,10 @@ def _shape(path: Path, members: Any) -> tuple[int, int]:
 
 def _compressed(path: Path, members: Any) -> Any:
     """Return a matrix from data, indices and indptr after checking their range, because compiled kernels do not check it."""
-    kind = _format(members)
+    kind = stated_format(members)
     if kind not in SPARSE:
         raise DataError(f"{path}: the sparse matrix has the format {kind!r:.20}, expected csr, csc or coo")
-    shape = _shape(path, members)
+    shape = stated_shape(path, members)
     data, indices, starts = members["data"], members["indices"], members["indptr"]
     major, minor = shape if kind == "csr" else shape[::-1]
     if not (data.ndim == indices.ndim == starts.ndim == 1 and indices.dtype.kind in "iu" and starts.dtype.kind in "iu"):
@@ -153,7 +194,7 @@ def _compressed(path: Path, members: Any) -> Any:
 
 
 def _coordinates(path: Path, members: Any) -> Any:
-    shape = _shape(path, members)
+    shape = stated_shape(path, members)
     data, row, column = members["data"], members["row"], members["col"]
     if not data.ndim == row.ndim == column.ndim == 1 or not len(data) == len(row) == len(column):
         raise DataError(f"{path}: data, row and col must be vectors of one length")
@@ -162,7 +203,8 @@ def _coordinates(path: Path, members: Any) -> Any:
     return sp.csr_array(sp.coo_array((_floats(path, data), (row, column)), shape=shape))
 
 
-def _format(members: Any) -> str:
+def stated_format(members: Any) -> str:
+    """Return the format of a sparse matrix as its file states it; csr by default."""
     if "format" not in members:
         return "csr"
     value = members["format"]

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ class ParquetSource(Source):
     columns: Columns = None  # type: ignore[assignment]
 
     def blocks(self) -> Iterator[Rows]:
-        with _opened(self.path) as file, _faults(self.path):
+        with opened(self.path) as file, faults(self.path):
             rows, before = max(1, self.wanted.block // (8 * len(self.columns.names))), 0
             for batch in file.iter_batches(batch_size=rows):
                 if batch.num_rows:
@@ -37,15 +37,16 @@ class ParquetSource(Source):
         features = self.columns.features.tolist()
         X = np.empty((batch.num_rows, len(features)))
         for k, j in enumerate(features):
-            X[:, k] = self._numbers(batch.column(j), j, before)
-        y = None if self.columns.target is None else self._labels(batch.column(self.columns.target), before)
-        weights = self.columns.weights
-        return Rows(X, y, None if weights is None else self._numbers(batch.column(weights), weights, before))
+            X[:, k] = self.numbers(batch.column(j), j, before)
+        y = None if self.columns.target is None else self.labels(batch.column(self.columns.target), before)
+        beside = (self.columns.weights, self.columns.offset)
+        return Rows(X, y, *(None if j is None else self.numbers(batch.column(j), j, before) for j in beside))
 
-    def _numbers(self, column: Any, j: int, before: int) -> np.ndarray:
+    def numbers(self, column: Any, j: int, before: int) -> np.ndarray:
+        """Return the values of column j as finite numbers; ``before`` counts the rows before them."""
         import pyarrow as pa
 
-        self._all_there(column, j, before)
+        self.require_all(column, j, before)
         found = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         if not (finite := np.isfinite(found)).all():
             at = int(np.argmin(finite))
@@ -53,17 +54,19 @@ class ParquetSource(Source):
             raise kind(self.path, self.columns, j, f", row {before + at}", found[at])
         return found
 
-    def _labels(self, column: Any, before: int) -> np.ndarray:
+    def labels(self, column: Any, before: int) -> np.ndarray:
+        """Return the values of the target as numbers or text; ``before`` counts the rows before them."""
         import pyarrow as pa
 
-        self._all_there(column, self.columns.target or 0, before)
+        self.require_all(column, self.columns.target or 0, before)
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        if _is_number(column.type):
-            return self._numbers(column, self.columns.target or 0, before)
+        if is_number(column.type):
+            return self.numbers(column, self.columns.target or 0, before)
         return np.array(column.cast(pa.string()).to_pylist())
 
-    def _all_there(self, column: Any, j: int, before: int) -> None:
+    def require_all(self, column: Any, j: int, before: int) -> None:
+        """Raise an error if a value of column j is missing."""
         if column.null_count:
             at = column.is_null().to_pylist().index(True)
             raise missing(self.path, self.columns, j, f", row {before + at}", "null")
@@ -72,20 +75,22 @@ class ParquetSource(Source):
 def source(path: Path, wanted: Wanted) -> ParquetSource:
     """Read the names and types of the columns and assign their roles."""
     refuse_zero_based(path, wanted)
-    with _opened(path) as file, _faults(path):
+    with opened(path) as file, faults(path):
         schema = file.schema_arrow
     names = tuple(schema.names)
     columns = assign(path, names, True, wanted)
-    words = [j for j in columns.features.tolist() if not _is_number(schema.field(j).type)]
+    words = [j for j in columns.features.tolist() if not is_number(schema.field(j).type)]
     if words:
         raise not_numbers(path, columns, words, "", schema.field(words[0]).type)
-    if columns.weights is not None and not _is_number(schema.field(columns.weights).type):
-        raise not_numbers(path, columns, [columns.weights], "", schema.field(columns.weights).type)
-    features = tuple(names[j] for j in columns.features)
-    return ParquetSource(path, wanted, features, columns.target_text, columns.weights_file, False, columns)
+    for j in (columns.weights, columns.offset):
+        if j is not None and not is_number(schema.field(j).type):
+            raise not_numbers(path, columns, [j], "", schema.field(j).type)
+    features, files = tuple(names[j] for j in columns.features), (columns.weights_file, columns.offset_file)
+    return ParquetSource(path, wanted, features, columns.target_text, *files, False, columns)
 
 
-def _is_number(kind: Any) -> bool:
+def is_number(kind: Any) -> bool:
+    """Whether a type of pyarrow is one of numbers."""
     import pyarrow as pa
 
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
@@ -104,17 +109,19 @@ def pyarrow_for(path: Path) -> Any:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def opened(path: Path, raw: IO[bytes] | None = None, buffer_size: int = 0) -> Iterator[Any]:
+    """Open a Parquet file, or the one that is open already; columns are read in blocks of ``buffer_size`` bytes, at once if 0."""
     pyarrow = pyarrow_for(path)
+    options = {"page_checksum_verification": True, "buffer_size": buffer_size}
     with (
-        open(path, "rb") as raw,
-        _faults(path),
-        pyarrow.parquet.ParquetFile(raw, page_checksum_verification=True) as file,
+        open(path, "rb") if raw is None else contextlib.nullcontext(raw) as given,
+        faults(path),
+        pyarrow.parquet.ParquetFile(given, **options) as file,
     ):
         yield file
 
 
-def _faults(path: Path) -> contextlib.AbstractContextManager[None]:
+def faults(path: Path) -> contextlib.AbstractContextManager[None]:
     """Convert the exceptions that pyarrow raises for a damaged file into a ``DataError`` that names the file."""
     import pyarrow as pa
 

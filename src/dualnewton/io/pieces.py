@@ -10,6 +10,7 @@ from typing import IO, Any
 import numpy as np
 
 from dualnewton.files.npy import bytes_of
+from dualnewton.io.dataset import DataError
 
 
 class Pieces:
@@ -67,6 +68,12 @@ class SpilledPieces(Pieces):
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__()
         self._file = file
+
+    def one_dtype(self) -> np.dtype:
+        """Return the type of all pieces, which lie one after the other in the file."""
+        if len(self.dtypes) > 1:
+            raise DataError(f"pieces must be of one type to be read in place, got {sorted(map(str, self.dtypes))}")
+        return self.dtype
 
     def _keep(self, part: np.ndarray) -> None:
         self._parts.append((self._file.tell(), part.dtype, part.shape))

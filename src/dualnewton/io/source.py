@@ -25,6 +25,7 @@ class Wanted:
 
     target: str | int | bool | None = None
     weights: str | int | None = None
+    offset: str | int | None = None
     n_features: int | None = None
     zero_based: bool | None = None
     block: int = BLOCK
@@ -44,11 +45,12 @@ class SparseRows:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Consecutive examples: a dense block or sparse rows, with labels and weights if the file has them."""
+    """Consecutive examples: a dense block or sparse rows, with labels, weights and offsets if the file has them."""
 
     X: np.ndarray | SparseRows
     y: np.ndarray | None = None
     sample_weight: np.ndarray | None = None
+    offset: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.X.ends) if isinstance(self.X, SparseRows) else len(self.X)
@@ -68,8 +70,8 @@ class Source(ABC):
         The names of the columns of X.
     target : str, optional
         A description of where the labels are, such as "the column 'price'".
-    weights_file : path, optional
-        Another file that holds the weights.
+    weights_file, offset_file : path, optional
+        Other files that hold the weights and the offsets.
     text_labels : bool
         True if labels that look like numbers are kept as text.
     """
@@ -79,6 +81,7 @@ class Source(ABC):
     feature_names: tuple[str, ...] | None = None
     target: str | None = None
     weights_file: Path | None = None
+    offset_file: Path | None = None
     text_labels: bool = False
 
     is_sparse = False
@@ -104,10 +107,10 @@ def check_width(path: Path, d: int, wanted: Wanted) -> None:
         raise DataError(f"{path}: has {d} features, n_features={wanted.n_features} was asked for")
 
 
-def separate_weights(path: Path, wanted: Wanted, what: str) -> Path | None:
-    """Return the separate file that ``wanted.weights`` names, or None; raise an error if there is no such file."""
-    if wanted.weights is None:
+def separate_file(path: Path, name: str, asked: str | int | None, what: str) -> Path | None:
+    """Return the separate file that the option ``name`` asks for, or None; raise an error if there is no such file."""
+    if asked is None:
         return None
-    if isinstance(wanted.weights, str) and Path(wanted.weights).is_file():
-        return Path(wanted.weights)
-    raise DataError(f"{path}: weights={wanted.weights!r} is neither {what} nor a file")
+    if isinstance(asked, str) and Path(asked).is_file():
+        return Path(asked)
+    raise DataError(f"{path}: {name}={asked!r} is neither {what} nor a file")

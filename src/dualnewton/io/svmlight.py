@@ -24,7 +24,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.io.dataset import DataError
-from dualnewton.io.source import NO_INDEX, Rows, Source, SparseRows, Wanted, separate_weights
+from dualnewton.io.source import NO_INDEX, Rows, Source, SparseRows, Wanted, separate_file
 from dualnewton.io.streams import reading
 
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -108,7 +108,8 @@ def source(path: Path, wanted: Wanted) -> SvmlightSource:
         path,
         wanted,
         target="the first number of each line",
-        weights_file=separate_weights(path, wanted, "anything in a svmlight file"),
+        weights_file=separate_file(path, "weights", wanted.weights, "anything in a svmlight file"),
+        offset_file=separate_file(path, "offset", wanted.offset, "anything in a svmlight file"),
     )
 
 

@@ -61,8 +61,8 @@ class TableSource(Source):
         if X is None:
             raise self._fault(lines)
         y = None if self.columns.target is None else self._labels(lines)
-        weights = None if self.columns.weights is None else self._weights(lines)
-        return Rows(X.reshape(len(lines), len(features)), y, weights)
+        weights, offset = (self._column_of_numbers(lines, j) for j in (self.columns.weights, self.columns.offset))
+        return Rows(X.reshape(len(lines), len(features)), y, weights, offset)
 
     def _labels(self, lines: list[Line]) -> np.ndarray:
         """Return the labels as numbers if all labels of the block are numbers, else as text."""
@@ -70,10 +70,13 @@ class TableSource(Source):
         numbers = None if self.text_labels else _numbers(texts)
         return np.array(texts) if numbers is None else numbers
 
-    def _weights(self, lines: list[Line]) -> np.ndarray:
-        numbers = _numbers(self._column(lines, self.columns.weights))
+    def _column_of_numbers(self, lines: list[Line], j: int | None) -> np.ndarray | None:
+        """Return the weights or offsets, if there is such a column."""
+        if j is None:
+            return None
+        numbers = _numbers(self._column(lines, j))
         if numbers is None:
-            raise self._fault(lines, self.columns.weights)
+            raise self._fault(lines, j)
         return numbers
 
     def _column(self, lines: list[Line], j: Any) -> list[str]:
@@ -111,14 +114,19 @@ def source(path: Path, wanted: Wanted, member: str | None = None) -> TableSource
         names = tuple(f"column {j}" for j in range(len(first)))
     columns = assign(path, names, has_names, wanted)
     features = tuple(names[j] for j in columns.features) if has_names else None
+    files = columns.weights_file, columns.offset_file
     return TableSource(
-        path, wanted, features, columns.target_text, columns.weights_file, False, columns, delimiter, has_names, member
+        path, wanted, features, columns.target_text, *files, False, columns, delimiter, has_names, member
     )
 
 
 def _are_names(first: tuple[str, ...], wanted: Wanted) -> bool:
     """Return True if the first line is a header: none of its values is a number, or one is a requested or known name."""
-    asked = {name for name in (wanted.target, wanted.weights) if isinstance(name, str) and _number(name) is None}
+    asked = {
+        name
+        for name in (wanted.target, wanted.weights, wanted.offset)
+        if isinstance(name, str) and _number(name) is None
+    }
     known = asked.intersection(first) or {name.lower() for name in first}.intersection(TARGETS)
     return bool(known) or all(_number(name) is None and name.lower() not in MISSING - {""} for name in first)
 

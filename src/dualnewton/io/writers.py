@@ -20,7 +20,7 @@ from dualnewton.files.replacing import replacing
 from dualnewton.io.columns import TARGETS
 from dualnewton.io.dataset import DataError
 from dualnewton.io.gathered import Gathered
-from dualnewton.io.matrices import LABELS, NAMES, WEIGHTS, beside
+from dualnewton.io.matrices import LABELS, NAMES, OFFSET, WEIGHTS, beside
 from dualnewton.io.parquet import pyarrow_for
 from dualnewton.io.source import BLOCK, Rows, SparseRows
 from dualnewton.io.streams import compressing
@@ -57,14 +57,14 @@ def npz(data: Gathered, path: Path, dtype: Any) -> None:
 
 
 def npy(data: Gathered, path: Path, dtype: Any) -> None:
-    """Write a dense matrix, and its labels, weights and feature names into files in the same folder, such as NAME.y.npy."""
-    _refuse_unrelated_files(data, path, (LABELS, WEIGHTS, NAMES))
+    """Write a dense matrix, and its labels, weights, offsets and feature names into files beside it, such as NAME.y.npy."""
+    _refuse_unrelated_files(data, path, (LABELS, WEIGHTS, OFFSET, NAMES))
     with contextlib.ExitStack() as files:
         # The matrix gets its name last, after the files with its labels, weights and feature names.
         matrix = files.enter_context(replacing(path))
         for name, shape, kind, parts in _beside(data):
             _array(files.enter_context(replacing(beside(path, name))), shape, kind, parts)
-        bare = replace(data, y=None, sample_weight=None)
+        bare = replace(data, y=None, sample_weight=None, offset=None)
         _array(matrix, data.shape, dtype, (X for X, _ in dense(bare)))
 
 
@@ -87,7 +87,7 @@ def table(data: Gathered, path: Path, dtype: Any) -> None:
         writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
         writer.writerow(names)
         for X, rows in dense(data):
-            columns = [part.tolist() for part in (rows.sample_weight, rows.y) if part is not None]
+            columns = [part.tolist() for part in (rows.offset, rows.sample_weight, rows.y) if part is not None]
             for k, row in enumerate(X.astype(dtype, copy=False).astype(str) if dtype == np.float32 else X.tolist()):
                 writer.writerow([*row, *(column[k] for column in columns)])
         text.detach()
@@ -101,7 +101,7 @@ def parquet(data: Gathered, path: Path, dtype: Any) -> None:
         writer: Any = None
         for X, rows in dense(data):
             columns = [np.ascontiguousarray(X[:, j], dtype=dtype) for j in range(X.shape[1])]
-            columns += [part for part in (rows.sample_weight, rows.y) if part is not None]
+            columns += [part for part in (rows.offset, rows.sample_weight, rows.y) if part is not None]
             batch = pa.record_batch([pa.array(column) for column in columns], names=names)
             writer = writer or closing.enter_context(pa.parquet.ParquetWriter(file, batch.schema))
             writer.write_batch(batch)
@@ -126,7 +126,7 @@ def dense(data: Gathered) -> Iterator[tuple[np.ndarray, Rows]]:
         for at in range(0, len(rows), few):
             some = slice(at, min(at + few, len(rows)))
             X = _spread(rows.X, some, d) if isinstance(rows.X, SparseRows) else rows.X[some]
-            parts = (None if part is None else part[some] for part in (rows.y, rows.sample_weight))
+            parts = (None if part is None else part[some] for part in (rows.y, rows.sample_weight, rows.offset))
             yield X, Rows(X, *parts)
 
 
@@ -156,9 +156,10 @@ def _label(number: float) -> str:
 
 
 def _names(data: Gathered, path: Path) -> list[str]:
-    """Return the names of all columns of a table, including those of the weights and labels."""
+    """Return the names of all columns of a table, including those of the offsets, weights and labels."""
     names = list(data.feature_names or (f"x{j}" for j in range(data.shape[1])))
-    more = [WEIGHTS] * (data.sample_weight is not None) + [TARGETS[0]] * (data.y is not None)
+    there = {OFFSET: data.offset, WEIGHTS: data.sample_weight, TARGETS[0]: data.y}
+    more = [name for name, part in there.items() if part is not None]
     if taken := set(names).intersection(more):
         raise DataError(
             f"{path}: a feature is named {taken.pop()!r}, which the table uses for another column: rename the feature"
@@ -170,8 +171,8 @@ Part = tuple[str, tuple[int, ...], np.dtype, Iterable[np.ndarray]]
 
 
 def _beside(data: Gathered) -> Iterator[Part]:
-    """Yield the name, shape, type and pieces of the labels, weights and feature names that the data set has."""
-    for name, pieces in ((LABELS, data.y), (WEIGHTS, data.sample_weight)):
+    """Yield the name, shape, type and pieces of the labels, weights, offsets and feature names that the data set has."""
+    for name, pieces in ((LABELS, data.y), (WEIGHTS, data.sample_weight), (OFFSET, data.offset)):
         if pieces is not None:
             yield name, (pieces.length,), pieces.dtype, pieces.drain()
     if data.feature_names is not None:
@@ -180,8 +181,8 @@ def _beside(data: Gathered) -> Iterator[Part]:
 
 
 def _refuse_unrelated_files(data: Gathered, path: Path, entries: tuple[str, ...]) -> None:
-    """Raise an error if an existing file would be read as labels, weights or names that the new file does not have."""
-    there = {LABELS: data.y, WEIGHTS: data.sample_weight, NAMES: data.feature_names}
+    """Raise an error if an existing file would be read as labels, weights, offsets or names that the new file does not have."""
+    there = {LABELS: data.y, WEIGHTS: data.sample_weight, OFFSET: data.offset, NAMES: data.feature_names}
     for name in entries:
         if there[name] is None and beside(path, name).exists():
             raise DataError(f"{path}: {beside(path, name)} exists and would be read as its {name}: remove it first")

@@ -22,8 +22,8 @@ class LibraryBlock:
             start, stop = X.indptr[rows.start], X.indptr[rows.stop]
             parts = X.data[start:stop], X.indices[start:stop], X.indptr[rows.start : rows.stop + 1] - start
             shape = rows.stop - rows.start, X.shape[1]
-            self.A: Any = _view(sp.csr_array, parts, shape)
-            self.transposed: Any = _view(sp.csc_array, parts, shape[::-1])
+            self.A: Any = sparse_view(sp.csr_array, parts, shape)
+            self.transposed: Any = sparse_view(sp.csc_array, parts, shape[::-1])
         else:
             self.A = X[rows]
             self.transposed = self.A.T
@@ -35,8 +35,8 @@ class LibraryBlock:
         wide: Any = copy.copy(self)
         if sp.issparse(self.A):
             values = self.A.data.astype(np.float64)
-            wide.A = _view(sp.csr_array, (values, self.A.indices, self.A.indptr), self.A.shape)
-            wide.transposed = _view(sp.csc_array, (values, self.A.indices, self.A.indptr), self.A.shape[::-1])
+            wide.A = sparse_view(sp.csr_array, (values, self.A.indices, self.A.indptr), self.A.shape)
+            wide.transposed = sparse_view(sp.csc_array, (values, self.A.indices, self.A.indptr), self.A.shape[::-1])
             return wide
         if not room or len(room[0]) < len(self.A):
             room[:] = [np.empty(self.A.shape)]
@@ -66,7 +66,7 @@ class LibraryBlock:
             out += R.T @ self.A
 
 
-def _view(kind: Any, parts: tuple[np.ndarray, ...], shape: tuple[int, int]) -> Any:
+def sparse_view(kind: Any, parts: tuple[np.ndarray, ...], shape: tuple[int, int]) -> Any:
     """Return a sparse matrix of these arrays; SciPy's constructor would copy arrays that are views of a small part of another."""
     matrix = kind(shape, dtype=parts[0].dtype)
     matrix.data, matrix.indices, matrix.indptr = parts

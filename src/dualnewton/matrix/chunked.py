@@ -1,23 +1,28 @@
-"""Data in pieces: one matrix whose rows are stored as a list of arrays or CSR arrays, in memory or memory-mapped.
+"""Data in pieces: one matrix whose rows are stored as a list of arrays or CSR arrays, in memory or in files.
 
-A pass visits the pieces in order and adds their sums in order. Reading one random row may load a whole piece, so that dual
-methods are not offered for such data; primal methods and certificates need only passes and a few sampled rows.
+A pass visits the pieces in order and adds their sums in order. Pieces of files are read by one thread ahead of the arithmetic,
+which uses all threads of the run. Reading one random row may load a whole piece, so that dual methods are not offered for such
+data; primal methods and certificates need only passes and a few sampled rows.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import linear
 from dualnewton.matrix.memory import MemoryData
-from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Profile, Rows, RowVectors, Target, Work
+from dualnewton.matrix.pieces import Pieces
+from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Rows, RowVectors, Target, Work
+from dualnewton.matrix.segments import Held, Segment
 from dualnewton.matrix.workers import added
 from dualnewton.validation import data_matrix
 
@@ -40,97 +45,94 @@ class ChunkedData(Data):
 
     def __init__(self, pieces: Sequence[Any]) -> None:
         matrices = [data_matrix(f"pieces[{k}]", piece) for k, piece in enumerate(pieces)]
-        if not matrices:
-            raise DualnewtonError("pieces must hold at least one matrix, got none")
-        for k, matrix in enumerate(matrices):
-            if matrix.shape[1] != matrices[0].shape[1]:
-                wanted, seen = matrices[0].shape[1], matrix.shape[1]
-                raise DualnewtonError(
-                    f"pieces must have the same columns: pieces[0] has {wanted}, pieces[{k}] has {seen}"
-                )
-            if sp.issparse(matrix) != sp.issparse(matrices[0]):
-                raise DualnewtonError(f"pieces must all be sparse or all be dense: pieces[0] and pieces[{k}] differ")
-        self._set(list(map(MemoryData, matrices)))
+        self._set(Pieces([Held(matrix, k) for k, matrix in enumerate(matrices)]))
 
-    def _set(self, pieces: list[MemoryData]) -> None:
-        self.pieces = pieces
-        profiles = [piece.profile for piece in pieces]
-        self.profile = Profile(
-            n=sum(each.n for each in profiles),
-            d=profiles[0].d,
-            stored=sum(each.stored for each in profiles),
-            pairs=sum(each.pairs for each in profiles),
-            sparse=profiles[0].sparse,
-            itemsize=max(each.itemsize for each in profiles),
-        )
-        ends = np.cumsum([0, *(each.n for each in profiles)])
-        self.places = [slice(int(low), int(high)) for low, high in itertools.pairwise(ends)]
+    def _set(self, source: Pieces, work: Work = Work(), constant: float | None = None) -> ChunkedData:  # noqa: B008 (frozen)
+        self.source, self.work, self.constant = source, work, constant
+        self.profile = source.profile if constant is None else source.profile.with_constant()
+        return self
 
     @classmethod
-    def _of(cls, pieces: list[MemoryData]) -> ChunkedData:
-        made = cls.__new__(cls)
-        made._set(pieces)
-        return made
-
-    def _visit(self) -> Iterator[tuple[slice, MemoryData]]:
-        """Yield each piece with the slice of its rows."""
-        return zip(self.places, self.pieces, strict=True)
+    def of(cls, segments: Sequence[Segment]) -> ChunkedData:
+        """Return the rows of these segments, which are checked when they are read for the first time."""
+        return cls.__new__(cls)._set(Pieces(segments))
 
     # Identity ----------------------------------------------------------------------------------------------------
 
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(digest_size=16)
-        for piece in self.pieces:
-            digest.update(piece.fingerprint().encode())
-        return f"{self.n}x{self.d} in {len(self.pieces)} pieces {digest.hexdigest()}"
+        with self._pieces() as pieces:
+            for _, piece in pieces:
+                digest.update(piece.fingerprint().encode())
+        return f"{self.n}x{self.d} in {len(self.source.rows)} pieces {digest.hexdigest()}"
 
     def same_as(self, other: Data) -> bool:
-        theirs = getattr(other, "pieces", [])
-        return self is other or (len(self.pieces) == len(theirs) and all(map(MemoryData.same_as, self.pieces, theirs)))
+        theirs = getattr(other, "source", None)
+        if theirs is None or self.constant != getattr(other, "constant", None):
+            return False
+        return self.source is theirs or self.source.identity() == theirs.identity()
 
     def with_constant(self, value: float) -> ChunkedData:
-        return self._of([piece.with_constant(value) for piece in self.pieces])
+        if self.constant is not None:
+            raise DualnewtonError("with_constant must be called once, these rows have a constant column already")
+        return type(self).__new__(type(self))._set(self.source, self.work, value)
 
     # Work --------------------------------------------------------------------------------------------------------
 
     def using(self, work: Work) -> ChunkedData:
-        return self._of([piece.using(work) for piece in self.pieces])
+        # Rows that are expanded after each reading would take longer than sparse ones.
+        return type(self).__new__(type(self))._set(self.source, replace(work, dense=False), self.constant)
 
     # Products ----------------------------------------------------------------------------------------------------
 
     def times(self, w: np.ndarray) -> np.ndarray:
-        return np.concatenate([piece.times(w) for piece in self.pieces])
+        products = np.empty((self.n, *w.shape[1:]))
+        with self._pieces() as pieces:
+            for rows, piece in pieces:
+                products[rows] = piece.times(w)
+        return products
 
     def transposed_times(self, v: np.ndarray) -> np.ndarray:
         return self._sum(lambda rows, piece: piece.transposed_times(v[rows]))
 
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
-        found = [piece.evaluate(W, b, target, [each.part(rows) for each in vectors]) for rows, piece in self._visit()]
-        values, gradients, slopes = added([(each.values, each.gradients, each.slopes) for each in found])
-        kept = [each.kept for each in found if each.kept is not None]
-        margins = np.concatenate([each.margins for each in found])
-        return Evaluation(values, gradients, slopes, margins, np.concatenate(kept) if kept else None)
+        # The entries of one column are contiguous, as those of data in memory.
+        margins, kept = np.empty((len(W), self.n)).T, np.empty((0, self.n)).T
+
+        def part(rows: slice, piece: MemoryData) -> tuple[np.ndarray, ...]:
+            nonlocal kept
+            found = piece.evaluate(W, b, target, [each.part(rows) for each in vectors])
+            margins[rows] = found.margins
+            if found.kept is not None:
+                kept = kept if kept.size else np.empty((found.kept.shape[1], self.n)).T
+                kept[rows] = found.kept
+            return found.values, found.gradients, found.slopes
+
+        values, gradients, slopes = self._sums(part)
+        return Evaluation(values, gradients, slopes, margins, kept if kept.size else None)
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        result, sums = added([piece.weighted_products(V, v, weights[rows]) for rows, piece in self._visit()])
+        result, sums = self._sums(lambda rows, piece: piece.weighted_products(V, v, weights[rows]))
         return result, sums
 
     def weighted_gram(
         self, weights: np.ndarray, indices: np.ndarray | None = None, *, intercept: bool = False, single: bool = False
     ) -> np.ndarray:
-        indices = np.arange(self.n) if indices is None else indices
         total: np.ndarray = np.zeros((self.d + intercept, self.d + intercept))
-        for places, own, piece in self._shares(indices):
-            total += piece.weighted_gram(weights[places], own, intercept=intercept, single=single)
+        with self._shares(indices) as shares:
+            for own, some, piece in shares:
+                total += piece.weighted_gram(weights[own], some, intercept=intercept, single=single)
         return total
 
     def moments(
         self, weights: np.ndarray, targets: np.ndarray, origin: np.ndarray, indices: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        shares = self._shares(np.arange(self.n) if indices is None else indices)
-        nothing = np.zeros((self.d + 1, self.d + 1)), np.zeros((self.d + 1, targets.shape[1]))
-        found = [piece.moments(weights[own], targets[own], origin, rows) for own, rows, piece in shares]
-        H, cross = added([nothing, *found])
+        H, cross = np.zeros((self.d + 1, self.d + 1)), np.zeros((self.d + 1, targets.shape[1]))
+        with self._shares(indices) as shares:
+            for own, some, piece in shares:
+                found = piece.moments(weights[own], targets[own], origin, some)
+                H += found[0]
+                cross += found[1]
         return H, cross
 
     def row_gram(self, indices: Rows = slice(None), scale: np.ndarray | None = None) -> np.ndarray:
@@ -143,32 +145,57 @@ class ChunkedData(Data):
         return self._sum(lambda rows, piece: piece.absolute_sums(weights[rows]))
 
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
-        return np.concatenate([piece.row_scores(scale) for piece in self.pieces])
+        scores = np.empty(self.n)
+        with self._pieces() as pieces:
+            for rows, piece in pieces:
+                scores[rows] = piece.row_scores(scale)
+        return scores
 
     def nonzeros(self) -> np.ndarray:
-        return np.sum([piece.nonzeros() for piece in self.pieces], axis=0)
-
-    def _sum(self, part: Callable[[slice, MemoryData], np.ndarray]) -> np.ndarray:
-        ((total,)) = added([(part(rows, piece),) for rows, piece in self._visit()])
-        return total
+        return self._sum(lambda _, piece: piece.nonzeros())
 
     # Parts -------------------------------------------------------------------------------------------------------
 
     def rows(self, indices: Rows) -> Any:
-        if isinstance(indices, slice):
-            indices = np.arange(self.n)[indices]
-        found = [piece.rows(own) for _, own, piece in self._shares(indices)]
+        wanted = np.arange(self.n)[indices] if isinstance(indices, slice) else indices
+        with self._shares(wanted) as shares:
+            # Of a piece on disk a copy is kept, since its buffer serves the next piece.
+            found = [piece.rows(np.arange(piece.n) if some is None else some) for _, some, piece in shares]
         return linear.stacked(found, dense=not self.profile.sparse)
 
     def columns(self, features: np.ndarray) -> Any:
-        found = [piece.columns(features) for piece in self.pieces]
+        with self._pieces() as pieces:
+            found = [piece.columns(features) for _, piece in pieces]
         return linear.stacked(found, dense=not self.profile.sparse, axis=1)
 
-    def _shares(self, indices: np.ndarray) -> Iterator[tuple[slice, np.ndarray, MemoryData]]:
-        """Yield, for each piece with some of the rows, the slice of ``indices``, the indices within the piece, and the piece."""
-        ends = np.searchsorted(indices, [rows.stop for rows in self.places])
-        low = 0
-        for (rows, piece), high in zip(self._visit(), ends, strict=True):
-            if high > low:
-                yield slice(low, high), indices[low:high] - rows.start, piece
-            low = high
+    # Pieces ------------------------------------------------------------------------------------------------------
+
+    def _sum(self, part: Callable[[slice, MemoryData], np.ndarray]) -> np.ndarray:
+        """Add the results of all pieces, in order."""
+        ((total,)) = self._sums(lambda rows, piece: (part(rows, piece),))
+        return total
+
+    def _sums(self, part: Callable[[slice, MemoryData], tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+        """Add the tuples of results of all pieces, in order."""
+        with self._pieces() as pieces:
+            return functools.reduce(lambda one, other: added([one, other]), itertools.starmap(part, pieces))
+
+    @contextmanager
+    def _pieces(self) -> Iterator[Iterator[tuple[slice, MemoryData]]]:
+        """Open all pieces, each with the slice of its rows; a piece may be used until the next is asked for."""
+        with self._shares(None) as shares:
+            yield ((rows, piece) for rows, _, piece in shares)
+
+    @contextmanager
+    def _shares(self, indices: np.ndarray | None) -> Iterator[Iterator[tuple[slice, np.ndarray | None, MemoryData]]]:
+        """Open the pieces that have some of the rows (all pieces if None).
+
+        Each comes with the slice of ``indices`` that is in it, and with the indices within it; with None instead of these if the
+        piece consists of the wanted rows alone.
+        """
+        wanted = self.source.wanted(indices)
+        with self.source.reading(wanted) as found:
+            yield ((each.own, some, self._piece(matrix)) for each, (matrix, some) in zip(wanted, found, strict=True))
+
+    def _piece(self, matrix: linear.Matrix) -> MemoryData:
+        return MemoryData(matrix if self.constant is None else linear.with_constant(matrix, self.constant), self.work)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -45,6 +45,11 @@ class Profile:
     pairs: float
     sparse: bool
     itemsize: int
+
+    def with_constant(self) -> Profile:
+        """Return the profile with an appended constant column: with one more entry in each row."""
+        pairs = self.pairs + self.stored + 0.5 * self.n
+        return replace(self, d=self.d + 1, stored=self.stored + self.n, pairs=pairs)
 
 
 @dataclass(frozen=True)
@@ -221,6 +226,16 @@ class Data(Selections, ABC):
     def d(self) -> int:
         """The number of columns."""
         return self.profile.d
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d), as arrays have it."""
+        return self.n, self.d
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of the entries, float32 or float64."""
+        return np.dtype(f"f{self.profile.itemsize}")
 
     # Identity ----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,139 @@
+"""Arrays inside files that are read by ranges, without being mapped into memory: mapped pages would count as resident memory."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import weakref
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from dualnewton.io.dataset import DataError, named
+
+MOST = 1 << 30
+"""Bytes that are read by one call of the system, some of which accept at most 2 GiB."""
+
+
+class StoredFile:
+    """A file that must stay as it is while its data set is used.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.stamp = path, _stamp(os.stat(path))
+
+    def identity(self) -> Hashable:
+        """Return the path and the state of the file."""
+        return str(self.path.absolute()), self.stamp
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """Open the file for reading; raise an error if it has changed since the data set was opened."""
+        with named(self.path), open(self.path, "rb", buffering=0) as file:
+            self.require_unchanged(file)
+            yield file
+
+    def require_unchanged(self, file: IO[bytes]) -> None:
+        """Raise an error if the file is not the one that was opened first, or was written to."""
+        if _stamp(os.fstat(file.fileno())) != self.stamp:
+            raise DataError(f"{self.path}: the file has changed since the data set was opened: open it again")
+
+    def close(self) -> None:
+        """Release the file: nothing is kept open between reads."""
+
+
+class SpilledFile(StoredFile):
+    """A file without a name that holds the rows of a text file, and is deleted by the system when it is closed.
+
+    Parameters
+    ----------
+    file : binary file
+        Open for reading; closed with this object.
+    path : path
+        The text file, for error messages.
+    """
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        file.flush()
+        self.path, self.file = path, file
+        self.close = weakref.finalize(self, file.close)  # type: ignore[method-assign]
+
+    def identity(self) -> Hashable:
+        return id(self.file)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        with named(self.path):
+            yield self.file
+
+
+def _stamp(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+@dataclass(frozen=True, eq=False)
+class StoredArray:
+    """An array in C order inside a file.
+
+    Attributes
+    ----------
+    file : StoredFile
+        The file.
+    start : int
+        The offset of the first entry in bytes.
+    shape : tuple of int
+        The shape of the array.
+    dtype : dtype
+        The type of its entries as stored.
+    """
+
+    file: StoredFile
+    start: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of one entry along the first axis."""
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    def read_into(self, file: IO[bytes], low: int, out: np.ndarray) -> None:
+        """Fill ``out``, which is contiguous and of the same type, with the entries from ``low`` on along the first axis."""
+        rest, at = out.reshape(-1).view(np.uint8).data, self.start + low * self.row_bytes
+        while len(rest):
+            count = os.preadv(file.fileno(), [rest[:MOST]], at)
+            if count == 0:
+                raise DataError(f"{self.file.path}: the file ends {len(rest)} bytes too early, it is cut short")
+            rest, at = rest[count:], at + count
+
+    def range(self, low: int, high: int) -> np.ndarray:
+        """Return the entries from ``low`` to ``high`` along the first axis."""
+        out = np.empty((high - low, *self.shape[1:]), self.dtype)
+        with self.file.opened() as file:
+            self.read_into(file, low, out)
+        return out
+
+
+def stored_array(array: Any) -> StoredArray | None:
+    """Return where a memory-mapped array in C order lies in its file; None for arrays in memory and for other orders."""
+    owners, each = [], array
+    while isinstance(each, np.ndarray):
+        owners.append(each)
+        each = each.base
+    maps = [each for each in owners if isinstance(each, np.memmap)]
+    if not maps or not array.flags.c_contiguous:
+        return None
+    mapped: Any = maps[-1]  # the map itself; the others are views
+    if mapped.filename is None:
+        return None
+    start = mapped.offset + array.ctypes.data - mapped.ctypes.data
+    return StoredArray(StoredFile(Path(mapped.filename)), start, array.shape, array.dtype)

@@ -1,0 +1,104 @@
+"""Where the rows of chunked data come from: segments, each of which is read as one or several pieces.
+
+A segment in memory returns its matrix. One on disk reads its pieces into buffers (``Slot``) that serve one piece after the other,
+since mapping fresh memory takes longer than reading into it. Classes for files are in ``dualnewton.io``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualnewton.matrix.linear import Matrix
+from dualnewton.matrix.memory import profile_of
+from dualnewton.matrix.protocol import Profile
+
+
+class Slot:
+    """The buffers of one piece, which grow to the largest piece and are overwritten by the next piece that has the slot."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, np.ndarray] = {}
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """Return an array with arbitrary content that occupies the buffer of this name."""
+        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.nbytes < size:
+            self._buffers.pop(name, None)
+            buffer = self._buffers[name] = np.empty(size, dtype=np.uint8)
+        return buffer[:size].view(dtype).reshape(shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all buffers."""
+        return sum(buffer.nbytes for buffer in self._buffers.values())
+
+
+class Segment(ABC):
+    """Consecutive rows of one storage, such as an array, a file or a row group of a file.
+
+    Attributes
+    ----------
+    profiles : sequence of Profile
+        Size and sparsity of each piece.
+    on_disk : bool
+        Whether reading takes time, so that a thread reads ahead.
+    """
+
+    profiles: Sequence[Profile]
+    on_disk: bool = True
+
+    @abstractmethod
+    def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Iterator[Matrix]:
+        """Yield the pieces with these numbers, in increasing order: arrays in C order or CSR arrays, in the next slots."""
+
+    def read_rows(
+        self, places: Sequence[int], indices: Sequence[np.ndarray], slots: Iterator[Slot]
+    ) -> Iterator[Matrix]:
+        """Yield some rows of each of these pieces, given by increasing indices within it; by default whole pieces are read."""
+        for piece, own in zip(self.read(places, slots), indices, strict=True):
+            yield piece[own] if sp.issparse(piece) else piece.take(own, axis=0)
+
+    @abstractmethod
+    def name(self, place: int) -> str:
+        """Return the name of a piece for error messages."""
+
+    @abstractmethod
+    def identity(self) -> Hashable:
+        """Return what tells the segment's storage from others: memory addresses, or the file with its time of change."""
+
+    def close(self) -> None:  # noqa: B027 (optional)
+        """Close files that stay open between reads."""
+
+
+class Held(Segment):
+    """A matrix in memory, or memory-mapped, as one piece.
+
+    Parameters
+    ----------
+    matrix : array in C order or CSR array
+        The rows, of float32 or float64.
+    number : int
+        The number of the segment, for error messages.
+    """
+
+    on_disk = False
+
+    def __init__(self, matrix: Matrix, number: int) -> None:
+        self.matrix, self.number, self.profiles = matrix, number, [profile_of(matrix)]
+
+    def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Iterator[Matrix]:  # noqa: ARG002
+        yield from (self.matrix for _ in places)
+
+    def name(self, place: int) -> str:  # noqa: ARG002
+        return f"pieces[{self.number}]"
+
+    def identity(self) -> Hashable:
+        X = self.matrix
+        arrays = (X.data, X.indices, X.indptr) if sp.issparse(X) else (X,)
+        return tuple((each.ctypes.data, each.shape, each.strides, each.dtype) for each in arrays)
