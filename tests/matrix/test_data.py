@@ -1,9 +1,15 @@
 """Every kind of data answers with the sums that the protocol states, for any storage, number of columns and of threads."""
 
+import tempfile
+import weakref
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from dualnewton.io.segments import DenseSegment, SparseSegment
+from dualnewton.io.stored import StoredArray, StoredFile
 from dualnewton.matrix import BlockLosses, ChunkedData, MemoryData, RowVectors, blocks, linear, memory
 from dualnewton.matrix import compiled as compiled_passes
 from dualnewton.matrix.protocol import Work
@@ -49,7 +55,23 @@ def chunked(X):
     return ChunkedData([X[low:high] for low, high in zip([0, *CUTS], [*CUTS, N], strict=True)])
 
 
-KINDS = {"memory": MemoryData, "chunked": chunked}
+def on_disk(X):
+    """The rows in pieces of about 100, read from a file into buffers that each piece overwrites."""
+    folder = tempfile.TemporaryDirectory()
+    parts = {"data": X.data, "indices": X.indices, "starts": X.indptr} if sp.issparse(X) else {"X": X}
+    arrays = []
+    for name, array in parts.items():
+        path = Path(folder.name) / name
+        array.tofile(path)
+        arrays.append(StoredArray(StoredFile(path), 0, array.shape, array.dtype))
+    size = 100 * D * X.dtype.itemsize
+    segment = SparseSegment(tuple(arrays), X.shape[1], size) if sp.issparse(X) else DenseSegment(*arrays, size)
+    data = ChunkedData.of([segment])
+    data.folder = weakref.finalize(data.source, folder.cleanup)
+    return data
+
+
+KINDS = {"memory": MemoryData, "chunked": chunked, "disk": on_disk}
 BY_PAIRS = {"products": None, "pairs": lambda *_: True}
 
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)

@@ -341,10 +341,8 @@ def _texts(paths: Sequence[Path], options: Options) -> list[Dataset]:
         gathered.append((spilled, gather(SOURCES[format_of(path)](path, options.wanted), spilled)))
     # Indices count from 0 in all files if they do in one.
     shift = min(each.shift for _, each in gathered)
-    d = max(each.shape[1] + each.shift - shift for _, each in gathered) if gathered[0][1].is_sparse else None
-    asked = options.wanted.n_features
-    if d is not None and asked is not None and d > asked:
-        raise DataError(f"{paths[0]}: features count from 0 in another file, so n_features must be {d}, got {asked}")
+    widths = [each.shape[1] + each.shift - shift for _, each in gathered]
+    d = (options.wanted.n_features or max(widths)) if gathered[0][1].is_sparse else None
     return [_of_text(spilled, each, shift, d, options) for spilled, each in gathered]
 
 
