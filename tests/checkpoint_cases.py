@@ -286,6 +286,12 @@ CASES = [
         {"method": "interior", "tol": 1e-8},
         tuned(direct_entries=0, aggregated=1.0),
     ),
+    Case(
+        "interior, aggregated models",
+        lambda: several(losses.Quantile(0.3), n=900, d=3, fit_intercept=True),
+        {"method": "interior", "tol": 1e-8},
+        tuned(direct_entries=0, aggregated=1.0),
+    ),
     Case("interior, wide", lambda: one(losses.Hinge(), n=20, d=30), {"method": "interior", "tol": 1e-10}),
     Case("newton, small, models", lambda: several(logistic), {"method": "newton", "tol": 1e-12}, tuned()),
     Case("joint scale", with_scale, {"tol": 1e-10}),

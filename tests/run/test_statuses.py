@@ -11,6 +11,7 @@ from dualnewton import losses
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.objective.unpenalised import Unpenalised
 from dualnewton.run.loop import Run
+from tuned import tuned
 
 RNG = np.random.default_rng(11)
 X = RNG.standard_normal((90, 7))
@@ -24,6 +25,9 @@ KINDS = {
     "no penalty": Unpenalised(X, SIGNS, losses.Logistic(), fit_intercept=True),
 }
 by_kind = pytest.mark.parametrize("kind", KINDS)
+
+SAMPLED = tuned(direct_entries=0, aggregated=1.0)
+"""Piecewise linear losses are solved on few rows, with the means of the others."""
 
 
 def after_the_first(action):
@@ -154,3 +158,48 @@ def test_a_checkpoint_of_another_objective_is_refused_by_what_differs(kind, othe
 def test_a_dual_point_alone_is_no_start_for_objectives_with_more_than_a_model(kind):
     with pytest.raises(ValueError, match=r"warm_start must hold results for .*, got a dual point"):
         dn.solve(KINDS[kind], warm_start=np.zeros(90))
+
+
+def aggregated(n=900):
+    rng = np.random.default_rng(12)
+    rows = rng.standard_normal((n, 3))
+    return dn.Problem(rows, rows.sum(axis=1) + rng.standard_t(3, n), losses.Quantile(0.3), lam=0.01, fit_intercept=True)
+
+
+@pytest.mark.parametrize("kind", ["smoothing", "scale", "no penalty", "aggregated"])
+def test_a_step_of_an_outer_scheme_takes_at_most_one_step_of_its_inner_run(kind, monkeypatch):
+    """So that limits, callbacks, checkpoints and Ctrl-C act between any two steps."""
+    original, depth, taken = Run.step, [], []
+
+    def counted(run, *limits):
+        depth.append(run)
+        taken.append(0) if len(depth) == 1 else None
+        taken[-1] += len(depth) == 2
+        try:
+            return original(run, *limits)
+        finally:
+            depth.pop()
+
+    monkeypatch.setattr(Run, "step", counted)
+    problem = KINDS.get(kind) or aggregated()
+    method = {"smoothing": "newton", "aggregated": "interior"}.get(kind, "auto")
+    result = dn.solve(problem, method=method, tol=1e-7, random_state=0, tuning=SAMPLED, callback=lambda _: False)
+    assert result.converged
+    assert set(taken) <= {0, 1}
+    assert sum(taken) >= 3
+
+
+@pytest.mark.parametrize("way", [dn.Status.STOPPED_BY_CALLBACK, dn.Status.INTERRUPTED, dn.Status.EPOCH_LIMIT])
+@pytest.mark.parametrize("steps", [3, 14], ids=["on the sample", "on kept rows and means"])
+def test_a_run_on_fewer_rows_ends_inside_a_smaller_problem_with_a_true_certificate(way, steps):
+    problem, count = aggregated(), iter(range(1000))
+    settings = {"method": "interior", "tol": 1e-8, "random_state": 0, "tuning": SAMPLED, "certify_every": 1}
+    whole = dn.solve(problem, **settings)
+    asked = {dn.Status.STOPPED_BY_CALLBACK: lambda: True, dn.Status.INTERRUPTED: press}
+    ends = {"callback": lambda _: next(count) >= steps and asked[way]()} if way in asked else {"max_epochs": 2 * steps}
+    result = dn.solve(problem, **settings, **ends)
+    assert result.status is way
+    assert 0.0 < result.n_epochs < whole.n_epochs
+    assert values(problem, result) == pytest.approx((result.certificate.primal, result.certificate.dual), rel=1e-13)
+    assert whole.certificate.dual <= result.certificate.primal < problem.primal(np.zeros(3), 0.0)
+    assert result.certificate.relative_gap < 1.0

@@ -27,7 +27,7 @@ from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.run.result import Status
 from dualnewton.solvers.primal.kinked_view import root_mean_squares
-from dualnewton.solvers.protocol import Method, Request, WholePoint
+from dualnewton.solvers.protocol import OuterMethod, Request, WholePoint
 
 SAMPLED = 1e-4
 """Relative gap of the fit on a sample."""
@@ -47,18 +47,18 @@ KEEP = -1
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """One model.
+    """What is known of one model.
 
     Attributes
     ----------
     w, intercept, alpha
         The model, and a dual point of all examples.
+    rows : array of int, optional
+        The sample, while its problem is solved.
     groups : array of shape (n,), optional
-        The group of each example, which is the number of kinks below its margin, or KEEP; None before the first step.
+        The group of each example, which is the number of kinks below its margin, or KEEP; None before the sample is solved.
     kept : int
         How many are kept.
-    offered : bool
-        Whether the model belongs to all examples, or a limit has ended the fit.
     settled : bool
         Whether all margins were in the pieces of their groups.
     """
@@ -66,14 +66,24 @@ class State:
     w: np.ndarray
     intercept: Any
     alpha: np.ndarray
+    rows: np.ndarray | None = None
     groups: np.ndarray | None = None
     kept: int = 0
-    offered: bool = False
     settled: bool = False
 
 
-class Aggregation(Method):
+@dataclass
+class _Model:
+    """One model: its problem, and what is known."""
+
+    problem: Any
+    known: State
+
+
+class Aggregation(OuterMethod):
     """Models over the same data, each with its own smaller problems.
+
+    A step is one of the run on a smaller problem of one model. When that run has ended, it is the turn of the next model.
 
     Parameters
     ----------
@@ -87,99 +97,120 @@ class Aggregation(Method):
         Number of rows in the sample.
     """
 
-    certificates_are_cheap = True
-
     def __init__(
         self, starts: Sequence[tuple[Any, CertifiedPair]], request: Request, runs: Any, *, sample: int
     ) -> None:
-        self.problems, self.runs, self.sample = [problem for problem, _ in starts], runs, sample
         # What is left of a problem is not sampled again: its mean rows count for most of it.
         tuning = replace(request.tuning, aggregated=math.inf)
-        self.request = replace(request, method="interior", tau="auto", callback=None, near=False, tuning=tuning)
-        self.states = [self._start(problem, pair, near=request.near) for problem, pair in starts]
-
-    def _start(self, problem: Any, pair: CertifiedPair, *, near: bool) -> State:
-        state = State(pair.w, pair.intercept, pair.alpha)
-        return self._divided(problem, state, round(KEPT * self.sample)) if near else state
+        own = replace(request, method="interior", tau="auto", callback=None, near=False, tuning=tuning)
+        super().__init__(
+            [_Model(problem, State(pair.w, pair.intercept, pair.alpha)) for problem, pair in starts], own, runs
+        )
+        self.sample, self.turn = sample, 0
+        self.numbers: list[int] = []  # of the groups in the smaller problem
+        self.ready: int | None = None  # the model that the last step has brought to a point of all examples
+        for model in self.models if request.near else ():
+            model.known = _divided(model.problem, model.known, round(KEPT * sample))
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
-        return max(self._advance(k, rng, deadline, most) for k in range(len(self.states)))
+        model = self.models[self.turn]
+        if model.known.groups is None and model.known.rows is None:
+            rows = np.sort(rng.choice(model.problem.n, self.sample, replace=False))
+            model.known = replace(model.known, rows=rows)
+        size = len(model.known.rows) if model.known.groups is None else model.known.kept
+        share, self.ready = size / model.problem.n, None
+        spent = self.advance(None, rng, deadline, most / share)
+        passes = max(most, spent * share) if spent >= most / share else spent * share
+        if not self.is_over:
+            return passes
+        track = self.track(self.turn)
+        self._end_stage(model, track.best, whole=track.status in (Status.CONVERGED, Status.NO_PROGRESS))
+        self.close()
+        self.turn = (self.turn + 1) % len(self.models)
+        return passes + PASSES
 
-    def _advance(self, k: int, rng: np.random.Generator, deadline: float, most: float) -> float:
-        """Take a step of model k, and return about how many passes over the data it took."""
-        problem, state = self.problems[k], self.states[k]
-        limits = (rng, deadline, max(0.0, most - PASSES))
-        if state.groups is None:
-            rows = np.sort(rng.choice(problem.n, self.sample, replace=False))
-            unit, share = problem.unit, self.sample / problem.n
-            few = _smaller(problem, problem.data.rows(rows), (unit.y - unit.o)[rows], unit.c[rows] / share)
-            pair, whole, epochs = self._solved(few, SAMPLED, limits)
-            reached = State(pair.w, pair.intercept, unit.no_dual(), offered=not whole)
-            self.states[k] = self._divided(problem, reached, round(KEPT * self.sample)) if whole else reached
+    def inner_task(self) -> tuple[list[Any], Request]:
+        model = self.models[self.turn]
+        problem, known = model.problem, model.known
+        if known.groups is not None:
+            few, self.numbers = aggregated(problem, known.groups)
+            return [few], replace(self.request, tol=FINER * self.request.tol)
+        unit, rows = problem.unit, known.rows
+        few = _smaller(problem, problem.data.rows(rows), (unit.y - unit.o)[rows], unit.c[rows] * (unit.n / len(rows)))
+        return [few], replace(self.request, tol=SAMPLED)
+
+    def outer_point(self, k: int, found: CertifiedPair) -> dict[str, Any]:
+        problem, known = self.models[k].problem, self.models[k].known
+        alpha = problem.unit.no_dual() if known.groups is None else expanded(known.groups, self.numbers, found.alpha)
+        return {"w": found.w, "intercept": found.intercept, "alpha": alpha}
+
+    def _end_stage(self, model: _Model, found: CertifiedPair, *, whole: bool) -> None:
+        """Take the solution of a smaller problem, which a limit may have cut short, and divide the examples for the next."""
+        problem, known = model.problem, model.known
+        reached = State(**self.outer_point(self.turn, found))
+        if known.groups is None:
+            model.known = _divided(problem, reached, round(KEPT * self.sample)) if whole else reached
+            self.ready = None if whole else self.turn
+            return
+        self.ready = self.turn
+        pieces, _ = _pieces(problem, found.w, found.intercept)
+        left = (known.groups != KEEP) & (pieces != known.groups) & (problem.unit.c > 0.0)
+        count = int(np.count_nonzero(left))
+        if count > known.kept:
+            better = min(known, reached, key=lambda own: problem.unit.primal(own.w, own.intercept))
+            model.known = _divided(problem, replace(better, alpha=reached.alpha), 2 * known.kept)
         else:
-            few, numbers = aggregated(problem, state.groups)
-            pair, _, epochs = self._solved(few, FINER * self.request.tol, limits)
-            alpha = expanded(state.groups, numbers, pair.alpha)
-            pieces, _ = _pieces(problem, pair.w, pair.intercept)
-            left = (state.groups != KEEP) & (pieces != state.groups) & (problem.unit.c > 0.0)
-            count, reached = int(np.count_nonzero(left)), State(pair.w, pair.intercept, alpha, offered=True)
-            if count > state.kept:
-                better = min(state, reached, key=lambda own: problem.unit.primal(own.w, own.intercept))
-                self.states[k] = self._divided(problem, replace(better, alpha=alpha, offered=True), 2 * state.kept)
-            else:
-                groups = np.where(left, np.int8(KEEP), state.groups)
-                self.states[k] = replace(reached, groups=groups, kept=int(state.kept + count), settled=count == 0)
-        return PASSES + epochs * few.n / problem.n
-
-    def _solved(
-        self, few: Any, tol: float, limits: tuple[np.random.Generator, float, float]
-    ) -> tuple[CertifiedPair, bool, float]:
-        """Solve a smaller problem; return its solution, whether no limit has ended the run before, and its epochs."""
-        rng, deadline, most = limits
-        most *= self.problems[0].n / few.n
-        run = self.runs.start([few], replace(self.request, tol=tol), None)
-        try:
-            while not run.finished:
-                run.step(rng, deadline, most - run.epochs)
-        finally:
-            run.close()
-        (track,) = run.tracks
-        return track.best, track.status in (Status.CONVERGED, Status.NO_PROGRESS), run.epochs
-
-    def _divided(self, problem: Any, state: State, count: int) -> State:
-        """Keep so many rows whose margins are nearest to a kink, in units of what an error of w makes of them."""
-        pieces, distance = _pieces(problem, state.w, state.intercept)
-        scores = problem.data.row_scores(1.0 / np.square(root_mean_squares(problem.data)))
-        distance /= np.sqrt(1.0 + scores)
-        count = min(problem.n, count)
-        pieces[np.argpartition(distance, count - 1)[:count]] = KEEP
-        return replace(state, groups=pieces, kept=int(count))
+            groups = np.where(left, np.int8(KEEP), known.groups)
+            model.known = replace(reached, groups=groups, kept=int(known.kept + count), settled=whole and count == 0)
 
     # What the loop asks ------------------------------------------------------------------------------------------------
 
+    def track(self, k: int) -> Any:  # noqa: ARG002
+        return self.inner.tracks[0]
+
     def point(self, k: int) -> WholePoint:
-        state = self.states[k]
-        return WholePoint({"w": state.w, "intercept": state.intercept, "alpha": state.alpha})
+        known = self.models[k].known
+        return WholePoint({"w": known.w, "intercept": known.intercept, "alpha": known.alpha})
 
     def offers(self, k: int) -> bool:
-        return self.states[k].offered
+        return k == self.ready
+
+    def certified_last(self, k: int) -> bool:
+        return k == self.turn and self.inner is not None and bool(self.inner.certified_last(0))
+
+    def unfinished(self, k: int) -> WholePoint | None:
+        return super().unfinished(k) if k == self.turn else None
 
     def is_stuck(self, k: int) -> bool:
-        return self.states[k].settled
+        return bool(self.models[k].known.settled)
 
     def keep(self, wanted: Sequence[int]) -> None:
-        self.problems, self.states = ([own[k] for k in wanted] for own in (self.problems, self.states))
+        if self.turn not in wanted:
+            self.close()
+        self.models, self.ready = [self.models[k] for k in wanted], None
+        self.turn = sum(k < self.turn for k in wanted) % len(wanted)
 
     def reported(self, plan: Any) -> Any:
-        kept = max(state.kept for state in self.states)
+        kept = max(model.known.kept for model in self.models)
         done = f"; on {self.sample} sampled rows, then on {kept} rows near a kink and the means of the others"
         return replace(plan, reason=plan.reason.partition("; on ")[0] + done)
 
-    def state(self) -> tuple[State, ...]:
-        return tuple(self.states)
+    def own_state(self) -> tuple[int, tuple[State, ...]]:
+        return self.turn, tuple(model.known for model in self.models)
 
-    def restore(self, state: tuple[State, ...]) -> None:
-        self.states = list(state)
+    def restore_own(self, state: tuple[int, tuple[State, ...]]) -> None:
+        self.turn, known = state
+        self.models = [_Model(model.problem, own) for model, own in zip(self.models, known, strict=True)]
+
+
+def _divided(problem: Any, state: State, count: int) -> State:
+    """Keep so many rows whose margins are nearest to a kink, in units of what an error of w makes of them."""
+    pieces, distance = _pieces(problem, state.w, state.intercept)
+    scores = problem.data.row_scores(1.0 / np.square(root_mean_squares(problem.data)))
+    distance /= np.sqrt(1.0 + scores)
+    count = min(problem.n, max(1, count))
+    pieces[np.argpartition(distance, count - 1)[:count]] = KEEP
+    return replace(state, groups=pieces, kept=int(count))
 
 
 def aggregated(problem: Any, groups: np.ndarray) -> tuple[Any, list[int]]:
