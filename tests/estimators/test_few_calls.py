@@ -100,3 +100,21 @@ def test_probabilities_are_scikit_learns(classes):
     for rows in (X, far):
         np.testing.assert_allclose(model.predict_proba(rows), model._predict_proba_lr(rows), rtol=1e-12, atol=0.0)
         np.testing.assert_allclose(model.predict_proba(rows).sum(axis=1), 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "model", [dn.Ridge(), dn.MultiTaskLasso(), dn.LinearRegression(), dn.RidgeClassifier()], ids=repr
+)
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64])
+def test_plain_targets_of_several_outputs_are_not_checked_again(model, kind, monkeypatch):
+    """An array that scikit-learn's validation returns as it is gives the same model without that validation."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((30, 4)), (rng.standard_normal((30, 2)) > 0.0).astype(kind)
+    expected = clone(model).fit(X, np.asfortranarray(Y)).coef_
+    monkeypatch.setattr(_validation, "validate_data", None)
+    np.testing.assert_allclose(clone(model).fit(X, Y).coef_, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_a_target_of_several_columns_is_refused_where_there_is_one_output():
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        dn.LinearSVR().fit(np.eye(4), np.eye(4)[:, :2].copy())

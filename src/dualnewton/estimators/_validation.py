@@ -42,7 +42,8 @@ PLAIN = tuple(map(np.dtype, ("float64", "float32", "int64")))
 
 def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data:
     """Check what ``fit`` is given; CSR (of 32 or 64 bits) and C order are not copied, and float32 stays float32."""
-    if _is_plain(model, X, 2) and _is_plain(model, y, 1) and len(X) == len(y):
+    shapes = (1, 2) if of_y.get("multi_output") else (1,)
+    if _is_plain(model, X, (2,)) and _is_plain(model, y, shapes, integers=True) and len(X) == len(y):
         model.n_features_in_ = X.shape[1]
         vars(model).pop("feature_names_in_", None)
     else:
@@ -70,24 +71,23 @@ def checked_rows(model: Any, X: Any, accept_sparse: Any = "csr") -> Any:
     named = hasattr(
         model, "feature_names_in_"
     )  # scikit-learn warns of an array where the model was fitted on named columns
-    if not named and _is_plain(model, X, 2) and X.shape[1] == model.n_features_in_:
+    if not named and _is_plain(model, X, (2,)) and X.shape[1] == model.n_features_in_:
         return X
     return validate_data(model, X, accept_sparse=accept_sparse, reset=False)
 
 
-def _is_plain(model: Any, values: Any, dimensions: int) -> bool:
+def _is_plain(model: Any, values: Any, dimensions: tuple[int, ...], *, integers: bool = False) -> bool:
     """Whether the values are an array that scikit-learn's validation would return as it is, with squares that can be summed.
 
     That validation takes longer than a small fit, and reads large arrays several times; the product reads them once.
     """
-    if type(values) is not np.ndarray or values.ndim != dimensions or not values.size or not values.flags.c_contiguous:
+    if type(values) is not np.ndarray or values.ndim not in dimensions:
         return False
-    if values.dtype not in PLAIN or not values.dtype.isnative:
+    if not values.size or not values.flags.c_contiguous or values.dtype not in PLAIN or not values.dtype.isnative:
         return False
-    entries = values.reshape(-1)
     if values.dtype.kind == "i":
-        return dimensions == 1
-    return _squares(model, entries) < LARGEST**2
+        return integers
+    return _squares(model, values.reshape(-1)) < LARGEST**2
 
 
 def _squares(model: Any, entries: np.ndarray) -> float:
