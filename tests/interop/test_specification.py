@@ -8,6 +8,8 @@ import pytest
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.cli._problems import objectives_of, problems_from
+from dualnewton.errors import DualnewtonError
+from dualnewton.interop import specification
 from dualnewton.interop.labels import codes_of, tidy
 from dualnewton.interop.model_file import SavedModel
 from dualnewton.interop.parts import AtScale
@@ -136,3 +138,16 @@ def test_a_saved_model_can_be_certified_where_there_is_no_estimator(name, tmp_pa
     )
     assert found.primal == pytest.approx(expected.primal, rel=1e-12)
     assert found.gap <= max(2.0 * model.tol, 1e-6) * abs(found.primal)
+
+
+def test_equal_words_are_settled_once_and_unequal_types_apart():
+    words = {"fit_intercept": True, "penalty": "elasticnet", "penalty_parameters": {"l1_ratio": 0.25}}
+    made = specification.specified("squared", 0.5, **words)
+    assert specification.specified("squared", 0.5, **words) is made
+    assert made == Specification("squared", 0.5, **words)
+    assert made.regularizer is made.regularizer
+    with pytest.raises(DualnewtonError, match="fit_intercept must be true or false, got 1"):
+        specification.specified("squared", 0.5, **{**words, "fit_intercept": 1})
+    several = specification.specified("squared", np.array([0.5, 1.0]), class_weight={0: 2.0}, targets="classes")
+    assert several.lam == [0.5, 1.0]
+    assert several.class_weight == [[0, 2.0]]

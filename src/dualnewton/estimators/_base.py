@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
+from sklearn import get_config
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -201,7 +202,6 @@ class CertifiedModel(BaseEstimator):
 
     # Shared ------------------------------------------------------------------------------------------------------------
 
-    @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fit the model, and prove how good the fit is.
 
@@ -218,6 +218,9 @@ class CertifiedModel(BaseEstimator):
         -------
         self
         """
+        # Scikit-learn's decorator of fit would also change and restore its configuration, for estimators that fit others.
+        if not get_config()["skip_parameter_validation"]:
+            self._validate_params()
         before = getattr(self, "_fitted", None) if self.warm_start else None
         return self._fit(self._checked(X, y, sample_weight), before)
 

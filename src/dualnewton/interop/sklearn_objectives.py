@@ -29,6 +29,7 @@ from dualnewton.interop.specification import (
     Specification,
     mixture,
     outputs,
+    specified,
 )
 from dualnewton.matrix import linear
 
@@ -39,23 +40,25 @@ NAMED = {"l1": 1.0, "l2": 0.0}
 # Specifications --------------------------------------------------------------------------------------------------------------
 
 
-def ridge(model: Any, n: int) -> Specification:
+def ridge(model: Any, n: int, **more: Any) -> Specification:
     """Σ c_i (z_i − y_i)² + alpha ‖w‖² for each output, b free, w ≥ 0 if ``positive``; P is this divided by 2n."""
-    alphas = np.ravel(np.asarray(chosen(model, "alpha"), dtype=np.float64))
+    alpha = chosen(model, "alpha")
+    each = alpha if isinstance(alpha, float) else np.ravel(np.asarray(alpha, dtype=np.float64))
     words = mixture(0.0, positive=getattr(model, "positive", False))
-    return Specification("squared", alphas / n, fit_intercept=model.fit_intercept, **words)
+    return specified("squared", each / n, fit_intercept=model.fit_intercept, **words, **more)
 
 
 def linear_regression(model: Any, n: int) -> Specification:  # noqa: ARG001
     """Σ c_i (z_i − y_i)² for each output, b free, w ≥ 0 if ``positive``; P is this divided by 2n."""
-    return Specification("squared", 0.0, fit_intercept=model.fit_intercept, **mixture(0.0, positive=model.positive))
+    return specified("squared", 0.0, fit_intercept=model.fit_intercept, **mixture(0.0, positive=model.positive))
 
 
 def ridge_classifier(model: Any, n: int) -> Specification:
     """Ridge regression on labels ±1, one class against the rest: as for Ridge, P is the objective divided by 2n."""
     # "balanced" counts rows here, where the other classifiers add up their sample weights.
-    return replace(
-        ridge(model, n),
+    return ridge(
+        model,
+        n,
         targets=CLASSES,
         multiclass=_several(model, REST),
         class_weight=model.class_weight or None,
@@ -71,7 +74,7 @@ def elastic_net(model: Any, n: int) -> Specification:  # noqa: ARG001
     ratio = chosen(model, "l1_ratio") if hasattr(model, "l1_ratio") else 1.0
     words = mixture(float(ratio), positive=model.positive)
     alpha = _first(chosen(model, "alpha"))
-    return Specification("squared", alpha, fit_intercept=model.fit_intercept, weights=RELATIVE, **words)
+    return specified("squared", alpha, fit_intercept=model.fit_intercept, weights=RELATIVE, **words)
 
 
 def multi_task(model: Any, n: int) -> Specification:  # noqa: ARG001
@@ -81,14 +84,14 @@ def multi_task(model: Any, n: int) -> Specification:  # noqa: ARG001
     """
     ratio = float(chosen(model, "l1_ratio")) if hasattr(model, "l1_ratio") else 1.0
     words, alpha = mixture(ratio, joint=True), _first(chosen(model, "alpha"))
-    return Specification("squared", alpha, fit_intercept=model.fit_intercept, weights=RELATIVE, **words)
+    return specified("squared", alpha, fit_intercept=model.fit_intercept, weights=RELATIVE, **words)
 
 
 def huber_regressor(model: Any, n: int) -> Specification:
     """Σ c_i (σ + σ H((z_i − y_i)/σ)) + alpha‖w‖², H(t) = t² or 2ε|t| − ε² for |t| > ε, b and σ free; P is this divided by 2n."""
     parameters = {"delta": float(model.epsilon)}
     lam = model.alpha / n
-    return Specification("huber", lam, fit_intercept=model.fit_intercept, parameters=parameters, free_scale=True)
+    return specified("huber", lam, fit_intercept=model.fit_intercept, parameters=parameters, free_scale=True)
 
 
 def quantile_regressor(model: Any, n: int) -> Specification:  # noqa: ARG001
@@ -98,7 +101,7 @@ def quantile_regressor(model: Any, n: int) -> Specification:  # noqa: ARG001
     """
     words = mixture(NAMED[getattr(model, "penalty", "l1")])
     more = {"fit_intercept": model.fit_intercept, "parameters": {"q": float(model.quantile)}, "weights": RELATIVE}
-    return Specification("quantile", float(model.alpha), **more, **words)
+    return specified("quantile", float(model.alpha), **more, **words)
 
 
 def logistic_regression(model: Any, n: int) -> Specification:
@@ -110,7 +113,7 @@ def logistic_regression(model: Any, n: int) -> Specification:
     C, penalty = _first(chosen(model, "C")), getattr(model, "penalty", "deprecated")
     ratio = NAMED.get(str(penalty), float(np.ravel(chosen(model, "l1_ratio"))[0] or 0.0))
     lam = 0.0 if penalty is None or math.isinf(C) else 1.0 / (C * n)
-    return Specification(
+    return specified(
         "logistic",
         lam,
         fit_intercept=model.fit_intercept,
@@ -134,7 +137,7 @@ def linear_svr(model: Any, n: int) -> Specification:
 
 def _svm(model: Any, n: int, **words: Any) -> Specification:
     power = 2.0 if model.loss.startswith("squared_") else 1.0  # our squared losses have a factor ½
-    return Specification(model.loss, 1.0 / (power * model.C * n), fit_intercept=model.fit_intercept, **words)
+    return specified(model.loss, 1.0 / (power * model.C * n), fit_intercept=model.fit_intercept, **words)
 
 
 def chosen(model: Any, name: str) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton import losses, regularizers
+from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
 from dualnewton.interop.parts import AtScale, Objective
 from dualnewton.losses import Loss, Margin
@@ -86,6 +87,9 @@ NUMBERS, CLASSES = "numbers", "classes"
 ABSOLUTE, RELATIVE = "absolute", "relative"
 """How sample weights count: as they are, or divided by their mean."""
 
+NUMBERED = ("parameters", "penalty_parameters")
+"""Words of a specification that are numbers by name."""
+
 BY_WEIGHT, BY_ROW, OWN_CLASS = "weights", "rows", "own"
 """How class weights count. "balanced" adds up the sample weights of a class, or counts its rows. In the problem of one class
 against the rest they weigh all rows, or only those of that class (as liblinear does, adding up sample weights)."""
@@ -151,7 +155,7 @@ class Specification:
             set_(self, word, name)
             set_(self, parameters, settled)
         set_(self, "lam", self._settled_lam())
-        self.regularizer()  # which checks its parameters
+        self.regularizer  # noqa: B018 (which checks its parameters)
         for name in ("fit_intercept", "free_scale"):
             if not isinstance(getattr(self, name), bool):
                 raise DualnewtonError(f"{name} must be true or false, got {getattr(self, name)!r}")
@@ -227,7 +231,7 @@ class Specification:
     @property
     def is_one_problem(self) -> bool:
         """Whether several classes or outputs are one problem: softmax, or a penalty that joins the outputs."""
-        joins = self.penalty == MULTI_TASK or self.regularizer()[1].form.joint
+        joins = self.penalty == MULTI_TASK or self.regularizer[1].form.joint
         return self.is_softmax or (joins and self.lam != 0.0)
 
     @property
@@ -235,13 +239,14 @@ class Specification:
         """Whether margins stand for probabilities."""
         return self.loss == "logistic"
 
-    @property
+    @cached_property
     def loss_object(self) -> Loss:
         """φ."""
         return self.loss if isinstance(self.loss, Loss) else LOSSES[self.loss](**self.parameters)
 
+    @cached_property
     def regularizer(self) -> tuple[float, Regularizer]:
-        """Return a factor of λ, and g: the penalty is λ · factor · g."""
+        """A factor of λ, and g: the penalty is λ · factor · g."""
         if isinstance(self.penalty, Regularizer):
             return 1.0, self.penalty
         entry = PENALTIES[self.penalty]
@@ -285,7 +290,7 @@ class Specification:
         if self.penalised_intercept is not None and self.fit_intercept:
             X = X.with_constant(self.penalised_intercept)
         intercept = self.fit_intercept and self.penalised_intercept is None
-        factor, g = self.regularizer()  # one object for all problems, which are solved together
+        factor, g = self.regularizer  # one object for all problems, which are solved together
         kinds = 0 if classes is None else len(classes)
         loss = losses.Softmax(kinds) if self.is_softmax else self._loss_of(y)
         targets = [y] if loss.columns > 1 else outputs(y, kinds)
@@ -394,6 +399,28 @@ class Specification:
                     f"{type(getattr(self, word)).__name__}"
                 )
         return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+def specified(loss: str, lam: Any, **words: Any) -> Specification:
+    """Return ``Specification(loss, lam, **words)``; equal words give the same object, which is made and checked once.
+
+    A small fit takes little longer than that. Words that have no hash, such as one λ for each output, are checked each time.
+    """
+    try:
+        return _specified(loss, lam, tuple((name, type(word), _hashed(name, word)) for name, word in words.items()))
+    except TypeError:
+        return Specification(loss, lam, **words)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _specified(loss: str, lam: Any, words: tuple[tuple[str, type, Any], ...]) -> Specification:
+    given: dict[str, Any] = {name: dict(word) if name in NUMBERED else word for name, _, word in words}
+    return Specification(loss, lam, **given)
+
+
+def _hashed(name: str, word: Any) -> Any:
+    """Return numbers by name as pairs, and any other word as it is."""
+    return tuple(word.items()) if name in NUMBERED else word
 
 
 def mixture(l1_ratio: float, *, positive: bool = False, joint: bool = False) -> dict[str, Any]:

@@ -151,23 +151,24 @@ class MemoryData(Data):
         margins = np.empty((self.n, len(W)))
         kept: dict[int, np.ndarray] = {}  # by the first row of the block
 
-        def work(blocks: Sequence[LibraryBlock]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            values: Any = 0.0
-            slopes, gradients = np.zeros(0), np.zeros((0, self.d))
+        def work(blocks: Sequence[LibraryBlock]) -> tuple[np.ndarray, ...]:
             room: list[np.ndarray] = []
+            total: tuple[np.ndarray, ...] = ()
             for each in blocks:
                 block, Z = each.read(room), margins[each.rows]
                 block.products(W, Z)
                 Z += b
-                found = target.losses([vector.part(block.rows) for vector in vectors], Z)
-                if not len(gradients):
-                    slopes, gradients = np.zeros(found.factors.shape[1]), np.zeros((found.factors.shape[1], self.d))
-                values = values + found.values
-                slopes += np.ones(len(Z)) @ found.factors  # several times faster than a sum along short rows
-                block.gather(found.factors, gradients)
+                own = vectors if len(Z) == self.n else [vector.part(block.rows) for vector in vectors]
+                found = target.losses(own, Z)
+                slopes = np.ones(len(Z)) @ found.factors  # several times faster than a sum along short rows
+                if not total:
+                    total = found.values, np.zeros((found.factors.shape[1], self.d)), slopes
+                else:
+                    total = total[0] + found.values, total[1], total[2] + slopes
+                block.gather(found.factors, total[1])
                 if found.kept is not None:
                     kept[block.rows.start] = found.kept
-            return values, gradients, slopes
+            return total
 
         values, gradients, slopes = added(workers().each(self.blocks, work))
         blocks = [kept[start] for start in sorted(kept)]

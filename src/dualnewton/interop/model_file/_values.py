@@ -125,7 +125,7 @@ KINDS: dict[str, Kind] = {
     "regularizer": Kind(
         Regularizer,
         _regularizer,
-        lambda x: Specification("squared", penalty=x[0], penalty_parameters=x[1]).regularizer()[1],
+        lambda x: Specification("squared", penalty=x[0], penalty_parameters=x[1]).regularizer[1],
     ),
 }
 """Kinds of values by the word that a file uses for each; a value is written by the first kind that can represent it."""

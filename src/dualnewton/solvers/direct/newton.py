@@ -6,8 +6,8 @@ This is SDNA with τ = n. The gap that belongs to x follows from the gradient g:
 intercept. Away from it the gap changes in the first order, so that the slope along b counts as a gap.
 
 With many more rows than unknowns most of the time would be that of the Hessians. Then the problem of a random sample of the rows
-is solved first. Its solution has about the accuracy of the sample, and its Hessian, times n/m, is close to that of all rows: a
-few steps of L-BFGS from this matrix, each of one pass, take the place of most Newton steps.
+is solved first. Its solution has about the accuracy of the sample, so that the Hessian of all rows there is close to that at the
+minimum: a few steps of L-BFGS from this matrix, each of one pass, take the place of most Newton steps.
 """
 
 from __future__ import annotations
@@ -58,12 +58,14 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     if problem.loss.curvature is Curvature.CONSTANT and problem.columns == 1:
         return _least_squares(problem, block, start, tol=tol, most=most, deadline=deadline)
     objective = Objective(problem, joint=True)
-    steps, x, sketch = 0, objective.vector(*(start or _nothing(problem))), None
-    if start is None and (sample := _sample(problem)) is not None:
-        x, sketch, steps = _solve_sample(problem, block, sample, tol=tol, most=most, deadline=deadline)
-    at, goal = _point(objective, block, x, _margins(objective, block, x)), WELL_BELOW * tol
-    if sketch is not None:
-        at, passes = _quasi_newton(objective, block, at, sketch, goal)
+    steps, sample, goal = 0, _sample(problem) if start is None else None, WELL_BELOW * tol
+    if sample is None:
+        x = objective.vector(*(start or _nothing(problem)))
+    else:
+        x, steps = _solve_sample(problem, block, sample, tol=tol, most=most, deadline=deadline)
+    at = _point(objective, block, x, _margins(objective, block, x))
+    if sample is not None:
+        at, passes = _quasi_newton(objective, block, at, goal)
         steps += -(-passes // 2)
     stuck = steps > 0 and _is_close(objective, at, goal)
     while steps < most and not stuck:
@@ -130,9 +132,9 @@ def _is_close(objective: Objective, at: Point, goal: float) -> bool:
     return gap <= goal * abs(at.value)
 
 
-def _curvature(objective: Objective, block: Block, margins: np.ndarray, factor: float = 1.0) -> Cholesky:
-    """The Hessian of n P, factorised; ``factor`` multiplies the losses."""
-    weights, intercept = factor * objective.curvature(margins), objective.problem.fit_intercept
+def _curvature(objective: Objective, block: Block, margins: np.ndarray) -> Cholesky:
+    """The Hessian of n P, factorised."""
+    weights, intercept = objective.curvature(margins), objective.problem.fit_intercept
     if objective.columns == 1:
         equal = objective.quadratic and objective.problem.sample_weight is None
         return Cholesky(block.gram(weights[:, 0], intercept=intercept, equal=equal), objective.ridge.copy())
@@ -208,29 +210,26 @@ def _sample(problem: Problem) -> np.ndarray | None:
 
 def _solve_sample(
     problem: Problem, block: Block, sample: np.ndarray, *, tol: float, most: int, deadline: float
-) -> tuple[np.ndarray, Cholesky, int]:
-    """Return the solution of the problem of some rows, its Hessian for all rows, and the steps taken, in those of all rows."""
+) -> tuple[np.ndarray, int]:
+    """Return the solution of the problem of some rows, and the steps taken, in those of all rows."""
     own = on_rows(problem, sample, MemoryData(block.data.rows(sample)))
-    objective, few = Objective(own, joint=True), Block(own.data)
+    objective = Objective(own, joint=True)
     goal, limit = max(tol, SAMPLE_GAP * objective.ridge.size / len(sample)), min(most, SAMPLE_STEPS)
-    found = solve(own, few, None, tol=goal, most=limit, deadline=deadline)
-    x = objective.vector(found.w, found.intercept)
-    factor = problem.n / len(sample)
-    objective.ridge *= factor
-    return x, _curvature(objective, few, _margins(objective, few, x), factor), -(-found.steps // SAMPLED)
+    found = solve(own, Block(own.data), None, tol=goal, most=limit, deadline=deadline)
+    return objective.vector(found.w, found.intercept), -(-found.steps // SAMPLED)
 
 
-def _quasi_newton(objective: Objective, block: Block, at: Point, sketch: Cholesky, goal: float) -> tuple[Point, int]:
-    """Take steps of L-BFGS from the Hessian of the sample; return the point and the number of passes."""
-    pairs = Corrections.none()
-    image = sketch.solve(at.gradient)
+def _quasi_newton(objective: Objective, block: Block, at: Point, goal: float) -> tuple[Point, int]:
+    """Take steps of L-BFGS from the Hessian at a point; return where they end, and the passes, of which the Hessian is one."""
+    hessian, pairs = _curvature(objective, block, at.margins), Corrections.none()
+    image = hessian.solve(at.gradient)
     for passes in range(PASSES):
         if _is_close(objective, at, goal):
-            return at, passes
+            return at, 1 + passes
         found, stuck = _step(objective, block, at, -pairs.solve(at.gradient, image, scaled_well=True))
         if stuck:
-            return found, passes + 1
-        new = sketch.solve(found.gradient)
+            return found, 2 + passes
+        new = hessian.solve(found.gradient)
         pairs = pairs.with_pair(found.x - at.x, found.gradient - at.gradient, new - image, PASSES)
         at, image = found, new
-    return at, PASSES
+    return at, 1 + PASSES
