@@ -7,10 +7,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test quick lint bench format clean help
+.PHONY: demo test quick lint docs bench format clean help
 
 help:
-	@echo "make demo | test | quick | lint | bench | format | clean"
+	@echo "make demo | test | quick | lint | docs | bench | format | clean"
 
 # The stamp is younger than pyproject.toml exactly when the environment holds what the project asks for.
 $(STAMP): pyproject.toml
@@ -33,6 +33,12 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The site is built without a network connection; a warning, such as a link that leads nowhere, is an error.
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build
+	@echo "The site is in docs/_build/index.html."
+
 # The peers are an extra: a comparison needs them, the library does not.
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
@@ -43,4 +49,4 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis demo_gap.png
+	rm -rf $(VENV) build dist docs/_build docs/gallery docs/generated .mypy_cache .pytest_cache .ruff_cache .hypothesis demo_gap.png

@@ -1,4 +1,9 @@
-"""Cross-validation whose choice is proved. Usage: certified_choice.py [folder for the figure]"""
+"""
+Cross-validation whose choice is proved
+=======================================
+
+Cross-validation whose choice is proved. Usage: certified_choice.py [folder for the figure]
+"""
 
 import sys
 import tempfile

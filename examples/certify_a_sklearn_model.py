@@ -1,4 +1,9 @@
-"""Certify models that scikit-learn fitted: the duality gap bounds their suboptimality, which a tolerance does not."""
+"""
+How exact are scikit-learn's solvers?
+=====================================
+
+Certify models that scikit-learn fitted: the duality gap bounds their suboptimality, which a tolerance does not.
+"""
 
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression

@@ -1,4 +1,9 @@
-"""Certify a fitted model of another library, or given coefficients, without a new fit: bound the distance to the optimum."""
+"""
+Certify models of other libraries
+=================================
+
+Certify a fitted model of another library, or given coefficients, without a new fit: bound the distance to the optimum.
+"""
 
 import warnings
 

@@ -1,4 +1,9 @@
-"""A custom loss in ERMClassifier: a class with a few expressions, which the library checks, compiles and certifies."""
+"""
+A loss of your own
+==================
+
+A custom loss in ERMClassifier: a class with a few expressions, which the library checks, compiles and certifies.
+"""
 
 import time
 from dataclasses import dataclass

@@ -1,4 +1,9 @@
-"""`make demo`: fit a logistic regression, print its certificate, certify scikit-learn's fit, and plot the gap."""
+"""
+A first certified fit
+=====================
+
+`make demo`: fit a logistic regression, print its certificate, certify scikit-learn's fit, and plot the gap.
+"""
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer

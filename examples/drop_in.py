@@ -1,4 +1,9 @@
-"""The same code with scikit-learn and with dualnewton, changing only the import: times, certificates, and differences."""
+"""
+The same code with both libraries
+=================================
+
+The same code with scikit-learn and with dualnewton, changing only the import: times, certificates, and differences.
+"""
 
 import time
 

@@ -1,4 +1,9 @@
-"""A regularisation path of the Lasso on which every model is certified. Usage: path_plot.py [folder for the figure]"""
+"""
+A path of the Lasso
+===================
+
+A regularisation path of the Lasso on which every model is certified. Usage: path_plot.py [folder for the figure]
+"""
 
 import sys
 import tempfile

@@ -1,4 +1,9 @@
-"""Lines of conditional quantiles, each certified. Usage: quantiles.py [folder for the figure]"""
+"""
+Lines of conditional quantiles
+==============================
+
+Lines of conditional quantiles, each certified. Usage: quantiles.py [folder for the figure]
+"""
 
 import sys
 import tempfile

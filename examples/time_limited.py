@@ -1,4 +1,9 @@
-"""A fit with a time limit: the model can be used at any limit, and its certificate bounds the distance to the optimum."""
+"""
+Fits with a time limit
+======================
+
+A fit with a time limit: the model can be used at any limit, and its certificate bounds the distance to the optimum.
+"""
 
 import warnings
 

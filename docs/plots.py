@@ -1,0 +1,80 @@
+"""Figures of recorded measurements for the documentation, drawn from the files that the benchmarks write.
+
+``python docs/plots.py`` draws them anew into docs/img.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections import defaultdict
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+OURS, OTHERS = "#1f6f8b", "#c05a2e"
+
+
+def draw_all(folder: Path) -> None:
+    """Draw every figure into a folder."""
+    for name, draw in {"defaults": defaults, "cores": cores}.items():
+        figure = draw()
+        figure.savefig(folder / f"{name}.png", dpi=120)
+        plt.close(figure)
+
+
+def defaults() -> plt.Figure:
+    """Our time over scikit-learn's with default settings: geometric mean and range over the tables, for each estimator."""
+    ratios = defaultdict(list)
+    with (BENCHMARKS / "DEFAULTS.csv").open(encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            if row["ratio"]:
+                ratios[row["estimator"]].append(float(row["ratio"]))
+    means = {name: math.exp(sum(map(math.log, each)) / len(each)) for name, each in ratios.items()}
+    names = sorted(means, key=means.__getitem__)
+    figure, axes = plt.subplots(figsize=(7.5, 0.24 * len(names) + 1.2), layout="constrained")
+    for place, name in enumerate(names):
+        axes.plot([min(ratios[name]), max(ratios[name])], [place, place], color="#bbbbbb", linewidth=3, zorder=1)
+        axes.plot(means[name], place, "o", color=OURS if means[name] <= 1.0 else OTHERS, zorder=2)
+    axes.axvline(1.0, color="black", linewidth=1)
+    axes.set(xscale="log", yticks=range(len(names)), yticklabels=names, xlabel="our time / scikit-learn's time")
+    figure.suptitle("Default settings: geometric mean (dot) and range over tables", fontsize=11)
+    return figure
+
+
+def cores() -> plt.Figure:
+    """The speed-up of whole fits with the number of threads."""
+    recorded = json.loads((BENCHMARKS / "cores.json").read_text(encoding="utf-8"))
+    figure, axes = plt.subplots(figsize=(6.5, 4), layout="constrained")
+    threads = recorded["threads"]
+    axes.plot(threads, threads, ":", color="black", label="ideal")
+    read = {int(count): rate for count, rate in recorded["read"].items()}
+    axes.plot(list(read), [rate / read[1] for rate in read.values()], "--", color="#888888", label="read bandwidth")
+    blas = {int(count): rate for count, rate in recorded["blas"].items()}
+    axes.plot(list(blas), [rate / blas[1] for rate in blas.values()], "-.", color="#888888", label="matrix products")
+    for name, times in fits(recorded).items():
+        axes.plot(list(times), [times[1] / seconds for seconds in times.values()], "o-", label=name)
+    axes.set(xscale="log", yscale="log", xticks=threads, yticks=threads, xlabel="threads", ylabel="speed-up")
+    axes.set(xticklabels=threads, yticklabels=threads)
+    axes.legend(fontsize=8)
+    axes.set_title("Speed-up with the threads")
+    return figure
+
+
+def fits(recorded: dict) -> dict[str, dict[int, float]]:
+    """Return the seconds of fits with method="auto" on each kind of data, by the number of threads."""
+    found = {}
+    for data, methods in recorded["fits"].items():
+        times = {int(count): seconds for count, seconds in methods.get("auto", {}).items() if seconds}
+        if 1 in times and len(times) > 1:
+            found[data] = dict(sorted(times.items()))
+    return found
+
+
+if __name__ == "__main__":
+    draw_all(Path(__file__).parent / "img")
