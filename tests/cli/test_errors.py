@@ -51,7 +51,7 @@ WORDS = {
     "text for numbers": (["text.csv", "--loss", "squared"], "must hold numbers"),
     "one class": (["one.csv"], "holds a single class, 1 on all 3 rows"),
     "constant": (["one.csv", "--loss", "squared"], "is constant, 1 on all 3 rows"),
-    "nan": (["nan.csv"], "nan.csv"),
+    "infinity": (["inf.csv"], "the column 'x' must be finite, got inf"),
     "inf": (["inf.npz"], "inf"),
     "text in features": (["words.csv"], "words.csv"),
     "not a table": (["noise.csv"], "noise.csv"),
@@ -71,7 +71,7 @@ def files(tmp_path):
     (tmp_path / "good.csv").write_text(GOOD)
     (tmp_path / "text.csv").write_text("x,y\n1,a\n2,b\n3,a\n")
     (tmp_path / "one.csv").write_text("x,y\n1,1\n2,1\n3,1\n")
-    (tmp_path / "nan.csv").write_text("x,y\n1,0\nnan,1\n3,1\n")
+    (tmp_path / "inf.csv").write_text("x,y\n1,0\ninf,1\n3,1\n")
     (tmp_path / "words.csv").write_text("x,y\none,0\ntwo,1\n")
     (tmp_path / "other.csv").write_text("u,z,y\n1,2,0\n2,3,1\n")
     (tmp_path / "labels.csv").write_text("x,z,y\n1,2,0\n2,3,7\n")
@@ -166,7 +166,7 @@ def test_a_fault_of_the_library_keeps_its_traceback(command, files, monkeypatch,
     def broken(*_, **__):
         raise fault("operands could not be broadcast together")
 
-    monkeypatch.setattr("dualnewton.io.find", broken)
+    monkeypatch.setattr("dualnewton.io.frames.read_frame", broken)
     with pytest.raises(fault, match="could not be broadcast"):
         main(words)
 

@@ -10,7 +10,22 @@ import pytest
 
 from dualnewton.cli._app import COMMANDS, application
 
-OPTIONAL = ("target", "weights", "test", "out", "checkpoint", "lam", "name", "n_features", "dtype")
+OPTIONAL = (
+    "target",
+    "weights",
+    "test",
+    "out",
+    "checkpoint",
+    "lam",
+    "name",
+    "n_features",
+    "dtype",
+    "drop",
+    "categorical",
+    "numeric",
+    "test_size",
+    "cv",
+)
 """What is not there if it is not given."""
 
 HEAVY = ("numba", "sklearn", "pandas", "pyarrow", "matplotlib", "plotly", "scipy.linalg", "scipy.optimize")

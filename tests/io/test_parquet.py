@@ -77,5 +77,5 @@ def test_without_pyarrow_the_message_says_how_to_get_it(tmp_path, monkeypatch):
     path = write(tmp_path / "file.parquet", a=[1.0, 2.0], y=[0, 1])
     for name in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=r"pip install 'dualnewton\[parquet\]'"):
+    with pytest.raises(ImportError, match="pip install pyarrow"):
         data.read(path)

@@ -116,9 +116,10 @@ FAULTS = {
     "other digits": ("a,b,y\n1,٣,3\n", "the column 'b' is not numeric"),
     "an open quote": ('a,b,y\n1,"2,3\n', "line 2"),
     "not UTF-8": (b"a,b,y\n1,2,\xff\xfe\n", "not UTF-8 text"),
-    "one column": ("a\n1\n", "separated by a comma"),
+    "one column": ("a\n1\n", "no column is left for the features"),
     "only names": ("a,b,y\n", "no examples"),
-    "empty": ("", "separated by a comma"),
+    "empty": ("", "the file is empty"),
+    "repeated names": ("a,b,a,y\n1,2,3,4\n", "every column must have its own name, got 'a' 2 times"),
 }
 
 

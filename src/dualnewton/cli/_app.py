@@ -17,6 +17,7 @@ COMMANDS = (
     "predict",
     "evaluate",
     "certify",
+    "coefficients",
     "plan",
     "rates",
     "compare",

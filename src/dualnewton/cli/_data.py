@@ -32,10 +32,10 @@ class Columns:
 
     d: int
     names: Sequence[str] | None = None
-    target: str | None = None
+    target: str | int | bool | None = None
 
     def read(
-        self, source: str, target: str | None = None, weights: str | None = None, *, labelled: bool = True
+        self, source: str, target: str | None = None, weights: str | int | None = None, *, labelled: bool = True
     ) -> Dataset:
         """Read the data of a file or a named set.
 

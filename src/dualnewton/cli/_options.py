@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-FROM, OBJECTIVE, RUN = "Data", "Objective", "Run"
+FROM, TABLE, OBJECTIVE, RUN = "Data", "Tables (CSV, Parquet)", "Objective", "Run"
 """The titles of the groups of options in ``--help``."""
 
 
@@ -99,34 +99,77 @@ WORDS: dict[str, tuple[Any, Any, str]] = {
 UNASKED: Mapping[str, Any] = {**dict.fromkeys(WORDS), "penalty": "l2", "intercept": True}
 """Their values where they are not given."""
 
-FLAGS = {"C": "-C", "q": "--quantile", "intercept": "--intercept/--no-intercept", "l1_ratio": "--l1-ratio"}
+FLAGS = {
+    "C": "-C",
+    "q": "--quantile",
+    "intercept": "--intercept/--no-intercept",
+    "l1_ratio": "--l1-ratio",
+    "standardise": "--standardise/--no-standardise",
+}
 """Names on the command line that are not ``--word``."""
 
 Objective = Mapping[str, Any]
 
+# Tables ----------------------------------------------------------------------------------------------------------------------
+
+COLUMNS: dict[str, tuple[Any, Any, str]] = {
+    "drop": (str | None, "NAMES", "Columns of a table to leave out, separated by commas."),
+    "features": (
+        str | None,
+        "NAMES",
+        "The columns of a table to use; by default all that are numbers, dates or categories.",
+    ),
+    "categorical": (str | None, "NAMES", "Columns to treat as categories, such as codes that are written as numbers."),
+    "numeric": (str | None, "NAMES", "Columns to treat as numbers; text in them that is none counts as missing."),
+    "standardise": (bool, None, "Give numbers and dates of a table mean 0 and standard deviation 1 for the fit."),
+}
+"""The type, the placeholder and the help text of each option that describes the columns of a table."""
+
+FILE: dict[str, tuple[Any, Any, str]] = {
+    "encoding": (str | None, "NAME", "The encoding of a CSV file. By default UTF-8, or else cp1252."),
+    "decimal": (str | None, "MARK", "The decimal mark of a CSV file, . or , . By default found from its numbers."),
+}
+"""The same for the options that describe how a text file is written."""
+
+Table = Mapping[str, Any]
+
+AS_WRITTEN: Table = dict.fromkeys(FILE)
+"""The options of a text file where they are not given."""
+
+ANY_COLUMNS: Table = {**dict.fromkeys(COLUMNS), "standardise": True, **AS_WRITTEN}
+"""The options of a table where they are not given."""
+
+GROUPS: dict[str, tuple[Mapping[str, tuple[Any, Any, str]], str]] = {
+    "objective": (WORDS, OBJECTIVE),
+    "table": ({**COLUMNS, **FILE}, TABLE),
+}
+"""The parameters of commands that stand for several options: these, and the title of their group."""
+
 
 def only(*words: str) -> Objective:
-    """Return some of the words, for a command that does not take all."""
+    """Return some of the words of the objective, for a command that does not take all."""
     return {word: UNASKED[word] for word in words}
 
 
-def with_objective(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the parameter ``objective`` by an option for each word of its default; the command receives a dictionary."""
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter in ``GROUPS`` by an option for each word of its default; the command receives a dictionary."""
     taken: list[inspect.Parameter] = []
-    words: Mapping[str, Any] = {}
+    found: dict[str, Mapping[str, Any]] = {}
     for each in inspect.signature(command, eval_str=True).parameters.values():
-        if each.name != "objective":
+        if each.name not in GROUPS:
             taken.append(each)
             continue
-        words = each.default
-        for word, default in words.items():
-            kind, metavar, text = WORDS[word]
-            found = option(FLAGS.get(word, f"--{word}"), metavar, text, OBJECTIVE)
-            taken.append(inspect.Parameter(word, each.kind, default=default, annotation=Annotated[kind, found]))
+        table, title = GROUPS[each.name]
+        found[each.name] = each.default
+        for word, default in each.default.items():
+            kind, metavar, text = table[word]
+            flag = option(FLAGS.get(word, f"--{word}"), metavar, text, title)
+            taken.append(inspect.Parameter(word, each.kind, default=default, annotation=Annotated[kind, flag]))
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        command(objective={word: given.pop(word) for word in words}, **given)
+        groups = {name: {word: given.pop(word) for word in words} for name, words in found.items()}
+        command(**groups, **given)
 
     run.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
     return run

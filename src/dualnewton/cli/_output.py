@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     _print(_line(head, widths), style="bold")
     for row in cells:
         _print(_line(row, widths))
+
+
+def count(number: float, thing: str) -> str:
+    """Return a number of things, in the singular where it is one."""
+    return f"{number:.10g} {thing}{'' if number == 1 else 's'}"
 
 
 def as_json(value: Any) -> None:
@@ -63,6 +69,12 @@ def certificate_json(certificates: Sequence[Certificate]) -> dict[str, Any]:
 def finite_or_none(value: float) -> float | None:
     """Return a finite number, or None, since JSON has no infinities and NaN."""
     return float(value) if abs(value) < float("inf") else None
+
+
+def warn(notes: Sequence[str]) -> None:
+    """Print what a person should know about the data on standard error, so that the output stays what was asked for."""
+    for note in notes:
+        print(f"dualnewton: {note}", file=sys.stderr)
 
 
 # Files ---------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The progress bar of reading and downloading."""
+"""The progress of what precedes a fit: downloading, reading, encoding. Each stage takes one line, which it removes at its end."""
 
 from __future__ import annotations
 
@@ -14,8 +14,21 @@ def transfer(text: str) -> Iterator[Callable[[int, int | None], None]]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     console = Console(stderr=True)
-    columns: list[Any] = [TextColumn("{task.description}"), BarColumn()]
+    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(bar_width=16)]
     columns += [DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()]
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(text, total=None)
         yield lambda done, of: progress.update(task, completed=done, total=of)
+
+
+@contextlib.contextmanager
+def stage(text: str) -> Iterator[None]:
+    """Show a text and the time while the block runs, on a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        progress.add_task(text, total=None)
+        yield

@@ -26,12 +26,13 @@ Given = Annotated[
 ]
 
 
-@options.with_objective
+@options.with_groups
 def certify(
     model: Given,
     data: options.Data,
     target: options.Target = None,
     weights: options.Weights = None,
+    table: options.Table = options.AS_WRITTEN,
     objective: options.Objective = options.UNASKED,
     json: options.Json = False,
 ) -> None:
@@ -51,7 +52,7 @@ def certify(
     from dualnewton.cli._coefficients import ENDINGS
 
     read = of_coefficients if Path(model).suffix.lower() in ENDINGS else of_model
-    task, dataset, coef, intercepts, said = read(model, data, target, weights, objective)
+    task, dataset, coef, intercepts, said, notes = read(model, data, target, weights, table, objective)
     certificates = certified(task, coef, intercepts)
     if json:
         _output.as_json(_output.certificate_json(certificates))
@@ -59,21 +60,24 @@ def certify(
     _output.say("model", said)
     _output.say("data", f"{dataset.name}: {dataset.X.shape[0]} examples, {dataset.X.shape[1]} features")
     _output.say("objective", task.objective)
+    for note in notes:
+        _output.say("note", note)
     for key, line in _output.certificate_lines(certificates, task.names):
         _output.say(key, line)
 
 
-Certifiable = tuple["Task", "Dataset", "np.ndarray", "np.ndarray | None", str]
-"""The problems, their data, coefficients, intercepts (None for the best), and where the coefficients are from."""
+Certifiable = tuple["Task", "Dataset", "np.ndarray", "np.ndarray | None", str, list[str]]
+"""The problems, their data, coefficients, intercepts (None for the best), where these are from, and notes on the data."""
 
 
 def of_model(
-    model: str, data: str, target: str | None, weights: str | None, objective: options.Objective
+    model: str, data: str, target: str | None, weights: str | None, table: options.Table, objective: options.Objective
 ) -> Certifiable:
     """Read a saved model, with its own objective on these data."""
-    from dualnewton.cli._data import Columns
     from dualnewton.cli._problems import Task, objectives_of
+    from dualnewton.cli._tables import model_data
     from dualnewton.interop.model_file import SavedModel
+    from dualnewton.io.source import Wanted
 
     asked = [name for name, value in objective.items() if value != options.UNASKED[name]]
     if asked:
@@ -81,14 +85,20 @@ def of_model(
             f"a saved model has its own objective, so {asked[0]} must be left out; it is for coefficients (.csv)"
         )
     fitted = SavedModel.load(model)
-    dataset = Columns(fitted.d, fitted.feature_names, fitted.target).read(data, target, weights)
+    dataset, _, told = model_data(fitted, data, Wanted(target, weights), table)
+    notes = list(told)
     problems = objectives_of(fitted, dataset)
     said = f"{model}, fitted on {fitted.n} examples with a proven relative gap of {fitted.certificate.relative_gap:.2e}"
-    return Task(problems, fitted.objective, fitted.classes, "as saved"), dataset, fitted.coef, fitted.intercept, said
+    if fitted.table is not None:
+        notes.append(
+            "the certificate is about the encoded matrix: columns as they were standardised and encoded for the fit"
+        )
+    task = Task(problems, fitted.objective, fitted.classes, "as saved")
+    return task, dataset, fitted.coef, fitted.intercept, said, notes
 
 
 def of_coefficients(
-    model: str, data: str, target: str | None, weights: str | None, objective: options.Objective
+    model: str, data: str, target: str | None, weights: str | None, table: options.Table, objective: options.Objective
 ) -> Certifiable:
     """Read coefficients from a text file, for the objective that the options describe."""
     from dualnewton.cli._coefficients import read_coefficients
@@ -96,12 +106,12 @@ def of_coefficients(
     from dualnewton.cli._problems import problems_from
 
     found = read_coefficients(model)
-    dataset = loaded(data, target=target, weights=weights)
+    dataset = loaded(data, target=target, weights=weights, **table)
     task = problems_from(dataset, **objective)
     coef, intercepts = found.ordered(task, dataset)
     free = task.objective.fit_intercept and intercepts is None
     said = f"{model}, {coef.size} coefficients{' with the intercept that is best for them' if free else ''}"
-    return task, dataset, coef, intercepts, said
+    return task, dataset, coef, intercepts, said, []
 
 
 def certified(task: Task, coef: np.ndarray, intercepts: np.ndarray | None) -> list[Certificate]:

@@ -35,7 +35,7 @@ WORDS = options.only("loss", "penalty", "C", "lam", "delta", "epsilon", "q", "wi
 Seconds = Annotated[float, options.option("--time-limit", "SECONDS", "Limit for each solver.", options.RUN)]
 
 
-@options.with_objective
+@options.with_groups
 def compare(
     ctx: typer.Context,
     data: options.Data,

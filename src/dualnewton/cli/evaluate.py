@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from dualnewton.io import Dataset
 
 
+@options.with_groups
 def evaluate(
     model: options.Model,
     data: options.Data,
     target: options.Target = None,
     weights: options.Weights = None,
+    table: options.Table = options.AS_WRITTEN,
     json: options.Json = False,
 ) -> None:
     """Score a MODEL that `fit` has saved on DATA, whose target is known.
@@ -31,11 +33,13 @@ def evaluate(
         dualnewton evaluate cancer.model breast_cancer --json
     """
     from dualnewton.cli import _output
-    from dualnewton.cli._data import Columns
+    from dualnewton.cli._tables import model_data
     from dualnewton.interop.model_file import SavedModel
+    from dualnewton.io.source import Wanted
 
     fitted = SavedModel.load(model)
-    dataset = Columns(fitted.d, fitted.feature_names, fitted.target).read(data, target, weights)
+    dataset, _, notes = model_data(fitted, data, Wanted(target, weights), table)
+    _output.warn(notes)
     scores = measured(fitted, dataset)
     if json:
         _output.as_json({"n": dataset.X.shape[0], **{name: _output.finite_or_none(x) for name, x in scores.items()}})

@@ -11,27 +11,51 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dualnewton.cli import _options as options
+from dualnewton.errors import DualnewtonError
 
 if TYPE_CHECKING:
     from dualnewton.cli._problems import Task
+    from dualnewton.cli._tables import Training
     from dualnewton.interop.model_file import SavedModel
     from dualnewton.io import Dataset
+    from dualnewton.objective.choice import ChoiceCertificate
     from dualnewton.run.result import Result
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 REMEDIES = {
-    "EPOCH_LIMIT": "raise --max-epochs or --tol",
-    "TIME_LIMIT": "raise --time-limit or --tol",
-    "INTERRUPTED": "repeat the command",
-    "NO_PROGRESS": "raise --tol, or bring the features to about equal scale",
+    "EPOCH_LIMIT": "a higher --max-epochs gets closer",
+    "TIME_LIMIT": "a higher --time-limit gets closer",
+    "INTERRUPTED": "",
+    "NO_PROGRESS": "rounding prevents a smaller gap; features of about equal scale help",
 }
 """Advice for each status in which a run ends above --tol."""
+
+RESUMED, STARTED_OVER = (
+    "the same command continues from the checkpoint",
+    "the same command starts again from the beginning; with --checkpoint FILE it would continue",
+)
+"""What a repeated command does after an interruption, with and without a checkpoint."""
 
 DONE = ("CONVERGED", "NO_PROGRESS")
 """Statuses after which the checkpoint is removed; after the others a run with a higher limit resumes from it."""
 
 Test = Annotated[str | None, options.option("--test", "DATA", "Other data, for a score.", options.FROM)]
+TestSize = Annotated[
+    float | None,
+    options.option(
+        "--test-size", "SHARE", "Hold out this share of the rows, chosen at random, for a score.", options.FROM
+    ),
+]
+Folds = Annotated[
+    int | None,
+    options.option(
+        "--cv",
+        "FOLDS",
+        "Choose lambda by cross-validation with this number of folds, and certify the choice (losses logistic and squared).",
+        options.OBJECTIVE,
+    ),
+]
 Out = Annotated[str | None, options.option("--out", "MODEL", "The file to save the model in.")]
 Checkpoint = Annotated[
     str | None,
@@ -45,7 +69,7 @@ Checkpoint = Annotated[
 ]
 
 
-@options.with_objective
+@options.with_groups
 def fit(
     ctx: typer.Context,
     data: options.Data,
@@ -53,7 +77,10 @@ def fit(
     target: options.Target = None,
     weights: options.Weights = None,
     test: Test = None,
+    test_size: TestSize = None,
+    table: options.Table = options.ANY_COLUMNS,
     objective: options.Objective = options.UNASKED,
+    cv: Folds = None,
     tol: options.Tol = 1e-6,
     time_limit: options.TimeLimit = None,
     max_epochs: options.MaxEpochs = 1000,
@@ -68,42 +95,54 @@ def fit(
     dual value computed from the data, proves that P is within the relative gap --tol of its minimum. Ctrl-C and the limits end
     it earlier, with the best model so far and the gap that is proved for it.
 
+    DATA may be a table (CSV, Parquet) with columns of any kind. Numbers and dates are standardised, categories become columns
+    of 0 and 1, missing values are replaced and marked; identifiers are left out. The certificate is about the fit on this encoded
+    matrix. The model file holds the encoding, which `predict`, `evaluate` and `certify` apply again.
+
     For example:
 
         dualnewton fit breast_cancer --out cancer.model
         dualnewton fit iris --loss squared_hinge -C 10 --test iris
         dualnewton fit diabetes --penalty elasticnet --lam 0.1 --tol 1e-8
     """
-    from dualnewton.cli import _output
-    from dualnewton.cli._data import loaded
+    from dualnewton.cli import _output, _tables
     from dualnewton.cli._problems import problems_from
+    from dualnewton.io.source import Wanted
     from dualnewton.matrix.workers import physical_cores
     from dualnewton.run.result import Status
 
     _output.ready(out)
     with ended_by_signals():
-        dataset = loaded(data, target=target, weights=weights)
+        training = _tables.training_data(data, Wanted(target, weights), table, test_size, seed)
+        dataset = training.dataset
         task = problems_from(dataset, **objective)
         # Errors in the test data are reported before the fit.
-        tested = None if test is None else other_data(task, dataset, test, target)
+        tested = training.held_out if test is None else other_data(task, training, test, target, table)
         n_threads = physical_cores() if threads is None else threads
+        choice = None
+        if cv is not None:
+            task, choice = with_chosen_lam(task, dataset, objective, cv, n_threads, seed)
         settings = {"method": method, "time_limit": time_limit, "max_epochs": max_epochs, "n_threads": n_threads}
         more = {} if checkpoint is None else {"checkpoint": checkpoint}
         results = solved(task, tol=tol, random_state=seed, **settings, **more)
     with unmoved_by_signals():
-        model = model_of(task, dataset, results, target, ctx.obj)
+        model = model_of(task, training, results, target, ctx.obj)
         if out is not None:
             with _output.writing(out):
                 model.save(out)
             if checkpoint is not None and all(result.status.name in DONE for result in results):
                 Path(checkpoint).unlink(missing_ok=True)
-    describe(task, dataset, results)
+    _tables.describe(training)
+    describe(task, dataset, results, choice, encoded=training.encoding is not None, resumes=checkpoint is not None)
     _output.say("train", score(model, dataset))
     if tested is not None:
-        _output.say("test", f"{score(model, tested)} on {tested.X.shape[0]} other examples")
-    _output.say("model", f"saved in {out}" if out else "not saved; --out FILE would do so")
+        _output.say("test", f"{score(model, tested)} on {tested.X.shape[0]} {'other' if test else 'held-out'} examples")
+    _output.say(
+        "model",
+        f"saved in {out}; `dualnewton coefficients {out}` lists it" if out else "not saved; --out FILE saves it",
+    )
     if checkpoint is not None and Path(checkpoint).exists():
-        _output.say("checkpoint", f"{checkpoint}, from which the same command goes on")
+        _output.say("checkpoint", f"{checkpoint}, from which the same command continues")
     if any(result.status is Status.INTERRUPTED for result in results):
         raise typer.Exit(130)
 
@@ -117,7 +156,22 @@ def solved(task: Task, *, tol: float, **settings: Any) -> list[Result]:
         return solve_many(task.problems, tol=tol, callback=bar, **settings)
 
 
-def model_of(task: Task, dataset: Dataset, results: Sequence[Result], target: str | None, command: str) -> SavedModel:
+def with_chosen_lam(
+    task: Task, dataset: Dataset, objective: options.Objective, cv: int, threads: int, seed: int
+) -> tuple[Task, ChoiceCertificate]:
+    """Return the task with the lambda that cross-validation chooses, and the certificate of the choice."""
+    from dualnewton.cli._problems import problems_from
+    from dualnewton.cli._selection import chosen_lam
+    from dualnewton.cli._transfer import stage
+
+    if objective["C"] is not None or objective["lam"] is not None:
+        raise DualnewtonError("--cv chooses lambda: leave out -C and --lam")
+    with stage(f"choosing lambda by {cv}-fold cross-validation"):
+        lam, choice = chosen_lam(task, dataset, cv, threads, seed)
+    return problems_from(dataset, **{**objective, "lam": lam}), choice
+
+
+def model_of(task: Task, training: Training, results: Sequence[Result], target: str | None, command: str) -> SavedModel:
     """Return the model to be saved."""
     import numpy as np
 
@@ -131,40 +185,72 @@ def model_of(task: Task, dataset: Dataset, results: Sequence[Result], target: st
         certificates=tuple(result.certificate for result in results),
         status=tuple(result.status.name for result in results),
         plan=str(results[0].plan),
-        n=dataset.X.shape[0],
-        feature_names=dataset.feature_names,
+        n=training.dataset.X.shape[0],
+        feature_names=training.dataset.feature_names,
         target=target,
+        table=training.encoding,
         command=command or "",
     )
 
 
-def other_data(task: Task, dataset: Dataset, source: str, target: str | None) -> Dataset:
+def other_data(task: Task, training: Training, source: str, target: str | None, table: options.Table) -> Dataset:
     """Read and check the data for the test score."""
     from dualnewton.cli._data import Columns
     from dualnewton.cli._problems import problems_of
+    from dualnewton.cli._tables import data_for
+    from dualnewton.io.source import Wanted
 
-    tested = Columns(dataset.X.shape[1], dataset.feature_names, target).read(source)
+    columns = Columns(training.dataset.X.shape[1], training.dataset.feature_names)
+    tested = data_for(training.encoding, columns, source, Wanted(target), table).dataset
     problems_of(task.objective, tested, task.classes)
     return tested
 
 
-def describe(task: Task, dataset: Dataset, results: Sequence[Result]) -> None:
+def describe(
+    task: Task,
+    dataset: Dataset,
+    results: Sequence[Result],
+    choice: ChoiceCertificate | None,
+    *,
+    encoded: bool,
+    resumes: bool,
+) -> None:
     """Print the problem, the status, the certificate and the plan."""
-    from dualnewton.cli._output import certificate_lines, say
+    from dualnewton.cli._output import certificate_lines, count, say
 
     n, d = dataset.X.shape
     classes = "" if task.classes is None else f", {len(task.classes)} classes"
-    say("data", f"{dataset.name}: {n} examples, {d} features{classes}")
+    say("data", f"{dataset.name}: {count(n, 'example')}, {count(d, 'feature')}{classes}")
+    say("target", target_line(task, dataset))
     say("objective", f"{task.objective} ({task.objective.loss} {task.why})")
+    if choice is not None:
+        say("choice", choice)
     worst = max(results, key=lambda result: result.certificate.relative_gap)
     remedy = REMEDIES.get(worst.status.name)
-    closer = f"; to get closer, {remedy}" if remedy else ""
-    say("status", f"{worst.status.name}: {worst.status.message}{closer}")
+    if worst.status.name == "INTERRUPTED":
+        remedy = RESUMED if resumes else STARTED_OVER
+    say("status", f"{worst.status.name}: {worst.status.message}" + (f"; {remedy}" if remedy else ""))
     for key, line in certificate_lines([result.certificate for result in results], task.names):
         say(key, line)
+    if encoded:
+        say("", "it covers the fit on the encoded matrix: columns as described above")
     seconds = max(result.trace.rows[-1].seconds for result in results)
-    say("effort", f"{max(result.n_epochs for result in results):.4g} epochs, {seconds:.3g} s")
+    say("effort", f"{count(max(result.n_epochs for result in results), 'epoch')}, {seconds:.3g} s")
     say("plan", results[0].plan)
+
+
+def target_line(task: Task, dataset: Dataset) -> str:
+    """Return what the target is: its column, and its classes with their numbers of examples, or its range."""
+    import numpy as np
+
+    from dualnewton.interop.labels import listed, tidy
+
+    name = "" if dataset.target is None else f"{dataset.target}: "
+    y = tidy(dataset.y)
+    if task.classes is None:
+        return f"{name}numbers from {np.min(y):g} to {np.max(y):g}"
+    counts = dict(zip(*(each.tolist() for each in np.unique(y, return_counts=True)), strict=True))
+    return f"{name}classes " + listed([f"{label} ({counts[label]})" for label in task.names])
 
 
 def score(model: SavedModel, dataset: Dataset) -> str:

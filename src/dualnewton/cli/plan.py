@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 METHODS = ("sdna", "sdca", "newton", "ihs", "interior")
 
 
-@options.with_objective
+@options.with_groups
 def plan(
     data: options.Data,
     target: options.Target = None,
     weights: options.Weights = None,
+    table: options.Table = options.ANY_COLUMNS,
     objective: options.Objective = options.UNASKED,
     method: options.Method = "auto",
     json: options.Json = False,
@@ -36,10 +37,11 @@ def plan(
         dualnewton plan diabetes --penalty l1 --lam 0.5
     """
     from dualnewton.cli import _output
-    from dualnewton.cli._data import loaded
     from dualnewton.cli._problems import problems_from
+    from dualnewton.cli._tables import training_data
+    from dualnewton.io.source import Wanted
 
-    dataset = loaded(data, target=target, weights=weights)
+    dataset = training_data(data, Wanted(target, weights), table).dataset
     task = problems_from(dataset, **objective)
     chosen, others = chosen_of(task, method), alternatives(task)
     if json:

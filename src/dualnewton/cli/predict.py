@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -15,24 +15,35 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dualnewton.interop.model_file import SavedModel
+    from dualnewton.io.frames import Frame
 
 Out = Annotated[str | None, options.option("--out", "FILE", "Write to a .csv or .npy file; to the screen by default.")]
 Proba = Annotated[bool, options.option("--proba", None, "The probability of each class (logistic loss).")]
+Keep = Annotated[
+    str | None,
+    options.option(
+        "--keep", "NAMES", "Columns of a table to copy to the output, separated by commas; by default its identifiers."
+    ),
+]
 Decision = Annotated[bool, options.option("--decision", None, "The margins x'w + b: one, or one for each class.")]
 
 
+@options.with_groups
 def predict(
     model: options.Model,
     data: options.Data,
     out: Out = None,
     proba: Proba = False,
     decision: Decision = False,
+    keep: Keep = None,
     target: options.Target = None,
+    table: options.Table = options.AS_WRITTEN,
 ) -> None:
     """Predict the class or the value of each row of DATA by a MODEL that `fit` has saved.
 
     Columns are found by their names where model and data have names, whatever their order. Otherwise they are taken by
-    position, and there have to be as many as the model has. A target among them is left out, and need not be there.
+    position, and there have to be as many as the model has. A target among them is left out, and need not be there. A table is
+    encoded as in the fit; its identifiers, which the fit left out, are the first columns of the output.
 
     For example:
 
@@ -40,16 +51,20 @@ def predict(
         dualnewton predict iris.model iris --proba --out iris.csv
     """
     from dualnewton.cli import _output
-    from dualnewton.cli._data import Columns
+    from dualnewton.cli._tables import model_data, names_in
     from dualnewton.interop.model_file import SavedModel
+    from dualnewton.io.source import Wanted
 
     if proba and decision:
         raise DualnewtonError("--proba and --decision ask for two things: give one of them")
     write = writer(out)
     _output.ready(out)
     fitted = SavedModel.load(model)
-    dataset = Columns(fitted.d, fitted.feature_names, fitted.target).read(data, target, labelled=False)
+    dataset, frame, notes = model_data(fitted, data, Wanted(target), table, labelled=False)
     names, values = predictions(fitted, dataset.X, proba=proba, decision=decision)
+    _output.warn(notes)
+    if out is None or Path(out).suffix.lower() == ".csv":
+        names, values = with_columns(names, values, frame, fitted, names_in(keep), data)
     if out is None:
         write_csv(sys.stdout, names, values)
         return
@@ -70,6 +85,29 @@ def predictions(model: SavedModel, X: Any, *, proba: bool, decision: bool) -> tu
     if values.ndim == 2:
         return [f"prediction_{k}" for k in range(values.shape[1])], values
     return ["prediction"], values[:, None]
+
+
+def with_columns(
+    names: list[str], values: np.ndarray, frame: Frame | None, model: SavedModel, keep: Sequence[str], data: str
+) -> tuple[list[str], np.ndarray]:
+    """Return predictions after the identifiers of a table, and the columns that the user wants to keep."""
+    import numpy as np
+
+    if keep and frame is None:
+        raise DualnewtonError(f"--keep is for tables (CSV and Parquet files) and models of such, got {data}")
+    if frame is None or model.table is None:
+        return names, values
+    absent = [name for name in keep if name not in frame.names]
+    if absent:
+        raise DualnewtonError(f"--keep must name columns of {data}, got {absent[0]!r}")
+    kept = [name for name in frame.names if name in model.table.identifiers or name in keep]
+    if not kept:
+        return names, values
+    columns = [frame.table.column(name).to_pylist() for name in kept] + values.T.tolist()
+    wide = np.empty((len(values), len(columns)), dtype=object)
+    for k, column in enumerate(columns):
+        wide[:, k] = column
+    return [*kept, *names], wide
 
 
 def writer(out: str | None) -> Callable[[str, list[str], np.ndarray], None]:

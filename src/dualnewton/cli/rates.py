@@ -19,7 +19,7 @@ WORDS = options.only("loss", "C", "lam", "delta", "width")
 Seconds = Annotated[float, options.option("--time-limit", "SECONDS", "The limit for each run.", options.RUN)]
 
 
-@options.with_objective
+@options.with_groups
 def rates(
     data: options.Data,
     tau: Taus = "1,8,32",

@@ -186,9 +186,14 @@ def _adapted(
     offset: str | int | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
 ) -> Dataset:
     """Apply the options of ``read`` that a named set allows: omit the labels, or read weights and offsets from files."""
     path = Path(data.name)
+    for word, value in (("encoding", encoding), ("decimal", decimal)):
+        if value is not None:
+            raise DataError(f"{data.name} is a named data set, for which {word} must be left out, got {value!r}")
     refuse_zero_based(path, Wanted(zero_based=zero_based))
     check_width(path, data.X.shape[1], Wanted(n_features=n_features))
     if target is not None and target is not False:

@@ -10,9 +10,7 @@ import numpy as np
 
 from dualnewton.io.dataset import DataError
 from dualnewton.io.source import Wanted, check_width, separate_file
-
-TARGETS = ("target", "label", "y", "class")
-"""Column names that mark the target if the user does not name it, in order of preference."""
+from dualnewton.io.words import TARGETS
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,7 @@ def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: Wanted) 
     wanted : Wanted
         The options of the user.
     """
+    refuse_repeated(path, names)
     d = len(names)
     weights, weights_file = _beside(path, names, "weights", wanted.weights)
     offset, offset_file = _beside(path, names, "offset", wanted.offset)
@@ -97,6 +96,15 @@ def _beside(path: Path, names: tuple[str, ...], name: str, asked: str | int | No
     return column, None if column is not None else separate_file(path, name, asked, f"a column ({_list(names)})")
 
 
+def refuse_repeated(path: Path, names: tuple[str, ...]) -> None:
+    """Raise an error if two columns have the same name, since a model finds its columns by name."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise DataError(f"{path}: every column must have its own name, got {name!r} {names.count(name)} times")
+        seen.add(name)
+
+
 def _number_of(names: tuple[str, ...], asked: str | int) -> int | None:
     """Return the index of the column that ``asked`` names or numbers; None if it is neither a unique name nor in range."""
     if isinstance(asked, str) and names.count(asked) == 1:
@@ -119,7 +127,7 @@ def not_numbers(path: Path, columns: Columns, which: list[int], where: str, seen
     kind, verb = ("column", "is") if len(which) == 1 else ("columns", "are")
     return DataError(
         f"{path}{where}: the {kind} {named} {verb} not numeric (found {str(seen)[:40]!r}): "
-        "features must be numbers, so encode categories (one column each) or leave the column out"
+        "features must be numbers here; `dualnewton fit` encodes categories"
     )
 
 

@@ -54,6 +54,8 @@ def read(
     offset: str | int | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
     progress: Progress | None = None,
 ) -> Dataset:
     r"""Read a data file: svmlight, CSV, Parquet, npz or npy.
@@ -73,6 +75,10 @@ def read(
         The number of columns of X. A sparse file may use fewer, as test sets often do.
     zero_based : bool, optional
         True if a svmlight file numbers its features from 0. By default it does if and only if the index 0 occurs.
+    encoding : str, optional
+        The encoding of a CSV file, a codec of Python such as "latin-1"; UTF-8 by default, or that of its byte order mark.
+    decimal : {".", ","}, optional
+        The decimal mark of a CSV file; by default a comma if its numbers have commas and no points.
     progress : callable, optional
         Called with the number of bytes read and the size of the file; not called for memory-mapped files.
 
@@ -97,7 +103,7 @@ def read(
     kind = format_of(file)
     size = file.stat().st_size
     report = None if progress is None else lambda done: progress(done, size)
-    wanted = Wanted(target, weights, offset, n_features, zero_based, report=report)
+    wanted = Wanted(target, weights, offset, n_features, zero_based, encoding, decimal, report=report)
     if kind in MAPPED:
         return MAPPED[kind](file, wanted)
     return gather(SOURCES[kind](file, wanted), Pieces).dataset()

@@ -23,15 +23,11 @@ class ParquetSource(Source):
     columns: Columns = None  # type: ignore[assignment]
 
     def blocks(self) -> Iterator[Rows]:
-        with opened(self.path) as file, faults(self.path):
-            rows, before = max(1, self.wanted.block // (8 * len(self.columns.names))), 0
-            for batch in file.iter_batches(batch_size=rows):
-                if batch.num_rows:
-                    yield self._block(batch, before)
-                before += batch.num_rows
-                if self.wanted.report is not None:
-                    size, total = self.path.stat().st_size, max(1, file.metadata.num_rows)
-                    self.wanted.report(size * before // total)
+        before = 0
+        for batch in batches(self.path, self.wanted, self.wanted.block):
+            if batch.num_rows:
+                yield self._block(batch, before)
+            before += batch.num_rows
 
     def _block(self, batch: Any, before: int) -> Rows:
         features = self.columns.features.tolist()
@@ -89,6 +85,23 @@ def source(path: Path, wanted: Wanted) -> ParquetSource:
     return ParquetSource(path, wanted, features, columns.target_text, *files, False, columns)
 
 
+def names_of(path: Path) -> tuple[str, ...]:
+    """Return the names of the columns of a file."""
+    with opened(path) as file, faults(path):
+        return tuple(file.schema_arrow.names)
+
+
+def batches(path: Path, wanted: Wanted, block: int) -> Iterator[Any]:
+    """Yield the record batches of a file, of about ``block`` bytes each, and report the share that is read."""
+    with opened(path) as file, faults(path):
+        rows, before = max(1, block // (8 * max(1, len(file.schema_arrow.names)))), 0
+        for batch in file.iter_batches(batch_size=rows):
+            yield batch
+            before += batch.num_rows
+            if wanted.report is not None:
+                wanted.report(path.stat().st_size * before // max(1, file.metadata.num_rows))
+
+
 def is_number(kind: Any) -> bool:
     """Whether a type of pyarrow is one of numbers."""
     import pyarrow as pa
@@ -97,14 +110,12 @@ def is_number(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def pyarrow_for(path: Path) -> Any:
-    """Return the module pyarrow, or raise an error that says how to install it."""
+def pyarrow_for(path: Path, what: str = "Parquet files") -> Any:
+    """Return the module pyarrow, or raise an error that says how to install it; ``what`` needs it."""
     try:
         import pyarrow.parquet
     except ImportError as error:
-        raise MissingPackageError(
-            f"{path}: Parquet files need pyarrow: pip install 'dualnewton[parquet]' ({error})"
-        ) from None
+        raise MissingPackageError(f"{path}: {what} need pyarrow: pip install pyarrow ({error})") from None
     return pyarrow
 
 

@@ -28,6 +28,8 @@ class Wanted:
     offset: str | int | None = None
     n_features: int | None = None
     zero_based: bool | None = None
+    encoding: str | None = None
+    decimal: str | None = None
     block: int = BLOCK
     report: Report | None = None
 

@@ -1,4 +1,8 @@
-"""CSV and TSV files: one example per line, with values separated by commas, semicolons or tabs."""
+"""CSV and TSV files of numbers: one example per line, with values separated by commas, semicolons, tabs or bars.
+
+The reader in this file, with Python's ``csv``, says what a file means and where it is wrong. From FAST bytes on the blocks are
+read with Arrow (``arrow_blocks``) as long as every value is a plain finite number; at the first that is not, this reader goes on.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +19,21 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.io.columns import TARGETS, Columns, assign, infinite, missing, not_numbers
+from dualnewton.io.columns import Columns, assign, infinite, missing, not_numbers
 from dualnewton.io.dataset import DataError
+from dualnewton.io.layout import Layout, layout_of, not_text
 from dualnewton.io.source import Rows, Source, Wanted, refuse_zero_based
-from dualnewton.io.streams import reading, stem
-
-DELIMITERS = (",", ";", "\t")
-
-MISSING = {"", "na", "n/a", "nan", "null", "?"}
-"""Spellings of a missing value, in lower case; the comparison ignores case."""
+from dualnewton.io.streams import reading
+from dualnewton.io.words import MISSING
 
 NUMBER_BYTES = 128
 """Estimated bytes of memory per value while it is a Python string in a list; it bounds the number of lines in a block."""
 
 LONGEST = 1 << 26
 """Largest length of a line in characters; a file with a longer line is not a table, and reading on would exhaust the memory."""
+
+FAST = 1 << 18
+"""Bytes of a file and of a block from which Arrow reads them; importing it takes as long as reading 256 KiB with ``csv``."""
 
 Line = tuple[int, list[str]]
 
@@ -39,13 +43,29 @@ class TableSource(Source):
     """A file of values separated by a delimiter, with or without a header line."""
 
     columns: Columns = None  # type: ignore[assignment]
-    delimiter: str = ","
-    has_names: bool = True
+    layout: Layout = None  # type: ignore[assignment]
     member: str | None = None
 
     def blocks(self) -> Iterator[Rows]:
-        with _lines(self.path, self.delimiter, self.wanted, self.member) as lines:
-            rest = itertools.islice(lines, int(self.has_names), None)
+        done = 0
+        if min(self.path.stat().st_size, self.wanted.block) >= FAST:
+            from dualnewton.io.arrow_csv import NotPlainError, plain_blocks
+
+            try:
+                for rows in plain_blocks(
+                    self.path, self.columns, self.layout, self.wanted, self.member, self.text_labels
+                ):
+                    yield rows
+                    done += len(rows)
+                return
+            except NotPlainError:
+                pass
+        yield from self._remaining(done)
+
+    def _remaining(self, done: int) -> Iterator[Rows]:
+        """Yield the examples after the first ``done`` with Python's ``csv``."""
+        with lines_of(self.path, self.layout, self.wanted, self.member) as lines:
+            rest = itertools.islice(lines, int(self.layout.has_names) + done, None)
             many = max(1, self.wanted.block // (NUMBER_BYTES * len(self.columns.names)))
             while some := list(itertools.islice(rest, many)):
                 yield self._block(some)
@@ -57,7 +77,7 @@ class TableSource(Source):
                 raise DataError(f"{self.path}, line {number}: expected {len(names)} values, found {len(row)}")
         pick = itemgetter(*features) if len(features) > 1 else lambda row: (row[features[0]],)
         texts = list(itertools.chain.from_iterable(pick(row) for _, row in lines))
-        X = _numbers(texts)
+        X = self._numbers(texts)
         if X is None:
             raise self._fault(lines)
         y = None if self.columns.target is None else self._labels(lines)
@@ -67,17 +87,23 @@ class TableSource(Source):
     def _labels(self, lines: list[Line]) -> np.ndarray:
         """Return the labels as numbers if all labels of the block are numbers, else as text."""
         texts = self._column(lines, self.columns.target)
-        numbers = None if self.text_labels else _numbers(texts)
+        numbers = None if self.text_labels else self._numbers(texts)
         return np.array(texts) if numbers is None else numbers
 
     def _column_of_numbers(self, lines: list[Line], j: int | None) -> np.ndarray | None:
         """Return the weights or offsets, if there is such a column."""
         if j is None:
             return None
-        numbers = _numbers(self._column(lines, j))
+        numbers = self._numbers(self._column(lines, j))
         if numbers is None:
             raise self._fault(lines, j)
         return numbers
+
+    def _numbers(self, texts: list[str]) -> np.ndarray | None:
+        """Return finite numbers in the notation of the file, or None if a text is anything else."""
+        if self.layout.decimal == ",":
+            texts = [_with_point(text) for text in texts]
+        return numbers_in(texts)
 
     def _column(self, lines: list[Line], j: Any) -> list[str]:
         texts = [row[j].strip() for _, row in lines]
@@ -89,7 +115,9 @@ class TableSource(Source):
     def _fault(self, lines: list[Line], column: int | None = None) -> DataError:
         """Return the error for the first value of the lines that is not a finite number."""
         features = self.columns.features.tolist() if column is None else [column]
-        bad = {j: (number, row[j]) for number, row in reversed(lines) for j in features if _number(row[j]) is None}
+        bad = {
+            j: (number, row[j]) for number, row in reversed(lines) for j in features if self._numbers([row[j]]) is None
+        }
         first, j = min((number, j) for j, (number, _) in bad.items())
         text, where = bad[j][1].strip(), f", line {first}"
         if text.lower() in MISSING:
@@ -101,62 +129,32 @@ class TableSource(Source):
 
 
 def source(path: Path, wanted: Wanted, member: str | None = None) -> TableSource:
-    """Read the first line of a table to find the delimiter and whether the line is a header."""
+    """Find the layout of a table and the roles of its columns."""
     refuse_zero_based(path, wanted)
-    delimiter = "\t" if stem(path).suffix.lower() == ".tsv" else _delimiter(path, member)
-    with _lines(path, delimiter, wanted, member) as lines:
-        _, first = next(lines, (0, []))
-    if len(first) < 2:
-        raise DataError(f"{path}: expected values separated by a comma, a semicolon or a tab, found {str(first)[1:41]}")
-    names = tuple(name.strip() for name in first)
-    has_names = _are_names(names, wanted)
-    if not has_names:
-        names = tuple(f"column {j}" for j in range(len(first)))
-    columns = assign(path, names, has_names, wanted)
-    features = tuple(names[j] for j in columns.features) if has_names else None
+    layout = layout_of(path, wanted, member)
+    columns = assign(path, layout.names, layout.has_names, wanted)
+    features = tuple(layout.names[j] for j in columns.features) if layout.has_names else None
     files = columns.weights_file, columns.offset_file
-    return TableSource(
-        path, wanted, features, columns.target_text, *files, False, columns, delimiter, has_names, member
-    )
-
-
-def _are_names(first: tuple[str, ...], wanted: Wanted) -> bool:
-    """Return True if the first line is a header: none of its values is a number, or one is a requested or known name."""
-    asked = {
-        name
-        for name in (wanted.target, wanted.weights, wanted.offset)
-        if isinstance(name, str) and _number(name) is None
-    }
-    known = asked.intersection(first) or {name.lower() for name in first}.intersection(TARGETS)
-    return bool(known) or all(_number(name) is None and name.lower() not in MISSING - {""} for name in first)
-
-
-def _delimiter(path: Path, member: str | None) -> str:
-    """Return the delimiter that occurs most often in the first line."""
-    with reading(path, member=member) as stream:
-        line = b"\n"
-        while line and not line.strip():
-            line = stream.readline(LONGEST)
-    text = line.decode("utf-8", "replace")
-    return max(DELIMITERS, key=text.count)
+    return TableSource(path, wanted, features, columns.target_text, *files, False, columns, layout, member)
 
 
 @contextlib.contextmanager
-def _lines(path: Path, delimiter: str, wanted: Wanted, member: str | None) -> Iterator[Iterator[Line]]:
+def lines_of(path: Path, layout: Layout, wanted: Wanted, member: str | None = None) -> Iterator[Iterator[Line]]:
     """Open a table as an iterator of (line number, values); blank lines are skipped."""
     with reading(path, wanted.report, member) as stream:
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-        yield _counted(path, csv.reader(_bounded(path, text), delimiter=delimiter, strict=True))
+        text = io.TextIOWrapper(stream, encoding=layout.encoding, newline="")
+        rows = csv.reader(_bounded(path, text), delimiter=layout.delimiter, strict=True)
+        yield _counted(path, rows, layout.encoding)
 
 
-def _counted(path: Path, rows: Any) -> Iterator[Line]:
+def _counted(path: Path, rows: Any, encoding: str) -> Iterator[Line]:
     while True:
         try:
             row = next(rows, None)
         except csv.Error as error:
             raise DataError(f"{path}, line {rows.line_num}: {error}") from None
         except UnicodeDecodeError as error:
-            raise DataError(f"{path}, after line {rows.line_num}: not UTF-8 text ({error.reason})") from None
+            raise not_text(path, encoding, f"after line {rows.line_num}: {error.reason}") from None
         if row is None:
             return
         if row and (len(row) > 1 or row[0].strip()):
@@ -170,7 +168,7 @@ def _bounded(path: Path, text: io.TextIOWrapper) -> Iterator[str]:
         yield line
 
 
-def _numbers(texts: list[str]) -> np.ndarray | None:
+def numbers_in(texts: list[str]) -> np.ndarray | None:
     """Return an array of finite numbers, or None if a text is anything else."""
     together = "".join(texts)
     if "_" in together or not together.isascii():  # Python's float accepts these, the file format does not
@@ -182,9 +180,9 @@ def _numbers(texts: list[str]) -> np.ndarray | None:
     return found if np.isfinite(found).all() else None
 
 
-def _number(text: str) -> float | None:
-    found = _numbers([text])
-    return None if found is None else float(found[0])
+def _with_point(text: str) -> str:
+    """Return a number with a decimal comma as one with a point; a text with a point is no such number and gets an underscore."""
+    return text.replace(",", ".") if "." not in text else f"{text}_"
 
 
 def _is_infinite(text: str) -> bool:

@@ -17,13 +17,13 @@ from typing import IO, Any
 import numpy as np
 
 from dualnewton.files.replacing import replacing
-from dualnewton.io.columns import TARGETS
 from dualnewton.io.dataset import DataError
 from dualnewton.io.gathered import Gathered
 from dualnewton.io.matrices import LABELS, NAMES, OFFSET, WEIGHTS, beside
 from dualnewton.io.parquet import pyarrow_for
 from dualnewton.io.source import BLOCK, Rows, SparseRows
 from dualnewton.io.streams import compressing
+from dualnewton.io.words import TARGETS
 
 ALIGNED = 64
 """Alignment in bytes of an array in an npz file, that of NumPy's npy files, so that the array can be memory-mapped."""

@@ -14,6 +14,7 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.certificate import Certificate
+from dualnewton.preprocessing import Encoding
 from dualnewton.run.result import Status
 
 Check = Callable[[str, Any], Any]
@@ -37,7 +38,8 @@ def checked(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_this_version(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a header of version 1 as this version has them, and those of this version as they are."""
+    """Return the fields of a header of an earlier version as this version has them, and those of this version as they are."""
+    content = {"table": None, **content}  # versions 1 and 2 had none
     if "estimator" in content or "objective" not in content:
         return dict(content)
     words = dict(_table("objective", content["objective"], FIRST_OBJECTIVE))
@@ -149,6 +151,10 @@ def _estimator(name: str, value: Any) -> dict[str, Any]:
     return {**words, "class": _text("class", words["class"])}
 
 
+def _encoding(_: str, value: Any) -> Encoding:
+    return Encoding.from_dict(value)
+
+
 def _classes(name: str, value: Any) -> np.ndarray:
     """Return labels of one kind, in order and each once."""
     labels = _list(name, value)
@@ -208,6 +214,7 @@ FIELDS: dict[str, Check] = {
     "d": _count,
     "feature_names": _or_none(_names),
     "target": _or_none(_text),
+    "table": _or_none(_encoding),
     "library": _text,
     "created": _moment,
     "command": _text,

@@ -18,9 +18,10 @@ from dualnewton.interop.parts import Objective, Part, parts_of
 from dualnewton.interop.specification import Specification
 from dualnewton.matrix import as_data
 from dualnewton.objective.certificate import Certificate
+from dualnewton.preprocessing import Encoding
 from dualnewton.validation import frozen
 
-KIND, VERSION = "model", 2
+KIND, VERSION = "model", 3
 """The kind of file, and the version of its layout, which grows with each change that an older library would misread."""
 
 ARRAYS = ("coef", "intercept")
@@ -50,6 +51,8 @@ class SavedModel:
         Of the columns.
     target : str, optional
         The column that it predicts.
+    table : Encoding, optional
+        How the columns of a table become those of the matrix that the model was fitted on.
     library, created, command : str
         Which version of the library made it, when (UTC, ISO 8601), and by which command.
     scale : float, optional
@@ -71,6 +74,7 @@ class SavedModel:
     n: int
     feature_names: tuple[str, ...] | None = None
     target: str | None = None
+    table: Encoding | None = None
     library: str = field(default_factory=_fields.version)
     created: str = field(default_factory=_fields.now)
     command: str = ""
@@ -97,6 +101,7 @@ class SavedModel:
             ("rows of coef", K, self.n_classes if several else K if self.classes is None else 1),
             ("certificates", len(self.certificates), problems),
             ("entries of status", len(self.status), problems),
+            ("encoded columns of the table", d if self.table is None else len(self.table.labels), d),
             ("feature names", d if self.feature_names is None else len(self.feature_names), d),
         ):
             if seen != wanted:
@@ -145,6 +150,7 @@ class SavedModel:
             "d": self.d,
             "feature_names": None if self.feature_names is None else list(self.feature_names),
             "target": self.target,
+            "table": None if self.table is None else self.table.to_dict(),
             "library": self.library,
             "created": self.created,
             "command": self.command,
@@ -185,6 +191,12 @@ class SavedModel:
         if model.d != d:
             raise DualnewtonError(f"d must be the number of columns of coef, {model.d}, got {d}")
         return model
+
+    def in_original_units(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return coefficients and intercepts for the values of a table as they are; without a table, those of the fit."""
+        if self.table is None:
+            return self.coef, self.intercept
+        return self.table.in_original_units(self.coef, self.intercept)
 
     # Certificate -----------------------------------------------------------------------------------------------------
 

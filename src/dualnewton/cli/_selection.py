@@ -1,0 +1,100 @@
+"""The choice of λ by cross-validation, with a certificate of the choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dualnewton.errors import DualnewtonError
+
+if TYPE_CHECKING:
+    from dualnewton.cli._problems import Task
+    from dualnewton.io import Dataset
+    from dualnewton.objective.choice import ChoiceCertificate
+
+RIDGE_LAMS = np.logspace(-6.0, 2.0, 25)
+"""Values of λ for the squared loss with the penalty l2, relative to the mean square of a standardised feature."""
+
+LOGISTIC_CS = 17
+"""Values of C for the logistic loss, between 1e-4 and 1e4 in equal steps of the logarithm."""
+
+SHARES = {"l2": 0.0, "l1": 1.0, "elasticnet": 0.5}
+"""The share of the l1 norm in a penalty, for elasticnet by default."""
+
+
+def chosen_lam(task: Task, dataset: Dataset, cv: int, threads: int, seed: int) -> tuple[float, ChoiceCertificate]:
+    """Return the λ that cross-validation chooses, and the certificate of the choice.
+
+    Parameters
+    ----------
+    task : Task
+        Loss, penalty and classes; its own λ is not used.
+    dataset : Dataset
+        The examples.
+    cv : int
+        The number of folds.
+    threads : int
+        The number of threads.
+    seed : int
+        The seed of the random order in which examples are divided into folds.
+    """
+    words = task.objective
+    known = words.loss in SEARCHES and words.penalty in SHARES and words.multiclass != "ovr"
+    if not known:
+        raise DualnewtonError(
+            f"--cv is for the losses {' and '.join(SEARCHES)} with the penalties {', '.join(SHARES)}, got {words.loss} with "
+            f"{words.penalty}{' and ovr' if words.multiclass == 'ovr' else ''}: choose lambda by --lam or -C"
+        )
+    if not 2 <= cv <= dataset.X.shape[0]:
+        raise DualnewtonError(f"--cv must be a number of folds from 2 to the number of examples, got {cv}")
+    share = float(words.penalty_parameters.get("l1_ratio", SHARES[words.penalty]))
+    return SEARCHES[words.loss](task, dataset, share, _folds(task, cv, seed), {"n_jobs": threads})
+
+
+def _folds(task: Task, cv: int, seed: int) -> Any:
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    kind = KFold if task.classes is None else StratifiedKFold
+    return kind(cv, shuffle=True, random_state=seed)
+
+
+def _logistic(task: Task, dataset: Dataset, share: float, folds: Any, more: Mapping[str, Any]) -> Any:
+    from dualnewton.estimators import LogisticRegressionCV
+    from dualnewton.interop.labels import tidy
+
+    search = LogisticRegressionCV(
+        Cs=LOGISTIC_CS,
+        l1_ratios=(share,),
+        cv=folds,
+        scoring="neg_log_loss",
+        certify_choice=True,
+        use_legacy_attributes=False,
+        fit_intercept=task.objective.fit_intercept,
+        **more,
+    )
+    search.fit(dataset.X, tidy(dataset.y), sample_weight=dataset.sample_weight)
+    return 1.0 / (float(np.ravel(search.C_)[0]) * dataset.X.shape[0]), search.choice_certificate_
+
+
+def _squared(task: Task, dataset: Dataset, share: float, folds: Any, more: Mapping[str, Any]) -> Any:
+    from dualnewton.estimators import ElasticNetCV, RidgeCV
+
+    n, y, c = dataset.X.shape[0], np.asarray(dataset.y, dtype=float), dataset.sample_weight
+    intercept = task.objective.fit_intercept
+    if share == 0.0:
+        ridge = RidgeCV(alphas=RIDGE_LAMS * n, cv=folds, fit_intercept=intercept, **_without_jobs(more))
+        ridge.fit(dataset.X, y, sample_weight=c)
+        return float(ridge.alpha_) / n, ridge.choice_certificate_
+    net = ElasticNetCV(l1_ratio=share, cv=folds, fit_intercept=intercept, **more).fit(dataset.X, y, sample_weight=c)
+    # The estimator divides weights by their mean, the command line takes them as they are.
+    return float(net.alpha_) * (1.0 if c is None else float(np.mean(c))), net.choice_certificate_
+
+
+def _without_jobs(more: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in more.items() if key != "n_jobs"}
+
+
+SEARCHES: dict[str, Any] = {"logistic": _logistic, "squared": _squared}
+"""The search of each loss."""

@@ -1,0 +1,239 @@
+"""Tables of the command line: CSV and Parquet files with columns of any kind, encoded for a fit or by a saved model."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dualnewton.cli._data import Columns
+from dualnewton.cli._transfer import stage, transfer
+from dualnewton.errors import DualnewtonError
+
+if TYPE_CHECKING:
+    from dualnewton.interop.model_file import SavedModel
+    from dualnewton.io import Dataset
+    from dualnewton.io.frames import Frame
+    from dualnewton.io.source import Wanted
+    from dualnewton.preprocessing import Encoding, Role
+    from dualnewton.preprocessing.examples import Examples
+
+SHOWN = 40
+"""Largest number of columns that are described one by one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """The data of a fit.
+
+    Attributes
+    ----------
+    dataset : Dataset
+        The examples of the fit.
+    held_out : Dataset, optional
+        The examples that ``--test-size`` keeps for a score.
+    encoding : Encoding, optional
+        How a table became the matrix; None for other data.
+    roles : sequence of Role
+        What each column of the table is.
+    described : str
+        The file and its layout; empty for other data.
+    notes : sequence of str
+        What a person should know: rows without a target, new values.
+    """
+
+    dataset: Dataset
+    held_out: Dataset | None = None
+    encoding: Encoding | None = None
+    roles: Sequence[Role] = ()
+    described: str = ""
+    notes: Sequence[str] = ()
+
+
+def names_in(text: str | None) -> tuple[str, ...]:
+    """Return the names in a list separated by commas; a name with a comma is written in quotes."""
+    return (
+        () if text is None else tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True)) if name)
+    )
+
+
+def is_table(source: str) -> bool:
+    """Return True if a source is a CSV or Parquet file."""
+    from dualnewton.io import frames
+
+    return frames.is_table(source)
+
+
+def training_data(
+    source: str, wanted: Wanted, table: Mapping[str, Any], test_size: float | None = None, seed: int = 0
+) -> Training:
+    """Read the data of a fit; a table is encoded.
+
+    Parameters
+    ----------
+    source : str
+        A file or a name of the catalog.
+    wanted : Wanted
+        The columns of the target, the weights and the offsets.
+    table : mapping
+        The options in ``_options.COLUMNS`` and ``_options.FILE``.
+    test_size : float, optional
+        The share of the rows that are held out, chosen at random with ``seed``; an encoding does not see them.
+    """
+    from dualnewton.cli._data import loaded
+
+    if test_size is not None and not 0.0 < test_size < 1.0:
+        raise DualnewtonError(f"--test-size must be a share of the rows between 0 and 1, got {test_size:g}")
+    if is_table(source):
+        return _encoded(source, wanted, table, test_size, seed)
+    from dualnewton.cli._options import ANY_COLUMNS
+
+    asked = [word for word, value in table.items() if value != ANY_COLUMNS[word]]
+    if asked:
+        raise DualnewtonError(f"--{asked[0]} is for tables (CSV and Parquet files), got {source}")
+    dataset = loaded(source, target=wanted.target, weights=wanted.weights, offset=wanted.offset)
+    if test_size is None:
+        return Training(dataset)
+    fitted, held = (_rows(dataset, rows) for rows in _split(dataset.X.shape[0], dataset.y, test_size, seed))
+    return Training(fitted, held)
+
+
+def model_data(
+    model: SavedModel, source: str, wanted: Wanted, table: Mapping[str, Any], *, labelled: bool = True
+) -> Encoded:
+    """Return data with the features of a saved model.
+
+    Parameters
+    ----------
+    model : SavedModel
+        Its encoding is applied to a table; other data must hold its features.
+    source, wanted, table
+        As for :func:`training_data`; the target is by default that of the model.
+    labelled : bool
+        True if a target is required.
+    """
+    wanted = replace(wanted, target=model.target) if wanted.target is None else wanted
+    return data_for(model.table, Columns(model.d, model.feature_names), source, wanted, table, labelled=labelled)
+
+
+class Encoded(NamedTuple):
+    """Data for a model, the table that they are from, if they are, and what a person should know about the values."""
+
+    dataset: Dataset
+    frame: Frame | None = None
+    notes: Sequence[str] = ()
+
+
+def data_for(
+    encoding: Encoding | None,
+    columns: Columns,
+    source: str,
+    wanted: Wanted,
+    table: Mapping[str, Any],
+    *,
+    labelled: bool = True,
+) -> Encoded:
+    """Return data with the features of a fit: a table by its encoding, other data by the columns that the model needs."""
+    from dualnewton.preprocessing.examples import examples_of
+
+    if encoding is None or not is_table(source):
+        columns = replace(columns, target=wanted.target)
+        return Encoded(columns.read(source, None, wanted.weights, labelled=labelled))
+    if wanted.target is None:
+        wanted = replace(wanted, target=encoding.target)
+    frame = encoding.named(_frame(source, wanted, table, encoding.categorical))
+    if wanted.target not in frame.names and not labelled:
+        wanted = replace(wanted, target=False)
+    examples = examples_of(frame, wanted, labelled=labelled)
+    with stage(f"encoding {source}"):
+        X, notes = encoding.matrix(examples.frame)
+    return Encoded(examples.dataset(X, encoding.labels), examples.frame, [*left_out(examples), *notes])
+
+
+def left_out(examples: Examples) -> list[str]:
+    """Return a note on the rows that have no target, if there are any."""
+    from dualnewton.cli._output import count
+
+    return [f"{count(examples.left_out, 'row')} without a target left out"] if examples.left_out else []
+
+
+def _encoded(source: str, wanted: Wanted, table: Mapping[str, Any], test_size: float | None, seed: int) -> Training:
+    from dualnewton.preprocessing import Choices, Encoding, roles_of
+    from dualnewton.preprocessing.examples import examples_of
+
+    choices = Choices(**{word: names_in(table[word]) for word in ("drop", "features", "categorical", "numeric")})
+    frame = _frame(source, wanted, table, choices.categorical)
+    fitted, held = examples_of(frame, wanted), None
+    notes = left_out(fitted)
+    with stage(f"encoding {source}"):
+        if test_size is not None:
+            fitted, held = (fitted.some(rows) for rows in _split(len(fitted), fitted.y, test_size, seed))
+        roles = roles_of(fitted.frame.table, fitted.features, choices, frame.decimal)
+        how = {"standardise": table["standardise"], "choices": choices, "weights": fitted.sample_weight}
+        encoding = Encoding.fit(fitted.frame, roles, target=fitted.target, **how)
+        X, more = encoding.matrix(fitted.frame)
+        training = Training(fitted.dataset(X, encoding.labels), None, encoding, roles, str(frame), notes + more)
+        if held is None:
+            return training
+        X, more = encoding.matrix(held.frame)
+    told = [*training.notes, *(f"held-out rows: {note}" for note in more)]
+    return replace(training, held_out=held.dataset(X, encoding.labels), notes=told)
+
+
+def _frame(source: str, wanted: Wanted, table: Mapping[str, Any], text: Collection[str]) -> Frame:
+    """Read a table with a progress bar."""
+    from dualnewton.io.frames import read_frame
+
+    size = Path(source).stat().st_size
+    with transfer(f"reading {source}") as progress:
+        how = {"encoding": table["encoding"], "decimal": table["decimal"]}
+        return read_frame(source, replace(wanted, report=lambda done: progress(done, size), **how), text)
+
+
+def _split(n: int, y: np.ndarray | None, test_size: float, seed: int) -> list[np.ndarray]:
+    """Divide rows at random, with the same shares of each class where the labels are classes."""
+    from sklearn.model_selection import train_test_split
+
+    from dualnewton.interop.labels import are_classes, tidy
+
+    labels_ = None if y is None else tidy(y)
+    classes = labels_ if labels_ is not None and are_classes(labels_) else None
+    try:
+        parts = train_test_split(np.arange(n), test_size=test_size, random_state=seed, stratify=classes)
+    except ValueError as error:  # a class of one example, or no example left
+        raise DualnewtonError(f"--test-size {test_size:g} cannot divide {n} examples: {error}") from None
+    return [np.sort(part) for part in parts]
+
+
+def _rows(dataset: Dataset, rows: np.ndarray) -> Dataset:
+    vectors = {name: getattr(dataset, name) for name in ("y", "sample_weight", "offset")}
+    picked: dict[str, Any] = {name: None if each is None else each[rows] for name, each in vectors.items()}
+    return replace(dataset, X=dataset.X[rows], **picked)
+
+
+# Output ----------------------------------------------------------------------------------------------------------------------
+
+
+def describe(training: Training) -> None:
+    """Print the table, what each of its columns is, and what was done to it."""
+    from dualnewton.cli._output import say, table
+
+    if training.encoding is None:
+        return
+    say("table", training.described)
+    encoded = {column.name: column.described for column in training.encoding.columns}
+    rows = [
+        (role.name, role.kind.value, role.seen, role.missing or "", encoded.get(role.name, "left out"))
+        for role in training.roles
+    ]
+    print()
+    table(("column", "kind", "values", "missing", "used"), rows[:SHOWN])
+    if len(rows) > SHOWN:
+        print(f"… and {len(rows) - SHOWN} more columns")
+    print()
+    for note in training.notes:
+        say("note", note)

@@ -1,0 +1,166 @@
+"""CSV files read with Arrow: blocks of plain numbers, ten times as fast as Python's ``csv``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualnewton.io.columns import Columns
+from dualnewton.io.layout import Layout
+from dualnewton.io.source import Rows, Wanted
+from dualnewton.io.streams import reading
+from dualnewton.io.words import MISSING
+
+PARSED = 1 << 20
+"""Bytes that one thread parses at a time."""
+
+
+class NotPlainError(Exception):
+    """A value is not a plain finite number, or the file is wrong; the specified reader decides which."""
+
+
+def options(layout: Layout, *, first: bool = True, quotes: bool = True, **convert: Any) -> dict[str, Any]:
+    """Return the options with which Arrow reads a file of this layout.
+
+    Parameters
+    ----------
+    layout : Layout
+        How the file is written.
+    first : bool
+        True for the beginning of a file, which may hold the header.
+    quotes : bool
+        False if no value is quoted, so that each line is a row; Arrow then finds the rows faster.
+    convert
+        Further options of the conversion of columns.
+    """
+    from pyarrow import csv
+
+    return {
+        "read_options": csv.ReadOptions(
+            block_size=PARSED,
+            column_names=list(layout.names),
+            skip_rows=layout.blank if first else 0,
+            skip_rows_after_names=int(layout.has_names and first),
+            encoding=layout.encoding.removesuffix("-sig"),
+        ),
+        "parse_options": csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=quotes),
+        "convert_options": csv.ConvertOptions(decimal_point=layout.decimal, **convert),
+    }
+
+
+def plain_blocks(
+    path: Path, columns: Columns, layout: Layout, wanted: Wanted, member: str | None, text_labels: bool
+) -> Iterator[Rows]:
+    """Yield the examples of a file of finite numbers, with labels of numbers or text.
+
+    Arrow's own stream reads more than 32 blocks ahead. Here it is given one block of whole lines at a time.
+
+    Raises
+    ------
+    NotPlainError
+        Before the first block with a value that is anything else.
+    """
+    import pyarrow as pa
+    from pyarrow import csv
+
+    types = {name: pa.float64() for name in layout.names}
+    if columns.target is not None:
+        types[layout.names[columns.target]] = pa.string()
+    with reading(path, wanted.report, member) as stream, _plain():
+        first = True
+        while block := stream.read(wanted.block):
+            block += stream.readline()
+            quotes = block.count(b'"')
+            if quotes % 2 or layout.encoding == "utf-16":
+                raise NotPlainError  # the end of the block may be inside a quoted value, or inside a character
+            if block.strip():
+                settings = options(layout, first=first, quotes=quotes > 0, column_types=types, null_values=[])
+                table = csv.read_csv(pa.BufferReader(block), **settings).combine_chunks()
+                if table.num_rows:
+                    yield _rows(table, columns, text_labels)
+            first = False
+
+
+def _rows(table: Any, columns: Columns, text_labels: bool) -> Rows:
+    X = np.empty((table.num_rows, len(columns.features)))
+    for k, j in enumerate(columns.features.tolist()):
+        X[:, k] = table.column(j).to_numpy()
+    if not np.isfinite(X).all():
+        raise NotPlainError
+    beside = [None if j is None else table.column(j).to_numpy() for j in (columns.weights, columns.offset)]
+    if not all(each is None or np.isfinite(each).all() for each in beside):
+        raise NotPlainError
+    y = None if columns.target is None else _labels(table.column(columns.target), text_labels)
+    return Rows(X, y, *beside)
+
+
+def _labels(column: Any, text_labels: bool) -> np.ndarray:
+    """Return the labels as numbers if all labels of the block are numbers, else as text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    coded = pc.utf8_trim_whitespace(column).combine_chunks().dictionary_encode()
+    distinct = coded.dictionary.to_pylist()
+    if any(text.lower() in MISSING for text in distinct):
+        raise NotPlainError
+    if not text_labels:
+        try:
+            numbers = coded.dictionary.cast(pa.float64()).to_numpy()
+        except pa.ArrowInvalid:
+            from dualnewton.io.tables import numbers_in
+
+            numbers = numbers_in(distinct)
+        if numbers is not None and np.isfinite(numbers).all():
+            return numbers[coded.indices.to_numpy()]
+    return np.array(distinct)[coded.indices.to_numpy()]
+
+
+@contextlib.contextmanager
+def _plain() -> Iterator[None]:
+    """Convert the errors of Arrow and of decoding into ``NotPlainError``."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        raise NotPlainError from error
+
+
+# Columns of any type ---------------------------------------------------------------------------------------------------------
+
+
+def typed(stream: Any, layout: Layout, types: Mapping[str, Any]) -> Any:
+    """Return the table of a CSV file with the types that its values have: numbers, booleans, dates, or text with few copies.
+
+    Parameters
+    ----------
+    stream : binary file
+        The decompressed bytes.
+    layout : Layout
+        How the file is written.
+    types : mapping
+        Types of columns that are known before; the others are inferred from all values of a column.
+    """
+    from pyarrow import csv
+
+    spellings = sorted({form for word in MISSING for form in (word, word.upper(), word.capitalize(), "NaN", "N/a")})
+    return csv.read_csv(
+        stream,
+        **options(
+            layout,
+            column_types=types,
+            null_values=spellings,
+            strings_can_be_null=True,
+            auto_dict_encode=True,
+            auto_dict_max_cardinality=2**31 - 1,
+            timestamp_parsers=[csv.ISO8601, *DATES],
+        ),
+    )
+
+
+DATES = ("%Y/%m/%d", "%d.%m.%Y", "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S")
+"""Notations of dates besides ISO 8601. Dates with the month or the day first and slashes are ambiguous, and stay text."""

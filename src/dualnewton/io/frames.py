@@ -1,0 +1,186 @@
+"""Tables with columns of any type: CSV and Parquet files as Arrow tables, for `dualnewton fit` and what belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dualnewton.io.columns import refuse_repeated
+from dualnewton.io.dataset import DataError
+from dualnewton.io.formats import format_of
+from dualnewton.io.layout import EncodingError, Layout, layout_of, not_text
+from dualnewton.io.parquet import batches, names_of, pyarrow_for
+from dualnewton.io.source import Wanted
+from dualnewton.io.streams import reading
+
+OTHERS = ("cp1252", "latin-1")
+"""Encodings that are tried if a file is not UTF-8; the last one decodes any bytes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A table in memory.
+
+    Attributes
+    ----------
+    path : path
+        The file.
+    table : pyarrow.Table
+        Its columns: numbers, booleans, dates, or text as codes of distinct values.
+    has_names : bool
+        False if the names were generated.
+    layout : Layout, optional
+        How a text file is written; None for Parquet.
+    """
+
+    path: Path
+    table: Any
+    has_names: bool = True
+    layout: Layout | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self.table.column_names)
+
+    @property
+    def decimal(self) -> str:
+        """The decimal mark of numbers in text."""
+        return "." if self.layout is None else self.layout.decimal
+
+    def rows(self, which: Any) -> Frame:
+        """Return some rows, by index or by a mask."""
+        import numpy as np
+        import pyarrow as pa
+
+        index = np.flatnonzero(which) if np.asarray(which).dtype == bool else np.asarray(which)
+        return replace(self, table=self.table.take(pa.array(index)))
+
+    def renamed(self, names: Collection[str]) -> Frame:
+        """Return the same columns with other names."""
+        return replace(self, table=self.table.rename_columns(list(names)))
+
+    def __str__(self) -> str:
+        said = f"{self.path.name}: {self.table.num_rows} rows, {self.table.num_columns} columns"
+        if self.layout is None:
+            return said
+        notes = [f"separated by {SHOWN[self.layout.delimiter]}"] * (self.layout.delimiter != ",")
+        notes += ["decimal commas"] * (self.layout.decimal == ",")
+        notes += [f"read as {self.layout.encoding}"] * (not self.layout.encoding.startswith("utf-8"))
+        notes += ["without column names"] * (not self.has_names)
+        return ", ".join([said, *notes])
+
+
+SHOWN = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+
+
+def is_table(path: str | Path) -> bool:
+    """Return True if a path is a CSV or Parquet file."""
+    return Path(path).is_file() and format_of(Path(path)) in READERS
+
+
+def read_frame(path: str | Path, wanted: Wanted, text: Collection[str] = ()) -> Frame:
+    """Read a CSV or Parquet file with the types that its columns have.
+
+    Parameters
+    ----------
+    path : path
+        The file; text may be compressed.
+    wanted : Wanted
+        The options of the user: names that tell whether the first line is a header, the encoding, the decimal mark.
+    text : collection of str
+        Columns of a text file whose values are kept as they are written, such as 007.
+
+    Raises
+    ------
+    DataError
+        If the file is damaged; the message says where.
+    """
+    file = Path(path)
+    frame = READERS[format_of(file)](file, wanted, text)
+    refuse_repeated(file, frame.names)
+    if frame.table.num_rows == 0:
+        raise DataError(f"{file}: holds no examples")
+    return frame
+
+
+def _parquet(path: Path, wanted: Wanted, _: Collection[str]) -> Frame:
+    names_of(path)  # which raises an error if pyarrow is missing or the file is none
+    import pyarrow as pa
+
+    return Frame(path, pa.Table.from_batches(list(batches(path, wanted, wanted.block))))
+
+
+def _csv(path: Path, wanted: Wanted, text: Collection[str]) -> Frame:
+    pyarrow_for(path, "Tables")
+    errors: list[EncodingError] = []
+    for encoding in _encodings(wanted):
+        try:
+            return _read(path, replace(wanted, encoding=encoding), text)
+        except EncodingError as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def _encodings(wanted: Wanted) -> Iterator[str | None]:
+    """Yield the encoding that the user names, or else UTF-8 (or what a mark says) and then others."""
+    yield wanted.encoding
+    if wanted.encoding is None:
+        yield from OTHERS
+
+
+def _read(path: Path, wanted: Wanted, text: Collection[str]) -> Frame:
+    import pyarrow as pa
+
+    from dualnewton.io.arrow_csv import typed
+
+    layout = layout_of(path, wanted)
+    refuse_repeated(path, layout.names)
+    types = {name: pa.string() for name in layout.names if name in text}
+    try:
+        with reading(path, wanted.report) as stream:
+            table = typed(stream, layout, types)
+    except UnicodeDecodeError as error:
+        raise not_text(path, layout.encoding, error.reason) from None
+    except pa.ArrowInvalid as error:
+        if "UTF8" in str(error):
+            raise not_text(path, layout.encoding, "in a column of text") from None
+        raise _fault(path, layout, error) from None
+    if any(_is_binary(field.type) for field in table.schema):
+        raise not_text(path, layout.encoding, "in a column of text")
+    last = table.slice(max(table.num_rows - 1, 0)).to_pylist()
+    if any(isinstance(value, str) and "\n" in value for row in last for value in row.values()):
+        _check(path, layout)  # Arrow ends a quote that is not closed at the end of the file
+    return Frame(path, table, layout.has_names, layout)
+
+
+def _is_binary(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_binary(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _fault(path: Path, layout: Layout, error: Exception) -> DataError:
+    """Return the error for a file that Arrow cannot parse."""
+    try:
+        _check(path, layout)
+    except DataError as found:
+        return found
+    return DataError(f"{path}: not a table that can be read ({' '.join(str(error).split())[:120]})")
+
+
+def _check(path: Path, layout: Layout) -> None:
+    """Raise an error for the first line that is wrong, as Python's ``csv`` finds it: another number of values, an open quote."""
+    from dualnewton.io.tables import lines_of
+
+    wanted = len(layout.names)
+    with lines_of(path, layout, Wanted()) as lines:
+        for number, row in lines:
+            if len(row) != wanted:
+                raise DataError(f"{path}, line {number}: expected {wanted} values, found {len(row)}")
+
+
+READERS = {"csv": _csv, "parquet": _parquet}
+"""The reader of each format of tables."""

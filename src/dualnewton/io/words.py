@@ -1,0 +1,21 @@
+"""Words in data files that have a meaning: names of targets, missing values, numbers."""
+
+from __future__ import annotations
+
+import math
+
+TARGETS = ("target", "label", "y", "class")
+"""Column names that mark the target if the user does not name it, in order of preference."""
+
+MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "?"}
+"""Spellings of a missing value, in lower case; the comparison ignores case."""
+
+
+def is_number(text: str) -> bool:
+    """Return True if a text is a finite number; Python's underscores and digits of other scripts do not count."""
+    if "_" in text or not text.isascii():
+        return False
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

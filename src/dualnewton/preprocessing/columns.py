@@ -1,0 +1,219 @@
+"""Encoded columns: how one column of a table becomes columns of a matrix, as plain data that a file can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.preprocessing import values
+from dualnewton.preprocessing.roles import Kind, Role
+
+Entries = tuple[Any, Any, Any]
+"""Rows (all of them, or their indices), columns counted from the first of this column, and values."""
+
+
+class Encoded(Protocol):
+    """A column of a table that has become one or more columns of a matrix."""
+
+    @property
+    def name(self) -> str:
+        """The name of the column of the table."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of its columns of the matrix."""
+
+    @property
+    def affine(self) -> tuple[np.ndarray, np.ndarray]:
+        """Shift and scale of each of these, which holds (x − shift)/scale of a value x in original units."""
+
+    @property
+    def described(self) -> str:
+        """What is done to the column, in a few words."""
+
+    def entries(self, column: Any, decimal: str, notes: list[str]) -> Iterator[Entries]:
+        """Yield the entries that are not zero; what a person should know about the values is added to ``notes``."""
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """Numbers, booleans or dates: x ↦ (x − mean)/scale, and a column of 0 and 1 for missing values if the fit had some.
+
+    Attributes
+    ----------
+    name : str
+        The name of the column.
+    kind : {"number", "boolean", "date"}
+        What the values are. True is 1, and dates are days since 1970-01-01.
+    fill : float
+        What a missing value is replaced by: the median, or the most frequent of true and false.
+    mean, scale : float
+        0 and 1 where the column is not standardised.
+    indicator : bool
+        True if there is a column for missing values.
+    lenient : bool
+        True if text that is not a number counts as missing.
+    """
+
+    name: str
+    kind: str
+    fill: float
+    mean: float = 0.0
+    scale: float = 1.0
+    indicator: bool = False
+    lenient: bool = False
+
+    word: ClassVar[str] = "numeric"
+
+    @classmethod
+    def fit(
+        cls, role: Role, column: Any, decimal: str, *, standardise: bool, lenient: bool, weights: np.ndarray | None
+    ) -> Numeric:
+        """Compute the numbers with scikit-learn's ``SimpleImputer`` and ``StandardScaler``; the latter counts weights."""
+        from sklearn.impute import SimpleImputer
+        from sklearn.preprocessing import StandardScaler
+
+        x = values.numbers(role.name, column, decimal, lenient=lenient)[:, None]
+        boolean = role.kind is Kind.BOOLEAN
+        imputer = SimpleImputer(strategy="most_frequent" if boolean else "median").fit(x)
+        mean, scale = 0.0, 1.0
+        if standardise and not boolean:
+            scaler = StandardScaler().fit(imputer.transform(x), sample_weight=weights)
+            mean, scale = float(scaler.mean_[0]), float(scaler.scale_[0])
+        missing = bool(np.isnan(x).any())
+        return cls(role.name, role.kind.value, float(imputer.statistics_[0]), mean, scale, missing, lenient)
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("number", "boolean", "date"):
+            raise DualnewtonError(f"kind must be number, boolean or date, got {self.kind!r:.40}")
+        numbers = (self.fill, self.mean, self.scale)
+        if not all(isinstance(x, int | float) and np.isfinite(x) for x in numbers) or self.scale <= 0.0:
+            raise DualnewtonError(f"fill, mean and scale > 0 must be finite numbers, got {numbers}")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (self.name, f"{self.name} missing")[: 1 + self.indicator]
+
+    @property
+    def affine(self) -> tuple[np.ndarray, np.ndarray]:
+        one = 1 + self.indicator
+        return np.array([self.mean, 0.0][:one]), np.array([self.scale, 1.0][:one])
+
+    @property
+    def described(self) -> str:
+        base = {"number": "as it is", "boolean": "1 for true, 0 for false", "date": "days since 1970-01-01"}[self.kind]
+        parts = ["standardised"] if self.scale != 1.0 or self.mean != 0.0 else [base]
+        if self.kind == "date" and parts[0] == "standardised":
+            parts = [f"{base}, standardised"]
+        parts += [f"missing: {self._filled} and an indicator"] if self.indicator else []
+        return "; ".join(parts)
+
+    @property
+    def _filled(self) -> str:
+        if self.kind == "boolean":
+            return f"most frequent ({'true' if self.fill else 'false'})"
+        return f"median {values.day(self.fill) if self.kind == 'date' else format(self.fill, 'g')}"
+
+    def entries(self, column: Any, decimal: str, notes: list[str]) -> Iterator[Entries]:
+        x = values.numbers(self.name, column, decimal, lenient=self.lenient)
+        missing = np.flatnonzero(np.isnan(x))
+        if len(missing):
+            x[missing] = self.fill
+            if not self.indicator:
+                notes.append(f"{self.name}: {len(missing)} missing, replaced by {self._filled}; the fit had none")
+        yield slice(None), 0, (x - self.mean) / self.scale
+        if self.indicator:
+            yield missing, 1, 1.0
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """Categories: a column of 0 and 1 for each value, and one for missing values if the fit had some.
+
+    A value that the fit did not have is 0 in all of them.
+
+    Attributes
+    ----------
+    name : str
+        The name of the column.
+    distinct : tuple of str
+        The values in order.
+    indicator : bool
+        True if there is a column for missing values.
+    """
+
+    name: str
+    distinct: tuple[str, ...]
+    indicator: bool = False
+
+    word: ClassVar[str] = "categorical"
+
+    @classmethod
+    def fit(cls, role: Role, column: Any) -> Categorical:
+        """Take the values of the fit."""
+        codes, distinct = values.texts(column)
+        return cls(role.name, tuple(distinct), bool((codes < 0).any()))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "distinct", tuple(self.distinct))
+        if not self.distinct or not all(isinstance(text, str) for text in self.distinct):
+            raise DualnewtonError(f"distinct must be texts, got {self.distinct!r:.40}")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        each = tuple(f"{self.name}={text}" for text in self.distinct)
+        return each + (f"{self.name} missing",) * self.indicator
+
+    @property
+    def affine(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros(len(self.labels)), np.ones(len(self.labels))
+
+    @property
+    def described(self) -> str:
+        more = ", one for missing values" if self.indicator else ""
+        return f"{len(self.labels)} columns of 0 and 1{more}"
+
+    def entries(self, column: Any, decimal: str, notes: list[str]) -> Iterator[Entries]:  # noqa: ARG002
+        codes, distinct = values.texts(column)
+        place = {text: k for k, text in enumerate(self.distinct)}
+        unknown = [k for k, text in enumerate(distinct) if text not in place]
+        if unknown:
+            rows = int(np.isin(codes, unknown).sum())
+            some = ", ".join(repr(distinct[k]) for k in unknown[:3]) + (", …" if len(unknown) > 3 else "")
+            notes.append(
+                f"{self.name}: {rows} of {len(codes)} values are new ({some}), encoded as none of the known ones"
+            )
+        missing = len(self.distinct) if self.indicator else -1
+        if not self.indicator and (codes < 0).any():
+            notes.append(f"{self.name}: {int((codes < 0).sum())} missing, encoded as none of the known values")
+        known = np.array([place.get(text, -1) for text in distinct] + [missing], dtype=np.int64)[codes]
+        rows_known = np.flatnonzero(known >= 0)
+        yield rows_known, known[rows_known], 1.0
+
+
+KINDS: dict[str, type[Numeric] | type[Categorical]] = {kind.word: kind for kind in (Numeric, Categorical)}
+"""Kinds of encoded columns by the word that a file uses for each."""
+
+
+def to_dict(column: Any) -> dict[str, Any]:
+    """Return an encoded column as values for JSON."""
+    return {"encoded": column.word, **asdict(column)}
+
+
+def from_dict(words: Mapping[str, Any]) -> Any:
+    """Undo :func:`to_dict`; raise a ``DualnewtonError`` where the words are wrong."""
+    if not isinstance(words, Mapping) or words.get("encoded") not in KINDS:
+        raise DualnewtonError(f"a column must be {' or '.join(KINDS)}, got {words!r:.60}")
+    fields = {key: value for key, value in words.items() if key != "encoded"}
+    if not isinstance(fields.get("name"), str):
+        raise DualnewtonError(f"a column must have a name, got {fields.get('name')!r:.40}")
+    if not all(isinstance(fields.get(flag, False), bool) for flag in ("indicator", "lenient")):
+        raise DualnewtonError(f"indicator and lenient of {fields['name']!r:.40} must be true or false")
+    try:
+        return KINDS[words["encoded"]](**fields)
+    except TypeError as error:
+        raise DualnewtonError(f"the column {fields['name']!r:.40} is wrong: {error}") from None

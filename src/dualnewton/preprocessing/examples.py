@@ -1,0 +1,126 @@
+"""The examples of a table: its rows that have a target, with it, their weights and their offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.io import Dataset
+from dualnewton.io.arrays import vector_file
+from dualnewton.io.columns import assign
+from dualnewton.io.frames import Frame
+from dualnewton.io.source import Wanted
+from dualnewton.preprocessing import values
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Rows of a table.
+
+    Attributes
+    ----------
+    frame : Frame
+        All columns.
+    features : tuple of str
+        The columns except target, weights and offsets.
+    target : str, optional
+        The column of the target.
+    y, sample_weight, offset : arrays of shape (n,), optional
+        Target, weight and offset of each row.
+    left_out : int
+        Rows of the file that are not here, since they have no target.
+    """
+
+    frame: Frame
+    features: tuple[str, ...]
+    target: str | None = None
+    y: np.ndarray | None = None
+    sample_weight: np.ndarray | None = None
+    offset: np.ndarray | None = None
+    left_out: int = 0
+
+    def __len__(self) -> int:
+        return int(self.frame.table.num_rows)
+
+    def some(self, rows: np.ndarray) -> Examples:
+        """Return the rows with these indices."""
+        vectors = {name: getattr(self, name) for name in ("y", "sample_weight", "offset")}
+        picked: dict[str, Any] = {name: None if each is None else each[rows] for name, each in vectors.items()}
+        return replace(self, frame=self.frame.rows(rows), **picked)
+
+    def dataset(self, X: Any, names: tuple[str, ...]) -> Dataset:
+        """Return a data set with the matrix X of these rows."""
+        return Dataset(
+            X,
+            self.y,
+            sample_weight=self.sample_weight,
+            offset=self.offset,
+            feature_names=names,
+            name=self.frame.path.stem,
+            target=self.target,
+        )
+
+
+def examples_of(frame: Frame, wanted: Wanted, *, labelled: bool = True) -> Examples:
+    """Find target, weights and offsets of a table, and leave out rows without a target where one is required.
+
+    Parameters
+    ----------
+    frame : Frame
+        The table.
+    wanted : Wanted
+        Which columns are the target, the weights and the offsets, as for :func:`dualnewton.io.read`.
+    labelled : bool
+        False if rows without a target are kept, as for predictions.
+    """
+    columns = assign(frame.path, frame.names, frame.has_names, wanted)
+    features = tuple(frame.names[j] for j in columns.features)
+    vectors: dict[str, Any] = {
+        "sample_weight": _vector(frame, "weight", columns.weights, columns.weights_file),
+        "offset": _vector(frame, "offset", columns.offset, columns.offset_file),
+    }
+    if columns.target is None:
+        return Examples(frame, features, **vectors)
+    name = frame.names[columns.target]
+    y, there = labels(name, frame.table.column(name), frame.decimal)
+    examples = Examples(frame, features, name, y, **vectors)
+    if there.all() or not labelled:
+        return examples
+    if not there.any():
+        raise DualnewtonError(f"{frame.path}: the target {name!r} has no values")
+    return replace(examples.some(np.flatnonzero(there)), left_out=int((~there).sum()))
+
+
+def labels(name: str, column: Any, decimal: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels in a column, numbers or text, and where there is one."""
+    if values.is_numeric(column):
+        x = values.numbers(name, column, decimal)
+        return x, ~np.isnan(x)
+    if not (values.is_text(column) or values.is_boolean(column) or values.is_empty(column)):
+        raise DualnewtonError(
+            f"the target {name!r} must hold numbers, categories, or true and false, got {column.type}"
+        )
+    codes, distinct = values.texts(column)
+    return np.array([*distinct, ""])[codes], codes >= 0
+
+
+def _vector(frame: Frame, what: str, column: int | None, file: Path | None) -> np.ndarray | None:
+    """Return the numbers in a column or a file, one for each row."""
+    if file is not None:
+        found = vector_file(file)
+        if len(found) != frame.table.num_rows:
+            raise DualnewtonError(
+                f"{file}: must have one {what} for each of {frame.table.num_rows} rows, has {len(found)}"
+            )
+        return found
+    if column is None:
+        return None
+    found = values.numbers(frame.names[column], frame.table.column(column), frame.decimal)
+    if np.isnan(found).any():
+        row = int(np.argmax(np.isnan(found)))
+        raise DualnewtonError(f"the {what}s in {frame.names[column]!r} must not be missing, as in row {row}")
+    return found

@@ -1,0 +1,183 @@
+"""What each column of a table is, found from its values, and whether a fit uses it."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.preprocessing import values
+
+FEW, MANY, SHARE = 20, 1000, 0.5
+"""Text is taken for categories if it has at most FEW distinct values, or at most MANY that are at most SHARE of the rows."""
+
+NAMED = re.compile(
+    r"(^|[\W_])(?i:id|ids|uuid|guid|key|index|nr|no)$|[a-z](ID|Id|Nr|No)$|(?i:kundennr|nummer|number)$|^Unnamed: 0$"
+)
+"""Names of identifiers. Whole numbers with such a name are taken for identifiers if every row has another one."""
+
+SHOWN = 4
+"""Values of a category that a description names."""
+
+
+class Kind(enum.Enum):
+    """What a column is; the value is the word for it."""
+
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    CATEGORY = "category"
+    IDENTIFIER = "identifier"
+    CONSTANT = "constant"
+    EMPTY = "empty"
+    NESTED = "nested"
+    DROPPED = "dropped"
+
+    @property
+    def used(self) -> bool:
+        """Whether a fit uses columns of this kind."""
+        return self in (Kind.NUMBER, Kind.BOOLEAN, Kind.DATE, Kind.CATEGORY)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user says about columns; each is a collection of names.
+
+    Attributes
+    ----------
+    drop : names
+        Columns that are left out.
+    features : names
+        If there are any: all columns that are used.
+    categorical, numeric : names
+        Columns of these kinds, whatever their values look like.
+    """
+
+    drop: Collection[str] = ()
+    features: Collection[str] = ()
+    categorical: Collection[str] = ()
+    numeric: Collection[str] = ()
+
+    def check(self, names: Sequence[str]) -> None:
+        """Raise an error for a name that is not a column, and for a column that is to be two things."""
+        for word in ("drop", "features", "categorical", "numeric"):
+            for name in getattr(self, word):
+                if name not in names:
+                    near = difflib.get_close_matches(name, names, 1)
+                    hint = f"; did you mean {near[0]!r}?" if near else ""
+                    raise DualnewtonError(f"--{word} must name columns of the features, got {name!r}{hint}")
+        for one, other in (
+            ("categorical", "numeric"),
+            ("drop", "features"),
+            ("drop", "categorical"),
+            ("drop", "numeric"),
+        ):
+            both = set(getattr(self, one)) & set(getattr(self, other))
+            if both:
+                raise DualnewtonError(f"a column cannot be in both --{one} and --{other}, got {min(both)!r}")
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a column is.
+
+    Attributes
+    ----------
+    name : str
+        The name of the column.
+    kind : Kind
+        What it is.
+    seen : str
+        Its values in a few words.
+    missing : int
+        How many are missing.
+    """
+
+    name: str
+    kind: Kind
+    seen: str
+    missing: int = 0
+
+
+def roles_of(table: Any, features: Sequence[str], choices: Choices, decimal: str = ".") -> tuple[Role, ...]:
+    """Return the role of each column of a table that may be a feature.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        The rows of the fit.
+    features : sequence of str
+        The columns except target and weights.
+    choices : Choices
+        What the user says.
+    decimal : {".", ","}
+        The decimal mark of numbers in text.
+    """
+    choices.check(features)
+    return tuple(_role(name, table.column(name), choices, decimal) for name in features)
+
+
+def _role(name: str, column: Any, choices: Choices, decimal: str) -> Role:
+    missing = column.null_count
+    if name in choices.drop or (choices.features and name not in choices.features):
+        return Role(name, Kind.DROPPED, "as asked", missing)
+    if values.is_empty(column):
+        return Role(name, Kind.EMPTY, "no values", missing)
+    asked = name in choices.features
+    if name in choices.categorical:
+        return _texts(name, column, decimal, category=True)
+    if name in choices.numeric:
+        return _numbers(name, column, decimal, asked=True)
+    if values.is_text(column):
+        return _texts(name, column, decimal, category=asked)
+    if values.is_numeric(column) or values.is_boolean(column) or values.is_date(column):
+        return _numbers(name, column, decimal, asked=asked)
+    return Role(name, Kind.NESTED, str(column.type), missing)
+
+
+def _texts(name: str, column: Any, decimal: str, category: bool) -> Role:
+    """Return the role of a column of text: numbers with separators of thousands, categories, or an identifier."""
+    codes, distinct = values.texts(column)
+    missing, rows = int(np.sum(codes < 0)), len(codes)
+    if not category and not np.isnan(values.parsed(distinct, decimal)).any():
+        return _numbers(name, column, decimal, asked=True)
+    if len(distinct) == 1 and not missing:
+        return Role(name, Kind.CONSTANT, f"always {distinct[0]}")
+    allowed = max(min(FEW, rows - missing - 1), min(MANY, SHARE * (rows - missing)))
+    if not category and len(distinct) > allowed:
+        mostly = np.mean(np.isfinite(values.parsed(distinct, decimal))) if distinct else 0.0
+        words = next(text for text in distinct if np.isnan(values.parsed([text], decimal))[0])
+        hint = f", most of them numbers, but not {words[:20]!r}: --numeric {name} uses them" if mostly > SHARE else ""
+        return Role(name, Kind.IDENTIFIER, f"text with {len(distinct)} distinct values{hint}", missing)
+    more = f", … ({len(distinct)} in all)" if len(distinct) > SHOWN else ""
+    return Role(name, Kind.CATEGORY, ", ".join(distinct[:SHOWN]) + more, missing)
+
+
+def _numbers(name: str, column: Any, decimal: str, asked: bool) -> Role:
+    """Return the role of a column of numbers, booleans or dates; ``asked`` if the user wants it to be used."""
+    x = values.numbers(name, column, decimal, lenient=asked)
+    there = x[np.isfinite(x)]
+    missing = len(x) - len(there)
+    low, high = there.min(), there.max()
+    date = values.is_date(column)
+    said = f"{values.day(low)} to {values.day(high)}" if date else f"{low:g} to {high:g}"
+    if low == high and not missing:
+        return Role(name, Kind.CONSTANT, f"always {said.split(' to ')[0]}")
+    if values.is_boolean(column):
+        return Role(name, Kind.BOOLEAN, f"true in {np.mean(there):.0%}", missing)
+    if date:
+        return Role(name, Kind.DATE, said, missing)
+    if not asked and not missing and len(x) > FEW and _name_rows(name, x):
+        return Role(name, Kind.IDENTIFIER, f"another whole number in each of {len(x)} rows")
+    return Role(name, Kind.NUMBER, said, missing)
+
+
+def _name_rows(name: str, x: np.ndarray) -> bool:
+    """Return True if numbers are taken for identifiers of the rows."""
+    return bool(NAMED.search(name)) and bool(np.all(np.floor(x) == x)) and len(np.unique(x)) == len(x)
