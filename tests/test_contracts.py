@@ -39,7 +39,7 @@ def test_every_exported_class_has_an_instance_here():
 def test_a_loss_is_what_it_declares(loss):
     losses.check(loss)
     assert loss.kinked == bool(loss.kinks(np.ones(1)))
-    assert loss.has_dual_rounds == (loss.columns == 1 and loss.gamma is not None)
+    assert loss.has_dual_rounds == (loss.columns == 1 and not loss.kinked)
     assert not (loss.kinked and loss.gamma is not None)
     assert isinstance(loss.curvature, losses.Curvature)
 

@@ -127,16 +127,19 @@ _INLINED = (
     losses.Huber,
     losses.SquaredEpsilonInsensitive,
 )
+_BY_ADDRESS = (losses.Poisson, losses.Gamma, losses.Tweedie)
+"""Losses whose exponentials take longer than a call through an address."""
+
 _FIELDS: dict[type[Loss], Any] = {
     kind: _fields_type(kind, tuple(field.name for field in dataclasses.fields(kind)))  # type: ignore[arg-type]
-    for kind in _INLINED
+    for kind in (*_INLINED, *_BY_ADDRESS)
 }
 """The library's own losses with one parameter or none, which are compiled once per installation, for all values of it."""
 
 
 def inlined(loss: Loss) -> CompiledLoss:
     """Return a loss as the serial rounds take it: the fields of one of the library's own, or the addresses of any other."""
-    return CompiledLoss(fields_of(loss)) if type(loss) in _FIELDS else compiled(loss)
+    return CompiledLoss(fields_of(loss)) if type(loss) in _INLINED else compiled(loss)
 
 
 def fields_of(loss: Loss) -> Any:

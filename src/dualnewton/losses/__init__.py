@@ -13,6 +13,7 @@ The functions of a loss satisfy these identities (Section 4 of the paper uses al
 
 from dualnewton.losses.base import Curvature, Kink, Loss, Margin, NonSmooth
 from dualnewton.losses.kinked import EpsilonInsensitive, Hinge, Quantile
+from dualnewton.losses.log_link import Gamma, Poisson, Tweedie
 from dualnewton.losses.outputs import SquaredOutputs
 from dualnewton.losses.smooth import (
     Huber,
@@ -29,6 +30,7 @@ from dualnewton.losses.softmax import Softmax
 __all__ = [
     "Curvature",
     "EpsilonInsensitive",
+    "Gamma",
     "Hinge",
     "Huber",
     "Kink",
@@ -36,6 +38,7 @@ __all__ = [
     "Loss",
     "Margin",
     "NonSmooth",
+    "Poisson",
     "Quantile",
     "SmoothEpsilonInsensitive",
     "SmoothHinge",
@@ -45,6 +48,7 @@ __all__ = [
     "SquaredEpsilonInsensitive",
     "SquaredHinge",
     "SquaredOutputs",
+    "Tweedie",
     "check",
 ]
 
@@ -54,8 +58,8 @@ def check(loss: Loss) -> None:
 
     The check covers convexity and 1/γ-smoothness of φ, φ′ and φ″ against finite differences, the Fenchel–Young inequality with
     equality at u = φ′(z), strong convexity and domain of φ*, and every declared property. For a loss without γ it skips the
-    identities that involve γ. For a loss with kinks it also checks the smoothed losses, whose conjugates must be
-    φ* + (width/2)u². For a loss of several columns it checks the same identities for vectors of margins.
+    identities that involve γ, and evaluates the others at |z| ≤ 30. For a loss with kinks it also checks the smoothed losses,
+    whose conjugates must be φ* + (width/2)u². For a loss of several columns it checks the same identities for vectors of margins.
 
     Examples
     --------

@@ -93,8 +93,9 @@ class Loss:
     label_domain: ClassVar[str] = "finite real numbers"
 
     gamma: float | None = None
-    """The largest known γ for which φ is 1/γ-smooth on the whole real line; None if there is no such bound. Without γ the
-    dual is not known to be strongly concave, so that only the primal methods apply, not the paper's dual rounds and rates."""
+    """The largest known γ for which φ is 1/γ-smooth on the whole real line; None if there is no such bound. Every method applies
+    without γ, too: the step of a dual round is Newton's method on the primal of the block. But the dual is not known to be
+    strongly concave, so that the paper's rates do not apply, and "auto" prefers primal methods."""
 
     curvature: Curvature = Curvature.VARYING
     """The values that φ″ takes. With CONSTANT the sharper Theorem 7 applies and Newton's method needs one step; with PIECEWISE
@@ -118,8 +119,8 @@ class Loss:
 
     @property
     def has_dual_rounds(self) -> bool:
-        """Whether block dual methods apply: each example has one dual variable, and the dual is strongly concave."""
-        return self.columns == 1 and self.gamma is not None
+        """Whether block dual methods apply: each example has one dual variable, and φ′ is continuous."""
+        return self.columns == 1 and not self.kinked
 
     @property
     def balances_by_direction(self) -> bool:

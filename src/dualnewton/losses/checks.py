@@ -165,8 +165,8 @@ def _value_is_convex(tried: _LossPoints) -> Iterator[str]:
 
 
 def _conjugate_is_strongly_convex(tried: _LossPoints) -> Iterator[str]:
-    """φ*((u + t)/2) ≤ (φ*(u) + φ*(t))/2 − γ(u − t)²/8."""
-    words = f"gamma-strongly convex with gamma={tried.gamma:g}"
+    """φ*((u + t)/2) ≤ (φ*(u) + φ*(t))/2 − γ(u − t)²/8, with γ = 0 for a loss without γ."""
+    words = f"gamma-strongly convex with gamma={tried.gamma:g}" if tried.gamma else "convex"
     return _halfway(tried, "conjugate", np.concatenate([tried.u, tried.ends()], axis=1), tried.gamma, words)
 
 
@@ -308,6 +308,19 @@ def _declared_curvature(tried: _LossPoints) -> Iterator[str]:
             yield f"declares PIECEWISE curvature, but second_derivative is neither 0 nor {high:.8g}: {seen}"
 
 
+def _declared_self_concordance(tried: _LossPoints) -> Iterator[str]:
+    """|φ‴| ≤ Mφ″, so that |log φ″(z) − log φ″(t)| ≤ M|z − t|; it takes the place of γ where φ″ has no bound."""
+    if (M := tried.loss.self_concordance) is None:
+        return
+    a, b = _pairs(tried.z)
+    at_a, at_b = (np.maximum(tried.of("second_derivative", x), np.finfo(float).tiny) for x in (a, b))
+    change, bound = np.abs(np.log(at_a) - np.log(at_b)), M * np.abs(b - a)
+    for k in broken(change, bound + 1e-9 * (1.0 + bound + np.abs(a) + np.abs(b)), a):
+        place = f"from z={a[k]:.8g} to t={b[k]:.8g}, y={tried.label[k[0], 0]:g},"
+        seen = f"log second_derivative changes by {change[k]:.8g}, more than M|z-t| = {bound[k]:.8g}"
+        yield f"is not self-concordant with M={M:g}: {place} {seen}"
+
+
 def _no_kinks(tried: _LossPoints) -> Iterator[str]:
     """A smooth loss declares no kinks."""
     if tried.loss.kinks(tried.label[:, 0]):
@@ -361,10 +374,12 @@ _SMOOTH_IDENTITIES = (
     _second_derivative_is_slope_of_derivative,
     _second_derivative_in_range,
     _declared_curvature,
+    _declared_self_concordance,
+    _conjugate_is_strongly_convex,
     _no_kinks,
 )
 
-_GAMMA_IDENTITIES = (_derivative_is_lipschitz, _domain_is_reached, _conjugate_is_strongly_convex)
+_GAMMA_IDENTITIES = (_derivative_is_lipschitz, _domain_is_reached)
 """Identities of smooth losses that declare γ."""
 
 

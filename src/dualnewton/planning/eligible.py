@@ -39,9 +39,13 @@ def every(condition: Any) -> bool:
 
 
 def methods_for(problem: Problem, tuning: Tuning = DEFAULT) -> tuple[str, ...]:
-    """Return the methods among which "auto" may choose, for this loss, this penalty and these data."""
-    able = problem.loss.has_dual_rounds and problem.data.capabilities.random_rows
+    """Return the methods among which "auto" may choose, for this loss, this penalty and these data.
+
+    Dual methods are predicted by their rate, which needs γ: without it they are chosen only where no primal method applies.
+    """
     form = problem.regularizer.form
+    able = problem.loss.has_dual_rounds and problem.data.capabilities.random_rows
+    able = able and (problem.loss.gamma is not None or form.is_general)
     if problem.columns > 1 and (form.joint or is_joint(problem)):
         return ("newton",) if is_joint(problem) and (form.joint or form.is_plain) else ()
     dual = ("sdna",) if able and problem.regularizer.strongly_convex else ()
@@ -52,16 +56,11 @@ def methods_for(problem: Problem, tuning: Tuning = DEFAULT) -> tuple[str, ...]:
 
 
 def primal_methods(problem: Problem) -> tuple[str, ...]:
-    """Return the methods for a problem whose loss has no dual rounds; raise an error if no method can solve it."""
+    """Return the methods for a problem whose loss has several columns; raise an error if no method can solve it."""
     if not (own := methods_for(problem)):
-        if problem.columns > 1:
-            raise DualnewtonError(
-                "regularizer must be L2(), JointElasticNet() or JointL1() for SquaredOutputs (with others, each output is a "
-                "problem of its own), and must not "
-                f"join the columns of other losses, got {problem.regularizer!r} for {problem.loss!r}"
-            )
         raise DualnewtonError(
-            f"loss {problem.loss!r} has no gamma, so that no dual method can serve it, and the primal methods need a "
-            f"regularizer that is a sum over features, got {problem.regularizer!r}"
+            "regularizer must be L2(), JointElasticNet() or JointL1() for SquaredOutputs (with others, each output is a "
+            "problem of its own), and must not "
+            f"join the columns of other losses, got {problem.regularizer!r} for {problem.loss!r}"
         )
     return own

@@ -29,7 +29,7 @@ class Facts:
         Predicted seconds of operations on its data.
     conditioning : float
         1 + R/(γλn), where R is the mean of c_i‖a_i‖²: the epochs in which a dual method divides the gap by e (Theorem 5, τ = 1).
-        For a loss without γ, R is the mean of c_i φ″_i‖a_i‖² at w = 0, and γ = 1.
+        For a loss without γ, R is the mean of c_i φ″_i‖a_i‖² at w = 0 and its best intercept, and γ = 1.
     near : bool
         Whether the run starts from the solution of a similar problem.
     """
@@ -47,7 +47,8 @@ class Facts:
         data, gamma = problem.data, problem.loss.gamma
         sizes = data.entries(problem.c, some) * linear.squared_norms(data.rows(some))
         if gamma is None:
-            curvature = problem.loss.second_derivative(data.entries(problem.o, some), data.entries(problem.y, some))
+            y = data.entries(problem.y, some)
+            curvature = problem.loss.second_derivative(_first_margins(problem, some), y)
             sizes, gamma = sizes * curvature.reshape(sizes.size, -1).max(axis=1), 1.0
         mean, scale = float(sizes.mean()), gamma * problem.lam * costs.n
         # Squares may overflow to infinity or NaN.
@@ -116,8 +117,8 @@ class Facts:
             return guess
         some = _every(n, self.tuning.norm_sample)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            c, o, y = (problem.data.entries(each, some) for each in (problem.c, problem.o, problem.y))
-            slopes = problem.loss.derivative(o, y)
+            c, y = (problem.data.entries(each, some) for each in (problem.c, problem.y))
+            slopes = problem.loss.derivative(_first_margins(problem, some), y)
             slopes = c * np.sqrt(np.square(slopes).reshape(len(slopes), -1).mean(axis=1))
             squares = linear.squared(problem.data.rows(some))
             noise = np.sqrt(np.asarray(np.square(slopes) @ squares).ravel() / len(slopes) / n)
@@ -199,6 +200,14 @@ class Facts:
     def matrix_free(self) -> bool:
         """Whether Newton's method solves by conjugate gradients, since neither n×n nor d×d matrices may be factorised."""
         return min(self.costs.n, self.costs.d) > self.tuning.largest_matrix and self.has_hessian
+
+
+def _first_margins(problem: Problem, some: slice) -> np.ndarray:
+    """Return the margins of some rows at w = 0, with their best intercept if the loss has no γ: its φ″ is not of one order."""
+    c, o, y = (problem.data.entries(each, some) for each in (problem.c, problem.o, problem.y))
+    if problem.loss.gamma is not None or not problem.fit_intercept or problem.columns > 1:
+        return o
+    return o + problem.loss.best_intercept(o, y, c if c.any() else None)
 
 
 def _every(n: int, rows: int) -> slice:

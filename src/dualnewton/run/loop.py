@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.matrix.blas import one_blas_thread
-from dualnewton.matrix.workers import threads
 from dualnewton.planning.interior import takes_interior
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.switching import Switching, SwitchingState
@@ -31,6 +29,7 @@ from dualnewton.run.start import (
     numbers_of,
     plan_for,
     starting_pairs,
+    surroundings,
     tuning_for,
 )
 from dualnewton.run.track import Track
@@ -193,8 +192,7 @@ def solve_many(
         rng = numbers()
         seeded = None if random_state is None else rng
         keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, request), rng)
-    # Planning included: after a product the threads of BLAS keep a core busy for a while, waiting for the next one.
-    with one_blas_thread, threads(request.n_threads):
+    with surroundings(problems[0].unit, request.n_threads):
         interrupted = False
         try:
             if keeper is None and (results := solved_directly(problems, request, max_epochs, deadline)):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.matrix.blas import one_blas_thread
+from dualnewton.matrix.workers import threads
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.certificates import certify_cold_starts, certify_duals, certify_models
 from dualnewton.objective.problem import Problem
@@ -128,6 +131,18 @@ def alike(problems: Sequence[Any]) -> list[Any]:
             if not (mine is its or mine == its):
                 raise DualnewtonError(f"problems must share {name}: problem {k} has another than problem 0")
     return problems
+
+
+@contextmanager
+def surroundings(problem: Problem, n_threads: int) -> Iterator[None]:
+    """Set threads and arithmetic of a run, its planning included.
+
+    BLAS has one thread: after a product its threads would keep a core busy for a while, waiting for the next one. Trial points of
+    a loss without γ, which may grow exponentially, may overflow: a line search shortens such steps.
+    """
+    overflow = nullcontext() if problem.loss.gamma is not None else np.errstate(over="ignore", invalid="ignore")
+    with one_blas_thread, threads(n_threads), overflow:
+        yield
 
 
 def numbers_of(random_state: Seed) -> Callable[[], np.random.Generator]:

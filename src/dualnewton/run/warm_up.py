@@ -22,7 +22,7 @@ from dualnewton.validation import frozen
 
 STORAGES, DTYPES = ("dense", "csr"), ("float64", "float32")
 
-SMOOTH = (
+SMOOTH: tuple[Loss, ...] = (
     losses.Logistic(),
     losses.SquaredHinge(),
     losses.Squared(),
@@ -31,6 +31,9 @@ SMOOTH = (
     losses.SquaredEpsilonInsensitive(),
 )
 """The losses that are compiled into the rounds of single examples; all others are one kernel there."""
+
+BY_ADDRESS: tuple[Loss, ...] = (losses.Poisson(), losses.Gamma(), losses.Tweedie())
+"""Losses that rounds of single examples call through addresses; these rounds are one kernel for all such losses."""
 
 OTHERS = (
     losses.Hinge(),
@@ -56,13 +59,13 @@ def steps(storages: tuple[str, ...] = STORAGES, dtypes: tuple[str, ...] = DTYPES
     for storage, dtype in kinds:
         X = _matrix(storage, dtype)
         yield Step(f"{storage} {dtype}: passes", partial(_passes, X))
-        for loss in (*SMOOTH, losses.Hinge()):
+        for loss in (*SMOOTH, losses.Hinge(), BY_ADDRESS[0]):
             yield Step(f"{storage} {dtype}: rounds, {type(loss).__name__}", partial(_rounds, X, loss, 1))
     yield Step("coordinate descent", _coordinate_descent)
-    for loss in SMOOTH:
+    for loss in (*SMOOTH, *BY_ADDRESS):
         yield Step(f"loss {type(loss).__name__}", partial(_pointers, loss))
     yield Step("linear functions of rows", _linear_functions)
-    for each in (*SMOOTH, *OTHERS):
+    for each in (*SMOOTH, *BY_ADDRESS, *OTHERS):
         yield Step(f"loss {type(each).__name__} in passes", partial(_row_functions, each))
     for storage, dtype in kinds:
         X = _matrix(storage, dtype)
@@ -82,7 +85,7 @@ def _matrix(storage: str, dtype: str) -> Any:
 def _rounds(X: Any, loss: Loss, tau: int, *, separable_rounds: bool = False, n_threads: int = 1) -> None:
     from dualnewton.solvers.dual.compiled import CompiledEngine
 
-    problem = Problem(X, np.array([1.0, -1.0]), loss, lam=1.0)
+    problem = Problem(X, np.ones(2), loss, lam=1.0)
     start = [np.zeros(2)]
     CompiledEngine([problem], Shuffled(2, tau), start, separable_rounds=separable_rounds, n_threads=n_threads)
 

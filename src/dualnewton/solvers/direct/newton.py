@@ -25,7 +25,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.primal.curvature import Cholesky
 from dualnewton.solvers.primal.lbfgs import Corrections
-from dualnewton.solvers.primal.line_search import line_minimum
+from dualnewton.solvers.primal.line_search import first_length, line_minimum
 from dualnewton.solvers.primal.objective import Objective
 
 SUFFICIENT, MOST_TRIALS = 1e-4, 8
@@ -78,9 +78,11 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
 
 
 def _nothing(problem: Problem) -> Start:
-    """Return w = 0 and b = 0; for softmax with classes of weight zero the best b, which is far from 0."""
+    """Return w = 0 and b = 0; the best b for losses without γ, and for softmax with classes of weight zero, where it may be far
+    from 0.
+    """
     if problem.columns == 1:
-        return np.zeros(problem.d), 0.0
+        return np.zeros(problem.d), 0.0 if problem.loss.gamma is not None else problem.best_intercept_at(problem.o)
     w, b = np.zeros((problem.columns, problem.d)), problem.no_intercept()
     weights = np.bincount(problem.y, problem.sample_weight, problem.columns)
     return w, b if weights.all() else problem.best_intercept_at(problem.no_dual())
@@ -104,8 +106,8 @@ def _step(objective: Objective, block: Block, at: Point, step: np.ndarray) -> tu
 
     The second value says whether no further progress is possible.
     """
-    slope, t = float(at.gradient @ step), 1.0
-    way = _margins(objective, block, step)
+    slope, way = float(at.gradient @ step), _margins(objective, block, step)
+    t = first_length(objective.problem.loss, way)
     for _ in range(MOST_TRIALS):
         found = _point(objective, block, at.x + t * step, at.margins + t * way)
         if _accepts(at, found, step, t * slope):

@@ -18,6 +18,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.solvers.direct.active_set import Columns, Gram, Kinks, Matrix, Model
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.thresholds import LARGEST, kinks_of, value_and_gap, wanted
+from dualnewton.solvers.primal.line_search import first_length
 
 SUFFICIENT, HALVINGS = 1e-4, 30
 """Armijo's fraction of the predicted decrease, and halvings of a step at most."""
@@ -129,16 +130,20 @@ class Task:
         move = model.minimise(goal, lambda: time.perf_counter() > deadline) - old
         shift = -slope * corner - float(border @ move)
         way = self.A @ move + shift
-        predicted, t = float(slopes[inside] @ move) + slope * shift - at.penalty, 1.0
+        predicted = float(slopes[inside] @ move) + slope * shift + kinks.value(self._moved(at, move, 1.0)) - at.penalty
+        t = first_length(self.problem.loss, way)
         for _ in range(HALVINGS):
-            w = at.w.copy()
-            w[inside] += t * move
-            found = self.point(w, at.b + t * shift, at.z + t * way, kinks)
-            predicted += found.penalty if t == 1.0 else 0.0
+            found = self.point(self._moved(at, move, t), at.b + t * shift, at.z + t * way, kinks)
             if found.value <= at.value + SUFFICIENT * t * predicted + ROUNDING * abs(at.value):
                 return found, t
             t *= 0.5
         return at, 0.0
+
+    def _moved(self, at: Point, move: np.ndarray, t: float) -> np.ndarray:
+        """Return w after the part t of a move of the features inside."""
+        w = at.w.copy()
+        w[self.inside] += t * move
+        return w
 
     def _curvature(self, weights: np.ndarray) -> tuple[Gram, np.ndarray, float]:
         """Return H of the features inside with the intercept eliminated, its means by the weights, and 1/Σ weights."""

@@ -35,7 +35,7 @@ class Solver:
 
     def __init__(self, problem: Problem, sampling: Sampling) -> None:
         self.pieces = problem.pieces if self.takes_pieces else None
-        if self.pieces is None:
+        if self.pieces is None and problem.loss.kinked:
             require_smooth(problem.loss, f"the rounds of {type(self).__name__}, which solve for its derivative")
         self.problem = problem
         self.sampling = sampling

@@ -11,7 +11,6 @@ from dualnewton.kernels import gradients, separable
 from dualnewton.kernels.losses import BY_NUMBERS, compiled, inlined
 from dualnewton.kernels.models import Models
 from dualnewton.kernels.rows import Rows
-from dualnewton.losses.base import require_smooth
 from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings import IndexBlock, Sampling
@@ -123,10 +122,10 @@ class CompiledEngine(Engine):
 
         Without γ it is zero, and all sums are in float64.
         """
-        if self.by_numbers:
+        gamma = self.problems[0].loss.gamma
+        if self.by_numbers or gamma is None:
             return 0.0
         largest = float((self.models.c.max(axis=1) * self.models.scale).max())
-        gamma = require_smooth(self.problems[0].loss, "compiled rounds, whose precision depends on it")
         return FLOAT32_RATIO * gamma / largest if largest > 0.0 else 0.0
 
     def _curvature(self, problem: Problem, sampling: Sampling) -> np.ndarray:

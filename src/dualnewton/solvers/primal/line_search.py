@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from dualnewton.losses import Loss
 from dualnewton.objective.row_sums import slope_along
 from dualnewton.solvers.primal.objective import Objective
 
@@ -13,6 +14,16 @@ CLOSE = 0.05
 """The search ends when the slope is at most this fraction of the slope at the start."""
 
 MOST_STEPS = 40
+
+LONGEST = 100.0
+"""The largest first change of a margin for a loss without γ. Its φ″ may grow exponentially: where it is tiny, a Newton step is
+longer by orders of magnitude than the way to the minimum."""
+
+
+def first_length(loss: Loss, way: np.ndarray) -> float:
+    """Return the part of a step that is tried first: 1, or less where a margin of a loss without γ would move too far."""
+    farthest = LONGEST if loss.gamma is not None else float(np.abs(way).max(initial=0.0))
+    return LONGEST / max(LONGEST, farthest)
 
 
 def line_minimum(

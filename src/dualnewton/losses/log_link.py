@@ -1,0 +1,247 @@
+"""Losses of generalised linear models with the logarithm as link: the mean of y is m = e^z.
+
+Each is half the unit deviance of a Tweedie distribution with power p (variance m^p), without the terms that depend on y alone:
+
+    φ(z; y) = e^{(2−p)z}/(2 − p) + y e^{−(p−1)z}/(p − 1),        φ′ = e^{(2−p)z} − y e^{−(p−1)z} = m^{1−p}(m − y)
+
+with the limits p = 1 (Poisson, e^z − yz) and p = 2 (gamma, z + y e^{−z}). These are convex, but 1/γ-smooth for no γ, since φ″
+grows exponentially. |φ‴| ≤ φ″, which takes the place of a bound of φ″ (``Loss.self_concordance``).
+
+For p > 2 the first term is −e^{−(p−2)z}/(p − 2), and φ″ = (p − 1) y e^{−(p−1)z} − (p − 2) e^{−(p−2)z} is negative for
+e^z > y(p − 1)/(p − 2). The inverse Gaussian deviance (p = 3) is therefore not convex in z, and weak duality would prove nothing
+about it: there is no such loss.
+
+An exponential with an exponent above ``LARGEST`` is replaced by its tangent there, so that no function overflows: the factor
+min(max(x, LARGEST), FARTHEST) − BEFORE is 1 up to there. The losses of such margins are finite, but smaller than the true ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dualnewton.losses.base import Loss
+from dualnewton.row_arrays import RowArray, blocks
+from dualnewton.validation import Array, between
+
+LARGEST, BEFORE, FARTHEST = 700.0, 699.0, 710.0
+"""The largest exponent (e^700 is about 1e304), the zero of the tangent there, and where the tangent ends, at about 1e305."""
+
+UNDERFLOW = 746.0
+"""exp(−UNDERFLOW) is zero in float64."""
+
+TINY = float(np.finfo(np.float64).tiny)
+"""The smallest number of which a logarithm is taken."""
+
+ROOT_STEPS = 7
+"""Newton steps by which the conjugate of :class:`Tweedie` inverts φ′. At the starting point the two sides of the equation differ
+by a factor of at most 2, and for powers in [1.01, 1.99] six steps reach rounding."""
+
+
+class LogLink(Loss):
+    """What these losses share: the labels, and the best intercept in closed form."""
+
+    label_domain: ClassVar[str] = "finite numbers >= 0"
+    self_concordance: ClassVar[float | None] = 1.0
+
+    power: float
+    """p."""
+
+    def valid_labels(self, y: Array) -> Array:
+        """Return for each label whether it is nonnegative."""
+        return np.isfinite(y) & (y >= 0.0)
+
+    def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0) -> Any:  # noqa: ARG002
+        """argmin_b Σ c_i φ(z_i + b) = log Σ c_i y_i e^{−(p−1)z_i} − log Σ c_i e^{(2−p)z_i}, the zero of Σ c_i φ′(z_i + b).
+
+        Where all labels of positive weight are zero the infimum is at −∞; the largest b at which every e^{(2−p)(z_i + b)}
+        underflows to zero is returned.
+        """
+        up, down = 2.0 - self.power, 1.0 - self.power
+        counted = _log_sum(down * margins, y if weights is None else weights * y)
+        if counted == -np.inf:
+            return -UNDERFLOW / up - float(margins.max())
+        return counted - _log_sum(up * margins, weights)
+
+
+def _log_sum(exponents: RowArray, factors: RowArray | None) -> float:
+    """log Σ factors_i exp(exponents_i), factors ≥ 0; −∞ if all factors are zero."""
+    highest = float((exponents if factors is None else np.where(factors > 0.0, exponents, -np.inf)).max())
+    if highest == -np.inf:
+        return highest
+    total = 0.0
+    for rows in blocks(exponents):
+        terms = np.exp(np.minimum(exponents[rows] - highest, 0.0))
+        total += float(terms.sum() if factors is None else factors[rows] @ terms)
+    return highest + float(np.log(total))
+
+
+@dataclass(frozen=True)
+class Poisson(LogLink):
+    """e^z − yz; the loss of Poisson regression for counts y ≥ 0 with the mean e^z.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> losses.Poisson().value(np.array([0.0, 1.0]), np.array([0.0, 2.0])).round(4)
+    array([1.    , 0.7183])
+    """
+
+    power = 1.0
+
+    def value(self, z: Array, y: Array) -> Array:
+        return np.exp(np.minimum(z, LARGEST)) * (np.minimum(np.maximum(z, LARGEST), FARTHEST) - BEFORE) - y * z
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        return np.exp(np.minimum(z, LARGEST)) - y
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        return np.exp(np.minimum(z, LARGEST)) + 0.0 * y
+
+    def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
+        mean = np.exp(np.minimum(z, LARGEST))  # the most expensive term, shared by φ and φ′
+        return mean * (np.minimum(np.maximum(z, LARGEST), FARTHEST) - BEFORE) - y * z, mean - y
+
+    def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
+        mean = np.exp(np.minimum(z, LARGEST))
+        return mean - y, mean
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        # v log v − v with 0 log 0 = 0; v = u + y is the mean of which u is the slope.
+        v = u + y
+        return v * np.log(v + (v == 0.0) * 1.0) - v
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        return -y, 0.0 * y + np.inf
+
+
+@dataclass(frozen=True)
+class Gamma(LogLink):
+    """z + y e^{−z}; the loss of gamma regression for y > 0 with the mean e^z.
+
+    It is written in t = log y − z, in which y e^{−z} = e^t cannot overflow by the factor y alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> losses.Gamma().value(np.array([0.0, 1.0]), np.array([1.0, 2.0])).round(4)
+    array([1.    , 1.7358])
+    """
+
+    label_domain: ClassVar[str] = "finite numbers > 0"
+    power = 2.0
+
+    def valid_labels(self, y: Array) -> Array:
+        return np.isfinite(y) & (y > 0.0)
+
+    def value(self, z: Array, y: Array) -> Array:
+        t = np.log(y) - z
+        return z + np.exp(np.minimum(t, LARGEST)) * (np.minimum(np.maximum(t, LARGEST), FARTHEST) - BEFORE)
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        return 1.0 - np.exp(np.minimum(np.log(y) - z, LARGEST))
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        return np.exp(np.minimum(np.log(y) - z, LARGEST))
+
+    def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
+        t = np.log(y) - z
+        ratio = np.exp(np.minimum(t, LARGEST))
+        return z + ratio * (np.minimum(np.maximum(t, LARGEST), FARTHEST) - BEFORE), 1.0 - ratio
+
+    def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
+        ratio = np.exp(np.minimum(np.log(y) - z, LARGEST))
+        return 1.0 - ratio, ratio
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        # s log(s/y) − s with 0 log 0 = 0; s = 1 − u is the ratio of y to the mean of which u is the slope.
+        s = 1.0 - u
+        return s * (np.log(s + (s == 0.0) * 1.0) - np.log(y)) - s
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        return 0.0 * y - np.inf, 0.0 * y + 1.0
+
+
+@dataclass(frozen=True)
+class Tweedie(LogLink):
+    """e^{(2−p)z}/(2−p) + y e^{−(p−1)z}/(p−1), 1 < p < 2: sums of a Poisson number of gamma variables, y = 0 included.
+
+    The loss of total costs, many of which are zero. The conjugate has no closed form: φ′(z) = u is solved by Newton's method, for
+    the difference of the logarithms of the two sides of an equation between positive terms. It is increasing, concave for u ≥ 0
+    and convex for u < 0, and the start is on the side from which the steps are monotone.
+
+    Parameters
+    ----------
+    power : float
+        p, strictly between 1 and 2. Poisson is the limit 1, Gamma the limit 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualnewton import losses
+    >>> losses.Tweedie(1.5).value(np.zeros(2), np.array([0.0, 2.0]))
+    array([2., 6.])
+    """
+
+    power: float = 1.5
+
+    def __post_init__(self) -> None:
+        between("power", self.power, 1.0, 2.0)
+
+    def value(self, z: Array, y: Array) -> Array:
+        a, b = 2.0 - self.power, self.power - 1.0
+        s, t = a * z, np.log(np.maximum(y, TINY)) - b * z
+        up = np.exp(np.minimum(s, LARGEST)) * (np.minimum(np.maximum(s, LARGEST), FARTHEST) - BEFORE)
+        down = np.exp(np.minimum(t, LARGEST)) * (np.minimum(np.maximum(t, LARGEST), FARTHEST) - BEFORE)
+        return up / a + (y > 0.0) * down / b
+
+    def derivative(self, z: Array, y: Array) -> Array:
+        a, b = 2.0 - self.power, self.power - 1.0
+        down = np.exp(np.minimum(np.log(np.maximum(y, TINY)) - b * z, LARGEST))
+        return np.exp(np.minimum(a * z, LARGEST)) - (y > 0.0) * down
+
+    def second_derivative(self, z: Array, y: Array) -> Array:
+        a, b = 2.0 - self.power, self.power - 1.0
+        down = np.exp(np.minimum(np.log(np.maximum(y, TINY)) - b * z, LARGEST))
+        return a * np.exp(np.minimum(a * z, LARGEST)) + b * (y > 0.0) * down
+
+    def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
+        a, b = 2.0 - self.power, self.power - 1.0
+        s, t = a * z, np.log(np.maximum(y, TINY)) - b * z
+        up, down = np.exp(np.minimum(s, LARGEST)), (y > 0.0) * np.exp(np.minimum(t, LARGEST))
+        value = (
+            up * (np.minimum(np.maximum(s, LARGEST), FARTHEST) - BEFORE) / a
+            + down * (np.minimum(np.maximum(t, LARGEST), FARTHEST) - BEFORE) / b
+        )
+        return value, up - down
+
+    def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
+        a, b = 2.0 - self.power, self.power - 1.0
+        up = np.exp(np.minimum(a * z, LARGEST))
+        down = (y > 0.0) * np.exp(np.minimum(np.log(np.maximum(y, TINY)) - b * z, LARGEST))
+        return up - down, a * up + b * down
+
+    def conjugate_inside(self, u: Array, y: Array) -> Array:
+        a, b = 2.0 - self.power, self.power - 1.0
+        log_y, high, low = np.log(np.maximum(y, TINY)), np.maximum(u, 0.0), np.maximum(-u, 0.0)
+        # e^{az} = u + y e^{−bz} for u ≥ 0, where z is at least log y and log(u)/a; for u < 0, y e^{−bz} = e^{az} − u, where z is
+        # at most log y and (log y − log(−u))/b.
+        above = np.maximum(log_y, np.log(np.maximum(high, TINY)) / a)
+        below = np.minimum(log_y, (log_y - np.log(np.maximum(low, TINY))) / b)
+        z = (u >= 0.0) * above + (u < 0.0) * below
+        for _ in range(ROOT_STEPS):
+            up = np.exp(np.minimum(a * z, LARGEST))
+            down = (y > 0.0) * np.exp(np.minimum(log_y - b * z, LARGEST))
+            left, right = np.maximum(up + low, TINY), np.maximum(down + high, TINY)
+            z = z - np.log(left / right) / (a * up / left + b * down / right)
+        up = np.exp(np.minimum(a * z, LARGEST))
+        down = (y > 0.0) * np.exp(np.minimum(log_y - b * z, LARGEST))
+        return u * z - up / a - down / b
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        # The half-line u ≥ 0 for y = 0, the whole line for y > 0.
+        return np.minimum(np.copysign(np.inf, TINY - y), 0.0), 0.0 * y + np.inf
