@@ -39,7 +39,6 @@ class ChunkedData(Data):
     capabilities = Capabilities(
         random_rows=False,
         whole=False,
-        subsets=False,
         reason="the data are stored in pieces, which are read one after the other",
     )
 
@@ -162,6 +161,9 @@ class ChunkedData(Data):
             # Of a piece on disk a copy is kept, since its buffer serves the next piece.
             found = [piece.rows(np.arange(piece.n) if some is None else some) for _, some, piece in shares]
         return linear.stacked(found, dense=not self.profile.sparse)
+
+    def subset(self, rows: np.ndarray) -> MemoryData:
+        return MemoryData(self.rows(rows))
 
     def columns(self, features: np.ndarray) -> Any:
         with self._pieces() as pieces:
