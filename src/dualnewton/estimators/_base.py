@@ -15,14 +15,13 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._parameters import are_allowed, estimator
 from dualnewton.estimators._path import Path, walk
 from dualnewton.estimators._session import METHODS, Session, starts
-from dualnewton.estimators._validation import Data, checked, checked_rows, class_numbers
+from dualnewton.estimators._validation import Data, checked, class_numbers, margins_of, opened
 from dualnewton.estimators._warning import warn
 from dualnewton.interop.parts import Objective, Part, parts_of
 from dualnewton.interop.specification import Specification
@@ -202,15 +201,15 @@ class CertifiedModel(BaseEstimator):
 
     # Shared ------------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit the model, and prove how good the fit is.
 
         Parameters
         ----------
-        X : array, sparse array or data frame of shape (n, d)
-            CSR and C order are not copied; float32 stays float32.
+        X : array, sparse array or data frame of shape (n, d), or Dataset
+            CSR and C order are not copied; float32 stays float32. A data set that ``data.open`` has opened stays on disk.
         y : array of shape (n,), or (n, outputs) where the class takes several
-            Labels or targets.
+            Labels or targets; those of the data set, if one is given and this is None.
         sample_weight : number or array of shape (n,), optional
             Nonnegative; a weight of two equals a repeated row, a weight of zero an absent one.
 
@@ -314,19 +313,31 @@ class CertifiedClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedModel
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the margins Xw + b, of shape (n,) for two classes and (n, K) for K."""
         check_is_fitted(self)
-        X = checked_rows(self, X)
-        margins = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
-        return margins[:, 0] if margins.shape[1] == 1 else margins
+        return decisions(self, X)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the class of each row."""
-        margins = self.decision_function(X)
-        return self.classes_[(margins > 0.0) * 1 if margins.ndim == 1 else margins.argmax(axis=1)]
+        return decided(self, self.decision_function(X))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the accuracy of the predictions; ``y`` and the weights may be those of a data set that is given for X."""
+        return super().score(*opened(X, y, sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def decisions(model: Any, X: Any) -> np.ndarray:
+    """Return the margins of a classifier: a vector for two classes."""
+    margins = margins_of(model, X)
+    return margins[:, 0] if margins.shape[1] == 1 else margins
+
+
+def decided(model: Any, margins: np.ndarray) -> np.ndarray:
+    """Return the class for the margins of each row."""
+    return np.asarray(model.classes_[(margins > 0.0) * 1 if margins.ndim == 1 else margins.argmax(axis=1)])
 
 
 def _stacked(results: Sequence[Result], dtype: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -362,8 +373,11 @@ class CertifiedRegressor(RegressorMixin, SparseCoefMixin, CertifiedModel):
     def predict(self, X: Any) -> np.ndarray:
         """Return Xw + b, of shape (n,) or (n, outputs)."""
         check_is_fitted(self)
-        X = checked_rows(self, X, accept_sparse=["csr", "csc", "coo"])
-        return X @ self.coef_.T + self.intercept_
+        return margins_of(self, X, accept_sparse=["csr", "csc", "coo"])
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return R² of the predictions; ``y`` and the weights may be those of a data set that is given for X."""
+        return super().score(*opened(X, y, sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

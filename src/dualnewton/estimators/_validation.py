@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from joblib import effective_n_jobs  # type: ignore[import-untyped]
+from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, assert_all_finite
+from sklearn.utils.validation import _check_sample_weight, _check_y, assert_all_finite, check_consistent_length
 
+from dualnewton import matrix
 from dualnewton.errors import DualnewtonError
 from dualnewton.interop.parts import Data
+from dualnewton.io.dataset import Dataset
+from dualnewton.matrix import as_data
 from dualnewton.matrix.workers import LONG, sum_of_squares, threads
 from dualnewton.validation import without_repeats
 
@@ -46,6 +50,8 @@ def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data
     if _is_plain(model, X, (2,)) and _is_plain(model, y, shapes, integers=True) and len(X) == len(y):
         model.n_features_in_ = X.shape[1]
         vars(model).pop("feature_names_in_", None)
+    elif isinstance(X, Dataset | matrix.Data):
+        X, y, sample_weight = _checked_data(model, *opened(X, y, sample_weight), **of_y)
     else:
         X, y = validate_data(
             model,
@@ -64,6 +70,49 @@ def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data
     if sample_weight is not None:
         sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     return Data(X, y, sample_weight)
+
+
+def opened(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Return X, y and weights of a data set where one is given for X; what is given beside it takes the place of its own."""
+    if not isinstance(X, Dataset):
+        return X, y, sample_weight
+    if X.offset is not None:
+        raise DualnewtonError(
+            f"{X.name} has offsets, which estimators do not take: use Problem(data.X, data.y, loss, offset=data.offset) and solve"
+        )
+    return X, X.y if y is None else y, X.sample_weight if sample_weight is None else sample_weight
+
+
+def _checked_data(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> tuple[Any, Any, Any]:
+    """Check the vectors of a data set, or of rows behind the data protocol; the rows are checked when they are read."""
+    rows, names = (X.X, X.feature_names) if isinstance(X, Dataset) else (X, None)
+    if y is None:
+        raise DualnewtonError(f"{type(model).__name__} needs labels or targets: the data set has none, and y is None")
+    if not isinstance(rows, matrix.Data):  # a data set in memory
+        more = {"dtype": [np.float64, np.float32], "order": "C", "accept_sparse": "csr", **of_y}
+        found, y = validate_data(model, rows, y, **more)
+        rows = without_repeats(sp.csr_array(found)) if sp.issparse(found) else found
+    else:
+        y = _check_y(y, estimator=model, **of_y)
+        check_consistent_length(rows, y)
+        model.n_features_in_ = rows.d
+    vars(model).pop("feature_names_in_", None)
+    if names is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)
+    return rows, y, sample_weight
+
+
+def margins_of(model: Any, X: Any, accept_sparse: Any = "csr") -> np.ndarray:
+    """Return the products of rows with ``coef_``, one column for each row of it, plus ``intercept_``."""
+    if isinstance(X, Dataset | matrix.Data):
+        rows = as_data(X.X if isinstance(X, Dataset) else X)
+        if rows.d != model.n_features_in_:
+            raise DualnewtonError(
+                f"X has {rows.d} features, but {type(model).__name__} is expecting {model.n_features_in_} features as input"
+            )
+        return rows.times(np.asarray(model.coef_.T, dtype=np.float64)) + model.intercept_
+    found = safe_sparse_dot(checked_rows(model, X, accept_sparse), model.coef_.T, dense_output=True)
+    return found + model.intercept_
 
 
 def checked_rows(model: Any, X: Any, accept_sparse: Any = "csr") -> Any:

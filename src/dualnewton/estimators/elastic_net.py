@@ -107,15 +107,15 @@ class ElasticNet(MultiOutputMixin, ElasticNetModel):
     alpha: float = field(default=1.0, kw_only=False)
     l1_ratio: float = 0.5
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, check_input: bool = True) -> ElasticNet:  # noqa: ARG002
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, check_input: bool = True) -> ElasticNet:  # noqa: ARG002
         """Fit the model, and prove how good the fit is.
 
         Parameters
         ----------
-        X : array, sparse array or data frame of shape (n, d)
-            CSR and C order are not copied; float32 stays float32.
+        X : array, sparse array or data frame of shape (n, d), or Dataset
+            CSR and C order are not copied; float32 stays float32. A data set that ``data.open`` has opened stays on disk.
         y : array of shape (n,) or (n, outputs)
-            The targets.
+            The targets; those of the data set, if one is given and this is None.
         sample_weight : number or array of shape (n,), optional
             Nonnegative; they count relative to each other.
         check_input : bool

@@ -101,7 +101,12 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
         n, d = data.X.shape
         for name in ("rank_", "singular_"):  # of an earlier fit
             self.__dict__.pop(name, None)
-        sparse = sp.issparse(data.X)
+        sparse, whole = data.matrix.profile.sparse, data.matrix.capabilities.whole
+        if self.positive and not whole:
+            raise DualnewtonError(
+                f"positive=True decomposes all rows at once, but {data.matrix.capabilities.reason}: "
+                "use Ridge(alpha, positive=True) with a small alpha"
+            )
         if sparse and n * d > EXPANDED and not self.positive:
             return super()._results(session, data, before)
         free, kind = self.fit_intercept, NonNegativeUnpenalised if self.positive else Unpenalised
@@ -115,6 +120,8 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
                 for k, objective in enumerate(objectives)
             ]
         summed = None if sparse or not sums_normal_equations(n, d) else _NormalEquations.of(data, fit_intercept=free)
+        if summed is None and not whole:
+            return super()._results(session, data, before)
         system = summed or _System.of(data, fit_intercept=free)
         if not sparse:
             self.rank_, self.singular_ = system.rank, system.singular.astype(data.X.dtype)

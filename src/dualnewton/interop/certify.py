@@ -6,16 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton import matrix
 from dualnewton.errors import DualnewtonError
 from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import require_fitted, translation_of
+from dualnewton.io.dataset import Dataset
 from dualnewton.objective.certificate import Certificate
 from dualnewton.validation import data_matrix, vector
 
 __all__ = ["certify"]
 
 
-def certify(model: Any, X: Any, y: Any, *, sample_weight: Any = None) -> Certificate:
+def certify(model: Any, X: Any, y: Any = None, *, sample_weight: Any = None) -> Certificate:
     """Prove how close a fitted model, of this library or of scikit-learn, is to the minimum of its own objective.
 
     That objective is written, divided by a positive factor, as P(w, b) of a :class:`Problem` (Section 4 of the paper) and
@@ -55,10 +57,10 @@ def certify(model: Any, X: Any, y: Any, *, sample_weight: Any = None) -> Certifi
     model : fitted estimator, or model from a file (``dualnewton.load``)
         Its parameters are read as they are now: if they were changed after ``fit``, the new ones count. What cannot be
         certified is refused by name, with a way out.
-    X : array, sparse array or data frame of shape (n, d)
-        The data it was fitted on.
+    X : array, sparse array or data frame of shape (n, d), or Dataset
+        The data it was fitted on; rows of a data set on disk are read in passes.
     y : array or series of shape (n,), or (n, outputs) for a regression with several outputs
-        The targets or class labels it was fitted on.
+        The targets or class labels it was fitted on; those of the data set, if one is given and this is None.
     sample_weight : number or array of shape (n,), optional
         The weights that were given to ``fit``. A fitted model does not remember them, so they must be given again:
         without them the certificate is a valid one, but of another problem.
@@ -87,7 +89,9 @@ def certify(model: Any, X: Any, y: Any, *, sample_weight: Any = None) -> Certifi
 
 
 def _checked(X: Any, y: Any, sample_weight: Any) -> Data:
-    X, y = data_matrix("X", X), np.asarray(y)
+    if isinstance(X, Dataset):
+        X, y, sample_weight = X.X, X.y if y is None else y, X.sample_weight if sample_weight is None else sample_weight
+    X, y = X if isinstance(X, matrix.Data) else data_matrix("X", X), np.asarray(y)
     n = X.shape[0]
     if y.ndim == 0 or len(y) != n:
         raise DualnewtonError(f"y must have {n} rows, as X has, got shape {y.shape}")

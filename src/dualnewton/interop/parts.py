@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import scipy.sparse as sp
 
+from dualnewton import matrix
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import MemoryData, linear
 from dualnewton.objective.certificate import Certificate
@@ -23,16 +24,16 @@ SHARE, FINEST = 0.1, 1e-12
 
 
 class Data(NamedTuple):
-    """The data of a fit: float rows (C order or CSR), targets or class numbers, and weights c, if any."""
+    """The data of a fit: float rows (C order, CSR or on disk), targets or class numbers, and weights c, if any."""
 
-    X: linear.Matrix
+    X: Any
     y: np.ndarray
     sample_weight: np.ndarray | None
 
     @property
-    def matrix(self) -> MemoryData:
+    def matrix(self) -> matrix.Data:
         """X behind the protocol by which everything is computed with it."""
-        return MemoryData(self.X)
+        return self.X if isinstance(self.X, matrix.Data) else MemoryData(self.X)
 
 
 class Objective(Protocol):

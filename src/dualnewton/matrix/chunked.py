@@ -12,19 +12,61 @@ import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import linear
 from dualnewton.matrix.memory import MemoryData
 from dualnewton.matrix.pieces import Pieces
-from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Rows, RowVectors, Target, Work
+from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Profile, Rows, RowVectors, Target, Work
 from dualnewton.matrix.segments import Held, Segment
 from dualnewton.matrix.workers import added
 from dualnewton.validation import data_matrix
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What is made of a piece after it was read.
+
+    Attributes
+    ----------
+    work : Work
+        Options of the passes.
+    constant : float, optional
+        The value of an appended constant column.
+    features : array of int, optional
+        The columns, in increasing order, that are used, the constant one among them; all by default.
+    """
+
+    work: Work = Work()  # noqa: RUF009 (frozen)
+    constant: float | None = None
+    features: np.ndarray | None = None
+
+    def of(self, matrix: linear.Matrix) -> MemoryData:
+        """Return the piece."""
+        if self.constant is not None:
+            matrix = linear.with_constant(matrix, self.constant)
+        if self.features is not None:
+            matrix = matrix[:, self.features] if sp.issparse(matrix) else matrix.take(self.features, axis=1)
+        return MemoryData(matrix, self.work)
+
+    def profile(self, stored: Profile) -> Profile:
+        """Return the profile of all rows, given that of the rows as stored; of some columns, as if they had a mean length."""
+        found = stored if self.constant is None else stored.with_constant()
+        if self.features is None:
+            return found
+        d, share = self.features.size, self.features.size / found.d
+        return replace(found, d=d, stored=int(share * found.stored), pairs=share**2 * found.pairs)
+
+    def has_columns_of(self, other: View) -> bool:
+        """Whether another view has the same columns."""
+        return self.constant == other.constant and np.array_equal(
+            self.features if self.features is not None else [], other.features if other.features is not None else []
+        )
 
 
 class ChunkedData(Data):
@@ -44,17 +86,22 @@ class ChunkedData(Data):
 
     def __init__(self, pieces: Sequence[Any]) -> None:
         matrices = [data_matrix(f"pieces[{k}]", piece) for k, piece in enumerate(pieces)]
-        self._set(Pieces([Held(matrix, k) for k, matrix in enumerate(matrices)]))
+        self._set(Pieces([Held(matrix, k) for k, matrix in enumerate(matrices)]), View())
 
-    def _set(self, source: Pieces, work: Work = Work(), constant: float | None = None) -> ChunkedData:  # noqa: B008 (frozen)
-        self.source, self.work, self.constant = source, work, constant
-        self.profile = source.profile if constant is None else source.profile.with_constant()
+    def _set(self, source: Pieces, view: View) -> ChunkedData:
+        self.source, self.view = source, view
+        self.profile = view.profile(source.profile)
         return self
 
     @classmethod
     def of(cls, segments: Sequence[Segment]) -> ChunkedData:
         """Return the rows of these segments, which are checked when they are read for the first time."""
-        return cls.__new__(cls)._set(Pieces(segments))
+        return cls.__new__(cls)._set(Pieces(segments), View())
+
+    def _viewed(self, **changes: Any) -> ChunkedData:
+        """Return the same pieces with another view."""
+        made = type(self).__new__(type(self))
+        return made._set(self.source, replace(self.view, **changes))
 
     # Identity ----------------------------------------------------------------------------------------------------
 
@@ -66,21 +113,24 @@ class ChunkedData(Data):
         return f"{self.n}x{self.d} in {len(self.source.rows)} pieces {digest.hexdigest()}"
 
     def same_as(self, other: Data) -> bool:
-        theirs = getattr(other, "source", None)
-        if theirs is None or self.constant != getattr(other, "constant", None):
+        theirs: Any = other if isinstance(other, ChunkedData) else None
+        if theirs is None or not self.view.has_columns_of(theirs.view):
             return False
-        return self.source is theirs or self.source.identity() == theirs.identity()
+        return self.source is theirs.source or self.source.identity() == theirs.source.identity()
 
     def with_constant(self, value: float) -> ChunkedData:
-        if self.constant is not None:
+        if self.view.constant is not None:
             raise DualnewtonError("with_constant must be called once, these rows have a constant column already")
-        return type(self).__new__(type(self))._set(self.source, self.work, value)
+        return self._viewed(constant=value)
+
+    def with_features(self, features: np.ndarray) -> ChunkedData:
+        return self._viewed(features=features if self.view.features is None else self.view.features[features])
 
     # Work --------------------------------------------------------------------------------------------------------
 
     def using(self, work: Work) -> ChunkedData:
         # Rows that are expanded after each reading would take longer than sparse ones.
-        return type(self).__new__(type(self))._set(self.source, replace(work, dense=False), self.constant)
+        return self._viewed(work=replace(work, dense=False))
 
     # Products ----------------------------------------------------------------------------------------------------
 
@@ -197,7 +247,4 @@ class ChunkedData(Data):
         """
         wanted = self.source.wanted(indices)
         with self.source.reading(wanted) as found:
-            yield ((each.own, some, self._piece(matrix)) for each, (matrix, some) in zip(wanted, found, strict=True))
-
-    def _piece(self, matrix: linear.Matrix) -> MemoryData:
-        return MemoryData(matrix if self.constant is None else linear.with_constant(matrix, self.constant), self.work)
+            yield ((each.own, some, self.view.of(matrix)) for each, (matrix, some) in zip(wanted, found, strict=True))

@@ -260,6 +260,10 @@ class Data(Selections, ABC):
     def with_constant(self, value: float) -> Data:
         """Return the same rows with an appended constant column."""
 
+    def with_features(self, features: np.ndarray) -> Data:  # noqa: ARG002
+        """Return the same rows with these columns alone, given by increasing indices, unless ``capabilities.whole``."""
+        raise TypeError(f"{type(self).__name__} has no parts of its columns: {self.capabilities.reason}")
+
     # Work --------------------------------------------------------------------------------------------------------
 
     @abstractmethod

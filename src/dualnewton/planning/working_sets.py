@@ -110,7 +110,10 @@ def walks(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
     gather sparse features a few at a time costs more than it saves.
     """
     profile = problem.data.profile
-    return not profile.sparse and min(profile.n, profile.d) <= tuning.largest_walk and selects_features(problem)
+    # Beyond a few features, those that are used are gathered.
+    able = problem.data.capabilities.whole or sums_at_once(profile, tuning)
+    few = min(profile.n, profile.d) <= tuning.largest_walk
+    return able and not profile.sparse and few and selects_features(problem)
 
 
 def compiles_walk(problem: Problem, tuning: Tuning) -> bool:

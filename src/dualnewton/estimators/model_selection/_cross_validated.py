@@ -53,15 +53,15 @@ class CrossValidated(CertifiedModel):
         return self._member()
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **params: Any) -> Any:
         """Fit all models, choose the best, and prove how good each is.
 
         Parameters
         ----------
-        X : array, sparse array or data frame of shape (n, d)
-            CSR and C order are not copied; float32 stays float32.
+        X : array, sparse array or data frame of shape (n, d), or Dataset
+            CSR and C order are not copied; float32 stays float32. A data set that ``data.open`` has opened stays on disk.
         y : array of shape (n,), or (n, outputs) where the class takes several
-            Labels or targets.
+            Labels or targets; those of the data set, if one is given and this is None.
         sample_weight : number or array of shape (n,), optional
             Nonnegative; they count in the fits, and in the scores where the scorer takes weights.
         **params

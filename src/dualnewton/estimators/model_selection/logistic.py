@@ -16,7 +16,7 @@ from sklearn.utils.metadata_routing import UNUSED, _raise_for_params
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
-from dualnewton.estimators._validation import in_unit_interval
+from dualnewton.estimators._validation import in_unit_interval, opened
 from dualnewton.estimators._warning import warn
 from dualnewton.estimators.logistic import LogisticRegression
 from dualnewton.estimators.model_selection import _routing
@@ -268,9 +268,10 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
 
     # Scores, paths and metadata ----------------------------------------------------------------------------------------
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, **score_params: Any) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, **score_params: Any) -> float:
         """Return the score of the final model on other data, by ``scoring``."""
         _raise_for_params(score_params, self, "score")
+        X, y, sample_weight = opened(X, y, sample_weight)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         given = _routing.routed(self, "score", {**score_params, **weights}, weights)
         return self._scorer()(self, X, y, **given.scorer.score)

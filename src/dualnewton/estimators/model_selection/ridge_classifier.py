@@ -15,9 +15,9 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metadata_routing import _routing_enabled
 from sklearn.utils.validation import check_is_fitted
 
-from dualnewton.estimators._base import CertifiedModel
+from dualnewton.estimators._base import CertifiedModel, decided, decisions
 from dualnewton.estimators._parameters import estimator
-from dualnewton.estimators._validation import Data
+from dualnewton.estimators._validation import Data, opened
 from dualnewton.estimators.model_selection import _routing
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection._leave_one_out import LeaveOneOut
@@ -133,7 +133,16 @@ class RidgeClassifierCV(LinearClassifierMixin, RidgeCV):
         check_is_fitted(self)
         if self.multilabel_:
             return (self.decision_function(X) > 0.0).astype(int)
-        return LinearClassifierMixin.predict(self, X)
+        return decided(self, self.decision_function(X))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the margins Xw + b, of shape (n,) for two classes and (n, K) for K."""
+        check_is_fitted(self)
+        return decisions(self, X)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the accuracy of the predictions; ``y`` and the weights may be those of a data set that is given for X."""
+        return ClassifierMixin.score(self, *opened(X, y, sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

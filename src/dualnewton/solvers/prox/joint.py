@@ -33,7 +33,7 @@ from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
 from dualnewton.solvers.prox.curvature import RowWeights
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, Sweep, minimise, sweep_of
-from dualnewton.solvers.prox.working_set import Everything, Features, Gathered, Sizes, chosen
+from dualnewton.solvers.prox.working_set import Features, Sizes, chosen, features_of
 
 ROUNDING, PATIENCE = 1e-14, 3
 """A decrease below this fraction of the value counts as none; a model is stuck after this many steps in a row that bring neither
@@ -200,7 +200,7 @@ class JointDescent(SharedPasses):
         sizes: Sizes,
     ) -> None:
         self.data = data
-        features = Everything(data) if sizes.every else Gathered(data, sizes)
+        features = features_of(data, sizes)
         known: list[tuple[np.ndarray, Features, np.ndarray]] = []  # one for each vector of weights
         self.tasks: list[Task] = []
         for problem in problems:

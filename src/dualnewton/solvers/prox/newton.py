@@ -23,7 +23,7 @@ from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
 from dualnewton.solvers.prox.curvature import kind_of
 from dualnewton.solvers.prox.model import Model, Task, Trial
 from dualnewton.solvers.prox.subproblem import Penalty, sweep_of
-from dualnewton.solvers.prox.working_set import Everything, Features, Gathered, Sizes
+from dualnewton.solvers.prox.working_set import Features, Sizes, features_of
 
 
 class Proximal(SharedPasses):
@@ -58,7 +58,7 @@ class Proximal(SharedPasses):
         self.data, self.models = data, []
         once, kind = problems[0].loss.curvature is Curvature.CONSTANT, kind_of(problems[0])
         every, by_entries = sizes.every, kind.factors and compiled
-        features, sweep = Everything(data) if every else Gathered(data, sizes), sweep_of(compiled=compiled)
+        features, sweep = features_of(data, sizes), sweep_of(compiled=compiled)
         shared: list[tuple[np.ndarray, Features, np.ndarray]] = []  # one for each vector of weights
         for problem, (w, b) in zip(problems, starts, strict=True):
             found = next((each for each in shared if np.array_equal(each[0], problem.c)), None)

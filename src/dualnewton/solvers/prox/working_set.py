@@ -157,6 +157,48 @@ class Gathered(Features):
         return Growing(self, weights)
 
 
+class ByPasses(Features):
+    """Some features, by a pass over the data for each matrix, where rows are too many to gather features of all of them."""
+
+    def __init__(self, data: Data) -> None:
+        self.data = data
+
+    def curvature(self, inside: np.ndarray, at: RowCurvature, deadline: Deadline) -> Curvature:  # noqa: ARG002 (by one pass)
+        columns, features = np.divmod(inside, self.data.d)
+        own, places = np.unique(features, return_inverse=True)
+        return at.of_all(self.data.with_features(own)).only(columns * own.size + places)
+
+    def remembered(self, weights: np.ndarray) -> Features:
+        return GrowingByPasses(self, weights)
+
+
+class GrowingByPasses(Features):
+    """The curvature, for weights that never change, of all features that were asked for so far: a pass whenever more are."""
+
+    def __init__(self, passes: ByPasses, weights: np.ndarray) -> None:
+        self.passes, self.weights = passes, weights
+        self.features, self.known = np.zeros(0, dtype=np.intp), None  # type: np.ndarray, Curvature | None
+
+    def state(self) -> tuple[np.ndarray, Curvature | None]:
+        return self.features, self.known
+
+    def restore(self, state: tuple[np.ndarray, Curvature | None]) -> None:
+        self.features, self.known = state
+
+    def curvature(self, inside: np.ndarray, at: RowCurvature, deadline: Deadline) -> Curvature:  # noqa: ARG002 (it does not change)
+        if self.known is None or not np.isin(inside, self.features).all():
+            self.features = np.union1d(self.features, inside)
+            self.known = self.passes.curvature(self.features, RowWeights(self.weights), deadline)
+        return self.known.only(np.searchsorted(self.features, inside))
+
+
+def features_of(data: Data, sizes: Sizes) -> Features:
+    """Return where the curvature comes from: all features, features that are gathered, or passes where rows are too many."""
+    if sizes.every:
+        return Everything(data)
+    return Gathered(data, sizes) if data.capabilities.whole else ByPasses(data)
+
+
 class Growing(Features):
     """The curvature of the gathered features for weights that never change: products with new ones are added as they come.
 

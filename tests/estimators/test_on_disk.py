@@ -1,0 +1,136 @@
+"""Every estimator fits, predicts and scores data sets on disk as it does those in memory, and never gathers their rows."""
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier
+
+import disk_cases as cases
+import dualnewton as dn
+from dualnewton import data, losses
+from dualnewton.matrix import ChunkedData
+from dualnewton.matrix.read_ahead import NAME
+
+N, D = 3000, 6
+RNG = np.random.default_rng(11)
+X = (RNG.standard_normal((N, D)) + 0.5) * np.geomspace(0.3, 2.0, D)
+SCORES = X @ RNG.standard_normal((D, 3)) + 0.2
+NOISE = RNG.standard_normal((N, 3))
+TARGET, TARGETS = SCORES[:, 0] + NOISE[:, 0], (SCORES + NOISE)[:, :2]
+LABELS = np.where(TARGET > 0.3, "yes", "no")
+CLASSES = np.array(["a", "b", "c"])[(SCORES + NOISE).argmax(axis=1)]
+WEIGHTS = RNG.uniform(0.5, 2.0, N)
+
+MODELS = {
+    "logistic": (dn.LogisticRegression(), LABELS),
+    "logistic l1": (dn.LogisticRegression(l1_ratio=1.0, C=0.05), LABELS),
+    "softmax": (dn.LogisticRegression(), CLASSES),
+    "one against the rest": (dn.LogisticRegression(multi_class="ovr"), CLASSES),
+    "without a penalty": (dn.LogisticRegression(C=np.inf), LABELS),
+    "svc": (dn.LinearSVC(), LABELS),
+    "hinge": (dn.LinearSVC(loss="hinge", tol=1e-6), LABELS),
+    "svr": (dn.LinearSVR(tol=1e-6), TARGET),
+    "ridge": (dn.Ridge(), TARGETS),
+    "nonnegative ridge": (dn.Ridge(positive=True), TARGET),
+    "ridge classifier": (dn.RidgeClassifier(), CLASSES),
+    "least squares": (dn.LinearRegression(), TARGETS),
+    "elastic net": (dn.ElasticNet(alpha=0.1), TARGET),
+    "lasso": (dn.Lasso(alpha=0.05), TARGET),
+    "huber": (dn.HuberRegressor(), TARGET),
+    "quantile": (dn.QuantileRegressor(alpha=0.01, tol=1e-7), TARGET),
+    "multi-task": (dn.MultiTaskElasticNet(alpha=0.1), TARGETS),
+    "erm": (dn.ERMClassifier(losses.SquaredHinge()), LABELS),
+}
+SHARE = 0.25
+"""Largest part of the rows that a fit may gather: samples on which it starts, on data as small as these."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Write the rows into two files of float64."""
+    folder = tmp_path_factory.mktemp("rows")
+    np.save(folder / "a.npy", X[:1000])
+    np.save(folder / "b.npy", X[1000:])
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch):
+    cases.small_pieces(monkeypatch, 1 << 14)
+
+
+@pytest.fixture
+def gathered(monkeypatch):
+    """The number of entries of each gathering of rows or columns."""
+    found = [0]
+
+    def watched(name):
+        original = getattr(ChunkedData, name)
+
+        def call(self, *arguments, **options):
+            result = original(self, *arguments, **options)
+            found.append(result.size)
+            return result
+
+        monkeypatch.setattr(ChunkedData, name, call)
+
+    for name in ("rows", "columns", "row_gram"):
+        watched(name)
+    return found
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_estimators_fit_predict_and_score_data_sets(name, folder, gathered):
+    model, y = MODELS[name]
+    weights = None if name in ("without a penalty", "quantile") else WEIGHTS
+    dataset = data.open(folder, target=y if y.ndim == 1 else None, weights=weights)
+    given = (dataset,) if y.ndim == 1 else (dataset, y)
+    on_disk, in_memory = clone(model).fit(*given), clone(model).fit(X, y, sample_weight=weights)
+    assert max(gathered) <= SHARE * X.size
+    proofs = np.ravel(on_disk.certificate_)
+    assert all(proof.relative_gap <= model.tol for proof in proofs)
+    scale = np.abs(in_memory.coef_).max()
+    np.testing.assert_allclose(on_disk.coef_, in_memory.coef_, rtol=0.0, atol=30.0 * model.tol**0.5 * scale)
+    assert np.mean(on_disk.predict(dataset) != on_disk.predict(X)) <= (0.0 if is_classifier(model) else 1.0)
+    np.testing.assert_allclose(on_disk.score(*given), on_disk.score(X, y, sample_weight=weights), rtol=1e-12)
+    assert dn.certify(on_disk, *given).relative_gap <= 1.5 * model.tol
+    assert not [thread for thread in threading.enumerate() if thread.name == NAME]
+
+
+def test_what_needs_all_rows_at_once_says_so(folder):
+    with pytest.raises(ValueError, match=r"positive=True decomposes all rows at once, but .*pieces.*use Ridge"):
+        dn.LinearRegression(positive=True).fit(data.open(folder, target=TARGET))
+
+
+def test_features_that_depend_on_each_other_are_solved_without_gathering(tmp_path, gathered):
+    copied = np.column_stack([X, X[:, 0] + X[:, 1]])
+    np.save(tmp_path / "X.npy", copied)
+    found = dn.LinearRegression().fit(data.open(tmp_path / "X.npy", target=TARGET))
+    assert max(gathered) <= SHARE * X.size
+    expected = dn.LinearRegression().fit(copied, TARGET)
+    np.testing.assert_allclose(found.predict(copied), expected.predict(copied), rtol=1e-6, atol=1e-6)
+
+
+def test_labels_features_and_offsets_are_checked(folder, tmp_path):
+    dataset = data.open(folder)
+    with pytest.raises(ValueError, match="LogisticRegression needs labels or targets: the data set has none"):
+        dn.LogisticRegression().fit(dataset)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        dn.Ridge().fit(dataset, TARGET[:7])
+    with pytest.raises(ValueError, match="offsets, which estimators do not take"):
+        dn.Ridge().fit(data.open(folder, target=TARGET, offset=WEIGHTS))
+    np.save(tmp_path / "wide.npy", np.ones((5, D + 1)))
+    model = dn.Ridge().fit(dataset, TARGET)
+    with pytest.raises(ValueError, match=f"X has {D + 1} features, but Ridge is expecting {D}"):
+        model.predict(data.open(tmp_path / "wide.npy"))
+
+
+def test_data_sets_in_memory_are_fitted_as_their_arrays():
+    cancer = data.load("breast_cancer")
+    one, other = dn.Ridge().fit(cancer), dn.Ridge().fit(cancer.X, cancer.y)
+    assert np.array_equal(one.coef_, other.coef_)
+    assert one.feature_names_in_.tolist() == list(cancer.feature_names)
+    assert one.score(cancer) == pytest.approx(other.score(cancer.X, cancer.y), rel=1e-12)
+    gc.collect()
