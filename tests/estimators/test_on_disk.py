@@ -13,7 +13,7 @@ from dualnewton import data, losses
 from dualnewton.matrix import ChunkedData
 from dualnewton.matrix.read_ahead import NAME
 
-N, D = 3000, 6
+N, D = 8000, 6
 RNG = np.random.default_rng(11)
 X = (RNG.standard_normal((N, D)) + 0.5) * np.geomspace(0.3, 2.0, D)
 SCORES = X @ RNG.standard_normal((D, 3)) + 0.2
@@ -51,14 +51,14 @@ SHARE = 0.25
 def folder(tmp_path_factory):
     """Write the rows into two files of float64."""
     folder = tmp_path_factory.mktemp("rows")
-    np.save(folder / "a.npy", X[:1000])
-    np.save(folder / "b.npy", X[1000:])
+    np.save(folder / "a.npy", X[:3000])
+    np.save(folder / "b.npy", X[3000:])
     return folder
 
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch):
-    cases.small_pieces(monkeypatch, 1 << 14)
+    cases.small_pieces(monkeypatch, 1 << 15)
 
 
 @pytest.fixture
