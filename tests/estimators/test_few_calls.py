@@ -77,11 +77,7 @@ def test_a_prediction_checks_its_rows_once(model, method, classes, monkeypatch):
 
     for module in (_validation, sklearn.linear_model._base):
         monkeypatch.setattr(module, "validate_data", counted(module.validate_data))
-    for rows, checks in (
-        (X[:1], isinstance(model, dn.RidgeClassifierCV)),
-        (X[:1].tolist(), 1),
-        (sp.csr_array(X[:1]), 1),
-    ):
+    for rows, checks in ((X[:1], 0), (X[:1].tolist(), 1), (sp.csr_array(X[:1]), 1)):
         count = 0
         np.testing.assert_allclose(getattr(fitted, method)(rows), expected, rtol=1e-12)
         assert count == checks
