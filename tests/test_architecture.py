@@ -21,7 +21,7 @@ FLOORS = [
     {"interop", "io", "data", "preprocessing"},
     {"estimators"},
     {"__init__"},
-    {"lab"},
+    {"accel", "lab"},
     {"cli"},
     {"__main__"},
 ]
