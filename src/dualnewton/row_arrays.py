@@ -17,7 +17,7 @@ A module that defines another kind of row array declares it here (:func:`declare
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,12 +28,34 @@ system maps larger ones anew at every call."""
 RowArray = Any
 """A NumPy array, or an array of a kind that :func:`declare` was called for."""
 
+
+class Algebra(Protocol):
+    """Linear algebra on square matrices of a declared kind."""
+
+    def cholesky(self, H: Any) -> tuple[Any, bool]:
+        """Return the lower Cholesky factor, and whether H was not positive definite."""
+
+    def solve(self, factor: Any, g: np.ndarray) -> np.ndarray:
+        """Solve with a factor; g and the result are NumPy arrays."""
+
+
 _TO_HOST: dict[type, Callable[[Any], np.ndarray]] = {}
+_ALGEBRA: dict[type, Algebra] = {}
 
 
-def declare(kind: type, to_host: Callable[[Any], np.ndarray]) -> None:
-    """Declare a type of row arrays that are not in this process's memory; ``to_host`` returns such an array as a NumPy array."""
+def declare(kind: type, to_host: Callable[[Any], np.ndarray], algebra: Algebra | None = None) -> None:
+    """Declare a type of row arrays that are not in this process's memory; ``to_host`` returns such an array as a NumPy array.
+
+    With an ``algebra``, data may keep Gram matrices in arrays of this type, too.
+    """
     _TO_HOST[kind] = to_host
+    if algebra is not None:
+        _ALGEBRA[kind] = algebra
+
+
+def algebra_of(matrix: Any) -> Algebra | None:
+    """Return the linear algebra for a matrix of a declared kind; None for a NumPy array."""
+    return _ALGEBRA.get(type(matrix))
 
 
 def is_elsewhere(array: Any) -> bool:

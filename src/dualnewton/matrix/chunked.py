@@ -165,7 +165,13 @@ class ChunkedData(Data):
         return result, sums
 
     def weighted_gram(
-        self, weights: np.ndarray, indices: np.ndarray | None = None, *, intercept: bool = False, single: bool = False
+        self,
+        weights: np.ndarray,
+        indices: np.ndarray | None = None,
+        *,
+        intercept: bool = False,
+        single: bool = False,
+        keep: bool = False,  # noqa: ARG002
     ) -> np.ndarray:
         total: np.ndarray = np.zeros((self.d + intercept, self.d + intercept))
         with self._shares(indices) as shares:

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,9 @@ WIDTH = 4096
 
 PIECE = 1 << 17
 """Number of stored entries that are squared or gathered at a time (1 MiB), so that they stay in the cache."""
+
+ELSEWHERE = {"cupy": "cuda", "cupyx": "cuda", "torch": "cuda"}
+"""Libraries whose matrices are not in this process's memory, and the module of this package that makes data of them."""
 
 HASHED = 1 << 24
 """Bytes that are hashed at a time (16 MiB), so that a memory-mapped array is never in memory as a whole."""
@@ -194,7 +198,13 @@ class MemoryData(Data):
         return result, sums
 
     def weighted_gram(
-        self, weights: np.ndarray, indices: np.ndarray | None = None, *, intercept: bool = False, single: bool = False
+        self,
+        weights: np.ndarray,
+        indices: np.ndarray | None = None,
+        *,
+        intercept: bool = False,
+        single: bool = False,
+        keep: bool = False,  # noqa: ARG002
     ) -> np.ndarray:
         indices = np.arange(self.n) if indices is None else indices
         pairs = self._pairs(indices)
@@ -325,8 +335,13 @@ class MemoryData(Data):
 
 
 def as_data(X: Any) -> Data:
-    """Return X itself if it is ``Data``, else wrap the validated matrix in ``MemoryData``."""
-    return X if isinstance(X, Data) else MemoryData(data_matrix("X", X, sum_of_squares))
+    """Return X itself if it is ``Data``, else the matrix, validated, as the kind of data of the library that it belongs to."""
+    if isinstance(X, Data):
+        return X
+    if (kind := ELSEWHERE.get(type(X).__module__.partition(".")[0])) is not None:
+        made: Data = import_module(f"dualnewton.matrix.{kind}").as_data(X)
+        return made
+    return MemoryData(data_matrix("X", X, sum_of_squares))
 
 
 def parts_of(profile: Profile) -> int:

@@ -37,6 +37,8 @@ class Profile:
         Whether the rows are stored sparsely.
     itemsize : int
         Bytes per entry.
+    on_gpu : bool
+        Whether a GPU reads the rows, instead of the processor's cores.
     """
 
     n: int
@@ -45,6 +47,7 @@ class Profile:
     pairs: float
     sparse: bool
     itemsize: int
+    on_gpu: bool = False
 
     def with_constant(self) -> Profile:
         """Return the profile with an appended constant column: with one more entry in each row."""
@@ -62,6 +65,8 @@ class Capabilities:
         Whether reading a few random rows takes time proportional to their size, as dual methods (SDNA, SDCA) require.
     whole : bool
         Whether all rows fit in memory at once, so that a method may gather them.
+    local : bool
+        Whether row arrays are NumPy arrays, as methods need that work on all dual variables at once.
     subsets : bool
         Whether a sample of the rows is gathered in a time proportional to its size (:meth:`Data.subset`).
     reason : str
@@ -70,6 +75,7 @@ class Capabilities:
 
     random_rows: bool = True
     whole: bool = True
+    local: bool = True
     subsets: bool = True
     reason: str = ""
 
@@ -296,11 +302,18 @@ class Data(Selections, ABC):
 
     @abstractmethod
     def weighted_gram(
-        self, weights: np.ndarray, indices: np.ndarray | None = None, *, intercept: bool = False, single: bool = False
+        self,
+        weights: np.ndarray,
+        indices: np.ndarray | None = None,
+        *,
+        intercept: bool = False,
+        single: bool = False,
+        keep: bool = False,
     ) -> np.ndarray:
         """Σ_s weights_s ã_s ã_sᵀ over the rows ``indices`` (all by default); ã has an appended constant 1 if ``intercept``.
 
-        Weights may be negative. If ``single``, products in float32 are accurate enough for the caller.
+        Weights may be negative. If ``single``, products in float32 are accurate enough for the caller. If ``keep``, the matrix
+        may stay where the rows are: the caller only adds such matrices and factorises the sum (``matrix/factors.py``).
         """
 
     @abstractmethod

@@ -59,8 +59,8 @@ class Moments:
         """Sum over the rows that have a weight."""
         if c.all():  # rows by index would be copied
             return cls(*data.moments(c, Y, origin), origin)
-        rows = np.flatnonzero(c > 0.0)
-        return cls(*data.moments(c[rows], Y[rows], origin, rows), origin)
+        rows = data.active(c)
+        return cls(*data.moments(data.take(c, rows), data.take(Y, rows), origin, rows), origin)
 
     @property
     def total(self) -> float:
@@ -93,8 +93,8 @@ def origin_of(data: Data, c: np.ndarray, *, shift: bool) -> np.ndarray:
     if not shift or data.profile.sparse:
         return np.zeros(data.d)
     some = slice(None, None, max(1, data.n // SOME))
-    weights = c[some]
-    return weights @ data.rows(some) / weights.sum() if weights.any() else data.transposed_times(c) / c.sum()
+    weights = data.entries(c, some)
+    return weights @ data.rows(some) / weights.sum() if weights.any() else data.transposed_times(c) / float(c.sum())
 
 
 class Verifier:
@@ -115,7 +115,7 @@ class Verifier:
     def __init__(self, moments: Moments, problem: Problem) -> None:
         y, c = problem.y, problem.c
         self.problem, self.moments = problem, moments
-        self.shift = float(c @ y / c.sum()) if problem.fit_intercept else 0.0
+        self.shift = float(c @ y) / float(c.sum()) if problem.fit_intercept else 0.0
         t = y - self.shift
         self.squares = float(c @ np.square(t))
         self.G = moments.gram

@@ -6,7 +6,7 @@ No clock is read, so that equal seeds give equal runs. The rates (:class:`Rates`
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from dualnewton.matrix.memory import parts_of
@@ -29,7 +29,8 @@ class Costs(Profile):
     @classmethod
     def of(cls, profile: Profile, tuning: Tuning = DEFAULT) -> Costs:
         """Return the costs for data with this size and sparsity."""
-        return cls(profile.n, profile.d, profile.stored, profile.pairs, profile.sparse, profile.itemsize, tuning)
+        given = {part.name: getattr(profile, part.name) for part in fields(Profile)}
+        return cls(**given, tuning=replace(tuning, rates=tuning.gpu) if profile.on_gpu else tuning)
 
     @cached_property
     def by_entry(self) -> bool:
@@ -150,7 +151,7 @@ def on_threads(tuning: Tuning, profile: Profile, threads: int) -> Tuning:
 
     A method that was asked for is planned without them, so that it has the same bits for any number of threads.
     """
-    parts = parts_of(profile)
+    parts = 1 if profile.on_gpu else parts_of(profile)
     return tuning if min(threads, parts) == 1 else replace(tuning, rates=tuning.rates.on(min(threads, parts)))
 
 

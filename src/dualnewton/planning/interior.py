@@ -40,7 +40,9 @@ def takes_interior(problem: Any, method: str, tau: Tau = "auto") -> bool:
 
 def refusal(problem: Problem, tuning: Tuning = DEFAULT) -> str | None:
     """Say why the method does not apply to a problem; None where it does."""
-    loss, y = problem.loss, problem.unit.y
+    loss, y, able = problem.loss, problem.unit.y, problem.data.capabilities
+    if not able.local:
+        return f"needs all dual variables in memory, but {able.reason}"
     if problem.columns > 1 or loss.pieces(y) is None:
         return f"needs a piecewise linear loss, such as Hinge(), EpsilonInsensitive() or Quantile(), got {loss!r}"
     if not all(np.all(kink.left < kink.right) for kink in loss.kinks(y)):

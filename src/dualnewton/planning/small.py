@@ -136,7 +136,7 @@ def _gradient_cost(problem: Any, tuning: Tuning) -> float:
 def _factor_cost(problem: Any, models: int, tuning: Tuning) -> float:
     """Seconds of the products of all rows, and of Newton's method on n coordinates for each model."""
     n = problem.n
-    few = Costs(n, n, n * n, 0.5 * n**3, False, 8, tuning)
+    few = Costs(n, n, n * n, 0.5 * n**3, False, 8, tuning=tuning)
     step = few.added(n) if problem.columns == 1 else few.class_step(problem.columns)
     steps = {Curvature.CONSTANT: 1.0, Curvature.PIECEWISE: tuning.near_passes}.get(
         problem.loss.curvature, tuning.newton_passes

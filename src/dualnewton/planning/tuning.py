@@ -94,6 +94,24 @@ class Rates:
         )
 
 
+GPU = Rates(
+    cache_bytes=0.0,
+    memory_bandwidth=3e12,
+    cache_bandwidth=3e12,
+    multiply=1.2e13,
+    factorise=2e11,
+    sparse_entry=1e-11,
+    sparse_pair=1e-11,
+    gathered_pair=1e-9,
+    expanded_entry=5e-12,
+    margin=1e-11,
+    call=5e-4,
+    drawn_row=2e-10,
+    corrected_entry=4e-10,
+)
+"""Rates of a GPU with 4.8 TB/s (H200), measured by ``benchmarks/gpu.py``; what its rows are not used for is as on a core."""
+
+
 @dataclass(frozen=True)
 class Tuning:
     """All tuned numbers of the planner.
@@ -105,6 +123,8 @@ class Tuning:
     ----------
     rates : Rates
         Machine rates.
+    gpu : Rates
+        Those of a GPU, for data that are there.
     joint_scale_features, joint_scale_wide_features : int
         Features up to which Huber's regression takes Newton steps in all variables, with d ≤ n and with d > n.
     one_block_features : int
@@ -266,6 +286,7 @@ class Tuning:
     """
 
     rates: Rates = field(default_factory=Rates)
+    gpu: Rates = GPU
     # What is small
     direct_entries: int = 1 << 20
     small_entries: int = 1 << 17

@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from dualnewton.errors import DualnewtonError
 from dualnewton.files import archive as _archive
 from dualnewton.files.archive import BadFileError
+from dualnewton.row_arrays import on_host
 from dualnewton.run.result import Status
 from dualnewton.run.snapshot import FAULTS, decode, encode
 from dualnewton.solvers.protocol import Request
@@ -96,8 +97,14 @@ class Checkpoint:
 class Keeper:
     """Keeps the state of a run, and that of its random numbers, in a file."""
 
-    def __init__(self, checkpoint: Checkpoint, identity: Mapping[str, str], rng: np.random.Generator) -> None:
-        self.checkpoint, self.identity, self.rng = checkpoint, dict(identity), rng
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        identity: Mapping[str, str],
+        rng: np.random.Generator,
+        placed: Callable[[np.ndarray], Any] = lambda array: array,
+    ) -> None:
+        self.checkpoint, self.identity, self.rng, self.placed = checkpoint, dict(identity), rng, placed
         self.written, self.took = time.perf_counter(), 0.0
         self.found = self._read() if os.path.lexists(checkpoint.path) else None
 
@@ -114,7 +121,8 @@ class Keeper:
             raise self.damaged(error) from None
         self._compare(theirs)
         try:
-            state = decode(json.loads(text.tobytes()), [arrays[str(k)] for k in range(len(arrays))])
+            stored = [arrays[str(k)] for k in range(len(arrays))]
+            state = decode(json.loads(text.tobytes()), stored, placed=self.placed)
             self.rng.bit_generator.state = state["random"]
             return state["run"]
         except FAULTS as error:
@@ -170,7 +178,10 @@ AnyCheckpoint = str | os.PathLike[str] | Checkpoint | None
 
 
 def keeper_of(
-    checkpoint: AnyCheckpoint, identity: Callable[[], Mapping[str, str]], rng: np.random.Generator
+    checkpoint: AnyCheckpoint,
+    identity: Callable[[], Mapping[str, str]],
+    rng: np.random.Generator,
+    placed: Callable[[np.ndarray], Any] = lambda array: array,
 ) -> Keeper | None:
     """Return the keeper of a run's state; a file that is already there is read, and refused if it is not of this run.
 
@@ -182,10 +193,12 @@ def keeper_of(
         Returns the description of the run; called only if there is a checkpoint.
     rng : numpy.random.Generator
         The random numbers of the run, which are put where the file says.
+    placed : callable
+        Moves a row array to where the data are.
     """
     if checkpoint is None:
         return None
-    return Keeper(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint), identity(), rng)
+    return Keeper(checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint), identity(), rng, placed)
 
 
 # The identity of a run -----------------------------------------------------------------------------------------
@@ -245,6 +258,7 @@ def described(thing: Any) -> str:
 
 
 def _text(thing: Any) -> str:
+    thing = on_host(thing)
     if isinstance(thing, np.generic) or (isinstance(thing, np.ndarray) and thing.ndim == 0):
         thing = thing.item()
     if thing is None or isinstance(thing, bool | int | float | str):

@@ -189,9 +189,9 @@ def solve_many(
     numbers = numbers_of(random_state)
     keeper = None
     if checkpoint is not None:
-        rng = numbers()
+        rng, placed = numbers(), problems[0].data.placed
         seeded = None if random_state is None else rng
-        keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, request), rng)
+        keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, request), rng, placed)
     with surroundings(problems[0].unit, request.n_threads):
         interrupted = False
         try:

@@ -156,7 +156,7 @@ def _walk(problem: Problem, data: Data, start: tuple[Any, Any], request: Request
     paths: Paths
     if sums_at_once(data.profile, tuning):
         moments = Moments.of(data, y[:, None], c, origin_of(data, c, shift=free))
-        paths = FromMoments.of([moments], y, c[None], fit_intercept=free, compiled=compiled)
+        paths = FromMoments.of([moments], y, [c], fit_intercept=free, compiled=compiled)
     else:
         rows = np.flatnonzero(c > 0.0)
         groups = Groups([rows], [c[rows]], np.ones((1, 1)))

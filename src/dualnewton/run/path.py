@@ -86,7 +86,7 @@ def _walk_of(problem: Problem, tuning: Tuning) -> tuple[Paths, Verifier | None]:
     compiled = compiles_paths(problem.d, tuning)
     if sums_moments(data.profile, tuning):
         moments = Moments.of(data, y[:, None], c, origin_of(data, c, shift=free))
-        paths = FromMoments.of([moments], y, c[None], fit_intercept=free, compiled=compiled)
+        paths = FromMoments.of([moments], y, [c], fit_intercept=free, compiled=compiled)
         return paths, Verifier(moments, problem) if problem.offset is None else None
     rows = np.flatnonzero(c > 0.0)
     groups = Groups([rows], [c[rows]], np.ones((1, 1)))

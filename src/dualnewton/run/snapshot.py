@@ -4,6 +4,7 @@ Plain data are None, booleans, numbers, strings, arrays of numbers, tuples and d
 frozen dataclasses whose fields are plain data. JSON has a list for everything that it does not know itself:
 
     ["array", 3, true]              array number 3, which may be written
+    ["rows", 4]                     array number 4, a row array that the data keep elsewhere (see ``row_arrays.py``)
     ["scalar", "<f4", 0.5]          a NumPy number
     ["tuple", …]  ["dict", [key, value], …]
     ["planning.plan:Plan", …]       a frozen dataclass, with its fields in order
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.files.archive import BadFileError
+from dualnewton.row_arrays import is_elsewhere, on_host
 
 PACKAGES = ("objective.certificate", "planning", "run", "solvers")
 """Modules, or packages of modules, whose frozen dataclasses a state may hold."""
@@ -61,6 +63,11 @@ def encode(state: Any, name: str = "the state") -> tuple[Any, list[np.ndarray]]:
                 numbers[id(value)] = len(arrays)
                 arrays.append(value)
             return ["array", numbers[id(value)], bool(value.flags.writeable)]
+        if is_elsewhere(value):
+            if id(value) not in numbers:
+                numbers[id(value)] = len(arrays)
+                arrays.append(on_host(value))
+            return ["rows", numbers[id(value)]]
         if isinstance(value, np.generic) and value.dtype.kind in NUMBERS and value.dtype.itemsize <= 8:
             return ["scalar", value.dtype.str, value.item()]
         if kind is tuple:
@@ -75,8 +82,13 @@ def encode(state: Any, name: str = "the state") -> tuple[Any, list[np.ndarray]]:
     return represented(state, name), arrays
 
 
-def decode(tree: Any, arrays: Sequence[np.ndarray], name: str = "the state") -> Any:
-    """Return the plain data that :func:`encode` has represented.
+def decode(
+    tree: Any,
+    arrays: Sequence[np.ndarray],
+    name: str = "the state",
+    placed: Callable[[np.ndarray], Any] = lambda array: array,
+) -> Any:
+    """Return the plain data that :func:`encode` has represented; ``placed`` moves a row array to where the data are.
 
     Raises
     ------
@@ -84,12 +96,12 @@ def decode(tree: Any, arrays: Sequence[np.ndarray], name: str = "the state") -> 
         If the values represent no plain data.
     """
     try:
-        return _read(tree, arrays)
+        return _read(tree, arrays, placed)
     except FAULTS as error:
         raise BadFileError(f"{name} is damaged: {str(error) or type(error).__name__}") from None
 
 
-def _read(tree: Any, arrays: Sequence[np.ndarray]) -> Any:
+def _read(tree: Any, arrays: Sequence[np.ndarray], placed: Callable[[np.ndarray], Any]) -> Any:
     if tree is None or type(tree) in PLAIN:
         return tree
     kind, *parts = tree
@@ -102,22 +114,27 @@ def _read(tree: Any, arrays: Sequence[np.ndarray]) -> Any:
             raise DualnewtonError(f"array {number} is of {array.dtype}")
         array.flags.writeable = writeable
         return array
+    if kind == "rows":
+        (number,) = parts
+        if type(number) is not int or number < 0 or arrays[number].dtype.kind not in NUMBERS:
+            raise DualnewtonError(f"{parts!r} is no row array")
+        return placed(arrays[number])
     if kind == "scalar":
         dtype, value = parts
         if type(value) not in (bool, int, float) or not re.fullmatch(rf"[<>|=][{NUMBERS}][1-8]", dtype):
             raise DualnewtonError(f"{value!r} is no number of {dtype!r}")
         return np.dtype(dtype).type(value)
     if kind == "tuple":
-        return tuple(_read(part, arrays) for part in parts)
+        return tuple(_read(part, arrays, placed) for part in parts)
     if kind == "dict":
-        pairs = [(key, _read(part, arrays)) for key, part in parts]
+        pairs = [(key, _read(part, arrays, placed)) for key, part in parts]
         if not all(type(key) is str for key, _ in pairs):
             raise DualnewtonError("the keys of a dict are not all strings")
         return dict(pairs)
     record = _record(kind)
     made: Any = object.__new__(record)
     names = [part.name for part in fields(record)]
-    vars(made).update(zip(names, (_read(part, arrays) for part in parts), strict=True))
+    vars(made).update(zip(names, (_read(part, arrays, placed) for part in parts), strict=True))
     return made
 
 

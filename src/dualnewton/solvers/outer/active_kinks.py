@@ -41,7 +41,7 @@ def finish(
     tuning : Tuning
         The numbers by which costs are predicted.
     """
-    pieces = problem.pieces
+    pieces = problem.pieces if problem.data.capabilities.local else None
     if pieces is None or not problem.regularizer.form.is_quadratic:
         return None
     # 1. Who is free, by the slopes of the smoothed losses

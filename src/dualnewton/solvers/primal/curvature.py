@@ -10,9 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from dualnewton.matrix import Data, linear
-
-BLOCK = 512
-"""Columns of a Cholesky factor between two checks of the deadline: about a tenth of a second for 4000 features."""
+from dualnewton.matrix.factors import factorised, solved
 
 
 class Curvature(Protocol):
@@ -52,7 +50,7 @@ class Cholesky(Plain):
     Parameters
     ----------
     H : array of shape (m, m)
-        Is changed in place.
+        In memory, or where the data keep it; is changed in place.
     diagonal : array of shape (m,)
         D.
     check : callable, optional
@@ -72,51 +70,17 @@ class Cholesky(Plain):
         exact: bool = False,
         check: Callable[[], None] | None = None,
     ) -> None:
-        from scipy.linalg.lapack import dpotrf
-
-        on_diagonal = np.einsum("ii->i", H)  # a view
-        on_diagonal += diagonal
-        lift = np.finfo(float).eps * float(np.abs(on_diagonal).max()) or 1.0
-        while True:
-            # LAPACK itself, as in solve: what SciPy puts around it takes longer than a small factor.
-            if check is None or len(H) <= 2 * BLOCK:
-                factor, failed = dpotrf(H.T, lower=True, clean=False)
-            else:
-                factor, failed = _by_blocks(H, check)
-            if not failed:
-                break
-            on_diagonal += lift  # rounding has made it indefinite
-            lift *= 100.0
+        factor = factorised(H, diagonal, check)
         vars(self).update(factor=factor, scaled_well=scaled_well, exact=exact)
 
     def solve(self, g: np.ndarray) -> np.ndarray:
-        from scipy.linalg.lapack import dpotrs
-
-        return np.asarray(dpotrs(self.factor, g, lower=True)[0])
+        return solved(self.factor, g)
 
     def times(self, number: float) -> Cholesky:
         """Return B times a positive number, as an estimate: of all rows if B is of a sample of them."""
         made = object.__new__(Cholesky)
         vars(made).update(factor=math.sqrt(number) * self.factor, scaled_well=True, exact=False)
         return made
-
-
-def _by_blocks(H: np.ndarray, check: Callable[[], None]) -> tuple[np.ndarray, int]:
-    """Return the lower Cholesky factor of H, and zero if H is positive definite; ``check`` is called after each block."""
-    from scipy.linalg.blas import dtrsm
-    from scipy.linalg.lapack import dpotrf
-
-    L, size = np.array(H, order="F"), len(H)
-    for low in range(0, size, BLOCK):
-        high = min(low + BLOCK, size)
-        L[low:, low:high] -= L[low:, :low] @ L[low:high, :low].T
-        corner, failed = dpotrf(L[low:high, low:high], lower=True)
-        if failed:
-            return L, failed
-        L[low:high, low:high] = corner
-        L[high:, low:high] = dtrsm(1.0, corner, L[high:, low:high], side=True, lower=True, trans_a=True)
-        check()
-    return L, 0
 
 
 @dataclass(frozen=True, eq=False)

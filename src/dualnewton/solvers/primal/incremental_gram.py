@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualnewton.matrix import Data, count_active
+from dualnewton.row_arrays import on_host
 
 FEW = 0.5
 """Largest fraction of the weighted rows whose weight may have changed for an update; beyond it the sum is computed again."""
@@ -59,9 +60,9 @@ class IncrementalGram:
         if self.last is None:
             active = self.data.active(weights)
             H = self.data.weighted_gram(
-                self.data.take(weights, active), active, intercept=self.intercept, single=single
+                self.data.take(weights, active), active, intercept=self.intercept, single=single, keep=True
             )
-            self.last, read = Sum(weights, H, H.diagonal().copy()), read + active.size
+            self.last, read = Sum(weights, H, on_host(H.diagonal()).copy()), read + active.size
         return self.last.H.copy(), read
 
     def _updated(self, last: Sum, weights: np.ndarray, single: bool) -> tuple[Sum | None, int]:
@@ -71,7 +72,7 @@ class IncrementalGram:
             return None, 0
         if changed.size:
             difference = self.data.take(weights - last.weights, changed)
-            H = H + self.data.weighted_gram(difference, changed, intercept=self.intercept, single=single)
-        left = H.diagonal()
+            H = H + self.data.weighted_gram(difference, changed, intercept=self.intercept, single=single, keep=True)
+        left = on_host(H.diagonal())
         largest = np.maximum(last.largest, left)
         return (Sum(weights, H, largest) if (left >= CANCELLED * largest).all() else None), changed.size

@@ -221,12 +221,12 @@ class Sketches:
         if not scaled_well:
             scaled = self._shrunk(indices, scaled, diagonal)
         if exact and enough.left > 0.0 and self.decisions.considers_single(indices.size):
-            H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=True)
-            sizes = np.sqrt(H.diagonal())
+            H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=True, keep=True)
+            sizes = np.sqrt(on_host(H.diagonal()))
             if _leaves(B := Cholesky(H, diagonal, exact=True), sizes, self.ridge[: data.d], enough) <= enough.left:
                 return B
         single = self._single(weights, indices.size, EXACT if exact else ROUGH)
-        H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=single)
+        H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=single, keep=True)
         return Cholesky(H, diagonal, scaled_well=scaled_well, exact=exact)
 
     def _single(self, weights: np.ndarray, rows: int, most: float) -> bool:

@@ -200,12 +200,12 @@ class FromMoments(Paths):
 
     @classmethod
     def of(
-        cls, moments: Sequence[Moments], y: np.ndarray, c: np.ndarray, *, fit_intercept: bool, compiled: bool
+        cls, moments: Sequence[Moments], y: np.ndarray, c: Sequence[np.ndarray], *, fit_intercept: bool, compiled: bool
     ) -> FromMoments:
-        """Take moments of the rows with one target y; c are the weights of the rows, of shape (F, n)."""
+        """Take moments of the rows with one target y; c are the weights of the rows, for each of the F models."""
         centred = [each.centred(fit_intercept=fit_intercept) for each in moments]
         second, cross, mean, target_mean = (np.stack(parts) for parts in zip(*centred, strict=True))
-        squares = np.array([own @ np.square(y - m) for own, m in zip(c, target_mean, strict=True)])
+        squares = np.array([float(own @ np.square(y - float(m[0]))) for own, m in zip(c, target_mean, strict=True)])
         return cls(second, cross[:, :, 0], mean, target_mean[:, 0], squares, compiled=compiled)
 
     def begin(self, W: np.ndarray | None = None) -> None:

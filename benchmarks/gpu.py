@@ -1,0 +1,176 @@
+"""Fits on a GPU: times to a certified relative gap of 1e-6, beside reads of X, PyTorch's L-BFGS, 16 cores and scikit-learn.
+
+    python -m benchmarks.gpu            writes benchmarks/GPU.md
+    python -m benchmarks.gpu --probe    prints the times of single operations
+
+The data are made on the GPU, in float32: Gaussian features whose scales range over the given condition number, and labels of a
+logistic model. A *read* is the time in which the GPU reads X once, by the sum of its entries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import datetime
+import pstats
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.matrix.cuda import as_cuda, cupy
+from dualnewton.objective.bounds import Derivatives, PrimalPoints
+
+FILE = Path(__file__).parent / "GPU.md"
+TOL = 1e-6
+
+
+def timed(work: Callable[[], Any], repeats: int = 5) -> float:
+    """Return the least milliseconds of some calls, after one that compiles."""
+    xp = cupy()
+    work()
+    best = np.inf
+    for _ in range(repeats):
+        xp.cuda.Device().synchronize()
+        began = time.perf_counter()
+        work()
+        xp.cuda.Device().synchronize()
+        best = min(best, time.perf_counter() - began)
+    return 1e3 * best
+
+
+def dense(n: int, d: int, condition: float, seed: int = 0) -> tuple[Any, Any]:
+    """Return float32 features on the GPU and the margins of a random model."""
+    xp = cupy()
+    rng = xp.random.default_rng(seed)
+    X = xp.empty((n, d), dtype=np.float32)
+    scales = xp.asarray(np.geomspace(1.0, condition**-0.5, d), dtype=np.float32)
+    step = max(1, (1 << 28) // d)
+    for low in range(0, n, step):
+        part = X[low : low + step]
+        part[:] = rng.standard_normal(part.shape, dtype=np.float32) * scales
+    w = rng.standard_normal(d) / xp.sqrt(d) / scales
+    return X, as_cuda(X)._times(w)
+
+
+def labels(z: Any, seed: int = 1) -> Any:
+    """Return labels ±1 of a logistic model."""
+    xp = cupy()
+    chance = xp.random.default_rng(seed).random(len(z))
+    return xp.where(chance < 1.0 / (1.0 + xp.exp(-z)), 1.0, -1.0)
+
+
+# The probe -------------------------------------------------------------------------------------------------------------
+
+
+def operations(X: Any, y: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield the operations of a fit on dense data."""
+    xp, data = cupy(), as_cuda(X)
+    n, d = X.shape
+    problem = dn.Problem(X, y, losses.Logistic(), lam=1.0 / n, fit_intercept=True)
+    lasso = dn.Problem(X, y, losses.Logistic(), lam=1.0 / n, fit_intercept=True, regularizer=regularizers.L1())
+    W, b, rows = np.full((1, d), 0.01), np.zeros(1), [problem.row_vectors]
+    weights = xp.random.default_rng(0).random(n)
+    yield "read", lambda: X.sum()
+    yield "Problem", lambda: dn.Problem(X, y, losses.Logistic(), lam=1.0 / n)
+    yield "pass", lambda: data.evaluate(W, b, Derivatives([problem]), rows)
+    yield "certificate pass", lambda: data.evaluate(W, b, PrimalPoints([problem]), rows)
+    yield "certificate pass, Lasso", lambda: data.evaluate(W, b, PrimalPoints([lasso]), rows)
+    yield "certify", lambda: problem.certify(W[0], 0.0)
+    yield "times", lambda: data.times(W[0])
+    yield "transposed_times", lambda: data.transposed_times(weights)
+    yield "times, 8 columns", lambda: data.times(np.tile(W[0], (8, 1)).T)
+    yield "transposed_times, 8 columns", lambda: data.transposed_times(xp.stack([weights] * 8, axis=1))
+    yield "curvature", lambda: problem.row_curvature(weights)
+    yield "best intercept", lambda: problem.best_intercept_at(weights)
+    yield "dual_at", lambda: problem.dual_at(-y * 0.3, W[0])
+    yield "gram float64", lambda: data.weighted_gram(weights, intercept=True, keep=True)
+    yield "gram float32", lambda: data.weighted_gram(weights, intercept=True, single=True, keep=True)
+    yield "scale float64 alone", lambda: data._scale(weights, None, xp.empty((min(n, (1 << 28) // d), d)), 0, root=True)
+    yield "gram TF32 product alone", lambda: tf32(X[: min(n, (1 << 28) // d)])
+    H = data.weighted_gram(weights, keep=True) if d > 200 else xp.asarray(data.weighted_gram(weights))
+    from dualnewton.matrix.cuda import CudaAlgebra
+
+    factor = CudaAlgebra().cholesky(H)[0]
+    yield "factor", lambda: CudaAlgebra().cholesky(H)
+    yield "solve", lambda: CudaAlgebra().solve(factor, W[0])
+    yield "draw 100000 rows", lambda: data.draw(np.random.default_rng(0), weights, min(100000, n // 10))
+    yield "subset of 100000 rows", lambda: data.subset(np.arange(0, n, max(1, n // 100000)))
+    yield "1000 rows to the host", lambda: data.rows(np.arange(0, n, max(1, n // 1000)))
+
+
+def tf32(B: Any) -> Any:
+    """Return BᵀB by TF32 tensor cores."""
+    from cupy._core import _routines_linalg as routines
+
+    before = routines.get_compute_type(np.dtype(np.float32))
+    routines.set_compute_type(np.dtype(np.float32), routines.COMPUTE_TYPE_TF32)
+    try:
+        return B.T @ B
+    finally:
+        routines.set_compute_type(np.dtype(np.float32), before)
+
+
+def probe(sizes: list[tuple[int, int, float]]) -> None:
+    """Print the times of operations and of fits."""
+    xp = cupy()
+    print(xp.cuda.runtime.getDeviceProperties(0)["name"], "CuPy", xp.__version__, "NumPy", np.__version__)
+    for n, d, condition in sizes:
+        print(f"== {n} x {d}, condition {condition:g}", flush=True)
+        X, z = dense(n, d, condition)
+        y = labels(z)
+        found = operations(X, y)
+        while True:
+            name = "?"
+            try:
+                name, work = next(found)
+                print(f"  {name:32s} {timed(work):9.3f} ms", flush=True)
+            except StopIteration:
+                break
+            except Exception:
+                print(f"  {name}: FAILED", traceback.format_exc()[-1500:], flush=True)
+                if name == "?":
+                    break
+        for method in ("newton", "ihs", "auto"):
+            fit(X, y, method, condition)
+        del X, z, y, found
+        xp.get_default_memory_pool().free_all_blocks()
+
+
+def fit(X: Any, y: Any, method: str, condition: float) -> None:
+    """Print the time of a fit and what it is spent on."""
+    problem = dn.Problem(X, y, losses.Logistic(), lam=1.0 / len(y), fit_intercept=True)
+    try:
+        dn.solve(problem, method=method, tol=TOL, random_state=0, time_limit=20.0)
+        began = time.perf_counter()
+        result = dn.solve(problem, method=method, tol=TOL, random_state=0, time_limit=20.0)
+        seconds = time.perf_counter() - began
+        gap = result.certificate.relative_gap
+        print(
+            f"  fit {method} {condition:g}: {1e3 * seconds:.1f} ms, gap {gap:.1e}, {result.n_epochs:.1f} epochs, {result.status}"
+        )
+        print(f"    {result.plan.reason}", flush=True)
+        profile = cProfile.Profile()
+        profile.runcall(dn.solve, problem, method=method, tol=TOL, random_state=0, time_limit=20.0)
+        stats = pstats.Stats(profile)
+        for (file, _, name), (_, calls, own, whole, _) in sorted(stats.stats.items(), key=lambda each: -each[1][3])[
+            :28
+        ]:
+            if whole > 0.02 * seconds:
+                print(f"      {1e3 * whole:8.1f} ms ({1e3 * own:7.1f} own) {calls:5d} {Path(file).name}:{name}")
+    except Exception:
+        print(f"  fit {method}: FAILED", traceback.format_exc()[-2500:], flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--probe", action="store_true")
+    asked = parser.parse_args()
+    print(datetime.datetime.now(datetime.UTC).date())
+    if asked.probe:
+        probe([(1_000_000, 100, 1e4), (10_000_000, 100, 1e6), (1_000_000, 1000, 1e6), (1_000_000, 2000, 1e6)])

@@ -1,0 +1,374 @@
+"""Rows on an NVIDIA GPU, by CuPy and CUDA kernels: products of float32 rows in float64, without a float64 copy of the data.
+
+A pass over dense rows with a translated loss reads X once (``cuda_source.DENSE_PASS``). Losses of several columns, several models
+and a user's loss that has no translation take two reads: margins, then expressions of CuPy, then the sums over rows. Sparse rows
+keep a transposed copy, so that both products are sums in a fixed order. Everything else is as :class:`DeviceData` specifies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from dualnewton import row_arrays
+from dualnewton._cached import cached_property
+from dualnewton.errors import DualnewtonError
+from dualnewton.matrix import cuda_source
+from dualnewton.matrix.device import DeviceData, Namespace
+from dualnewton.matrix.protocol import Data, Evaluation, RowForm, RowVectors, Target
+from dualnewton.matrix.selections import Selection
+from dualnewton.row_arrays import RowArray
+
+THREADS = 256
+"""Threads per block of every kernel."""
+
+TILE_BYTES, LEAST_TILE, MOST_TILE = 40960, 4, 256
+"""Bytes of dense rows that a block holds in shared memory at a time, and least and most rows: four blocks fit on a
+multiprocessor."""
+
+MOST_COLUMNS = 16
+"""Columns of a dense pass that one thread adds up in registers: up to 4096 features, of which four rows fit in shared memory."""
+
+BLOCKS = 4
+"""Blocks per multiprocessor, each of which has a range of rows and its own sums."""
+
+SHORT = 256
+"""Features of a dense row, and four times its mean number of stored entries, up to which 8 threads multiply it; above, 32 do."""
+
+WIDE = 8
+"""Most columns of W or R per kernel call, which a thread keeps in registers."""
+
+GRAM_ENTRIES = 1 << 28
+"""Number of entries of scaled rows that a weighted Gram matrix multiplies at a time (2 GiB in float64)."""
+
+
+@cache
+def cupy() -> Any:
+    """Return CuPy, with its arrays declared as row arrays; raise an error if it is missing or finds no GPU."""
+    try:
+        import cupy as found
+    except ImportError:
+        raise DualnewtonError(
+            "data on a GPU need CuPy, which is not installed: pip install dualnewton[gpu] (for CUDA 12)"
+        ) from None
+    try:
+        devices = found.cuda.runtime.getDeviceCount()
+    except found.cuda.runtime.CUDARuntimeError:
+        devices = 0
+    if not devices:
+        raise DualnewtonError("data on a GPU need an NVIDIA GPU, and CuPy finds none on this machine")
+    row_arrays.declare(found.ndarray, lambda array: array.get(), CudaAlgebra())
+    return found
+
+
+class CudaAlgebra:
+    """Cholesky factors on the GPU."""
+
+    def cholesky(self, H: Any) -> tuple[Any, bool]:
+        """Return the lower factor, and whether H was not positive definite."""
+        import cupyx
+
+        with cupyx.errstate(linalg="raise"):
+            try:
+                return cupy().linalg.cholesky(H), False
+            except np.linalg.LinAlgError:
+                return None, True
+
+    def solve(self, factor: Any, g: np.ndarray) -> np.ndarray:
+        """Solve by two triangular systems."""
+        from cupyx.scipy.linalg import solve_triangular
+
+        half = solve_triangular(factor, cupy().asarray(g), lower=True)
+        return solve_triangular(factor, half, trans=1, lower=True).get()
+
+
+@cache
+def namespace() -> Namespace:
+    """Return CuPy with its sparse matrices."""
+    xp = cupy()
+    from cupyx.scipy import sparse
+
+    return Namespace(xp, sparse.issparse)
+
+
+def as_cuda(X: Any) -> CudaData:
+    """Return a matrix as data on the GPU: of CuPy, of PyTorch (without a copy), or of NumPy or SciPy, which is copied there."""
+    space = namespace()
+    xp = space.xp
+    if type(X).__module__.partition(".")[0] == "torch":
+        X = xp.from_dlpack(X.detach())
+    elif not (isinstance(X, xp.ndarray) or space.is_sparse(X)):
+        from dualnewton.validation import data_matrix
+
+        X = data_matrix("X", X)
+        X = _csr(X) if hasattr(X, "indptr") else xp.asarray(X)
+    return CudaData(_checked(X, space), space)
+
+
+def _csr(X: Any) -> Any:
+    from cupyx.scipy import sparse
+
+    return sparse.csr_matrix(X)
+
+
+def _checked(X: Any, space: Namespace) -> Any:
+    """Return the matrix in C order or as CSR, of float32 or float64; raise an error if it is not a finite matrix."""
+    xp, sparse = space.xp, space.is_sparse(X)
+    if X.ndim != 2:
+        raise DualnewtonError(f"X must be a matrix with one row per example, got {X.ndim} dimension(s)")
+    if 0 in X.shape:
+        raise DualnewtonError(f"X must have at least one row and one column, got shape {X.shape}")
+    if X.dtype.kind not in "fiub":
+        raise DualnewtonError(f"X must hold real numbers, got {type(X).__name__} of {X.dtype}")
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    if sparse:
+        X = X.tocsr()
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+    else:
+        X = xp.ascontiguousarray(X)
+    entries = (X.data if sparse else X).reshape(-1)
+    # A finite sum of squares proves that every entry is finite, in one read.
+    if not math.isfinite(float(entries @ entries)) and not bool((finite := xp.isfinite(entries)).all()):
+        at = int(xp.argmin(finite))
+        where = f"stored entry {at}" if sparse else f"index {divmod(at, X.shape[1])}"
+        raise DualnewtonError(f"X must be finite, got {float(entries[at])!r} at {where}")
+    return X
+
+
+@cache
+def _kernel(name: str, source: str, **defined: Any) -> Any:
+    """Compile a kernel, with these macros defined; CuPy keeps the binary on disk."""
+    macros = "".join(f"#define {key} {value}\n" for key, value in {"THREADS": THREADS, **defined}.items())
+    return cupy().RawKernel(macros + source, name, options=("--std=c++14",))
+
+
+def _real(dtype: Any) -> str:
+    return "float" if dtype == np.float32 else "double"
+
+
+class CudaData(DeviceData):
+    """Rows on an NVIDIA GPU."""
+
+    @cached_property
+    def lanes(self) -> int:
+        """Threads that multiply one row."""
+        length = 4 * self.profile.stored / self.n if self.is_sparse else self.d
+        return 8 if length <= SHORT else 32
+
+    @cached_property
+    def blocks(self) -> int:
+        """Blocks that fill the GPU."""
+        return BLOCKS * int(self.xp.cuda.Device().attributes["MultiProcessorCount"])
+
+    # Products --------------------------------------------------------------------------------------------------------
+
+    def _times(self, w: Any) -> RowArray:
+        W = w.reshape(self.d, -1)
+        found = self.xp.empty((self.n, W.shape[1]))
+        for low in range(0, W.shape[1], WIDE):
+            own = self.xp.ascontiguousarray(W[:, low : low + WIDE])
+            Z = found if own.shape[1] == W.shape[1] else self.xp.empty((self.n, own.shape[1]))
+            self._times_few(own, Z)
+            if Z is not found:
+                found[:, low : low + WIDE] = Z
+        return found.reshape(self.n) if w.ndim == 1 else found
+
+    def _times_few(self, W: Any, Z: Any) -> None:
+        if self.is_sparse:
+            _sparse_times(self.matrix, W, Z, self.blocks, self.lanes)
+            return
+        kernel = _kernel(
+            "dense_times",
+            cuda_source.PRODUCTS,
+            REAL=_real(self.matrix.dtype),
+            K=W.shape[1],
+            LANES=self.lanes,
+            INDEX="int",
+            TILE=1,
+        )
+        kernel((4 * self.blocks,), (THREADS,), (self.matrix, W, Z, np.int64(self.n), np.int32(self.d)))
+
+    @cached_property
+    def transposed(self) -> Any:
+        """The transposed sparse matrix as CSR: a second copy, made at the first use."""
+        made = self.matrix.tocsc()
+        return type(self.matrix)((made.data, made.indices, made.indptr), shape=self.matrix.shape[::-1])
+
+    def _transposed(self, R: RowArray) -> Any:
+        columns = R.reshape(self.n, -1)
+        found = self.xp.empty((self.d, columns.shape[1]))
+        for low in range(0, columns.shape[1], WIDE):
+            own = self.xp.ascontiguousarray(columns[:, low : low + WIDE], dtype=np.float64)
+            found[:, low : low + WIDE] = self._transposed_few(own)
+        return found.reshape(self.d) if R.ndim == 1 else found
+
+    def _transposed_few(self, R: Any) -> Any:
+        K = R.shape[1]
+        if self.is_sparse:
+            Z = self.xp.empty((self.d, K))
+            lanes = 8 if 4 * self.profile.stored / self.d <= SHORT else 32
+            _sparse_times(self.transposed, R, Z, self.blocks, lanes)
+            return Z
+        tile = 256
+        kernel = _kernel(
+            "dense_transposed",
+            cuda_source.PRODUCTS,
+            REAL=_real(self.matrix.dtype),
+            K=K,
+            LANES=self.lanes,
+            INDEX="int",
+            TILE=tile,
+        )
+        across = -(-self.d // THREADS)
+        step, blocks = self._ranges(max(1, 4 * self.blocks // across))
+        sums = self.xp.empty((blocks, K, self.d))
+        arguments = (self.matrix, R, sums, np.int64(self.n), np.int32(self.d), np.int64(step))
+        kernel((blocks, across), (THREADS,), arguments, shared_mem=8 * tile * K)
+        return sums.sum(axis=0).T
+
+    def _ranges(self, most: int, least: int = 1) -> tuple[int, int]:
+        """Return the rows per block and the number of blocks, at most so many, with at least so many rows each."""
+        step = max(least, -(-self.n // most))
+        return step, -(-self.n // step)
+
+    @cached_property
+    def _tile(self) -> int:
+        """Dense rows that a block holds in shared memory: a multiple of four, since a warp multiplies up to four at a time."""
+        rows = TILE_BYTES // (self.d * self.matrix.dtype.itemsize)
+        return max(LEAST_TILE, min(MOST_TILE, rows) // LEAST_TILE * LEAST_TILE)
+
+    # Passes ----------------------------------------------------------------------------------------------------------
+
+    def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
+        forms = list(target.forms)
+        kinds: list[Any] = [type(form.loss) for form in forms]
+        translations = list(map(cuda_source.translated, kinds))
+        fused = not self.is_sparse and len(forms) == 1 and self.d <= THREADS * MOST_COLUMNS
+        if not forms or None in translations or not (fused or self.is_sparse):
+            return super().evaluate(W, b, target, vectors)
+        found = [self._evaluate_one(*each) for each in zip(W, b, forms, translations, vectors, strict=True)]
+        values, gradients, slopes, margins, kept = zip(*found, strict=True)
+        columns = [each for each in kept if each is not None]
+        return Evaluation(
+            np.array(values),
+            np.concatenate(gradients),
+            np.concatenate(slopes),
+            margins[0][:, None] if len(margins) == 1 else self.xp.stack(margins, axis=1),
+            (columns[0] if len(columns) == 1 else self.xp.concatenate(columns)).T if columns else None,
+        )
+
+    def _evaluate_one(
+        self, w: np.ndarray, b: float, form: RowForm, translation: Any, rows: RowVectors
+    ) -> tuple[float, np.ndarray, np.ndarray, RowArray, RowArray | None]:
+        """Return value, gradients, sums of factors, margins and vectors kept (a row each) of one model."""
+        xp, base = self.xp, 1 + form.direction
+        factors, kept = base * (1 + form.thirds), base * form.dual
+        constants = {"FACTORS": factors, "KEPT": kept, "THIRDS": int(form.thirds), "BASE": base}
+        vectors = [None if each is None else xp.ascontiguousarray(each, dtype=np.float64) for each in rows]
+        places = [np.intp(0) if each is None else each for each in vectors]
+        parameters = xp.asarray(cuda_source.parameters_of(form.loss, translation))
+        held = xp.empty((kept, self.n)) if kept else None
+        given = *places, parameters, held if kept else np.intp(0)
+        if self.is_sparse:
+            margins = self._times(self._small(w)) + float(b)
+            R = xp.empty((self.n, factors))
+            step, blocks = self._ranges(4 * self.blocks, THREADS)
+            sums = xp.empty((blocks, 1 + factors))
+            kernel = _kernel("of_rows", translation.source + cuda_source.OF_ROWS, **constants)
+            labels, c, o, numbers, keep = given
+            arguments = margins, labels, c, o, numbers, keep, R, sums, np.int64(self.n), np.int64(step)
+            kernel((blocks,), (THREADS,), arguments)
+            total = self._host(sums.sum(axis=0))
+            return float(total[0]), self._host(self._transposed(R).T), total[1:], margins, held
+        total, margins = self._dense_pass(w, b, translation, constants, given)
+        return float(total[0]), total[1 + factors :].reshape(factors, self.d), total[1 : 1 + factors], margins, held
+
+    def _dense_pass(
+        self, w: np.ndarray, b: float, translation: Any, constants: dict[str, int], given: tuple[Any, ...]
+    ) -> tuple[np.ndarray, RowArray]:
+        """Read X once; return the value, the sums of the factors and the gradients, side by side, and the margins."""
+        xp, d, factors = self.xp, self.d, constants["FACTORS"]
+        size = self.matrix.dtype.itemsize
+        columns = -(-d // THREADS)
+        width = d if columns == 1 else THREADS
+        tile = self._tile
+        shared = 8 * (d + THREADS + tile * (1 + factors)) + tile * d * size
+        kernel = _kernel(
+            "dense_pass",
+            translation.source + cuda_source.DENSE_PASS,
+            REAL=_real(self.matrix.dtype),
+            LANES=self.lanes,
+            COLUMNS=columns,
+            WIDTH=width,
+            GROUPS=max(1, THREADS // width),
+            **constants,
+        )
+        kernel.max_dynamic_shared_size_bytes = max(shared, 48 << 10)
+        step, blocks = self._ranges(self.blocks, tile)
+        sums, margins = xp.empty((blocks, 1 + factors + factors * d)), xp.empty(self.n)
+        labels, c, o, numbers, keep = given
+        arguments = (
+            self.matrix, self._small(w), np.float64(b), labels, c, o, numbers, margins, keep, sums,
+            np.int64(self.n), np.int32(d), np.int64(step), np.int32(tile),
+        )  # fmt: skip
+        kernel((blocks,), (THREADS,), arguments, shared_mem=shared)
+        return self._host(sums.sum(axis=0)), margins
+
+    # Weighted Gram matrices ------------------------------------------------------------------------------------------
+
+    def _gram(self, weights: RowArray, rows: Selection | None, *, single: bool) -> Any:
+        if self.is_sparse:
+            return super()._gram(weights, rows, single=single)
+        xp, d = self.xp, self.d
+        kind, size = np.float32 if single else np.float64, self.n if rows is None else int(rows.size)
+        signed = bool((weights < 0.0).any())
+        step = max(1, min(size, GRAM_ENTRIES // d))
+        H = xp.zeros((d, d))
+        room = [xp.empty((step, d), kind) for _ in range(1 + signed)]
+        for first in range(0, size, step):
+            count = min(step, size - first)
+            left, *right = (each[:count] for each in room)
+            self._scale(weights, rows, left, first, root=not signed)
+            for other in right:
+                self._scale(None, rows, other, first, root=False)
+            H += left.T @ (right[0] if right else left)
+        return H
+
+    def _weighted_sum(self, weights: RowArray, rows: Selection | None) -> Any:
+        if rows is None:
+            return self._transposed(weights)
+        spread = self.xp.zeros(self.n)
+        spread[rows] = weights
+        return self._transposed(spread)
+
+    def _scale(self, weights: RowArray | None, rows: Selection | None, out: Any, first: int, *, root: bool) -> None:
+        """Write rows from ``first`` on, times their weights or the roots of these."""
+        kernel = _kernel("scaled_rows", cuda_source.SCALED, REAL=_real(self.matrix.dtype), OUT=_real(out.dtype))
+        nowhere = np.intp(0)
+        arguments = (
+            self.matrix, nowhere if rows is None else rows, nowhere if weights is None else weights, out,
+            np.int64(first), np.int64(len(out)), np.int32(self.d), np.int32(root),
+        )  # fmt: skip
+        kernel((8 * self.blocks,), (THREADS,), arguments)
+
+
+def _sparse_times(A: Any, W: Any, Z: Any, blocks: int, lanes: int) -> None:
+    """Z = A W for a CSR matrix."""
+    index = "int" if A.indptr.dtype.itemsize == 4 else "long long"
+    kernel = _kernel(
+        "csr_times", cuda_source.PRODUCTS, REAL=_real(A.dtype), K=W.shape[1], LANES=lanes, INDEX=index, TILE=1
+    )
+    indices = A.indices if A.indices.dtype.itemsize == 4 else A.indices.astype(np.int32)
+    kernel((8 * blocks,), (THREADS,), (A.data, indices, A.indptr, W, Z, np.int64(A.shape[0])))
+
+
+def as_data(X: Any) -> Data:
+    """Return data on the GPU."""
+    return as_cuda(X)

@@ -1,0 +1,371 @@
+"""CUDA source of the passes over rows on a GPU, and of a loss's functions, translated from its own methods.
+
+Each function of a loss is one branch-free expression of NumPy's functions, so that its syntax tree translates to C term by term
+(:func:`translated`). A loss whose methods hold anything else has no translation and is evaluated by its NumPy expressions.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from functools import cache
+from typing import Any, NamedTuple
+
+from dualnewton.losses.base import BALANCING, Loss
+
+FUNCTIONS = {
+    "abs": "fabs", "absolute": "fabs", "exp": "exp", "log": "log", "log1p": "log1p", "expm1": "expm1", "sqrt": "sqrt",
+    "maximum": "max_", "minimum": "min_", "tanh": "tanh", "logaddexp": "logaddexp_", "sign": "sign_", "square": "square_",
+}  # fmt: skip
+"""NumPy's functions by their names in C; those with an underscore are defined in ``PRELUDE``."""
+
+OPERATORS: dict[type, str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<=",
+    ast.Eq: "==", ast.NotEq: "!=",
+}  # fmt: skip
+
+PRELUDE = r"""
+#ifndef INFINITY
+#define INFINITY __longlong_as_double(0x7ff0000000000000LL)
+#endif
+// As NumPy's maximum and minimum, these return NaN if one of the numbers is.
+__device__ inline double max_(double a, double b) { return a > b || a != a ? a : b; }
+__device__ inline double min_(double a, double b) { return a < b || a != a ? a : b; }
+__device__ inline double square_(double x) { return x * x; }
+__device__ inline double sign_(double x) { return (x > 0.0) - (x < 0.0); }
+__device__ inline double logaddexp_(double a, double b) { return fmax(a, b) + log1p(exp(-fabs(a - b))); }
+"""
+
+
+class Untranslatable(Exception):  # noqa: N818 (it reports no error)
+    """A method is not an expression that C has."""
+
+
+class Translation(NamedTuple):
+    """C functions ``value``, ``slope``, ``bend`` and ``direction`` of (z, y, parameters), and the names of the parameters."""
+
+    source: str
+    parameters: tuple[str, ...]
+
+
+class _Translator:
+    """Translates the methods of one loss; ``self.name`` becomes a parameter."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+        self.parameters: list[str] = []
+
+    def body(self, name: str, results: int = 1) -> tuple[list[str], list[str]]:
+        """Return the statements of a method of (z or u, y), and the expressions that it returns."""
+        method = getattr(self.kind, name)
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(method))).body[0]
+        except (OSError, TypeError, SyntaxError, IndentationError) as error:
+            raise Untranslatable(str(error)) from None
+        if not isinstance(tree, ast.FunctionDef) or tree.decorator_list:
+            raise Untranslatable(name)
+        own, *arguments = [argument.arg for argument in tree.args.args]
+        self.own, self.names = own, {name: f"{name}_" for name in arguments}
+        lines: list[str] = []
+        for statement in tree.body:
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                continue  # the docstring
+            if isinstance(statement, ast.Return) and statement.value is not None:
+                found = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]
+                if len(found) != results:
+                    raise Untranslatable(name)
+                return lines, [self.expression(each) for each in found]
+            if not (isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)):
+                raise Untranslatable(ast.dump(statement))
+            value, target = self.expression(statement.value), statement.targets[0].id
+            lines.append(f"double {target}_{len(lines)} = {value};")
+            self.names[target] = f"{target}_{len(lines) - 1}"
+        raise Untranslatable(name)
+
+    def expression(self, node: ast.expr) -> str:
+        """Return an expression of doubles; a comparison is 1.0 or 0.0."""
+        each = self.expression
+        match node:
+            case ast.Constant(value=float() | int() as number):
+                return repr(float(number))
+            case ast.Name(id=name) if name in self.names:
+                return self.names[name]
+            case ast.Attribute(value=ast.Name(id="np"), attr="inf"):
+                return "INFINITY"
+            case ast.Attribute(value=ast.Name(id=name), attr=field) if name == self.own:
+                if field not in self.parameters:
+                    self.parameters.append(field)
+                return f"p[{self.parameters.index(field)}]"
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return f"(-{each(operand)})"
+            case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=2 | 2.0)):
+                return f"square_({each(left)})"
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
+                return f"({each(left)} {OPERATORS[type(op)]} {each(right)})"
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in OPERATORS:
+                return f"({each(left)} {OPERATORS[type(op)]} {each(right)} ? 1.0 : 0.0)"
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="np"), attr="where"), args=[condition, yes, no]):
+                return f"({each(condition)} != 0.0 ? {each(yes)} : {each(no)})"
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="np"), attr=name), args=args) if name in FUNCTIONS:
+                return f"{FUNCTIONS[name]}({', '.join(map(each, args))})"
+            case _:
+                raise Untranslatable(ast.dump(node))
+
+    def function(self, name: str, method: str) -> str:
+        """Return a C function of (z, y, p)."""
+        lines, (result,) = self.body(method)
+        return f"__device__ double {name}(double z_, double y_, const double* p) {{ {' '.join(lines)} return {result}; }}\n"
+
+    def direction(self) -> str:
+        """Return the balancing direction (``Loss.balancing_direction``)."""
+        head = "__device__ double direction(double z_, double y_, const double* p)"
+        if self.kind.domain is Loss.domain:  # type: ignore[attr-defined]
+            return f"{head} {{ return bend(z_, y_, p); }}\n"
+        lines, (low, high) = self.body("domain", 2)
+        return (
+            f"{head} {{ {' '.join(lines)} double slope_ = slope(z_, y_, p), low_ = {low}, high_ = {high}; "
+            f"double room_ = min_(slope_ - low_, high_ - slope_) / {BALANCING!r}; "
+            "return max_(min_(bend(z_, y_, p), room_), 0.0); }\n"
+        )
+
+
+@cache
+def translated(kind: type) -> Translation | None:
+    """Return the functions of a class of losses in C; None if a method cannot be translated."""
+    if kind.balancing_direction is not Loss.balancing_direction:  # type: ignore[attr-defined]
+        return None
+    translator = _Translator(kind)
+    try:
+        functions = [
+            translator.function("value", "value"),
+            translator.function("slope", "derivative"),
+            translator.function("bend", "second_derivative"),
+            translator.direction(),
+        ]
+    except Untranslatable:
+        return None
+    return Translation(PRELUDE + "".join(functions), tuple(translator.parameters))
+
+
+def parameters_of(loss: Any, translation: Translation) -> list[float]:
+    """Return the numbers that the translated functions take, at least one."""
+    return [float(getattr(loss, name)) for name in translation.parameters] or [0.0]
+
+
+ROW = r"""
+// What a target computes of one row (see RowForm): FACTORS numbers r, of which KEPT are kept without the weight.
+__device__ inline double of_row(
+    long long i, double z, const double* y, const double* c, const double* o, const double* p, long long n, double* kept,
+    double* r)
+{
+    double weight = c ? c[i] : 1.0, label = y[i];
+    if (o) z += o[i];
+    double sign = KEPT ? -1.0 : 1.0;
+    double slope_ = sign * slope(z, label, p);
+    r[0] = weight * slope_;
+    if (KEPT > 0) kept[i] = slope_;
+    if (KEPT > 1) {
+        double way = direction(z, label, p);
+        kept[n + i] = way;
+        r[1] = weight * way;
+    }
+    if (THIRDS) for (int k = 0; k < BASE; ++k) r[BASE + k] = r[k] / 3.0;
+    return weight * value(z, label, p);
+}
+"""
+
+SUMMED = r"""
+// Add the numbers of all threads of a block in a fixed order; the first thread returns the sum.
+__device__ inline double block_sum(double x, double* room)
+{
+    room[threadIdx.x] = x;
+    __syncthreads();
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) room[threadIdx.x] += room[threadIdx.x + half];
+        __syncthreads();
+    }
+    double total = room[0];
+    __syncthreads();
+    return total;
+}
+"""
+
+OF_ROWS = (
+    ROW
+    + SUMMED
+    + r"""
+// Losses of rows whose margins are known. Each block has a range of rows and writes its sums: value, Σ r.
+extern "C" __global__ void of_rows(
+    const double* Z, const double* y, const double* c, const double* o, const double* p, double* kept, double* R,
+    double* sums, long long n, long long step)
+{
+    __shared__ double room[THREADS];
+    long long low = blockIdx.x * step, high = min(low + step, n);
+    double total = 0.0, slopes[FACTORS] = {};
+    for (long long i = low + threadIdx.x; i < high; i += THREADS) {
+        double r[FACTORS];
+        total += of_row(i, Z[i], y, c, o, p, n, kept, r);
+        for (int k = 0; k < FACTORS; ++k) { slopes[k] += r[k]; R[i * FACTORS + k] = r[k]; }
+    }
+    double* own = sums + blockIdx.x * (FACTORS + 1);
+    total = block_sum(total, room);
+    if (threadIdx.x == 0) own[0] = total;
+    for (int k = 0; k < FACTORS; ++k) {
+        double sum = block_sum(slopes[k], room);
+        if (threadIdx.x == 0) own[1 + k] = sum;
+    }
+}
+"""
+)
+
+DENSE_PASS = (
+    ROW
+    + SUMMED
+    + r"""
+// Margins, losses and sums of factors times rows, in one read of dense rows. A block has a range of rows, which it reads tile by
+// tile into shared memory: 1. LANES threads multiply a row; 2. a thread evaluates the loss of a row; 3. a thread adds columns.
+extern "C" __global__ void dense_pass(
+    const REAL* X, const double* w, double b, const double* y, const double* c, const double* o, const double* p, double* Z,
+    double* kept, double* sums, long long n, int d, long long step, int tile)
+{
+    extern __shared__ double shared[];
+    double *weights = shared, *room = weights + d, *margins = room + THREADS, *factors = margins + tile;
+    REAL* rows = (REAL*)(factors + FACTORS * tile);
+    long long low = blockIdx.x * step, high = min(low + step, n);
+    int t = threadIdx.x, lane = t % LANES;
+    for (int j = t; j < d; j += THREADS) weights[j] = w[j];
+    double total = 0.0, slopes[FACTORS] = {}, added[FACTORS][COLUMNS] = {};
+    // With few columns several threads share a column, each with every GROUPS-th row.
+    int column = t % WIDTH, group = t / WIDTH;
+    for (long long first = low; first < high; first += tile) {
+        int count = (int)min((long long)tile, high - first), entries = count * d;
+        const REAL* from = X + first * d;
+        __syncthreads();
+        #pragma unroll 8
+        for (int k = t; k < entries; k += THREADS) rows[k] = from[k];
+        __syncthreads();
+        for (int i = t / LANES; i < tile; i += THREADS / LANES) {
+            double z = 0.0;
+            if (i < count) for (int j = lane; j < d; j += LANES) z += weights[j] * (double)rows[i * d + j];
+            for (int half = LANES / 2; half > 0; half /= 2) z += __shfl_down_sync(0xffffffffu, z, half, LANES);
+            if (lane == 0) margins[i] = z + b;
+        }
+        __syncthreads();
+        for (int i = t; i < count; i += THREADS) {
+            double r[FACTORS], z = margins[i];
+            Z[first + i] = z;
+            total += of_row(first + i, z, y, c, o, p, n, kept, r);
+            for (int k = 0; k < FACTORS; ++k) { slopes[k] += r[k]; factors[k * tile + i] = r[k]; }
+        }
+        __syncthreads();
+        if (group < GROUPS) for (int i = group; i < count; i += GROUPS)
+            for (int m = 0; m < COLUMNS; ++m) {
+                int j = column + m * WIDTH;
+                if (j < d) {
+                    double x = (double)rows[i * d + j];
+                    for (int k = 0; k < FACTORS; ++k) added[k][m] += factors[k * tile + i] * x;
+                }
+            }
+    }
+    double* own = sums + blockIdx.x * (1 + FACTORS + (long long)FACTORS * d);
+    total = block_sum(total, room);
+    if (t == 0) own[0] = total;
+    for (int k = 0; k < FACTORS; ++k) {
+        double sum = block_sum(slopes[k], room);
+        if (t == 0) own[1 + k] = sum;
+        for (int m = 0; m < COLUMNS; ++m) {
+            room[t] = added[k][m];
+            __syncthreads();
+            int j = column + m * WIDTH;
+            if (group == 0 && j < d) {
+                double x = 0.0;
+                for (int g = 0; g < GROUPS; ++g) x += room[g * WIDTH + column];
+                own[1 + FACTORS + (long long)k * d + j] = x;
+            }
+            __syncthreads();
+        }
+    }
+}
+"""
+)
+
+PRODUCTS = r"""
+// Z = A W for dense rows and K columns of W: LANES threads a row.
+extern "C" __global__ void dense_times(const REAL* X, const double* W, double* Z, long long n, int d)
+{
+    int lane = threadIdx.x % LANES;
+    long long rows = (long long)gridDim.x * (THREADS / LANES);
+    long long first = (long long)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
+    for (long long i = first; i - threadIdx.x / LANES < n; i += rows) {
+        double z[K] = {};
+        if (i < n) for (int j = lane; j < d; j += LANES) {
+            double x = (double)X[i * d + j];
+            for (int k = 0; k < K; ++k) z[k] += W[j * K + k] * x;
+        }
+        for (int k = 0; k < K; ++k) {
+            for (int half = LANES / 2; half > 0; half /= 2) z[k] += __shfl_down_sync(0xffffffffu, z[k], half, LANES);
+            if (lane == 0 && i < n) Z[i * K + k] = z[k];
+        }
+    }
+}
+
+// Sums of A' R for dense rows and K columns of R: a block a range of rows, whose sums it writes.
+extern "C" __global__ void dense_transposed(const REAL* X, const double* R, double* sums, long long n, int d, long long step)
+{
+    extern __shared__ double factors[];
+    long long low = blockIdx.x * step, high = min(low + step, n);
+    int column = blockIdx.y * THREADS + threadIdx.x;
+    double added[K] = {};
+    for (long long first = low; first < high; first += TILE) {
+        int count = (int)min((long long)TILE, high - first);
+        __syncthreads();
+        for (int k = threadIdx.x; k < count * K; k += THREADS) factors[k] = R[first * K + k];
+        __syncthreads();
+        if (column < d) {
+            #pragma unroll 4
+            for (int i = 0; i < count; ++i) {
+                double x = (double)X[(first + i) * d + column];
+                for (int k = 0; k < K; ++k) added[k] += factors[i * K + k] * x;
+            }
+        }
+    }
+    if (column < d) for (int k = 0; k < K; ++k) sums[((long long)blockIdx.x * K + k) * d + column] = added[k];
+}
+
+// Z = A W for CSR rows: LANES threads a row. With the transposed matrix it gives A' R.
+extern "C" __global__ void csr_times(
+    const REAL* data, const int* indices, const INDEX* indptr, const double* W, double* Z, long long n)
+{
+    int lane = threadIdx.x % LANES;
+    long long rows = (long long)gridDim.x * (THREADS / LANES);
+    long long first = (long long)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
+    for (long long i = first; i - threadIdx.x / LANES < n; i += rows) {
+        double z[K] = {};
+        if (i < n) for (INDEX s = indptr[i] + lane; s < indptr[i + 1]; s += LANES) {
+            double x = (double)data[s];
+            long long at = (long long)indices[s] * K;
+            for (int k = 0; k < K; ++k) z[k] += W[at + k] * x;
+        }
+        for (int k = 0; k < K; ++k) {
+            for (int half = LANES / 2; half > 0; half /= 2) z[k] += __shfl_down_sync(0xffffffffu, z[k], half, LANES);
+            if (lane == 0 && i < n) Z[i * K + k] = z[k];
+        }
+    }
+}
+"""
+
+SCALED = r"""
+// Rows times the roots of their weights (or the weights themselves), as the entries of a chunk for a matrix product.
+extern "C" __global__ void scaled_rows(
+    const REAL* X, const long long* rows, const double* weights, OUT* out, long long first, long long count, int d, int root)
+{
+    long long entries = count * d;
+    for (long long k = (long long)blockIdx.x * blockDim.x + threadIdx.x; k < entries; k += (long long)gridDim.x * blockDim.x) {
+        long long s = first + k / d;
+        int j = (int)(k % d);
+        double weight = weights ? (root ? sqrt(weights[s]) : weights[s]) : 1.0;
+        out[k] = (OUT)(weight * (double)X[(rows ? rows[s] : s) * d + j]);
+    }
+}
+"""

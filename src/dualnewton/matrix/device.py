@@ -1,0 +1,312 @@
+"""Rows on a device (a GPU): an array or a CSR matrix of a library whose functions are NumPy's, such as CuPy.
+
+Row arrays are arrays of the device. This class computes by the library's own functions, in chunks of rows that are converted to
+float64, and so specifies what every kind of data on a device must return; ``cuda.py`` has faster kernels for most of it. The
+tests run this class on the CPU, on arrays that behave as CuPy's do.
+
+Equal calls return equal bits: sums are added in an order that depends on sizes alone, and rows are drawn by whole numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualnewton._cached import cached_property
+from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Profile, Rows, RowVectors, Target, Work
+from dualnewton.matrix.selections import Selection
+from dualnewton.row_arrays import RowArray, on_host
+
+CHUNK = 1 << 27
+"""Number of entries that are converted to float64 at a time (1 GiB)."""
+
+FEW = 200
+"""Features up to which a Gram matrix is factorised on the host, which takes less time there."""
+
+HASHED = 1 << 24
+"""Bytes that are copied to the host and hashed at a time (16 MiB)."""
+
+RESOLUTION = float(1 << 62)
+"""Total of the whole numbers by which rows are drawn. Their sums are exact, in whatever order a device adds them."""
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A library of arrays on a device.
+
+    Attributes
+    ----------
+    xp : module
+        Has NumPy's functions, for arrays of the device.
+    is_sparse : callable
+        Whether a matrix of the library is sparse, in which case it is CSR.
+    """
+
+    xp: Any
+    is_sparse: Any = lambda matrix: False  # noqa: ARG005
+
+
+class DeviceData(Data):
+    """Rows on a device.
+
+    Parameters
+    ----------
+    X : array in C order or CSR matrix of shape (n, d)
+        The rows, of float32 or float64.
+    namespace : Namespace
+        The library that X belongs to.
+    """
+
+    capabilities = Capabilities(
+        random_rows=False, whole=False, local=False, reason="the data are on a device, which reads its rows in order"
+    )
+
+    def __init__(self, X: Any, namespace: Namespace) -> None:
+        self.matrix, self.namespace, self.xp = X, namespace, namespace.xp
+        self.is_sparse = bool(namespace.is_sparse(X))
+
+    @cached_property
+    def profile(self) -> Profile:  # type: ignore[override]
+        """Size and sparsity, computed at the first access."""
+        (n, d), itemsize = self.matrix.shape, self.matrix.dtype.itemsize
+        if not self.is_sparse:
+            return Profile(n, d, n * d, 0.5 * n * d * d, False, itemsize, on_gpu=True)
+        lengths = self._lengths()
+        return Profile(n, d, int(self.matrix.nnz), 0.5 * float(lengths @ lengths), True, itemsize, on_gpu=True)
+
+    def _lengths(self) -> RowArray:
+        """Return the number of stored entries of each row."""
+        indptr = self.matrix.indptr
+        return (indptr[1:] - indptr[:-1]).astype(np.float64)
+
+    def like(self, X: Any) -> DeviceData:
+        """Return data of the same kind with other rows."""
+        return type(self)(X, self.namespace)
+
+    # Identity --------------------------------------------------------------------------------------------------------
+
+    def fingerprint(self) -> str:
+        digest = hashlib.blake2b(digest_size=16)
+        for array in self._arrays():
+            step = max(1, HASHED // max(1, array[:1].nbytes))
+            for low in range(0, len(array), step):
+                digest.update(np.ascontiguousarray(on_host(array[low : low + step])).data)
+        storage = " csr" if self.is_sparse else ""
+        return f"{self.n}x{self.d} {self.matrix.dtype}{storage} {digest.hexdigest()}"
+
+    def _arrays(self) -> list[Any]:
+        """Return the arrays of the device that hold the entries."""
+        return [self.matrix.data, self.matrix.indices, self.matrix.indptr] if self.is_sparse else [self.matrix]
+
+    def same_as(self, other: Data) -> bool:
+        return self is other or self.matrix is getattr(other, "matrix", None)
+
+    def with_constant(self, value: float) -> DeviceData:
+        if self.is_sparse:
+            raise TypeError("a constant column is appended to dense rows only")
+        column = self.xp.full((self.n, 1), value, dtype=self.matrix.dtype)
+        return self.like(self.xp.concatenate([self.matrix, column], axis=1))
+
+    def using(self, work: Work) -> DeviceData:  # noqa: ARG002 (there is one way only)
+        return self
+
+    # Row arrays ------------------------------------------------------------------------------------------------------
+
+    def placed(self, values: RowArray) -> RowArray:
+        return self.xp.asarray(values)
+
+    def ones(self) -> RowArray:
+        return self.xp.ones(self.n)
+
+    def entries(self, values: RowArray, rows: Any) -> np.ndarray:
+        return np.asarray(on_host(values[rows if isinstance(rows, slice) else self.xp.asarray(rows)]))
+
+    def take(self, values: RowArray, rows: Selection) -> RowArray:
+        return values if rows.size == self.n else values[self.xp.asarray(rows)]
+
+    def changed(self, values: RowArray, others: RowArray) -> Selection:
+        return self.xp.flatnonzero(values != others)
+
+    def active(self, weights: RowArray) -> Selection:
+        found = self.xp.flatnonzero(weights != 0.0)
+        return found if found.size else self.xp.zeros(1, dtype=np.intp)
+
+    def draw(
+        self, rng: np.random.Generator, weights: RowArray, size: int, scores: RowArray | None = None
+    ) -> tuple[Selection, RowArray]:
+        active = self.active(weights)
+        if active.size <= size:
+            return active, self.take(weights, active)
+        chances = self.take(weights if scores is None else weights * scores, active)
+        total = float(chances.sum())
+        ends = self.xp.cumsum((chances * (RESOLUTION / total)).astype(np.int64))
+        points = ((np.arange(size) + rng.random(size)) * (float(ends[-1]) / size)).astype(np.int64)
+        # The first place at which the sum exceeds a point: rows without a chance are never drawn.
+        places = on_host(self.xp.searchsorted(ends, self.xp.asarray(points), side="right"))
+        places = np.minimum(places, active.size - 1)
+        firsts = np.flatnonzero(np.diff(places, prepend=-1))
+        drawn = active[self.xp.asarray(places[firsts])]
+        scaled = self.xp.asarray(np.diff(firsts, append=size) * (total / size))
+        return drawn, scaled if scores is None else scaled / scores[drawn]
+
+    def dominant(self, weights: RowArray, norms: RowArray, size: int, few: int) -> tuple[Selection, np.ndarray | None]:
+        active = self.active(weights)
+        order = active[self.xp.argsort(-(self.take(weights, active) * self.take(norms, active)), kind="stable")]
+        chosen, others = self.xp.sort(order[:size]), order[size:]
+        places = np.linspace(0, others.size - 1, min(few, others.size)).astype(int)
+        return chosen, on_host(others[self.xp.asarray(places)]) if few else None
+
+    def subset(self, rows: np.ndarray) -> DeviceData:
+        return self.like(self.matrix[self.xp.asarray(rows)])
+
+    # Chunks of rows as float64 ---------------------------------------------------------------------------------------
+
+    def _chunks(self, rows: Selection | None = None) -> Iterator[tuple[slice, Any]]:
+        """Yield slices of some rows, all by default, together with these rows as float64."""
+        size = self.n if rows is None else int(rows.size)
+        step = max(1, CHUNK * self.n // max(1, self.profile.stored))
+        for low in range(0, size, step):
+            part = slice(low, min(low + step, size))
+            if rows is None and step >= size:
+                yield part, _wide(self.matrix)
+            else:
+                yield part, _wide(self.matrix[part] if rows is None else self.matrix[rows[part]])
+
+    def _host(self, array: Any) -> np.ndarray:
+        """Return a small result as a NumPy array in C order that may be written."""
+        return np.array(on_host(array), order="C")
+
+    def _small(self, array: np.ndarray) -> Any:
+        """Return a small NumPy array on the device, as float64."""
+        return self.xp.asarray(np.ascontiguousarray(array, dtype=np.float64))
+
+    # Products --------------------------------------------------------------------------------------------------------
+
+    def times(self, w: np.ndarray) -> RowArray:
+        return self._times(self._small(w))
+
+    def _times(self, w: Any) -> RowArray:
+        """A w for an array of the device."""
+        found = [rows @ w for _, rows in self._chunks()]
+        return found[0] if len(found) == 1 else self.xp.concatenate(found)
+
+    def _transposed(self, R: RowArray) -> Any:
+        """Aᵀ R on the device, for a row array R."""
+        return self._sum(rows.T @ R[part] for part, rows in self._chunks())
+
+    @staticmethod
+    def _sum(parts: Iterator[Any]) -> Any:
+        total = next(parts)
+        for part in parts:
+            total = total + part
+        return total
+
+    def transposed_times(self, v: RowArray) -> np.ndarray:
+        return self._host(self._transposed(v))
+
+    def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
+        Z = self._times(self._small(W.T)) + self._small(b)
+        found = target.losses(vectors, Z)
+        gradients = self._host(self._transposed(found.factors).T)
+        return Evaluation(found.values, gradients, self._host(found.factors.sum(axis=0)), Z, found.kept)
+
+    def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: RowArray) -> tuple[np.ndarray, np.ndarray]:
+        U = weights * (self._times(self._small(V.T)) + self._small(v))
+        return self._host(self._transposed(U).T), self._host(U.sum(axis=0))
+
+    def weighted_gram(
+        self,
+        weights: RowArray,
+        indices: Selection | None = None,
+        *,
+        intercept: bool = False,
+        single: bool = False,
+        keep: bool = False,
+    ) -> Any:
+        rows = None if indices is None or indices.size == self.n else self.xp.asarray(indices)
+        H, d = self._gram(weights, rows, single=single), self.d
+        if intercept:
+            whole = self.xp.empty((d + 1, d + 1))
+            whole[:d, :d], whole[d, d] = H, weights.sum()
+            whole[:d, d] = whole[d, :d] = self._weighted_sum(weights, rows)
+            H = whole
+        return H if keep and d > FEW else self._host(H)
+
+    def _weighted_sum(self, weights: RowArray, rows: Selection | None) -> Any:
+        """Σ_s weights_s a_s on the device."""
+        return self._sum(own.T @ weights[part] for part, own in self._chunks(rows))
+
+    def _gram(self, weights: RowArray, rows: Selection | None, *, single: bool) -> Any:  # noqa: ARG002
+        """Σ_s weights_s a_s a_sᵀ on the device."""
+        return self._sum(self._dense(own.T @ self._scaled(own, weights[part])) for part, own in self._chunks(rows))
+
+    def _scaled(self, rows: Any, weights: RowArray) -> Any:
+        """Return rows, each times its weight."""
+        return rows.multiply(weights[:, None]).tocsr() if self.is_sparse else weights[:, None] * rows
+
+    def _dense(self, matrix: Any) -> Any:
+        return matrix.toarray() if self.is_sparse else matrix
+
+    def _squared(self, rows: Any) -> Any:
+        return rows.power(2) if self.is_sparse else np.square(rows)
+
+    def moments(
+        self, weights: RowArray, targets: RowArray, origin: np.ndarray, indices: Selection | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        rows = None if indices is None else self.xp.asarray(indices)
+        weighted = weights[:, None] * np.concatenate([targets, np.ones_like(targets[:, :1])], axis=1)
+        shift, d, shifted = self._small(origin), self.d, bool(origin.any())
+        H, sums = np.zeros((d + 1, d + 1)), np.zeros((d + 1, weighted.shape[1]))
+        for part, own in self._chunks(rows):
+            own = (self._dense(own) - shift) if shifted else own
+            scaled = weights[part][:, None] * own if shifted else self._scaled(own, weights[part])
+            product = own.T @ scaled
+            H[:d, :d] += self._host(product if shifted else self._dense(product))
+            sums[:d] += self._host(own.T @ weighted[part])
+        sums[d] = self._host(weighted.sum(axis=0))
+        H[d], H[:, d] = sums[:, -1], sums[:, -1]
+        return H, sums[:, :-1]
+
+    def row_gram(self, indices: Rows = slice(None), scale: np.ndarray | None = None) -> np.ndarray:
+        rows = self._gathered(indices)
+        return self._host(self._dense((rows if scale is None else rows * self._small(scale)) @ rows.T))
+
+    def column_norms(self, weights: RowArray, features: np.ndarray | None = None) -> np.ndarray:
+        norms = self._host(self._sum(self._squared(rows).T @ weights[part] for part, rows in self._chunks()))
+        return norms if features is None else norms[features]
+
+    def absolute_sums(self, weights: RowArray) -> np.ndarray:
+        return self._host(self._sum(abs(rows).T @ weights[part] for part, rows in self._chunks()))
+
+    def row_scores(self, scale: np.ndarray) -> RowArray:
+        by = self._small(scale)
+        return self.xp.concatenate([self._squared(rows) @ by for _, rows in self._chunks()])
+
+    def nonzeros(self) -> np.ndarray:
+        if self.is_sparse:
+            return self._host(self.xp.bincount(self.matrix.indices, minlength=self.d))
+        counts = self._sum((rows != 0.0).T @ self.xp.ones(rows.shape[0]) for _, rows in self._chunks())
+        return self._host(counts).astype(np.intp)
+
+    # Parts -----------------------------------------------------------------------------------------------------------
+
+    def _gathered(self, indices: Rows) -> Any:
+        return _wide(self.matrix[indices if isinstance(indices, slice) else self.xp.asarray(indices)])
+
+    def rows(self, indices: Rows) -> Any:
+        rows = self._gathered(indices)
+        return sp.csr_array(rows.get()) if self.is_sparse else self._host(rows)
+
+    def columns(self, features: np.ndarray) -> Any:
+        some = _wide(self.matrix[:, self.xp.asarray(features)])
+        return sp.csr_array(some.get().T) if self.is_sparse else self._host(some.T)
+
+
+def _wide(rows: Any) -> Any:
+    """Return rows as float64; they are not copied if they are."""
+    return rows if rows.dtype == np.float64 else rows.astype(np.float64)

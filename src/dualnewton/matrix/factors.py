@@ -1,0 +1,70 @@
+"""Cholesky factors of d×d matrices: by LAPACK in memory, or where a kind of data keeps a Gram matrix beside its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dualnewton.row_arrays import algebra_of
+
+BLOCK = 512
+"""Columns of a Cholesky factor between two checks of the deadline: about a tenth of a second for 4000 features."""
+
+
+def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = None) -> Any:
+    """Return the lower Cholesky factor of H + D(diagonal); H is changed in place.
+
+    Where rounding has made the matrix indefinite, its diagonal is lifted by as little as makes it definite.
+    """
+    elsewhere = algebra_of(H)
+    if elsewhere is None:
+        on_diagonal = np.einsum("ii->i", H)  # a view
+    else:
+        on_diagonal, diagonal = H.reshape(-1)[:: len(H) + 1], np.asarray(diagonal, like=H)
+    on_diagonal += diagonal
+    factor: Any
+    failed: int
+    lift = np.finfo(float).eps * float(np.abs(on_diagonal).max()) or 1.0
+    while True:
+        if elsewhere is not None:
+            factor, failed = elsewhere.cholesky(H)
+        elif check is None or len(H) <= 2 * BLOCK:
+            # LAPACK itself, as in solve: what SciPy puts around it takes longer than a small factor.
+            from scipy.linalg.lapack import dpotrf
+
+            factor, failed = dpotrf(H.T, lower=True, clean=False)
+        else:
+            factor, failed = _by_blocks(H, check)
+        if not failed:
+            return factor
+        on_diagonal += lift
+        lift *= 100.0
+
+
+def solved(factor: Any, g: np.ndarray) -> np.ndarray:
+    """Solve with a factor, for a NumPy array g."""
+    if (elsewhere := algebra_of(factor)) is not None:
+        return np.asarray(elsewhere.solve(factor, g))
+    from scipy.linalg.lapack import dpotrs
+
+    return np.asarray(dpotrs(factor, g, lower=True)[0])
+
+
+def _by_blocks(H: np.ndarray, check: Callable[[], None]) -> tuple[np.ndarray, int]:
+    """Return the lower Cholesky factor of H, and zero if H is positive definite; ``check`` is called after each block."""
+    from scipy.linalg.blas import dtrsm
+    from scipy.linalg.lapack import dpotrf
+
+    L, size = np.array(H, order="F"), len(H)
+    for low in range(0, size, BLOCK):
+        high = min(low + BLOCK, size)
+        L[low:, low:high] -= L[low:, :low] @ L[low:high, :low].T
+        corner, failed = dpotrf(L[low:high, low:high], lower=True)
+        if failed:
+            return L, failed
+        L[low:high, low:high] = corner
+        L[high:, low:high] = dtrsm(1.0, corner, L[high:, low:high], side=True, lower=True, trans_a=True)
+        check()
+    return L, 0

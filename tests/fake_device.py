@@ -1,0 +1,139 @@
+"""An array type that behaves as CuPy's does, on the CPU: NumPy's functions dispatch to it, and nothing converts it silently.
+
+As on a GPU, an expression may mix these arrays with numbers, but not with NumPy arrays; reductions return arrays of no dimension;
+``np.asarray`` raises TypeError, and ``get()`` copies an array to the host.
+"""
+
+import numpy as np
+
+from dualnewton import row_arrays
+from dualnewton.matrix.device import DeviceData, Namespace
+
+CREATES = {np.asarray, np.array, np.ascontiguousarray, np.zeros, np.ones, np.empty, np.arange, np.full}
+"""Functions that dispatch by ``like=`` and may take NumPy arrays."""
+
+
+def unwrapped(value, *, mixed=False):
+    """Return what a value wraps; refuse NumPy arrays unless ``mixed``, as CuPy does."""
+    if isinstance(value, FakeArray):
+        return value.array
+    if isinstance(value, np.ndarray) and not mixed:
+        raise TypeError(f"Unsupported type {type(value)}")
+    if isinstance(value, list | tuple):
+        return type(value)(unwrapped(each, mixed=mixed) for each in value)
+    return value
+
+
+def wrapped(value):
+    """Return NumPy arrays and numbers as arrays of the device."""
+    if isinstance(value, np.ndarray | np.generic):
+        return FakeArray(np.asarray(value))
+    if isinstance(value, list | tuple):
+        return type(value)(map(wrapped, value))
+    return value
+
+
+class FakeArray(np.lib.mixins.NDArrayOperatorsMixin):
+    """A NumPy array that can only be reached by NumPy's dispatch and by :meth:`get`."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def get(self):
+        return self.array.copy()
+
+    def __array__(self, *_, **__):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`.")
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
+        if out is not None:
+            options["out"] = tuple(unwrapped(each) for each in out)
+        found = getattr(ufunc, method)(*map(unwrapped, inputs), **options)
+        return out[0] if out is not None else wrapped(found)
+
+    def __array_function__(self, function, types, args, kwargs):
+        mixed = function in CREATES
+        args = [unwrapped(each, mixed=mixed) for each in args]
+        kwargs = {name: unwrapped(each, mixed=mixed) for name, each in kwargs.items()}
+        found = function(*args, **kwargs)
+        return FakeArray(found.copy()) if function in (np.asarray, np.array) and args[0] is found else wrapped(found)
+
+    # What CuPy's arrays have themselves ------------------------------------------------------------------------------
+
+    shape = property(lambda self: self.array.shape)
+    size = property(lambda self: self.array.size)
+    ndim = property(lambda self: self.array.ndim)
+    dtype = property(lambda self: self.array.dtype)
+    nbytes = property(lambda self: self.array.nbytes)
+    T = property(lambda self: FakeArray(self.array.T))
+
+    def __len__(self):
+        return len(self.array)
+
+    def __bool__(self):
+        return bool(self.array)
+
+    def __float__(self):
+        return float(self.array)
+
+    def __int__(self):
+        return int(self.array)
+
+    def __getitem__(self, key):
+        return wrapped(self.array[unwrapped(key)])
+
+    def __setitem__(self, key, value):
+        self.array[unwrapped(key)] = unwrapped(value)
+
+    def __iter__(self):
+        return map(wrapped, self.array)
+
+    def __getattr__(self, name):
+        if name.startswith("_") or name in {"flags", "ctypes", "data", "tolist", "item"}:
+            raise AttributeError(name)
+        method = getattr(self.array, name)
+
+        def call(*args, **kwargs):
+            return wrapped(method(*map(unwrapped, args), **{key: unwrapped(each) for key, each in kwargs.items()}))
+
+        return call
+
+
+class FakeModule:
+    """NumPy's functions on arrays of the device, as ``cupy`` has them."""
+
+    ndarray = FakeArray
+    float32, float64, intp, newaxis = np.float32, np.float64, np.intp, None
+
+    def __getattr__(self, name):
+        function = getattr(np, name)
+        mixed = function in CREATES
+
+        def call(*args, **kwargs):
+            given = [unwrapped(each, mixed=mixed) for each in args]
+            return wrapped(function(*given, **{key: unwrapped(each) for key, each in kwargs.items()}))
+
+        return call
+
+
+class FakeAlgebra:
+    """Cholesky factors of arrays of the device."""
+
+    def cholesky(self, H):
+        try:
+            return FakeArray(np.linalg.cholesky(H.array)), False
+        except np.linalg.LinAlgError:
+            return None, True
+
+    def solve(self, factor, g):
+        return np.linalg.solve(factor.array.T, np.linalg.solve(factor.array, g))
+
+
+row_arrays.declare(FakeArray, FakeArray.get, FakeAlgebra())
+xp = FakeModule()
+NAMESPACE = Namespace(xp)
+
+
+def on_device(X):
+    """Return data whose rows are on the device."""
+    return DeviceData(FakeArray(np.ascontiguousarray(X)), NAMESPACE)

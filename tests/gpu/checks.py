@@ -1,0 +1,275 @@
+"""What must hold on a GPU, as functions that need nothing but NumPy and CuPy: ``python -m tests.gpu.checks`` runs them all.
+
+``test_gpu.py`` runs the same under pytest, where they are skipped by name on a machine without a GPU.
+"""
+
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.matrix import MemoryData, RowVectors
+from dualnewton.objective.bounds import Derivatives, PrimalPoints
+from dualnewton.row_arrays import on_host
+
+RTOL = 1e-10
+
+
+def has_gpu():
+    """Whether CuPy is there and finds a GPU."""
+    try:
+        import cupy
+
+        return cupy.cuda.runtime.getDeviceCount() > 0
+    except Exception:
+        return False
+
+
+def cuda(X):
+    from dualnewton.matrix.cuda import as_cuda
+
+    return as_cuda(X)
+
+
+def placed(data, rows):
+    return RowVectors(*(None if each is None else data.placed(each) for each in rows))
+
+
+def close(found, expected, rtol=RTOL):
+    expected = np.asarray(expected)
+    scale = float(np.abs(expected).max()) or 1.0
+    np.testing.assert_allclose(np.asarray(on_host(found)), expected, rtol=rtol, atol=rtol * scale)
+
+
+def matrices():
+    """Matrices of each storage and type, narrow and wide."""
+    rng = np.random.default_rng(0)
+    for n, d in ((1000, 3), (5003, 100), (700, 300), (300, 2100), (257, 4096)):
+        X = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.4)
+        for kind in (np.float32, np.float64):
+            yield f"dense {n}x{d} {kind.__name__}", X.astype(kind)
+            yield f"csr {n}x{d} {kind.__name__}", sp.csr_array(X.astype(kind))
+
+
+LOSSES = {
+    "logistic": losses.Logistic(),
+    "squared": losses.Squared(),
+    "squared hinge": losses.SquaredHinge(),
+    "huber": losses.Huber(0.7),
+    "smooth hinge": losses.SmoothHinge(0.3),
+    "eps": losses.SquaredEpsilonInsensitive(0.2),
+    "hinge": losses.Hinge(),
+    "quantile": losses.Quantile(0.3),
+    "softmax": losses.Softmax(3),
+}
+
+
+def problem_on(X, loss, seed=1, **more):
+    """Return a problem with random labels, weights and offsets."""
+    rng, n = np.random.default_rng(seed), X.shape[0]
+    if loss.columns > 1:
+        y, offset = rng.integers(0, loss.columns, n), 0.1 * rng.standard_normal((n, loss.columns))
+    else:
+        y = np.sign(rng.standard_normal(n)) if isinstance(loss, losses.base.Margin) else rng.standard_normal(n)
+        offset = 0.1 * rng.standard_normal(n)
+    return dn.Problem(X, y, loss, sample_weight=rng.uniform(0.5, 2.0, n), offset=offset, fit_intercept=True, **more)
+
+
+def check_products():
+    """Products, Gram matrices and norms agree with those in memory, and repeat to the bit."""
+    rng = np.random.default_rng(2)
+    for name, X in matrices():
+        data, here = cuda(X), MemoryData(X)
+        n, d = X.shape
+        for K in (1, 3, 11):
+            W, R = rng.standard_normal((d, K)), rng.standard_normal((n, K))
+            W, R = (W[:, 0], R[:, 0]) if K == 1 else (W, R)
+            close(data.times(W), here.times(W))
+            close(data.transposed_times(data.placed(R)), here.transposed_times(R))
+            again = [data.transposed_times(data.placed(R)) for _ in range(2)]
+            assert np.array_equal(*again), name
+        weights = rng.random(n)
+        close(data.column_norms(data.placed(weights)), here.column_norms(weights))
+        close(data.row_scores(np.abs(W[:, 0])), here.row_scores(np.abs(W[:, 0])))
+        close(data.absolute_sums(data.placed(weights)), here.absolute_sums(weights))
+        assert np.array_equal(data.nonzeros(), here.nonzeros()), name
+        some = np.sort(rng.choice(n, n // 3, replace=False))
+        close(sp.csr_array(data.rows(some)).toarray(), sp.csr_array(here.rows(some)).toarray())
+        features = np.sort(rng.choice(d, max(1, d // 3), replace=False))
+        close(sp.csr_array(data.columns(features)).toarray(), sp.csr_array(here.columns(features)).toarray())
+        if d <= 300:
+            for rows in (None, some):
+                own = weights if rows is None else weights[rows]
+                for signed in (own, own - 0.5):
+                    expected = here.weighted_gram(signed, rows, intercept=True)
+                    close(data.weighted_gram(data.placed(signed), rows, intercept=True), expected)
+                    close(data.weighted_gram(data.placed(signed), rows, intercept=True, single=True), expected, 1e-5)
+            targets, origin = rng.standard_normal((n, 2)), rng.standard_normal(d)
+            for point in (np.zeros(d), origin):
+                mine = data.moments(data.placed(weights), data.placed(targets), point)
+                for found, expected in zip(mine, here.moments(weights, targets, point), strict=True):
+                    close(found, expected)
+
+
+def check_passes():
+    """A pass agrees with that in memory for each loss, for gradients and for certificates, and repeats to the bit."""
+    rng = np.random.default_rng(3)
+    for _, X in matrices():
+        data, here = cuda(X), MemoryData(X)
+        for loss in LOSSES.values():
+            for g in (regularizers.L2(), regularizers.L1()):
+                problem = problem_on(X, loss, regularizer=g, lam=0.01)
+                W, b = 0.1 * rng.standard_normal((loss.columns, X.shape[1])), rng.standard_normal(loss.columns)
+                for target in (Derivatives([problem]), PrimalPoints([problem])):
+                    rows = problem.row_vectors
+                    expected = here.evaluate(W, b, target, [rows])
+                    found = data.evaluate(W, b, target, [placed(data, rows)])
+                    again = data.evaluate(W, b, target, [placed(data, rows)])
+                    for part in ("values", "gradients", "slopes", "margins", "kept"):
+                        mine, theirs = getattr(found, part), getattr(expected, part)
+                        assert (mine is None) == (theirs is None)
+                        if theirs is not None:
+                            if part in ("gradients", "kept") and isinstance(loss, losses.base.NonSmooth):
+                                continue  # a margin within rounding of a kink has either slope
+                            close(mine, theirs, 1e-8)
+                            assert np.array_equal(on_host(mine), on_host(getattr(again, part)), equal_nan=True), part
+
+
+def check_two_models():
+    """Several models share the passes."""
+    rng = np.random.default_rng(4)
+    for _, X in matrices():
+        problems = [problem_on(X, losses.Logistic(), seed) for seed in (1, 2, 3)]
+        data, W, b = cuda(X), 0.1 * rng.standard_normal((3, X.shape[1])), rng.standard_normal(3)
+        for target in (Derivatives(problems), PrimalPoints(problems)):
+            rows = [each.row_vectors for each in problems]
+            expected = MemoryData(X).evaluate(W, b, target, rows)
+            found = data.evaluate(W, b, target, [placed(data, each) for each in rows])
+            for part in ("values", "gradients", "slopes", "margins"):
+                close(getattr(found, part), getattr(expected, part), 1e-8)
+
+
+def fits():
+    """Problems, as arguments of Problem beside X and y."""
+    L1, mixed = regularizers.L1(), regularizers.ElasticNet(0.5)
+    for name, loss in LOSSES.items():
+        yield name, loss, {}, "auto"
+        yield name, loss, {}, "newton"
+        yield name, loss, {}, "ihs"
+        yield name, loss, {"regularizer": mixed}, "newton"
+        if not isinstance(loss, losses.base.NonSmooth):
+            yield name, loss, {"regularizer": L1}, "newton"
+
+
+def check_fits():
+    """Fits agree with those in memory, and the certificate is confirmed there, for dense and sparse rows."""
+    rng = np.random.default_rng(5)
+    for storage in (np.asarray, sp.csr_array):
+        for d in (8, 260):
+            X = storage((rng.standard_normal((3000, d)) * (rng.random((3000, d)) < 0.5)).astype(np.float32))
+            for name, loss, more, method in fits():
+                here = problem_on(X, loss, lam=0.02, **more)
+                there = dn.Problem(
+                    cuda(X),
+                    here.y,
+                    loss,
+                    sample_weight=here.sample_weight,
+                    offset=here.offset,
+                    fit_intercept=True,
+                    lam=0.02,
+                    **more,
+                )
+                try:
+                    tol = 1e-6
+                    found = dn.solve(there, method=method, tol=tol, random_state=0)
+                    proof = here.certify(found.w, found.intercept, on_host(found.alpha))
+                    what = f"{name} {storage.__name__} d={d} {method} {more}: {found.status} {found.certificate.relative_gap:.2e}"
+                    assert found.converged, what
+                    assert proof.relative_gap <= 2 * tol, f"{what}, but {proof.relative_gap:.2e} on the CPU"
+                    again = dn.solve(there, method=method, tol=tol, random_state=0)
+                    assert np.array_equal(found.w, again.w), f"{what}: other bits"
+                except AssertionError:
+                    raise
+                except Exception as error:
+                    raise RuntimeError(f"{name} {storage.__name__} d={d} {method} {more}") from error
+
+
+def check_checkpoint():
+    """A run on a GPU resumes from its checkpoint with the same bits."""
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((20000, 30))
+    y = np.sign(X @ rng.standard_normal(30) + rng.standard_normal(20000))
+    problem = dn.Problem(cuda(X), y, losses.Logistic(), lam=1e-6, fit_intercept=True)
+    whole = dn.solve(problem, method="newton", tol=1e-10, random_state=0)
+    with tempfile.TemporaryDirectory() as folder:
+        place = dn.Checkpoint(Path(folder) / "run", seconds=0.0, spacing=0.0)
+        dn.solve(problem, method="newton", tol=1e-10, random_state=0, max_epochs=2, checkpoint=place)
+        resumed = dn.solve(problem, method="newton", tol=1e-10, random_state=0, checkpoint=place)
+    assert np.array_equal(whole.w, resumed.w)
+
+
+def check_torch():
+    """A tensor of PyTorch on the GPU is used without a copy."""
+    try:
+        import torch
+    except ImportError:
+        return
+    X = torch.randn(2000, 5, device="cuda", dtype=torch.float64)
+    y = torch.sign(X[:, 0] + 0.1).cpu().numpy()
+    problem = dn.Problem(X, y, losses.Logistic(), lam=0.01)
+    assert problem.data.matrix.data.ptr == X.data_ptr()
+    assert dn.solve(problem).converged
+
+
+def check_bad_input():
+    """Bad input is refused as on the CPU."""
+    import cupy
+
+    y = np.ones(3)
+    for X, words in (
+        (cupy.asarray([[1.0], [np.nan], [2.0]]), "finite"),
+        (cupy.ones(3), "one row per example"),
+        (cupy.ones((0, 2)), "at least one row"),
+        (cupy.ones((3, 1), dtype=complex), "real numbers"),
+    ):
+        assert words in refusal(X, y)
+    assert "-1 or +1" in refusal(cupy.ones((3, 1)), cupy.asarray([1.0, 2.0, 1.0]))
+    assert ">= 0" in refusal(cupy.ones((3, 1)), y, sample_weight=cupy.asarray([1.0, -1.0, 1.0]))
+
+
+def refusal(X, y, **more):
+    """Return the message with which a problem is refused."""
+    try:
+        dn.Problem(X, y, losses.Logistic(), **more)
+    except ValueError as error:
+        return str(error)
+    return "accepted"
+
+
+CHECKS = {name: check for name, check in vars().items() if name.startswith("check_")}
+
+
+def main(names=()):
+    """Run the checks; print one line each, and a traceback where one fails."""
+    failed = 0
+    for name, check in CHECKS.items():
+        if names and name not in names:
+            continue
+        began = time.perf_counter()
+        try:
+            check()
+            outcome = "passed"
+        except Exception:
+            outcome, failed = f"FAILED\n{''.join(traceback.format_exc().splitlines(True)[-25:])}", failed + 1
+        print(f"{name}: {outcome} ({time.perf_counter() - began:.1f} s)", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
