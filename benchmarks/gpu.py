@@ -137,14 +137,73 @@ def probe(sizes: list[tuple[int, int, float]]) -> None:
                 if name == "?":
                     break
         for method in ("newton", "ihs", "auto"):
-            fit(X, y, method, condition)
+            fit("logistic", dn.Problem(X, y, losses.Logistic(), lam=1.0 / n, fit_intercept=True), method)
+        if n * d <= 10**8:
+            for name, problem in others(X, z, y):
+                fit(name, problem, "auto")
         del X, z, y, found
         xp.get_default_memory_pool().free_all_blocks()
 
 
-def fit(X: Any, y: Any, method: str, condition: float) -> None:
+def others(X: Any, z: Any, y: Any) -> Iterator[tuple[str, dn.Problem]]:
+    """Yield problems of other losses and penalties on the same rows."""
+    xp = cupy()
+    n, rng = len(y), xp.random.default_rng(3)
+    targets = z + rng.standard_normal(n)
+    classes = xp.asarray(xp.digitize(targets, xp.quantile(targets, xp.linspace(0.0, 1.0, 11)[1:-1])))
+    yield "ridge", dn.Problem(X, targets, losses.Squared(), lam=1.0 / n, fit_intercept=True)
+    yield "Huber", dn.Problem(X, targets, losses.Huber(), lam=1.0 / n, fit_intercept=True)
+    strength = 0.1 * float(abs(as_cuda(X)._transposed(targets)).max()) / n
+    lasso = regularizers.L1()
+    yield "Lasso", dn.Problem(X, targets, losses.Squared(), regularizer=lasso, lam=strength, fit_intercept=True)
+    yield "sparse logistic", dn.Problem(X, y, losses.Logistic(), regularizer=lasso, lam=1e-3, fit_intercept=True)
+    yield "hinge", dn.Problem(X, y, losses.Hinge(), lam=1e-4, fit_intercept=True)
+    yield "softmax, 10 classes", dn.Problem(X, classes, losses.Softmax(10), lam=1.0 / n, fit_intercept=True)
+
+
+def sparse(n: int, d: int, per_row: int) -> tuple[Any, Any]:
+    """Return a CSR matrix of float32 on the GPU with so many entries in each row, and labels of a logistic model."""
+    xp = cupy()
+    from cupyx.scipy.sparse import csr_matrix
+
+    rng, width = xp.random.default_rng(0), d // per_row
+    indices = (rng.random((n, per_row), dtype=np.float32) * width).astype(np.int32) % width
+    indices += xp.arange(per_row, dtype=np.int32) * width
+    values = rng.standard_normal(n * per_row, dtype=np.float32)
+    ends = xp.arange(0, n * per_row + 1, per_row, dtype=np.int32)
+    X = csr_matrix((values, indices.reshape(-1), ends), shape=(n, d))
+    return X, labels(as_cuda(X)._times(rng.standard_normal(d) / per_row**0.5))
+
+
+def probe_sparse(sizes: list[tuple[int, int, int]]) -> None:
+    """Print the times of passes and fits on sparse data."""
+    xp = cupy()
+    for n, d, per_row in sizes:
+        print(f"== CSR {n} x {d}, {per_row} a row", flush=True)
+        try:
+            X, y = sparse(n, d, per_row)
+            problem = dn.Problem(X, y, losses.Logistic(), lam=1.0 / n)
+            for name, work in sparse_operations(X, y, problem):
+                print(f"  {name} {timed(work):.2f} ms", flush=True)
+            for method in ("newton", "ihs"):
+                fit("logistic", problem, method)
+        except Exception:
+            print("  FAILED", traceback.format_exc()[-2000:], flush=True)
+        X = y = problem = None
+        xp.get_default_memory_pool().free_all_blocks()
+
+
+def sparse_operations(X: Any, y: Any, problem: dn.Problem) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield the operations of a pass over sparse rows."""
+    data, W, b = problem.data, np.full((1, problem.d), 0.01), np.zeros(1)
+    yield "read", lambda: (X.data.sum(), X.indices.sum())
+    yield "times", lambda: data.times(W[0])
+    yield "transposed_times", lambda: data.transposed_times(y)
+    yield "pass", lambda: data.evaluate(W, b, Derivatives([problem]), [problem.row_vectors])
+
+
+def fit(name: str, problem: dn.Problem, method: str) -> None:
     """Print the time of a fit and what it is spent on."""
-    problem = dn.Problem(X, y, losses.Logistic(), lam=1.0 / len(y), fit_intercept=True)
     try:
         dn.solve(problem, method=method, tol=TOL, random_state=0, time_limit=20.0)
         began = time.perf_counter()
@@ -152,7 +211,7 @@ def fit(X: Any, y: Any, method: str, condition: float) -> None:
         seconds = time.perf_counter() - began
         gap = result.certificate.relative_gap
         print(
-            f"  fit {method} {condition:g}: {1e3 * seconds:.1f} ms, gap {gap:.1e}, {result.n_epochs:.1f} epochs, {result.status}"
+            f"  fit {name} {method}: {1e3 * seconds:.1f} ms, gap {gap:.1e}, {result.n_epochs:.1f} epochs, {result.status}"
         )
         print(f"    {result.plan.reason}", flush=True)
         profile = cProfile.Profile()
@@ -164,7 +223,7 @@ def fit(X: Any, y: Any, method: str, condition: float) -> None:
             if whole > 0.02 * seconds:
                 print(f"      {1e3 * whole:8.1f} ms ({1e3 * own:7.1f} own) {calls:5d} {Path(file).name}:{name}")
     except Exception:
-        print(f"  fit {method}: FAILED", traceback.format_exc()[-2500:], flush=True)
+        print(f"  fit {name} {method}: FAILED", traceback.format_exc()[-2500:], flush=True)
 
 
 if __name__ == "__main__":
@@ -174,3 +233,4 @@ if __name__ == "__main__":
     print(datetime.datetime.now(datetime.UTC).date())
     if asked.probe:
         probe([(1_000_000, 100, 1e4), (10_000_000, 100, 1e6), (1_000_000, 1000, 1e6), (1_000_000, 2000, 1e6)])
+        probe_sparse([(2_000_000, 200_000, 50), (10_000_000, 1_000_000, 50)])
