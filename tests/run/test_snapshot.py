@@ -249,7 +249,9 @@ def test_a_state_of_another_kind_is_refused_where_it_is_restored(tmp_path, monke
     case.solve(checkpoint=Checkpoint(path, seconds=0.0, spacing=0.0))
     written, read = path.read_bytes(), checkpoint.decode
     for wrong in (3, "text", ("a",), {"tracks": ()}, Plan("sdna", 3, "because")):
-        monkeypatch.setattr(checkpoint, "decode", lambda *file, wrong=wrong: {**read(*file), "run": wrong})
+        monkeypatch.setattr(
+            checkpoint, "decode", lambda *file, wrong=wrong, **more: {**read(*file, **more), "run": wrong}
+        )
         with pytest.raises(BadFileError, match="is a damaged checkpoint") as caught:
             case.solve(checkpoint=path)
         assert "\n" not in str(caught.value)
