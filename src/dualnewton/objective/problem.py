@@ -178,6 +178,11 @@ class Problem:
         return frozen(self.data.row_scores(np.ones(self.d)))
 
     @cached_property
+    def slopes_at_zero(self) -> np.ndarray:
+        """Σ c_i φ′(b + o_i) a_i at w = 0 and its best intercept b; for several columns, one column for each."""
+        return -self.data.transposed_times(self.weighted(self.slopes_at(self.o + self.best_intercept_at(self.o))))
+
+    @cached_property
     def pieces(self) -> np.ndarray | None:
         """The slopes and kinks of each example's loss if it is piecewise linear, else None: see ``Loss.pieces``."""
         pieces = self.loss.pieces(self.y)

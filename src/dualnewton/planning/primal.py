@@ -66,7 +66,7 @@ def newton_by_products(facts: Facts, steps: float, passes: float) -> float:
 def _takes_all(facts: Facts) -> bool:
     """Whether the steps of a proximal Newton method are over all features."""
     if walks(facts.problem, facts.tuning):
-        return sums_at_once(facts.costs, facts.tuning)
+        return sums_at_once(facts.problem, facts.tuning)
     columns = 1 if is_joint(facts.problem) else facts.columns
     return takes_all(facts.costs.of_classes(columns), once=facts.quadratic)
 

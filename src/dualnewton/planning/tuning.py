@@ -257,6 +257,8 @@ class Tuning:
         Entries of the matrices that the models of paths keep, all together.
     largest_walk : int
         Rows or features, whichever are fewer, up to which one least-squares model walks on the matrix of the features it uses.
+    walk_share : float
+        Share of the features with a slope beyond their threshold at w = 0, from which on that model takes the matrix of all.
     wide_walk : int
         Rows from which a walk over more features than rows uses kernels even where the data are small.
     path_ladder : float
@@ -372,6 +374,7 @@ class Tuning:
     numpy_path_features: int = 24
     path_entries: int = 1 << 27
     largest_walk: int = 2000
+    walk_share: float = 0.7
     wide_walk: int = 32
     path_ladder: float = 0.3
     thin_share: float = 0.05

@@ -111,7 +111,7 @@ def walks(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
     """
     profile = problem.data.profile
     # Beyond a few features, those that are used are gathered.
-    able = problem.data.capabilities.whole or sums_at_once(profile, tuning)
+    able = problem.data.capabilities.whole or profile.d <= tuning.least_set
     few = min(profile.n, profile.d) <= tuning.largest_walk
     return able and not profile.sparse and few and selects_features(problem)
 
@@ -133,9 +133,21 @@ def selects_features(problem: Problem) -> bool:
     return bool(np.all(form.threshold > 0.0) and np.all(form.lower <= 0.0) and np.all(form.upper >= 0.0))
 
 
-def sums_at_once(profile: Profile, tuning: Tuning) -> bool:
-    """Whether one model takes the matrix of all features, which costs about two passes where these are few."""
-    return profile.d <= tuning.least_set
+def sums_at_once(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
+    """Whether one model takes the matrix of all features, which one pass sums: where they are few, or most will be used.
+
+    The matrix of some features is gathered column by column, which takes about twice the time per entry. A feature counts as used
+    if its slope at w = 0 exceeds its threshold.
+    """
+    profile, form = problem.data.profile, problem.regularizer.form
+    if profile.d <= tuning.least_set:
+        return True
+    if profile.d >= profile.n or not sums_moments(profile, tuning):
+        return False
+    pull = -problem.slopes_at_zero
+    allowed = np.where(pull > 0.0, form.upper, -form.lower) > 0.0
+    used = allowed & (np.abs(pull) > problem.lam * problem.n * form.threshold)
+    return bool(np.count_nonzero(used) >= tuning.walk_share * profile.d)
 
 
 def ladder(profile: Profile, tuning: Tuning) -> float:

@@ -154,7 +154,7 @@ def _walk(problem: Problem, data: Data, start: tuple[Any, Any], request: Request
     c, tuning, free = problem.c, request.tuning, problem.fit_intercept
     y = problem.y if problem.offset is None else problem.y - problem.offset
     paths: Paths
-    if sums_at_once(data.profile, tuning):
+    if sums_at_once(problem, tuning):
         moments = Moments.of(data, y[:, None], c, origin_of(data, c, shift=free))
         paths = FromMoments.of([moments], y, [c], fit_intercept=free, compiled=compiled)
     else:

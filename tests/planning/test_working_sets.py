@@ -1,0 +1,53 @@
+"""Which features the matrix of a least-squares model is formed of: all at once where most are used, else those that are."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.planning.tuning import DEFAULT
+from dualnewton.planning.working_sets import sums_at_once
+
+RNG = np.random.default_rng(5)
+X = RNG.standard_normal((400, 80)) + 1.0
+Y = X @ RNG.standard_normal(80) + RNG.standard_normal(400)
+WEIGHTS, OFFSET = RNG.uniform(0.5, 2.0, 400), RNG.standard_normal(400)
+
+
+def problem(lam, regularizer=None, y=Y, **more):
+    return dn.Problem(X, y, losses.Squared(), regularizer=regularizer or regularizers.L1(), lam=lam, **more)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("more", [{}, {"sample_weight": WEIGHTS, "offset": OFFSET}], ids=["plain", "weighted"])
+def test_slopes_at_zero_are_those_of_the_objective(fit_intercept, more):
+    own = problem(1.0, fit_intercept=fit_intercept, **more)
+    w, t = np.zeros(80), 1e-4
+    steps = [own.best_intercept(w + s * t * np.eye(80)[7]) for s in (-1.0, 1.0)]
+    values = [own.primal(w + s * t * np.eye(80)[7], b) - t for s, b in zip((-1.0, 1.0), steps, strict=True)]
+    assert own.slopes_at_zero[7] / own.n == pytest.approx((values[1] - values[0]) / (2.0 * t), rel=1e-6)
+
+
+def test_the_matrix_of_all_features_is_for_weak_penalties():
+    highest = float(np.abs(problem(1.0, fit_intercept=True).slopes_at_zero).max()) / 400
+    assert sums_at_once(problem(1e-3 * highest, fit_intercept=True))
+    assert not sums_at_once(problem(0.5 * highest, fit_intercept=True))
+    # Of the features that must not be negative, those with a negative slope are used: here none.
+    falling = problem(1e-3, regularizers.ElasticNet(1.0, positive=True), y=-X.sum(axis=1))
+    assert sums_at_once(problem(1e-3, y=-X.sum(axis=1)))
+    assert not sums_at_once(falling)
+
+
+def test_both_ways_find_the_same_model():
+    own = problem(0.05, fit_intercept=True)
+    assert sums_at_once(own)
+    general = replace(DEFAULT, direct_entries=0, small_entries=0)
+    found = [
+        dn.solve(own, method="newton", tol=1e-10, tuning=replace(general, walk_share=share)) for share in (0.0, 2.0)
+    ]
+    for each in found:
+        assert each.certificate.relative_gap <= 1e-10
+        assert each.plan.family is None
+    np.testing.assert_allclose(found[0].w, found[1].w, atol=1e-9)
