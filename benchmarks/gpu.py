@@ -116,6 +116,24 @@ def tf32(B: Any) -> Any:
         routines.set_compute_type(np.dtype(np.float32), before)
 
 
+def errors(X: Any) -> None:
+    """Print the errors of Gram products of a chunk, as fractions of the diagonal and, as a matrix, of the largest eigenvalue."""
+    xp = cupy()
+    B = X[: min(len(X), (1 << 28) // X.shape[1])]
+    exact = as_cuda(B).weighted_gram(xp.ones(len(B)), keep=True)
+    exact = xp.asarray(exact)
+    roots = xp.sqrt(exact.diagonal())
+    largest = float(xp.linalg.eigvalsh(exact)[-1])
+    for name, found in (("float32", B.T @ B), ("TF32", tf32(B))):
+        wrong = found.astype(np.float64) - exact
+        of_diagonal = float(abs(wrong / xp.outer(roots, roots)).max())
+        of_matrix = float(abs(xp.linalg.eigvalsh(0.5 * (wrong + wrong.T))).max()) / largest
+        print(
+            f"  error of {name}: {of_diagonal:.2e} of the diagonal, {of_matrix:.2e} of the largest eigenvalue",
+            flush=True,
+        )
+
+
 def probe(sizes: list[tuple[int, int, float]]) -> None:
     """Print the times of operations and of fits."""
     xp = cupy()
@@ -136,6 +154,10 @@ def probe(sizes: list[tuple[int, int, float]]) -> None:
                 print(f"  {name}: FAILED", traceback.format_exc()[-1500:], flush=True)
                 if name == "?":
                     break
+        try:
+            errors(X)
+        except Exception:
+            print("  errors: FAILED", traceback.format_exc()[-800:], flush=True)
         for method in ("newton", "ihs", "auto"):
             fit("logistic", dn.Problem(X, y, losses.Logistic(), lam=1.0 / n, fit_intercept=True), method)
         if n * d <= 10**8:

@@ -306,8 +306,6 @@ class CudaData(DeviceData):
             REAL=_real(self.matrix.dtype),
             LANES=self.lanes,
             COLUMNS=columns,
-            WIDTH=width,
-            GROUPS=max(1, THREADS // width),
             **constants,
         )
         kernel.max_dynamic_shared_size_bytes = max(shared, 48 << 10)
@@ -316,7 +314,7 @@ class CudaData(DeviceData):
         labels, c, o, numbers, keep = given
         arguments = (
             self.matrix, self._small(w), np.float64(b), labels, c, o, numbers, margins, keep, sums,
-            np.int64(self.n), np.int32(d), np.int64(step), np.int32(tile),
+            np.int64(self.n), np.int32(d), np.int64(step), np.int32(tile), np.int32(width), np.int32(max(1, THREADS // width)),
         )  # fmt: skip
         kernel((blocks,), (THREADS,), arguments, shared_mem=shared)
         return self._host(sums.sum(axis=0)), margins

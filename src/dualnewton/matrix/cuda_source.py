@@ -227,7 +227,7 @@ DENSE_PASS = (
 // tile into shared memory: 1. LANES threads multiply a row; 2. a thread evaluates the loss of a row; 3. a thread adds columns.
 extern "C" __global__ void dense_pass(
     const REAL* X, const double* w, double b, const double* y, const double* c, const double* o, const double* p, double* Z,
-    double* kept, double* sums, long long n, int d, long long step, int tile)
+    double* kept, double* sums, long long n, int d, long long step, int tile, int width, int groups)
 {
     extern __shared__ double shared[];
     double *weights = shared, *room = weights + d, *margins = room + THREADS, *factors = margins + tile;
@@ -236,8 +236,8 @@ extern "C" __global__ void dense_pass(
     int t = threadIdx.x, lane = t % LANES;
     for (int j = t; j < d; j += THREADS) weights[j] = w[j];
     double total = 0.0, slopes[FACTORS] = {}, added[FACTORS][COLUMNS] = {};
-    // With few columns several threads share a column, each with every GROUPS-th row.
-    int column = t % WIDTH, group = t / WIDTH;
+    // With few columns several threads share a column, each with every groups-th row.
+    int column = t % width, group = t / width;
     for (long long first = low; first < high; first += tile) {
         int count = (int)min((long long)tile, high - first), entries = count * d;
         const REAL* from = X + first * d;
@@ -259,9 +259,10 @@ extern "C" __global__ void dense_pass(
             for (int k = 0; k < FACTORS; ++k) { slopes[k] += r[k]; factors[k * tile + i] = r[k]; }
         }
         __syncthreads();
-        if (group < GROUPS) for (int i = group; i < count; i += GROUPS)
+        if (group < groups) for (int i = group; i < count; i += groups)
+            #pragma unroll
             for (int m = 0; m < COLUMNS; ++m) {
-                int j = column + m * WIDTH;
+                int j = column + m * width;
                 if (j < d) {
                     double x = (double)rows[i * d + j];
                     for (int k = 0; k < FACTORS; ++k) added[k][m] += factors[k * tile + i] * x;
@@ -271,16 +272,18 @@ extern "C" __global__ void dense_pass(
     double* own = sums + blockIdx.x * (1 + FACTORS + (long long)FACTORS * d);
     total = block_sum(total, room);
     if (t == 0) own[0] = total;
+    #pragma unroll
     for (int k = 0; k < FACTORS; ++k) {
         double sum = block_sum(slopes[k], room);
         if (t == 0) own[1 + k] = sum;
+        #pragma unroll
         for (int m = 0; m < COLUMNS; ++m) {
             room[t] = added[k][m];
             __syncthreads();
-            int j = column + m * WIDTH;
+            int j = column + m * width;
             if (group == 0 && j < d) {
                 double x = 0.0;
-                for (int g = 0; g < GROUPS; ++g) x += room[g * WIDTH + column];
+                for (int g = 0; g < groups; ++g) x += room[g * width + column];
                 own[1 + FACTORS + (long long)k * d + j] = x;
             }
             __syncthreads();
