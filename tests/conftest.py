@@ -54,3 +54,14 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if not any(item.path.is_relative_to(place) for place in quick):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A Dask cluster of two processes on this machine; its client is the one that collections are computed with."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as local,
+        distributed.Client(local) as client,
+    ):
+        yield client

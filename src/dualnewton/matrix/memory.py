@@ -49,7 +49,7 @@ WIDTH = 4096
 PIECE = 1 << 17
 """Number of stored entries that are squared or gathered at a time (1 MiB), so that they stay in the cache."""
 
-ELSEWHERE = {"cupy": "cuda", "cupyx": "cuda", "torch": "cuda"}
+ELSEWHERE = {"cupy": "cuda", "cupyx": "cuda", "dask": "dask", "torch": "cuda"}
 """Libraries whose matrices are not in this process's memory, and the module of this package that makes data of them."""
 
 HASHED = 1 << 24
@@ -338,7 +338,8 @@ def as_data(X: Any) -> Data:
     """Return X itself if it is ``Data``, else the matrix, validated, as the kind of data of the library that it belongs to."""
     if isinstance(X, Data):
         return X
-    if (kind := ELSEWHERE.get(type(X).__module__.partition(".")[0])) is not None:
+    one = X[0] if isinstance(X, list) and X else X  # a list of blocks
+    if (kind := ELSEWHERE.get(type(one).__module__.partition(".")[0])) is not None:
         made: Data = import_module(f"dualnewton.matrix.{kind}").as_data(X)
         return made
     return MemoryData(data_matrix("X", X, sum_of_squares))

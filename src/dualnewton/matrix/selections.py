@@ -36,6 +36,10 @@ class Selections:
         """The number of rows."""
         raise NotImplementedError
 
+    def adopted(self, name: str, values: Any) -> Any:  # noqa: ARG002
+        """Return an argument with an entry per row: as a row array if it is a collection of the kind that X is, else as it is."""
+        return values
+
     def placed(self, values: RowArray) -> RowArray:
         """Return a row array of any kind as this kind of data has them."""
         return on_host(values)

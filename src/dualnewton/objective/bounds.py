@@ -136,13 +136,13 @@ class DualSums:
         return bar - (np.multiply(t, self._bars(column).T)).T if np.count_nonzero(t) else bar
 
 
-def sum_columns(problem: Problem, rows: RowVectors, columns: np.ndarray) -> np.ndarray:
+def sum_columns(rows: RowVectors, columns: np.ndarray, *, thirds: bool) -> np.ndarray:
     """Return columns of some rows whose sums give ᾱ: c_i α_i, c_i d_i with the balancing direction d, and thirds of both.
 
     The thirds, by which rounding errors are measured, are there if g is not strongly convex. ``columns`` are α_i and d_i.
     """
     columns = rows.weighted(columns)
-    return columns if problem.regularizer.strongly_convex else np.concatenate([columns, columns / 3.0], axis=1)
+    return np.concatenate([columns, columns / 3.0], axis=1) if thirds else columns
 
 
 def _side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -150,30 +150,29 @@ def _side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
-def columns_of(problems: Sequence[Problem]) -> Iterator[tuple[Problem, Any]]:
-    """Yield each problem with the columns of its margins: an index if there is one."""
+def columns_of(models: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield each problem (or form) with the columns of its margins: an index if there is one."""
     first = 0
-    for problem in problems:
-        yield problem, first if problem.columns == 1 else slice(first, first + problem.columns)
-        first += problem.columns
+    for model in models:
+        columns = model.columns
+        yield model, first if columns == 1 else slice(first, first + columns)
+        first += columns
 
 
 class Derivatives:
-    """The losses of several models, whose margins stand side by side, and their derivatives (see :class:`Target`)."""
+    """The losses of several models, whose margins stand side by side, and their derivatives (see :class:`Target`).
+
+    A target holds the forms of its problems, not the problems: it is sent to where the rows are.
+    """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = problems
-
-    @property
-    def forms(self) -> list[RowForm]:
-        """The same for compiled passes."""
-        return [RowForm(problem.loss) for problem in self.problems]
+        self.forms = [RowForm(problem.loss) for problem in problems]
 
     def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Return Σ c_i φ_i of each model and the derivatives c_i φ′_i."""
-        values, R = np.empty(len(self.problems)), np.empty(Z.shape, like=Z)
-        for k, ((problem, own), vectors) in enumerate(zip(columns_of(self.problems), rows, strict=True)):
-            values[k], R[:, own] = problem.row_losses(vectors, Z[:, own])
+        values, R = np.empty(len(self.forms)), np.empty(Z.shape, like=Z)
+        for k, ((form, own), vectors) in enumerate(zip(columns_of(self.forms), rows, strict=True)):
+            values[k], R[:, own] = row_sums.value_and_slopes(form.loss, Z[:, own], vectors)
         return BlockLosses(values, R)
 
 
@@ -181,27 +180,22 @@ class PrimalPoints:
     """The losses and dual points of several models on a block of rows (see :class:`Target`)."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = problems
-
-    @property
-    def forms(self) -> list[RowForm]:
-        """The same for compiled passes."""
-        return [
-            RowForm(each.loss, True, _balances(each), not each.regularizer.strongly_convex) for each in self.problems
+        self.forms = [
+            RowForm(each.loss, True, _balances(each), not each.regularizer.strongly_convex) for each in problems
         ]
 
     def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Return Σ c_i φ_i of each model, the weighted parts of its dual point, and the dual points, to be kept."""
-        values, kept, factors = np.empty(len(self.problems)), [], []
-        for k, ((problem, own), vectors) in enumerate(zip(columns_of(self.problems), rows, strict=True)):
+        values, kept, factors = np.empty(len(self.forms)), [], []
+        for k, ((form, own), vectors) in enumerate(zip(columns_of(self.forms), rows, strict=True)):
             z = vectors.shifted(Z[:, own])
-            value, slopes = problem.loss.value_and_derivative(z, vectors.y)
+            value, slopes = form.loss.value_and_derivative(z, vectors.y)
             values[k] = float(value.sum() if vectors.c is None else vectors.c @ value)
             found = [-slopes]
-            if _balances(problem):
-                found.append(problem.loss.balancing_direction(found[0], z, vectors.y))
+            if form.direction:
+                found.append(form.loss.balancing_direction(found[0], z, vectors.y))
             kept.append(np.vstack([each.T for each in found]).T)  # contiguous columns
-            factors.append(sum_columns(problem, vectors, kept[-1]))
+            factors.append(sum_columns(vectors, kept[-1], thirds=form.thirds))
         return BlockLosses(values, _side_by_side(factors), _side_by_side(kept))
 
 
@@ -213,7 +207,10 @@ def _balances(problem: Problem) -> bool:
 def dual_sums(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[DualSums]:
     """Return the sums of a dual point of each problem, in one pass."""
     data, both = problems[0].data, list(zip(problems, alphas, strict=True))
-    columns = [sum_columns(problem, problem.row_vectors, alpha.reshape(data.n, -1)) for problem, alpha in both]
+    columns = [
+        sum_columns(each.row_vectors, alpha.reshape(data.n, -1), thirds=not each.regularizer.strongly_convex)
+        for each, alpha in both
+    ]
     # Products with a vector are faster than with a matrix of one column.
     joined = _side_by_side(columns)
     products = data.transposed_times(joined[:, 0] if joined.shape[1] == 1 else joined).reshape(data.d, -1).T

@@ -100,7 +100,7 @@ class Problem:
             )
         n, d = self.n, self.d
         data = self.data
-        y = data.placed(self.loss.labels(self.y, n))
+        y = data.placed(self.loss.labels(data.adopted("y", self.y), n))
         if self.regularizer.size not in (None, d):
             raise DualnewtonError(f"regularizer is made for {self.regularizer.size} features, X has {d}")
         if self.columns > 1 and self.regularizer.form.is_general:
@@ -108,7 +108,9 @@ class Problem:
                 "regularizer must be a sum over features for several classes, one of L2(), ElasticNet(), L1(), NonNegative() "
                 f"and Box(), got {self.regularizer!r}"
             )
-        weights = None if self.sample_weight is None else vector("sample_weight", self.sample_weight, n, low=0.0)
+        weights = self.sample_weight
+        if weights is not None:
+            weights = vector("sample_weight", data.adopted("sample_weight", weights), n, low=0.0)
         if weights is not None and not weights.any():
             raise DualnewtonError("sample_weight must have a positive entry, got zeros only")
         checked = {
@@ -116,7 +118,7 @@ class Problem:
             "y": y,
             "lam": 1.0 / n if self.lam is None else positive("lam", self.lam),
             "sample_weight": None if weights is None else data.placed(weights),
-            "offset": None if self.offset is None else self.dual_point(self.offset, "offset"),
+            "offset": None if self.offset is None else self.dual_point(data.adopted("offset", self.offset), "offset"),
             "fit_intercept": bool(self.fit_intercept),
         }
         vars(self).update(checked)  # the class is frozen
@@ -239,10 +241,7 @@ class Problem:
 
     def row_losses(self, rows: RowVectors, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Return Σ c_i φ_i and c_i φ′_i over a block of rows with margins z = a_iᵀw + b, given without the offsets."""
-        value, slopes = self.loss.value_and_derivative(z if rows.o is None else z + rows.o, rows.y)
-        if rows.c is None:  # called for each step of small fits, whose time is that of Python calls
-            return float(value.sum()), slopes
-        return float(rows.c @ value), rows.weighted(slopes)
+        return row_sums.value_and_slopes(self.loss, z, rows)
 
     def row_curvature(self, z: np.ndarray) -> np.ndarray:
         """c_i φ″_i of all rows with margins z = a_iᵀw + b, given without the offsets; for several columns, the diagonals."""

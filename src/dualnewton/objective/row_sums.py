@@ -28,6 +28,14 @@ def _compiled(name: str, loss: Loss, rows: RowArray) -> Any:
     return getattr(row_functions, name)(loss)
 
 
+def value_and_slopes(loss: Loss, z: np.ndarray, rows: RowVectors) -> tuple[float, np.ndarray]:
+    """Σ c_i φ(z_i + o_i; y_i) and c_i φ′_i of a block of rows."""
+    value, slopes = loss.value_and_derivative(z if rows.o is None else z + rows.o, rows.y)
+    if rows.c is None:  # called for each step of small fits, whose time is that of Python calls
+        return float(value.sum()), slopes
+    return float(rows.c @ value), rows.weighted(slopes)
+
+
 def values(loss: Loss, z: np.ndarray, rows: RowVectors) -> float:
     """Σ c_i φ(z_i + o_i; y_i)."""
     if (function := _compiled("losses_of", loss, z)) is not None:

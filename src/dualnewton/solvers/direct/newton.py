@@ -22,6 +22,7 @@ from dualnewton.matrix import MemoryData
 from dualnewton.matrix.grams import coupled
 from dualnewton.objective.alike import on_rows
 from dualnewton.objective.problem import Problem
+from dualnewton.objective.row_sums import value_and_slopes
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.primal.curvature import Cholesky
 from dualnewton.solvers.primal.lbfgs import Corrections
@@ -94,7 +95,7 @@ def _margins(objective: Objective, block: Block, x: np.ndarray) -> np.ndarray:
 
 def _point(objective: Objective, block: Block, x: np.ndarray, margins: np.ndarray) -> Point:
     problem = objective.problem
-    value, slopes = problem.row_losses(problem.row_vectors, objective.as_margins(margins))
+    value, slopes = value_and_slopes(problem.loss, objective.as_margins(margins), problem.row_vectors)
     slopes = slopes.reshape(margins.shape)
     pull = objective.ridge * x
     sums = block.gather(slopes, intercept=objective.problem.fit_intercept)
@@ -161,7 +162,7 @@ def _least_squares(
         margins = block.rows @ x[:d] + x[d:].sum()
     best, least, steps = x, np.inf, 0
     while True:
-        value, slopes = problem.row_losses(problem.row_vectors, margins)
+        value, slopes = value_and_slopes(problem.loss, margins, problem.row_vectors)
         gradient = ridge * x
         value += 0.5 * float(gradient @ x)
         gradient[:d] += slopes @ block.rows

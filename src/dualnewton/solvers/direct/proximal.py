@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dualnewton.objective.problem import Problem
+from dualnewton.objective.row_sums import value_and_slopes
 from dualnewton.solvers.direct.active_set import Columns, Gram, Kinks, Matrix, Model
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.thresholds import LARGEST, kinks_of, value_and_gap, wanted
@@ -108,7 +109,7 @@ class Task:
 
     def point(self, w: np.ndarray, b: float, z: np.ndarray, kinks: Kinks) -> Point:
         """Return what is known of a point from its margins."""
-        losses, mass = self.problem.row_losses(self.problem.row_vectors, z)
+        losses, mass = value_and_slopes(self.problem.loss, z, self.problem.row_vectors)
         return Point(w, b, z, losses, mass, kinks.value(w))
 
     def gather(self, features: np.ndarray) -> None:

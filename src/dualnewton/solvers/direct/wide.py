@@ -23,6 +23,7 @@ from dualnewton.matrix import Data, MemoryData
 from dualnewton.objective.alike import like
 from dualnewton.objective.coordinates import Factor, in_coordinates
 from dualnewton.objective.problem import Problem
+from dualnewton.objective.row_sums import value_and_slopes
 from dualnewton.solvers.direct.block import MOST_STEPS, WELL_BELOW, Block, Found, Solver, Start
 
 INNER = 0.1
@@ -85,7 +86,7 @@ def _by_gradients(problem: Problem, inner: Solver, tol: float, most: int, deadli
         z = span.rows @ (u[0] if vector else u.T) + b
         fresh = model is None
         model = model or _model(problem, z)
-        value, slopes = model.row_losses(model.row_vectors, z)
+        value, slopes = value_and_slopes(model.loss, z, model.row_vectors)
         value = abs(value + 0.5 * ridge * float(np.vdot(u, u)))
         first = first or value
         wanted = WELL_BELOW * tol * value

@@ -1,0 +1,305 @@
+"""Data on the workers of a Dask cluster: each block of rows stays where it is, with its labels, margins and dual variables."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.matrix import linear
+from dualnewton.matrix.dask import tasks
+from dualnewton.matrix.dask.layout import Layout
+from dualnewton.matrix.dask.programs import Constant, Scattered
+from dualnewton.matrix.dask.rows import RowBlocks
+from dualnewton.matrix.dask.sources import blocks_of, current_client, is_collection, require_computed, shared_out
+from dualnewton.matrix.memory import MemoryData
+from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Profile, Rows, RowVectors, Target, Work
+from dualnewton.matrix.selections import count_active
+from dualnewton.row_arrays import RowArray, is_elsewhere, on_host
+
+NO_ROWS = np.empty(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """A set of rows, as a row array of booleans, and their number."""
+
+    mask: RowBlocks
+    size: int
+
+
+class DaskData(Data):
+    """Rows on the workers of a cluster.
+
+    Parameters
+    ----------
+    X : dask array, dask data frame or list of delayed matrices
+        One example per row, dense or CSR. Blocks without rows are left out; a row must lie in one block, so that an array whose
+        columns are chunked is rechunked.
+    """
+
+    capabilities = Capabilities(
+        random_rows=False,
+        whole=False,
+        reason="the rows are on the workers of a cluster",
+    )
+
+    def __init__(self, X: Any) -> None:
+        client = current_client()
+        blocks, sizes = blocks_of(client, "X", X, axes=2)
+        require_computed(client, "X", blocks)
+        ranges = shared_out(len(blocks), sizes, client)
+        plain = Layout(client, [], [])
+        arguments = [[own.start, [str(blocks[k].key) for k in own], [blocks[k] for k in own]] for own in ranges]
+        futures = plain.submit("share", tasks.make_share, arguments)
+        found = plain.fetched(plain.submit("describe-share", tasks.described, [[each] for each in futures]))
+        self._set(client, [k for k, own in enumerate(found) if own], futures, found)
+
+    def _set(self, client: Any, filled: Sequence[int], futures: Sequence[Any], found: Sequence[Any]) -> None:
+        if not filled:
+            raise DualnewtonError("X must have at least one row, got blocks without rows")
+        self.futures = [futures[k] for k in filled]
+        shares = [found[k] for k in filled]
+        self.layout = Layout(
+            client, [[number for number, _, _ in own] for own in shares], [[p.n for _, p, _ in own] for own in shares]
+        )
+        blocks = [each for own in shares for each in own]
+        first, known, _ = blocks[0]
+        for number, each, _ in blocks:
+            if each.d != known.d:
+                raise DualnewtonError(
+                    f"X must have the same columns in all blocks: block {first} has {known.d}, block {number} has {each.d}"
+                )
+            if each.sparse != known.sparse:
+                raise DualnewtonError(f"X must be sparse or dense in all blocks: blocks {first} and {number} differ")
+        self.profile = Profile(
+            n=self.layout.n,
+            d=known.d,
+            stored=sum(each.stored for _, each, _ in blocks),
+            pairs=sum(each.pairs for _, each, _ in blocks),
+            sparse=known.sparse,
+            itemsize=max(each.itemsize for _, each, _ in blocks),
+        )
+        self.dtype = np.result_type(*{np.dtype(kind) for _, _, kind in blocks})
+
+    def _with(self, futures: Sequence[Any], **changed: Any) -> DaskData:
+        made = object.__new__(DaskData)
+        vars(made).update({**vars(self), "futures": futures, **changed})
+        return made
+
+    # Identity --------------------------------------------------------------------------------------------------------
+
+    def fingerprint(self) -> str:
+        found = self.layout.fetched(
+            self.layout.submit("fingerprint", tasks.fingerprints, [[each] for each in self.futures])
+        )
+        digest = hashlib.blake2b("".join(itertools.chain(*found)).encode(), digest_size=16)
+        return f"{self.n}x{self.d} in {self.layout.count} blocks {digest.hexdigest()}"
+
+    def same_as(self, other: Data) -> bool:
+        theirs = getattr(other, "futures", [])
+        return self is other or [each.key for each in self.futures] == [each.key for each in theirs]
+
+    def with_constant(self, value: float) -> DaskData:
+        futures = self.layout.submit(
+            "constant-column", partial(tasks.with_constant, value), [[each] for each in self.futures]
+        )
+        n, d, stored = self.profile.n, self.profile.d, self.profile.stored
+        profile = Profile(
+            n, d + 1, stored + n, self.profile.pairs + stored + 0.5 * n, self.profile.sparse, self.profile.itemsize
+        )
+        return self._with(futures, profile=profile)
+
+    def using(self, work: Work) -> DaskData:
+        return self._with(self.layout.submit("options", partial(tasks.using, work), [[each] for each in self.futures]))
+
+    # Row arrays ------------------------------------------------------------------------------------------------------
+
+    def adopted(self, name: str, values: Any) -> Any:
+        return self.beside(name, values) if is_collection(values) else values
+
+    def placed(self, values: Any) -> RowBlocks:
+        if isinstance(values, RowBlocks):
+            return values
+        values = np.asarray(on_host(values))
+        parts = [[values[rows.start : rows.stop] for _, rows in share] for share in self.layout.shares]
+        return self.layout.beside("values", self.futures, parts, values[:0])
+
+    def beside(self, name: str, values: Any) -> RowBlocks:
+        """Return a collection with an entry for each row of X as a row array."""
+        client, numbers = self.layout.client, self.layout.numbers
+        if hasattr(values, "to_dask_array"):
+            values = values.to_dask_array()
+        axes = getattr(values, "ndim", 1)
+        sizes = [len(rows) for share in self.layout.shares for _, rows in share]
+        chunks = getattr(values, "chunks", ((np.nan,),))[0]
+        if not np.isnan(chunks).any() and [size for size in chunks if size] != sizes:
+            if sum(chunks) != self.n:
+                raise DualnewtonError(
+                    f"{name} must have an entry for each of the {self.n} rows of X, got {sum(chunks)}"
+                )
+            values = values.rechunk({0: tuple(sizes)})
+            numbers = [list(range(share[0][0], share[-1][0] + 1)) for share in self.layout.shares]
+        elif not np.isnan(chunks).any():
+            kept = [k for k, size in enumerate(chunks) if size]
+            numbers = [[kept[number] for number, _ in share] for share in self.layout.shares]
+        blocks, _ = blocks_of(client, name, values, axes)
+        if len(blocks) <= max(share[-1] for share in numbers):
+            raise DualnewtonError(f"{name} must have the blocks of X, got {len(blocks)} blocks")
+        require_computed(client, name, blocks)
+        meta = np.empty((0, *getattr(values, "shape", (0,))[1:]), getattr(values, "dtype", np.float64))
+        return self.layout.beside(name, self.futures, [[blocks[k] for k in share] for share in numbers], meta)
+
+    def ones(self) -> RowBlocks:
+        return RowBlocks(self.layout, Constant((0,), 1.0, np.dtype(np.float64)))
+
+    def entries(self, values: RowArray, rows: Any) -> np.ndarray:
+        if isinstance(rows, Selected):
+            rows = self._indices(rows)
+        return self.layout.entries(values, np.arange(self.n)[rows] if isinstance(rows, slice) else np.asarray(rows))
+
+    def changed(self, values: RowArray, others: RowArray) -> Selected:
+        return self._selected(values != others)
+
+    def _selected(self, mask: RowBlocks) -> Selected:
+        return Selected(mask, int(np.count_nonzero(mask)))
+
+    def _indices(self, rows: Selected) -> np.ndarray:
+        return np.concatenate(self.layout.each_block("selected-rows", tasks.true_rows, [rows.mask]))
+
+    def take(self, values: RowArray, rows: Any) -> Any:
+        if isinstance(rows, Selected):
+            return values if rows.size == self.n else np.where(rows.mask, values, 0.0)
+        return self.layout.entries(values, rows)
+
+    def only_at(self, values: RowArray, rows: np.ndarray, factor: float) -> RowArray:
+        return values * RowBlocks(self.layout, Scattered(rows, np.full(rows.size, factor)))
+
+    def active(self, weights: RowArray) -> Any:
+        found = self._selected(weights != 0.0)
+        return found if found.size else np.zeros(1, dtype=np.intp)
+
+    def draw(
+        self, rng: np.random.Generator, weights: RowArray, size: int, scores: RowArray | None = None
+    ) -> tuple[Any, Any]:
+        if count_active(weights) <= size:
+            active = self.active(weights)
+            return active, self.take(weights, active)
+        chances = weights if scores is None else weights * scores
+        totals = np.array(self.layout.each_block("chances", tasks.summed, [chances]))
+        ends = np.cumsum(totals)
+        stratum = float(ends[-1]) / size
+        points = (np.arange(size) + rng.random(size)) * stratum
+        owners = np.minimum(np.searchsorted(ends, points), totals.size - 1)
+        within = points - (ends - totals)[owners]
+        wanted = {int(number): within[owners == number] for number in np.unique(owners)}
+        arrays = [chances] if scores is None else [chances, scores]
+        found = self.layout.each_block("sketch-rows", partial(tasks.drawn, points=wanted), arrays)
+        rows, times, own = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return rows, times * stratum / own
+
+    def dominant(self, weights: RowArray, norms: RowArray, size: int, few: int) -> tuple[np.ndarray, np.ndarray | None]:
+        most = self.n if few else size
+        found = self.layout.each_block("dominant-rows", partial(tasks.largest, size=most), [weights * norms])
+        rows, products = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        order = rows[np.argsort(-products, kind="stable")]
+        others = order[size:]
+        some = others[np.linspace(0, others.size - 1, min(few, others.size)).astype(int)] if few else None
+        return np.sort(order[:size]), some
+
+    def subset(self, rows: np.ndarray) -> Data:
+        return MemoryData(self.rows(rows))
+
+    # Products --------------------------------------------------------------------------------------------------------
+
+    def times(self, w: np.ndarray) -> RowArray:
+        meta = np.empty((0, *w.shape[1:]))
+        (found,) = self.layout.run("margins", partial(tasks.times, w=w), data=self.futures, sums=False, kept=[meta])[1]
+        return found
+
+    def row_scores(self, scale: np.ndarray) -> RowArray:
+        step = partial(tasks.row_scores, scale=scale)
+        (found,) = self.layout.run("row-scores", step, data=self.futures, sums=False, kept=[NO_ROWS])[1]
+        return found
+
+    def transposed_times(self, v: RowArray) -> np.ndarray:
+        return self._sum("products", tasks.transposed_times, v)
+
+    def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
+        arrays: list[Any] = [each for own in vectors for each in own if each is not None]
+        present = [[each is not None for each in own] for own in vectors]
+        metas = [[None if each is None else each.meta for each in own] for own in vectors]  # type: ignore[attr-defined]
+        kept = target.losses([RowVectors(*own) for own in metas], np.empty((0, len(W)))).kept  # type: ignore[arg-type]
+        step = partial(tasks.evaluate, W=W, b=b, target=target, present=present)
+        shapes = [np.empty((0, len(W))), *([] if kept is None else [np.empty(kept.shape)])]
+        values, rows = self.layout.run("gradients", step, arrays, data=self.futures, kept=shapes)
+        return Evaluation(*values, *rows)
+
+    def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: RowArray) -> tuple[np.ndarray, np.ndarray]:
+        step = partial(tasks.weighted_products, V=V, v=v)
+        (result, sums), _ = self.layout.run("hessian-products", step, [weights], data=self.futures)
+        return result, sums
+
+    def weighted_gram(
+        self, weights: Any, indices: Any = None, *, intercept: bool = False, single: bool = False
+    ) -> np.ndarray:
+        arrays = [weights]
+        if isinstance(indices, Selected):
+            arrays = [weights, indices.mask] if indices.size < self.n else [weights]
+        elif indices is not None:
+            own = np.asarray(indices), np.asarray(weights, dtype=np.float64)
+            arrays = [RowBlocks(self.layout, Scattered(own[0], each)) for each in (own[1], np.ones(own[0].size, bool))]
+        step = partial(tasks.weighted_gram, intercept=intercept, single=single)
+        found, _ = self.layout.run("weighted-gram", step, arrays, data=self.futures)
+        size = self.d + intercept
+        return np.zeros((size, size)) if not found else found[0]
+
+    def moments(
+        self, weights: Any, targets: Any, origin: np.ndarray, indices: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if indices is not None and not isinstance(indices, Selected):
+            weights, targets = (
+                RowBlocks(self.layout, Scattered(indices, np.asarray(each))) for each in (weights, targets)
+            )
+        (H, cross), _ = self.layout.run(
+            "moments", partial(tasks.moments, origin=origin), [weights, targets], data=self.futures
+        )
+        return H, cross
+
+    def row_gram(self, indices: Rows = slice(None), scale: np.ndarray | None = None) -> np.ndarray:
+        return linear.gram(self.rows(indices), scale)
+
+    def column_norms(self, weights: RowArray, features: np.ndarray | None = None) -> np.ndarray:
+        return self._sum("column-norms", partial(tasks.column_norms, features=features), weights)
+
+    def absolute_sums(self, weights: RowArray) -> np.ndarray:
+        return self._sum("absolute-sums", tasks.absolute_sums, weights)
+
+    def nonzeros(self) -> np.ndarray:
+        return self._sum("nonzeros", tasks.nonzeros)
+
+    def _sum(self, name: str, step: Any, *arrays: Any) -> np.ndarray:
+        placed = [each if is_elsewhere(each) else self.placed(each) for each in arrays]
+        (found,), _ = self.layout.run(name, step, placed, data=self.futures)
+        return np.asarray(found)
+
+    # Parts -----------------------------------------------------------------------------------------------------------
+
+    def rows(self, indices: Any) -> Any:
+        if isinstance(indices, Selected):
+            indices = self._indices(indices)
+        indices = np.arange(self.n)[indices] if isinstance(indices, slice) else np.asarray(indices)
+        order = np.argsort(indices, kind="stable")
+        found = linear.stacked(self.layout.picked_rows(self.futures, indices[order]), dense=not self.profile.sparse)
+        back = np.empty(indices.size, dtype=np.intp)
+        back[order] = np.arange(indices.size)
+        return found if np.array_equal(order, back) else found[back]
+
+    def columns(self, features: np.ndarray) -> Any:  # noqa: ARG002
+        raise TypeError(f"columns cannot be gathered: {self.capabilities.reason}")

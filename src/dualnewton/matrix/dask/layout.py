@@ -1,0 +1,305 @@
+"""The blocks of rows of a data set, the shares of them that tasks work on, and the passes of a client over them.
+
+A *block* is a chunk of the user's collection: arithmetic is by blocks, and sums of blocks are added by a tree (``sums.py``), so
+that no bit of a result depends on the cluster. A *share* is a few consecutive blocks on one worker, for which a pass has one
+task: the number of tasks, about a millisecond of the scheduler each, follows that of the cluster's threads, not of the blocks.
+
+Everything is an ordinary task of Dask that depends on other tasks. When a worker is lost, Dask computes again what was on it,
+from the user's collection on, by the same functions with the same arguments: the bits are the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.matrix.dask import tasks
+from dualnewton.matrix.dask.programs import Call, Leaf, Stored, compiled, identity
+from dualnewton.matrix.dask.rows import RowBlocks
+from dualnewton.matrix.dask.sums import Join, Values, folded, total
+
+MOST_TOGETHER = 16
+"""Sums of shares that are added by one task; the client adds as many itself."""
+
+LARGE = 1 << 16
+"""Bytes of arguments (64 KiB) from which they are sent to the scheduler once, instead of with the task of each share."""
+
+REMEMBERED = 16
+"""Reductions whose values are remembered: each takes a few milliseconds of the scheduler, and methods ask for some repeatedly."""
+
+LOST = (
+    "the connection to the Dask cluster was lost during the fit. With checkpoint=path, which solve() and the estimators take, "
+    "the same fit on a new cluster continues from the last checkpoint"
+)
+
+
+class Layout:
+    """Where the rows are.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The connection to the cluster.
+    numbers : sequence of sequences of int
+        The blocks of each share, by their numbers in the user's collection.
+    sizes : sequence of sequences of int
+        The rows of each block of each share.
+    """
+
+    def __init__(self, client: Any, numbers: Sequence[Sequence[int]], sizes: Sequence[Sequence[int]]) -> None:
+        self.client, self.numbers = client, numbers
+        ends = np.cumsum([0, *(size for share in sizes for size in share)])
+        places = iter(enumerate(range(int(low), int(high)) for low, high in itertools.pairwise(ends)))
+        self.shares: list[tasks.Blocks] = [[next(places) for _ in share] for share in sizes]
+        self.n, self.count = int(ends[-1]), len(ends) - 1
+        self._values: dict[Any, Any] = {}  # of the last reductions
+
+    # Graphs ----------------------------------------------------------------------------------------------------------
+
+    def submit(self, name: str, function: Callable[..., Any], arguments: Sequence[Sequence[Any]]) -> list[Any]:
+        """Start a task for each list of arguments, in which futures stand for their results; return the futures."""
+        graph, keys = self._tasks(name, function, arguments)
+        return self._futures(graph, keys)
+
+    def _tasks(
+        self, name: str, function: Callable[..., Any], arguments: Sequence[Sequence[Any]]
+    ) -> tuple[dict[Any, Any], list[Any]]:
+        from dask._task_spec import Task
+
+        keys = [(f"dualnewton-{name}-{uuid.uuid4().hex}", k) for k in range(len(arguments))]
+        return {
+            key: Task(key, function, *map(_referred, each)) for key, each in zip(keys, arguments, strict=True)
+        }, keys
+
+    def _futures(self, graph: dict[Any, Any], keys: Sequence[Any]) -> list[Any]:
+        import dask
+
+        # The graph holds w and, at the start, labels that the user has in memory; Dask would warn of more than 10 MB.
+        with explained(self.client), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
+            found: list[Any] = self.client.get(graph, list(keys), sync=False)
+        return found
+
+    def fetched(self, futures: Sequence[Any]) -> list[Any]:
+        """Wait for small results, and return them."""
+        with explained(self.client):
+            found: list[Any] = self.client.gather(list(futures))
+        return found
+
+    # Passes ----------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        name: str,
+        function: Callable[..., tasks.Found],
+        arrays: Sequence[RowBlocks] = (),
+        *,
+        data: Sequence[Any] | None = None,
+        join: Join = np.add,
+        sums: bool = True,
+        kept: Sequence[np.ndarray] = (),
+    ) -> tuple[Values, list[RowBlocks]]:
+        """Do a step with each block; return its values, joined over all blocks, and what it leaves on the workers.
+
+        Parameters
+        ----------
+        name : str
+            The name of the tasks on the dashboard.
+        function : callable
+            A function of ``tasks``, of a block and of the entries of the arrays.
+        arrays : sequence of RowBlocks
+            What it is given for each block.
+        data : sequence of futures, optional
+            The shares of X, if it reads rows.
+        join : callable
+            How the values of two blocks become one.
+        sums : bool
+            Whether there are values; else the call returns at once, without waiting for the tasks.
+        kept : sequence of arrays
+            The arrays that stay on the workers, as they are for a block without rows.
+        """
+        program, sources = compiled([each.expression for each in arrays])
+        step: Any = tasks.Step(program, function, join, self.count)
+        graph: dict[Any, Any] = {}
+        if _bytes_of(function, program) > LARGE:
+            graph, (step,) = self._tasks(f"{name}-arguments", _itself, [[step]])
+            step = _Key(step)
+        arguments = [
+            [step, blocks, None if data is None else data[k], *(source.futures[k] for source in sources)]
+            for k, blocks in enumerate(self.shares)
+        ]
+        if not kept:
+            own, parts = self._tasks(name, tasks.sums, arguments)
+            return self._total({**graph, **own}, name, parts, join, []), []
+        own, keys = self._tasks(name, tasks.run, arguments)
+        graph.update(own)
+        if not sums:
+            stored = Stored(self._futures(graph, keys))
+            return (), self._leaves(stored, kept)
+        own, parts = self._tasks(f"{name}-sums", tasks.sums_of, [[_Key(key)] for key in keys])
+        futures: list[Any] = []
+        values = self._total({**graph, **own}, name, parts, join, keys, futures)
+        return values, self._leaves(Stored(futures), kept)
+
+    def _total(
+        self,
+        graph: dict[Any, Any],
+        name: str,
+        parts: Sequence[Any],
+        join: Join,
+        keys: Sequence[Any],
+        futures: list[Any] | None = None,
+    ) -> Values:
+        """Start the tasks of a graph; add the sums with the keys ``parts``, and set the futures of the other keys."""
+        while len(parts) > MOST_TOGETHER:
+            groups = [parts[low : low + MOST_TOGETHER] for low in range(0, len(parts), MOST_TOGETHER)]
+            own, parts = self._tasks(
+                f"{name}-sums", partial(tasks.add, join, self.count), [list(map(_Key, each)) for each in groups]
+            )
+            graph = {**graph, **own}
+        found = self._futures(graph, [*parts, *keys])
+        if futures is not None:
+            futures.extend(found[len(parts) :])
+        nodes = [item for part in self.fetched(found[: len(parts)]) for item in part.items()]
+        return total(folded(nodes, self.count, join))
+
+    def _leaves(self, stored: Stored, kept: Sequence[np.ndarray]) -> list[RowBlocks]:
+        return [RowBlocks(self, Leaf(stored, place, meta)) for place, meta in enumerate(kept)]
+
+    def each_block(
+        self, name: str, function: Callable[..., Any], arrays: Sequence[RowBlocks], data: Sequence[Any] | None = None
+    ) -> list[Any]:
+        """Return the small values of a function of each block, in the order of the blocks."""
+        (found,), _ = self.run(name, partial(tasks.listed, function=function), arrays, data=data, join=tasks.together)
+        return [found[number] for number in range(self.count)]
+
+    # Row arrays ------------------------------------------------------------------------------------------------------
+
+    def joined(self, join: np.ufunc, call: Call) -> Any:
+        """Join the values of an expression over all blocks."""
+        try:
+            key = identity(call)
+            known = self._values.get(key)
+        except TypeError:  # an argument without a hash, such as an array
+            key = known = None
+        if known is None:
+            (known,), _ = self.run("row-sums", tasks.value, [RowBlocks(self, call)], join=join)
+        if key is not None:
+            self._values[key] = known
+            while len(self._values) > REMEMBERED:
+                del self._values[next(iter(self._values))]
+        return known.copy() if isinstance(known, np.ndarray) else known
+
+    def stored(self, arrays: Sequence[RowBlocks]) -> list[RowBlocks]:
+        """Evaluate expressions and leave them on the workers; this does not wait for them."""
+        return self.run("rows", tasks.keep, arrays, sums=False, kept=[each.meta for each in arrays])[1]
+
+    def beside(self, name: str, data: Sequence[Any], parts: Sequence[Sequence[Any]], meta: np.ndarray) -> RowBlocks:
+        """Return a row array, given the entries (or the futures of them) of each block of each share."""
+        arguments = [[share, name, list(given)] for share, given in zip(data, parts, strict=True)]
+        return self._leaves(Stored(self.submit(f"{name}-of-blocks", tasks.beside, arguments)), [meta])[0]
+
+    def entries(self, values: RowBlocks, indices: np.ndarray) -> np.ndarray:
+        """Return the entries of some rows, in the order of the indices."""
+        program, sources = compiled([values.expression])
+        order = np.argsort(indices, kind="stable")
+        parts = self._picked(program, indices[order], None, sources)
+        found = np.concatenate(parts, axis=values.axis) if parts else values.meta
+        back = np.empty(indices.size, dtype=np.intp)
+        back[order] = np.arange(indices.size)
+        return found.take(back, axis=values.axis)
+
+    def picked_rows(self, data: Sequence[Any], indices: np.ndarray) -> list[Any]:
+        """Return some rows of X, block by block; the indices increase."""
+        return self._picked(None, indices, data, [])
+
+    def _picked(
+        self, program: Any, indices: np.ndarray, data: Sequence[Any] | None, sources: Sequence[Stored]
+    ) -> list[Any]:
+        arguments = []
+        for k, blocks in enumerate(self.shares):
+            ends = np.searchsorted(indices, [rows.start for _, rows in blocks] + [blocks[-1][1].stop])
+            chosen = [
+                indices[low:high] - rows.start for low, high, (_, rows) in zip(ends[:-1], ends[1:], blocks, strict=True)
+            ]
+            if ends[-1] > ends[0]:
+                share = None if data is None else data[k]
+                arguments.append([program, blocks, chosen, share, *(source.futures[k] for source in sources)])
+        found = self.fetched(self.submit("sampled-rows", tasks.picked, arguments))
+        return [part for share in found for part in share]
+
+    def gathered(self, values: RowBlocks) -> np.ndarray:
+        """Return all entries."""
+        return self.entries(values, np.arange(self.n))
+
+    def dask_array(self, values: RowBlocks) -> Any:
+        """Return the entries as a dask array."""
+        import dask
+        import dask.array as da
+
+        (made,) = self.stored([values])
+        parts = []
+        for future, blocks in zip(made.expression.stored.futures, self.shares, strict=True):  # type: ignore[union-attr]
+            for k, (_, rows) in enumerate(blocks):
+                shape = tuple(length or len(rows) for length in values.meta.shape)
+                entries = dask.delayed(tasks.part_of)(dask.delayed(future), k, 0)
+                parts.append(da.from_delayed(entries, shape, values.dtype))
+        return da.concatenate(parts, axis=values.axis)
+
+
+class _Key:
+    """A task of the same graph, as an argument of another."""
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+
+def _referred(argument: Any) -> Any:
+    """Return an argument of a task: a reference to another task for a future."""
+    from dask._task_spec import List, TaskRef
+
+    if isinstance(argument, list) and any(hasattr(each, "key") for each in argument):
+        return List(*map(_referred, argument))
+    return TaskRef(argument.key) if hasattr(argument, "key") else argument
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _bytes_of(function: Any, program: Any) -> int:
+    """Return the size of the arrays that go with a step."""
+    given = [*getattr(function, "keywords", {}).values()]
+    for each in program.instructions:
+        given += [*vars(each).values(), *getattr(each, "args", ())]
+    return sum(each.nbytes for each in given if isinstance(each, np.ndarray))
+
+
+@contextmanager
+def explained(client: Any) -> Iterator[None]:
+    """Raise errors of the cluster as errors that say what happened and what to do."""
+    from concurrent.futures import CancelledError
+
+    from distributed import KilledWorker
+    from distributed.client import FutureCancelledError
+    from distributed.comm import CommClosedError
+
+    try:
+        yield
+    except KilledWorker as error:
+        raise DualnewtonError(
+            f"the workers of the Dask cluster that ran a task of the fit died {error.allowed_failures + 1} times: {error}. "
+            "Often the reason is memory: smaller blocks of X, or more workers, need less of it"
+        ) from error
+    except (FutureCancelledError, CancelledError, CommClosedError, OSError) as error:
+        raise DualnewtonError(f"{LOST} ({type(error).__name__}: {error})") from error
+    except RuntimeError as error:
+        if getattr(client, "status", "running") == "running":
+            raise
+        raise DualnewtonError(f"{LOST} ({error})") from error

@@ -1,0 +1,307 @@
+"""The functions that run on the workers. Their arguments are sent there: they hold no problems, no clients and no futures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.matrix import linear
+from dualnewton.matrix.blas import one_blas_thread
+from dualnewton.matrix.dask.programs import Program
+from dualnewton.matrix.dask.sums import Join, Nodes, Values, folded
+from dualnewton.matrix.memory import MemoryData
+from dualnewton.matrix.protocol import Profile, RowVectors, Target, Work
+from dualnewton.matrix.selections import places_of
+from dualnewton.validation import data_matrix
+
+Blocks = Sequence[tuple[int, range]]
+"""The number of each block of a share, and its rows."""
+
+Found = tuple[Values | None, tuple[np.ndarray, ...]]
+"""What a function of a block returns: values that are added over all blocks, and arrays that stay on the worker."""
+
+
+class Block(NamedTuple):
+    """A block, as a function of it sees it: its number among all blocks, its rows, and X there (None if X is not read)."""
+
+    number: int
+    rows: range
+    data: Any
+
+
+class Share:
+    """The rows that one task works on: a few blocks (with their numbers in the collection), with the arithmetic of memory."""
+
+    def __init__(self, blocks: Sequence[MemoryData], numbers: Sequence[int]) -> None:
+        self.blocks, self.numbers = blocks, numbers
+
+    def __sizeof__(self) -> int:
+        # By this number the scheduler decides whether to move the rows or the work.
+        return sum(array.nbytes for block in self.blocks for array in block.arrays().values())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _share_of, ([(block.X, block.work) for block in self.blocks], self.numbers)
+
+
+def _share_of(parts: Sequence[tuple[Any, Work]], numbers: Sequence[int]) -> Share:
+    return Share([MemoryData(X, work) for X, work in parts], numbers)
+
+
+class Outcome(NamedTuple):
+    """What a task leaves on its worker: sums over its blocks, and for each block arrays with an entry per row."""
+
+    sums: Nodes
+    rows: list[tuple[np.ndarray, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What is done with each block.
+
+    Attributes
+    ----------
+    program : Program
+        Evaluates the row arrays that the function is given.
+    function : callable
+        Of a :class:`Block` and these arrays; it returns :data:`Found`.
+    join : callable
+        How the values of two blocks become one.
+    count : int
+        The number of all blocks.
+    """
+
+    program: Program
+    function: Callable[..., Found]
+    join: Join
+    count: int
+
+
+def run(step: Step, blocks: Blocks, share: Share | None, *stored: Outcome) -> Outcome:
+    """Do a step with each block of a share."""
+    found: list[tuple[np.ndarray, ...]] = []
+    nodes: Nodes = {}
+    with one_blas_thread:
+        for k, (number, rows) in enumerate(blocks):
+            arrays = step.program.run([each.rows[k] for each in stored], rows)
+            try:
+                block = Block(number, rows, None if share is None else share.blocks[k])
+                values, kept = step.function(block, *arrays)
+            except Exception as error:
+                error.add_note(f"in block {number} of X, rows {rows.start} to {rows.stop - 1}")
+                raise
+            found.append(kept)
+            if values is not None:
+                nodes = folded([*nodes.items(), ((0, number), values)], step.count, step.join)
+    return Outcome(nodes, found)
+
+
+def sums(step: Step, blocks: Blocks, share: Share | None, *stored: Outcome) -> Nodes:
+    """Do a step that leaves nothing on the worker; return its sums."""
+    return run(step, blocks, share, *stored).sums
+
+
+def sums_of(outcome: Outcome) -> Nodes:
+    """Return the sums of a step, without the arrays that stay on the worker."""
+    return outcome.sums
+
+
+def add(join: Join, count: int, *parts: Nodes) -> Nodes:
+    """Add the sums of several shares."""
+    return folded([item for part in parts for item in part.items()], count, join)
+
+
+# Rows of X, and arrays beside them -----------------------------------------------------------------------------------
+
+
+def make_share(first: int, names: Sequence[str], blocks: Sequence[Any]) -> Share:
+    """Check blocks of X, and return those that have rows; they are copied only if their type or order requires it."""
+    made = {}
+    for number, (name, block) in enumerate(zip(names, blocks, strict=True), first):
+        given = block.to_numpy() if hasattr(block, "to_numpy") else block
+        if not linear.is_sparse(given) and np.ndim(given) != 2:
+            raise DualnewtonError(f"X must have two axes, got {np.ndim(given)} in block {number} ({name})")
+        if given.shape[0]:
+            made[number] = MemoryData(data_matrix(f"X, block {number} ({name}),", given))
+    return Share(list(made.values()), list(made))
+
+
+def described(share: Share) -> list[tuple[int, Profile, str]]:
+    """Return number, size and type of each block."""
+    both = zip(share.numbers, share.blocks, strict=True)
+    return [(number, block.profile, str(block.X.dtype)) for number, block in both]
+
+
+def using(work: Work, share: Share) -> Share:
+    """Return a share with other options of its passes."""
+    return Share([block.using(work) for block in share.blocks], share.numbers)
+
+
+def with_constant(value: float, share: Share) -> Share:
+    """Return a share with a constant column appended."""
+    return Share([block.with_constant(value) for block in share.blocks], share.numbers)
+
+
+def beside(share: Share, name: str, parts: Sequence[Any]) -> Outcome:
+    """Return the entries of a row array for each block; the share is an argument for them to be made on its worker."""
+    found: list[tuple[np.ndarray, ...]] = []
+    for number, block, part in zip(share.numbers, share.blocks, parts, strict=True):
+        values = np.asarray(part.to_numpy() if hasattr(part, "to_numpy") else part)
+        if len(values) != block.n:
+            raise DualnewtonError(
+                f"{name} must have an entry for each row of X, got {len(values)} for the {block.n} rows of block {number}"
+            )
+        found.append((values,))
+    return Outcome({}, found)
+
+
+def picked(
+    program: Program, blocks: Blocks, chosen: Sequence[np.ndarray], share: Share | None, *stored: Outcome
+) -> list[Any]:
+    """Return the entries of row arrays, or the rows of X, at some places of each block."""
+    found = []
+    for k, ((_, rows), places) in enumerate(zip(blocks, chosen, strict=True)):
+        if not places.size:
+            continue
+        if share is not None:
+            found.append(share.blocks[k].rows(places))
+        else:
+            (values,) = program.run([each.rows[k] for each in stored], rows)
+            found.append(values.take(places, axis=values.shape.index(len(rows)) if values.ndim > 1 else 0))
+    return found
+
+
+def part_of(outcome: Outcome, block: int, place: int) -> np.ndarray:
+    """Return one array of one block."""
+    return outcome.rows[block][place]
+
+
+def fingerprints(share: Share) -> list[str]:
+    """Return the hash of each block."""
+    return [block.fingerprint() for block in share.blocks]
+
+
+# Steps ---------------------------------------------------------------------------------------------------------------
+
+
+def value(block: Block, values: Any) -> Found:  # noqa: ARG001
+    """Return an evaluated expression as a value that is added over all blocks."""
+    return (values,), ()
+
+
+def keep(block: Block, *arrays: np.ndarray) -> Found:  # noqa: ARG001
+    """Leave evaluated expressions on the worker."""
+    return None, arrays
+
+
+def listed(block: Block, *arrays: np.ndarray, function: Callable[..., Any]) -> Found:
+    """Return a small value of a block under the number of the block."""
+    return ({block.number: function(block, *arrays)},), ()
+
+
+def together(one: dict[int, Any], other: dict[int, Any]) -> dict[int, Any]:
+    """Join the small values of different blocks."""
+    return {**one, **other}
+
+
+def times(block: Block, *, w: np.ndarray) -> Found:
+    """A w."""
+    return None, (block.data.times(w),)
+
+
+def row_scores(block: Block, *, scale: np.ndarray) -> Found:
+    """Σ_j scale_j a_ij²."""
+    return None, (block.data.row_scores(scale),)
+
+
+def transposed_times(block: Block, v: np.ndarray) -> Found:
+    """Aᵀ v."""
+    return (block.data.transposed_times(v),), ()
+
+
+def evaluate(
+    block: Block, *arrays: Any, W: np.ndarray, b: np.ndarray, target: Target, present: Sequence[Sequence[bool]]
+) -> Found:
+    """Compute margins, losses and gradients; ``present`` says which of y, c and o of each model are among the arrays."""
+    given = iter(arrays)
+    vectors = [RowVectors(*[next(given) if there else None for there in each]) for each in present]  # type: ignore[arg-type]
+    found = block.data.evaluate(W, b, target, vectors)
+    kept = () if found.kept is None else (found.kept,)
+    return (found.values, found.gradients, found.slopes), (found.margins, *kept)
+
+
+def weighted_products(block: Block, weights: np.ndarray, *, V: np.ndarray, v: np.ndarray) -> Found:
+    """Aᵀ D(weights_k) (A V_k + v_k) and the sums of the vectors in between."""
+    return block.data.weighted_products(V, v, weights), ()
+
+
+def weighted_gram(
+    block: Block, weights: np.ndarray, mask: np.ndarray | None = None, *, intercept: bool, single: bool
+) -> Found:
+    """Σ weights_s ã_s ã_sᵀ over all rows, or over those of a mask."""
+    rows = None if mask is None else np.flatnonzero(mask)
+    if rows is not None and not rows.size:
+        return (), ()
+    own = weights if rows is None else weights[rows]
+    return (block.data.weighted_gram(own, rows, intercept=intercept, single=single),), ()
+
+
+def moments(block: Block, weights: np.ndarray, targets: np.ndarray, *, origin: np.ndarray) -> Found:
+    """Σ weights_s ã_s ã_sᵀ and Σ weights_s ã_s t_sᵀ."""
+    return block.data.moments(weights, targets, origin), ()
+
+
+def column_norms(block: Block, weights: np.ndarray, *, features: np.ndarray | None) -> Found:
+    """Σ_i weights_i a_ij²."""
+    return (block.data.column_norms(weights, features),), ()
+
+
+def absolute_sums(block: Block, weights: np.ndarray) -> Found:
+    """Σ_i weights_i |a_ij|."""
+    return (block.data.absolute_sums(weights),), ()
+
+
+def nonzeros(block: Block) -> Found:
+    """Count the nonzero entries of each feature."""
+    return (block.data.nonzeros(),), ()
+
+
+# Selections of rows --------------------------------------------------------------------------------------------------
+
+
+def summed(block: Block, chances: np.ndarray) -> float:  # noqa: ARG001
+    """Return the sum of a block."""
+    return float(chances.sum())
+
+
+def drawn(
+    block: Block, chances: np.ndarray, *scores: np.ndarray, points: dict[int, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rows at which the chances add up to the points of this block, how often each is met, and its score."""
+    own = np.flatnonzero(chances > 0.0)
+    wanted = points.get(block.number, np.empty(0))
+    if not (wanted.size and own.size):
+        return np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0)
+    places, times = np.unique(places_of(wanted, chances[own]), return_counts=True)
+    rows = own[places]
+    return rows + block.rows.start, times, scores[0][rows] if scores else np.ones(rows.size)
+
+
+def largest(block: Block, values: np.ndarray, *, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows with the largest positive values, and the values."""
+    rows = np.flatnonzero(values > 0.0)
+    rows = rows[np.argsort(-values[rows], kind="stable")[:size]]
+    return rows + block.rows.start, values[rows]
+
+
+def true_rows(block: Block, mask: np.ndarray) -> np.ndarray:
+    """Return the rows at which a mask is true."""
+    return np.flatnonzero(mask) + block.rows.start
+
+
+def distinct(block: Block, values: np.ndarray) -> np.ndarray:  # noqa: ARG001
+    """Return the distinct values of a block."""
+    return np.unique(values)
