@@ -149,11 +149,6 @@ class RowForm(NamedTuple):
     direction: bool = False
     thirds: bool = False
 
-    @property
-    def columns(self) -> int:
-        """The number of margins per row."""
-        return int(self.loss.columns)
-
 
 class Target(Protocol):
     """The losses that a pass evaluates at the margins of a block of rows: K columns, of one model or several."""

@@ -151,10 +151,10 @@ def _side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def columns_of(models: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield each problem (or form) with the columns of its margins: an index if there is one."""
+    """Yield each problem, or form of one, with the columns of its margins: an index if there is one."""
     first = 0
     for model in models:
-        columns = model.columns
+        columns = model.loss.columns
         yield model, first if columns == 1 else slice(first, first + columns)
         first += columns
 
@@ -180,9 +180,7 @@ class PrimalPoints:
     """The losses and dual points of several models on a block of rows (see :class:`Target`)."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.forms = [
-            RowForm(each.loss, True, _balances(each), not each.regularizer.strongly_convex) for each in problems
-        ]
+        self.forms = list(map(_form_of, problems))
 
     def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Return Σ c_i φ_i of each model, the weighted parts of its dual point, and the dual points, to be kept."""
@@ -199,9 +197,10 @@ class PrimalPoints:
         return BlockLosses(values, _side_by_side(factors), _side_by_side(kept))
 
 
-def _balances(problem: Problem) -> bool:
-    """Whether the dual point of a primal point is balanced along a direction."""
-    return problem.fit_intercept and problem.loss.balances_by_direction
+def _form_of(problem: Problem) -> RowForm:
+    """Return what a pass computes for the certificate of a primal point; with an intercept, most losses have a direction."""
+    direction = problem.fit_intercept and problem.loss.balances_by_direction
+    return RowForm(problem.loss, True, direction, not problem.regularizer.strongly_convex)
 
 
 def dual_sums(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[DualSums]:
@@ -231,13 +230,14 @@ def primal_bounds(
     """
     W, b = np.vstack(models), np.hstack(intercepts)
     vectors = [problem.row_vectors for problem in problems]
-    found = problems[0].data.evaluate(W, b, PrimalPoints(problems), vectors)
+    points = PrimalPoints(problems)
+    found = problems[0].data.evaluate(W, b, points, vectors)
     assert found.kept is not None
     results: list[tuple[float, Bound]] = []
     searched: dict[int, np.ndarray] = {}
     first = kept = 0
     for k, (problem, own) in enumerate(columns_of(problems)):
-        count = 1 + _balances(problem)
+        count = 1 + points.forms[k].direction
         vectors_kept = [
             np.ascontiguousarray(
                 found.kept[:, place if problem.columns == 1 else slice(place, place + problem.columns)], like=found.kept
