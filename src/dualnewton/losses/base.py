@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from enum import Enum
+from functools import reduce
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses.root import EXACT, zero_of
-from dualnewton.row_arrays import blocks
+from dualnewton.row_arrays import blocks, is_elsewhere
 from dualnewton.validation import Array, vector
 
 BALANCING = 1e-2
 """Largest multiple of the balancing direction by which a dual point may be moved, in units of margins."""
+
+
+FEW_KINKS, HALVINGS = 1 << 14, 60
+"""Examples with a kink near the best intercept that are gathered and sorted, and the most halvings of an interval around it."""
 
 
 class Curvature(Enum):
@@ -329,14 +335,19 @@ class NonSmooth(Loss):
         """
         if self.pieces(y) is None:
             return super().best_intercept(margins, y, weights, near=near)
+        c, reach = np.ones_like(margins) if weights is None else weights, max(1.0, float(np.abs(margins).max()))
+        outside = 0.0
+        if is_elsewhere(margins):  # sorting all rows is no operation there
+            margins, y, c, outside = self._undecided(margins, y, c, reach)
         kinks, (low, _) = self.kinks(y), self.domain(y)
-        c = np.ones_like(margins) if weights is None else weights
         places = np.concatenate([kink.position - margins for kink in kinks])
         jumps = np.concatenate([c * (kink.right - kink.left) for kink in kinks])
-        order, reach = np.argsort(places, kind="stable"), max(1.0, float(np.abs(margins).max()))
+        order = np.argsort(places, kind="stable")
         places, jumps = places[order], jumps[order]
         ends = np.concatenate([places[:1] - reach, places, places[-1:] + reach])
-        slopes = float(c @ low) + np.concatenate([0.0 * places[:1], np.cumsum(jumps)])  # between each two ends
+        slopes = (
+            outside + float(c @ low) + np.concatenate([0.0 * places[:1], np.cumsum(jumps)])
+        )  # between each two ends
         flat = EXACT * len(slopes) * float(jumps.sum())
         first = min(int(np.count_nonzero(slopes < -flat)), len(slopes) - 1)
         if float(slopes[first]) > flat:
@@ -344,6 +355,39 @@ class NonSmooth(Loss):
         start, end = float(ends[first]), float(ends[first + 1])
         quarter = 0.25 * (end - start)
         return float(np.clip(near, start + quarter, end - quarter))
+
+    def _undecided(
+        self, z: np.ndarray, y: np.ndarray, c: np.ndarray, reach: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+        """Return margins, labels and weights of the examples among whose kinks the best intercept lies, and the others' slope.
+
+        An interval with all best intercepts is narrowed by the sign of the slope until few examples have a kink inside. The slope
+        of each of the others is one number there.
+        """
+        kinks = self.kinks(y)
+        places, jumps = [kink.position - z for kink in kinks], [float(c @ (kink.right - kink.left)) for kink in kinks]
+        low, high = min(float(each.min()) for each in places) - reach, max(float(each.max()) for each in places) + reach
+        level = EXACT * len(z) * sum(jumps)
+        left, right = math.inf, -math.inf  # between which the slope is zero
+
+        def inside() -> Any:
+            return reduce(operator.or_, [(low <= each) & (each <= high) for each in places])
+
+        for _ in range(HALVINGS):
+            if int(np.count_nonzero(inside())) <= FEW_KINKS:
+                break
+            if left > right:
+                middle = 0.5 * (low + high)
+            else:
+                middle = 0.5 * (low + left) if left - low > high - right else 0.5 * (right + high)
+            slope = float(c @ self.derivative(z + middle, y))
+            if abs(slope) <= level:
+                left, right = min(left, middle), max(right, middle)
+            else:
+                low, high = (middle, high) if slope < 0.0 else (low, middle)
+        near = inside()
+        outside = float((c * self.derivative(z + 0.5 * (low + high), y)) @ (1.0 - near))
+        return z[near], y[near], c[near], outside
 
 
 class Margin(Loss):

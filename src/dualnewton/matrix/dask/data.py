@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -86,19 +86,16 @@ class DaskData(Data):
             sparse=known.sparse,
             itemsize=max(each.itemsize for _, each, _ in blocks),
         )
-        self.dtype = np.result_type(*{np.dtype(kind) for _, _, kind in blocks})
 
-    def _with(self, futures: Sequence[Any], **changed: Any) -> DaskData:
+    def _with(self, futures: list[Any], profile: Profile) -> DaskData:
         made = object.__new__(DaskData)
-        vars(made).update({**vars(self), "futures": futures, **changed})
+        made.layout, made.futures, made.profile = self.layout, futures, profile
         return made
 
     # Identity --------------------------------------------------------------------------------------------------------
 
     def fingerprint(self) -> str:
-        found = self.layout.fetched(
-            self.layout.submit("fingerprint", tasks.fingerprints, [[each] for each in self.futures])
-        )
+        found = self.layout.fetched(self._changed("fingerprint", tasks.fingerprints))
         digest = hashlib.blake2b("".join(itertools.chain(*found)).encode(), digest_size=16)
         return f"{self.n}x{self.d} in {self.layout.count} blocks {digest.hexdigest()}"
 
@@ -107,17 +104,23 @@ class DaskData(Data):
         return self is other or [each.key for each in self.futures] == [each.key for each in theirs]
 
     def with_constant(self, value: float) -> DaskData:
-        futures = self.layout.submit(
-            "constant-column", partial(tasks.with_constant, value), [[each] for each in self.futures]
+        return self._with(
+            self._changed("constant-column", partial(tasks.with_constant, value)), self.profile.with_constant()
         )
-        n, d, stored = self.profile.n, self.profile.d, self.profile.stored
-        profile = Profile(
-            n, d + 1, stored + n, self.profile.pairs + stored + 0.5 * n, self.profile.sparse, self.profile.itemsize
-        )
-        return self._with(futures, profile=profile)
+
+    def with_features(self, features: np.ndarray) -> DaskData:
+        """Return the same rows with these columns alone, given by increasing indices."""
+        share = features.size / self.d
+        stored, pairs = int(share * self.profile.stored), share**2 * self.profile.pairs
+        profile = replace(self.profile, d=features.size, stored=stored, pairs=pairs)
+        return self._with(self._changed("columns", partial(tasks.with_features, features)), profile)
+
+    def _changed(self, name: str, function: Any) -> list[Any]:
+        """Return the shares that a function makes of these."""
+        return self.layout.submit(name, function, [[each] for each in self.futures])
 
     def using(self, work: Work) -> DaskData:
-        return self._with(self.layout.submit("options", partial(tasks.using, work), [[each] for each in self.futures]))
+        return self._with(self._changed("options", partial(tasks.using, work)), self.profile)
 
     # Row arrays ------------------------------------------------------------------------------------------------------
 

@@ -215,6 +215,14 @@ class Layout:
         back[order] = np.arange(indices.size)
         return found.take(back, axis=values.axis)
 
+    def entries_where(self, values: RowBlocks, mask: RowBlocks) -> np.ndarray:
+        """Return the entries of the rows at which a mask is true; they should be few."""
+        return np.concatenate(self.each_block("selected-entries", tasks.chosen, [values, mask]))
+
+    def distinct(self, values: RowBlocks) -> np.ndarray:
+        """Return the distinct entries, in order."""
+        return np.unique(np.concatenate(self.each_block("distinct-values", tasks.distinct, [values])))
+
     def picked_rows(self, data: Sequence[Any], indices: np.ndarray) -> list[Any]:
         """Return some rows of X, block by block; the indices increase."""
         return self._picked(None, indices, data, [])

@@ -44,9 +44,9 @@ NEUTRAL = {np.max: -np.inf, np.min: np.inf, np.maximum.reduce: -np.inf, np.minim
 """Values of reductions over no rows, for entries of floating point."""
 
 ROWWISE = {
-    np.argmax, np.array, np.asarray, np.clip, np.column_stack, np.concatenate, np.copy, np.einsum, np.isclose,
+    np.argmax, np.array, np.asarray, np.clip, np.column_stack, np.copy, np.einsum, np.isclose,
     np.nan_to_num, np.outer, np.round, np.squeeze, np.stack, np.take, np.transpose, np.vstack, np.hstack, np.where,
-    np.expand_dims, np.dot,
+    np.expand_dims, np.dot, np.searchsorted,
 }  # fmt: skip
 """Functions of NumPy that are called for each block alone, where they do not go along the axis of the rows."""
 
@@ -190,7 +190,7 @@ class RowBlocks(NDArrayOperatorsMixin):
         keys, own = self._keys(key)
         if isinstance(own, RowBlocks):
             if own.dtype == bool:
-                raise TypeError("rows are selected by operations of Data, not by a mask")
+                return self.layout.entries_where(self, own)
             return self._recorded(operator.getitem, self, keys)
         if not self._is_everything(own):
             rows = np.arange(self.layout.n)[own]
@@ -296,6 +296,19 @@ def _average(own: RowBlocks, values: RowBlocks, axis: Any = None, weights: Any =
     return np.asarray(weights @ values) / weights.sum()
 
 
+def _joined_columns(own: RowBlocks, parts: Any, axis: int = 0) -> RowBlocks:
+    axes = {each.axis for each in parts if isinstance(each, RowBlocks)}
+    if axes == {axis % own.ndim}:
+        raise TypeError("row arrays cannot be joined along their rows")
+    return own._recorded(np.concatenate, parts, axis=axis)
+
+
+def _unique(own: RowBlocks, values: RowBlocks, *, return_inverse: bool = False) -> Any:  # noqa: ARG001
+    """Return the distinct entries, and the number of its own for each row."""
+    found = values.layout.distinct(values)
+    return (found, np.searchsorted(found, values)) if return_inverse else found
+
+
 def _first_least(own: RowBlocks, values: RowBlocks) -> int:
     """Return the first row with the smallest entry."""
     places = RowBlocks(own.layout, Positions(absolute=True))
@@ -331,6 +344,8 @@ OWN: dict[Any, Callable[..., Any]] = {
     np.average: _average,
     np.mean: lambda _, values, axis=None: values.mean(axis=axis),
     np.array_equal: _are_equal,
+    np.concatenate: _joined_columns,
+    np.unique: _unique,
     np.shape: lambda _, values: values.shape,
     np.ndim: lambda _, values: values.ndim,
     np.size: lambda _, values: values.size,

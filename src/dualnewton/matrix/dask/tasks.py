@@ -145,6 +145,15 @@ def with_constant(value: float, share: Share) -> Share:
     return Share([block.with_constant(value) for block in share.blocks], share.numbers)
 
 
+def with_features(features: np.ndarray, share: Share) -> Share:
+    """Return a share with some of its columns."""
+    both = [
+        (block.X[:, features] if linear.is_sparse(block.X) else block.X.take(features, axis=1), block.work)
+        for block in share.blocks
+    ]
+    return _share_of(both, share.numbers)
+
+
 def beside(share: Share, name: str, parts: Sequence[Any]) -> Outcome:
     """Return the entries of a row array for each block; the share is an argument for them to be made on its worker."""
     found: list[tuple[np.ndarray, ...]] = []
@@ -300,6 +309,11 @@ def largest(block: Block, values: np.ndarray, *, size: int) -> tuple[np.ndarray,
 def true_rows(block: Block, mask: np.ndarray) -> np.ndarray:
     """Return the rows at which a mask is true."""
     return np.flatnonzero(mask) + block.rows.start
+
+
+def chosen(block: Block, values: np.ndarray, mask: np.ndarray) -> np.ndarray:  # noqa: ARG001
+    """Return the entries of a block at which a mask is true."""
+    return values[mask]
 
 
 def distinct(block: Block, values: np.ndarray) -> np.ndarray:  # noqa: ARG001
