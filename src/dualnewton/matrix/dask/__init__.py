@@ -5,7 +5,7 @@ on the workers, ``sums`` adds their results in a fixed order, ``rows`` and ``pro
 ``data`` implements the protocol :class:`dualnewton.matrix.Data` with them. Only functions import dask and distributed.
 """
 
-from dualnewton.matrix.dask.data import DaskData
+from dualnewton.matrix.dask.data import DaskData, as_data
 from dualnewton.matrix.dask.rows import RowBlocks
 
-__all__ = ["DaskData", "RowBlocks"]
+__all__ = ["DaskData", "RowBlocks", "as_data"]

@@ -47,6 +47,7 @@ class DaskData(Data):
     capabilities = Capabilities(
         random_rows=False,
         whole=False,
+        local=False,
         reason="the rows are on the workers of a cluster",
     )
 
@@ -250,7 +251,13 @@ class DaskData(Data):
         return result, sums
 
     def weighted_gram(
-        self, weights: Any, indices: Any = None, *, intercept: bool = False, single: bool = False
+        self,
+        weights: Any,
+        indices: Any = None,
+        *,
+        intercept: bool = False,
+        single: bool = False,
+        keep: bool = False,  # noqa: ARG002 (the sum of all workers is the client's)
     ) -> np.ndarray:
         arrays = [weights]
         if isinstance(indices, Selected):
@@ -306,3 +313,8 @@ class DaskData(Data):
 
     def columns(self, features: np.ndarray) -> Any:  # noqa: ARG002
         raise TypeError(f"columns cannot be gathered: {self.capabilities.reason}")
+
+
+def as_data(X: Any) -> DaskData:
+    """Return a collection, or a list of delayed matrices, as data."""
+    return DaskData(X)
