@@ -100,7 +100,7 @@ def test_a_model_without_errors_is_certified_without_the_hessian(monkeypatch):
 
 def test_what_is_refused():
     X, y, _ = data("tall")
-    with pytest.raises(TypeError, match="X must be dense with positive=True"):
+    with pytest.raises(TypeError, match=r"Sparse data was passed for X, but dense data is required\b"):
         dn.LinearRegression(positive=True).fit(sp.csr_array(X), y)
     with pytest.raises(ValueError, match="path needs a penalty"):
         dn.LinearRegression().path(X, y, [1.0])

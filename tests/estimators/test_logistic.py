@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression as Theirs
 from sklearn.multiclass import OneVsRestClassifier
@@ -115,9 +116,11 @@ def test_names_of_penalties_mean_what_they_meant(n_classes):
 
 def test_contradicting_penalties_are_named():
     X, y = data_for(2)
-    with pytest.warns(UserWarning, match=r"l1_ratio=0\.3 has no effect with penalty='l2'"):
+    with pytest.warns(
+        UserWarning, match=r"only used when penalty is 'elasticnet'\. Got \(penalty=l2\) with l1_ratio=0\.3"
+    ):
         dn.LogisticRegression("l2", l1_ratio=0.3).fit(X, y)
-    with pytest.warns(UserWarning, match="C=3 has no effect with penalty=None"):
+    with pytest.warns(UserWarning, match="Setting penalty=None will ignore the C parameter, got C=3"):
         dn.LogisticRegression(None, C=3.0).fit(X, y)
     with pytest.raises(ValueError, match="l1_ratio must be a number"):
         dn.LogisticRegression("elasticnet", l1_ratio=None).fit(X, y)
@@ -202,3 +205,14 @@ def test_a_class_whose_examples_weigh_nothing_is_never_predicted():
     model = dn.LogisticRegression().fit(X, y, sample_weight=(y < 2) * 1.0)
     assert list(model.classes_) == [0, 1, 2]
     assert model.predict_proba(X)[:, 2].max() < 1e-12
+
+
+def test_steps_that_rounding_has_made_useless_end():
+    """The gap of this model stays at 4e-16: certificates every ten steps show that no smaller one is found."""
+    shape = {"n_samples": 30, "n_features": 3, "n_informative": 3, "n_redundant": 0, "n_classes": 3}
+    X, y = make_classification(**shape, random_state=42)
+    model = dn.LogisticRegression(C=1e-4, fit_intercept=False, class_weight="balanced", tol=1e-18, max_iter=10**5)
+    with pytest.warns(ConvergenceWarning, match="no further progress is possible at this precision"):
+        model.fit(X, y)
+    assert model.certificate_.relative_gap < 1e-15
+    assert model.n_iter_ < 1000

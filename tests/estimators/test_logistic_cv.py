@@ -160,7 +160,7 @@ def test_what_cannot_be_tried_is_refused(settings, message):
 
 def test_an_ineffective_share_is_said_to_be_so():
     X, y = data_for(2)
-    with pytest.warns(UserWarning, match="has no effect with penalty='l2'"):
+    with pytest.warns(UserWarning, match=r"l1_ratios parameter is only used .* Got \(penalty=l2\) with l1_ratios="):
         dn.LogisticRegressionCV(Cs=[1.0], cv=2, penalty="l2", l1_ratios=[0.5]).fit(X, y)
 
 

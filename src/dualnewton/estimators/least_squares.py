@@ -154,7 +154,7 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
         if self.positive and sp.issparse(X):
             raise TypeError(
-                "X must be dense with positive=True, as in scikit-learn, got a sparse matrix: use X.toarray()"
+                "Sparse data was passed for X, but dense data is required with positive=True: use X.toarray()"
             )
         return super()._checked(X, y, sample_weight)
 

@@ -101,9 +101,12 @@ class LogisticRegression(CertifiedClassifier):
         if self.penalty == "elasticnet" and self.l1_ratio is None:
             raise DualnewtonError('l1_ratio must be a number in [0, 1] with penalty="elasticnet", got None')
         if self.penalty is None and self.C != 1.0:
-            warn(f"C={self.C:g} has no effect with penalty=None, which means C=inf")
+            warn(f"Setting penalty=None will ignore the C parameter, got C={self.C:g}: it means C=inf")
         if self.penalty in NAMED and self.l1_ratio not in (None, 0, NAMED[self.penalty]):
-            warn(f"l1_ratio={self.l1_ratio:g} has no effect with penalty={self.penalty!r}")
+            warn(
+                f"l1_ratio parameter is only used when penalty is 'elasticnet'. Got (penalty={self.penalty}) with "
+                f"l1_ratio={self.l1_ratio:g}"
+            )
         return super()._results(session, data, before)
 
     def _sums_to_zero(self) -> bool:

@@ -32,7 +32,7 @@ from dualnewton.run.start import (
     surroundings,
     tuning_for,
 )
-from dualnewton.run.track import Track
+from dualnewton.run.track import TINY_RELATIVE_GAP, Track
 from dualnewton.samplings import Sampling
 from dualnewton.solvers.protocol import Method, Request
 from dualnewton.solvers.state import assign, record
@@ -396,9 +396,13 @@ class Run:
         self.plan, self.method = plan, None
 
     def _is_due(self, track: Track) -> bool:
-        """Whether the expected gap is small enough, the method is stuck, or the last certificate was many steps ago."""
+        """Whether the expected gap is small enough, the method is stuck, or the last certificate was many steps ago.
+
+        Certificates of a primal method become rare in a long run, except near rounding, where they tell when to stop.
+        """
         close = track.expected_gap() <= self.request.tol * abs(track.best.certificate.primal)
-        longest = max(STEPS_WITHOUT_CERTIFICATE, track.certified_at // 2 if self.plan.is_primal else 0)
+        rare = self.plan.is_primal and track.best.certificate.relative_gap > TINY_RELATIVE_GAP
+        longest = max(STEPS_WITHOUT_CERTIFICATE, track.certified_at // 2 if rare else 0)
         return close or track.stuck or self.steps - track.certified_at >= (self.request.certify_every or longest)
 
     def _certify(self, points: dict[int, Any]) -> None:

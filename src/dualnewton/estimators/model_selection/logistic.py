@@ -183,7 +183,10 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
                 raise DualnewtonError(f"Cs must be a number of values or a list of values > 0, got {self.Cs!r}")
         named = NAMED.get(str(self.penalty))
         if named is not None and self._has_ratios:
-            warn(f"l1_ratios={self.l1_ratios!r} has no effect with penalty={self.penalty!r}")
+            warn(
+                f"l1_ratios parameter is only used when penalty is 'elasticnet'. Got (penalty={self.penalty}) with "
+                f"l1_ratios={self.l1_ratios!r}"
+            )
         if named is not None or not (self._has_ratios or self.penalty == "elasticnet"):
             return Cs, [named or 0.0]
         ratios = np.asarray(self.l1_ratios if self._has_ratios else [])
