@@ -1,15 +1,29 @@
 """The harness measures what it says: peers solve our problem, the search and the means are right, children are bounded."""
 
+import importlib.util
 import itertools
 import math
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from benchmarks import against_peers, data, fresh, optimum, peers, regime_data, regimes, scaling, timing, wide
+from benchmarks import (
+    against_peers,
+    data,
+    fresh,
+    optimum,
+    peers,
+    regime_data,
+    regimes,
+    scaling,
+    sklearn_tests,
+    timing,
+    wide,
+)
 from benchmarks.against_peers import Experience, Limits, Ours, Row
 from benchmarks.report import MISSING, Section, Table, Target, markdown
 
@@ -377,3 +391,27 @@ def test_scaling_draws_what_it_measured(tmp_path):
     X = scaling.sparse_set(40, 500, 10).X
     assert X.shape == (40, 500)
     assert 9 * 40 <= X.nnz <= 10 * 40
+
+
+def test_every_expected_failure_of_scikit_learns_tests_is_one_of_its_tests_and_has_a_reason():
+    for module in sklearn_tests.MODULES:
+        name = module.rpartition(".")[2]
+        source = Path(importlib.util.find_spec(module).origin).read_text(encoding="utf-8")
+        for function, reason in sklearn_tests.EXPECTED.get(name, {}).items():
+            assert f"def {function}(" in source
+            assert reason in sklearn_tests.REASONS
+    assert {module.rpartition(".")[2] for module in sklearn_tests.MODULES} >= set(sklearn_tests.EXPECTED)
+
+
+def test_the_summary_counts_by_module_and_reason():
+    passed, expected, new = (
+        sklearn_tests.Outcome("test_fit", "a", "passed"),
+        sklearn_tests.Outcome("test_n_iter", "", "failed", "2 != 1"),
+        sklearn_tests.Outcome("test_other", "", "failed"),
+    )
+    section = sklearn_tests.summary({"sklearn.linear_model.tests.test_ridge": [passed, expected, new]})
+    modules, reasons, tests = section.tables
+    assert modules.rows == [["test_ridge", "3", "1", "2"], ["all", "3", "1", "2"]]
+    assert {row[0]: row[1] for row in reasons.rows if row[1] != "0"} == {"solver": "1", "unexplained": "1"}
+    assert [row[1:] for row in tests.rows] == [["test_n_iter", "1", "solver"], ["test_other", "1", "unexplained"]]
+    assert section.targets[0].passed is False
