@@ -32,15 +32,11 @@ from dualnewton.run.start import (
     surroundings,
     tuning_for,
 )
-from dualnewton.run.track import TINY_RELATIVE_GAP, Track
+from dualnewton.run.track import Track
 from dualnewton.samplings import Sampling
 from dualnewton.solvers.protocol import Method, Request
 from dualnewton.solvers.state import assign, record
 from dualnewton.validation import integer, positive
-
-STEPS_WITHOUT_CERTIFICATE = 10
-"""Largest number of steps without a certificate, which costs about as much as an epoch of compiled rounds. Primal methods, whose
-gradient gives the gap, may go without one for half as many steps as the run had at its last certificate, if these are more."""
 
 
 def solve(
@@ -311,7 +307,8 @@ class Run:
         better = None if self.switching is None else self._better(self.switching, last=last)
         # 4. Certify.
         anyway = last or better is not None or method.certificates_are_cheap
-        places = [k for k, track in enumerate(self.moving) if method.offers(k) and (anyway or self._is_due(track))]
+        at = self.steps, self.plan, self.request
+        places = [k for k, track in enumerate(self.moving) if method.offers(k) and (anyway or track.is_due(*at))]
         self._certify({place: method.point(place) for place in places})
         for place, track in enumerate(self.moving):
             method.adapt(place, track.expected_gap(), track.residual)
@@ -394,16 +391,6 @@ class Run:
             track.stuck, track.ratio = False, math.nan
         self.method.close()
         self.plan, self.method = plan, None
-
-    def _is_due(self, track: Track) -> bool:
-        """Whether the expected gap is small enough, the method is stuck, or the last certificate was many steps ago.
-
-        Certificates of a primal method become rare in a long run, except near rounding, where they tell when to stop.
-        """
-        close = track.expected_gap() <= self.request.tol * abs(track.best.certificate.primal)
-        rare = self.plan.is_primal and track.best.certificate.relative_gap > TINY_RELATIVE_GAP
-        longest = max(STEPS_WITHOUT_CERTIFICATE, track.certified_at // 2 if rare else 0)
-        return close or track.stuck or self.steps - track.certified_at >= (self.request.certify_every or longest)
 
     def _certify(self, points: dict[int, Any]) -> None:
         """Have the problems certify points of the models at these places, and pass the certified pairs to the method."""

@@ -9,10 +9,14 @@ from typing import Any
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.planning.plan import Plan
 from dualnewton.run.result import Result, Status, Trace
-from dualnewton.solvers.protocol import Method
+from dualnewton.solvers.protocol import Method, Request
 
 STALLED_CERTIFICATES, TINY_RELATIVE_GAP = 25, 1e-9
 """Certificates in a row without a smaller gap after which a relative gap as small as this is taken for rounding."""
+
+STEPS_WITHOUT_CERTIFICATE = 10
+"""Largest number of steps without a certificate, which costs about as much as an epoch of compiled rounds. Primal methods, whose
+gradient gives the gap, may go without one for half as many steps as the run had at its last certificate, if these are more."""
 
 
 @dataclass(eq=False)
@@ -77,6 +81,16 @@ class Track:
     def expected_relative_gap(self) -> float:
         """Return the same, relative to P."""
         return self.expected_gap() / (abs(self.best.certificate.primal) or 1.0)
+
+    def is_due(self, steps: int, plan: Plan, request: Request) -> bool:
+        """Whether the expected gap is small enough, the method is stuck, or the last certificate was many steps ago.
+
+        Certificates of a primal method become rare in a long run, except near rounding, where they tell when to stop.
+        """
+        close = self.expected_gap() <= request.tol * abs(self.best.certificate.primal)
+        rare = plan.is_primal and self.best.certificate.relative_gap > TINY_RELATIVE_GAP
+        longest = max(STEPS_WITHOUT_CERTIFICATE, self.certified_at // 2 if rare else 0)
+        return close or self.stuck or steps - self.certified_at >= (request.certify_every or longest)
 
     def learn(self, found: CertifiedPair, steps: int) -> None:
         """Take a certified pair."""
