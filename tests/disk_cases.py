@@ -82,3 +82,12 @@ def written(folder, kind):
     for k, (low, high) in enumerate(pairwise(CUTS)):
         write(folder / f"part-{k}{suffix}", slice(low, high))
     return options
+
+
+def written_without_offsets(folder):
+    """Write the sparse rows and their labels as three npz files."""
+    folder.mkdir(exist_ok=True)
+    for k, (low, high) in enumerate(pairwise(CUTS)):
+        own = SPARSE[low:high]
+        arrays = {"data": own.data, "indices": own.indices, "indptr": own.indptr, "shape": own.shape}
+        np.savez(folder / f"part-{k}.npz", **arrays, y=Y[low:high])

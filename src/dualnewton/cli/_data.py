@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dualnewton.errors import DualnewtonError
+from dualnewton.matrix import Data
 
 if TYPE_CHECKING:
     from dualnewton.io import Dataset
@@ -35,7 +39,13 @@ class Columns:
     target: str | int | bool | None = None
 
     def read(
-        self, source: str, target: str | None = None, weights: str | int | None = None, *, labelled: bool = True
+        self,
+        source: str,
+        target: str | None = None,
+        weights: str | int | None = None,
+        *,
+        labelled: bool = True,
+        memory: str | None = None,
     ) -> Dataset:
         """Read the data of a file or a named set.
 
@@ -47,6 +57,8 @@ class Columns:
             The columns of the target and of the weights; by default the target is that of the model.
         labelled : bool
             True if a target is required; if False, a file without one is accepted.
+        memory : str, optional
+            The memory within which the rows are read from disk.
         """
         targets: list[Any] = [self.target if target is None else target]
         if not labelled and target is None:
@@ -57,7 +69,8 @@ class Columns:
         for place in targets:
             for n_features in widths:
                 try:
-                    return self.of(loaded(source, target=place, weights=weights, n_features=n_features))
+                    found = {"target": place, "weights": weights, "n_features": n_features}
+                    return self.of(loaded(source, memory=memory, **found))
                 except DualnewtonError as error:
                     errors.append(error)
         # An error about the columns is more helpful than one about an attempt to read them.
@@ -77,14 +90,27 @@ class Columns:
         if absent:
             more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
             raise OtherColumnsError(f"{dataset.name} has no column {absent[0]!r}{more}, which the model was fitted on")
-        X = dataset.X[:, [place[name] for name in self.names]]
+        own = [place[name] for name in self.names]
+        X = dataset.X.with_features(np.array(own)) if isinstance(dataset.X, Data) else dataset.X[:, own]
         return replace(dataset, X=X, feature_names=tuple(self.names))
 
 
-def loaded(source: str, **options: Any) -> Dataset:
-    """Read a file or a named set with a progress bar; the options are those of ``dualnewton.data.find``."""
-    from dualnewton import io
-    from dualnewton.cli._transfer import transfer
+def on_disk(source: str, memory: str | None) -> bool:
+    """Return True if the rows of a source stay on disk: those of a folder, and of any file if a memory is given."""
+    return memory is not None or Path(source).is_dir()
 
+
+def loaded(source: str, *, memory: str | None = None, **options: Any) -> Dataset:
+    """Read a file or a named set with a progress bar, or open it if its rows stay on disk.
+
+    The options are those of ``dualnewton.data.find`` and ``dualnewton.data.open``.
+    """
+    from dualnewton import io
+    from dualnewton.cli._transfer import stage, transfer
+
+    if on_disk(source, memory):
+        with stage(f"opening {source}"):
+            given = options if memory is None else {**options, "memory": memory}
+            return io.open(source, **given)
     with transfer(f"loading {source}") as progress:
         return io.find(source, progress=progress, **options)

@@ -20,11 +20,25 @@ def option(name: str, metavar: str | None, text: str, group: str | None = None) 
 
 Data = Annotated[
     str,
-    typer.Argument(metavar="DATA", help="A file (svmlight, CSV, Parquet, npz, npy), or a name that `datasets` lists."),
+    typer.Argument(
+        metavar="DATA",
+        help="A file (svmlight, CSV, Parquet, npz, npy), a folder of files, or a name that `datasets` lists.",
+    ),
 ]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A file saved by `fit --out`.")]
 Target = Annotated[str | None, option("--target", "COLUMN", "The column to predict.", FROM)]
 Weights = Annotated[str | None, option("--weights", "COLUMN", "The column with a weight for each row.", FROM)]
+
+Memory = Annotated[
+    str | None,
+    option(
+        "--memory",
+        "SIZE",
+        "Read the rows from disk in pieces, within so much memory, such as 2G; features must be numbers. By default files "
+        "are read as a whole, and folders in pieces within 4G.",
+        FROM,
+    ),
+]
 
 Tol = Annotated[float, option("--tol", "NUMBER", "Stop at this certified relative gap (P - D)/|P|.", RUN)]
 TimeLimit = Annotated[

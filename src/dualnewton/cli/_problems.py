@@ -113,6 +113,10 @@ def labels_of(dataset: Dataset) -> np.ndarray:
     """Return the target of a data set, which must have one."""
     if dataset.y is None:
         raise DualnewtonError(f"{dataset.name} has no target: name its column by --target")
+    if dataset.offset is not None:
+        raise DualnewtonError(
+            f"{dataset.name} has offsets, which commands do not take: use dualnewton.Problem(..., offset=...) in Python"
+        )
     return tidy(dataset.y)
 
 

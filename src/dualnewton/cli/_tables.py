@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dualnewton.cli._data import Columns
+from dualnewton.cli._data import Columns, on_disk
 from dualnewton.cli._transfer import stage, transfer
 from dualnewton.errors import DualnewtonError
 
@@ -88,14 +88,19 @@ def training_data(
 
     if test_size is not None and not 0.0 < test_size < 1.0:
         raise DualnewtonError(f"--test-size must be a share of the rows between 0 and 1, got {test_size:g}")
-    if is_table(source):
+    stays = on_disk(source, wanted.memory)
+    if not stays and is_table(source):
         return _encoded(source, wanted, table, test_size, seed)
     from dualnewton.cli._options import ANY_COLUMNS
 
     asked = [word for word, value in table.items() if value != ANY_COLUMNS[word]]
     if asked:
-        raise DualnewtonError(f"--{asked[0]} is for tables (CSV and Parquet files), got {source}")
-    dataset = loaded(source, target=wanted.target, weights=wanted.weights, offset=wanted.offset)
+        where = ", which is read in pieces" if stays else ""
+        raise DualnewtonError(f"--{asked[0]} is for tables (CSV and Parquet files), got {source}{where}")
+    if stays and test_size is not None:
+        raise DualnewtonError(f"--test-size is for data in memory, got {source}, which is read in pieces: use --test")
+    given: Any = {name: getattr(wanted, name) for name in ("target", "weights", "offset", "memory")}
+    dataset = loaded(source, **given)
     if test_size is None:
         return Training(dataset)
     fitted, held = (_rows(dataset, rows) for rows in _split(dataset.X.shape[0], dataset.y, test_size, seed))
@@ -140,9 +145,14 @@ def data_for(
     """Return data with the features of a fit: a table by its encoding, other data by the columns that the model needs."""
     from dualnewton.preprocessing.examples import examples_of
 
+    stays = on_disk(source, wanted.memory)
+    if encoding is not None and stays:
+        raise DualnewtonError(
+            f"the model encodes tables, and {source} is read in pieces, whose columns must be numbers: leave out --memory"
+        )
     if encoding is None or not is_table(source):
         columns = replace(columns, target=wanted.target)
-        return Encoded(columns.read(source, None, wanted.weights, labelled=labelled))
+        return Encoded(columns.read(source, None, wanted.weights, labelled=labelled, memory=wanted.memory))
     if wanted.target is None:
         wanted = replace(wanted, target=encoding.target)
     frame = encoding.named(_frame(source, wanted, table, encoding.categorical))

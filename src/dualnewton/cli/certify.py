@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from dualnewton.cli._problems import Task
     from dualnewton.io import Dataset
+    from dualnewton.io.source import Wanted
     from dualnewton.objective.certificate import Certificate
 
 Given = Annotated[
@@ -32,6 +33,7 @@ def certify(
     data: options.Data,
     target: options.Target = None,
     weights: options.Weights = None,
+    memory: options.Memory = None,
     table: options.Table = options.AS_WRITTEN,
     objective: options.Objective = options.UNASKED,
     json: options.Json = False,
@@ -50,9 +52,11 @@ def certify(
     """
     from dualnewton.cli import _output
     from dualnewton.cli._coefficients import ENDINGS
+    from dualnewton.io.source import Wanted
 
+    wanted = Wanted(target, weights, memory=memory)
     read = of_coefficients if Path(model).suffix.lower() in ENDINGS else of_model
-    task, dataset, coef, intercepts, said, notes = read(model, data, target, weights, table, objective)
+    task, dataset, coef, intercepts, said, notes = read(model, data, wanted, table, objective)
     certificates = certified(task, coef, intercepts)
     if json:
         _output.as_json(_output.certificate_json(certificates))
@@ -70,14 +74,11 @@ Certifiable = tuple["Task", "Dataset", "np.ndarray", "np.ndarray | None", str, l
 """The problems, their data, coefficients, intercepts (None for the best), where these are from, and notes on the data."""
 
 
-def of_model(
-    model: str, data: str, target: str | None, weights: str | None, table: options.Table, objective: options.Objective
-) -> Certifiable:
+def of_model(model: str, data: str, wanted: Wanted, table: options.Table, objective: options.Objective) -> Certifiable:
     """Read a saved model, with its own objective on these data."""
     from dualnewton.cli._problems import Task, objectives_of
     from dualnewton.cli._tables import model_data
     from dualnewton.interop.model_file import SavedModel
-    from dualnewton.io.source import Wanted
 
     asked = [name for name, value in objective.items() if value != options.UNASKED[name]]
     if asked:
@@ -85,7 +86,7 @@ def of_model(
             f"a saved model has its own objective, so {asked[0]} must be left out; it is for coefficients (.csv)"
         )
     fitted = SavedModel.load(model)
-    dataset, _, told = model_data(fitted, data, Wanted(target, weights), table)
+    dataset, _, told = model_data(fitted, data, wanted, table)
     notes = list(told)
     problems = objectives_of(fitted, dataset)
     said = f"{model}, fitted on {fitted.n} examples with a proven relative gap of {fitted.certificate.relative_gap:.2e}"
@@ -98,7 +99,7 @@ def of_model(
 
 
 def of_coefficients(
-    model: str, data: str, target: str | None, weights: str | None, table: options.Table, objective: options.Objective
+    model: str, data: str, wanted: Wanted, table: options.Table, objective: options.Objective
 ) -> Certifiable:
     """Read coefficients from a text file, for the objective that the options describe."""
     from dualnewton.cli._coefficients import read_coefficients
@@ -106,7 +107,8 @@ def of_coefficients(
     from dualnewton.cli._problems import problems_from
 
     found = read_coefficients(model)
-    dataset = loaded(data, target=target, weights=weights, **table)
+    given: Any = {name: getattr(wanted, name) for name in ("target", "weights", "memory")}
+    dataset = loaded(data, **given, **table)
     task = problems_from(dataset, **objective)
     coef, intercepts = found.ordered(task, dataset)
     free = task.objective.fit_intercept and intercepts is None

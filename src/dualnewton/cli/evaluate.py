@@ -19,6 +19,7 @@ def evaluate(
     data: options.Data,
     target: options.Target = None,
     weights: options.Weights = None,
+    memory: options.Memory = None,
     table: options.Table = options.AS_WRITTEN,
     json: options.Json = False,
 ) -> None:
@@ -38,7 +39,7 @@ def evaluate(
     from dualnewton.io.source import Wanted
 
     fitted = SavedModel.load(model)
-    dataset, _, notes = model_data(fitted, data, Wanted(target, weights), table)
+    dataset, _, notes = model_data(fitted, data, Wanted(target, weights, memory=memory), table)
     _output.warn(notes)
     scores = measured(fitted, dataset)
     if json:

@@ -76,6 +76,7 @@ def fit(
     out: Out = None,
     target: options.Target = None,
     weights: options.Weights = None,
+    memory: options.Memory = None,
     test: Test = None,
     test_size: TestSize = None,
     table: options.Table = options.ANY_COLUMNS,
@@ -113,7 +114,7 @@ def fit(
 
     _output.ready(out)
     with ended_by_signals():
-        training = _tables.training_data(data, Wanted(target, weights), table, test_size, seed)
+        training = _tables.training_data(data, Wanted(target, weights, memory=memory), table, test_size, seed)
         dataset = training.dataset
         task = problems_from(dataset, **objective)
         # Errors in the test data are reported before the fit.

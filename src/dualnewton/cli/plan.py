@@ -19,6 +19,7 @@ def plan(
     data: options.Data,
     target: options.Target = None,
     weights: options.Weights = None,
+    memory: options.Memory = None,
     table: options.Table = options.ANY_COLUMNS,
     objective: options.Objective = options.UNASKED,
     method: options.Method = "auto",
@@ -41,7 +42,7 @@ def plan(
     from dualnewton.cli._tables import training_data
     from dualnewton.io.source import Wanted
 
-    dataset = training_data(data, Wanted(target, weights), table).dataset
+    dataset = training_data(data, Wanted(target, weights, memory=memory), table).dataset
     task = problems_from(dataset, **objective)
     chosen, others = chosen_of(task, method), alternatives(task)
     if json:

@@ -37,6 +37,7 @@ def predict(
     decision: Decision = False,
     keep: Keep = None,
     target: options.Target = None,
+    memory: options.Memory = None,
     table: options.Table = options.AS_WRITTEN,
 ) -> None:
     """Predict the class or the value of each row of DATA by a MODEL that `fit` has saved.
@@ -60,7 +61,7 @@ def predict(
     write = writer(out)
     _output.ready(out)
     fitted = SavedModel.load(model)
-    dataset, frame, notes = model_data(fitted, data, Wanted(target), table, labelled=False)
+    dataset, frame, notes = model_data(fitted, data, Wanted(target, memory=memory), table, labelled=False)
     names, values = predictions(fitted, dataset.X, proba=proba, decision=decision)
     _output.warn(notes)
     if out is None or Path(out).suffix.lower() == ".csv":

@@ -78,6 +78,8 @@ def open(  # noqa: A001 (public as dualnewton.data.open)
     offset: Any = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
     memory: int | str = MEMORY,
     spill: str | os.PathLike[str] | None = None,
 ) -> Dataset:
@@ -95,7 +97,7 @@ def open(  # noqa: A001 (public as dualnewton.data.open)
         the order of their names.
     target, weights, offset : str, int or array, optional
         The labels, the weights and what is added to the margins: as for :func:`read`, or an array of all rows.
-    n_features, zero_based
+    n_features, zero_based, encoding, decimal
         As for :func:`read`.
     memory : int or str
         Bytes of memory that a fit may use, such as "2G" (K, M, G, T: powers of 1024). Pieces are smaller for less memory, and
@@ -134,11 +136,9 @@ def open(  # noqa: A001 (public as dualnewton.data.open)
     files = _given_files(words)
     if "target" in arrays or "target" in files:
         words["target"] = False
-    options = Options(
-        Wanted(**(words | dict.fromkeys(files)), n_features=n_features, zero_based=zero_based),
-        bytes_of(memory),
-        None if spill is None else Path(spill),
-    )
+    more: Any = {"n_features": n_features, "zero_based": zero_based, "encoding": encoding, "decimal": decimal}
+    wanted = Wanted(**(words | dict.fromkeys(files)), **more)
+    options = Options(wanted, bytes_of(memory), None if spill is None else Path(spill))
     given = source if isinstance(source, list | tuple) else [source]
     if given and not any(isinstance(each, str | os.PathLike) for each in given):
         found = _of_arrays(given, options)

@@ -21,7 +21,7 @@ NO_INDEX = 1 << 62
 
 @dataclass(frozen=True)
 class Wanted:
-    """The options of the user; the parameters are those of :func:`dualnewton.io.read`."""
+    """The options of the user; the parameters are those of :func:`dualnewton.io.read` and :func:`dualnewton.io.open`."""
 
     target: str | int | bool | None = None
     weights: str | int | None = None
@@ -30,6 +30,7 @@ class Wanted:
     zero_based: bool | None = None
     encoding: str | None = None
     decimal: str | None = None
+    memory: str | None = None
     block: int = BLOCK
     report: Report | None = None
 

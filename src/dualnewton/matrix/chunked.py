@@ -39,7 +39,7 @@ class View:
     constant : float, optional
         The value of an appended constant column.
     features : array of int, optional
-        The columns, in increasing order, that are used, the constant one among them; all by default.
+        The columns that are used, in this order, the constant one among them; all by default.
     """
 
     work: Work = Work()  # noqa: RUF009 (frozen)

@@ -267,7 +267,7 @@ class Data(Selections, ABC):
         """Return the same rows with an appended constant column."""
 
     def with_features(self, features: np.ndarray) -> Data:  # noqa: ARG002
-        """Return the same rows with these columns alone, given by increasing indices, unless ``capabilities.whole``."""
+        """Return the same rows with these columns alone, in this order, unless ``capabilities.whole``."""
         raise TypeError(f"{type(self).__name__} has no parts of its columns: {self.capabilities.reason}")
 
     # Work --------------------------------------------------------------------------------------------------------
