@@ -184,7 +184,8 @@ def from_child(
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_serve, args=(work, prepare, sender, limits), daemon=True)
+    # Not a daemon: joblib, by which estimators read n_jobs, counts one core in daemons. It is killed below in any case.
+    child = context.Process(target=_serve, args=(work, prepare, sender, limits))
     with warnings.catch_warnings():
         # Python warns of a fork in a multi-threaded process; the threads of this process are idle at this point.
         warnings.simplefilter("ignore", DeprecationWarning)

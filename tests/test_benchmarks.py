@@ -26,6 +26,7 @@ from benchmarks import (
 )
 from benchmarks.against_peers import Experience, Limits, Ours, Row
 from benchmarks.report import MISSING, Section, Table, Target, markdown
+from joblib import effective_n_jobs
 
 import dualnewton as dn
 from dualnewton.planning.costs import Costs
@@ -147,6 +148,11 @@ def test_a_child_ends_as_it_says():
     failed = timing.in_child(failing, cap=30.0, threads=1)
     assert failed.values == ["first"]
     assert failed.ending == "failed: ValueError: no"
+
+
+def test_estimators_in_a_child_may_use_several_threads():
+    """Joblib, which resolves n_jobs for them, gives one core to daemons; a benchmark of threads would then measure one."""
+    assert timing.in_child(lambda: iter([effective_n_jobs(2)]), cap=30.0, threads=2).values == [2]
 
 
 def test_a_child_is_killed_when_one_value_takes_too_long():
