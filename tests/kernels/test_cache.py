@@ -15,7 +15,7 @@ from dualnewton import kernels
 from dualnewton.kernels import _compiler, losses
 from dualnewton.kernels.models import Kernel, _kind
 from dualnewton.run import warm_up
-from tables import LOSSES, NON_SMOOTH
+from tables import LOSSES, NON_SMOOTH, SEVERAL_COLUMNS
 
 FITS = """
 import numba, numpy as np, scipy.sparse as sp, dualnewton as dn
@@ -127,8 +127,8 @@ def test_the_command_prepares_every_kernel(ahead):
 
 def test_the_command_compiles_every_loss_that_is_kept_on_disk():
     assert {type(loss) for loss in warm_up.SMOOTH} == set(losses._FIELDS)
-    own = {type(loss) for loss in (*LOSSES, *NON_SMOOTH) if loss.columns == 1}
-    assert {type(loss) for loss in (*warm_up.SMOOTH, *warm_up.OTHERS)} == own
+    own = {type(loss) for loss in (*LOSSES, *NON_SMOOTH, *SEVERAL_COLUMNS)}
+    assert {type(loss) for loss in (*warm_up.SMOOTH, *warm_up.OTHERS, *warm_up.OF_COLUMNS)} == own
 
 
 @pytest.mark.parametrize(("storage", "dtype"), [("csr", "float64"), ("dense", "float32")])

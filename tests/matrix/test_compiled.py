@@ -13,7 +13,7 @@ from dualnewton.kernels import elementary
 from dualnewton.matrix import MemoryData, compiled, memory, selections
 from dualnewton.matrix.workers import threads, workers
 from dualnewton.objective.bounds import Derivatives, PrimalPoints
-from tables import LOSSES, NON_SMOOTH, labels_for, name_of
+from tables import LOSSES, NON_SMOOTH, SEVERAL_COLUMNS, labels_for, name_of
 
 N, D = 400, 13
 STORAGES = pytest.mark.parametrize("storage", ["dense", "csr"])
@@ -85,7 +85,7 @@ def problems(loss, X, K, *, regularizer=None, weights=False, offset=False, fit_i
             loss,
             regularizer=regularizer or regularizers.L2(),
             sample_weight=rng.uniform(0.0, 2.0, N) if weights else None,
-            offset=rng.standard_normal(N) if offset else None,
+            offset=rng.standard_normal((N, loss.columns) if loss.columns > 1 else N) if offset else None,
             fit_intercept=fit_intercept,
         )
         for _ in range(K)
@@ -131,16 +131,56 @@ def test_passes_agree_with_their_specification(storage, dtype, K, form, regulari
             assert_agree(data.evaluate(W, b, target, vectors), specified(MemoryData(X), W, b, target, vectors))
 
 
-@pytest.mark.parametrize("loss", [*LOSSES, *NON_SMOOTH, LogCosh(1.5)], ids=name_of)
+@pytest.mark.parametrize("loss", [*LOSSES, *NON_SMOOTH, *SEVERAL_COLUMNS, LogCosh(1.5)], ids=name_of)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_loss_is_compiled_from_its_own_methods(loss, form):
     X, rng = matrix("dense"), np.random.default_rng(1)
     (problem,) = problems(loss, X, 1, **FORMS[form])
-    W, b, data = 3.0 * rng.standard_normal((1, D)), rng.standard_normal(1), MemoryData(X)
+    W, b, data = 3.0 * rng.standard_normal((loss.columns, D)), rng.standard_normal(loss.columns), MemoryData(X)
     for target in (Derivatives([problem]), PrimalPoints([problem])):
         assert data.compiled.takes(target.forms)
         arguments = W, b, target, [problem.row_vectors]
         assert_agree(data.evaluate(*arguments), specified(MemoryData(X), *arguments))
+
+
+@STORAGES
+@DTYPES
+@pytest.mark.parametrize("regularizer", [regularizers.L2(), regularizers.L1()], ids=name_of)
+def test_losses_of_several_columns_share_passes_with_others(storage, dtype, regularizer):
+    """Softmax of four classes, a loss of three outputs and one of a single margin; equal bits for any number of threads."""
+    X, rng, several = matrix(storage, dtype), np.random.default_rng(5), []
+    for loss in (losses.Softmax(4), losses.Logistic(), losses.SquaredOutputs(3)):
+        several += problems(loss, X, 1, regularizer=regularizer, **FORMS["intercept, weights, offset"])
+    vectors = [problem.row_vectors for problem in several]
+    W, b = rng.standard_normal((8, D)), rng.standard_normal(8)
+    for target in (Derivatives(several), PrimalPoints(several)):
+        found = MemoryData(X).evaluate(W, b, target, vectors)
+        assert_agree(found, specified(MemoryData(X), W, b, target, vectors))
+        for count in (2, 3, 8, 16):
+            with threads(count):
+                again = MemoryData(X).evaluate(W, b, target, vectors)
+            for name, value in fields(found).items():
+                assert np.array_equal(getattr(again, name), value) if value is not None else True, (name, count)
+
+
+@dataclass(frozen=True)
+class Halved(losses.Softmax):
+    """Half of softmax's value, with its slopes: not a loss, but a function that compiled passes must not ignore."""
+
+    def value(self, z, y):
+        return 0.5 * super().value(z, y)
+
+
+def test_a_loss_that_overrides_a_function_of_softmax_is_evaluated_by_its_own():
+    X = matrix("dense")
+    own, whole = (problems(loss, X, 1)[0] for loss in (Halved(4), losses.Softmax(4)))
+    assert not MemoryData(X).compiled.takes(Derivatives([own]).forms)
+    W = np.random.default_rng(0).standard_normal((4, D))
+    values = [
+        MemoryData(X).evaluate(W, np.zeros(4), Derivatives([each]), [each.row_vectors]).values[0]
+        for each in (own, whole)
+    ]
+    assert values[0] == pytest.approx(0.5 * values[1], rel=1e-12)
 
 
 def test_a_loss_that_cannot_be_compiled_is_evaluated_by_numpy():

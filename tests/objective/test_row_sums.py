@@ -7,18 +7,19 @@ from dualnewton import losses
 from dualnewton.matrix import RowVectors, compiled
 from dualnewton.matrix.workers import threads
 from dualnewton.objective import row_sums
-from tables import LOSSES, NON_SMOOTH, labels_for, name_of
+from tables import LOSSES, NON_SMOOTH, SEVERAL_COLUMNS, labels_for, name_of
 
 N = 300
 
 
 def vectors(loss, form):
     rng = np.random.default_rng(4)
-    c, o = (rng.uniform(0.0, 2.0, N), rng.standard_normal(N)) if form == "weighted" else (None, None)
+    shape = (N,) if loss.columns == 1 else (N, loss.columns)
+    c, o = (rng.uniform(0.0, 2.0, N), rng.standard_normal(shape)) if form == "weighted" else (None, None)
     if c is not None:
         c[::7] = 0.0
     rows = RowVectors(loss.labels(labels_for(loss, N, rng), N), c, o)
-    z, way = 3.0 * rng.standard_normal(N), rng.standard_normal(N)
+    z, way = 3.0 * rng.standard_normal(shape), rng.standard_normal(shape)
     return rows, z, way, -0.9 * loss.derivative(z, rows.y)
 
 
@@ -27,13 +28,19 @@ def every_function(loss, rows, z, way, alpha):
         row_sums.values(loss, z, rows),
         row_sums.conjugates(loss, alpha, rows),
         row_sums.curvature(loss, z, rows),
+        row_sums.dual_point(loss, z, rows),
         row_sums.slope_along(loss, z, way, 0.3, rows),
         row_sums.best_intercept(loss, z, rows, 0.0),
+        *([row_sums.couplings(loss, z, rows)] if couples(loss) else []),
     ]
 
 
+def couples(loss):
+    return loss.columns > 1 and loss.curvature is losses.Curvature.VARYING
+
+
 @pytest.mark.parametrize("form", ["plain", "weighted"])
-@pytest.mark.parametrize("loss", [*LOSSES, *NON_SMOOTH], ids=name_of)
+@pytest.mark.parametrize("loss", [*LOSSES, *NON_SMOOTH, *SEVERAL_COLUMNS], ids=name_of)
 def test_compiled_functions_agree_with_numpy(loss, form, monkeypatch):
     arguments = vectors(loss, form)
     exact = every_function(loss, *arguments)
@@ -57,3 +64,33 @@ def test_a_dual_point_outside_the_domain_is_infinite_unless_its_weight_is_zero(m
         assert row_sums.conjugates(loss, alpha, RowVectors(y, c)) == np.inf
         c[17] = 0.0
         assert row_sums.conjugates(loss, alpha, RowVectors(y, c)) == pytest.approx((N - 1) * np.log(0.5), rel=1e-13)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 30.0, 1e3, 1e6])
+def test_softmax_by_columns_is_that_of_numpy_at_extreme_margins(scale, monkeypatch):
+    """Also relatively, where 1 − p is tiny; with ties, and with more rows than fit into a block."""
+    loss, rng, n = losses.Softmax(4), np.random.default_rng(3), 700
+    z = scale * rng.standard_normal((n, 4))
+    z[::5] = z[::5, :1]
+    rows = RowVectors(rng.integers(0, 4, n))
+    functions = row_sums.dual_point, row_sums.curvature, row_sums.couplings, row_sums.values
+    exact = [function(loss, z, rows) for function in functions]
+    bound = row_sums.conjugates(loss, exact[0], rows)
+    monkeypatch.setattr(row_sums, "MANY", 1)
+    for function, numbers in zip(functions, exact, strict=True):
+        np.testing.assert_allclose(function(loss, z, rows), numbers, rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(row_sums.conjugates(loss, exact[0], rows), bound, rtol=1e-12)
+
+
+@pytest.mark.parametrize("bad", [1e-3, np.nan])
+def test_a_dual_point_of_several_columns_outside_the_simplex_is_infinite_unless_its_weight_is_zero(bad, monkeypatch):
+    monkeypatch.setattr(row_sums, "MANY", 1)
+    loss, c, y = losses.Softmax(3), np.ones(N), np.arange(N) % 3
+    alpha = -loss.derivative(np.random.default_rng(0).standard_normal((N, 3)), y)
+    alpha[17, 1] += bad
+    assert row_sums.conjugates(loss, alpha, RowVectors(y, c)) == np.inf
+    c[17] = 0.0
+    others = np.arange(N) != 17
+    assert row_sums.conjugates(loss, alpha, RowVectors(y, c)) == pytest.approx(
+        loss.conjugates(alpha[others], y[others], None), rel=1e-13
+    )

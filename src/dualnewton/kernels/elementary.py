@@ -93,7 +93,13 @@ numpy_like.__dict__.update(exp=exp, log=log, log1p=log1p)
 
 
 def vectorised(method: Any) -> Any:
-    """Compile a method of a loss with these functions in place of NumPy's."""
-    names = {name: numpy_like if value is np else value for name, value in method.__globals__.items()}
+    """Compile a method of a loss with these functions in place of NumPy's, and so the functions of its module that it calls."""
+    names = dict(method.__globals__)
+    for name in method.__code__.co_names:
+        used = names.get(name)
+        if used is np:
+            names[name] = numpy_like
+        elif isinstance(used, FunctionType) and used.__module__ == method.__module__:
+            names[name] = vectorised(used)
     copy = FunctionType(method.__code__, names, method.__name__, method.__defaults__, method.__closure__)
     return row_part(copy)

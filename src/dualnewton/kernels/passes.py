@@ -2,7 +2,7 @@
 
     evaluate(*rows, ends, counter, step, W, b, calls, blas, Z, kept, values, slopes, G)
         margins Z, the functions of rows in ``calls``, their sums, and G[p] = Σ R[k, i] a_i of each part p
-    over_rows(ends, counter, function, fields, vectors, sign, values)
+    over_rows(ends, counter, function, fields, columns, vectors, sign, values)
         a function of rows and its sum for each part, without the data
     diagonal(*rows, ends, counter, weights, out)     out[p, j] = Σ weight a_j² of each part p
     row_scores(*rows, ends, counter, scale, out)     out_i = Σ_j scale_j a_ij²
@@ -202,6 +202,10 @@ def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, 
                         number_of(calls[s, 12]),
                         number_of(calls[s, 13]),
                         high - low,
+                        calls[s, 14],
+                        n,
+                        0 if slope < 0 else n,
+                        step,
                         Z.ctypes.data + 8 * (calls[s, 2] * n + low),
                         calls[s, 3] + low * calls[s, 4],
                         calls[s, 5] + low * calls[s, 6],
@@ -221,8 +225,12 @@ def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, 
 
 
 @jit
-def _over_rows(ends, counter, function, fields, vectors, sign, values):
-    """values[p] = what a function of rows returns for the rows of part p, given the addresses of its seven vectors."""
+def _over_rows(ends, counter, function, fields, columns, vectors, sign, values):
+    """values[p] = what a function of rows returns for the rows of part p, given the addresses of its seven vectors.
+
+    Those with several columns have as many entries in each as there are rows; those that are not wanted have a distance of 0.
+    """
+    n = ends[-1]
     part = _next_part(counter)
     while part < ends.size - 1:
         low, high = ends[part], ends[part + 1]
@@ -232,6 +240,10 @@ def _over_rows(ends, counter, function, fields, vectors, sign, values):
             fields[0],
             fields[1],
             high - low,
+            columns,
+            n,
+            n if b[4] > 0 else 0,
+            n if b[6] > 0 else 0,
             a[0] + low * b[0],
             a[1] + low * b[1],
             a[2] + low * b[2],

@@ -3,9 +3,13 @@
 A pass calls such a function once for each block of rows: the call costs nothing, and no kernel is compiled again for a loss.
 Arrays are given by addresses, since each model of a pass has vectors of its own, some of which may be absent.
 
-All have the parameters (p, q, m, z, y, c, o, slopes, kept, factors, sign), where p and q are the fields of the loss, the arrays
-have m entries and sign is 1 or −1. A loss of the library with at most two fields is compiled once per installation; any other,
-in each process and for the values of its fields.
+All have the parameters
+
+    p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign
+
+where p and q are the fields of the loss and sign is 1 or −1. For losses of one margin the arrays have m entries, and K and the
+three distances are not used; those of K margins are in ``column_functions``. A loss of the library with at most two fields is
+compiled once per installation; any other, in each process and for the values of its fields.
 """
 
 from __future__ import annotations
@@ -21,14 +25,22 @@ from numba.core import cgutils
 from numba.core.errors import NumbaError
 from numba.extending import get_cython_function_address, intrinsic
 
+from dualnewton.kernels import column_functions
 from dualnewton.kernels._compiler import address_of, call_address, compiled_for
-from dualnewton.kernels._jit import row_function, row_overloads
-from dualnewton.kernels.elementary import vectorised
-from dualnewton.kernels.losses import fields_of, kind_of
+from dualnewton.kernels._jit import row_function
+from dualnewton.kernels.loss_methods import (
+    conjugate_inside,
+    derivative,
+    direction,
+    domain,
+    loss_at,
+    second_derivative,
+    value,
+)
+from dualnewton.kernels.losses import fields_of
 from dualnewton.losses import Loss
-from dualnewton.losses.base import balancing_direction
 
-SIGNATURE = float64(float64, float64, intp, *[types.CPointer(float64)] * 7, float64)
+SIGNATURE = float64(float64, float64, *[intp] * 5, *[types.CPointer(float64)] * 7, float64)
 
 FIELDS = 2
 """Number of fields of a loss that are arguments."""
@@ -54,94 +66,68 @@ def _compiled(function: Callable[..., float], p: float = 0.0, q: float = 0.0, *,
     return RowFunction(made, address_of(found), p, q)
 
 
-def _of_loss(make: Callable[[Any], Callable[..., float]]) -> Callable[[Loss], RowFunction | None]:
-    """Remember the functions of losses; None for a loss whose methods or fields cannot be compiled.
+def _of_loss(
+    *overridden: str, columns: Callable[[Any], Callable[..., float]] | None = None
+) -> Callable[[Callable[[Any], Callable[..., float]]], Callable[[Loss], RowFunction | None]]:
+    """Make functions of rows from losses, and remember them; None for a loss whose methods or fields cannot be compiled.
 
-    ``make`` is given the type of the loss's fields, or the fields themselves where they are compiled as constants.
+    The decorated function, and ``columns`` for losses of several columns, is given the type of the loss's fields, or the fields
+    themselves where they are compiled as constants.
+
+    Parameters
+    ----------
+    *overridden : str
+        Methods of ``Loss`` from which the function is derived; it does not hold for a loss with methods of its own.
+    columns : callable, optional
+        The same for losses of several columns; it names the method of the loss that it needs.
     """
-    overridden = getattr(make, "overridden", ())
 
-    @cache
-    def of_library(kind: Any) -> RowFunction:
-        return _compiled(make(kind))
+    def decorate(make: Callable[[Any], Callable[..., float]]) -> Callable[[Loss], RowFunction | None]:
+        @cache
+        def of_library(kind: Any, one: bool) -> RowFunction:
+            return _compiled((make if one or columns is None else columns)(kind))
 
-    @lru_cache(maxsize=64)
-    def made(loss: Loss) -> RowFunction | None:
-        if loss.columns > 1 or any(getattr(type(loss), name) is not getattr(Loss, name) for name in overridden):
-            return None
-        try:
-            self: Any = fields_of(loss)
-            kind: Any = type(self)
-            if type(loss).__module__.startswith("dualnewton.") and len(self) <= FIELDS:
-                return of_library(kind)._replace(**dict(zip("pq", self, strict=False)))
-            return _compiled(make(self), keep=False)
-        except (NumbaError, TypeError, ValueError):
-            return None
+        @lru_cache(maxsize=64)
+        def made(loss: Loss) -> RowFunction | None:
+            one = loss.columns == 1
+            if one and any(_is_own(loss, name) for name in overridden):
+                return None
+            if not one and (columns is None or not _is_own(loss, columns.method)):  # type: ignore[attr-defined]
+                return None
+            try:
+                self: Any = fields_of(loss)
+                kind: Any = type(self)
+                if type(loss).__module__.startswith("dualnewton.") and len(self) <= FIELDS:
+                    return of_library(kind, one)._replace(**dict(zip("pq", self, strict=False)))
+                return _compiled((make if one or columns is None else columns)(self), keep=False)
+            except (NumbaError, TypeError, ValueError):
+                return None
 
-    return made
+        return made
 
-
-def _unless_overridden(*names: str) -> Callable[[Any], Any]:
-    """Mark a function that is derived from these methods of ``Loss``, and does not hold for a loss with methods of its own."""
-
-    def mark(make: Any) -> Any:
-        make.overridden = names
-        return make
-
-    return mark
+    return decorate
 
 
-def _loss_at(kind: Any, p: float, q: float) -> Any:
-    """Return the fields of a loss: those given as constants, or the type of fields filled with p and q."""
-    raise NotImplementedError("for compiled code")
-
-
-@row_overloads(_loss_at)
-def _loss_at_of(kind, p, q):
-    if not isinstance(kind, types.NamedTupleClass):
-        return lambda kind, p, q: kind  # noqa: ARG005
-    if len(kind.instance_class._fields) == 1:
-        return lambda kind, p, q: kind(p)  # noqa: ARG005
-    return lambda kind, p, q: kind(p, q)
-
-
-# The methods of a loss, which Numba finds by the type of its fields ------------------------------------------------------------
-
-
-def _method(name: str) -> Any:
-    def method(self: Any, z: float, y: float) -> Any:
-        raise NotImplementedError("for compiled code")
-
-    @row_overloads(method)
-    def of_loss(self, z, y):
-        own = vectorised(getattr(kind_of(self), name))
-        if name == "domain":
-            return lambda self, z, y: own(self, y)  # noqa: ARG005
-        return lambda self, z, y: own(self, z, y)
-
-    return method
-
-
-_value, _derivative, _second_derivative = _method("value"), _method("derivative"), _method("second_derivative")
-_conjugate_inside, _domain = _method("conjugate_inside"), _method("domain")
-_direction = vectorised(balancing_direction)
+def _is_own(loss: Loss, name: str) -> bool:
+    """Whether the loss has a method of its own in place of that of ``Loss``."""
+    return getattr(type(loss), name) is not getattr(Loss, name)
 
 
 # Functions of rows ----------------------------------------------------------------------------------------------------------
 
 
-@_of_loss
+@_of_loss(columns=column_functions.losses)
 def losses_of(kind: Any) -> Callable[..., float]:
     """Return Σ c φ(z + o; y); write sign·φ′ to ``slopes`` and sign·cφ′ to ``factors``."""
 
-    def function(p, q, m, z, y, c, o, slopes, kept, factors, sign):
-        self = _loss_at(kind, p, q)
+    def function(p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign):
+        self = loss_at(kind, p, q)
         z, y, c, o = carray(z, m), carray(y, m), carray(c, m), carray(o, m)
         slopes, factors = carray(slopes, m), carray(factors, m)
         total = 0.0
         for i in range(m):
-            slope = sign * _derivative(self, z[i] + o[i], y[i])
-            total += c[i] * _value(self, z[i] + o[i], y[i])
+            slope = sign * derivative(self, z[i] + o[i], y[i])
+            total += c[i] * value(self, z[i] + o[i], y[i])
             slopes[i] = slope
             factors[i] = c[i] * slope
         return total
@@ -149,18 +135,17 @@ def losses_of(kind: Any) -> Callable[..., float]:
     return function
 
 
-@_of_loss
-@_unless_overridden("balancing_direction")
+@_of_loss("balancing_direction")
 def direction_of(kind: Any) -> Callable[..., float]:
     """Given sign·φ′ in ``slopes``, write the balancing direction d to ``kept`` and cd to ``factors``."""
 
-    def function(p, q, m, z, y, c, o, slopes, kept, factors, sign):
-        self = _loss_at(kind, p, q)
+    def function(p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign):
+        self = loss_at(kind, p, q)
         z, y, c, o = carray(z, m), carray(y, m), carray(c, m), carray(o, m)
         slopes, kept, factors = carray(slopes, m), carray(kept, m), carray(factors, m)
         for i in range(m):
-            low, high = _domain(self, z[i], y[i])
-            d = _direction(sign * slopes[i], low, high, _second_derivative(self, z[i] + o[i], y[i]))
+            low, high = domain(self, z[i], y[i])
+            d = direction(sign * slopes[i], low, high, second_derivative(self, z[i] + o[i], y[i]))
             kept[i] = d
             factors[i] = c[i] * d
         return 0.0
@@ -168,66 +153,64 @@ def direction_of(kind: Any) -> Callable[..., float]:
     return function
 
 
-@_of_loss
+@_of_loss(columns=column_functions.curvature)
 def curvature_of(kind: Any) -> Callable[..., float]:
     """Write cφ″(z + o; y) to ``factors``."""
 
-    def function(p, q, m, z, y, c, o, slopes, kept, factors, sign):
-        self = _loss_at(kind, p, q)
+    def function(p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign):
+        self = loss_at(kind, p, q)
         z, y, c, o, factors = carray(z, m), carray(y, m), carray(c, m), carray(o, m), carray(factors, m)
         for i in range(m):
-            factors[i] = c[i] * _second_derivative(self, z[i] + o[i], y[i])
+            factors[i] = c[i] * second_derivative(self, z[i] + o[i], y[i])
         return 0.0
 
     return function
 
 
-@_of_loss
-@_unless_overridden("conjugate", "conjugates")
+@_of_loss("conjugate", "conjugates", columns=column_functions.conjugates)
 def conjugates_of(kind: Any) -> Callable[..., float]:
     """Return Σ c φ*(−z; y) for a dual point z; a row of weight zero contributes zero even where its φ* is infinite."""
 
-    def function(p, q, m, z, y, c, o, slopes, kept, factors, sign):
-        self = _loss_at(kind, p, q)
+    def function(p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign):
+        self = loss_at(kind, p, q)
         z, y, c = carray(z, m), carray(y, m), carray(c, m)
         total = outside = 0.0
         for i in range(m):
-            low, high = _domain(self, z[i], y[i])
+            low, high = domain(self, z[i], y[i])
             inside = min(max(-z[i], low), high)
-            total += c[i] * _conjugate_inside(self, inside, y[i]) if c[i] > 0.0 else 0.0
+            total += c[i] * conjugate_inside(self, inside, y[i]) if c[i] > 0.0 else 0.0
             outside += c[i] if inside != -z[i] else 0.0  # NaN is outside, too
         return total if outside == 0.0 else np.inf
 
     return function
 
 
-@_of_loss
+@_of_loss()
 def slope_of(kind: Any) -> Callable[..., float]:
     """Return Σ c φ′(z + o + sign·kept; y) kept: the derivative of the sum of losses along a line."""
 
-    def function(p, q, m, z, y, c, o, slopes, kept, factors, sign):
-        self = _loss_at(kind, p, q)
+    def function(p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign):
+        self = loss_at(kind, p, q)
         z, y, c, o, way = carray(z, m), carray(y, m), carray(c, m), carray(o, m), carray(kept, m)
         total = 0.0
         for i in range(m):
-            total += c[i] * _derivative(self, z[i] + o[i] + sign * way[i], y[i]) * way[i]
+            total += c[i] * derivative(self, z[i] + o[i] + sign * way[i], y[i]) * way[i]
         return total
 
     return function
 
 
-@_of_loss
-@_unless_overridden("best_intercept")
+@_of_loss("best_intercept")
 def intercept_slopes_of(kind: Any) -> Callable[..., float]:
     """Write Σ cφ′, Σ cφ″ and Σ c|φ′| at the margins z + sign to the first three places of ``kept``."""
 
-    def function(p, q, m, z, y, c, o, slopes, kept, factors, sign):
-        self = _loss_at(kind, p, q)
+    def function(p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign):
+        self = loss_at(kind, p, q)
         z, y, c, kept = carray(z, m), carray(y, m), carray(c, m), carray(kept, 3)
         value = curvature = terms = 0.0
         for i in range(m):
-            slope = c[i] * _derivative(self, z[i] + sign, y[i])
-            curvature += c[i] * _second_derivative(self, z[i] + sign, y[i])
+            slope = c[i] * derivative(self, z[i] + sign, y[i])
+            curvature += c[i] * second_derivative(self, z[i] + sign, y[i])
             value += slope
             terms += abs(slope)
         kept[0], kept[1], kept[2] = value, curvature, terms
@@ -236,7 +219,13 @@ def intercept_slopes_of(kind: Any) -> Callable[..., float]:
     return function
 
 
-OF_LOSSES = losses_of, direction_of, curvature_of, conjugates_of, slope_of, intercept_slopes_of
+@_of_loss(columns=column_functions.couplings)
+def couplings_of(kind: Any) -> Callable[..., float]:
+    """Write c times the couplings of each two columns to ``factors``; one column has none."""
+    raise TypeError("a loss of one column has no couplings")
+
+
+OF_LOSSES = losses_of, direction_of, curvature_of, couplings_of, conjugates_of, slope_of, intercept_slopes_of
 """All functions of rows that are made of losses."""
 
 
@@ -244,7 +233,7 @@ OF_LOSSES = losses_of, direction_of, curvature_of, conjugates_of, slope_of, inte
 def weighted() -> RowFunction:
     """Write cz to ``factors``."""
 
-    def function(p, q, m, z, y, c, o, slopes, kept, factors, sign):
+    def function(p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign):
         z, c, factors = carray(z, m), carray(c, m), carray(factors, m)
         for i in range(m):
             factors[i] = c[i] * z[i]
@@ -257,7 +246,7 @@ def weighted() -> RowFunction:
 def given() -> RowFunction:
     """Write c to ``factors``."""
 
-    def function(p, q, m, z, y, c, o, slopes, kept, factors, sign):
+    def function(p, q, m, K, z_apart, kept_apart, factors_apart, z, y, c, o, slopes, kept, factors, sign):
         c, factors = carray(c, m), carray(factors, m)
         for i in range(m):
             factors[i] = c[i]
@@ -273,6 +262,10 @@ def call(
     p: Any,
     q: Any,
     m: Any,
+    K: Any,
+    z_apart: Any,
+    kept_apart: Any,
+    factors_apart: Any,
     z: Any,
     y: Any,
     c: Any,
@@ -285,11 +278,11 @@ def call(
     """Call the function of rows at an address, with the addresses of its arrays."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address, p, q, m, *arrays, sign = args
+        address, (p, q), sizes, arrays, sign = args[0], args[1:3], args[3:8], args[8:-1], args[-1]
         pointers = [builder.inttoptr(array, context.get_value_type(types.CPointer(float64))) for array in arrays]
-        return call_address(context, builder, address, SIGNATURE, [p, q, m, *pointers, sign])
+        return call_address(context, builder, address, SIGNATURE, [p, q, *sizes, *pointers, sign])
 
-    return float64(intp, float64, float64, *[intp] * 8, float64), codegen
+    return float64(intp, float64, float64, *[intp] * 12, float64), codegen
 
 
 def _call_blas(builder: Any, address: Any, arguments: Any) -> None:

@@ -39,6 +39,14 @@ class Curvature(Enum):
     VARYING = "any nonnegative number"
 
 
+class LabelForm(Enum):
+    """What the label of an example is."""
+
+    NUMBER = "one real number"
+    CLASS = "a class number, stored as an integer of 64 bits"
+    VECTOR = "a real number for each column of margins"
+
+
 class Kink(NamedTuple):
     """A jump of φ′, for each label: the margin at which it lies, and φ′ to its left and to its right.
 
@@ -58,6 +66,14 @@ class Kink(NamedTuple):
 
 JOINT = {"value_and_derivative": ("value", "derivative"), "derivatives": ("derivative", "second_derivative")}
 """Functions of a loss that return two of its functions at once."""
+
+BY_COLUMNS = {
+    "losses_by_columns": ("value", "derivative", "value_and_derivative"),
+    "curvature_by_columns": ("second_derivative",),
+    "couplings_by_columns": ("couplings",),
+    "conjugates_by_columns": ("conjugate",),
+}
+"""Functions of a loss of several columns for compiled passes, and the functions for NumPy whose values they have."""
 
 
 def _with_own(inherited: Callable[..., Any], own: tuple[str | None, ...]) -> Callable[..., Any]:
@@ -123,6 +139,9 @@ class Loss:
     label_columns: int = 1
     """The numbers that a label consists of: 1, or K where each column of margins has its own target."""
 
+    label_form: ClassVar[LabelForm] = LabelForm.NUMBER
+    """What a label is."""
+
     @property
     def has_dual_rounds(self) -> bool:
         """Whether block dual methods apply: each example has one dual variable, and φ′ is continuous."""
@@ -148,7 +167,10 @@ class Loss:
         raise NotImplementedError(f"{type(self).__name__} has no second_derivative(z, y)")
 
     def __init_subclass__(cls, **rest: Any) -> None:
-        """Let a class that overrides φ or a derivative, but not the functions that return two of them, override these as well."""
+        """Let a class that overrides φ or a derivative, but not the functions that depend on it, override these as well.
+
+        Functions that return two of them call the new one. Those for compiled passes are removed, so that passes use NumPy.
+        """
         super().__init_subclass__(**rest)
         for joint, names in JOINT.items():
             inherited = getattr(cls, joint)
@@ -156,6 +178,9 @@ class Loss:
                 own = tuple(name if name in vars(cls) else None for name in names)
                 if any(own):
                     setattr(cls, joint, _with_own(inherited, own))
+        for by_columns, arrays in BY_COLUMNS.items():
+            if by_columns not in vars(cls) and not vars(cls).keys().isdisjoint(arrays):
+                setattr(cls, by_columns, getattr(Loss, by_columns))
 
     def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
         """Return φ and φ′ of arrays; override it where the two formulas share an expensive term."""
@@ -223,6 +248,28 @@ class Loss:
         It is called for losses of several columns with varying curvature only.
         """
         raise NotImplementedError(f"{type(self).__name__} has no couplings(z, y)")
+
+    # The same for compiled passes over losses of several columns ----------------------------------------------------------
+    #
+    # A loss of several columns may define them as loops in the part of Python that Numba compiles, which may call functions of
+    # their module; without them NumPy evaluates its passes. z and u have the shape (K, m) for a block of m examples, so that
+    # loops over examples read consecutive numbers, which LLVM vectorises. y has m labels, or the shape (K, m) for vectors.
+
+    def losses_by_columns(self, z: np.ndarray, y: np.ndarray, values: np.ndarray, slopes: np.ndarray) -> None:
+        """Write φ(z; y) to ``values`` and φ′(z; y) to ``slopes``."""
+        raise NotImplementedError(f"{type(self).__name__} has no losses_by_columns(z, y, values, slopes)")
+
+    def curvature_by_columns(self, z: np.ndarray, y: np.ndarray, values: np.ndarray, diagonal: np.ndarray) -> None:
+        """Write the diagonal of φ″(z; y) to ``diagonal``; ``values`` is room for m numbers."""
+        raise NotImplementedError(f"{type(self).__name__} has no curvature_by_columns(z, y, values, diagonal)")
+
+    def couplings_by_columns(self, z: np.ndarray, y: np.ndarray, values: np.ndarray, pairs: np.ndarray) -> None:
+        """Write the couplings of the pairs k < l, in the order of :meth:`couplings`; ``values`` is room for m numbers."""
+        raise NotImplementedError(f"{type(self).__name__} has no couplings_by_columns(z, y, values, pairs)")
+
+    def conjugates_by_columns(self, u: np.ndarray, y: np.ndarray, values: np.ndarray, room: np.ndarray) -> None:
+        """Write φ*(u; y) to ``values``; ``room`` has the shape of u."""
+        raise NotImplementedError(f"{type(self).__name__} has no conjugates_by_columns(u, y, values, room)")
 
     # Operations on all examples of a problem -----------------------------------------------------------------------------
 

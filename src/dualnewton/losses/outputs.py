@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.losses.base import Curvature, Loss
+from dualnewton.losses.base import Curvature, LabelForm, Loss
 from dualnewton.row_arrays import on_host
 from dualnewton.validation import data_matrix, frozen, integer
 
@@ -38,6 +38,7 @@ class SquaredOutputs(Loss):
     gamma = 1.0
     curvature = Curvature.CONSTANT
     label_domain: ClassVar[str] = "finite real numbers, one column for each output"
+    label_form: ClassVar[LabelForm] = LabelForm.VECTOR
 
     def __post_init__(self) -> None:
         integer("n_outputs", self.n_outputs, 2)
@@ -69,6 +70,29 @@ class SquaredOutputs(Loss):
 
     def conjugate(self, u: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.einsum("ik,ik->i", u, 0.5 * u + y)
+
+    # The same by columns, for compiled passes ----------------------------------------------------------------------------
+
+    def losses_by_columns(self, z: np.ndarray, y: np.ndarray, values: np.ndarray, slopes: np.ndarray) -> None:
+        for i in range(values.size):
+            values[i] = 0.0
+        for k in range(len(z)):
+            for i in range(values.size):
+                missed = z[k, i] - y[k, i]
+                slopes[k, i] = missed
+                values[i] += 0.5 * missed * missed
+
+    def curvature_by_columns(self, z: np.ndarray, y: np.ndarray, values: np.ndarray, diagonal: np.ndarray) -> None:  # noqa: ARG002
+        for k in range(len(z)):
+            for i in range(values.size):
+                diagonal[k, i] = 1.0
+
+    def conjugates_by_columns(self, u: np.ndarray, y: np.ndarray, values: np.ndarray, room: np.ndarray) -> None:  # noqa: ARG002
+        for i in range(values.size):
+            values[i] = 0.0
+        for k in range(len(u)):
+            for i in range(values.size):
+                values[i] += u[k, i] * (0.5 * u[k, i] + y[k, i])
 
     # Operations on all examples of a problem -----------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.losses.base import Loss
+from dualnewton.losses.base import LabelForm, Loss
 from dualnewton.row_arrays import blocks, is_elsewhere, on_host
 from dualnewton.validation import as_array, frozen, integer, vector
 
@@ -24,6 +24,9 @@ FEASIBLE = 1e-12
 
 BELOW_ONE = 1.0 - 2.0**-53
 """The largest float64 number below one; m = 1 − p_y is clipped to it, since (1 − m) log(1 − m) → 0 as m → 1."""
+
+SMALLEST = float(np.finfo(float).tiny)
+"""The smallest normal float64 number: p is clipped to it in log p, since p log p → 0 as p → 0."""
 
 UNDERFLOW = 800.0
 """Distance below the largest margin at which a class has probability zero in float64: exp(−746) underflows to zero."""
@@ -59,6 +62,7 @@ class Softmax(Loss):
     gamma = 2.0
     self_concordance = 1.0  # along t: the third central moment is at most the variance times the range of t
     label_domain: ClassVar[str] = "whole class numbers"
+    label_form: ClassVar[LabelForm] = LabelForm.CLASS
 
     def __post_init__(self) -> None:
         integer("n_classes", self.n_classes, 2)
@@ -71,10 +75,10 @@ class Softmax(Loss):
     # The functions of one example --------------------------------------------------------------------------------------
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return self.value_and_derivative(z, y)[0]
+        return Softmax.value_and_derivative(self, z, y)[0]  # that of a subclass may call this method
 
     def derivative(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return self.value_and_derivative(z, y)[1]
+        return Softmax.value_and_derivative(self, z, y)[1]
 
     def value_and_derivative(self, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         values, slopes = np.empty(len(z), like=z), np.empty(z.shape, like=z)
@@ -103,6 +107,56 @@ class Softmax(Loss):
     def conjugate(self, u: np.ndarray, y: np.ndarray) -> np.ndarray:
         entropies, inside = entropy(-u, y)
         return np.where(inside, -entropies, np.inf)
+
+    # The same by columns, for compiled passes ----------------------------------------------------------------------------
+
+    def losses_by_columns(self, z: np.ndarray, y: np.ndarray, values: np.ndarray, slopes: np.ndarray) -> None:
+        top, high, rest = softmax_by_columns(z, slopes)
+        for i in range(y.size):
+            values[i] = np.log1p(rest[i])
+        for i in range(y.size):
+            own = y[i]
+            values[i] += high[i] - z[own, i]
+            slopes[own, i] = -rest[i] / (1.0 + rest[i]) if top[i] == own else slopes[own, i] - 1.0
+
+    def curvature_by_columns(self, z: np.ndarray, y: np.ndarray, values: np.ndarray, diagonal: np.ndarray) -> None:
+        top, _, rest = softmax_by_columns(z, diagonal)
+        for i in range(y.size):
+            values[i] = rest[i] / (1.0 + rest[i]) ** 2
+        for k in range(len(z)):
+            for i in range(y.size):
+                p = diagonal[k, i]
+                diagonal[k, i] = values[i] if top[i] == k else p * (1.0 - p)
+
+    def couplings_by_columns(self, z: np.ndarray, y: np.ndarray, values: np.ndarray, pairs: np.ndarray) -> None:  # noqa: ARG002
+        p = np.empty(z.shape)
+        softmax_by_columns(z, p)
+        place = 0
+        for k in range(len(z)):
+            for other in range(k + 1, len(z)):
+                for i in range(y.size):
+                    pairs[place, i] = p[k, i] * p[other, i]
+                place += 1
+
+    def conjugates_by_columns(self, u: np.ndarray, y: np.ndarray, values: np.ndarray, room: np.ndarray) -> None:
+        missed, total, least = np.empty(y.size), np.empty(y.size), np.empty(y.size)
+        for k in range(len(u)):
+            for i in range(y.size):
+                room[k, i] = u[k, i]
+        for i in range(y.size):
+            total[i] = least[i] = values[i] = 0.0
+            missed[i], room[y[i], i] = -u[y[i], i], 0.0
+        for k in range(len(u)):
+            for i in range(y.size):
+                p = max(room[k, i], 0.0)
+                values[i] += p * np.log(max(p, SMALLEST))  # 0 log 0 = 0
+            for i in range(y.size):
+                total[i] += room[k, i]
+                least[i] = min(least[i], room[k, i])
+        for i in range(y.size):
+            own = min(max(missed[i], 0.0), BELOW_ONE)
+            inside = (abs(total[i] - missed[i]) <= FEASIBLE) & (least[i] >= -FEASIBLE) & (missed[i] <= 1.0 + FEASIBLE)
+            values[i] = values[i] + (1.0 - own) * np.log1p(-own) if inside else np.inf
 
     # Operations on all examples of a problem -----------------------------------------------------------------------------
 
@@ -272,6 +326,28 @@ def softmax(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     return p, top, high, rest
 
 
+def softmax_by_columns(z: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Write softmax(z) of margins of shape (K, m) to p; return the other results of :func:`softmax`, for compiled passes."""
+    K, m = z.shape
+    top, high, rest = np.empty(m), np.empty(m), np.empty(m)  # np.zeros would take longer to compile
+    for i in range(m):
+        top[i], high[i], rest[i] = 0.0, z[0, i], 0.0
+    for k in range(1, K):
+        for i in range(m):
+            top[i] = k if z[k, i] > high[i] else top[i]
+        for i in range(m):
+            high[i] = max(high[i], z[k, i])
+    for k in range(K):
+        for i in range(m):
+            p[k, i] = np.exp(z[k, i] - high[i])
+        for i in range(m):
+            rest[i] += 0.0 if top[i] == k else p[k, i]
+    for k in range(K):
+        for i in range(m):
+            p[k, i] = (1.0 if top[i] == k else p[k, i]) / (1.0 + rest[i])
+    return top, high, rest
+
+
 def probabilities(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return p and, without cancellation, 1 − p for any number of rows."""
     p, missed = np.empty(Z.shape, like=Z), np.empty(Z.shape, like=Z)
@@ -298,7 +374,7 @@ def entropy(alpha: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     p[own] = 0.0
     inside = (np.abs(p @ ones - missed) <= FEASIBLE) & ((p < -FEASIBLE) @ ones == 0.0) & (missed <= 1.0 + FEASIBLE)
     np.maximum(p, 0.0, out=p)
-    entropy = -((p * np.log(np.maximum(p, np.finfo(float).tiny))) @ ones)  # 0 log 0 = 0
+    entropy = -((p * np.log(np.maximum(p, SMALLEST))) @ ones)  # 0 log 0 = 0
     missed = np.clip(missed, 0.0, BELOW_ONE)
     entropy -= (1.0 - missed) * np.log1p(-missed)
     return entropy, inside

@@ -10,12 +10,14 @@ the data for each column, and adding them a fraction of the time of a pass.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from dualnewton.losses.base import LabelForm
 from dualnewton.matrix.protocol import Evaluation, RowForm, RowVectors
 from dualnewton.matrix.workers import workers
 from dualnewton.validation import frozen
@@ -76,9 +78,9 @@ class CompiledPasses:
         return bool(forms) and all(self._functions(form) for form in forms)
 
     def _functions(self, form: RowForm) -> list[Any]:
-        """Return the functions of a form; none if one cannot be compiled, as for losses of several columns."""
+        """Return the functions of a form; none if one cannot be compiled."""
         wanted = [self.functions.losses_of, self.functions.direction_of][: 1 + form.direction]
-        found = [each for function in wanted if form.loss.columns == 1 and (each := function(form.loss)) is not None]
+        found = [each for function in wanted if (each := function(form.loss)) is not None]
         return found if len(found) == len(wanted) else []
 
     def evaluate(
@@ -86,24 +88,24 @@ class CompiledPasses:
     ) -> Evaluation:
         """Margins, losses, sums of their derivatives, and dual points, as the forms say."""
         calls: list[Any] = []
-        factors = kept = 0
         held = []  # what the calls point to
+        column = factors = kept = 0
         for model, (form, own) in enumerate(zip(forms, vectors, strict=True)):
-            y, c, o = (_contiguous(each) for each in own)
-            held += [y, c, o]
-            place = *_vector(y), *_vector(c, self.ones), *_vector(o, self.zeros)
-            shared = (model, model, *place, kept if form.dual else NOWHERE)
-            functions = self._functions(form)
-            fields = np.array(functions[0][-2:]).view(
-                np.int64
-            )  # the bits of the numbers, as the other entries are integers
+            K, functions = form.loss.columns, self._functions(form)
+            given = own_vectors(form.loss, own)
+            absent = self.zeros[: self.step * K] if self.step * K <= len(self.zeros) else np.zeros(self.step * K)
+            held += [*given, absent]
+            y, c, o = map(_vector, given, (None, self.ones, absent))
+            shared = (model, column, *y, *c, *o, kept if form.dual else NOWHERE)
+            # The bits of the loss's fields, as the other entries are integers.
+            fields = np.array(functions[0][-2:]).view(np.int64)
             for k, function in enumerate(functions):
-                place_of_kept = kept + k if form.dual else NOWHERE
-                calls.append([function.address, *shared, place_of_kept, factors + k, *fields])
-            count = len(functions)
+                place_of_kept = kept + k * K if form.dual else NOWHERE
+                calls.append([function.address, *shared, place_of_kept, factors + k * K, *fields, K])
+            count = len(functions) * K
             if form.thirds:
-                calls += [[0, *shared, factors + k, factors + count + k, *fields] for k in range(count)]
-            factors, kept = factors + count * (1 + form.thirds), kept + count * form.dual
+                calls += [[0, *shared, factors + k, factors + count + k, *fields, K] for k in range(count)]
+            column, factors, kept = column + K, factors + count * (1 + form.thirds), kept + count * form.dual
         values, gradients, slopes, Z, kept_rows = self._run(W, b, calls, len(forms), factors, kept)
         return Evaluation(values, gradients, slopes, Z.T, kept_rows.T if kept else None)
 
@@ -173,7 +175,7 @@ class CompiledPasses:
         width = self._padded(factors) if self.sparse else factors
         sums = _take(self._room, parts, self.d * width)
         shape = (parts, self.d, width) if self.sparse else (parts, width, self.d)
-        table = np.array(calls, dtype=np.intp).reshape(-1, 14)
+        table = np.array(calls, dtype=np.intp).reshape(-1, 15)
         # Room for a row of margins and one of factors, or for a block of rows in float64, which BLAS needs.
         most = max(K, factors)
         widened = self.step if self.widens and most > self.kernels.FEW else 0
@@ -216,7 +218,7 @@ class CompiledPasses:
     def _linear(self, function: int, k: int, column: np.ndarray) -> list[int]:
         """Return the call of a function of column k of the margins and a vector."""
         vector = _vector(column)
-        return [function, k, k, *vector, *vector, *vector, NOWHERE, NOWHERE, k, 0, 0]
+        return [function, k, k, *vector, *vector, *vector, NOWHERE, NOWHERE, k, 0, 0, 1]
 
 
 def _take(room: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
@@ -241,34 +243,53 @@ def row_parts(n: int) -> np.ndarray:
 
 def sum_over_rows(
     function: Any,
+    loss: Any,
     z: np.ndarray,
     rows: RowVectors,
     *,
+    slopes: np.ndarray | None = None,
     kept: np.ndarray | None = None,
     factors: np.ndarray | None = None,
     sign: float = 1.0,
 ) -> float:
-    """Run a ``RowFunction`` of ``kernels/row_functions.py`` on vectors of all rows, in threads; return the sum of its values."""
+    """Run a ``RowFunction`` of a loss on vectors of all rows, in threads; return the sum of its values.
+
+    Margins z of several columns have the shape (n, K); slopes and factors, which are written, have a row for each column.
+    """
     from dualnewton.kernels import passes
 
-    ends = row_parts(len(z))
+    ends, K = row_parts(len(z)), loss.columns
     parts, step = len(ends) - 1, int(np.diff(ends).max())
-    held = [np.ascontiguousarray(z, dtype=np.float64), *map(_contiguous, rows), None, kept, factors]
-    absent = [np.ones(step) if place == 2 else np.zeros(step) for place in range(len(held))]
-    vectors = list(map(_vector, held, absent))
-    values = np.zeros(parts)
-    places, fields = np.array(vectors, dtype=np.intp), (function.p, function.q)
-    given = ends, np.zeros(1, dtype=np.int64), function.address, fields, places, float(sign), values
-    passes.over_rows.prepare(*given)
-    workers().share(lambda: passes.over_rows(*given), parts)
+    margins, given = np.ascontiguousarray(z.T, dtype=np.float64), own_vectors(loss, rows)
+    ones, zeros, unread = (
+        np.ones(step),
+        np.zeros(step * K),
+        np.empty(step),
+    )  # for vectors that are absent, or not wanted
+    read = [(margins.ctypes.data, margins.itemsize), *map(_vector, given, (None, ones, zeros))]
+    written = [
+        (unread.ctypes.data, 0) if each is None else (each.ctypes.data, each.itemsize)
+        for each in (slopes, kept, factors)
+    ]
+    vectors, values, fields = np.array(read + written, dtype=np.intp), np.zeros(parts), (function.p, function.q)
+    arguments = ends, np.zeros(1, dtype=np.int64), function.address, fields, K, vectors, float(sign), values
+    passes.over_rows.prepare(*arguments)
+    workers().share(lambda: passes.over_rows(*arguments), parts)
     return float(values.sum())
 
 
+def own_vectors(loss: Any, rows: RowVectors) -> list[np.ndarray | None]:
+    """Return labels, weights and offsets as functions of rows read them: numbers of 8 bytes, those of a row side by side."""
+    kind = np.int64 if loss.label_form is LabelForm.CLASS else np.float64
+    return [np.ascontiguousarray(rows.y, dtype=kind), _contiguous(rows.c), _contiguous(rows.o)]
+
+
 def _vector(values: np.ndarray | None, absent: np.ndarray | None = None) -> tuple[int, int]:
-    """Return the address of a vector and the bytes between its entries; those of a constant block if it is absent."""
-    given = absent if values is None else values
-    assert given is not None
-    return given.ctypes.data, 0 if values is None else given.itemsize
+    """Return the address of an array and the bytes between its rows; those of a constant block if it is absent."""
+    if values is not None:
+        return values.ctypes.data, values.itemsize * math.prod(values.shape[1:])
+    assert absent is not None
+    return absent.ctypes.data, 0
 
 
 def _read_only(values: np.ndarray) -> np.ndarray:

@@ -238,12 +238,8 @@ def primal_bounds(
     first = kept = 0
     for k, (problem, own) in enumerate(columns_of(problems)):
         count = 1 + points.forms[k].direction
-        vectors_kept = [
-            np.ascontiguousarray(
-                found.kept[:, place if problem.columns == 1 else slice(place, place + problem.columns)], like=found.kept
-            )
-            for place in range(kept, kept + count * problem.columns, problem.columns)
-        ]
+        places = range(kept, kept + count * problem.columns, problem.columns)
+        vectors_kept = [_columns(found.kept, place, problem.columns) for place in places]
         kept += count * problem.columns
         last = first + problem.columns * count * (2 - problem.regularizer.strongly_convex)
         sums = DualSums(
@@ -264,6 +260,12 @@ def primal_bounds(
         for k, other in zip(searched, others, strict=True):
             results[k] = results[k][0], better(results[k][1], other.bound())
     return results
+
+
+def _columns(kept: np.ndarray, first: int, count: int) -> np.ndarray:
+    """Return some columns of what a pass has kept, contiguous in one of the two orders: those of compiled passes are already."""
+    own = kept[:, first] if count == 1 else kept[:, first : first + count]
+    return own if own.T.flags.c_contiguous else np.ascontiguousarray(own, like=kept)
 
 
 def _nearly_balanced(sums: DualSums, primal: float, w: np.ndarray) -> Bound | None:

@@ -249,7 +249,7 @@ class Problem:
 
     def row_couplings(self, z: np.ndarray) -> np.ndarray:
         """c_i q_kl of all rows with margins z = W a_i + b, one column for each pair of classes: see ``Loss.couplings``."""
-        return self.weighted(self.loss.couplings(z if self.offset is None else z + self.offset, self.y))
+        return row_sums.couplings(self.loss, z, self.row_vectors)
 
     # Conversion between primal and dual points, and projection onto the feasible set ---------------------------------
 
@@ -365,7 +365,7 @@ class Problem:
 
     def slopes_at(self, margins: np.ndarray) -> np.ndarray:
         """−φ′(z_i)."""
-        return mapped(lambda z, y: -self.loss.derivative(z, y), margins, self.y, columns=self.columns)
+        return row_sums.dual_point(self.loss, margins, self.row_vectors._replace(o=None))
 
     def best_intercept_at(self, margins: np.ndarray, near: Any = 0.0) -> Any:
         """argmin_b of the losses at the margins z_i + b, with the root search started at ``near``; zero without an intercept."""

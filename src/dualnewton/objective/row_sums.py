@@ -21,7 +21,7 @@ MANY = 1 << 16
 
 def _compiled(name: str, loss: Loss, rows: RowArray) -> Any:
     """Return a compiled function of rows; None where NumPy's expressions are to compute it."""
-    if len(rows) < MANY or loss.columns > 1 or is_elsewhere(rows):
+    if len(rows) < MANY or is_elsewhere(rows):
         return None
     from dualnewton.kernels import row_functions
 
@@ -39,7 +39,7 @@ def value_and_slopes(loss: Loss, z: np.ndarray, rows: RowVectors) -> tuple[float
 def values(loss: Loss, z: np.ndarray, rows: RowVectors) -> float:
     """Σ c_i φ(z_i + o_i; y_i)."""
     if (function := _compiled("losses_of", loss, z)) is not None:
-        return sum_over_rows(function, z, rows)
+        return sum_over_rows(function, loss, z, rows)
     total = 0.0
     for part in blocks(z, loss.columns):
         own = rows.part(part)
@@ -51,7 +51,7 @@ def values(loss: Loss, z: np.ndarray, rows: RowVectors) -> float:
 def conjugates(loss: Loss, alpha: np.ndarray, rows: RowVectors) -> float:
     """Σ c_i φ*(−α_i; y_i)."""
     if (function := _compiled("conjugates_of", loss, alpha)) is not None:
-        return sum_over_rows(function, alpha, rows)
+        return sum_over_rows(function, loss, alpha, rows)
     return loss.conjugates(alpha, rows.y, rows.c)
 
 
@@ -65,16 +65,34 @@ def conjugates_along(loss: Loss, alpha: np.ndarray, rows: RowVectors, at_one: fl
 def curvature(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
     """c_i φ″(z_i + o_i; y_i) of all rows; for several columns, the diagonals."""
     if (function := _compiled("curvature_of", loss, z)) is not None:
-        found = np.empty(len(z))
-        sum_over_rows(function, z, rows, factors=found)
-        return found
+        found = np.empty(z.shape[::-1])
+        sum_over_rows(function, loss, z, rows, factors=found)
+        return found.T
     return rows.weighted(mapped(loss.second_derivative, rows.shifted(z), rows.y, columns=loss.columns))
+
+
+def couplings(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
+    """c_i q_kl(z_i + o_i; y_i) of all rows, one column for each pair of classes: see ``Loss.couplings``."""
+    if (function := _compiled("couplings_of", loss, z)) is not None:
+        found = np.empty((loss.columns * (loss.columns - 1) // 2, len(z)))
+        sum_over_rows(function, loss, z, rows, factors=found)
+        return found.T
+    return rows.weighted(loss.couplings(rows.shifted(z), rows.y))
+
+
+def dual_point(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
+    """−φ′(z_i + o_i; y_i) of all rows."""
+    if (function := _compiled("losses_of", loss, z)) is not None:
+        found = np.empty(z.shape[::-1])
+        sum_over_rows(function, loss, z, rows, slopes=found, sign=-1.0)
+        return found.T
+    return mapped(lambda z, y: -loss.derivative(z, y), rows.shifted(z), rows.y, columns=loss.columns)
 
 
 def slope_along(loss: Loss, z: np.ndarray, way: np.ndarray, t: float, rows: RowVectors) -> float:
     """Σ c_i φ′(z_i + t·way_i + o_i; y_i) way_i."""
     if (function := _compiled("slope_of", loss, z)) is not None:
-        return sum_over_rows(function, z, rows, kept=np.ascontiguousarray(way), sign=t)
+        return sum_over_rows(function, loss, z, rows, kept=np.ascontiguousarray(way), sign=t)
     total = 0.0
     for part in blocks(z):
         own = rows.part(part)
@@ -90,7 +108,9 @@ def best_intercept(loss: Loss, z: np.ndarray, rows: RowVectors, near: Any) -> An
     own, starts, sums = rows._replace(o=None), row_parts(len(z))[:-1], np.empty(len(z))
 
     def slope(b: float) -> tuple[float, float, float]:
-        sum_over_rows(function, z, own, kept=sums, sign=b)  # which writes the sums of a part from its first row on
+        sum_over_rows(
+            function, loss, z, own, kept=sums, sign=b
+        )  # which writes the sums of a part from its first row on
         value, curvature, terms = (float(sums[starts + place].sum()) for place in range(3))
         return value, curvature, terms
 

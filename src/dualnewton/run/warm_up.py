@@ -44,6 +44,9 @@ OTHERS = (
 )
 """Further losses of one column, which are compiled for passes only."""
 
+OF_COLUMNS = losses.Softmax(2), losses.SquaredOutputs(2)
+"""Losses of several columns, which are compiled for passes, once for any number of columns."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -65,7 +68,7 @@ def steps(storages: tuple[str, ...] = STORAGES, dtypes: tuple[str, ...] = DTYPES
     for loss in (*SMOOTH, *BY_ADDRESS):
         yield Step(f"loss {type(loss).__name__}", partial(_pointers, loss))
     yield Step("linear functions of rows", _linear_functions)
-    for each in (*SMOOTH, *BY_ADDRESS, *OTHERS):
+    for each in (*SMOOTH, *BY_ADDRESS, *OTHERS, *OF_COLUMNS):
         yield Step(f"loss {type(each).__name__} in passes", partial(_row_functions, each))
     for storage, dtype in kinds:
         X = _matrix(storage, dtype)
@@ -134,7 +137,7 @@ def _linear_functions() -> None:
     zero = np.zeros(2)
     find_places(zero, zero)
     row_functions.given()
-    sum_over_rows(row_functions.weighted(), zero, RowVectors(zero, None, None), factors=zero)
+    sum_over_rows(row_functions.weighted(), SMOOTH[0], zero, RowVectors(zero, None, None), factors=zero)
 
 
 def _row_functions(loss: Loss) -> None:

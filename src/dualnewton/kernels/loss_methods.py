@@ -1,0 +1,93 @@
+"""The methods of a loss in compiled code, which Numba finds by the type of its fields (``losses.fields_of``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from dualnewton.kernels._jit import row_overloads
+from dualnewton.kernels.elementary import vectorised
+from dualnewton.kernels.losses import kind_of
+from dualnewton.losses import base
+
+
+def loss_at(kind: Any, p: float, q: float) -> Any:
+    """Return the fields of a loss: those given as constants, or the type of fields filled with p and q."""
+    raise NotImplementedError("for compiled code")
+
+
+@row_overloads(loss_at)
+def _loss_at(kind, p, q):
+    if not isinstance(kind, types.NamedTupleClass):
+        return lambda kind, p, q: kind  # noqa: ARG005
+    if len(kind.instance_class._fields) == 1:
+        return lambda kind, p, q: kind(p)  # noqa: ARG005
+    return lambda kind, p, q: kind(p, q)
+
+
+# Functions of one margin --------------------------------------------------------------------------------------------------------
+
+
+def _of_one_margin(name: str) -> Any:
+    def method(self: Any, z: float, y: float) -> Any:
+        raise NotImplementedError("for compiled code")
+
+    @row_overloads(method)
+    def of_loss(self, z, y):
+        own = vectorised(getattr(kind_of(self), name))
+        if name == "domain":
+            return lambda self, z, y: own(self, y)  # noqa: ARG005
+        return lambda self, z, y: own(self, z, y)
+
+    return method
+
+
+value, derivative, second_derivative = map(_of_one_margin, ("value", "derivative", "second_derivative"))
+conjugate_inside, domain = map(_of_one_margin, ("conjugate_inside", "domain"))
+direction = vectorised(base.balancing_direction)
+
+
+# Functions of K margins of each example of a block ------------------------------------------------------------------------------
+
+
+def _of_columns(name: str) -> Any:
+    def method(self: Any, z: np.ndarray, y: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
+        raise NotImplementedError("for compiled code")
+
+    @row_overloads(method)
+    def of_loss(self, z, y, values, out):
+        own = vectorised(getattr(kind_of(self), name))
+        return lambda self, z, y, values, out: own(self, z, y, values, out)
+
+    return method
+
+
+BY_COLUMNS = {name: _of_columns(name) for name in base.BY_COLUMNS}
+"""The functions of a loss that compiled passes call, by name."""
+
+
+def labels_of(self: Any, y: np.ndarray, first: int, m: int, K: int) -> Any:
+    """Return m labels in the form that the loss declares, given those of all rows as numbers of 8 bytes."""
+    raise NotImplementedError("for compiled code")
+
+
+@row_overloads(labels_of)
+def _labels_of(self, y, first, m, K):
+    def numbers(self, y, first, m, K):
+        return y[first : first + m]
+
+    def classes(self, y, first, m, K):
+        return y[first : first + m].view(np.int64)
+
+    def vectors(self, y, first, m, K):
+        found = np.empty((K, m))
+        for i in range(m):
+            for k in range(K):
+                found[k, i] = y[(first + i) * K + k]
+        return found
+
+    return {base.LabelForm.NUMBER: numbers, base.LabelForm.CLASS: classes, base.LabelForm.VECTOR: vectors}[
+        kind_of(self).label_form
+    ]
