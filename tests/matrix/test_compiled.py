@@ -62,6 +62,7 @@ def _many_parts(monkeypatch):
     monkeypatch.setattr(compiled, "LARGE_GRAM", 1)
     monkeypatch.setattr(memory, "LEAST_PAIRS", 1)
     monkeypatch.setattr(compiled, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(compiled, "SPARSE_BYTES", 1)
     monkeypatch.setattr(compiled, "PART_ROWS", 17)
     monkeypatch.setattr(compiled, "SUMMED", 5)
 
@@ -238,6 +239,20 @@ def test_products(storage, dtype, K):
     products, sums = data.weighted_products(V, v, weights)
     np.testing.assert_allclose(products, inside.T @ A, rtol=1e-11, atol=1e-10)
     np.testing.assert_allclose(sums, inside.sum(axis=0), rtol=1e-11)
+
+
+@DTYPES
+@pytest.mark.parametrize("K", [5, 9, 16, 21])
+def test_sparse_rows_with_any_number_of_columns(dtype, K, monkeypatch):
+    """One to four vector registers at a time, and more than one group of them; as few parts as their sums require."""
+    X, rng = matrix("csr", dtype), np.random.default_rng(6)
+    data, A = MemoryData(X), dense(X)
+    W, R = rng.standard_normal((D, K)), rng.standard_normal((N, K))
+    np.testing.assert_allclose(data.times(W), A @ W, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(data.transposed_times(R), A.T @ R, rtol=1e-11, atol=1e-11)
+    monkeypatch.setattr(compiled, "SUM_ENTRIES", 3 * D * 24)
+    assert len(data.compiled._ends_for(24)) - 1 == 3 < len(data.parts)
+    np.testing.assert_allclose(data.transposed_times(R), A.T @ R, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", ["exp", "log", "log1p"])

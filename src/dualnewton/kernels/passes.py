@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.kernels import rows as row
-from dualnewton.kernels._jit import jit, overloads
+from dualnewton.kernels._jit import jit, overloads, prefetch
 from dualnewton.kernels._lanes import LANES, fma, spread, store, zeros
 from dualnewton.kernels._lanes import load as load_lanes
 from dualnewton.kernels.atomic import load, swap_if
@@ -32,6 +32,10 @@ from dualnewton.kernels.row_functions import call, call_gemm, call_syrk
 
 FEW = 2
 """Number of columns up to which rows are multiplied by plain loops: with so few, BLAS and whole vector registers are slower."""
+
+AHEAD = np.uintp(24)
+"""Number of entries by which the coefficients of a sparse row's features are prefetched where there are several columns: their
+matrix exceeds the second-level cache."""
 
 
 @jit
@@ -75,6 +79,24 @@ def _float64_rows_of(data, first, last, room):
     return own if data.dtype.bitwidth == 64 else copied
 
 
+@jit
+def _sparse_dot(data, columns, starts, i, w):
+    """a_iᵀw by four sums, since one would wait for each addition."""
+    one, two, three, four = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
+    p, end = np.uintp(starts[i]), np.uintp(starts[i + 1])
+    u0 = u1 = u2 = u3 = 0.0
+    while p + four <= end:
+        u0 += data[p] * w[columns[p]]
+        u1 += data[p + one] * w[columns[p + one]]
+        u2 += data[p + two] * w[columns[p + two]]
+        u3 += data[p + three] * w[columns[p + three]]
+        p += four
+    while p < end:
+        u0 += data[p] * w[columns[p]]
+        p += one
+    return (u0 + u1) + (u2 + u3)
+
+
 @overloads(_margins)
 def _margins_of(data, columns, starts, first, last, W, blas, room, Z):
     def dense(data, columns, starts, first, last, W, blas, room, Z):
@@ -91,34 +113,43 @@ def _margins_of(data, columns, starts, first, last, W, blas, room, Z):
             )
 
     def sparse(data, columns, starts, first, last, W, blas, room, Z):
-        K = W.shape[1]
+        K, end = W.shape[1], np.uintp(columns.size - 1)
         if K == 1:
             w = W.reshape(W.size)
             for i in range(first, last):
-                total = 0.0
-                for p in row.entries(starts, i):
-                    total += data[p] * w[columns[p]]
-                Z[0, i] = total
-        elif K <= FEW:
+                Z[0, i] = _sparse_dot(data, columns, starts, i, w)
+        elif K == FEW:
             for i in range(first, last):
-                for k in range(K):
-                    total = 0.0
-                    for p in row.entries(starts, i):
-                        total += data[p] * W[columns[p], k]
-                    Z[k, i] = total
+                total = other = 0.0
+                for p in row.entries(starts, i):
+                    total += data[p] * W[columns[p], 0]
+                    other += data[p] * W[columns[p], 1]
+                Z[0, i], Z[1, i] = total, other
         else:
             for i in range(first, last):
-                for k in range(0, K, 2 * LANES):
-                    u = v = zeros()
-                    two = k + LANES < K
+                for k in range(0, K, 4 * LANES):
+                    u0 = u1 = u2 = u3 = zeros()
+                    two, three, four = k + LANES < K, k + 2 * LANES < K, k + 3 * LANES < K
+                    furthest = min(K - k, 4 * LANES) - 1
                     for p in row.entries(starts, i):
+                        soon = np.intp(columns[min(p + AHEAD, end)]) * K + k
+                        prefetch(W, soon)
+                        prefetch(W, soon + furthest)
                         value, place = spread(np.float64(data[p])), np.intp(columns[p]) * K + k
-                        u = fma(load_lanes(W, place, u), value, u)
+                        u0 = fma(load_lanes(W, place, u0), value, u0)
                         if two:
-                            v = fma(load_lanes(W, place + LANES, v), value, v)
-                    store(room, k, u)
+                            u1 = fma(load_lanes(W, place + LANES, u0), value, u1)
+                        if three:
+                            u2 = fma(load_lanes(W, place + 2 * LANES, u0), value, u2)
+                        if four:
+                            u3 = fma(load_lanes(W, place + 3 * LANES, u0), value, u3)
+                    store(room, k, u0)
                     if two:
-                        store(room, k + LANES, v)
+                        store(room, k + LANES, u1)
+                    if three:
+                        store(room, k + 2 * LANES, u2)
+                    if four:
+                        store(room, k + 3 * LANES, u3)
                 for k in range(Z.shape[0]):
                     Z[k, i] = room[0, k]
 
@@ -140,7 +171,7 @@ def _gather_of(data, columns, starts, first, last, R, blas, room, G):
             call_gemm(blas[0], 0, d, M, last - first, rows, d, R.ctypes.data, R.shape[1], 1.0, G.ctypes.data, d)
 
     def sparse(data, columns, starts, first, last, R, blas, room, G):
-        M = G.shape[1]
+        M, end = G.shape[1], np.uintp(columns.size - 1)
         if M == 1:
             g = G.reshape(G.size)
             for i in range(first, last):
@@ -148,25 +179,35 @@ def _gather_of(data, columns, starts, first, last, R, blas, room, G):
                 if factor != 0.0:
                     for p in row.entries(starts, i):
                         g[columns[p]] += factor * data[p]
-        elif M <= FEW:
+        elif M == FEW:
             for i in range(first, last):
-                for k in range(M):
-                    if R[k, i - first] != 0.0:
-                        for p in row.entries(starts, i):
-                            G[columns[p], k] += R[k, i - first] * data[p]
+                factor, other = R[0, i - first], R[1, i - first]
+                for p in row.entries(starts, i):
+                    G[columns[p], 0] += factor * data[p]
+                    G[columns[p], 1] += other * data[p]
         else:
             for i in range(first, last):
                 for k in range(R.shape[0]):
                     room[1, k] = R[k, i - first]
-                for k in range(0, M, 2 * LANES):
-                    two = k + LANES < M
-                    u = load_lanes(room, room.shape[1] + k, zeros())
-                    v = load_lanes(room, room.shape[1] + k + LANES * two, u)
+                for k in range(0, M, 4 * LANES):
+                    two, three, four = k + LANES < M, k + 2 * LANES < M, k + 3 * LANES < M
+                    furthest, own = min(M - k, 4 * LANES) - 1, room.shape[1] + k
+                    u0 = load_lanes(room, own, zeros())
+                    u1 = load_lanes(room, own + LANES * two, u0)
+                    u2 = load_lanes(room, own + 2 * LANES * three, u0)
+                    u3 = load_lanes(room, own + 3 * LANES * four, u0)
                     for p in row.entries(starts, i):
+                        soon = np.intp(columns[min(p + AHEAD, end)]) * M + k
+                        prefetch(G, soon)
+                        prefetch(G, soon + furthest)
                         value, place = spread(np.float64(data[p])), np.intp(columns[p]) * M + k
-                        store(G, place, fma(value, u, load_lanes(G, place, u)))
+                        store(G, place, fma(value, u0, load_lanes(G, place, u0)))
                         if two:
-                            store(G, place + LANES, fma(value, v, load_lanes(G, place + LANES, u)))
+                            store(G, place + LANES, fma(value, u1, load_lanes(G, place + LANES, u0)))
+                        if three:
+                            store(G, place + 2 * LANES, fma(value, u2, load_lanes(G, place + 2 * LANES, u0)))
+                        if four:
+                            store(G, place + 3 * LANES, fma(value, u3, load_lanes(G, place + 3 * LANES, u0)))
 
     return dense if data.ndim == 2 else sparse
 

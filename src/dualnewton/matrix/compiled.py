@@ -22,8 +22,14 @@ from dualnewton.matrix.protocol import Evaluation, RowForm, RowVectors
 from dualnewton.matrix.workers import workers
 from dualnewton.validation import frozen
 
-BLOCK_BYTES, MOST_ROWS = 1 << 18, 1 << 13
-"""Size of a block of rows in bytes (256 KiB), which stays in the second-level cache until it is read again, and its most rows."""
+BLOCK_BYTES, SPARSE_BYTES, MOST_ROWS = 1 << 18, 1 << 20, 1 << 13
+"""Size of a block of rows in bytes, which stays in a cache until it is read again, dense (256 KiB) and sparse (1 MiB), and its
+most rows. Coefficients and gradient of sparse rows compete for the cache, so that longer blocks, which alternate less, are faster
+although they are read from a slower cache. Those of several columns fit into no fast cache, and the short blocks are used."""
+
+WIDE_PARTS, WIDE_SHARE, SUM_ENTRIES = 16, 8, 1 << 26
+"""Where each part of sparse rows has a gradient of several columns: maximum number of parts, minimum of a part's entries for each
+feature, and maximum of numbers of all these gradients (512 MiB)."""
 
 SUMMED = 1 << 13
 """Number of columns of the parts' sums that are added at a time (64 KiB)."""
@@ -64,9 +70,11 @@ class CompiledPasses:
         (self.n, self.d), self.sparse = X.shape, sp.issparse(X)
         self.ends = np.array([0, *(part.stop for part in parts)])
         stored = X.data.nbytes + X.indices.nbytes if self.sparse else X.nbytes
+        self.stored = X.nnz if self.sparse else X.size
         self.step = max(16, min(MOST_ROWS, BLOCK_BYTES * self.n // max(stored, 1)) // 8 * 8)
+        self.long_step = max(16, min(MOST_ROWS, SPARSE_BYTES * self.n // max(stored, 1)) // 8 * 8)
         self.widens = X.dtype != np.float64 and not self.sparse
-        self.ones, self.zeros = np.ones(self.step), np.zeros(self.step)
+        self.ones, self.zeros = np.ones(self.long_step), np.zeros(self.long_step)
         # Room of parts' sums that are not in use: of passes, and of Gram matrices.
         self._room: list[np.ndarray] = []
         self._gram_room: list[np.ndarray] = []
@@ -93,7 +101,7 @@ class CompiledPasses:
         for model, (form, own) in enumerate(zip(forms, vectors, strict=True)):
             K, functions = form.loss.columns, self._functions(form)
             given = own_vectors(form.loss, own)
-            absent = self.zeros[: self.step * K] if self.step * K <= len(self.zeros) else np.zeros(self.step * K)
+            absent = self.zeros if K == 1 else np.zeros(self.step * K)
             held += [*given, absent]
             y, c, o = map(_vector, given, (None, self.ones, absent))
             shared = (model, column, *y, *c, *o, kept if form.dual else NOWHERE)
@@ -167,12 +175,13 @@ class CompiledPasses:
         self, W: np.ndarray, b: np.ndarray, calls: Sequence[Any], models: int, factors: int, kept: int = 0
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return values of the models, products of each factor with A, sums of the factors, margins and vectors kept, as rows."""
-        parts, K = len(self.ends) - 1, len(W)
+        K, width = len(W), self._padded(factors) if self.sparse else factors
+        ends = self._ends_for(width)
+        parts = len(ends) - 1
         W = W if W.any() else np.zeros((0, self.d))  # most runs start at zero
         coefficients = self._columns_of(W) if self.sparse else np.array(W, dtype=np.float64, order="C")
         Z, vectors = np.empty((K, self.n)), np.empty((kept, self.n))
         values, slopes = np.zeros((parts, models)), np.zeros((parts, factors))
-        width = self._padded(factors) if self.sparse else factors
         sums = _take(self._room, parts, self.d * width)
         shape = (parts, self.d, width) if self.sparse else (parts, width, self.d)
         table = np.array(calls, dtype=np.intp).reshape(-1, 15)
@@ -182,11 +191,20 @@ class CompiledPasses:
         room = (2, self._padded(most)) if self.sparse else (widened, self.d)
         blas = np.array([self.functions.blas_address("dgemm"), *room], dtype=np.intp)
         arguments = coefficients, np.array(b, dtype=np.float64), table, blas, Z, vectors, values, slopes
-        self._share(self.kernels.evaluate, self.step, *arguments, sums.reshape(shape))
+        step = self.long_step if self.sparse and max(K, factors) <= self.kernels.FEW else self.step
+        self._share(self.kernels.evaluate, step, *arguments, sums.reshape(shape), ends=ends)
         products = self._added(sums)
         self._room = [sums]
         products = products.reshape(self.d, width).T[:factors] if self.sparse else products.reshape(factors, self.d)
         return values.sum(axis=0), np.ascontiguousarray(products), slopes.sum(axis=0), Z, vectors
+
+    def _ends_for(self, width: int) -> np.ndarray:
+        """Return where the parts of a pass end, each of which has so many sums per feature: fewer parts if these are many."""
+        parts = len(self.ends) - 1
+        if not self.sparse or width <= self.kernels.FEW:
+            return self.ends
+        fewer = max(1, min(parts, WIDE_PARTS, self.stored // (WIDE_SHARE * self.d), SUM_ENTRIES // (self.d * width)))
+        return self.ends if fewer == parts else np.linspace(0, self.n, fewer + 1).astype(self.ends.dtype)
 
     def _padded(self, columns: int) -> int:
         """Return the numbers per feature of a matrix with so many columns: as many, or whole vector registers."""
