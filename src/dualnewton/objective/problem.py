@@ -16,7 +16,6 @@ from dualnewton.objective.bounds import best_intercept_bounds, better, dual_sums
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.regularizers import L2, Regularizer
 from dualnewton.regularizers.rows import OverRows
-from dualnewton.row_arrays import mapped
 from dualnewton.validation import data_matrix, finite, frozen, positive, vector
 
 _ROOM = 8.0

@@ -108,9 +108,8 @@ def best_intercept(loss: Loss, z: np.ndarray, rows: RowVectors, near: Any) -> An
     own, starts, sums = rows._replace(o=None), row_parts(len(z))[:-1], np.empty(len(z))
 
     def slope(b: float) -> tuple[float, float, float]:
-        sum_over_rows(
-            function, loss, z, own, kept=sums, sign=b
-        )  # which writes the sums of a part from its first row on
+        # The sums of a part are written from its first row on.
+        sum_over_rows(function, loss, z, own, kept=sums, sign=b)
         value, curvature, terms = (float(sums[starts + place].sum()) for place in range(3))
         return value, curvature, terms
 
