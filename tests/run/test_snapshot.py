@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from checkpoint_cases import CASES
-from dualnewton import Checkpoint, losses
+from dualnewton import Checkpoint, losses, regularizers
 from dualnewton.files.archive import BadFileError
 from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.problem import Problem
@@ -256,3 +257,10 @@ def test_a_state_of_another_kind_is_refused_where_it_is_restored(tmp_path, monke
             case.solve(checkpoint=path)
         assert "\n" not in str(caught.value)
         assert path.read_bytes() == written
+
+
+@pytest.mark.parametrize("thing", [regularizers.L2(), regularizers.ElasticNet(), regularizers.JointL1()], ids=repr)
+def test_a_property_that_was_computed_is_no_part_of_a_description(thing):
+    fresh = checkpoint.described(replace(thing))
+    assert thing.form is not None
+    assert checkpoint.described(thing) == fresh
