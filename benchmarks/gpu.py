@@ -23,11 +23,14 @@ import numpy as np
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
+from dualnewton.matrix import cuda
 from dualnewton.matrix.cuda import as_cuda, cupy
 from dualnewton.objective.bounds import Derivatives, PrimalPoints
 
 FILE = Path(__file__).parent / "GPU.md"
 TOL = 1e-6
+LIMIT = 4.0
+"""Seconds after which a fit of the probe ends."""
 
 
 def timed(work: Callable[[], Any], repeats: int = 5) -> float:
@@ -92,7 +95,14 @@ def operations(X: Any, y: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "gram float64", lambda: data.weighted_gram(weights, intercept=True, keep=True)
     yield "gram float32", lambda: data.weighted_gram(weights, intercept=True, single=True, keep=True)
     yield "scale float64 alone", lambda: data._scale(weights, None, xp.empty((min(n, (1 << 28) // d), d)), 0, root=True)
-    yield "gram TF32 product alone", lambda: tf32(X[: min(n, (1 << 28) // d)])
+    part = X[: min(n, (1 << 28) // d)]
+    yield f"TF32 product of {len(part)} rows", lambda: tf32(part)
+    yield "the same in float32", lambda: part.T @ part
+    yield "the same by syrk", lambda: symmetric(part)
+    wide = part.astype(np.float64)
+    yield "the same in float64", lambda: wide.T @ wide
+    yield "the same by syrk in float64", lambda: symmetric(wide)
+    yield "the same in float64, four blocks", lambda: by_blocks(wide, 4)
     H = data.weighted_gram(weights, keep=True) if d > 200 else xp.asarray(data.weighted_gram(weights))
     from dualnewton.matrix.cuda import CudaAlgebra
 
@@ -102,6 +112,39 @@ def operations(X: Any, y: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "draw 100000 rows", lambda: data.draw(np.random.default_rng(0), weights, min(100000, n // 10))
     yield "subset of 100000 rows", lambda: data.subset(np.arange(0, n, max(1, n // 100000)))
     yield "1000 rows to the host", lambda: data.rows(np.arange(0, n, max(1, n // 1000)))
+
+
+def symmetric(B: Any) -> Any:
+    """Return the lower half of BᵀB, of which cuBLAS computes no other entries."""
+    from cupy import cublas
+
+    return cublas.syrk("T", B, out=cupy().zeros((B.shape[1],) * 2, dtype=B.dtype), lower=True)
+
+
+def by_blocks(B: Any, count: int) -> Any:
+    """Return BᵀB without the blocks above its diagonal."""
+    H = cupy().zeros((B.shape[1],) * 2, dtype=B.dtype)
+    step = -(-B.shape[1] // count)
+    for low in range(0, B.shape[1], step):
+        H[low:, low : low + step] = B[:, low:].T @ B[:, low : low + step]
+    return H
+
+
+def sweep(X: Any, y: Any) -> None:
+    """Print the times of a pass for tiles of so many bytes and so many blocks per multiprocessor."""
+    problem = dn.Problem(X, y, losses.Logistic(), lam=1.0 / len(y), fit_intercept=True)
+    W, b, rows, target = np.full((1, X.shape[1]), 0.01), np.zeros(1), [problem.row_vectors], Derivatives([problem])
+    before = cuda.TILE_BYTES, cuda.BLOCKS
+    try:
+        for size in (20480, 32768, 40960, 65536, 98304):
+            found = []
+            for blocks in (2, 3, 4, 6, 8, 12):
+                cuda.TILE_BYTES, cuda.BLOCKS = size, blocks
+                data = cuda.CudaData(X, cuda.namespace())
+                found.append(f"{blocks}: {timed(lambda data=data: data.evaluate(W, b, target, rows), 3):.2f}")
+            print(f"    pass with tiles of {size} bytes, blocks: ms", ", ".join(found), flush=True)
+    finally:
+        cuda.TILE_BYTES, cuda.BLOCKS = before
 
 
 def tf32(B: Any) -> Any:
@@ -116,7 +159,7 @@ def tf32(B: Any) -> Any:
         routines.set_compute_type(np.dtype(np.float32), before)
 
 
-def errors(X: Any) -> None:
+def errors(X: Any, _: Any) -> None:
     """Print the errors of Gram products of a chunk, as fractions of the diagonal and, as a matrix, of the largest eigenvalue."""
     xp = cupy()
     B = X[: min(len(X), (1 << 28) // X.shape[1])]
@@ -154,16 +197,17 @@ def probe(sizes: list[tuple[int, int, float]]) -> None:
                 print(f"  {name}: FAILED", traceback.format_exc()[-1500:], flush=True)
                 if name == "?":
                     break
-        try:
-            errors(X)
-        except Exception:
-            print("  errors: FAILED", traceback.format_exc()[-800:], flush=True)
+        for study in (errors, sweep):
+            try:
+                study(X, y)
+            except Exception:
+                print("  FAILED", traceback.format_exc()[-800:], flush=True)
         for method in ("newton", "ihs", "auto"):
             fit("logistic", dn.Problem(X, y, losses.Logistic(), lam=1.0 / n, fit_intercept=True), method)
         if n * d <= 10**8:
             for name, problem in others(X, z, y):
                 fit(name, problem, "auto")
-        del X, z, y, found
+        del X, z, y, found, work
         xp.get_default_memory_pool().free_all_blocks()
 
 
@@ -227,9 +271,9 @@ def sparse_operations(X: Any, y: Any, problem: dn.Problem) -> Iterator[tuple[str
 def fit(name: str, problem: dn.Problem, method: str) -> None:
     """Print the time of a fit and what it is spent on."""
     try:
-        dn.solve(problem, method=method, tol=TOL, random_state=0, time_limit=20.0)
+        dn.solve(problem, method=method, tol=TOL, random_state=0, time_limit=LIMIT)
         began = time.perf_counter()
-        result = dn.solve(problem, method=method, tol=TOL, random_state=0, time_limit=20.0)
+        result = dn.solve(problem, method=method, tol=TOL, random_state=0, time_limit=LIMIT)
         seconds = time.perf_counter() - began
         gap = result.certificate.relative_gap
         print(
@@ -237,7 +281,7 @@ def fit(name: str, problem: dn.Problem, method: str) -> None:
         )
         print(f"    {result.plan.reason}", flush=True)
         profile = cProfile.Profile()
-        profile.runcall(dn.solve, problem, method=method, tol=TOL, random_state=0, time_limit=20.0)
+        profile.runcall(dn.solve, problem, method=method, tol=TOL, random_state=0, time_limit=LIMIT)
         stats = pstats.Stats(profile)
         for (file, _, name), (_, calls, own, whole, _) in sorted(stats.stats.items(), key=lambda each: -each[1][3])[
             :28

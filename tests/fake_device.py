@@ -12,6 +12,13 @@ from dualnewton.matrix.device import DeviceData, Namespace
 CREATES = {np.asarray, np.array, np.ascontiguousarray, np.zeros, np.ones, np.empty, np.arange, np.full}
 """Functions that dispatch by ``like=`` and may take NumPy arrays."""
 
+REFUSED = {"device", "initial", "where"}
+"""Arguments that no function of CuPy takes. NumPy's ``ones`` and ``full`` hand on ``device`` even if it is not given."""
+
+
+NUMBERS = {np.count_nonzero, np.array_equal}
+"""Functions that return a number of Python's in NumPy and an array of no dimension in CuPy."""
+
 
 def unwrapped(value, *, mixed=False):
     """Return what a value wraps; refuse NumPy arrays unless ``mixed``, as CuPy does."""
@@ -52,10 +59,14 @@ class FakeArray(np.lib.mixins.NDArrayOperatorsMixin):
         return out[0] if out is not None else wrapped(found)
 
     def __array_function__(self, function, types, args, kwargs):
+        if refused := REFUSED & set(kwargs):
+            raise TypeError(f"{function.__name__}() got an unexpected keyword argument {min(refused)!r}")
         mixed = function in CREATES
         args = [unwrapped(each, mixed=mixed) for each in args]
         kwargs = {name: unwrapped(each, mixed=mixed) for name, each in kwargs.items()}
         found = function(*args, **kwargs)
+        if function in NUMBERS:
+            return FakeArray(np.asarray(found))
         return FakeArray(found.copy()) if function in (np.asarray, np.array) and args[0] is found else wrapped(found)
 
     # What CuPy's arrays have themselves ------------------------------------------------------------------------------
@@ -94,6 +105,8 @@ class FakeArray(np.lib.mixins.NDArrayOperatorsMixin):
         method = getattr(self.array, name)
 
         def call(*args, **kwargs):
+            if refused := REFUSED & set(kwargs):
+                raise TypeError(f"{name}() got an unexpected keyword argument {min(refused)!r}")
             return wrapped(method(*map(unwrapped, args), **{key: unwrapped(each) for key, each in kwargs.items()}))
 
         return call

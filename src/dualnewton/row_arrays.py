@@ -5,8 +5,8 @@ them follow NumPy's dispatch (``__array_ufunc__``, ``__array_function__``), so t
 on each of them and its result stays where the rows are. The rules for code that handles row arrays:
 
 - Expressions of ufuncs, slices of columns, joining of columns, and reductions over rows are written as for NumPy.
-- A new row array is made by ``like=``: ``np.zeros(n, like=y)``. So is a small array that enters an expression with row arrays:
-  ``z + np.asarray(b, like=z)``.
+- A new row array is made by ``like=`` (``np.zeros(n, like=y)``) or by :func:`ones`. So is a small array that enters an expression
+  with row arrays: ``z + np.asarray(b, like=z)``.
 - A reduction's result comes to the host by ``float(x)`` for a number and by :func:`on_host` for an array.
 - Functions of many rows are evaluated in :func:`blocks`, or by :func:`mapped`: NumPy arrays are cut for the cache, others not.
 - Selecting, drawing or sorting rows is an operation of ``matrix.Data``.
@@ -67,6 +67,11 @@ def on_host(array: Any) -> Any:
     """Return an array or a number as NumPy has it; one that is in memory already is returned as it is."""
     move = _TO_HOST.get(type(array))
     return array if move is None else move(array)
+
+
+def ones(shape: int | tuple[int, ...], like: RowArray) -> RowArray:
+    """Return ones of the kind of a row array. (``np.ones(…, like=)`` hands on an argument ``device``, which CuPy refuses.)"""
+    return np.zeros(shape, like=like) + 1.0
 
 
 def blocks(rows: RowArray, columns: int = 1, least: int = 1) -> Iterator[slice]:

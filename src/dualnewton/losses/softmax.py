@@ -16,7 +16,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses.base import LabelForm, Loss
-from dualnewton.row_arrays import blocks, is_elsewhere, on_host
+from dualnewton.row_arrays import blocks, is_elsewhere, on_host, ones
 from dualnewton.validation import as_array, frozen, integer, vector
 
 FEASIBLE = 1e-12
@@ -168,7 +168,7 @@ class Softmax(Loss):
         # 1. Set negative probabilities of the other classes to zero; scale them where their sum exceeds one.
         alpha, own = np.minimum(alpha, 0.0), (np.arange(len(y), like=y), y)
         alpha[own] = 0.0
-        missed = -(alpha @ np.ones(self.n_classes, like=alpha))
+        missed = -(alpha @ ones(self.n_classes, alpha))
         alpha /= np.maximum(missed, 1.0)[:, None]
         # 2. The row sums to zero: α_y equals the total probability of the other classes.
         alpha[own] = np.minimum(missed, 1.0)
@@ -212,7 +212,7 @@ class Softmax(Loss):
         The intercepts of the classes with examples sum to zero. The best intercept of a class without examples is −∞; it gets
         the largest value at which its probability underflows to zero in every row.
         """
-        c = np.ones(len(y), like=margins) if weights is None else weights
+        c = ones(len(y), margins) if weights is None else weights
         present = class_weights(y, c, self.n_classes) > 0.0
         if present.all():
             return balancing_intercept(margins, y, c, None if near is None or np.ndim(near) == 0 else near)
@@ -232,7 +232,7 @@ class Softmax(Loss):
         With m_i = 1 − p_{i,y_i} the conjugate of row i at −sα_i is s log(s) m_i + (1 − s m_i) log(1 − s m_i) plus a multiple
         of s; the sum of these multiples follows from the value at s = 1.
         """
-        c = np.ones(len(y), like=alpha) if weights is None else weights
+        c = ones(len(y), alpha) if weights is None else weights
         missed = np.clip(alpha[np.arange(len(y), like=y), y], 0.0, BELOW_ONE)
         total = float(c @ missed)
 
@@ -272,7 +272,7 @@ def _close(alpha: np.ndarray, y: np.ndarray) -> None:
     """Set α_{i,y_i} to minus the sum of the other entries of its row, so that each row sums to zero without cancellation."""
     own = (np.arange(len(y), like=y), y)
     alpha[own] = 0.0
-    alpha[own] = -(alpha @ np.ones(alpha.shape[1], like=alpha))
+    alpha[own] = -(alpha @ ones(alpha.shape[1], alpha))
 
 
 def _shift(alpha: np.ndarray, y: np.ndarray, c: np.ndarray, N: np.ndarray) -> None:
@@ -320,7 +320,7 @@ def softmax(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     p = Z - high[:, None]
     np.exp(p, out=p)
     p[rows, top] = 0.0
-    rest = p @ np.ones(Z.shape[1], like=Z)  # several times faster than a sum along short rows
+    rest = p @ ones(Z.shape[1], Z)  # several times faster than a sum along short rows
     p[rows, top] = 1.0
     p /= (1.0 + rest)[:, None]
     return p, top, high, rest
@@ -368,13 +368,13 @@ def losses(Z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.nda
 
 def entropy(alpha: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return H(e_y − α) of each row, and whether e_y − α is a distribution up to ``FEASIBLE``."""
-    own, ones = (np.arange(len(alpha), like=y), y), np.ones(alpha.shape[1], like=alpha)
+    own, each = (np.arange(len(alpha), like=y), y), ones(alpha.shape[1], alpha)
     missed = alpha[own]
     p = -alpha
     p[own] = 0.0
-    inside = (np.abs(p @ ones - missed) <= FEASIBLE) & ((p < -FEASIBLE) @ ones == 0.0) & (missed <= 1.0 + FEASIBLE)
+    inside = (np.abs(p @ each - missed) <= FEASIBLE) & ((p < -FEASIBLE) @ each == 0.0) & (missed <= 1.0 + FEASIBLE)
     np.maximum(p, 0.0, out=p)
-    entropy = -((p * np.log(np.maximum(p, SMALLEST))) @ ones)  # 0 log 0 = 0
+    entropy = -((p * np.log(np.maximum(p, SMALLEST))) @ each)  # 0 log 0 = 0
     missed = np.clip(missed, 0.0, BELOW_ONE)
     entropy -= (1.0 - missed) * np.log1p(-missed)
     return entropy, inside

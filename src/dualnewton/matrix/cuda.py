@@ -42,6 +42,9 @@ SHORT = 256
 WIDE = 8
 """Most columns of W or R per kernel call, which a thread keeps in registers."""
 
+TOGETHER = 4
+"""Rows that a group of threads multiplies at a time with several columns of W."""
+
 GRAM_ENTRIES = 1 << 28
 """Number of entries of scaled rows that a weighted Gram matrix multiplies at a time (2 GiB in float64)."""
 
@@ -192,8 +195,10 @@ class CudaData(DeviceData):
             LANES=self.lanes,
             INDEX="int",
             TILE=1,
+            ROWS=TOGETHER if W.shape[1] > 1 else 1,
         )
-        kernel((4 * self.blocks,), (THREADS,), (self.matrix, W, Z, np.int64(self.n), np.int32(self.d)))
+        arguments = self.matrix, self.xp.ascontiguousarray(W.T), Z, np.int64(self.n), np.int32(self.d)
+        kernel((4 * self.blocks,), (THREADS,), arguments)
 
     @cached_property
     def transposed(self) -> Any:
@@ -225,6 +230,7 @@ class CudaData(DeviceData):
             LANES=self.lanes,
             INDEX="int",
             TILE=tile,
+            ROWS=1,
         )
         across = -(-self.d // THREADS)
         step, blocks = self._ranges(max(1, 4 * self.blocks // across))
@@ -361,7 +367,7 @@ def _sparse_times(A: Any, W: Any, Z: Any, blocks: int, lanes: int) -> None:
     """Z = A W for a CSR matrix."""
     index = "int" if A.indptr.dtype.itemsize == 4 else "long long"
     kernel = _kernel(
-        "csr_times", cuda_source.PRODUCTS, REAL=_real(A.dtype), K=W.shape[1], LANES=lanes, INDEX=index, TILE=1
+        "csr_times", cuda_source.PRODUCTS, REAL=_real(A.dtype), K=W.shape[1], LANES=lanes, INDEX=index, TILE=1, ROWS=1
     )
     indices = A.indices if A.indices.dtype.itemsize == 4 else A.indices.astype(np.int32)
     kernel((8 * blocks,), (THREADS,), (A.data, indices, A.indptr, W, Z, np.int64(A.shape[0])))

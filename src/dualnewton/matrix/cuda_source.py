@@ -294,22 +294,34 @@ extern "C" __global__ void dense_pass(
 )
 
 PRODUCTS = r"""
-// Z = A W for dense rows and K columns of W: LANES threads a row.
+// Z = A W for dense rows and K rows of W': LANES threads multiply ROWS rows at a time, so that they read W' less often.
 extern "C" __global__ void dense_times(const REAL* X, const double* W, double* Z, long long n, int d)
 {
     int lane = threadIdx.x % LANES;
-    long long rows = (long long)gridDim.x * (THREADS / LANES);
-    long long first = (long long)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
-    for (long long i = first; i - threadIdx.x / LANES < n; i += rows) {
-        double z[K] = {};
-        if (i < n) for (int j = lane; j < d; j += LANES) {
-            double x = (double)X[i * d + j];
-            for (int k = 0; k < K; ++k) z[k] += W[j * K + k] * x;
+    long long all = (long long)gridDim.x * (THREADS / LANES) * ROWS;
+    long long own = ((long long)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES) * ROWS;
+    for (long long i = own; i - own % ((THREADS / LANES) * ROWS) < n; i += all) {
+        double z[ROWS][K] = {};
+        int count = (int)min((long long)ROWS, n - i);
+        for (int j = lane; j < d; j += LANES) {
+            double x[ROWS];
+            #pragma unroll
+            for (int r = 0; r < ROWS; ++r) x[r] = r < count ? (double)X[(i + r) * d + j] : 0.0;
+            #pragma unroll
+            for (int k = 0; k < K; ++k) {
+                double w = W[(long long)k * d + j];
+                #pragma unroll
+                for (int r = 0; r < ROWS; ++r) z[r][k] += w * x[r];
+            }
         }
-        for (int k = 0; k < K; ++k) {
-            for (int half = LANES / 2; half > 0; half /= 2) z[k] += __shfl_down_sync(0xffffffffu, z[k], half, LANES);
-            if (lane == 0 && i < n) Z[i * K + k] = z[k];
-        }
+        #pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+            #pragma unroll
+            for (int k = 0; k < K; ++k) {
+                for (int half = LANES / 2; half > 0; half /= 2)
+                    z[r][k] += __shfl_down_sync(0xffffffffu, z[r][k], half, LANES);
+                if (lane == 0 && r < count) Z[(i + r) * K + k] = z[r][k];
+            }
     }
 }
 

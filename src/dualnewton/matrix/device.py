@@ -145,13 +145,15 @@ class DeviceData(Data):
         chances = self.take(weights if scores is None else weights * scores, active)
         total = float(chances.sum())
         ends = self.xp.cumsum((chances * (RESOLUTION / total)).astype(np.int64))
-        points = ((np.arange(size) + rng.random(size)) * (float(ends[-1]) / size)).astype(np.int64)
+        points = (self.xp.asarray(np.arange(size) + rng.random(size)) * (float(ends[-1]) / size)).astype(np.int64)
         # The first place at which the sum exceeds a point: rows without a chance are never drawn.
-        places = on_host(self.xp.searchsorted(ends, self.xp.asarray(points), side="right"))
-        places = np.minimum(places, active.size - 1)
-        firsts = np.flatnonzero(np.diff(places, prepend=-1))
-        drawn = active[self.xp.asarray(places[firsts])]
-        scaled = self.xp.asarray(np.diff(firsts, append=size) * (total / size))
+        places = np.minimum(self.xp.searchsorted(ends, points, side="right"), active.size - 1)
+        # A row that was drawn several times is taken once, with the sum of its weights.
+        firsts = self.xp.concatenate(
+            [self.xp.zeros(1, dtype=np.intp), 1 + self.xp.flatnonzero(places[1:] != places[:-1])]
+        )
+        ends = self.xp.concatenate([firsts[1:], self.xp.asarray([size])])
+        drawn, scaled = active[places[firsts]], (ends - firsts) * (total / size)
         return drawn, scaled if scores is None else scaled / scores[drawn]
 
     def dominant(self, weights: RowArray, norms: RowArray, size: int, few: int) -> tuple[Selection, np.ndarray | None]:

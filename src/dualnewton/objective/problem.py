@@ -16,6 +16,7 @@ from dualnewton.objective.bounds import best_intercept_bounds, better, dual_sums
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.regularizers import L2, Regularizer
 from dualnewton.regularizers.rows import OverRows
+from dualnewton.row_arrays import ones
 from dualnewton.validation import data_matrix, finite, frozen, positive, vector
 
 _ROOM = 8.0
@@ -166,7 +167,7 @@ class Problem:
     @cached_property
     def c(self) -> np.ndarray:
         """The weights as a vector, ones by default."""
-        return frozen(np.ones(self.n, like=self.y)) if self.sample_weight is None else self.sample_weight
+        return frozen(ones(self.n, self.y)) if self.sample_weight is None else self.sample_weight
 
     @cached_property
     def o(self) -> np.ndarray:

@@ -96,18 +96,16 @@ class Rates:
 
 GPU = Rates(
     cache_bytes=0.0,
-    memory_bandwidth=3e12,
-    cache_bandwidth=3e12,
-    multiply=1.2e13,
-    factorise=2e11,
-    sparse_entry=1e-11,
+    memory_bandwidth=2.1e12,
+    cache_bandwidth=2.1e12,
+    multiply=1.3e13,
+    factorise=4e11,
+    sparse_entry=3.5e-11,
     sparse_pair=1e-11,
-    gathered_pair=1e-9,
-    expanded_entry=5e-12,
-    margin=1e-11,
+    expanded_entry=9e-12,
+    margin=3e-11,
     call=5e-4,
-    drawn_row=2e-10,
-    corrected_entry=4e-10,
+    drawn_row=2e-11,
 )
 """Rates of a GPU with 4.8 TB/s (H200), measured by ``benchmarks/gpu.py``; what its rows are not used for is as on a core."""
 
