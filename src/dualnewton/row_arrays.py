@@ -74,6 +74,14 @@ def ones(shape: int | tuple[int, ...], like: RowArray) -> RowArray:
     return np.zeros(shape, like=like) + 1.0
 
 
+def some_columns(array: RowArray, first: int, count: int) -> RowArray:
+    """Return consecutive columns, contiguous in one of the two orders (those of compiled passes are); a vector if one."""
+    own = array[:, first] if count == 1 else array[:, first : first + count]
+    if type(array) in _TO_HOST:
+        return np.ascontiguousarray(own, like=array)
+    return own if own.T.flags.c_contiguous else np.ascontiguousarray(own)
+
+
 def blocks(rows: RowArray, columns: int = 1, least: int = 1) -> Iterator[slice]:
     """Yield slices of rows that are evaluated together.
 

@@ -3,6 +3,7 @@
 ``test_gpu.py`` runs the same under pytest, where they are skipped by name on a machine without a GPU.
 """
 
+import copy
 import sys
 import tempfile
 import time
@@ -223,10 +224,59 @@ def check_torch():
     except ImportError:
         return
     X = torch.randn(2000, 5, device="cuda", dtype=torch.float64)
-    y = torch.sign(X[:, 0] + 0.1).cpu().numpy()
-    problem = dn.Problem(X, y, losses.Logistic(), lam=0.01)
+    y = torch.sign(X[:, 0] + 0.1)
+    problem = dn.Problem(X, y, losses.Logistic(), lam=0.01, sample_weight=torch.rand(2000, device="cuda"))
     assert problem.data.matrix.data.ptr == X.data_ptr()
     assert dn.solve(problem).converged
+
+
+def check_estimators():
+    """Estimators fit what is on the GPU there, return arrays of its library, and agree with fits in memory."""
+    import cupy
+    from cupyx.scipy import sparse
+
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((4000, 12))
+    z = X @ rng.standard_normal(12)
+    targets, classes = z + rng.standard_normal(4000), np.digitize(z + rng.standard_normal(4000), [-1.0, 1.0])
+    words = np.array(["no", "yes"])[(targets > 0.0) * 1]
+    kinds = {
+        "cupy": (cupy.asarray, cupy.asarray, cupy.ndarray),
+        "cupyx": (sparse.csr_matrix, cupy.asarray, cupy.ndarray),
+        "device": (np.asarray, np.asarray, np.ndarray),
+    }
+    try:
+        import torch
+
+        kinds["torch"] = (*[lambda a: torch.as_tensor(a, device="cuda")] * 2, torch.Tensor)
+    except ImportError:
+        pass
+    for name, (rows, vector, kind) in kinds.items():
+        more = {"device": "cuda"} if name == "device" else {}
+        there = rows(X if name != "cupyx" else cupy.asarray(X))
+        for model, y in (
+            (dn.LogisticRegression(tol=1e-8), (targets > 0.0) * 1),
+            (dn.LogisticRegression(tol=1e-8), classes),
+            (dn.LinearSVC(tol=1e-6), classes),
+            (dn.Ridge(tol=1e-8), targets),
+            (dn.Lasso(alpha=0.01, tol=1e-8), targets),
+            (dn.ERMRegressor("huber", lam=1e-3, tol=1e-8), targets),
+        ):
+            what = f"{type(model).__name__} on {name}"
+            here = copy.copy(model).fit(X, y)
+            found = copy.copy(model).set_params(**more).fit(there, vector(y))
+            for part in ("coef_", "intercept_", "dual_coef_"):
+                assert isinstance(getattr(found, part), kind | float), f"{what}: {part} {type(getattr(found, part))}"
+            close(found.coef_, here.coef_, 1e-3)
+            predicted = found.predict(there)
+            assert isinstance(predicted, kind), f"{what}: {type(predicted)}"
+            assert np.mean(np.abs(on_host(predicted) - here.predict(X)) > 1e-2) < 1e-2, what
+            if hasattr(found, "predict_proba"):
+                close(found.predict_proba(there), here.predict_proba(X), 1e-3)
+                assert isinstance(found.predict_log_proba(there), kind), what
+            assert abs(found.score(there, vector(y)) - here.score(X, y)) < 1e-3, what
+            assert dn.certify(found, there, vector(y)).relative_gap <= 1e-5, what
+    assert dn.LogisticRegression().fit(cupy.asarray(X), words).predict(cupy.asarray(X[:3])).dtype.kind == "U"
 
 
 def check_bad_input():

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, log_expit
 from sklearn import get_config
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -18,6 +18,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.estimators._devices import computed_on_host, keep_beside, library_of
 from dualnewton.estimators._parameters import are_allowed, estimator
 from dualnewton.estimators._path import Path, walk
 from dualnewton.estimators._session import METHODS, Session, starts
@@ -27,6 +28,7 @@ from dualnewton.interop.parts import Objective, Part, parts_of
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.tuning import DEFAULT, Tuning
+from dualnewton.row_arrays import on_host
 from dualnewton.run.result import Result, Status
 
 REMEDIES = {
@@ -78,6 +80,8 @@ class CertifiedModel(BaseEstimator):
         None is a fixed seed: equal fits give equal models.
     n_jobs : int, optional
         Threads. A given solver has the same bits for any number of them; "auto" may choose another method for another number.
+    device : {"cuda"}, optional
+        Copy X to an NVIDIA GPU and fit there. Arrays that are on a GPU are fitted there without it.
 
     Attributes
     ----------
@@ -105,6 +109,7 @@ class CertifiedModel(BaseEstimator):
         "warm_start": ["boolean"],
         "random_state": ["random_state", np.random.Generator],
         "n_jobs": [Integral, None],
+        "device": [StrOptions({"cuda"}), None],
     }
 
     fit_intercept: bool = True
@@ -117,6 +122,7 @@ class CertifiedModel(BaseEstimator):
     warm_start: bool = False
     random_state: Any = None
     n_jobs: int | None = None
+    device: str | None = None
 
     _strength: ClassVar[str] = "alpha"
     """The parameter along which :meth:`path` walks; ``_weakens`` says whether more of it penalises less."""
@@ -207,7 +213,8 @@ class CertifiedModel(BaseEstimator):
         Parameters
         ----------
         X : array, sparse array or data frame of shape (n, d), or Dataset
-            CSR and C order are not copied; float32 stays float32. A data set that ``data.open`` has opened stays on disk.
+            CSR and C order are not copied; float32 stays float32. A data set that ``data.open`` has opened stays on disk. Arrays
+            and CSR matrices of CuPy and tensors of PyTorch stay on their GPU, where the fit is then computed.
         y : array of shape (n,), or (n, outputs) where the class takes several
             Labels or targets; those of the data set, if one is given and this is None.
         sample_weight : number or array of shape (n,), optional
@@ -221,7 +228,11 @@ class CertifiedModel(BaseEstimator):
         if not get_config()["skip_parameter_validation"]:
             self._validate_params()
         before = getattr(self, "_fitted", None) if self.warm_start else None
-        return self._fit(self._checked(X, y, sample_weight), before)
+        data = self._checked(X, y, sample_weight)
+        self._fit(data, before)
+        if self.device is not None or library_of(X) is not None:
+            keep_beside(self, X)
+        return self
 
     def _fit(self, data: Data, before: Sequence[Result] | None) -> Any:
         """Do what :meth:`fit` does, with data that are checked and results to start from, if any."""
@@ -321,7 +332,9 @@ class CertifiedClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedModel
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the accuracy of the predictions; ``y`` and the weights may be those of a data set that is given for X."""
-        return super().score(*opened(X, y, sample_weight))
+        from sklearn.metrics import accuracy_score
+
+        return scored(accuracy_score, self, *opened(X, y, sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -337,7 +350,13 @@ def decisions(model: Any, X: Any) -> np.ndarray:
 
 def decided(model: Any, margins: np.ndarray) -> np.ndarray:
     """Return the class for the margins of each row."""
-    return np.asarray(model.classes_[(margins > 0.0) * 1 if margins.ndim == 1 else margins.argmax(axis=1)])
+    numbers = (margins > 0.0) * 1 if margins.ndim == 1 else margins.argmax(axis=1)
+    return computed_on_host(lambda each: np.asarray(model.classes_[each]), numbers)
+
+
+def scored(score: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
+    """Return a score of the predictions by one of scikit-learn's functions."""
+    return float(score(on_host(y), on_host(model.predict(X)), sample_weight=on_host(sample_weight)))
 
 
 def _stacked(results: Sequence[Result], dtype: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -346,13 +365,22 @@ def _stacked(results: Sequence[Result], dtype: Any) -> tuple[np.ndarray, np.ndar
     return coef.reshape(-1, coef.shape[-1]), np.array([result.intercept for result in results], dtype).reshape(-1)
 
 
-def probabilities(margins: np.ndarray) -> np.ndarray:
+def probabilities(margins: Any) -> Any:
     """Return the probabilities of the classes by the logistic function: of two, or of each against the rest, normalised."""
+    return computed_on_host(_probabilities, margins)
+
+
+def _probabilities(margins: np.ndarray) -> np.ndarray:
     found = expit(margins)
     if margins.ndim == 1:
         return np.stack([1.0 - found, found], axis=1)
     found[found.sum(axis=1) == 0.0] = 1.0  # all have underflowed: no class is preferred
     return found / found.sum(axis=1, keepdims=True)
+
+
+def log_probabilities(margins: np.ndarray) -> np.ndarray:
+    """Return the logarithms of :func:`probabilities`; those of two classes with the digits of tiny ones."""
+    return log_expit(np.stack([-margins, margins], axis=1)) if margins.ndim == 1 else np.log(_probabilities(margins))
 
 
 class CertifiedRegressor(RegressorMixin, SparseCoefMixin, CertifiedModel):
@@ -377,7 +405,9 @@ class CertifiedRegressor(RegressorMixin, SparseCoefMixin, CertifiedModel):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return R² of the predictions; ``y`` and the weights may be those of a data set that is given for X."""
-        return super().score(*opened(X, y, sample_weight))
+        from sklearn.metrics import r2_score
+
+        return scored(r2_score, self, *opened(X, y, sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

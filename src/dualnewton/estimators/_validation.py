@@ -15,10 +15,12 @@ from sklearn.utils.validation import _check_sample_weight, _check_y, assert_all_
 
 from dualnewton import matrix
 from dualnewton.errors import DualnewtonError
+from dualnewton.estimators._devices import beside, library_of, rows_on_gpu
 from dualnewton.interop.parts import Data
 from dualnewton.io.dataset import Dataset
 from dualnewton.matrix import as_data
 from dualnewton.matrix.workers import LONG, sum_of_squares, threads
+from dualnewton.row_arrays import on_host
 from dualnewton.validation import without_repeats
 
 try:
@@ -47,9 +49,13 @@ PLAIN = tuple(map(np.dtype, ("float64", "float32", "int64")))
 def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data:
     """Check what ``fit`` is given; CSR (of 32 or 64 bits) and C order are not copied, and float32 stays float32."""
     shapes = (1, 2) if of_y.get("multi_output") else (1,)
-    if _is_plain(model, X, (2,)) and _is_plain(model, y, shapes, integers=True) and len(X) == len(y):
+    plain = model.device is None and _is_plain(model, X, (2,)) and _is_plain(model, y, shapes, integers=True)
+    if plain and len(X) == len(y):
         model.n_features_in_ = X.shape[1]
         vars(model).pop("feature_names_in_", None)
+    elif (rows := rows_on_gpu(X, model.device)) is not None:
+        sample_weight = on_host(sample_weight)
+        X, y, sample_weight = _checked_data(model, rows, on_host(y), sample_weight, **of_y)
     elif isinstance(X, Dataset | matrix.Data):
         X, y, sample_weight = _checked_data(model, *opened(X, y, sample_weight), **of_y)
     else:
@@ -104,15 +110,17 @@ def _checked_data(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -
 
 def margins_of(model: Any, X: Any, accept_sparse: Any = "csr") -> np.ndarray:
     """Return the products of rows with ``coef_``, one column for each row of it, plus ``intercept_``."""
-    if isinstance(X, Dataset | matrix.Data):
+    if isinstance(X, Dataset | matrix.Data) or library_of(X) is not None:
         rows = as_data(X.X if isinstance(X, Dataset) else X)
         if rows.d != model.n_features_in_:
             raise DualnewtonError(
                 f"X has {rows.d} features, but {type(model).__name__} is expecting {model.n_features_in_} features as input"
             )
-        return rows.times(np.asarray(model.coef_.T, dtype=np.float64)) + model.intercept_
-    found = safe_sparse_dot(checked_rows(model, X, accept_sparse), model.coef_.T, dense_output=True)
-    return found + model.intercept_
+        found = rows.times(np.asarray(on_host(model.coef_).T, dtype=np.float64))
+        found = found + np.asarray(on_host(model.intercept_), like=found)
+        return found if library_of(X) is None else beside(X, found)
+    found = safe_sparse_dot(checked_rows(model, X, accept_sparse), on_host(model.coef_).T, dense_output=True)
+    return found + on_host(model.intercept_)
 
 
 def checked_rows(model: Any, X: Any, accept_sparse: Any = "csr") -> Any:

@@ -7,13 +7,19 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import log_expit
 from sklearn.base import MultiOutputMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.estimators._base import CertifiedClassifier, CertifiedModel, CertifiedRegressor, probabilities
+from dualnewton.estimators._base import (
+    CertifiedClassifier,
+    CertifiedModel,
+    CertifiedRegressor,
+    log_probabilities,
+    probabilities,
+)
+from dualnewton.estimators._devices import computed_on_host
 from dualnewton.estimators._parameters import estimator
 from dualnewton.interop.specification import CLASSES, NUMBERS, PENALTIES, RELATIVE, REST, Specification, among
 from dualnewton.losses import Logistic, Loss
@@ -115,8 +121,7 @@ class ERMClassifier(ERMModel, CertifiedClassifier):
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Return the logarithm of :meth:`predict_proba`."""
-        z = self.decision_function(X)
-        return log_expit(np.stack([-z, z], axis=1)) if z.ndim == 1 else np.log(probabilities(z))
+        return computed_on_host(log_probabilities, self.decision_function(X))
 
 
 @estimator

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import log_expit, log_softmax, softmax
+from scipy.special import log_softmax, softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.estimators._base import CertifiedClassifier, probabilities, solver_names
+from dualnewton.estimators._base import CertifiedClassifier, log_probabilities, probabilities, solver_names
+from dualnewton.estimators._devices import computed_on_host
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._session import METHODS, Session
 from dualnewton.estimators._warning import warn
@@ -145,13 +147,9 @@ class LogisticRegression(CertifiedClassifier):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class: the logistic function, softmax, or one against the rest, normalised."""
         z = self.decision_function(X)
-        return softmax(z, axis=1) if self._is_softmax else probabilities(z)
+        return computed_on_host(partial(softmax, axis=1), z) if self._is_softmax else probabilities(z)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Return the logarithm of :meth:`predict_proba`, with the digits of tiny probabilities."""
         z = self.decision_function(X)
-        if self._is_softmax:
-            return log_softmax(z, axis=1)
-        if z.ndim == 1:
-            return log_expit(np.stack([-z, z], axis=1))
-        return np.log(probabilities(z))
+        return computed_on_host(partial(log_softmax, axis=1) if self._is_softmax else log_probabilities, z)

@@ -16,6 +16,7 @@ from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised import Unpenalised
+from dualnewton.row_arrays import on_host
 from dualnewton.run.loop import solve
 from dualnewton.run.result import Progress, Result
 
@@ -114,7 +115,7 @@ def parts_of(model: Any, X: linear.Matrix, problems: Sequence[Objective]) -> Ite
 def coefficients(model: Any, X: linear.Matrix, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return ``coef_`` and ``intercept_`` with one row and one number per fit, of which there must be ``count``."""
     coef = model.coef_.toarray() if sp.issparse(model.coef_) else model.coef_
-    coef = np.atleast_2d(np.asarray(coef, dtype=np.float64))
+    coef = np.atleast_2d(np.asarray(on_host(coef), dtype=np.float64))
     if coef.shape[1] != X.shape[1]:
         raise DualnewtonError(
             f"X must have the {coef.shape[1]} features that {type(model).__name__} was fitted on, got {X.shape[1]}"
@@ -123,7 +124,7 @@ def coefficients(model: Any, X: linear.Matrix, count: int) -> tuple[np.ndarray, 
         raise DualnewtonError(
             f"y must be what {type(model).__name__} was fitted on, with {coef.shape[0]} output(s), got {count}"
         )
-    return coef, np.broadcast_to(np.ravel(model.intercept_).astype(np.float64), count)
+    return coef, np.broadcast_to(np.ravel(on_host(model.intercept_)).astype(np.float64), count)
 
 
 def _sharpened(certificate: Certificate, search: Callable[..., Result]) -> Certificate:

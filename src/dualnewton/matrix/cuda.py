@@ -102,14 +102,20 @@ def as_cuda(X: Any) -> CudaData:
     """Return a matrix as data on the GPU: of CuPy, of PyTorch (without a copy), or of NumPy or SciPy, which is copied there."""
     space = namespace()
     xp = space.xp
-    if type(X).__module__.partition(".")[0] == "torch":
-        X = xp.from_dlpack(X.detach())
+    if _is_tensor(X):
+        row_arrays.declare(type(X), lambda tensor: tensor.detach().cpu().numpy())
+        X = xp.asarray(X.detach())
     elif not (isinstance(X, xp.ndarray) or space.is_sparse(X)):
         from dualnewton.validation import data_matrix
 
         X = data_matrix("X", X)
         X = _csr(X) if hasattr(X, "indptr") else xp.asarray(X)
     return CudaData(_checked(X, space), space)
+
+
+def _is_tensor(values: Any) -> bool:
+    """Whether values are a tensor of PyTorch; it is not imported to ask."""
+    return type(values).__module__.partition(".")[0] == "torch"
 
 
 def _csr(X: Any) -> Any:
@@ -164,6 +170,10 @@ class CudaData(DeviceData):
         """Threads that multiply one row."""
         length = 4 * self.profile.stored / self.n if self.is_sparse else self.d
         return 8 if length <= SHORT else 32
+
+    def adopted(self, name: str, values: Any) -> Any:  # noqa: ARG002
+        """Return a tensor of PyTorch as an array of CuPy; other values as they are."""
+        return self.xp.asarray(values.detach()) if _is_tensor(values) else values
 
     @cached_property
     def blocks(self) -> int:
@@ -254,8 +264,7 @@ class CudaData(DeviceData):
 
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
         forms = list(target.forms)
-        kinds: list[Any] = [type(form.loss) for form in forms]
-        translations = list(map(cuda_source.translated, kinds))
+        translations = [cuda_source.translated(type(form.loss)) if form.loss.columns == 1 else None for form in forms]
         fused = not self.is_sparse and len(forms) == 1 and self.d <= THREADS * MOST_COLUMNS
         if not forms or None in translations or not (fused or self.is_sparse):
             return super().evaluate(W, b, target, vectors)

@@ -26,7 +26,7 @@ from dualnewton._cached import cached_property
 from dualnewton.losses.base import BALANCING, Curvature
 from dualnewton.matrix import BlockLosses, RowForm, RowVectors
 from dualnewton.objective import row_sums
-from dualnewton.row_arrays import on_host
+from dualnewton.row_arrays import on_host, some_columns
 
 if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
@@ -239,7 +239,7 @@ def primal_bounds(
     for k, (problem, own) in enumerate(columns_of(problems)):
         count = 1 + points.forms[k].direction
         places = range(kept, kept + count * problem.columns, problem.columns)
-        vectors_kept = [_columns(found.kept, place, problem.columns) for place in places]
+        vectors_kept = [some_columns(found.kept, place, problem.columns) for place in places]
         kept += count * problem.columns
         last = first + problem.columns * count * (2 - problem.regularizer.strongly_convex)
         sums = DualSums(
@@ -260,12 +260,6 @@ def primal_bounds(
         for k, other in zip(searched, others, strict=True):
             results[k] = results[k][0], better(results[k][1], other.bound())
     return results
-
-
-def _columns(kept: np.ndarray, first: int, count: int) -> np.ndarray:
-    """Return some columns of what a pass has kept, contiguous in one of the two orders: those of compiled passes are already."""
-    own = kept[:, first] if count == 1 else kept[:, first : first + count]
-    return own if own.T.flags.c_contiguous else np.ascontiguousarray(own, like=kept)
 
 
 def _nearly_balanced(sums: DualSums, primal: float, w: np.ndarray) -> Bound | None:
