@@ -264,7 +264,9 @@ class CudaData(DeviceData):
 
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
         forms = list(target.forms)
-        translations = [cuda_source.translated(type(form.loss)) if form.loss.columns == 1 else None for form in forms]
+        kinds: list[Any] = [type(form.loss) for form in forms]
+        several = any(form.loss.columns > 1 for form in forms)
+        translations = [None if several else cuda_source.translated(kind) for kind in kinds]
         fused = not self.is_sparse and len(forms) == 1 and self.d <= THREADS * MOST_COLUMNS
         if not forms or None in translations or not (fused or self.is_sparse):
             return super().evaluate(W, b, target, vectors)
