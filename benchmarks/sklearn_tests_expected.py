@@ -8,7 +8,7 @@ MISSED = "missed"
 UNEXPLAINED = "unexplained"
 
 REASONS = {
-    SOLVER: "expects iterations, warnings or the stopping point of one of scikit-learn's solvers; ours stop by their certified gap",
+    SOLVER: "expects iterations, warnings or the stopping point of one of scikit-learn's solvers; ours stop by the gap",
     TOLERANCE: "compares two fits more closely than a certified gap of tol determines them, or asks for a gap above zero",
     ACCEPTED: "expects an error or a warning for what scikit-learn's solver cannot do and ours can",
     REFUSED: "fits a fold with one class, whose optimum is at infinity; ours names the fold",
