@@ -4,7 +4,8 @@ import pytest
 
 from dualnewton.io import DataError, load
 from dualnewton.lab import compare, sets
-from dualnewton.lab.report import write
+from dualnewton.lab.report import Chart, Curve, Panel, Report, Section, Table, write
+from dualnewton.lab.report.page import page
 from dualnewton.lab.reproduce import reproduce
 from dualnewton.losses import Logistic
 from dualnewton.objective.problem import Problem
@@ -67,6 +68,25 @@ def test_charts_and_tables_are_there_and_nothing_complains(browser, which, reque
     verdicts = browser.ask("[...document.querySelectorAll('.verdict')].map(cell => cell.textContent)")
     assert verdicts == [claim.verdict.value for claim in report.claims]
     assert browser.errors == []
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_nothing_is_clipped_on_a_screen_of_any_width(browser, tmp_path, width):
+    curves = [
+        Curve(f"a solver with a long name, number {k}", [1, 2, 3], [0.1, 0.01, 0.001], "SDNA", k) for k in range(8)
+    ]
+    chart = Chart("chart", "chart", [[Panel("a", curves)]], "x", "y", "caption")
+    section = Section("s", "title", "", charts=[chart], tables=[Table("t", ("a", "b"), [["x" * 50, "y" * 80]], "")])
+    report = Report("title", "lead", [section], "command " * 60, [f"https://{'x' * 200}"], {"machine": "b" * 90})
+    (tmp_path / "report.html").write_text(page(report), encoding="utf-8")
+    browser.open(tmp_path / "report.html", width=width)
+    bottoms = """new Promise(done => setTimeout(() => {
+        const box = document.querySelector('.chart');
+        done([box, box.querySelector('.legend')].map(each => each.getBoundingClientRect().bottom));
+    }, 300))"""
+    box, legend = browser.ask(bottoms)
+    assert legend <= box + 1.0
+    assert browser.ask("document.documentElement.scrollWidth") <= width
 
 
 def test_an_error_of_a_page_is_seen(browser, paper, tmp_path):

@@ -24,7 +24,7 @@ def test_a_set_that_is_not_there_is_said(command, monkeypatch, tmp_path):
     monkeypatch.setitem(sets.SETS, "mushrooms", (absent, absent))
     said = command("reproduce", "figure1", "--quick", "--out", "paper")
     assert said.code == 0, said.err
-    assert "mushrooms is missing, and with it half of every figure" in said.out
+    assert "Without mushrooms, of which no figure has a panel" in said.out
     assert "mushrooms is missing" in (tmp_path / "paper" / "report.html").read_text(encoding="utf-8")
 
 

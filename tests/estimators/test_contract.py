@@ -170,10 +170,29 @@ def test_it_warns_exactly_when_the_certificate_misses_tol(case):
     assert not missed
 
 
+def test_the_warning_says_what_the_gap_proves():
+    X, y = data_for(0, n=200, d=12)
+    with pytest.warns(
+        ConvergenceWarning, match=r"proved to exceed the minimum by at most [0-9.e-]+ % of its value\. To get"
+    ):
+        dn.Ridge(solver="sdca", max_iter=20, alpha=100.0, tol=1e-15).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="This bound proves little") as seen:
+        dn.Ridge(solver="sdca", max_iter=1, alpha=1e-9, tol=1e-12).fit(1e3 * X, y)
+    assert "or tol" not in str(seen[0].message)
+
+
+@pytest.mark.parametrize("labels", [[0, 0, 1, 1, 1, 1], [0, 0, 1, 1, 2, 2]])
+def test_without_a_penalty_separable_classes_have_no_optimum_and_the_warning_says_so(labels):
+    X = np.array([[0.0, 0.0], [0.1, 0.0], [2.0, 0.0], [2.1, 0.1], [0.0, 3.0], [0.1, 3.0]])
+    with pytest.warns(ConvergenceWarning, match="no finite optimum exists") as seen:
+        dn.LogisticRegression(C=np.inf).fit(X, labels)
+    assert "raise" not in str(seen[0].message)
+
+
 def test_the_warning_counts_the_fits_that_miss():
     X, y = data_for(0, n=600, d=20)
     Y = np.stack([y, 0.0 * y, y**2], axis=1)
-    with pytest.warns(ConvergenceWarning, match=r"in 2 of 3 fits, since max_iter were done"):
+    with pytest.warns(ConvergenceWarning, match=r"in 2 of 3 fits, since max_iter was reached"):
         dn.Ridge(solver="sdca", max_iter=1).fit(X, Y)
 
 

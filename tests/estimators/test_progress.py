@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 
 import pytest
 from rich.console import Console
@@ -25,9 +26,28 @@ def test_the_time_left_follows_from_the_slope():
     assert math.isnan(seconds_left(rows(1e-1, 1e-1), 1e-6))
 
 
+def test_no_time_is_told_where_two_estimates_disagree():
+    assert math.isnan(seconds_left(rows(1e-1, 1e-2), 1e-6))  # two certificates do not tell whether the speed is steady
+    assert math.isnan(seconds_left(rows(1e-1, 1e-5, 0.99e-5, 0.98e-5, 0.97e-5), 1e-6))
+    assert seconds_left(rows(1e-1, 1e-3, 1e-4), 1e-6) == pytest.approx(2.0)  # the slower of the two
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_on_a_terminal_it_is_one_line_at_any_width(width):
+    file = io.StringIO()
+    line = ProgressLine("LogisticRegression", 1e-9, file)
+    line.console = Console(file=file, force_terminal=True, width=width)
+    for progress in rows(*(10.0**-k for k in range(6))):
+        line(progress)
+    line.close()
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", file.getvalue()).replace("\r", "\n").splitlines()
+    assert all(len(each) <= width for each in shown)
+    assert sum("epoch" in each for each in shown) == len([each for each in shown if each.strip()])
+
+
 def test_a_line_names_epoch_gap_and_time():
-    text = described(rows(1e-1, 1e-2), 1e-4)
-    assert text == "epoch 1, certified relative gap 1.00e-02 (tol 1e-04), 1 s, about 2 s left"
+    text = described(rows(1e-1, 1e-2, 1e-3), 1e-5)
+    assert text == "epoch 2, relative gap 1.00e-03 (tol 1e-05), 2 s, about 2 s left"
 
 
 def test_elsewhere_than_on_a_terminal_a_long_run_leaves_a_few_lines():
@@ -64,7 +84,7 @@ def test_verbose_shows_it_and_the_callback_is_told_as_well(capsys):
     seen = []
     dn.LogisticRegression(solver="ihs", verbose=1, callback=seen.append).fit(X, y)
     said = capsys.readouterr()
-    assert said.err.startswith("LogisticRegression: epoch 0, certified relative gap")
+    assert said.err.startswith("LogisticRegression: epoch 0, relative gap")
     assert said.out == ""
     assert len(seen) >= 2
     dn.LogisticRegression().fit(X, y)

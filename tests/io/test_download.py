@@ -108,6 +108,7 @@ def test_no_connection_is_said_in_one_line(tmp_path, monkeypatch):
         with pytest.raises(download.DownloadError, match="no connection") as caught:
             download.download(url, tmp_path / "file")
     assert "\n" not in str(caught.value)
+    assert "Errno" not in str(caught.value)
     assert names(tmp_path) == []
 
 
@@ -139,6 +140,22 @@ def test_a_named_set_is_downloaded_once(server, entry):
     for _ in range(2):
         same(data.load("small"), sparse_set())
     assert server.asked == ["/file"]
+
+
+def test_the_checksum_of_the_first_download_is_that_of_later_ones(server, entry, tmp_path):
+    entry(catalog.Origin(f"{server.url}/file"))
+    data.load("small")
+    cache = tmp_path / "cache"
+    assert (cache / "file.sha256").read_text().strip() == RIGHT
+    (cache / "file").write_bytes(CONTENT.replace(b"1", b"2", 1))
+    with pytest.raises(data.DataError, match=f"expected {RIGHT}: delete the file to download it again"):
+        data.load("small")
+    (cache / "file").unlink()
+    server.files["/file"] = CONTENT + b"\n"
+    with pytest.raises(data.DataError, match=f"expected {RIGHT}: nothing was kept"):
+        data.load("small")
+    server.files["/file"] = CONTENT
+    same(data.load("small"), sparse_set())
 
 
 def test_the_second_origin_serves_where_the_first_does_not(server, entry):

@@ -121,13 +121,17 @@ def test_all_of_it_in_a_quick_look(monkeypatch):
         monkeypatch.setattr(figure, "QUICK", ended_by_epochs(figure.QUICK))
     report = whole.reproduce("all", quick=True)
     assert [section.name for section in report.sections] == list(whole.PARTS)
-    assert report.notes[0].startswith("mushrooms is missing, and with it half of every figure: put mushrooms there")
+    assert report.notes[0].startswith("Without mushrooms, of which no figure has a panel: put mushrooms there")
     for section in report.sections:
         assert section.records
         assert all(len(record) == len(section.columns) for record in section.records)
         assert all(len(row) == len(table.columns) for table in section.tables for row in table.rows)
     for section in report.sections[1:]:
         (chart,) = section.charts
+        assert not {"Upper", "lower row", "left", "right panel"} & set(
+            chart.caption.split()
+        )  # of whichever panels there are
+        assert "row:" not in chart.caption
         assert [len(row) for row in chart.rows] == [1] * len(ORDERS)
     by_name = {claim.statement: claim.holds for claim in report.claims}
     assert by_name["As τ grows, SDCA needs more epochs"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dualnewton.estimators._progress import ProgressLine
 from dualnewton.run.result import Progress
 
-CELLS = 16
+CELLS = 8
 """Length of the bar in characters, which leaves room for the text on a line of 80."""
 
 
@@ -25,8 +25,15 @@ class ProgressBar(ProgressLine):
         self.first.setdefault(progress.model, progress.certificate.relative_gap)
         super().__call__(progress)
 
+    def begin(self) -> None:
+        """Show that the fit has begun, before its first certificate."""
+        if self.console.is_terminal:
+            self._rewrite(f"{self.name}: starting")
+
     def share(self) -> float:
         """Return the progress of the slowest model, in [0, 1]."""
+        if not self.recent:
+            return 0.0
         return min(done(self.first[k], rows[-1].certificate.relative_gap, self.tol) for k, rows in self.recent.items())
 
     def _rewrite(self, text: str) -> None:
@@ -47,6 +54,7 @@ def done(first: float, now: float, tol: float) -> float:
 def progress(name: str, tol: float) -> Iterator[ProgressBar]:
     """Show a bar while the block runs."""
     bar = ProgressBar(name, tol)
+    bar.begin()
     try:
         yield bar
     finally:

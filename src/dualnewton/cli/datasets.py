@@ -62,7 +62,11 @@ def fetched(name: str) -> dict[str, Any]:
             path, origin = fetch(name, progress)
         facts |= {"file": str(path), "from": origin.url if origin else "a local file"}
         if origin is not None:
-            known = "as in the catalog" if origin.sha256 else "the catalog has no checksum to compare with"
+            known = (
+                "as in the catalog"
+                if origin.sha256
+                else "recorded at the first download; later ones must have the same"
+            )
             facts["sha256"] = f"{checksum(path)} ({known})"
     data = load(name)
     n, d = data.X.shape

@@ -154,7 +154,18 @@ def solved(task: Task, *, tol: float, **settings: Any) -> list[Result]:
     from dualnewton.run.loop import solve_many
 
     with progress("fit", tol) as bar:
+        load_compiler(task, settings["method"])
         return solve_many(task.problems, tol=tol, callback=bar, **settings)
+
+
+def load_compiler(task: Task, method: str) -> None:
+    """Import Numba if the plan has compiled kernels, before the time of the fit begins."""
+    import importlib
+
+    from dualnewton.planning.planner import plan
+
+    if plan(task.problems[0], method=method, models=len(task.problems)).compiled:
+        importlib.import_module("dualnewton.kernels._compiler")
 
 
 def with_chosen_lam(

@@ -32,14 +32,31 @@ from dualnewton.row_arrays import on_host
 from dualnewton.run.result import Result, Status
 
 REMEDIES = {
-    Status.EPOCH_LIMIT: "raise max_iter (now {max_iter}) or tol; features of about equal scale often help",
-    Status.TIME_LIMIT: "raise time_limit (now {time_limit} s) or tol",
-    Status.STOPPED_BY_CALLBACK: "with warm_start=True another fit goes on from here",
-    Status.INTERRUPTED: "with warm_start=True another fit goes on from here",
-    Status.NO_PROGRESS: "raise tol; features of about equal scale, or float64 instead of float32, often help",
-    Status.CONVERGED: "raise tol",
+    Status.EPOCH_LIMIT: "To get closer, raise max_iter (now {max_iter}); features of about equal scale often help",
+    Status.TIME_LIMIT: "To get closer, raise time_limit (now {time_limit} s)",
+    Status.STOPPED_BY_CALLBACK: "With warm_start=True another fit continues from here",
+    Status.INTERRUPTED: "With warm_start=True another fit continues from here",
+    Status.NO_PROGRESS: "Features of about equal scale, or float64 instead of float32, often help",
+    Status.CONVERGED: "A larger tol accepts this gap",
 }
 """What to do about each way in which a fit can end short of ``tol``."""
+
+USELESS = 0.5
+"""Relative gap from which a certificate says little: the minimum may be as low as half of the objective."""
+
+
+NO_MINIMUM = (
+    "The model separates the classes, so that without a penalty no finite optimum exists: larger coefficients always lower the "
+    "loss. A finite C gives the problem a minimum."
+)
+"""What a warning says where the objective has no minimum."""
+
+
+def meaning(gap: float) -> str:
+    """Return what a relative gap (P − D)/|P| proves about the objective, as a sentence."""
+    if gap >= USELESS:
+        return "This bound proves little: the minimum may be far below the objective of this model."
+    return f"The objective of this model is proved to exceed the minimum by at most {100.0 * gap:.2g} % of its value."
 
 
 NAMED_VALUES = 5
@@ -251,13 +268,29 @@ class CertifiedModel(BaseEstimator):
         self.plan_ = results[0].plan
         self.n_iter_: Any = np.array([math.ceil(result.n_epochs) for result in results], dtype=np.int32)
         self._take(data, results)
-        self._warn_of_misses(results)
+        self._warn_of_misses(results, unbounded=self._separates(data, results))
         return self
 
-    def _warn_of_misses(self, results: Sequence[Any], names: Sequence[str] = ()) -> None:
-        """Warn exactly when a certificate misses ``tol``: how far it got, why no farther, and what to do.
+    def _separates(self, data: Data, results: Sequence[Result]) -> bool:
+        """Return True if there is no penalty and the model classifies every row rightly with the logistic loss.
 
-        ``names`` are those of the values of a grid, one for each result, which the warning then tells.
+        The loss then falls towards 0 along (t w, t b) as t grows, and has no minimum. Called where a certificate misses ``tol``.
+        """
+        words = self._specification(data.X.shape[0])
+        if not words.has_probabilities or words.lam != 0.0 or all(self._meets(result) for result in results):
+            return False
+        margins = data.matrix.times(np.atleast_2d(self.coef_).T) + self.intercept_
+        predicted = margins[:, 0] > 0.0 if margins.shape[1] == 1 else margins.argmax(axis=1)
+        return data.y.ndim == 1 and bool(np.all(predicted == data.y))
+
+    def _meets(self, result: Any) -> bool:
+        return bool(result.certificate.relative_gap <= self.tol)
+
+    def _warn_of_misses(self, results: Sequence[Any], names: Sequence[str] = (), *, unbounded: bool = False) -> None:
+        """Warn exactly when a certificate misses ``tol``: how far it got, what that means, why no farther, and what to do.
+
+        ``names`` are those of the values of a grid, one for each result, which the warning then tells; ``unbounded`` says that
+        the objective has no minimum.
         """
         gaps = [result.certificate.relative_gap for result in results]
         missed = [k for k, gap in enumerate(gaps) if gap > self.tol]
@@ -268,11 +301,11 @@ class CertifiedModel(BaseEstimator):
         if values := list(dict.fromkeys(names[k] for k in missed if k < len(names))):
             more = f" and {len(values) - NAMED_VALUES} more" if len(values) > NAMED_VALUES else ""
             which += f" ({', '.join(values[:NAMED_VALUES])}{more})"
-        why = worst.status.message.replace("max_epochs", "max_iter")
+        why, gap = worst.status.message.replace("max_epochs", "max_iter"), worst.certificate.relative_gap
+        remedy = REMEDIES[worst.status].format(**self.get_params(deep=False))
         warn(
-            f"{type(self).__name__} has a certified relative gap of {worst.certificate.relative_gap:.2e}, more than "
-            f"tol={self.tol:g}{which}, since {why}. The model can be used, and is proved to be within that gap "
-            f"of the optimum. To get closer, {REMEDIES[worst.status].format(**self.get_params(deep=False))}.",
+            f"{type(self).__name__} has a certified relative gap of {gap:.2e}, more than tol={self.tol:g}{which}, since {why}. "
+            f"{NO_MINIMUM if unbounded else f'{meaning(gap)} {remedy}.'}",
             ConvergenceWarning,
         )
 

@@ -12,6 +12,9 @@ from dualnewton.run.result import Progress
 RECENT = 5
 """Number of latest certificates from which the speed is estimated."""
 
+AGREEMENT = 3.0
+"""Largest ratio of two estimates of the time left for which one is shown."""
+
 Callback = Callable[[Progress], Any]
 
 
@@ -51,7 +54,10 @@ class ProgressLine:
 
             self.live = Live(console=self.console, auto_refresh=False)
             self.live.start()
-        self.live.update(text, refresh=True)
+        from rich.text import Text
+
+        # One line at any width of the terminal: what does not fit is cut.
+        self.live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
 
     def close(self) -> None:
         """Leave the last line where it is."""
@@ -64,17 +70,29 @@ def described(rows: list[Progress], tol: float) -> str:
     """Return a line with the epoch, the gap and the time of a model, and the estimated time left."""
     last = rows[-1]
     left = seconds_left(rows, tol)
-    when = "" if math.isnan(left) else f", about {left:.3g} s left"
+    when = "" if math.isnan(left) or left == 0.0 else f", about {left:.2g} s left"
     gap = last.certificate.relative_gap
-    return f"epoch {last.epoch:.4g}, certified relative gap {gap:.2e} (tol {tol:.0e}), {last.seconds:.3g} s{when}"
+    return f"epoch {last.epoch:.4g}, relative gap {gap:.2e} (tol {tol:.0e}), {last.seconds:.3g} s{when}"
 
 
 def seconds_left(rows: list[Progress], tol: float) -> float:
-    """Extrapolate the decrease of the logarithm of the gap to ``tol``; return the seconds left, nan if the gap did not fall."""
+    """Extrapolate the decrease of the logarithm of the gap to ``tol``; return the seconds left.
+
+    It is nan with fewer than three certificates, where the gap did not fall, and where all certificates and the newer half give
+    estimates that differ by more than the factor AGREEMENT: no estimate is better than a wrong one.
+    """
+    last = rows[-1]
+    if last.certificate.relative_gap <= tol:
+        return 0.0
+    if len(rows) < 3:
+        return math.nan
+    whole, recent = (_extrapolated(some, tol) for some in (rows, rows[len(rows) // 2 :]))
+    return max(whole, recent) if 1.0 / AGREEMENT <= whole / recent <= AGREEMENT else math.nan
+
+
+def _extrapolated(rows: list[Progress], tol: float) -> float:
     first, last = rows[0], rows[-1]
     gaps = first.certificate.relative_gap, last.certificate.relative_gap
-    if gaps[1] <= tol:
-        return 0.0
     if not 0.0 < gaps[1] < gaps[0] < math.inf or last.seconds <= first.seconds:
         return math.nan
     speed = math.log(gaps[0] / gaps[1]) / (last.seconds - first.seconds)

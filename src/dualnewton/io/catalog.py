@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dualnewton.files.replacing import replacing
 from dualnewton.io import generated, mushrooms
 from dualnewton.io.arrays import vector_file
 from dualnewton.io.dataset import DataError, Dataset
@@ -220,7 +222,8 @@ def fetch(name: str, progress: Progress | None = None) -> tuple[Path, Origin | N
     for origin in entry.origins:
         path = cache_folder() / origin.file
         try:
-            download(origin.url, path, origin.sha256, progress)
+            recorded = origin.sha256 or known_checksum(path)
+            record_checksum(path, download(origin.url, path, recorded, progress))
         except DownloadError as error:
             faults.append(str(error))
         else:
@@ -241,6 +244,31 @@ def located(entry: Entry) -> tuple[Path, Origin | None] | None:
     return None
 
 
+def known_checksum(path: Path) -> str | None:
+    """Return the SHA-256 that the first download of a file had, if there was one; later downloads must have the same."""
+    with contextlib.suppress(OSError):
+        return recorded_beside(path).read_text(encoding="ascii").strip() or None
+    return None
+
+
+def record_checksum(path: Path, found: str) -> None:
+    """Write the SHA-256 of a downloaded file to a small file beside it, which outlives the file itself."""
+    with replacing(recorded_beside(path), "w", encoding="ascii") as file:
+        file.write(f"{found}\n")
+
+
+def recorded_beside(path: Path) -> Path:
+    """Return the file that records the SHA-256 of another."""
+    return path.with_name(f"{path.name}.sha256")
+
+
+def refuse_changed(path: Path, origin: Origin) -> None:
+    """Raise an error if a downloaded file does not have the SHA-256 that it had when it was downloaded."""
+    wanted = origin.sha256 or known_checksum(path)
+    if wanted is not None and path.parent == cache_folder() and (found := checksum(path)) != wanted:
+        raise DataError(f"{path}: the SHA-256 is {found}, expected {wanted}: delete the file to download it again")
+
+
 def checksum(path: Path) -> str:
     """Return the SHA-256 of a file."""
     with open(path, "rb") as file:
@@ -249,6 +277,8 @@ def checksum(path: Path) -> str:
 
 def _from_file(entry: Entry, path: Path, origin: Origin | None) -> Dataset:
     """Read the file of a set. A downloaded file must have the size in the catalog; the user's own file may have another."""
+    if origin is not None:
+        refuse_changed(path, origin)
     found = replace(_read(entry, path, origin), name=entry.name)
     if path.parent == cache_folder() and found.X.shape != (entry.n, entry.d):
         seen, wanted = ("{} examples of {} features".format(*shape) for shape in (found.X.shape, (entry.n, entry.d)))

@@ -82,5 +82,11 @@ def _once(url: str, path: Path, sha256: str | None, progress: Progress | None) -
         reason = f"the server answers {error.code} {error.reason}"
         raise _TransientError(reason) if error.code >= 500 else DownloadError(f"{url}: {reason}") from None
     except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
-        raise _TransientError(f"no connection ({getattr(error, 'reason', None) or error})") from None
+        raise _TransientError(f"no connection ({_reason(error)})") from None
     return digest.hexdigest()
+
+
+def _reason(error: Exception) -> str:
+    """Return why a connection failed, in words: without the number of a system error."""
+    cause = getattr(error, "reason", None) or error
+    return str(getattr(cause, "strerror", None) or cause).rstrip(".") or type(cause).__name__

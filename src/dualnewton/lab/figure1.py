@@ -67,9 +67,9 @@ def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = Fal
         "epochs",
         "relative duality gap (P − D)/P",
         "Solid: SDNA, which converges faster for larger τ. Dashed: minibatch SDCA, which converges more slowly for larger τ. "
-        "For τ = 1 they are the same method. Upper row: independent sets in every round, as in the paper; lower row: the "
-        "default order of solve, a new permutation cut into sets, and solve with default settings. Curves of SDCA may "
-        "continue beyond the right end (autoscale shows them).",
+        "For τ = 1 they are the same method. The title of a panel names the data and the order: independent sets in every "
+        "round, as in the paper, or the default order of solve, a new permutation cut into sets, beside solve with default "
+        "settings. Curves of SDCA may continue beyond the right end (autoscale shows them).",
         lowest=0.5 * chosen.limits.goal,
     )
     return Section(

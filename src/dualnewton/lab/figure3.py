@@ -65,8 +65,9 @@ def run(sets: Sequence[Posed], steps: Steps, seed: int = 0, *, quick: bool = Fal
         [rows[order] for order in ORDERS],
         "seconds",
         "relative duality gap (P − D)/P",
-        "A larger τ needs fewer epochs, each of which costs more; the leftmost curve has the best τ. Upper row: independent "
-        "sets in every round, as in the paper; lower row: the default order of solve, and solve with default settings.",
+        "A larger τ needs fewer epochs, each of which costs more; the leftmost curve has the best τ. The title of a panel "
+        "names the data and the order: independent sets in every round, as in the paper, or the default order of solve, beside "
+        "solve with default settings.",
         lowest=0.5 * chosen.limits.goal,
     )
     return Section(

@@ -34,7 +34,7 @@ class Status(enum.Enum):
     INTERRUPTED = "the run was interrupted from the keyboard"
     TIME_LIMIT = "time_limit was reached before the certified relative gap reached tol"
     NO_PROGRESS = "no further progress is possible at this precision"
-    EPOCH_LIMIT = "max_epochs were done before the certified relative gap reached tol"
+    EPOCH_LIMIT = "max_epochs was reached before the certified relative gap reached tol"
 
     @classmethod
     def first(cls, reasons: Mapping[Status, bool]) -> Status | None:
@@ -235,6 +235,6 @@ class Result:
         return (
             f"{self.status.name}: {self.status.message}\n"
             f"  certificate  {self.certificate}\n"
-            f"  effort       {self.n_epochs:.4g} epochs, {last.seconds:.3g} s\n"
+            f"  effort       {self.n_epochs:.4g} epoch{'' if self.n_epochs == 1 else 's'}, {last.seconds:.3g} s\n"
             f"  plan         {self.plan}"
         )

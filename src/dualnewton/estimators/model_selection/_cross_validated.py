@@ -81,7 +81,7 @@ class CrossValidated(CertifiedModel):
         kind, own = kind or self._kind, self.get_params(deep=False)
         return kind(**{name: own[name] for name in kind().get_params() if name in own} | values)
 
-    def _warn_of_misses(self, results: Sequence[Any], names: Sequence[str] = ()) -> None:
+    def _warn_of_misses(self, results: Sequence[Any], names: Sequence[str] = (), *, unbounded: bool = False) -> None:
         """Say nothing of the final model alone: the search warns once, of all models."""
 
     def path(self, X: Any, y: Any, values: Any, *, sample_weight: Any = None) -> Path:

@@ -18,11 +18,19 @@
     look["modebar.bgcolor"] = "rgba(0,0,0,0)";
     return look;
   }
+  // A legend takes two columns where there is room for them, else one; the box is as high as its legend needs.
+  function sized(box, spec) {
+    const room = spec.room, columns = box.clientWidth < room.narrow ? 1 : 2;
+    const below = room.title + room.entry * Math.ceil(room.entries / columns) + room.rest;
+    box.style.height = (room.plot + room.top + below) + "px";
+    return { "margin.b": below, "height": room.plot + room.top + below };
+  }
   const boxes = specs.map((spec) => {
     const box = document.getElementById(spec.id);
     const options = { responsive: true, displaylogo: false, scrollZoom: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
-    Plotly.newPlot(box, spec.data, spec.layout, options).then(() => Plotly.relayout(box, ink()));
+    Plotly.newPlot(box, spec.data, spec.layout, options).then(() => Plotly.relayout(box, { ...ink(), ...sized(box, spec) }));
     return box;
   });
+  window.addEventListener("resize", () => boxes.forEach((box, k) => Plotly.relayout(box, sized(box, specs[k]))));
   dark.addEventListener("change", () => boxes.forEach((box) => Plotly.relayout(box, ink())));
 })();

@@ -17,8 +17,11 @@ from dualnewton.lab.report.palette import colour, dash, has_markers
 TICKS = 8
 """Approximate number of labels on a logarithmic axis."""
 
-PLOT, TOP, TITLE, ENTRY = 300, 28, 56, 21
+PLOT, TOP, TITLE, ENTRY, REST = 300, 28, 56, 21, 8
 """Heights in pixels: of the axes, of the space for the buttons above, for the title below, and for a row of the legend."""
+
+NARROW = 560
+"""Width of a chart in pixels below which its legend has one column: longer names of curves take 270 pixels."""
 
 
 def page(report: Report) -> str:
@@ -121,7 +124,13 @@ def _identity(chart: Chart, number: int) -> str:
 
 def _below(panel: Panel) -> int:
     """Return the height in pixels below the axes, for their title and a legend of two columns."""
-    return TITLE + ENTRY * math.ceil(len(panel.curves) / 2) + 8
+    return TITLE + ENTRY * math.ceil(len(panel.curves) / 2) + REST
+
+
+def _room(panel: Panel) -> dict[str, int]:
+    """Return the heights in pixels of which a chart consists, for the page's script, which knows the width of the screen."""
+    heights = {"plot": PLOT, "top": TOP, "title": TITLE, "entry": ENTRY, "rest": REST}
+    return {**heights, "entries": len(panel.curves), "narrow": NARROW}
 
 
 def _spec(chart: Chart, panel: Panel, number: int) -> dict[str, Any]:
@@ -130,6 +139,7 @@ def _spec(chart: Chart, panel: Panel, number: int) -> dict[str, Any]:
     every = [np.concatenate(side) if points else np.empty(0) for side in zip(*points, strict=True)] or [np.empty(0)] * 2
     return {
         "id": _identity(chart, number),
+        "room": _room(panel),
         "data": [
             _trace(curve, *where, panel.x_label or chart.x_label, chart.y_label)
             for curve, where in zip(panel.curves, points, strict=True)
