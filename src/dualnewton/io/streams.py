@@ -81,7 +81,7 @@ class _Watched(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            found = self.inner.read(len(buffer))
+            count = self.inner.readinto(buffer)
         except (EOFError, zlib.error, zipfile.BadZipFile) as error:
             raise self._damage(error) from None
         except OSError as error:
@@ -92,10 +92,9 @@ class _Watched(io.RawIOBase):
             if type(error).__name__ != "LZMAError":  # compared by name, since some Python builds lack the module lzma
                 raise
             raise self._damage(error) from None
-        buffer[: len(found)] = found
         if self.report is not None:
             self.report(self.file.tell())
-        return len(found)
+        return int(count or 0)
 
     def _damage(self, error: Exception) -> DataError:
         return DataError(f"{self.path}: the compressed file is damaged or cut short ({error})")
