@@ -26,9 +26,10 @@ def test_json(command):
 
 
 def test_what_is_refused(command, tmp_path, monkeypatch):
-    assert "--penalty must be l2 in a comparison" in refused(
+    assert "--penalty" in refused(
         command("compare", "diabetes", "--out", "d", "--penalty", "l1")
-    )
+    )  # no option: always l2
+    assert "--penalty" not in command("compare", "--help").out
     assert "got 'lbfgs'" in refused(command("compare", "diabetes", "--out", "d", "--peers", "lbfgs"))
     assert "got a target of 3 classes" in refused(command("compare", "iris", "--out", "d"))
     (tmp_path / "file").write_text("")

@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stdout.flush()  # here, so that an error of writing is handled below
     except KeyboardInterrupt:
         code = INTERRUPTED
-    except BrokenPipeError:  # the reader of the output has closed it
+    except BrokenPipeError:  # output pipe closed
         drop_output()
         sys.exit(1)
     except USERS_FAULT as error:

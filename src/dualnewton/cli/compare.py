@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dualnewton.cli import _options as options
-from dualnewton.errors import DualnewtonError
 
 if TYPE_CHECKING:
     from dualnewton.lab.report import Report
@@ -31,7 +30,7 @@ Peers = Annotated[
         "'liblinear dual', 'liblinear primal', saga, cyanure, snapml, glum. For a wrong name the error lists the right ones.",
     ),
 ]
-WORDS = options.only("loss", "penalty", "C", "lam", "delta", "epsilon", "q", "width")
+WORDS = options.only("loss", "C", "lam", "delta", "epsilon", "q", "width")
 Seconds = Annotated[float, options.option("--time-limit", "SECONDS", "Limit for each solver.", options.RUN)]
 
 
@@ -53,7 +52,7 @@ def compare(
 
     Each solver runs in a separate process with a sequence of decreasing tolerances. Every model is certified in the same way, by
     the duality gap, whatever the solver reports. The folder receives compare.html (interactive charts, a table, the machine),
-    compare.png and compare.csv. The penalty is l2 and there is no intercept, since all solvers support this problem.
+    compare.png and compare.csv. The penalty is always l2, and there is no intercept: the problem that all solvers share.
 
     For example:
 
@@ -69,10 +68,6 @@ def compare(
     from dualnewton.lab import report
 
     report.require()
-    if objective["penalty"] != "l2":
-        raise DualnewtonError(
-            f"--penalty must be l2 in a comparison, the one penalty that all solvers share, got {objective['penalty']!r}"
-        )
     folder = report.folder(out)
     dataset = loaded(data, target=target)
     # With float32 data some of the other solvers would compute in float32 and could not reach the tolerances.
