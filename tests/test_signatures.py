@@ -82,7 +82,10 @@ def test_what_goes_by_position(name):
     assert PUBLIC[name] == LEADING[name]
 
 
-@pytest.mark.parametrize("name", sorted(set(dn.estimators.__all__) - {"ERMClassifier", "ERMRegressor"}))
+OF_OUR_OWN = {"ERMClassifier", "ERMRegressor", "PoissonRegressorCV", "GammaRegressorCV", "TweedieRegressorCV"}
+
+
+@pytest.mark.parametrize("name", sorted(set(dn.estimators.__all__) - OF_OUR_OWN))
 def test_estimators_take_by_position_what_those_of_scikit_learn_take(name):
     from sklearn import linear_model, svm
 

@@ -11,7 +11,7 @@ from cli.running import refused
 from dualnewton import data
 from dualnewton.cli._problems import problems_from, problems_of
 from dualnewton.interop.model_file import SavedModel
-from dualnewton.interop.specification import LOSSES
+from dualnewton.interop.names import LOSSES
 
 
 def csv_of(path, X, y, names=None, label="label"):

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.interop.specification import LOSSES, PENALTIES
+from dualnewton.interop.names import LOSSES, PENALTIES
 from estimators.cases import certificates, data_for, relative
 
 CLASSIFIES = [name for name, kind in LOSSES.items() if issubclass(kind, losses.Margin)]

@@ -72,7 +72,7 @@ def test_the_way_out_of_the_search_works():
 @pytest.mark.parametrize(
     ("model", "got"),
     [
-        (fitted(lm.PoissonRegressor(), np.abs(REAL)), "PoissonRegressor"),
+        (fitted(lm.TheilSenRegressor(), REAL), "TheilSenRegressor"),
         (fitted(DummyClassifier(), TWO), "DummyClassifier"),
         (None, "NoneType"),
         (np.zeros(3), "ndarray"),
@@ -85,7 +85,7 @@ def test_the_way_out_of_the_search_works():
 def test_anything_else_is_refused_with_the_names_of_what_is_known(model, got):
     message = refusal(model, TWO)
     assert message.startswith(
-        "model must be a fitted estimator of dualnewton or a scikit-learn model, one of Ridge, RidgeCV, "
+        "model must be a fitted estimator of dualnewton or a model of another library, one of Ridge, RidgeCV, "
     )
     assert f"got {got}." in message
     assert "dualnewton.Problem" in message

@@ -17,7 +17,8 @@ from dualnewton import losses
 from dualnewton.files.archive import BadFileError
 from dualnewton.interop.labels import are_classes, codes_of, tidy
 from dualnewton.interop.model_file import KIND, VERSION, SavedModel
-from dualnewton.interop.specification import LOSSES, PENALTIES, Specification
+from dualnewton.interop.names import LOSSES, PENALTIES
+from dualnewton.interop.specification import Specification
 from dualnewton.objective.certificate import Certificate
 
 RNG = np.random.default_rng(0)

@@ -12,8 +12,9 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.interop import specification
 from dualnewton.interop.labels import codes_of, tidy
 from dualnewton.interop.model_file import SavedModel
+from dualnewton.interop.names import LOSSES, PENALTIES
 from dualnewton.interop.parts import AtScale
-from dualnewton.interop.specification import LOSSES, PENALTIES, Specification
+from dualnewton.interop.specification import Specification
 from dualnewton.io.dataset import Dataset
 from dualnewton.objective.unpenalised import Unpenalised
 from interop_cases import CASES, NUMBERS, THREE, TWO, WEIGHTS, X

@@ -9,7 +9,8 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.interop.labels import are_classes, codes_of, tidy
-from dualnewton.interop.specification import LOSSES, REST, SOFTMAX, Specification, among
+from dualnewton.interop.names import LOSSES
+from dualnewton.interop.specification import REST, SOFTMAX, Specification, among
 from dualnewton.validation import positive
 
 if TYPE_CHECKING:

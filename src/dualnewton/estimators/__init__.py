@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dualnewton.estimators.elastic_net import ElasticNet, Lasso
     from dualnewton.estimators.erm import ERMClassifier, ERMRegressor
+    from dualnewton.estimators.glm import GammaRegressor, PoissonRegressor, TweedieRegressor
     from dualnewton.estimators.least_squares import LinearRegression
     from dualnewton.estimators.logistic import LogisticRegression
     from dualnewton.estimators.model_selection.elastic_net import ElasticNetCV, LassoCV
+    from dualnewton.estimators.model_selection.glm import GammaRegressorCV, PoissonRegressorCV, TweedieRegressorCV
     from dualnewton.estimators.model_selection.logistic import LogisticRegressionCV
     from dualnewton.estimators.model_selection.multi_task import MultiTaskElasticNetCV, MultiTaskLassoCV
     from dualnewton.estimators.model_selection.ridge import RidgeCV
@@ -30,6 +32,8 @@ MODULES = {
     "ERMRegressor": "erm",
     "ElasticNet": "elastic_net",
     "ElasticNetCV": "model_selection.elastic_net",
+    "GammaRegressor": "glm",
+    "GammaRegressorCV": "model_selection.glm",
     "HuberRegressor": "robust",
     "Lasso": "elastic_net",
     "LassoCV": "model_selection.elastic_net",
@@ -42,11 +46,15 @@ MODULES = {
     "MultiTaskElasticNetCV": "model_selection.multi_task",
     "MultiTaskLasso": "multi_task",
     "MultiTaskLassoCV": "model_selection.multi_task",
+    "PoissonRegressor": "glm",
+    "PoissonRegressorCV": "model_selection.glm",
     "QuantileRegressor": "quantile",
     "Ridge": "ridge",
     "RidgeCV": "model_selection.ridge",
     "RidgeClassifier": "ridge",
     "RidgeClassifierCV": "model_selection.ridge_classifier",
+    "TweedieRegressor": "glm",
+    "TweedieRegressorCV": "model_selection.glm",
     "enet_path": "paths",
     "lasso_path": "paths",
 }
@@ -57,6 +65,8 @@ __all__ = [
     "ERMRegressor",
     "ElasticNet",
     "ElasticNetCV",
+    "GammaRegressor",
+    "GammaRegressorCV",
     "HuberRegressor",
     "Lasso",
     "LassoCV",
@@ -69,11 +79,15 @@ __all__ = [
     "MultiTaskElasticNetCV",
     "MultiTaskLasso",
     "MultiTaskLassoCV",
+    "PoissonRegressor",
+    "PoissonRegressorCV",
     "QuantileRegressor",
     "Ridge",
     "RidgeCV",
     "RidgeClassifier",
     "RidgeClassifierCV",
+    "TweedieRegressor",
+    "TweedieRegressorCV",
     "enet_path",
     "lasso_path",
 ]

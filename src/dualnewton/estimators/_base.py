@@ -175,7 +175,8 @@ class CertifiedModel(BaseEstimator):
     def _posed(self, specification: Specification, data: Data) -> Sequence[Any]:
         """Return the problems of a specification on these data, one for each class or output; all share ``data.X``."""
         classes = getattr(self, "classes_", None)
-        return specification.problems(data.matrix, data.y, classes, sample_weight=data.sample_weight)
+        more = {"sample_weight": data.sample_weight, "offset": data.offset}
+        return specification.problems(data.matrix, data.y, classes, **more)
 
     def _problems(self, data: Data) -> Sequence[Any]:
         """Return the problems of the estimator, which must have a penalty."""
@@ -216,7 +217,8 @@ class CertifiedModel(BaseEstimator):
         """Return the objectives that the certificates bound, one for each class or output."""
         classes, scale = getattr(self, "classes_", None), getattr(self, "scale_", None)
         words = self._specification(data.X.shape[0])
-        return words.objectives(data.X, data.y, classes, sample_weight=data.sample_weight, scale=scale)
+        more: dict[str, Any] = {"sample_weight": data.sample_weight, "offset": data.offset, "scale": scale}
+        return words.objectives(data.X, data.y, classes, **more)
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         """Set ``coef_`` and ``intercept_`` in the shapes of the class."""
@@ -329,13 +331,13 @@ class CertifiedModel(BaseEstimator):
         """
         return walk(self, X, y, values, sample_weight)
 
-    def _parts(self, X: Any, y: Any, sample_weight: Any) -> list[Part]:
+    def _parts(self, X: Any, y: Any, sample_weight: Any, offset: Any = None) -> list[Part]:
         """Return what :func:`dualnewton.certify` certifies: ``coef_`` and ``intercept_``, beside the dual point of the fit.
 
         Parameters are read as they are now, and those that cross-validation has chosen as it chose them.
         """
         twin = copy.copy(self)
-        data = twin._checked(X, y, sample_weight)
+        data = twin._checked(X, y, sample_weight)._replace(offset=offset)
         if hasattr(self, "classes_") and not np.array_equal(twin.classes_, self.classes_):
             raise DualnewtonError(
                 f"y must hold the labels that {type(self).__name__} was fitted on, {self.classes_.tolist()}, "

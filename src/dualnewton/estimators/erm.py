@@ -21,7 +21,8 @@ from dualnewton.estimators._base import (
 )
 from dualnewton.estimators._devices import computed_on_host
 from dualnewton.estimators._parameters import estimator
-from dualnewton.interop.specification import CLASSES, NUMBERS, PENALTIES, RELATIVE, REST, Specification, among
+from dualnewton.interop.names import PENALTIES
+from dualnewton.interop.specification import CLASSES, NUMBERS, RELATIVE, REST, Specification, among
 from dualnewton.losses import Logistic, Loss
 from dualnewton.regularizers import Regularizer
 

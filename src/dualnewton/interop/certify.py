@@ -8,6 +8,7 @@ import numpy as np
 
 from dualnewton import matrix
 from dualnewton.errors import DualnewtonError
+from dualnewton.interop import generalised_linear  # noqa: F401 (enters the models of other libraries)
 from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import require_fitted, translation_of
 from dualnewton.io.dataset import Dataset
@@ -17,8 +18,8 @@ from dualnewton.validation import data_matrix, vector
 __all__ = ["certify"]
 
 
-def certify(model: Any, X: Any, y: Any = None, *, sample_weight: Any = None) -> Certificate:
-    """Prove how close a fitted model, of this library or of scikit-learn, is to the minimum of its own objective.
+def certify(model: Any, X: Any, y: Any = None, *, sample_weight: Any = None, offset: Any = None) -> Certificate:
+    """Prove how close a fitted model, of this library, scikit-learn, glum or statsmodels, is to the minimum of its own objective.
 
     That objective is written, divided by a positive factor, as P(w, b) of a :class:`Problem` (Section 4 of the paper) and
     certified at ``coef_`` and ``intercept_``, against the dual point α_i = −φ′(z_i). Hence ``factor * certificate.gap`` bounds
@@ -39,10 +40,13 @@ def certify(model: Any, X: Any, y: Any = None, *, sample_weight: Any = None) -> 
     LinearSVC                                 C Σ c_i max(0, 1 − y_i z_i)^p + ½‖w‖² + ½(b/s)²                  p C n
     LinearSVR                                 C Σ c_i max(0, ``|z_i − y_i|`` − epsilon)^p + ½‖w‖² + ½(b/s)²    p C n
     SVC, two classes, and SVR, kernel linear  C Σ c_i max(0, 1 − y_i z_i) + ½‖w‖², or as LinearSVR             C n
+    Poisson-, Gamma-, TweedieRegressor        Σ c_i φ(z_i; y_i)/Σ c_i + alpha(½(1 − r)‖w‖² + r‖w‖₁)            1
     OneVsRestClassifier of the above          the sum of theirs                                                theirs
     ========================================= ================================================================ ========
 
     where z_i = x_iᵀw + b, r = ``l1_ratio``, s = ``intercept_scaling``, p = 2 for the squared losses and 1 for the others,
+    φ is ``losses.Poisson``, ``Gamma`` or ``Tweedie`` (glum's models of these families are certified like scikit-learn's, those of
+    statsmodels without a penalty),
     H(t) = t² for ``|t|`` ≤ ``epsilon`` and 2 ``epsilon |t|`` − ``epsilon``² beyond, and c_i is the sample weight times the class
     weight. The intercept is free, except that liblinear (LinearSVC, LinearSVR, ``solver="liblinear"``) adds ½(b/s)²; with
     the penalty ‖w‖₁ in the place of ½‖w‖² it adds ``|b/s|``. The objective of an estimator of this library, and the factor, are
@@ -64,6 +68,8 @@ def certify(model: Any, X: Any, y: Any = None, *, sample_weight: Any = None) -> 
     sample_weight : number or array of shape (n,), optional
         The weights that were given to ``fit``. A fitted model does not remember them, so they must be given again:
         without them the certificate is a valid one, but of another problem.
+    offset : array of shape (n,), optional
+        The offsets that were given to ``fit`` (:class:`PoissonRegressor` and its like, glum, statsmodels), for the same reason.
 
     Returns
     -------
@@ -84,11 +90,11 @@ def certify(model: Any, X: Any, y: Any = None, *, sample_weight: Any = None) -> 
     translate = translation_of(model)
     if hasattr(model, "fit"):  # a saved model was
         require_fitted(model)
-    certificates = tuple(part.certificate() for part in translate(model, _checked(X, y, sample_weight)))
+    certificates = tuple(part.certificate() for part in translate(model, _checked(X, y, sample_weight, offset)))
     return certificates[0] if len(certificates) == 1 else Certificate.of_parts(certificates)
 
 
-def _checked(X: Any, y: Any, sample_weight: Any) -> Data:
+def _checked(X: Any, y: Any, sample_weight: Any, offset: Any) -> Data:
     if isinstance(X, Dataset):
         X, y, sample_weight = X.X, X.y if y is None else y, X.sample_weight if sample_weight is None else sample_weight
     X, y = X if isinstance(X, matrix.Data) else data_matrix("X", X), np.asarray(y)
@@ -98,4 +104,4 @@ def _checked(X: Any, y: Any, sample_weight: Any) -> Data:
     if sample_weight is not None:
         weights = np.full(n, sample_weight) if np.ndim(sample_weight) == 0 else sample_weight
         sample_weight = vector("sample_weight", weights, n, low=0.0)
-    return Data(X, y, sample_weight)
+    return Data(X, y, sample_weight, None if offset is None else vector("offset", offset, n))

@@ -25,11 +25,12 @@ SHARE, FINEST = 0.1, 1e-12
 
 
 class Data(NamedTuple):
-    """The data of a fit: float rows (C order, CSR or on disk), targets or class numbers, and weights c, if any."""
+    """The data of a fit: float rows (C order, CSR or on disk), targets or class numbers, weights c and offsets o, if any."""
 
     X: Any
     y: np.ndarray
     sample_weight: np.ndarray | None
+    offset: np.ndarray | None = None
 
     @property
     def matrix(self) -> matrix.Data:
@@ -52,7 +53,7 @@ class Objective(Protocol):
 class Certifiable(Protocol):
     """A fitted model that knows its own objective: every estimator of this library."""
 
-    def _parts(self, X: Any, y: Any, sample_weight: Any) -> Sequence[Part]:
+    def _parts(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Sequence[Part]:
         """Return one part for each class or output that was fitted by itself."""
 
 

@@ -158,6 +158,9 @@ def _several(model: Any, how: str) -> str | None:
 
 Translation = Callable[[Any, Data], Iterable[Part]]
 
+LIBRARIES = ("sklearn", "glum", "statsmodels")
+"""The libraries whose classes are known by name."""
+
 _ELSEWHERE = "For an objective of your own, build a dualnewton.Problem and call its certify(w, intercept)."
 
 _TABLE: dict[str, Translation | str] = {
@@ -174,7 +177,7 @@ _TABLE: dict[str, Translation | str] = {
 }
 
 
-def _translates(*names: str) -> Callable[[Translation], Translation]:
+def translates(*names: str) -> Callable[[Translation], Translation]:
     """Enter a translation into the table under the names of the classes it is for."""
 
     def enter(translation: Translation) -> Translation:
@@ -185,11 +188,11 @@ def _translates(*names: str) -> Callable[[Translation], Translation]:
 
 
 def translation_of(model: Any) -> Translation:
-    """Return how ``model`` is translated: by itself, or by the entry of its nearest class that scikit-learn wrote."""
+    """Return how ``model`` is translated: by itself, or by the entry of its nearest class that one of the libraries wrote."""
     if isinstance(model, Certifiable) and not isinstance(model, type):
         return lambda own, data: own._parts(*data)
     for base in type(model).__mro__:
-        entry = _TABLE.get(base.__name__) if base.__module__.partition(".")[0] == "sklearn" else None
+        entry = _TABLE.get(base.__name__) if base.__module__.partition(".")[0] in LIBRARIES else None
         if isinstance(entry, str):
             raise DualnewtonError(f"model cannot be certified: {type(model).__name__} {entry}")
         if entry is not None:
@@ -197,7 +200,7 @@ def translation_of(model: Any) -> Translation:
     known = ", ".join(name for name, entry in _TABLE.items() if not isinstance(entry, str))
     got = f"the class {model.__name__} itself" if isinstance(model, type) else type(model).__name__
     raise DualnewtonError(
-        f"model must be a fitted estimator of dualnewton or a scikit-learn model, one of {known}; got {got}. {_ELSEWHERE}"
+        f"model must be a fitted estimator of dualnewton or a model of another library, one of {known}; got {got}. {_ELSEWHERE}"
     )
 
 
@@ -220,7 +223,9 @@ def _translated(model: Any, data: Data, specification: Specification) -> Iterato
     classes = model.classes_ if specification.classifies else None
     y = data.y if classes is None else _class_codes(model, data.y)
     scale = getattr(model, "scale_", None)
-    objectives = specification.objectives(data.X, y, classes, sample_weight=data.sample_weight, scale=scale)
+    objectives = specification.objectives(
+        data.X, y, classes, sample_weight=data.sample_weight, scale=scale, offset=data.offset
+    )
     if specification.penalised_intercept is None or not specification.fit_intercept:
         yield from parts_of(model, data.X, objectives)
         return
@@ -239,26 +244,26 @@ for _names, _specify in (
     (("QuantileRegressor",), quantile_regressor),
     (("RidgeClassifier", "RidgeClassifierCV"), ridge_classifier),
 ):
-    _translates(*_names)(
+    translates(*_names)(
         lambda model, data, specify=_specify: _translated(model, data, specify(model, data.X.shape[0]))  # type: ignore[misc]
     )
 
 
-@_translates("LogisticRegression", "LogisticRegressionCV")
+@translates("LogisticRegression", "LogisticRegressionCV")
 def _logistic_regression(model: Any, data: Data) -> Iterator[Part]:
     """As :func:`logistic_regression`; ``solver="liblinear"`` adds ½(b/s)², or |b/s| for r = 1."""
     K, multi_class = len(model.classes_), getattr(model, "multi_class", "auto")
     if not getattr(model, "refit", True):
-        _refuse(model, "refit=False", "an average over folds minimises nothing: use refit=True.")
+        refuse(model, "refit=False", "an average over folds minimises nothing: use refit=True.")
     if getattr(model, "penalty", "deprecated") is None:
         _unpenalised(model, "penalty=None")
     liblinear = model.solver == "liblinear"
     # What scikit-learn before 1.8 could be told to do with classes.
     if (K > 2 and (liblinear or multi_class == "ovr")) or (K == 2 and multi_class == "multinomial"):
         what = f"{K} classes and multi_class={multi_class!r}, solver={model.solver!r}"
-        _refuse(model, what, "fit OneVsRestClassifier(LogisticRegression(...)) and certify that.")
+        refuse(model, what, "fit OneVsRestClassifier(LogisticRegression(...)) and certify that.")
     if liblinear and hasattr(model, "C_") and model.fit_intercept and model.intercept_scaling != 1.0:
-        _refuse(
+        refuse(
             model,
             f"solver='liblinear' and intercept_scaling={model.intercept_scaling!r}",
             "its last fit ignores intercept_scaling: fit LogisticRegression with C = C_ and certify that.",
@@ -269,16 +274,16 @@ def _logistic_regression(model: Any, data: Data) -> Iterator[Part]:
     return _translated(model, data, specification)
 
 
-@_translates("LinearSVC", "LinearSVR")
+@translates("LinearSVC", "LinearSVR")
 def _liblinear_svm(model: Any, data: Data) -> Iterator[Part]:
     """As :func:`linear_svc` or :func:`linear_svr`, plus ½(b/s)², or |b/s| beside ‖w‖₁."""
     if getattr(model, "multi_class", "ovr") != "ovr":
-        _refuse(model, f"multi_class={model.multi_class!r}", "its loss couples the classes: use multi_class='ovr'.")
+        refuse(model, f"multi_class={model.multi_class!r}", "its loss couples the classes: use multi_class='ovr'.")
     words = (linear_svc if hasattr(model, "classes_") else linear_svr)(model, data.X.shape[0])
     return _translated(model, data, replace(words, penalised_intercept=model.intercept_scaling))
 
 
-@_translates("SVC", "SVR")
+@translates("SVC", "SVR")
 def _libsvm(model: Any, data: Data) -> Iterator[Part]:
     """C Σ c_i φ(z_i; y_i) + ½‖w‖², b free, φ as LinearSVC or LinearSVR has it with p = 1; P is this divided by Cn.
 
@@ -286,13 +291,13 @@ def _libsvm(model: Any, data: Data) -> Iterator[Part]:
     """
     classes = getattr(model, "classes_", None)
     if classes is not None and len(classes) > 2:
-        _refuse(
+        refuse(
             model,
             f"{len(classes)} classes",
             "it fits each pair of them on other rows: fit OneVsRestClassifier(SVC(kernel='linear')) and certify that.",
         )
     if model.kernel != "linear":
-        _refuse(model, f"kernel={model.kernel!r}", "it is not a linear model in X: use kernel='linear'.")
+        refuse(model, f"kernel={model.kernel!r}", "it is not a linear model in X: use kernel='linear'.")
     n = data.X.shape[0]
     lam, y = 1.0 / (model.C * n), data.y
     if classes is None:
@@ -309,7 +314,7 @@ def _libsvm(model: Any, data: Data) -> Iterator[Part]:
     yield Part(problem, w, b, problem.dual_near(alpha))
 
 
-@_translates("OneVsRestClassifier")
+@translates("OneVsRestClassifier")
 def _one_vs_rest(model: Any, data: Data) -> Iterator[Part]:
     """The sum of the objectives of its ``estimators_``, each fitted on labels 1 for one class and 0 for the rest."""
     signs = outputs(_class_codes(model, data.y), len(model.classes_))
@@ -337,8 +342,9 @@ def _class_codes(model: Any, y: np.ndarray) -> np.ndarray:
 
 
 def _unpenalised(model: Any, setting: str) -> NoReturn:
-    _refuse(model, setting, "without a penalty the dual proves nothing: use a weak l2 penalty and certify that.")
+    refuse(model, setting, "without a penalty the dual proves nothing: use a weak l2 penalty and certify that.")
 
 
-def _refuse(model: Any, setting: str, reason: str) -> NoReturn:
+def refuse(model: Any, setting: str, reason: str) -> NoReturn:
+    """Raise the error that a model with this setting cannot be certified, for this reason."""
     raise DualnewtonError(f"model cannot be certified: {type(model).__name__} with {setting}: {reason}")

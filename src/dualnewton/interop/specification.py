@@ -8,73 +8,25 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from dualnewton import losses, regularizers
+from dualnewton import losses
 from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
+from dualnewton.interop.names import LOSSES, MULTI_TASK, PENALTIES
 from dualnewton.interop.parts import AtScale, Objective
 from dualnewton.losses import Loss, Margin
 from dualnewton.matrix import as_data
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
-from dualnewton.regularizers import Regularizer, mixed
+from dualnewton.regularizers import Regularizer
 from dualnewton.validation import positive
-
-LOSSES: dict[str, type[Loss]] = {
-    "logistic": losses.Logistic,
-    "squared_hinge": losses.SquaredHinge,
-    "smooth_hinge": losses.SmoothHinge,
-    "hinge": losses.Hinge,
-    "squared": losses.Squared,
-    "huber": losses.Huber,
-    "epsilon_insensitive": losses.EpsilonInsensitive,
-    "squared_epsilon_insensitive": losses.SquaredEpsilonInsensitive,
-    "smooth_epsilon_insensitive": losses.SmoothEpsilonInsensitive,
-    "quantile": losses.Quantile,
-    "smooth_quantile": losses.SmoothQuantile,
-}
-"""Losses of one margin by name; the parameters of a loss are the fields of its class."""
-
-
-def _elasticnet(l1_ratio: float = 0.5) -> tuple[float, Regularizer]:
-    return mixed(1.0, l1_ratio)
-
-
-def _nonnegative(l1_ratio: float = 0.0) -> tuple[float, Regularizer]:
-    return mixed(1.0, l1_ratio, positive=True)
-
-
-def _multi_task(l1_ratio: float = 1.0) -> tuple[float, Regularizer]:
-    return mixed(1.0, l1_ratio, joint=True)
-
-
-MULTI_TASK = "multi_task"
-"""The penalty λ(r Σ_j ‖W_j‖ + ½(1 − r)‖W‖²) of all outputs together, with r = ``l1_ratio``: see ``JointL1``."""
-
-PENALTIES: dict[str, type[Regularizer] | Callable[..., tuple[float, Regularizer]]] = {
-    "l2": regularizers.L2,
-    "l1": regularizers.L1,
-    "elasticnet": _elasticnet,
-    "nonnegative": _nonnegative,
-    "elastic_net": regularizers.ElasticNet,
-    "non_negative": regularizers.NonNegative,
-    "box": regularizers.Box,
-    "group_elastic_net": regularizers.GroupElasticNet,
-    MULTI_TASK: _multi_task,
-    "joint_l1": regularizers.JointL1,
-    "joint_elastic_net": regularizers.JointElasticNet,
-}
-"""Regularisers by name: a class, whose fields are its parameters, or a function of parameters that returns a factor of λ and g.
-
-The first two functions write λ(r‖w‖₁ + ½(1 − r)‖w‖²), scikit-learn's mixture with r = ``l1_ratio``; the second asks for w ≥ 0.
-"""
 
 SOFTMAX, REST = "softmax", "ovr"
 """How more than two classes are fitted: one problem over all of them, or one for each class against the rest."""
@@ -239,6 +191,11 @@ class Specification:
         """Whether margins stand for probabilities."""
         return self.loss == "logistic"
 
+    @property
+    def power(self) -> float | None:
+        """The power of the deviance that the loss is half of, where the mean is e^z; None for other losses."""
+        return getattr(self.loss_object, "power", None)
+
     @cached_property
     def loss_object(self) -> Loss:
         """φ."""
@@ -270,7 +227,13 @@ class Specification:
     # Problems ----------------------------------------------------------------------------------------------------------
 
     def problems(
-        self, X: Any, y: np.ndarray, classes: np.ndarray | None = None, *, sample_weight: np.ndarray | None = None
+        self,
+        X: Any,
+        y: np.ndarray,
+        classes: np.ndarray | None = None,
+        *,
+        sample_weight: np.ndarray | None = None,
+        offset: np.ndarray | None = None,
     ) -> list[Any]:
         """Return the problems, which share one X; λ must be positive.
 
@@ -284,6 +247,8 @@ class Specification:
             The labels in order; None for targets.
         sample_weight : array of shape (n,), optional
             The weights of the rows.
+        offset : array of shape (n,), optional
+            Added to the margins of the rows.
         """
         X = as_data(X)  # one object for all problems
         weights, total = self._weights(y, classes, sample_weight)
@@ -300,7 +265,7 @@ class Specification:
             delta = self.parameters["delta"]
             return [HuberScaleProblem(X, target, delta, lam, c, intercept) for target, lam, c in each]
         made = list[Problem]()
-        more: dict[str, Any] = {"regularizer": g, "fit_intercept": intercept}
+        more: dict[str, Any] = {"regularizer": g, "fit_intercept": intercept, "offset": offset}
         for target, lam, c in each:
             made.append(Problem(X, target, loss, lam=lam * factor, sample_weight=c, **more))
         return made
@@ -322,13 +287,14 @@ class Specification:
         classes: np.ndarray | None = None,
         *,
         sample_weight: np.ndarray | None = None,
+        offset: np.ndarray | None = None,
         scale: float | None = None,
     ) -> Sequence[Objective]:
         """Return the objectives that certificates bound: the problems, except where there is no penalty or the scale is free.
 
         Parameters
         ----------
-        X, y, classes, sample_weight
+        X, y, classes, sample_weight, offset
             As for :meth:`problems`.
         scale : float, optional
             σ of the model, where it is free.
@@ -336,7 +302,7 @@ class Specification:
         if self.free_scale:
             assert scale is not None
             return [AtScale(problem, scale) for problem in self.problems(X, y, classes, sample_weight=sample_weight)]
-        problems = self.with_some_penalty().problems(X, y, classes, sample_weight=sample_weight)
+        problems = self.with_some_penalty().problems(X, y, classes, sample_weight=sample_weight, offset=offset)
         free = self.unpenalised(len(problems))
         kind = NonNegativeUnpenalised if self.penalty in ("nonnegative", "non_negative") else Unpenalised
         return [kind.of(problem) if is_free else problem for problem, is_free in zip(problems, free, strict=True)]

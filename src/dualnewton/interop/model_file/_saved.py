@@ -26,6 +26,9 @@ KIND, VERSION = "model", 3
 
 ARRAYS = ("coef", "intercept")
 
+LARGEST = 709.0
+"""The largest margin of which a mean exp(z) is predicted, for those above, too: it is finite in float64."""
+
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
@@ -200,14 +203,15 @@ class SavedModel:
 
     # Certificate -----------------------------------------------------------------------------------------------------
 
-    def objectives(self, X: Any, y: Any, sample_weight: Any = None) -> Sequence[Objective]:
+    def objectives(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> Sequence[Objective]:
         """Return the objectives of the model on data, whose labels must be of its classes, or numbers if it has none."""
         y = np.asarray(y, dtype=float) if self.classes is None else codes_of(y, self.classes)
-        return self.objective.objectives(X, y, self.classes, sample_weight=sample_weight, scale=self.scale)
+        more = {"sample_weight": sample_weight, "offset": offset, "scale": self.scale}
+        return self.objective.objectives(X, y, self.classes, **more)
 
-    def _parts(self, X: Any, y: Any, sample_weight: Any) -> list[Part]:
+    def _parts(self, X: Any, y: Any, sample_weight: Any, offset: Any = None) -> list[Part]:
         """Return the objectives by which :func:`dualnewton.certify` certifies the model."""
-        return list(parts_of(self, X, self.objectives(X, y, sample_weight)))
+        return list(parts_of(self, X, self.objectives(X, y, sample_weight, offset=offset)))
 
     # Prediction ------------------------------------------------------------------------------------------------------
 
@@ -219,11 +223,12 @@ class SavedModel:
         margins = data.times(np.ascontiguousarray(self.coef.T)) + self.intercept
         return margins[:, 0] if len(self.coef) == 1 else margins
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the class of each row, or its value."""
+    def predict(self, X: Any, *, offset: np.ndarray | None = None) -> np.ndarray:
+        """Return the class of each row, or its value: the mean exp(z) for losses with the log link."""
         margins = self.decision_function(X)
+        margins = margins if offset is None else (margins.T + offset).T
         if self.classes is None:
-            return margins
+            return margins if self.objective.power is None else np.exp(np.minimum(margins, LARGEST))
         return self.classes[(margins > 0.0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -244,13 +249,17 @@ class SavedModel:
         # Where no class has any probability left in float64, their order is still in the margins.
         return np.where(total > 0.0, each / (total + (total == 0.0)), softmax(margins, axis=1))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of right classes, or R² of values, its mean over the targets."""
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: np.ndarray | None = None) -> float:
+        """Return the share of right classes, or R² of values, its mean over the targets; D² for losses with the log link."""
         weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
         if self.classes is not None:
             codes = codes_of(y, self.classes)
             return float(np.average(self.classes[codes] == self.predict(X), weights=weights))
         y = np.asarray(y, dtype=float)
+        if (power := self.objective.power) is not None:
+            from sklearn.metrics import d2_tweedie_score
+
+            return float(d2_tweedie_score(y, self.predict(X, offset=offset), sample_weight=weights, power=power))
         spread = weights @ (y - np.average(y, axis=0, weights=weights)) ** 2
-        missed = weights @ (y - self.predict(X)) ** 2
+        missed = weights @ (y - self.predict(X, offset=offset)) ** 2
         return float(np.mean(1.0 - missed / spread)) if np.all(spread > 0.0) else float("nan")
