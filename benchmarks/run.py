@@ -29,7 +29,6 @@ from benchmarks import (
     regimes,
     report,
     scaling,
-    table_reading,
     timing,
 )
 from threadpoolctl import threadpool_limits
@@ -141,11 +140,6 @@ def run_reading(run: Run) -> Iterator[report.Section]:
     yield reading.section(5 if run.quick else 100, run.say)
 
 
-def run_tables(run: Run) -> Iterator[report.Section]:
-    """Compare the readers of CSV files."""
-    yield table_reading.section(2 if run.quick else 20, run.say)
-
-
 SECTIONS = {
     "floors": run_floors,
     "peers": run_peers,
@@ -155,7 +149,6 @@ SECTIONS = {
     "precision": run_precision,
     "cv": run_cross_validation,
     "reading": run_reading,
-    "tables": run_tables,
 }
 
 REPORTS: dict[Path | None, list[str]] = {

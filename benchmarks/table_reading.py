@@ -7,6 +7,8 @@ counts little; the speed on the clock is shown beside it.
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -14,7 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-from benchmarks.report import Section, Table, Target, ratio
+from benchmarks.report import Section, Table, Target, markdown, ratio
 
 from dualnewton import data
 from dualnewton.io import tables
@@ -118,3 +120,16 @@ def lines(file: str, way: str, path: Path, work: float, clock: float) -> list[st
     """Return a row of the table."""
     size = path.stat().st_size / 1e6
     return [file, way, f"{work:.3f} s", f"{size / work:.0f}", f"{size / clock:.0f}"]
+
+
+def main() -> None:
+    """Write TABLES.md; the argument is the size of the files in MB, 20 by default."""
+    megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    found = section(megabytes, print)
+    note = f"Load of the machine by other work: {os.getloadavg()[0]:.1f} running processes on {os.cpu_count()} cores"
+    text = markdown([found], f"python -m benchmarks.table_reading {megabytes}", [note])
+    Path(__file__).with_name("TABLES.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
