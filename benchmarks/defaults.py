@@ -5,7 +5,8 @@
 
 Fits alternate between the libraries; a cell (a table and an estimator) compares the medians of their times and shows the
 certified relative gap of both models. ``--write`` writes benchmarks/DEFAULTS.md with the table DEFAULTS.csv of all cells, and the
-summary in docs/performance.md. The exit status is 1 if a model of ours misses its ``tol`` or a fit fails.
+summary in docs/performance.md. Ctrl-C ends the measurement of the fits; what there is by then is reported. The exit status is 1
+if a model of ours misses its ``tol`` or a fit fails.
 """
 
 from __future__ import annotations
@@ -433,9 +434,13 @@ def run(asked: argparse.Namespace) -> Results:
         tables, results.left_out = chosen_tables(asked)
         pairs = [(case, table) for table in tables for case in cases]
         prepare()
-        for i, cell in enumerate(measure_all(pairs, effort, asked.cap)):
-            results.cells.append(cell)
-            print(f"[{i + 1}/{len(pairs)}] {cell}", file=sys.stderr, flush=True)
+        try:
+            for i, cell in enumerate(measure_all(pairs, effort, asked.cap)):
+                results.cells.append(cell)
+                print(f"[{i + 1}/{len(pairs)}] {cell}", file=sys.stderr, flush=True)
+        except KeyboardInterrupt:
+            missing = len(pairs) - len(results.cells)
+            results.left_out[f"the last {missing} of {len(pairs)} cells"] = "the run was ended before them"
     warnings.simplefilter("ignore")
     with single_thread():
         if "looser" in asked.sections:
