@@ -7,10 +7,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test quick lint docs bench format clean help
+.PHONY: demo test quick lint docs dist bench format clean help
 
 help:
-	@echo "make demo | test | quick | lint | docs | bench | format | clean"
+	@echo "make demo | test | quick | lint | docs | dist | bench | format | clean"
 
 # The stamp is younger than pyproject.toml exactly when the environment holds what the project asks for.
 $(STAMP): pyproject.toml
@@ -38,6 +38,16 @@ docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build
 	@echo "The site is in docs/_build/index.html."
+
+# A wheel and a source distribution, checked, and installed into an empty environment in which a model is fitted.
+dist: $(STAMP)
+	rm -rf dist build/empty
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build twine
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+	$(PYTHON) -m venv build/empty
+	build/empty/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	cd build && empty/bin/dualnewton fit breast_cancer
 
 # The peers are an extra: a comparison needs them, the library does not.
 bench: $(STAMP)
