@@ -40,7 +40,8 @@ class Algebra(Protocol):
 
 
 _TO_HOST: dict[type, Callable[[Any], np.ndarray]] = {}
-_ALGEBRA: dict[type, Algebra] = {}
+ALGEBRA: dict[type, Algebra] = {}
+"""Linear algebra of declared kinds of arrays, by their type."""
 
 
 def declare(kind: type, to_host: Callable[[Any], np.ndarray], algebra: Algebra | None = None) -> None:
@@ -50,12 +51,7 @@ def declare(kind: type, to_host: Callable[[Any], np.ndarray], algebra: Algebra |
     """
     _TO_HOST[kind] = to_host
     if algebra is not None:
-        _ALGEBRA[kind] = algebra
-
-
-def algebra_of(matrix: Any) -> Algebra | None:
-    """Return the linear algebra for a matrix of a declared kind; None for a NumPy array."""
-    return _ALGEBRA.get(type(matrix))
+        ALGEBRA[kind] = algebra
 
 
 def is_elsewhere(array: Any) -> bool:

@@ -278,15 +278,14 @@ class CertifiedModel(BaseEstimator):
 
         The loss then falls towards 0 along (t w, t b) as t grows, and has no minimum. Called where a certificate misses ``tol``.
         """
+        if all(result.certificate.relative_gap <= self.tol for result in results):
+            return False
         words = self._specification(data.X.shape[0])
-        if not words.has_probabilities or words.lam != 0.0 or all(self._meets(result) for result in results):
+        if not words.has_probabilities or words.lam != 0.0:
             return False
         margins = data.matrix.times(np.atleast_2d(self.coef_).T) + self.intercept_
         predicted = margins[:, 0] > 0.0 if margins.shape[1] == 1 else margins.argmax(axis=1)
         return data.y.ndim == 1 and bool(np.all(predicted == data.y))
-
-    def _meets(self, result: Any) -> bool:
-        return bool(result.certificate.relative_gap <= self.tol)
 
     def _warn_of_misses(self, results: Sequence[Any], names: Sequence[str] = (), *, unbounded: bool = False) -> None:
         """Warn exactly when a certificate misses ``tol``: how far it got, what that means, why no farther, and what to do.

@@ -373,7 +373,9 @@ def specified(loss: str, lam: Any, **words: Any) -> Specification:
     A small fit takes little longer than that. Words that have no hash, such as one λ for each output, are checked each time.
     """
     try:
-        return _specified(loss, lam, tuple((name, type(word), _hashed(name, word)) for name, word in words.items()))
+        # Numbers by name have a hash as pairs.
+        known = ((name, type(word), tuple(word.items()) if name in NUMBERED else word) for name, word in words.items())
+        return _specified(loss, lam, tuple(known))
     except TypeError:
         return Specification(loss, lam, **words)
 
@@ -382,11 +384,6 @@ def specified(loss: str, lam: Any, **words: Any) -> Specification:
 def _specified(loss: str, lam: Any, words: tuple[tuple[str, type, Any], ...]) -> Specification:
     given: dict[str, Any] = {name: dict(word) if name in NUMBERED else word for name, _, word in words}
     return Specification(loss, lam, **given)
-
-
-def _hashed(name: str, word: Any) -> Any:
-    """Return numbers by name as pairs, and any other word as it is."""
-    return tuple(word.items()) if name in NUMBERED else word
 
 
 def mixture(l1_ratio: float, *, positive: bool = False, joint: bool = False) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.matrix.workers import workers
-from dualnewton.row_arrays import algebra_of
+from dualnewton.row_arrays import ALGEBRA
 
 BLOCK, STRIPE = 256, 256
 """Columns of a Cholesky factor between two checks of the deadline (less than a tenth of a second for 4000 features), and rows
@@ -23,7 +23,7 @@ def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = 
 
     Where rounding has made the matrix indefinite, its diagonal is lifted by as little as makes it definite.
     """
-    elsewhere = algebra_of(H)
+    elsewhere = ALGEBRA.get(type(H))
     if elsewhere is None:
         on_diagonal = np.einsum("ii->i", H)  # a view
     else:
@@ -50,7 +50,7 @@ def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = 
 
 def solved(factor: Any, g: np.ndarray) -> np.ndarray:
     """Solve with a factor, for a NumPy array g."""
-    if (elsewhere := algebra_of(factor)) is not None:
+    if (elsewhere := ALGEBRA.get(type(factor))) is not None:
         return np.asarray(elsewhere.solve(factor, g))
     from scipy.linalg.lapack import dpotrs
 

@@ -108,7 +108,8 @@ def _step(objective: Objective, block: Block, at: Point, step: np.ndarray) -> tu
     The second value says whether no further progress is possible.
     """
     slope, way = float(at.gradient @ step), _margins(objective, block, step)
-    t = first_length(objective.problem.loss, way)
+    loss = objective.problem.loss
+    t = 1.0 if loss.gamma is not None else first_length(loss, way)
     for _ in range(MOST_TRIALS):
         found = _point(objective, block, at.x + t * step, at.margins + t * way)
         if _accepts(at, found, step, t * slope):
