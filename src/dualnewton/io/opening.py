@@ -61,6 +61,11 @@ class Options:
     memory: int
     spill: Path | None
 
+    @property
+    def gathered(self) -> float:
+        """The entries of float64 that take up an eighth of the memory, for samples of the rows."""
+        return self.memory / 64.0
+
     def size(self, d: int, *, sparse: bool) -> int:
         """Return the size of a piece in bytes for rows of d features."""
         return max(LEAST, min(max(PIECE, WIDE * d if sparse else 0), self.memory // SHARE))
@@ -208,7 +213,7 @@ def _of_files(paths: Sequence[Path], options: Options) -> Dataset:
         _require_alike(path, each, paths[0], datasets[0])
     name = paths[0].stem if len(paths) == 1 else paths[0].absolute().parent.name
     return Dataset(
-        ChunkedData.of([each.X for each in datasets]),
+        ChunkedData.of([each.X for each in datasets], options.gathered),
         **{field: _joined([getattr(each, field) for each in datasets]) for field in ("y", "sample_weight", "offset")},
         feature_names=datasets[0].feature_names,
         name=name,
@@ -406,7 +411,7 @@ OPENERS: dict[str, Callable[[Sequence[Path], Options], list[Dataset]]] = {
 def _of_arrays(given: Sequence[Any], options: Options) -> Dataset:
     """Return the rows of arrays: those of memory-mapped ones are read from their files, the others stay in memory."""
     segments = [_of_array(each, k, options) for k, each in enumerate(given)]
-    return Dataset(ChunkedData.of(segments), name="arrays")
+    return Dataset(ChunkedData.of(segments, options.gathered), name="arrays")
 
 
 def _of_array(given: Any, number: int, options: Options) -> Segment:

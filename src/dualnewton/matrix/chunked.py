@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -94,13 +95,19 @@ class ChunkedData(Data):
         return self
 
     @classmethod
-    def of(cls, segments: Sequence[Segment]) -> ChunkedData:
-        """Return the rows of these segments, which are checked when they are read for the first time."""
-        return cls.__new__(cls)._set(Pieces(segments), View())
+    def of(cls, segments: Sequence[Segment], gathered: float = math.inf) -> ChunkedData:
+        """Return the rows of these segments, which are checked when they are read for the first time.
+
+        A sample of the rows that a method gathers may have ``gathered`` entries at most.
+        """
+        made = cls.__new__(cls)._set(Pieces(segments), View())
+        made.capabilities = replace(cls.capabilities, gathered=gathered)
+        return made
 
     def _viewed(self, **changes: Any) -> ChunkedData:
         """Return the same pieces with another view."""
         made = type(self).__new__(type(self))
+        made.capabilities = self.capabilities
         return made._set(self.source, replace(self.view, **changes))
 
     # Identity ----------------------------------------------------------------------------------------------------
@@ -219,7 +226,13 @@ class ChunkedData(Data):
         return linear.stacked(found, dense=not self.profile.sparse)
 
     def subset(self, rows: np.ndarray) -> MemoryData:
-        return MemoryData(self.rows(rows))
+        if self.profile.sparse:
+            return MemoryData(self.rows(rows))
+        found = np.empty((len(rows), self.d), self.dtype)  # half the memory where the entries are float32
+        with self._shares(rows) as shares:
+            for own, some, piece in shares:
+                found[own] = piece.X if some is None else piece.X.take(some, axis=0)
+        return MemoryData(found)
 
     def columns(self, features: np.ndarray) -> Any:
         with self._pieces() as pieces:

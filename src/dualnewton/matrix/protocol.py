@@ -7,6 +7,7 @@ one block at a time, and the target never sees the index of a row.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -69,6 +70,8 @@ class Capabilities:
         Whether row arrays are NumPy arrays, as methods need that work on all dual variables at once.
     subsets : bool
         Whether a sample of the rows is gathered in a time proportional to its size (:meth:`Data.subset`).
+    gathered : float
+        Largest number of entries of a sample of the rows that a method may gather.
     reason : str
         Why one of these is False; the plan quotes it.
     """
@@ -77,6 +80,7 @@ class Capabilities:
     whole: bool = True
     local: bool = True
     subsets: bool = True
+    gathered: float = math.inf
     reason: str = ""
 
 

@@ -166,13 +166,14 @@ class Facts:
 
         They grow while a larger sample saves more, in passes over all rows, than it costs.
         """
-        costs, tuning, able = self.costs, self.tuning, self.problem.data.capabilities.subsets
+        costs, tuning, able = self.costs, self.tuning, self.problem.data.capabilities
+        most = min(tuning.sample_share * costs.n, able.gathered / costs.d)
         unknowns = self.classes * (costs.d + self.problem.fit_intercept)
         size = tuning.sample_rows * unknowns
-        if self.near or self.quadratic or not (able and self.has_hessian) or unknowns > tuning.largest_matrix:
+        if self.near or self.quadratic or not (able.subsets and self.has_hessian) or unknowns > tuning.largest_matrix:
             return ()
         found: list[int] = []
-        while size <= tuning.sample_share * costs.n and (not found or self._grows(found[-1], size)):
+        while size <= most and (not found or self._grows(found[-1], size)):
             found.append(size)
             size *= tuning.sample_growth
         return tuple(found)

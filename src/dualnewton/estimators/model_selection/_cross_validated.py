@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from sklearn.base import _fit_context
 from sklearn.utils.metadata_routing import _raise_for_params
 
+from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._path import Path
@@ -39,6 +40,11 @@ class CrossValidated(CertifiedModel):
 
     cv: Any = None
     warm_start: bool = field(default=False, init=False)
+
+    @property
+    def _holds_out(self) -> bool:
+        """Whether rows that are held out are gathered for their scores."""
+        return True
 
     def _values(self) -> Any:
         """Return the values to choose from, where these do not depend on the data; raise an error if one is not allowed."""
@@ -73,7 +79,13 @@ class CrossValidated(CertifiedModel):
         """
         _raise_for_params(params, self, "fit")
         values = self._values()
-        self._search(self._checked(X, y, sample_weight), values, params)
+        data = self._checked(X, y, sample_weight)
+        if self._holds_out and not (able := data.matrix.capabilities).whole:
+            raise DualnewtonError(
+                f"{type(self).__name__} gathers the rows that each fold holds out, but {able.reason}: fit a path of values "
+                "(``path``), and score each on a data set of its own"
+            )
+        self._search(data, values, params)
         return self
 
     def _member(self, kind: type[CertifiedModel] | None = None, **values: Any) -> Any:

@@ -117,6 +117,10 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
             splits = check_cv(self.cv, data.y).split(data.X, data.y, **given.splitter.split)
             self._by_folds(data, values, Folds.of(splits, data.X.shape[0]), given.scorer.score)
 
+    @property
+    def _holds_out(self) -> bool:
+        return self.cv is not None  # leaving out one row at a time takes passes
+
     def _values(self) -> np.ndarray:
         """Return the values of alpha."""
         lone = self.cv is None
