@@ -1,0 +1,305 @@
+"""Data on disk: the speed of a pass, the passes of a fit, its peak memory, and other ways to fit what does not fit into memory.
+
+    python -m benchmarks.disk --rows 1000000 --features 100 --folder FOLDER
+
+writes benchmarks/DISK.md. Rows are float32 in npy shards. Files are dropped from the system's cache before each cold measurement
+(``posix_fadvise``), and read once before each warm one. Each fit runs in a process of its own, whose peak resident memory
+is that of ``getrusage``. P* is that of a fit of all rows to a relative gap of 1e-10.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SHARDS = 4
+GAPS = (1e-2, 1e-4, 1e-6)
+BATCH = 10_000  # rows of a call of partial_fit
+EPOCHS = 20  # of SGD and Vowpal Wabbit, at most
+
+
+def generate(folder: Path, n: int, d: int) -> None:
+    """Write labels and rows with features of different scales, in shards."""
+    rng = np.random.default_rng(0)
+    w, scale = rng.standard_normal(d) / np.sqrt(d), np.geomspace(0.3, 3.0, d)
+    for k in range(SHARDS):
+        rows = slice(k * n // SHARDS, (k + 1) * n // SHARDS)
+        X = (rng.standard_normal((rows.stop - rows.start, d)) * scale + 0.2).astype(np.float32)
+        y = np.where(X @ w + rng.logistic(size=len(X)) > 0.0, 1.0, -1.0)
+        np.save(folder / f"part-{k}.npy", X)
+        np.save(folder / f"part-{k}.y.npy", y)
+
+
+def shards(folder: Path) -> list[Path]:
+    """Return the files of rows."""
+    return [folder / f"part-{k}.npy" for k in range(SHARDS)]
+
+
+def forget(folder: Path) -> None:
+    """Drop the files from the system's cache."""
+    for path in shards(folder):
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def read_all(folder: Path) -> float:
+    """Return the seconds to read all files in blocks of the size of a piece, into one buffer."""
+    room = bytearray(1 << 26)
+    start = time.perf_counter()
+    for path in shards(folder):
+        with open(path, "rb", buffering=0) as file:
+            while file.readinto(room):
+                pass
+    return time.perf_counter() - start
+
+
+# In processes of their own -------------------------------------------------------------------------------------------
+
+
+def speed(folder: Path, lam: float, repeats: int = 3) -> dict[str, Any]:  # noqa: ARG001
+    """Compare passes with plain reading, cold and warm, one after the other."""
+    import dualnewton as dn
+    from dualnewton.matrix.workers import threads
+
+    data = dn.data.open(folder)
+    problem = dn.Problem(data.X, data.y, dn.losses.Logistic(), lam=1e-4)
+    w = np.full(problem.d, 1e-3)
+    found: dict[str, Any] = {"bytes": sum(path.stat().st_size for path in shards(folder))}
+    with threads(os.cpu_count() or 1):
+        problem.certify(w)
+        for state in ("cold", "warm"):
+            pairs = []
+            for _ in range(repeats):
+                times = []
+                for action in (lambda: read_all(folder), lambda: problem.certify(w)):
+                    if state == "cold":
+                        forget(folder)
+                    start, spent = time.perf_counter(), time.process_time()
+                    action()
+                    times += [time.perf_counter() - start, time.process_time() - spent]
+                pairs.append(times)
+            found[state] = [float(min(each[k] for each in pairs)) for k in range(4)]
+    return found
+
+
+def ours(folder: Path, lam: float, memory: str) -> dict[str, Any]:
+    """Fit on disk; return when each gap was certified, passes and peak memory."""
+    import dualnewton as dn
+
+    data = dn.data.open(folder, memory=memory)
+    problem = dn.Problem(data.X, data.y, dn.losses.Logistic(), lam=lam, fit_intercept=True)
+    return _ours(problem) | {"reads": data.X.source.bytes_read / (4.0 * problem.n * problem.d)}
+
+
+def in_memory(folder: Path, lam: float, memory: str) -> dict[str, Any]:  # noqa: ARG001
+    """Fit in memory."""
+    import dualnewton as dn
+
+    X = np.concatenate([np.load(path) for path in shards(folder)])
+    return _ours(dn.Problem(X, _labels(folder), dn.losses.Logistic(), lam=lam, fit_intercept=True))
+
+
+def _ours(problem: Any) -> dict[str, Any]:
+    import dualnewton as dn
+
+    start, seen = time.perf_counter(), []
+    result = dn.solve(
+        problem,
+        tol=1e-6,
+        n_threads=os.cpu_count(),
+        callback=lambda progress: seen.append((time.perf_counter() - start, progress.certificate.primal)) and None,
+    )
+    return {"trace": seen, "epochs": result.n_epochs, "method": result.plan.method, "primal": result.certificate.primal}
+
+
+def best(folder: Path, lam: float, memory: str) -> dict[str, Any]:  # noqa: ARG001
+    """Return P*, by a fit to 1e-10."""
+    import dualnewton as dn
+
+    data = dn.data.open(folder)
+    problem = dn.Problem(data.X, data.y, dn.losses.Logistic(), lam=lam, fit_intercept=True)
+    return {"primal": dn.solve(problem, tol=1e-10, n_threads=os.cpu_count()).certificate.dual}
+
+
+def sklearn_map(folder: Path, lam: float, memory: str) -> dict[str, Any]:  # noqa: ARG001
+    """scikit-learn's LogisticRegression (L-BFGS) on one memory map, at several tolerances."""
+    from sklearn.linear_model import LogisticRegression
+
+    y, n = _labels(folder), len(_labels(folder))
+    whole = folder.with_name(f"{folder.name}-whole.npy")
+    if not whole.exists():
+        parts = [np.load(path, mmap_mode="r") for path in shards(folder)]
+        X = np.lib.format.open_memmap(whole, "w+", np.float32, (n, parts[0].shape[1]))
+        at = 0
+        for part in parts:
+            X[at : at + len(part)] = part
+            at += len(part)
+        X.flush()
+    X, seen = np.load(whole, mmap_mode="r"), []
+    for tol in (1e-1, 1e-3, 1e-5):
+        start = time.perf_counter()
+        model = LogisticRegression(C=1.0 / (lam * n), tol=tol, max_iter=300).fit(X, y)
+        taken = time.perf_counter() - start
+        seen.append((taken, _primal(folder, lam, model.coef_[0], float(model.intercept_[0]))))
+    return {"trace": seen}
+
+
+def sgd(folder: Path, lam: float, memory: str) -> dict[str, Any]:  # noqa: ARG001
+    """SGDClassifier.partial_fit over the shards, with its default schedule of steps."""
+    from sklearn.linear_model import SGDClassifier
+
+    model, seen, taken = SGDClassifier(loss="log_loss", alpha=lam, random_state=0, average=True), [], 0.0
+    for _ in range(EPOCHS):
+        start = time.perf_counter()
+        for path in shards(folder):
+            X, y = np.load(path, mmap_mode="r"), np.load(path.with_name(f"{path.stem}.y.npy"))
+            for low in range(0, len(y), BATCH):
+                model.partial_fit(np.asarray(X[low : low + BATCH]), y[low : low + BATCH], classes=[-1.0, 1.0])
+        taken += time.perf_counter() - start
+        seen.append((taken, _primal(folder, lam, model.coef_[0], float(model.intercept_[0]))))
+    return {"trace": seen}
+
+
+def _labels(folder: Path) -> np.ndarray:
+    return np.concatenate([np.load(path.with_name(f"{path.stem}.y.npy")) for path in shards(folder)])
+
+
+def _primal(folder: Path, lam: float, w: np.ndarray, b: float) -> float:
+    """P at a model, by NumPy, shard by shard."""
+    losses = 0.0
+    for path in shards(folder):
+        X, y = np.load(path, mmap_mode="r"), np.load(path.with_name(f"{path.stem}.y.npy"))
+        for low in range(0, len(y), 100_000):
+            z = np.asarray(X[low : low + 100_000], dtype=np.float64) @ w.astype(np.float64) + b
+            losses += float(np.logaddexp(0.0, -y[low : low + 100_000] * z).sum())
+    return losses / len(_labels(folder)) + 0.5 * lam * float(w.astype(np.float64) @ w.astype(np.float64))
+
+
+JOBS = {"speed": speed, "best": best, "ours": ours, "in memory": in_memory, "sgd": sgd, "sklearn": sklearn_map}
+
+
+def child(job: str, folder: Path, lam: float, memory: str) -> dict[str, Any]:
+    """Run a job in a process of its own; return what it found, and its peak resident memory in bytes."""
+    words = [sys.executable, "-m", "benchmarks.disk", "--job", job, "--folder", str(folder), "--lam", str(lam)]
+    done = subprocess.run([*words, "--memory", memory], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"failed": done.stderr.strip().splitlines()[-1]}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# The report ----------------------------------------------------------------------------------------------------------
+
+
+def reached(found: dict[str, Any], optimum: float) -> list[str]:
+    """Return the first time at which P was within each gap of P*, relative to P*."""
+    if "trace" not in found:
+        return [found.get("failed", "-")] * len(GAPS)
+    times = [next((t for t, P in found["trace"] if P - optimum <= gap * optimum), None) for gap in GAPS]
+    return ["not reached" if t is None else f"{t:.2f} s" for t in times]
+
+
+def report(folder: Path, n: int, d: int, lam: float, memory: str) -> str:
+    """Run all jobs and return the page."""
+    found = {}
+    for job in JOBS:
+        print(f"{job} …", file=sys.stderr, flush=True)
+        found[job] = child(job, folder, lam, memory)
+    size, optimum = found["speed"]["bytes"], found["best"]["primal"]
+    lines = [
+        "# Data on disk",
+        "",
+        f"`python -m benchmarks.disk --rows {n} --features {d} --memory {memory}`, {datetime.now(UTC):%Y-%m-%d}, "
+        f"{os.cpu_count()} cores of {_processor()}, Python {platform.python_version()}, NumPy {np.__version__}. "
+        f"{n} rows of {d} features, float32 in {SHARDS} npy shards, {size / 2**20:.0f} MiB; "
+        f"logistic loss, λ = {lam:g}, an intercept.",
+        "",
+        "## A pass against reading the same files",
+        "",
+        "Best of three, one after the other. A pass certifies a point: margins, losses, dual point and gradient.",
+        "",
+        "| files | reading | a pass | speed of the pass | processor time of reading | of the pass |",
+        "|---|---|---|---|---|---|",
+    ]
+    for state in ("cold", "warm"):
+        plain, plain_cpu, own, own_cpu = found["speed"][state]
+        words = "on disk, not in the system's cache" if state == "cold" else "in the system's cache"
+        rates = [f"{size / each / 1e9:.2f} GB/s" for each in (plain, own)]
+        lines.append(
+            f"| {words} | {rates[0]} | {rates[1]} | {plain / own:.0%} of reading | {plain_cpu:.3f} s | {own_cpu:.3f} s |"
+        )
+    lines += [
+        "",
+        "## Fits",
+        "",
+        "Seconds until P was within 1e-2, 1e-4 and 1e-6 of P*, relative to P*. For this library P is that of its certificates.",
+        "",
+        "| | 1e-2 | 1e-4 | 1e-6 | peak memory |",
+        "|---|---|---|---|---|",
+    ]
+    names = {
+        "ours": f"dualnewton, on disk, memory={memory}",
+        "in memory": "dualnewton, in memory",
+        "sgd": f"SGDClassifier.partial_fit, {EPOCHS} epochs",
+        "sklearn": "LogisticRegression (L-BFGS) on a memory map",
+    }
+    for job, name in names.items():
+        peak = f"{found[job]['peak'] / 2**20:.0f} MiB" if "peak" in found[job] else "-"
+        lines.append(f"| {name} | {' | '.join(reached(found[job], optimum))} | {peak} |")
+    disk, memory_run = found["ours"], found["in memory"]
+    lines += [
+        "",
+        f"Epochs to a certified relative gap of 1e-6: {disk['epochs']:.2f} on disk, {memory_run['epochs']:.2f} in memory "
+        f"({disk['method']}, {memory_run['method']}). On disk the files were read {disk['reads']:.2f} times in all: "
+        "beside the epochs also for row norms, samples and the certificate. Relative difference of the objectives: "
+        f"{abs(disk['primal'] - memory_run['primal']) / optimum:.1e}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def main() -> None:
+    """Run one job, or all of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--job", choices=JOBS)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--features", type=int, default=100)
+    parser.add_argument("--lam", type=float, default=1e-5)
+    parser.add_argument("--memory", default="512M")
+    given = parser.parse_args()
+    if given.job is not None:
+        found = (
+            JOBS[given.job](given.folder, given.lam, given.memory)
+            if given.job != "speed"
+            else speed(given.folder, given.lam)
+        )
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(json.dumps(found | {"peak": peak}))
+        return
+    given.folder.mkdir(parents=True, exist_ok=True)
+    generate(given.folder, given.rows, given.features)
+    page = report(given.folder, given.rows, given.features, given.lam, given.memory)
+    (Path(__file__).parent / "DISK.md").write_text(page, encoding="utf-8")
+    print(page)
+
+
+if __name__ == "__main__":
+    main()
