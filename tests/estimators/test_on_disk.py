@@ -104,6 +104,23 @@ def test_what_needs_all_rows_at_once_says_so(folder):
         dn.LinearRegression(positive=True).fit(data.open(folder, target=TARGET))
 
 
+@pytest.mark.parametrize(
+    "model",
+    [dn.LogisticRegressionCV(Cs=2), dn.RidgeCV(cv=3), dn.LassoCV(alphas=3), dn.RidgeClassifierCV(cv=3)],
+    ids=repr,
+)
+def test_cross_validation_that_gathers_held_out_rows_says_so(model, folder):
+    with pytest.raises(ValueError, match=rf"{type(model).__name__} gathers the rows that each fold holds out.*pieces"):
+        model.fit(data.open(folder, target=LABELS if is_classifier(model) else TARGET))
+
+
+def test_leaving_out_one_row_at_a_time_reads_blocks_of_rows(folder):
+    found = dn.RidgeCV(alphas=[0.1, 10.0]).fit(data.open(folder, target=TARGET))
+    expected = dn.RidgeCV(alphas=[0.1, 10.0]).fit(X, TARGET)
+    assert found.alpha_ == expected.alpha_
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-9)
+
+
 def test_features_that_depend_on_each_other_are_solved_without_gathering(tmp_path, gathered):
     copied = np.column_stack([X, X[:, 0] + X[:, 1]])
     np.save(tmp_path / "X.npy", copied)
