@@ -26,7 +26,7 @@ import numpy as np
 SHARDS = 4
 GAPS = (1e-2, 1e-4, 1e-6)
 BATCH = 10_000  # rows of a call of partial_fit
-EPOCHS = 20  # of SGD and Vowpal Wabbit, at most
+EPOCHS = 10  # of SGD and Vowpal Wabbit, at most
 
 
 def generate(folder: Path, n: int, d: int) -> None:
@@ -212,7 +212,7 @@ def reached(found: dict[str, Any], optimum: float) -> list[str]:
 
 def report(folder: Path, n: int, d: int, lam: float, memory: str) -> str:
     """Run all jobs and return the page."""
-    found = {}
+    found, before = {}, os.getloadavg()[0]
     for job in JOBS:
         print(f"{job} …", file=sys.stderr, flush=True)
         found[job] = child(job, folder, lam, memory)
@@ -221,7 +221,8 @@ def report(folder: Path, n: int, d: int, lam: float, memory: str) -> str:
         "# Data on disk",
         "",
         f"`python -m benchmarks.disk --rows {n} --features {d} --memory {memory}`, {datetime.now(UTC):%Y-%m-%d}, "
-        f"{os.cpu_count()} cores of {_processor()}, Python {platform.python_version()}, NumPy {np.__version__}. "
+        f"{os.cpu_count()} cores of {_processor()}, load averages {before:.1f} before and {os.getloadavg()[0]:.1f} after, "
+        f"Python {platform.python_version()}, NumPy {np.__version__}. "
         f"{n} rows of {d} features, float32 in {SHARDS} npy shards, {size / 2**20:.0f} MiB; "
         f"logistic loss, λ = {lam:g}, an intercept.",
         "",
