@@ -89,10 +89,39 @@ def sparse(n: int, d: int, entries: int, seed: int = 0) -> Dataset:
     return Dataset(X, y, name=f"sparse:{n}x{d}x{entries}:{seed}", target="generated")
 
 
+LEVELS = (11, 12, 2, 22, 6, 10, 10)
+"""Levels of the one-hot columns of ``motor``: brand, power and fuel of the car, region, area, ages of car and driver."""
+
+
+def motor(n: int, seed: int = 0) -> Dataset:
+    """Return claims per year of motor insurance policies, in the shape of the French third-party liability data of 678,013 rows.
+
+    73 one-hot columns of seven categories and two numbers (bonus, logarithm of the population density), y = claims/exposure with
+    the exposure, in years, as weight. About 0.1 claims a year follow a Poisson distribution with a log-linear mean.
+    """
+    rng = np.random.default_rng(seed)
+    starts = np.cumsum((0, *LEVELS))
+    levels = [rng.choice(count, n, p=rng.dirichlet(np.full(count, 2.0))) for count in LEVELS]
+    numbers = np.column_stack([0.15 * rng.exponential(1.0, n) + 0.5, 0.2 * rng.standard_normal(n) + 0.6])
+    columns = np.column_stack(
+        [*(start + each for start, each in zip(starts, levels, strict=False)), *np.full((2, n), 0)]
+    )
+    columns[:, -2:] = starts[-1] + np.arange(2)
+    entries = np.column_stack([np.ones((n, len(LEVELS))), numbers])
+    ends = columns.shape[1] * np.arange(n + 1)
+    X = sp.csr_array((entries.ravel(), columns.ravel().astype(np.int32), ends), shape=(n, int(starts[-1]) + 2))
+    w = 0.3 * rng.standard_normal(X.shape[1])
+    exposure = rng.uniform(0.02, 1.0, n)
+    margins = X @ w
+    y = rng.poisson(exposure * np.exp(margins - margins.mean() - 2.4)) / exposure
+    return Dataset(X, y, sample_weight=exposure, name=f"motor:{n}:{seed}", target="claims per year")
+
+
 GENERATORS: dict[str, tuple[Callable[..., Dataset], int, str]] = {
     "dense": (dense, 2, "dense:NxD"),
     "uncentred": (uncentred, 2, "uncentred:NxD"),
     "sparse": (sparse, 3, "sparse:NxDxK (K entries per row)"),
+    "motor": (motor, 1, "motor:N"),
 }
 """Generators by name: the function, the number of sizes in the name, and the form of the name."""
 
