@@ -51,6 +51,5 @@ def test_one_file_in_pieces_gives_the_model_of_the_same_file_in_memory(command, 
 
 def test_what_needs_the_rows_in_memory_is_refused(command, tmp_path):
     cases.written(tmp_path, "npy")
-    assert "has offsets, which commands do not take" in refused(command("fit", tmp_path))
     assert "--test-size is for data in memory" in refused(command("fit", tmp_path, "--test-size", "0.2"))
     assert "memory must be a number of bytes" in refused(command("fit", tmp_path, "--memory", "lots"))

@@ -100,6 +100,27 @@ def on_disk(source: str, memory: str | None) -> bool:
     return memory is not None or Path(source).is_dir()
 
 
+def column_of_offsets(offset: str | None, exposure: str | None) -> str | None:
+    """Return the column that holds offsets, or exposures, of which there may be one."""
+    if offset is not None and exposure is not None:
+        raise DualnewtonError(
+            f"--offset and --exposure both say what is added to the margins: give one of them, got {offset!r} and {exposure!r}"
+        )
+    return offset if exposure is None else exposure
+
+
+def with_log_exposure(dataset: Dataset, exposure: str | None) -> Dataset:
+    """Return the data with the logarithm of the exposures that were read as offsets, if there are such."""
+    if exposure is None:
+        return dataset
+    import numpy as np
+
+    given = np.asarray(dataset.offset)
+    if not (given > 0.0).all():
+        raise DualnewtonError(f"--exposure must name a column of numbers > 0, got {given.min():g} in {exposure!r}")
+    return replace(dataset, offset=np.log(given))
+
+
 def loaded(source: str, *, memory: str | None = None, **options: Any) -> Dataset:
     """Read a file or a named set with a progress bar, or open it if its rows stay on disk.
 

@@ -40,6 +40,16 @@ Memory = Annotated[
     ),
 ]
 
+Offset = Annotated[
+    str | None, option("--offset", "COLUMN", "The column that is added to the margins. None by default.", FROM)
+]
+Exposure = Annotated[
+    str | None,
+    option(
+        "--exposure", "COLUMN", "The column of exposures > 0, whose logarithm is the offset. None by default.", FROM
+    ),
+]
+
 Tol = Annotated[float, option("--tol", "NUMBER", "Stop at this certified relative gap (P - D)/|P|.", RUN)]
 TimeLimit = Annotated[
     float | None,
@@ -79,7 +89,8 @@ WORDS: dict[str, tuple[Any, Any, str]] = {
         str | None,
         "NAME",
         "For classes: logistic, squared_hinge, smooth_hinge, hinge. For numbers: squared, huber, epsilon_insensitive, "
-        "squared_epsilon_insensitive, quantile. By default logistic for at most 20 distinct labels, else squared.",
+        "squared_epsilon_insensitive, quantile, poisson, gamma, tweedie (mean exp(z)). "
+        "By default logistic for at most 20 distinct labels, else squared.",
     ),
     "penalty": (str, "NAME", "l2, l1, elasticnet or nonnegative."),
     "C": (Number, "NUMBER", "The inverse strength of the penalty: lambda = 1/(C n). 1 by default."),
@@ -97,6 +108,7 @@ WORDS: dict[str, tuple[Any, Any, str]] = {
         "For the epsilon_insensitive losses: the largest absolute error without a loss. 0.1 by default.",
     ),
     "q": (Number, "NUMBER", "For quantile: which one is predicted, between 0 and 1. 0.5 (the median) by default."),
+    "power": (Number, "NUMBER", "For tweedie: the power of the variance, between 1 and 2. 1.5 by default."),
     "width": (
         Number,
         "NUMBER",

@@ -96,7 +96,7 @@ def problems_of(objective: Specification, dataset: Dataset, classes: np.ndarray 
     """Return the problems of an objective on a data set, whose labels must be of these classes, or numbers if there are none."""
     labels = labels_of(dataset)
     y = numbers(labels, objective.loss) if classes is None else codes_of(labels, classes)
-    return objective.problems(dataset.X, y, classes, sample_weight=dataset.sample_weight)
+    return objective.problems(dataset.X, y, classes, sample_weight=dataset.sample_weight, offset=dataset.offset)
 
 
 def objectives_of(model: SavedModel, dataset: Dataset) -> list[Any]:
@@ -107,17 +107,13 @@ def objectives_of(model: SavedModel, dataset: Dataset) -> list[Any]:
         )
     labels = labels_of(dataset)
     y = numbers(labels, model.objective.loss) if model.classes is None else labels
-    return list(model.objectives(dataset.X, y, dataset.sample_weight))
+    return list(model.objectives(dataset.X, y, dataset.sample_weight, offset=dataset.offset))
 
 
 def labels_of(dataset: Dataset) -> np.ndarray:
     """Return the target of a data set, which must have one."""
     if dataset.y is None:
         raise DualnewtonError(f"{dataset.name} has no target: name its column by --target")
-    if dataset.offset is not None:
-        raise DualnewtonError(
-            f"{dataset.name} has offsets, which commands do not take: use dualnewton.Problem(..., offset=...) in Python"
-        )
     return tidy(dataset.y)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dualnewton.cli._data import Columns, on_disk
+from dualnewton.cli._data import Columns, on_disk, with_log_exposure
 from dualnewton.cli._transfer import stage, transfer
 from dualnewton.errors import DualnewtonError
 
@@ -52,6 +52,11 @@ class Training:
     roles: Sequence[Role] = ()
     described: str = ""
     notes: Sequence[str] = ()
+
+    def with_log_exposure(self, exposure: str | None) -> Training:
+        """Return the data with the logarithm of the exposures that were read as offsets, if there are such."""
+        held = None if self.held_out is None else with_log_exposure(self.held_out, exposure)
+        return replace(self, dataset=with_log_exposure(self.dataset, exposure), held_out=held)
 
 
 def names_in(text: str | None) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dualnewton.cli import _options as options
+from dualnewton.errors import DualnewtonError
 
 if TYPE_CHECKING:
     from dualnewton.lab.report import Report
@@ -70,6 +71,8 @@ def compare(
     report.require()
     folder = report.folder(out)
     dataset = loaded(data, target=target)
+    if dataset.offset is not None:
+        raise DualnewtonError(f"{dataset.name} has offsets, which the solvers of a comparison do not share")
     # With float32 data some of the other solvers would compute in float32 and could not reach the tolerances.
     dataset = replace(dataset, X=dataset.X.astype(np.float64, copy=False))
     task = problems_from(dataset, intercept=False, **objective)

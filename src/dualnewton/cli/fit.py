@@ -76,6 +76,8 @@ def fit(
     out: Out = None,
     target: options.Target = None,
     weights: options.Weights = None,
+    offset: options.Offset = None,
+    exposure: options.Exposure = None,
     memory: options.Memory = None,
     test: Test = None,
     test_size: TestSize = None,
@@ -105,8 +107,10 @@ def fit(
         dualnewton fit breast_cancer --out cancer.model
         dualnewton fit iris --loss squared_hinge -C 10 --test iris
         dualnewton fit diabetes --penalty elasticnet --lam 0.1 --tol 1e-8
+        dualnewton fit motor:2000 --loss poisson --lam 1e-3
     """
     from dualnewton.cli import _output, _tables
+    from dualnewton.cli._data import column_of_offsets
     from dualnewton.cli._problems import problems_from
     from dualnewton.io.source import Wanted
     from dualnewton.matrix.workers import physical_cores
@@ -114,7 +118,8 @@ def fit(
 
     _output.ready(out)
     with ended_by_signals():
-        training = _tables.training_data(data, Wanted(target, weights, memory=memory), table, test_size, seed)
+        wanted = Wanted(target, weights, column_of_offsets(offset, exposure), memory=memory)
+        training = _tables.training_data(data, wanted, table, test_size, seed).with_log_exposure(exposure)
         dataset = training.dataset
         task = problems_from(dataset, **objective)
         # Errors in the test data are reported before the fit.
@@ -176,6 +181,8 @@ def with_chosen_lam(
     from dualnewton.cli._selection import chosen_lam
     from dualnewton.cli._transfer import stage
 
+    if dataset.offset is not None:
+        raise DualnewtonError("--cv chooses lambda without offsets: leave out --offset and --exposure, or --cv")
     if objective["C"] is not None or objective["lam"] is not None:
         raise DualnewtonError("--cv chooses lambda: leave out -C and --lam")
     with stage(f"choosing lambda by {cv}-fold cross-validation"):
@@ -267,8 +274,9 @@ def target_line(task: Task, dataset: Dataset) -> str:
 
 def score(model: SavedModel, dataset: Dataset) -> str:
     """Return the score in words."""
-    value = model.score(dataset.X, dataset.y, dataset.sample_weight)
-    return f"{'R2' if model.classes is None else 'accuracy'} {value:.4f}"
+    value = model.score(dataset.X, dataset.y, dataset.sample_weight, offset=dataset.offset)
+    name = "accuracy" if model.classes is not None else "R2" if model.objective.power is None else "D2"
+    return f"{name} {value:.4f}"
 
 
 @contextlib.contextmanager
