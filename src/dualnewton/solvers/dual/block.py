@@ -155,12 +155,14 @@ def solve_block(
     # 1. Start at the current dual variables.
     beta = alpha
     J, noise, z = block_primal(beta)
-    last = np.inf
+    last, stalls = np.inf, 0
     for _ in range(MAX_NEWTON_STEPS):
-        # 2. Stop when β = −φ′(z) up to rounding, or when neither J nor the residual decreases.
+        # 2. Stop when β = −φ′(z) up to rounding, or when neither J nor the residual decreases in two steps: one step across a
+        # kink of φ′ may increase the residual while it decreases J by less than its rounding.
         residual = -loss.derivative(z, y) - beta
         size = float(np.abs(residual).max())
-        if size <= TOLERANCE * max(1.0, np.abs(beta).max()) or size >= last:
+        stalls = stalls + 1 if size >= last else 0
+        if size <= TOLERANCE * max(1.0, np.abs(beta).max()) or stalls == 2:
             break
         # 3. The Newton step: with q = K Δz it is Δβ = F − W Δz and C Δβ = C F − K q, for rows of weight zero too.
         slope = loss.second_derivative(z, y)
