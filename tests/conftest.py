@@ -61,7 +61,7 @@ def cluster():
     """A Dask cluster of two processes on this machine; its client is the one that collections are computed with."""
     distributed = pytest.importorskip("distributed")
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as local,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as local,
         distributed.Client(local) as client,
     ):
         yield client

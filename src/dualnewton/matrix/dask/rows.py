@@ -264,6 +264,10 @@ class RowBlocks(NDArrayOperatorsMixin):
             else self._recorded(np.ndarray.astype, self, np.dtype(dtype))
         )
 
+    def entries_of(self, table: np.ndarray) -> RowBlocks:
+        """Return ``table[x]`` for the entries x, which are indices of a small table."""
+        return self._recorded(np.take, table, self)
+
     def copy(self) -> RowBlocks:
         """Return an array that assignments to this one do not change."""
         return RowBlocks(self.layout, self.expression)

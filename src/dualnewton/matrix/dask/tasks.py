@@ -25,6 +25,19 @@ Found = tuple[Values | None, tuple[np.ndarray, ...]]
 """What a function of a block returns: values that are added over all blocks, and arrays that stay on the worker."""
 
 
+def settled(values: Any) -> Any:
+    """Return an array, or a CSR array, whose entries are contiguous and aligned; it is copied if they are not.
+
+    What Dask receives from another process may begin at any byte, and views need not be contiguous. NumPy computes with such
+    arrays by other loops, and the last bits of results would depend on which worker has computed which block.
+    """
+    if linear.is_sparse(values):
+        parts = settled(values.data), settled(values.indices), settled(values.indptr)
+        same = parts[0] is values.data and parts[1] is values.indices and parts[2] is values.indptr
+        return values if same else type(values)(parts, shape=values.shape)
+    return values if values.flags.aligned and values.flags.forc else np.array(values, order="K")
+
+
 class Block(NamedTuple):
     """A block, as a function of it sees it: its number among all blocks, its rows, and X there (None if X is not read)."""
 
@@ -48,7 +61,7 @@ class Share:
 
 
 def _share_of(parts: Sequence[tuple[Any, Work]], numbers: Sequence[int]) -> Share:
-    return Share([MemoryData(X, work) for X, work in parts], numbers)
+    return Share([MemoryData(settled(X), work) for X, work in parts], numbers)
 
 
 class Outcome(NamedTuple):
@@ -86,14 +99,14 @@ def run(step: Step, blocks: Blocks, share: Share | None, *stored: Outcome) -> Ou
     nodes: Nodes = {}
     with one_blas_thread:
         for k, (number, rows) in enumerate(blocks):
-            arrays = step.program.run([each.rows[k] for each in stored], rows)
+            arrays = step.program.run([tuple(map(settled, each.rows[k])) for each in stored], rows)
             try:
                 block = Block(number, rows, None if share is None else share.blocks[k])
                 values, kept = step.function(block, *arrays)
             except Exception as error:
                 error.add_note(f"in block {number} of X, rows {rows.start} to {rows.stop - 1}")
                 raise
-            found.append(kept)
+            found.append(tuple(map(settled, kept)))
             if values is not None:
                 nodes = folded([*nodes.items(), ((0, number), values)], step.count, step.join)
     return Outcome(nodes, found)
@@ -125,7 +138,7 @@ def make_share(first: int, names: Sequence[str], blocks: Sequence[Any]) -> Share
         if not linear.is_sparse(given) and np.ndim(given) != 2:
             raise DualnewtonError(f"X must have two axes, got {np.ndim(given)} in block {number} ({name})")
         if given.shape[0]:
-            made[number] = MemoryData(data_matrix(f"X, block {number} ({name}),", given))
+            made[number] = MemoryData(settled(data_matrix(f"X, block {number} ({name}),", given)))
     return Share(list(made.values()), list(made))
 
 
@@ -158,7 +171,7 @@ def beside(share: Share, name: str, parts: Sequence[Any]) -> Outcome:
     """Return the entries of a row array for each block; the share is an argument for them to be made on its worker."""
     found: list[tuple[np.ndarray, ...]] = []
     for number, block, part in zip(share.numbers, share.blocks, parts, strict=True):
-        values = np.asarray(part.to_numpy() if hasattr(part, "to_numpy") else part)
+        values = settled(np.asarray(part.to_numpy() if hasattr(part, "to_numpy") else part))
         if len(values) != block.n:
             raise DualnewtonError(
                 f"{name} must have an entry for each row of X, got {len(values)} for the {block.n} rows of block {number}"

@@ -1,0 +1,110 @@
+"""Estimators over Dask collections: the models of the estimators in memory, with their certificates, and lazy predictions."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+import dualnewton as dn
+import dualnewton.dask as on_dask
+from dualnewton.errors import DualnewtonError
+
+pytestmark = pytest.mark.xdist_group("dask")
+
+N, D = 160, 5
+RNG = np.random.default_rng(4)
+X = RNG.standard_normal((N, D))
+SCORES = X @ np.array([1.0, -1.0, 0.5, 0.0, 0.0]) + 0.4 + RNG.standard_normal(N)
+LABELS = np.where(SCORES > 0.0, "yes", "no")
+KINDS = np.digitize(SCORES, [-0.5, 1.5])
+WEIGHTS = RNG.uniform(0.5, 2.0, N)
+
+FITS = {
+    "LogisticRegression": ({"C": 0.5, "class_weight": "balanced"}, LABELS),
+    "LinearSVC": ({"C": 0.1}, LABELS),
+    "RidgeClassifier": ({"alpha": 2.0}, KINDS),
+    "ERMClassifier": ({"loss": "smooth_hinge", "lam": 0.1}, LABELS),
+    "Ridge": ({"alpha": 3.0}, SCORES),
+    "ElasticNet": ({"alpha": 0.1}, SCORES),
+    "Lasso": ({"alpha": 0.1}, SCORES),
+    "LinearSVR": ({"C": 0.1, "loss": "squared_epsilon_insensitive"}, SCORES),
+    "ERMRegressor": ({"loss": "huber", "lam": 0.1}, SCORES),
+}
+
+
+def chunked(values, size=70):
+    import dask.array as da
+
+    return da.from_array(values, chunks=(size, *values.shape[1:]))
+
+
+@pytest.fixture(scope="module")
+def rows(cluster):
+    return chunked(X).persist()
+
+
+def test_every_estimator_is_tried():
+    assert set(FITS) == set(on_dask.AVAILABLE)
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_the_model_is_that_of_memory(rows, name):
+    parameters, y = FITS[name]
+    tight = {"tol": 1e-8, **parameters}
+    ours = getattr(on_dask, name)(**tight).fit(rows, chunked(y, 90), chunked(WEIGHTS))
+    theirs = getattr(dn, name)(**tight).fit(X, y, WEIGHTS)
+    certificates = ours.certificate_ if isinstance(ours.certificate_, list) else [ours.certificate_]
+    assert all(each.relative_gap <= ours.tol for each in certificates)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-3)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-3)
+    found = ours.predict(rows)
+    assert hasattr(found, "__dask_graph__")
+    assert np.mean(found.compute() == ours._light().predict(X)) == 1.0
+    assert ours.score(rows, chunked(y), chunked(WEIGHTS)) == pytest.approx(ours.score(X, y, WEIGHTS), rel=1e-12)
+    assert clone(ours).get_params() == ours.get_params()
+
+
+def test_softmax_over_a_data_frame_with_unknown_sizes(cluster):
+    import dask.dataframe as dd
+    import pandas as pd
+
+    frame = pd.DataFrame(X, columns=list("abcde")).assign(kind=KINDS)
+    table = dd.from_pandas(frame, npartitions=3)
+    ours = on_dask.LogisticRegression(tol=1e-8).fit(table[list("abcde")], table["kind"])
+    theirs = dn.LogisticRegression(tol=1e-8).fit(X, KINDS)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
+    assert list(ours.feature_names_in_) == list("abcde")
+    shares = ours.predict_proba(table[list("abcde")])
+    np.testing.assert_allclose(shares.compute(), theirs.predict_proba(X), atol=1e-4)
+    with pytest.raises(DualnewtonError, match="X must have the columns of fit"):
+        ours.predict(table[list("abcd")])
+
+
+def test_delayed_sparse_blocks(cluster):
+    import dask
+
+    blocks = [dask.delayed(sp.csr_array)(X[low : low + 60]) for low in (0, 60, 120)]
+    labels = [dask.delayed(LABELS[low : low + 60]) for low in (0, 60, 120)]
+    model = on_dask.LogisticRegression().fit(blocks, labels)
+    predictions = dask.compute(*model.predict(blocks))
+    np.testing.assert_array_equal(np.concatenate(predictions), dn.LogisticRegression().fit(X, LABELS).predict(X))
+    loaded = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert model.score(blocks, labels) == model.score(X, LABELS)
+
+
+def test_what_cannot_be_fitted_says_so_by_name(rows):
+    with pytest.raises(AttributeError, match=r"dualnewton\.dask has no RidgeCV: .* Available are .*Ridge"):
+        on_dask.RidgeCV  # noqa: B018
+    with pytest.raises(DualnewtonError, match=r"X must be a dask array.* use dualnewton\.Ridge for data in memory"):
+        on_dask.Ridge().fit(X, SCORES)
+    with pytest.raises(DualnewtonError, match="only one class: 'yes'"):
+        on_dask.LogisticRegression().fit(rows, chunked(np.full(N, "yes")))
+    with pytest.raises(DualnewtonError, match="y must be given"):
+        on_dask.Ridge().fit(rows)
+    with pytest.raises(DualnewtonError, match="visits rows in random order, but the rows are on the workers"):
+        on_dask.LogisticRegression(solver="sdna").fit(rows, chunked(LABELS))
+    with pytest.raises(DualnewtonError, match="class_weight must be None for 3 classes"):
+        on_dask.LinearSVC(class_weight="balanced").fit(rows, chunked(KINDS))
