@@ -20,7 +20,7 @@ FLOORS = [
     {"run"},
     {"interop", "io", "data", "preprocessing"},
     {"estimators"},
-    {"__init__"},
+    {"__init__", "dask"},
     {"accel", "lab"},
     {"cli"},
     {"__main__"},
