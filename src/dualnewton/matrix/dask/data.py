@@ -157,7 +157,9 @@ class DaskData(Data):
         if len(blocks) <= max(share[-1] for share in numbers):
             raise DualnewtonError(f"{name} must have the blocks of X, got {len(blocks)} blocks")
         require_computed(client, name, blocks)
-        meta = np.empty((0, *getattr(values, "shape", (0,))[1:]), getattr(values, "dtype", np.float64))
+        (meta,) = self.layout.fetched(
+            self.layout.submit("type-of-values", tasks.without_rows, [[blocks[numbers[0][0]]]])
+        )
         return self.layout.beside(name, self.futures, [[blocks[k] for k in share] for share in numbers], meta)
 
     def ones(self) -> RowBlocks:

@@ -180,6 +180,11 @@ def beside(share: Share, name: str, parts: Sequence[Any]) -> Outcome:
     return Outcome({}, found)
 
 
+def without_rows(values: Any) -> np.ndarray:
+    """Return the first rows of an array, none of them: its type and its other axes."""
+    return np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)[:0].copy()
+
+
 def picked(
     program: Program, blocks: Blocks, chosen: Sequence[np.ndarray], share: Share | None, *stored: Outcome
 ) -> list[Any]:
