@@ -63,7 +63,7 @@ class Case:
     name : str
         The public name.
     task : str
-        "regression", "two" (classes), "many" (three or more classes) or "outputs".
+        "regression", "two" (classes), "many" (three or more classes), "outputs" or "counts".
     remark : str
         What distinguishes it from other cases of the same name.
     parameters, theirs : dict
@@ -114,6 +114,9 @@ CASES = (
     Case("HuberRegressor", "regression"),
     Case("LinearSVR", "regression"),
     Case("QuantileRegressor", "regression"),
+    Case("PoissonRegressor", "counts"),
+    Case("GammaRegressor", "counts"),
+    Case("TweedieRegressor", "counts", "power 1.5", {"power": 1.5}),
     Case("Ridge", "outputs", "several outputs"),
     Case("MultiTaskLasso", "outputs"),
     Case("MultiTaskElasticNet", "outputs"),

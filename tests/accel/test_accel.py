@@ -25,6 +25,7 @@ CANCER, DIABETES, IRIS, SEVERAL = (
     ((data[0] - data[0].mean(0)) / data[0].std(0), data[1])
     for data in (load(return_X_y=True) for load in (load_breast_cancer, load_diabetes, load_iris, load_linnerud))
 )
+COUNTS = DIABETES[0], 1.0 + np.floor(DIABETES[1] / 50.0)
 CASES = {
     "LogisticRegression": [
         (CANCER, {"tol": 1e-10}),
@@ -59,6 +60,9 @@ CASES = {
     "ElasticNet": [(DIABETES, {"tol": 1e-12})],
     "ElasticNetCV": [(DIABETES, {"tol": 1e-10, "cv": 3, "alphas": 10})],
     "HuberRegressor": [(DIABETES, {"tol": 1e-10, "max_iter": 1000})],
+    "PoissonRegressor": [(COUNTS, {"tol": 1e-10, "solver": "newton-cholesky"})],
+    "GammaRegressor": [(COUNTS, {"tol": 1e-10, "solver": "newton-cholesky"})],
+    "TweedieRegressor": [(COUNTS, {"tol": 1e-10, "power": 1.5, "solver": "newton-cholesky"})],
     "QuantileRegressor": [(DIABETES, {"quantile": 0.3})],
     "MultiTaskLasso": [(SEVERAL, {"tol": 1e-12})],
     "MultiTaskElasticNet": [(SEVERAL, {"tol": 1e-12})],

@@ -104,3 +104,5 @@ def _adopt(model: Any, fitted: Any, theirs: type, y: Any) -> None:
             setattr(model, name, value)
     if hasattr(theirs, "_prepare_data"):  # the ridge classifiers read their classes from a binarizer
         model._label_binarizer = LabelBinarizer(pos_label=1, neg_label=-1).fit(y)
+    if hasattr(theirs, "_get_loss"):  # generalised linear models predict by the link of their loss
+        model._base_loss = model._get_loss()
