@@ -246,9 +246,11 @@ class CertifiedModel(BaseEstimator):
         # Scikit-learn's decorator of fit would also change and restore its configuration, for estimators that fit others.
         if not get_config()["skip_parameter_validation"]:
             self._validate_params()
-        before = getattr(self, "_fitted", None) if self.warm_start else None
-        data = self._checked(X, y, sample_weight)
-        self._fit(data, before)
+        return self._fit_beside(X, self._checked(X, y, sample_weight))
+
+    def _fit_beside(self, X: Any, data: Data) -> Any:
+        """Do what :meth:`fit` does, with data that are checked; what it keeps is beside X as it was given."""
+        self._fit(data, getattr(self, "_fitted", None) if self.warm_start else None)
         if self.device is not None or library_of(X) is not None:
             keep_beside(self, X)
         return self
@@ -283,7 +285,7 @@ class CertifiedModel(BaseEstimator):
         words = self._specification(data.X.shape[0])
         if not words.has_probabilities or words.lam != 0.0:
             return False
-        margins = data.matrix.times(np.atleast_2d(self.coef_).T) + self.intercept_
+        margins = on_host(data.matrix.times(np.atleast_2d(self.coef_).T)) + self.intercept_
         predicted = margins[:, 0] > 0.0 if margins.shape[1] == 1 else margins.argmax(axis=1)
         return data.y.ndim == 1 and bool(np.all(predicted == data.y))
 

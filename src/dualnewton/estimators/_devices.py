@@ -29,7 +29,7 @@ def library_of(array: Any) -> str | None:
 
 def rows_on_gpu(X: Any, device: str | None) -> Data | None:
     """Return rows that are on a GPU, or that a model with this ``device`` moves there; None for all others."""
-    if device is None and library_of(X) is None:
+    if isinstance(X, Data) or (device is None and library_of(X) is None):
         return None
     from dualnewton.matrix.cuda import as_cuda
 

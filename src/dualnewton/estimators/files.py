@@ -14,6 +14,7 @@ from dualnewton.files.archive import BadFileError
 from dualnewton.interop.labels import tidy
 from dualnewton.interop.model_file import SavedModel
 from dualnewton.interop.model_file._values import from_json, to_json
+from dualnewton.row_arrays import on_host
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
@@ -94,8 +95,10 @@ def _saved(model: Any) -> SavedModel:
     if getattr(model, "multilabel_", False):
         raise DualnewtonError(f"{name} cannot be written to a file with several labels per row")
     values: dict[str, np.ndarray] = {}
-    coef = model.coef_.toarray() if hasattr(model.coef_, "toarray") else model.coef_
-    fitted = {key: each for key, each in vars(model).items() if key.endswith("_") and key[0] != "_"} | {"coef_": coef}
+    coef = model.coef_.toarray() if hasattr(model.coef_, "toarray") else on_host(model.coef_)
+    fitted = {key: on_host(each) for key, each in vars(model).items() if key.endswith("_") and key[0] != "_"} | {
+        "coef_": coef
+    }
     estimator = {"class": name} | {
         part: {key: to_json(value, values, f"{key} of {name}") for key, value in each.items()}
         for part, each in (("parameters", model.get_params(deep=False)), ("fitted", fitted))
@@ -105,7 +108,7 @@ def _saved(model: Any) -> SavedModel:
     names = getattr(model, "feature_names_in_", None)
     return SavedModel(
         coef=rows,
-        intercept=np.broadcast_to(np.ravel(model.intercept_).astype(np.float64), len(rows)).copy(),
+        intercept=np.broadcast_to(np.ravel(on_host(model.intercept_)).astype(np.float64), len(rows)).copy(),
         objective=model._specification(n),
         classes=tidy(model.classes_) if hasattr(model, "classes_") else None,
         certificates=tuple(certificates) if isinstance(certificates, list) else (certificates,),

@@ -11,12 +11,14 @@ from sklearn import get_config
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from dualnewton.estimators._base import CertifiedRegressor, solver_names
+from dualnewton.estimators._devices import computed_on_host
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._validation import opened
 from dualnewton.interop.generalised_linear import generalised_linear
 from dualnewton.interop.model_file._saved import LARGEST
 from dualnewton.interop.parts import Data
 from dualnewton.interop.specification import Specification
+from dualnewton.row_arrays import on_host
 from dualnewton.run.result import Result
 from dualnewton.validation import vector
 
@@ -85,8 +87,7 @@ class GeneralizedLinearRegressor(CertifiedRegressor):
         """
         if not get_config()["skip_parameter_validation"]:
             self._validate_params()
-        before = getattr(self, "_fitted", None) if self.warm_start else None
-        return self._fit(with_offset(self._checked(X, y, sample_weight), offset), before)
+        return self._fit_beside(X, with_offset(self._checked(X, y, sample_weight), on_host(offset)))
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)
@@ -99,17 +100,21 @@ class GeneralizedLinearRegressor(CertifiedRegressor):
 
     def predict(self, X: Any, *, offset: Any = None) -> np.ndarray:
         """Return the mean exp(Xw + b + o), of shape (n,)."""
-        margins = super().predict(X)
-        margins = margins if offset is None else margins + vector("offset", offset, len(margins))
-        return margins if self._log_power is None else means_of(margins)
+
+        def means(margins: np.ndarray) -> np.ndarray:
+            margins = margins if offset is None else margins + vector("offset", on_host(offset), len(margins))
+            return margins if self._log_power is None else means_of(margins)
+
+        return computed_on_host(means, super().predict(X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Return D², the fraction of the deviance explained: 1 − D(y, prediction)/D(y, mean of y)."""
         from sklearn.metrics import d2_tweedie_score
 
         X, y, sample_weight = opened(X, y, sample_weight)
-        more = {"sample_weight": sample_weight, "power": self._log_power or 0.0}
-        return float(d2_tweedie_score(np.asarray(y, dtype=np.float64), self.predict(X, offset=offset), **more))
+        predicted = on_host(self.predict(X, offset=offset))
+        more = {"sample_weight": on_host(sample_weight), "power": self._log_power or 0.0}
+        return float(d2_tweedie_score(np.asarray(on_host(y), dtype=np.float64), predicted, **more))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

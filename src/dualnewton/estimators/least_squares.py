@@ -99,6 +99,7 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
         n, d = data.X.shape
+        data.matrix.capabilities.require_local(f"{type(self).__name__}, which has no penalty,")
         for name in ("rank_", "singular_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         sparse, whole = data.matrix.profile.sparse, data.matrix.capabilities.whole

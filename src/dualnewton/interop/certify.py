@@ -13,6 +13,7 @@ from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import require_fitted, translation_of
 from dualnewton.io.dataset import Dataset
 from dualnewton.objective.certificate import Certificate
+from dualnewton.row_arrays import on_host
 from dualnewton.validation import data_matrix, vector
 
 __all__ = ["certify"]
@@ -62,7 +63,7 @@ def certify(model: Any, X: Any, y: Any = None, *, sample_weight: Any = None, off
         Its parameters are read as they are now: if they were changed after ``fit``, the new ones count. What cannot be
         certified is refused by name, with a way out.
     X : array, sparse array or data frame of shape (n, d), or Dataset
-        The data it was fitted on; rows of a data set on disk are read in passes.
+        The data it was fitted on; rows of a data set on disk are read in passes, and those on a GPU stay there.
     y : array or series of shape (n,), or (n, outputs) for a regression with several outputs
         The targets or class labels it was fitted on; those of the data set, if one is given and this is None.
     sample_weight : number or array of shape (n,), optional
@@ -97,7 +98,10 @@ def certify(model: Any, X: Any, y: Any = None, *, sample_weight: Any = None, off
 def _checked(X: Any, y: Any, sample_weight: Any, offset: Any) -> Data:
     if isinstance(X, Dataset):
         X, y, sample_weight = X.X, X.y if y is None else y, X.sample_weight if sample_weight is None else sample_weight
-    X, y = X if isinstance(X, matrix.Data) else data_matrix("X", X), np.asarray(y)
+    if not isinstance(X, matrix.Data):
+        elsewhere = matrix.from_elsewhere(X)
+        X = data_matrix("X", X) if elsewhere is None else elsewhere
+    y, sample_weight, offset = np.asarray(on_host(y)), on_host(sample_weight), on_host(offset)
     n = X.shape[0]
     if y.ndim == 0 or len(y) != n:
         raise DualnewtonError(f"y must have {n} rows, as X has, got shape {y.shape}")

@@ -104,7 +104,7 @@ def parts_of(model: Any, X: linear.Matrix, problems: Sequence[Objective]) -> Ite
     """
     counts = [problem.columns for problem in problems]
     coef, intercept = coefficients(model, X, sum(counts))
-    alpha = getattr(model, "dual_coef_", None)
+    alpha = on_host(getattr(model, "dual_coef_", None))
     alpha = None if alpha is None or len(alpha) != X.shape[0] else alpha.reshape(X.shape[0], -1)
     first = 0
     for problem, count in zip(problems, counts, strict=True):

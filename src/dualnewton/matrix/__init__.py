@@ -8,7 +8,7 @@ products with a matrix as it is stored, for this package and the theory.
 
 from dualnewton.matrix.chunked import ChunkedData
 from dualnewton.matrix.compiled import row_parts, sum_over_rows
-from dualnewton.matrix.memory import MemoryData, as_data
+from dualnewton.matrix.memory import MemoryData, as_data, from_elsewhere
 from dualnewton.matrix.protocol import BlockLosses, Capabilities, Data, Evaluation, Profile, RowForm, RowVectors, Target
 from dualnewton.matrix.selections import count_active
 
@@ -25,6 +25,7 @@ __all__ = [
     "Target",
     "as_data",
     "count_active",
+    "from_elsewhere",
     "row_parts",
     "sum_over_rows",
 ]

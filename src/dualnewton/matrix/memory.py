@@ -338,11 +338,16 @@ def as_data(X: Any) -> Data:
     """Return X itself if it is ``Data``, else the matrix, validated, as the kind of data of the library that it belongs to."""
     if isinstance(X, Data):
         return X
+    found = from_elsewhere(X)
+    return MemoryData(data_matrix("X", X, sum_of_squares)) if found is None else found
+
+
+def from_elsewhere(X: Any) -> Data | None:
+    """Return a matrix that is not in this process's memory (on a GPU, on a cluster), validated, as data; None for all others."""
     one = X[0] if isinstance(X, list) and X else X  # a list of blocks
-    if (kind := ELSEWHERE.get(type(one).__module__.partition(".")[0])) is not None:
-        made: Data = import_module(f"dualnewton.matrix.{kind}").as_data(X)
-        return made
-    return MemoryData(data_matrix("X", X, sum_of_squares))
+    kind = ELSEWHERE.get(type(one).__module__.partition(".")[0])
+    made: Data | None = None if kind is None else import_module(f"dualnewton.matrix.{kind}").as_data(X)
+    return made
 
 
 def parts_of(profile: Profile) -> int:

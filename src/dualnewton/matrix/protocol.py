@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from dualnewton._cached import cached_property
+from dualnewton.errors import DualnewtonError
 from dualnewton.matrix.selections import Selection, Selections
 
 Rows = Selection | slice
@@ -82,6 +83,11 @@ class Capabilities:
     subsets: bool = True
     gathered: float = math.inf
     reason: str = ""
+
+    def require_local(self, what: str) -> None:
+        """Raise an error if row arrays are not NumPy arrays, which ``what`` needs."""
+        if not self.local:
+            raise DualnewtonError(f"{what} needs rows in the memory of this process, but {self.reason}")
 
 
 class RowVectors(NamedTuple):

@@ -79,14 +79,20 @@ class CrossValidated(CertifiedModel):
         """
         _raise_for_params(params, self, "fit")
         values = self._values()
+        self._search(self._checked_for_folds(X, y, sample_weight), values, params)
+        return self
+
+    def _checked_for_folds(self, X: Any, y: Any, sample_weight: Any) -> Data:
+        """Check what ``fit`` is given; folds are rows of it, selected in memory or on disk."""
         data = self._checked(X, y, sample_weight)
-        if self._holds_out and not (able := data.matrix.capabilities).whole:
+        able = data.matrix.capabilities
+        able.require_local(type(self).__name__)
+        if self._holds_out and not able.whole:
             raise DualnewtonError(
                 f"{type(self).__name__} gathers the rows that each fold holds out, but {able.reason}: fit a path of values "
                 "(``path``), and score each on a data set of its own"
             )
-        self._search(data, values, params)
-        return self
+        return data
 
     def _member(self, kind: type[CertifiedModel] | None = None, **values: Any) -> Any:
         """Return an estimator of the grid, not yet fitted, with the parameters of the search and these values."""

@@ -88,7 +88,7 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
         """
         _raise_for_params(params, self, "fit")
         ratios = self._values()
-        self._search(with_offset(self._checked(X, y, sample_weight), offset), ratios, params)
+        self._search(with_offset(self._checked_for_folds(X, y, sample_weight), offset), ratios, params)
         return self
 
     def _search(self, data: Data, ratios: list[float], params: dict[str, Any]) -> None:

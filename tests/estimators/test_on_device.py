@@ -1,0 +1,82 @@
+"""Estimators on rows that are on a device, by arrays that refuse silent conversion to NumPy as CuPy's do."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import dualnewton as dn
+from dualnewton.estimators import _devices
+from dualnewton.matrix import cuda, memory
+from dualnewton.row_arrays import on_host
+from fake_device import FakeArray, on_device, xp
+
+rng = np.random.default_rng(7)
+X = rng.standard_normal((400, 6))
+z = X @ rng.standard_normal(6)
+targets, classes = z + rng.standard_normal(400), np.digitize(z + rng.standard_normal(400), [-1.0, 1.0])
+
+MODELS = {
+    "logistic": (dn.LogisticRegression(tol=1e-8), (targets > 0.0) * 1),
+    "softmax": (dn.LogisticRegression(tol=1e-8), classes),
+    "svc": (dn.LinearSVC(tol=1e-8), classes),
+    "ridge": (dn.Ridge(tol=1e-8), targets),
+    "lasso": (dn.Lasso(alpha=0.01, tol=1e-8), targets),
+    "huber": (dn.ERMRegressor("huber", lam=1e-3, tol=1e-8), targets),
+    "poisson": (dn.PoissonRegressor(tol=1e-8), np.abs(targets)),
+}
+
+
+@pytest.fixture
+def as_library(monkeypatch):
+    """Treat the arrays of the fake device as those of CuPy."""
+    name = FakeArray.__module__.partition(".")[0]
+    monkeypatch.setitem(memory.ELSEWHERE, name, "cuda")
+    monkeypatch.setattr(_devices, "GPU_LIBRARIES", (name,))
+    monkeypatch.setattr(cuda, "cupy", lambda: xp)
+    for made in ("as_cuda", "as_data"):
+        monkeypatch.setattr(cuda, made, lambda given: on_device(on_host(given)))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_a_fit_keeps_and_predicts_is_where_its_rows_are(name, as_library, tmp_path):
+    model, y = MODELS[name]
+    there, weights = FakeArray(X), np.linspace(0.5, 1.5, 400)
+    here = copy.copy(model).fit(X, y, weights)
+    found = copy.copy(model).fit(there, FakeArray(y), FakeArray(weights))
+    for part in ("coef_", "dual_coef_"):
+        assert isinstance(getattr(found, part), FakeArray)
+    np.testing.assert_allclose(on_host(found.coef_), here.coef_, atol=2e-3 * np.abs(here.coef_).max())
+    predicted = found.predict(there)
+    assert isinstance(predicted, FakeArray)
+    assert np.mean(np.abs(on_host(predicted) - here.predict(X)) > 1e-2) < 1e-2
+    if hasattr(found, "predict_proba"):
+        np.testing.assert_allclose(on_host(found.predict_proba(there)), here.predict_proba(X), atol=1e-3)
+    assert abs(found.score(there, FakeArray(y)) - here.score(X, y)) < 1e-3
+    proof = dn.certify(found, there, FakeArray(y), sample_weight=FakeArray(weights))
+    assert proof.relative_gap <= 1e-7
+    dn.save(found, tmp_path / "model.json")
+    np.testing.assert_array_equal(dn.load(tmp_path / "model.json").coef_, on_host(found.coef_))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        dn.LogisticRegression(C=np.inf),
+        dn.LogisticRegressionCV(),
+        dn.RidgeCV(),
+        dn.HuberRegressor(),
+        dn.LinearRegression(),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_what_needs_rows_in_memory_says_so(model, as_library):
+    with pytest.raises(
+        dn.DualnewtonError, match="needs rows in the memory of this process, but the data are on a device"
+    ):
+        copy.copy(model).fit(FakeArray(X), FakeArray((targets > 0.0) * 1))
+
+
+def test_a_device_without_a_gpu_is_refused():
+    with pytest.raises(dn.DualnewtonError, match="GPU"):
+        dn.Ridge(device="cuda").fit(X, targets)
