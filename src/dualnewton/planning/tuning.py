@@ -104,10 +104,17 @@ GPU = Rates(
     sparse_pair=1e-11,
     expanded_entry=9e-12,
     margin=3e-11,
-    call=5e-4,
+    call=1.3e-3,
     drawn_row=2e-11,
 )
-"""Rates of a GPU with 4.8 TB/s (H200), measured by ``benchmarks/gpu.py``; what its rows are not used for is as on a core."""
+"""Rates of a GPU with 4.8 TB/s (H200). They are fits to the times that ``python -m benchmarks.gpu_probe`` prints.
+
+``memory_bandwidth`` and ``margin`` are those of a pass in float64 over float32 rows (0.5 to 6.5 ms), ``multiply`` and
+``expanded_entry`` of weighted Gram matrices in float64, and ``sparse_entry`` of passes over CSR rows. ``call`` is what remains
+of fits on 1,000,000×100 without the time of their passes and Gram matrices: 12 ms of Newton's method in 9 calls, and 23 ms of
+sketched Newton in 15. ``sparse_pair`` is an estimate, since the fits of the probe multiply no sparse rows on the GPU: their
+Gram matrices are of sampled rows, in memory. What is not set here is not done on a GPU, and is as on a core.
+"""
 
 
 @dataclass(frozen=True)
