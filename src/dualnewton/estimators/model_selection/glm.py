@@ -91,6 +91,10 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
         self._search(with_offset(self._checked_for_folds(X, y, sample_weight), offset), ratios, params)
         return self
 
+    @property
+    def _holds_out(self) -> bool:
+        return False  # the margins of all rows are computed in one pass
+
     def _search(self, data: Data, ratios: list[float], params: dict[str, Any]) -> None:
         grids = [self._grid(data, ratio) for ratio in ratios]
         given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {})
