@@ -225,7 +225,7 @@ def test_progress_names_the_part_of_the_grid(case, capsys):
     clone(case.model).set_params(verbose=1).fit(X, y)
     text = capsys.readouterr().err
     assert f"{type(case.model).__name__}, " in text
-    assert "certified relative gap" in text
+    assert "relative gap" in text
     assert ("C = 0.1, all rows" in text) or ("alpha = " in text)
 
 

@@ -6,7 +6,7 @@ No clock is read, so that equal seeds give equal runs. The rates (:class:`Rates`
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dualnewton.matrix.memory import parts_of
@@ -29,8 +29,7 @@ class Costs(Profile):
     @classmethod
     def of(cls, profile: Profile, tuning: Tuning = DEFAULT) -> Costs:
         """Return the costs for data with this size and sparsity."""
-        given = {part.name: getattr(profile, part.name) for part in fields(Profile)}
-        return cls(**given, tuning=replace(tuning, rates=tuning.gpu) if profile.on_gpu else tuning)
+        return cls(**vars(profile), tuning=replace(tuning, rates=tuning.gpu) if profile.on_gpu else tuning)
 
     @cached_property
     def by_entry(self) -> bool:

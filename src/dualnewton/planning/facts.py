@@ -45,7 +45,9 @@ class Facts:
         costs = Costs.of(problem.data.profile, tuning)
         some = _every(costs.n, tuning.norm_sample)
         data, gamma = problem.data, problem.loss.gamma
-        sizes = data.entries(problem.c, some) * linear.squared_norms(data.rows(some))
+        sizes = linear.squared_norms(data.rows(some))
+        if problem.sample_weight is not None:
+            sizes = data.entries(problem.c, some) * sizes
         if gamma is None:
             y = data.entries(problem.y, some)
             curvature = problem.loss.second_derivative(_first_margins(problem, some), y)
