@@ -27,10 +27,20 @@ def make(storage="dense", K=1, **kwargs):
     return [first, *(dn.Problem(first.X, labels_for(loss, N, rng), loss, lam=0.02 * k) for k in range(1, K))]
 
 
+OTHERS = set()
+"""The threads that were there before a test: the main thread, and those of a Dask cluster that other tests use."""
+
+
+@pytest.fixture(autouse=True)
+def _others():
+    OTHERS.clear()
+    OTHERS.update(threading.enumerate())
+
+
 def helpers_left(patience=3.0):
-    """The threads beside this one that are still there when they have had time to go."""
+    """The threads of a test that are still there when they have had time to go."""
     deadline = time.monotonic() + patience
-    while (left := set(threading.enumerate()) - {threading.main_thread()}) and time.monotonic() < deadline:
+    while (left := set(threading.enumerate()) - OTHERS) and time.monotonic() < deadline:
         time.sleep(0.01)
     return left
 
