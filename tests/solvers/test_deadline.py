@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.kernels import quadratic as kernels
-from dualnewton.matrix import MemoryData, grams
+from dualnewton.matrix import MemoryData, factors, grams
 from dualnewton.planning.working_sets import SetSizes
 from dualnewton.run.result import Status
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
@@ -100,7 +100,8 @@ def test_each_of_several_models_keeps_its_certificate(monkeypatch):
 
 @pytest.mark.parametrize("m", [1, 9, 10, 11, 35])
 def test_a_factor_made_block_by_block_is_the_factor(m, monkeypatch):
-    monkeypatch.setattr(curvature, "BLOCK", 5)
+    monkeypatch.setattr(factors, "BLOCK", 5)
+    monkeypatch.setattr(factors, "LARGE", 10)
     rng = np.random.default_rng(0)
     A = rng.standard_normal((m, 2 * m))
     g, made = rng.standard_normal(m), []

@@ -13,6 +13,7 @@ from sklearn import linear_model, svm
 from sklearn.preprocessing import LabelBinarizer
 
 from dualnewton import accel, estimators
+from dualnewton.errors import DualnewtonError
 
 HOMES = (linear_model, svm)
 """The modules of scikit-learn that have the classes."""
@@ -82,7 +83,7 @@ def _fitted(model: Any, ours: type, X: Any, y: Any, *given: Any, **named: Any) -
     if not penalises_intercept(model):
         return ours(**parameters).fit(X, y, *given, **named)
     if ours.__name__.startswith("LogisticRegression") and len(np.unique(np.asarray(y))) > 2:
-        raise ValueError("LIBLINEAR with several classes")
+        raise DualnewtonError("LIBLINEAR with several classes")
     X = sklearn.utils.check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="X")
     constant = np.full((X.shape[0], 1), model.intercept_scaling, dtype=X.dtype)
     joined = sp.hstack([X, constant], format="csr") if sp.issparse(X) else np.hstack([X, constant])

@@ -95,7 +95,7 @@ def reference(kind, penalty, order):
     return problem, result
 
 
-SMALL_SETS = tuned(least_set=4, thin_share=0.1, multiply=1.0, sparse_pair=1.0, most_together=4)
+SMALL_SETS = tuned(least_set=4, thin_share=0.1, multiply=1.0, sparse_pair=1.0, most_together=4, walk_share=2.0)
 
 
 @pytest.fixture

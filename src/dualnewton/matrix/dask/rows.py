@@ -138,7 +138,7 @@ class RowBlocks(NDArrayOperatorsMixin):
         """Return a value with the expressions of the row arrays in it."""
         if isinstance(value, RowBlocks):
             if value.layout is not self.layout:
-                raise ValueError("row arrays of different data cannot be combined")
+                raise TypeError("row arrays of different data cannot be combined")
             return value.expression
         if isinstance(value, tuple | list):
             return type(value)(self._expressions(each) for each in value)
