@@ -25,6 +25,9 @@ FIXED = {
 }
 """The paper's quantities and methods, whose arguments have the order in which it names them."""
 
+COMPILED = "_by_columns"
+"""How the names of a loss's functions end that kernels call for blocks of several columns."""
+
 LEADING = {
     "dn.Problem": ("X", "y", "loss"),
     "dn.MultinomialProblem": ("X", "y"),
@@ -74,6 +77,8 @@ PUBLIC = {
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_few_parameters_go_by_position(name):
+    if name.endswith(COMPILED):
+        pytest.skip("kernels call it, which have no parameters by name")
     assert len(PUBLIC[name]) <= MOST or PUBLIC[name] == FIXED.get(name)
 
 
