@@ -233,7 +233,7 @@ def of_version_1(members, **words):
     ratio = {"l2": 0.0, "l1": 1.0}.get(content["objective"]["penalty"])
     ratio = content["objective"]["penalty_parameters"]["l1_ratio"] if ratio is None else ratio
     content["objective"] = {"l1_ratio": ratio} | {key: content["objective"][key] for key in kept} | words
-    del content["scale"], content["estimator"]
+    del content["scale"], content["estimator"], content["offset"]
     return members | {"header.json": json.dumps(header).encode()}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.interop.offsets import OffsetColumn
 from dualnewton.matrix import Data
 
 if TYPE_CHECKING:
@@ -32,19 +34,22 @@ class Columns:
         The names of the features. If the data have names too, they may be in any order, and other columns are ignored.
     target : str, optional
         The column of the target.
+    offset : OffsetColumn, optional
+        The column that is added to the margins.
     """
 
     d: int
     names: Sequence[str] | None = None
     target: str | int | bool | None = None
+    offset: OffsetColumn | None = None
 
     def read(
         self,
         source: str,
-        target: str | None = None,
         weights: str | int | None = None,
         *,
         labelled: bool = True,
+        with_offset: bool = True,
         memory: str | None = None,
     ) -> Dataset:
         """Read the data of a file or a named set.
@@ -53,26 +58,24 @@ class Columns:
         ----------
         source : str
             A file or a name of the catalog.
-        target, weights : str, optional
-            The columns of the target and of the weights; by default the target is that of the model.
-        labelled : bool
-            True if a target is required; if False, a file without one is accepted.
+        weights : str, optional
+            The column of the weights.
+        labelled, with_offset : bool
+            True if the target, and the offset if the model has one, are required; if False, a file without them is accepted.
         memory : str, optional
             The memory within which the rows are read from disk.
         """
-        targets: list[Any] = [self.target if target is None else target]
-        if not labelled and target is None:
-            targets.append(False)
+        targets: list[Any] = [self.target, *([] if labelled else [False])]
+        offsets = [None if self.offset is None else self.offset.name, *([] if with_offset else [None])]
         # A table may have columns that the model does not use; a sparse file may have no entry of the last features.
         widths = [self.d, None] if self.names is None else [None, self.d]
         errors: list[DualnewtonError] = []
-        for place in targets:
-            for n_features in widths:
-                try:
-                    found = {"target": place, "weights": weights, "n_features": n_features}
-                    return self.of(loaded(source, memory=memory, **found))
-                except DualnewtonError as error:
-                    errors.append(error)
+        for offset, place, n_features in itertools.product(dict.fromkeys(offsets), targets, widths):
+            try:
+                found = {"target": place, "weights": weights, "offset": offset, "n_features": n_features}
+                return self.of(loaded(source, memory=memory, **found))
+            except DualnewtonError as error:
+                errors.append(error)
         # An error about the columns is more helpful than one about an attempt to read them.
         raise next((error for error in errors if isinstance(error, OtherColumnsError)), errors[0])
 
@@ -100,25 +103,22 @@ def on_disk(source: str, memory: str | None) -> bool:
     return memory is not None or Path(source).is_dir()
 
 
-def column_of_offsets(offset: str | None, exposure: str | None) -> str | None:
-    """Return the column that holds offsets, or exposures, of which there may be one."""
+def offset_column(offset: str | None, exposure: str | None) -> OffsetColumn | None:
+    """Return the column that ``--offset`` or ``--exposure`` names, of which there may be one."""
     if offset is not None and exposure is not None:
         raise DualnewtonError(
             f"--offset and --exposure both say what is added to the margins: give one of them, got {offset!r} and {exposure!r}"
         )
-    return offset if exposure is None else exposure
+    if exposure is not None:
+        return OffsetColumn(exposure, exposure=True)
+    return None if offset is None else OffsetColumn(offset)
 
 
-def with_log_exposure(dataset: Dataset, exposure: str | None) -> Dataset:
-    """Return the data with the logarithm of the exposures that were read as offsets, if there are such."""
-    if exposure is None:
+def with_offsets(dataset: Dataset, column: OffsetColumn | None) -> Dataset:
+    """Return the data with the offsets that belong to the values of a column, which were read as offsets."""
+    if column is None or dataset.offset is None:
         return dataset
-    import numpy as np
-
-    given = np.asarray(dataset.offset)
-    if not (given > 0.0).all():
-        raise DualnewtonError(f"--exposure must name a column of numbers > 0, got {given.min():g} in {exposure!r}")
-    return replace(dataset, offset=np.log(given))
+    return replace(dataset, offset=column.offsets(np.asarray(dataset.offset)))
 
 
 def loaded(source: str, *, memory: str | None = None, **options: Any) -> Dataset:

@@ -44,8 +44,12 @@ def chosen_lam(task: Task, dataset: Dataset, cv: int, threads: int, seed: int) -
     known = words.loss in SEARCHES and words.penalty in SHARES and words.multiclass != "ovr"
     if not known:
         raise DualnewtonError(
-            f"--cv is for the losses {' and '.join(SEARCHES)} with the penalties {', '.join(SHARES)}, got {words.loss} with "
+            f"--cv is for the losses {', '.join(SEARCHES)} with the penalties {', '.join(SHARES)}, got {words.loss} with "
             f"{words.penalty}{' and ovr' if words.multiclass == 'ovr' else ''}: choose lambda by --lam or -C"
+        )
+    if words.loss == "logistic" and dataset.offset is not None:
+        raise DualnewtonError(
+            "--cv chooses lambda of the loss logistic without offsets: leave out --offset and --exposure"
         )
     if not 2 <= cv <= dataset.X.shape[0]:
         raise DualnewtonError(f"--cv must be a number of folds from 2 to the number of examples, got {cv}")
@@ -82,19 +86,44 @@ def _squared(task: Task, dataset: Dataset, share: float, folds: Any, more: Mappi
     from dualnewton.estimators import ElasticNetCV, RidgeCV
 
     n, y, c = dataset.X.shape[0], np.asarray(dataset.y, dtype=float), dataset.sample_weight
+    if dataset.offset is not None:
+        y = y - dataset.offset  # the loss is a function of z + o - y
     intercept = task.objective.fit_intercept
     if share == 0.0:
         ridge = RidgeCV(alphas=RIDGE_LAMS * n, cv=folds, fit_intercept=intercept, **_without_jobs(more))
         ridge.fit(dataset.X, y, sample_weight=c)
         return float(ridge.alpha_) / n, ridge.choice_certificate_
     net = ElasticNetCV(l1_ratio=share, cv=folds, fit_intercept=intercept, **more).fit(dataset.X, y, sample_weight=c)
-    # The estimator divides weights by their mean, the command line takes them as they are.
-    return float(net.alpha_) * (1.0 if c is None else float(np.mean(c))), net.choice_certificate_
+    return _lam(float(net.alpha_), c), net.choice_certificate_
+
+
+def _deviance(task: Task, dataset: Dataset, share: float, folds: Any, more: Mapping[str, Any]) -> Any:
+    from dualnewton.estimators import TweedieRegressorCV
+
+    power = task.objective.power
+    assert power is not None  # of the losses in SEARCHES
+    search = TweedieRegressorCV(
+        power=power, l1_ratio=share, cv=folds, fit_intercept=task.objective.fit_intercept, **more
+    )
+    y, c = np.asarray(dataset.y, dtype=float), dataset.sample_weight
+    search.fit(dataset.X, y, sample_weight=c, offset=dataset.offset)
+    return _lam(float(search.alpha_), c), search.choice_certificate_
+
+
+def _lam(alpha: float, c: np.ndarray | None) -> float:
+    """Return λ for the alpha of an estimator, which divides weights by their mean; the command line takes them as they are."""
+    return alpha * (1.0 if c is None else float(np.mean(c)))
 
 
 def _without_jobs(more: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in more.items() if key != "n_jobs"}
 
 
-SEARCHES: dict[str, Any] = {"logistic": _logistic, "squared": _squared}
+SEARCHES: dict[str, Any] = {
+    "logistic": _logistic,
+    "squared": _squared,
+    "poisson": _deviance,
+    "gamma": _deviance,
+    "tweedie": _deviance,
+}
 """The search of each loss."""

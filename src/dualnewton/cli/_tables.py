@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dualnewton.cli._data import Columns, on_disk, with_log_exposure
+from dualnewton.cli._data import Columns, on_disk, with_offsets
 from dualnewton.cli._transfer import stage, transfer
 from dualnewton.errors import DualnewtonError
 
 if TYPE_CHECKING:
     from dualnewton.interop.model_file import SavedModel
+    from dualnewton.interop.offsets import OffsetColumn
     from dualnewton.io import Dataset
     from dualnewton.io.frames import Frame
     from dualnewton.io.source import Wanted
@@ -53,10 +54,10 @@ class Training:
     described: str = ""
     notes: Sequence[str] = ()
 
-    def with_log_exposure(self, exposure: str | None) -> Training:
-        """Return the data with the logarithm of the exposures that were read as offsets, if there are such."""
-        held = None if self.held_out is None else with_log_exposure(self.held_out, exposure)
-        return replace(self, dataset=with_log_exposure(self.dataset, exposure), held_out=held)
+    def with_offsets(self, column: OffsetColumn | None) -> Training:
+        """Return the data with the offsets that belong to the values of a column, which were read as offsets."""
+        held = None if self.held_out is None else with_offsets(self.held_out, column)
+        return replace(self, dataset=with_offsets(self.dataset, column), held_out=held)
 
 
 def names_in(text: str | None) -> tuple[str, ...]:
@@ -113,7 +114,13 @@ def training_data(
 
 
 def model_data(
-    model: SavedModel, source: str, wanted: Wanted, table: Mapping[str, Any], *, labelled: bool = True
+    model: SavedModel,
+    source: str,
+    wanted: Wanted,
+    table: Mapping[str, Any],
+    offset: OffsetColumn | None = None,
+    *,
+    labelled: bool = True,
 ) -> Encoded:
     """Return data with the features of a saved model.
 
@@ -123,11 +130,16 @@ def model_data(
         Its encoding is applied to a table; other data must hold its features.
     source, wanted, table
         As for :func:`training_data`; the target is by default that of the model.
+    offset : OffsetColumn, optional
+        The column of the offsets, by default that of the model.
     labelled : bool
-        True if a target is required.
+        True if a target, and the offsets of the model, are required.
     """
     wanted = replace(wanted, target=model.target) if wanted.target is None else wanted
-    return data_for(model.table, Columns(model.d, model.feature_names), source, wanted, table, labelled=labelled)
+    columns = Columns(model.d, model.feature_names, offset=model.offset if offset is None else offset)
+    return data_for(
+        model.table, columns, source, wanted, table, labelled=labelled, with_offset=labelled or offset is not None
+    )
 
 
 class Encoded(NamedTuple):
@@ -146,8 +158,10 @@ def data_for(
     table: Mapping[str, Any],
     *,
     labelled: bool = True,
+    with_offset: bool = True,
 ) -> Encoded:
     """Return data with the features of a fit: a table by its encoding, other data by the columns that the model needs."""
+    from dualnewton.io.columns import number_of
     from dualnewton.preprocessing.examples import examples_of
 
     stays = on_disk(source, wanted.memory)
@@ -156,17 +170,30 @@ def data_for(
             f"the model encodes tables, and {source} is read in pieces, whose columns must be numbers: leave out --memory"
         )
     if encoding is None or not is_table(source):
-        columns = replace(columns, target=wanted.target)
-        return Encoded(columns.read(source, None, wanted.weights, labelled=labelled, memory=wanted.memory))
+        required = {"labelled": labelled, "with_offset": with_offset}
+        dataset = replace(columns, target=wanted.target).read(source, wanted.weights, memory=wanted.memory, **required)
+        return _complete(Encoded(dataset), columns.offset)
     if wanted.target is None:
         wanted = replace(wanted, target=encoding.target)
     frame = encoding.named(_frame(source, wanted, table, encoding.categorical))
     if wanted.target not in frame.names and not labelled:
         wanted = replace(wanted, target=False)
+    if columns.offset is not None and (with_offset or number_of(frame.names, columns.offset.name) is not None):
+        wanted = replace(wanted, offset=columns.offset.name)
     examples = examples_of(frame, wanted, labelled=labelled)
     with stage(f"encoding {source}"):
         X, notes = encoding.matrix(examples.frame)
-    return Encoded(examples.dataset(X, encoding.labels), examples.frame, [*left_out(examples), *notes])
+    encoded = Encoded(examples.dataset(X, encoding.labels), examples.frame, [*left_out(examples), *notes])
+    return _complete(encoded, columns.offset)
+
+
+def _complete(encoded: Encoded, column: OffsetColumn | None) -> Encoded:
+    """Return data with the offsets of a column that was read, and a note if the data do not have it."""
+    dataset, frame, notes = encoded
+    if column is not None and dataset.offset is None:
+        assumed = "exposures of 1" if column.exposure else "offsets of 0"
+        notes = [*notes, f"no column {column.name!r}: the predictions are for {assumed}"]
+    return Encoded(with_offsets(dataset, column), frame, notes)
 
 
 def left_out(examples: Examples) -> list[str]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dualnewton.cli._problems import Task
+    from dualnewton.interop.offsets import OffsetColumn
     from dualnewton.io import Dataset
     from dualnewton.io.source import Wanted
     from dualnewton.objective.certificate import Certificate
@@ -33,6 +34,8 @@ def certify(
     data: options.Data,
     target: options.Target = None,
     weights: options.Weights = None,
+    offset: options.Offset = None,
+    exposure: options.Exposure = None,
     memory: options.Memory = None,
     table: options.Table = options.AS_WRITTEN,
     objective: options.Objective = options.UNASKED,
@@ -52,17 +55,19 @@ def certify(
     """
     from dualnewton.cli import _output
     from dualnewton.cli._coefficients import ENDINGS
+    from dualnewton.cli._data import offset_column
     from dualnewton.io.source import Wanted
 
-    wanted = Wanted(target, weights, memory=memory)
+    wanted, added = Wanted(target, weights, memory=memory), offset_column(offset, exposure)
     read = of_coefficients if Path(model).suffix.lower() in ENDINGS else of_model
-    task, dataset, coef, intercepts, said, notes = read(model, data, wanted, table, objective)
+    task, dataset, coef, intercepts, said, notes = read(model, data, wanted, added, table, objective)
     certificates = certified(task, coef, intercepts)
     if json:
         _output.as_json(_output.certificate_json(certificates))
         return
     _output.say("model", said)
-    _output.say("data", f"{dataset.name}: {dataset.X.shape[0]} examples, {dataset.X.shape[1]} features")
+    n, d = dataset.X.shape
+    _output.say("data", f"{dataset.name}: {_output.count(n, 'example')}, {_output.count(d, 'feature')}")
     _output.say("objective", task.objective)
     for note in notes:
         _output.say("note", note)
@@ -74,7 +79,14 @@ Certifiable = tuple["Task", "Dataset", "np.ndarray", "np.ndarray | None", str, l
 """The problems, their data, coefficients, intercepts (None for the best), where these are from, and notes on the data."""
 
 
-def of_model(model: str, data: str, wanted: Wanted, table: options.Table, objective: options.Objective) -> Certifiable:
+def of_model(
+    model: str,
+    data: str,
+    wanted: Wanted,
+    offset: OffsetColumn | None,
+    table: options.Table,
+    objective: options.Objective,
+) -> Certifiable:
     """Read a saved model, with its own objective on these data."""
     from dualnewton.cli._problems import Task, objectives_of
     from dualnewton.cli._tables import model_data
@@ -86,7 +98,7 @@ def of_model(model: str, data: str, wanted: Wanted, table: options.Table, object
             f"a saved model has its own objective, so {asked[0]} must be left out; it is for coefficients (.csv)"
         )
     fitted = SavedModel.load(model)
-    dataset, _, told = model_data(fitted, data, wanted, table)
+    dataset, _, told = model_data(fitted, data, wanted, table, offset)
     notes = list(told)
     problems = objectives_of(fitted, dataset)
     said = f"{model}, fitted on {fitted.n} examples with a proven relative gap of {fitted.certificate.relative_gap:.2e}"
@@ -99,16 +111,22 @@ def of_model(model: str, data: str, wanted: Wanted, table: options.Table, object
 
 
 def of_coefficients(
-    model: str, data: str, wanted: Wanted, table: options.Table, objective: options.Objective
+    model: str,
+    data: str,
+    wanted: Wanted,
+    offset: OffsetColumn | None,
+    table: options.Table,
+    objective: options.Objective,
 ) -> Certifiable:
     """Read coefficients from a text file, for the objective that the options describe."""
     from dualnewton.cli._coefficients import read_coefficients
-    from dualnewton.cli._data import loaded
+    from dualnewton.cli._data import loaded, with_offsets
     from dualnewton.cli._problems import problems_from
 
     found = read_coefficients(model)
     given: Any = {name: getattr(wanted, name) for name in ("target", "weights", "memory")}
-    dataset = loaded(data, **given, **table)
+    added = None if offset is None else offset.name
+    dataset = with_offsets(loaded(data, offset=added, **given, **table), offset)
     task = problems_from(dataset, **objective)
     coef, intercepts = found.ordered(task, dataset)
     free = task.objective.fit_intercept and intercepts is None

@@ -19,6 +19,8 @@ def evaluate(
     data: options.Data,
     target: options.Target = None,
     weights: options.Weights = None,
+    offset: options.Offset = None,
+    exposure: options.Exposure = None,
     memory: options.Memory = None,
     table: options.Table = options.AS_WRITTEN,
     json: options.Json = False,
@@ -26,7 +28,9 @@ def evaluate(
     """Score a MODEL that `fit` has saved on DATA, whose target is known.
 
     Of classes: the accuracy, the log loss where the model has probabilities, and the area under the ROC curve where there are
-    two classes. Of values: R2, the root mean squared error and the mean absolute error. With --weights, weighted.
+    two classes. Of values: R2 (D2, the share of the deviance that is explained, for poisson, gamma and tweedie), the root mean
+    squared error and the mean absolute error. With --weights, weighted. A model that was fitted with --offset or --exposure needs
+    the same column here.
 
     For example:
 
@@ -34,18 +38,20 @@ def evaluate(
         dualnewton evaluate cancer.model breast_cancer --json
     """
     from dualnewton.cli import _output
+    from dualnewton.cli._data import offset_column
     from dualnewton.cli._tables import model_data
     from dualnewton.interop.model_file import SavedModel
     from dualnewton.io.source import Wanted
 
     fitted = SavedModel.load(model)
-    dataset, _, notes = model_data(fitted, data, Wanted(target, weights, memory=memory), table)
+    wanted, added = Wanted(target, weights, memory=memory), offset_column(offset, exposure)
+    dataset, _, notes = model_data(fitted, data, wanted, table, added)
     _output.warn(notes)
     scores = measured(fitted, dataset)
     if json:
         _output.as_json({"n": dataset.X.shape[0], **{name: _output.finite_or_none(x) for name, x in scores.items()}})
         return
-    _output.say("data", f"{dataset.name}: {dataset.X.shape[0]} examples")
+    _output.say("data", f"{dataset.name}: {_output.count(dataset.X.shape[0], 'example')}")
     _output.table(("score", "value"), [(NAMES[name], f"{value:.6g}") for name, value in scores.items()])
 
 
@@ -54,6 +60,7 @@ NAMES = {
     "log_loss": "log loss",
     "auc": "area under the ROC curve",
     "r2": "R2",
+    "d2": "D2",
     "rmse": "root mean squared error",
     "mae": "mean absolute error",
 }
@@ -76,14 +83,14 @@ def of_classes(model: SavedModel, dataset: Dataset) -> dict[str, float]:
     from dualnewton.interop.labels import codes_of
 
     assert model.classes is not None
-    codes, c = codes_of(dataset.y, model.classes), dataset.sample_weight
-    scores = {"accuracy": model.score(dataset.X, dataset.y, c)}
+    codes, c, o = codes_of(dataset.y, model.classes), dataset.sample_weight, dataset.offset
+    scores = {"accuracy": model.score(dataset.X, dataset.y, c, offset=o)}
     if model.objective.has_probabilities:
-        right = model.predict_proba(dataset.X)[np.arange(len(codes)), codes]
+        right = model.predict_proba(dataset.X, offset=o)[np.arange(len(codes)), codes]
         scores["log_loss"] = float(-np.average(np.log(np.maximum(right, np.finfo(float).tiny)), weights=c))
     if len(model.classes) == 2:
         both = len(np.unique(codes)) == 2
-        margins = model.decision_function(dataset.X)
+        margins = model.decision_function(dataset.X, offset=o)
         try:
             scores["auc"] = float(metrics.roc_auc_score(codes, margins, sample_weight=c)) if both else math.nan
         except ValueError as error:  # scikit-learn's validation, such as of margins that overflow
@@ -95,10 +102,10 @@ def of_values(model: SavedModel, dataset: Dataset) -> dict[str, float]:
     """Return the scores of a regression."""
     import numpy as np
 
-    errors: Any = model.predict(dataset.X) - np.asarray(dataset.y, dtype=float)
-    c = dataset.sample_weight
+    c, o = dataset.sample_weight, dataset.offset
+    errors: Any = model.predict(dataset.X, offset=o) - np.asarray(dataset.y, dtype=float)
     return {
-        "r2": model.score(dataset.X, dataset.y, c),
+        "r2" if model.objective.power is None else "d2": model.score(dataset.X, dataset.y, c, offset=o),
         "rmse": math.sqrt(np.average(errors**2, weights=c)),
         "mae": float(np.average(np.abs(errors), weights=c)),
     }

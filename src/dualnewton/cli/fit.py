@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dualnewton.cli._problems import Task
     from dualnewton.cli._tables import Training
     from dualnewton.interop.model_file import SavedModel
+    from dualnewton.interop.offsets import OffsetColumn
     from dualnewton.io import Dataset
     from dualnewton.objective.choice import ChoiceCertificate
     from dualnewton.run.result import Result
@@ -52,7 +53,8 @@ Folds = Annotated[
     options.option(
         "--cv",
         "FOLDS",
-        "Choose lambda by cross-validation with this number of folds, and certify the choice (losses logistic and squared).",
+        "Choose lambda by cross-validation with this number of folds, and certify the choice (losses logistic and squared; "
+        "a choice for poisson, gamma and tweedie is made, but cannot be proved).",
         options.OBJECTIVE,
     ),
 ]
@@ -110,20 +112,25 @@ def fit(
         dualnewton fit motor:2000 --loss poisson --lam 1e-3
     """
     from dualnewton.cli import _output, _tables
-    from dualnewton.cli._data import column_of_offsets
+    from dualnewton.cli._data import offset_column
     from dualnewton.cli._problems import problems_from
     from dualnewton.io.source import Wanted
     from dualnewton.matrix.workers import physical_cores
     from dualnewton.run.result import Status
 
+    if test is not None and test_size is not None:
+        raise DualnewtonError(
+            f"--test and --test-size both name the data of the score: give one of them, got {test} and {test_size:g}"
+        )
     _output.ready(out)
     with ended_by_signals():
-        wanted = Wanted(target, weights, column_of_offsets(offset, exposure), memory=memory)
-        training = _tables.training_data(data, wanted, table, test_size, seed).with_log_exposure(exposure)
+        added = offset_column(offset, exposure)
+        wanted = Wanted(target, weights, None if added is None else added.name, memory=memory)
+        training = _tables.training_data(data, wanted, table, test_size, seed).with_offsets(added)
         dataset = training.dataset
         task = problems_from(dataset, **objective)
         # Errors in the test data are reported before the fit.
-        tested = training.held_out if test is None else other_data(task, training, test, target, table)
+        tested = training.held_out if test is None else other_data(task, training, test, target, added, table)
         n_threads = physical_cores() if threads is None else threads
         choice = None
         if cv is not None:
@@ -132,14 +139,22 @@ def fit(
         more = {} if checkpoint is None else {"checkpoint": checkpoint}
         results = solved(task, tol=tol, random_state=seed, **settings, **more)
     with unmoved_by_signals():
-        model = model_of(task, training, results, target, ctx.obj)
+        model = model_of(task, training, results, target, added, ctx.obj)
         if out is not None:
             with _output.writing(out):
                 model.save(out)
             if checkpoint is not None and all(result.status.name in DONE for result in results):
                 Path(checkpoint).unlink(missing_ok=True)
     _tables.describe(training)
-    describe(task, dataset, results, choice, encoded=training.encoding is not None, resumes=checkpoint is not None)
+    describe(
+        task,
+        dataset,
+        results,
+        choice,
+        offset=added,
+        encoded=training.encoding is not None,
+        resumes=checkpoint is not None,
+    )
     _output.say("train", score(model, dataset))
     if tested is not None:
         _output.say("test", f"{score(model, tested)} on {tested.X.shape[0]} {'other' if test else 'held-out'} examples")
@@ -181,8 +196,6 @@ def with_chosen_lam(
     from dualnewton.cli._selection import chosen_lam
     from dualnewton.cli._transfer import stage
 
-    if dataset.offset is not None:
-        raise DualnewtonError("--cv chooses lambda without offsets: leave out --offset and --exposure, or --cv")
     if objective["C"] is not None or objective["lam"] is not None:
         raise DualnewtonError("--cv chooses lambda: leave out -C and --lam")
     with stage(f"choosing lambda by {cv}-fold cross-validation"):
@@ -190,7 +203,14 @@ def with_chosen_lam(
     return problems_from(dataset, **{**objective, "lam": lam}), choice
 
 
-def model_of(task: Task, training: Training, results: Sequence[Result], target: str | None, command: str) -> SavedModel:
+def model_of(
+    task: Task,
+    training: Training,
+    results: Sequence[Result],
+    target: str | None,
+    offset: OffsetColumn | None,
+    command: str,
+) -> SavedModel:
     """Return the model to be saved."""
     import numpy as np
 
@@ -207,19 +227,27 @@ def model_of(task: Task, training: Training, results: Sequence[Result], target: 
         n=training.dataset.X.shape[0],
         feature_names=training.dataset.feature_names,
         target=target,
+        offset=offset,
         table=training.encoding,
         command=command or "",
     )
 
 
-def other_data(task: Task, training: Training, source: str, target: str | None, table: options.Table) -> Dataset:
+def other_data(
+    task: Task,
+    training: Training,
+    source: str,
+    target: str | None,
+    offset: OffsetColumn | None,
+    table: options.Table,
+) -> Dataset:
     """Read and check the data for the test score."""
     from dualnewton.cli._data import Columns
     from dualnewton.cli._problems import problems_of
     from dualnewton.cli._tables import data_for
     from dualnewton.io.source import Wanted
 
-    columns = Columns(training.dataset.X.shape[1], training.dataset.feature_names)
+    columns = Columns(training.dataset.X.shape[1], training.dataset.feature_names, offset=offset)
     tested = data_for(training.encoding, columns, source, Wanted(target), table).dataset
     problems_of(task.objective, tested, task.classes)
     return tested
@@ -231,6 +259,7 @@ def describe(
     results: Sequence[Result],
     choice: ChoiceCertificate | None,
     *,
+    offset: OffsetColumn | None,
     encoded: bool,
     resumes: bool,
 ) -> None:
@@ -241,6 +270,8 @@ def describe(
     classes = "" if task.classes is None else f", {len(task.classes)} classes"
     say("data", f"{dataset.name}: {count(n, 'example')}, {count(d, 'feature')}{classes}")
     say("target", target_line(task, dataset))
+    if offset is not None:
+        say("offset", offset)
     say("objective", f"{task.objective} ({task.objective.loss} {task.why})")
     if choice is not None:
         say("choice", choice)

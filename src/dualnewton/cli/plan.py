@@ -19,6 +19,8 @@ def plan(
     data: options.Data,
     target: options.Target = None,
     weights: options.Weights = None,
+    offset: options.Offset = None,
+    exposure: options.Exposure = None,
     memory: options.Memory = None,
     table: options.Table = options.ANY_COLUMNS,
     objective: options.Objective = options.UNASKED,
@@ -38,18 +40,21 @@ def plan(
         dualnewton plan diabetes --penalty l1 --lam 0.5
     """
     from dualnewton.cli import _output
+    from dualnewton.cli._data import offset_column
     from dualnewton.cli._problems import problems_from
     from dualnewton.cli._tables import training_data
     from dualnewton.io.source import Wanted
 
-    dataset = training_data(data, Wanted(target, weights, memory=memory), table).dataset
+    added = offset_column(offset, exposure)
+    wanted = Wanted(target, weights, None if added is None else added.name, memory=memory)
+    dataset = training_data(data, wanted, table).with_offsets(added).dataset
     task = problems_from(dataset, **objective)
     chosen, others = chosen_of(task, method), alternatives(task)
     if json:
         _output.as_json({"plan": chosen, "alternatives": others})
         return
     n, d = dataset.X.shape
-    _output.say("data", f"{dataset.name}: {n} examples, {d} features")
+    _output.say("data", f"{dataset.name}: {_output.count(n, 'example')}, {_output.count(d, 'feature')}")
     _output.say("objective", f"{task.objective} ({task.objective.loss} {task.why})")
     _output.say("problems", described(task))
     _output.say("method", f"{chosen['method']}, {'compiled' if chosen['compiled'] else 'by NumPy'}")

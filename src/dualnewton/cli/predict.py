@@ -25,7 +25,9 @@ Keep = Annotated[
         "--keep", "NAMES", "Columns of a table to copy to the output, separated by commas; by default its identifiers."
     ),
 ]
-Decision = Annotated[bool, options.option("--decision", None, "The margins x'w + b: one, or one for each class.")]
+Decision = Annotated[
+    bool, options.option("--decision", None, "The margins x'w + b + offset: one, or one for each class.")
+]
 
 
 @options.with_groups
@@ -37,6 +39,8 @@ def predict(
     decision: Decision = False,
     keep: Keep = None,
     target: options.Target = None,
+    offset: options.Offset = None,
+    exposure: options.Exposure = None,
     memory: options.Memory = None,
     table: options.Table = options.AS_WRITTEN,
 ) -> None:
@@ -44,7 +48,8 @@ def predict(
 
     Columns are found by their names where model and data have names, whatever their order. Otherwise they are taken by
     position, and there have to be as many as the model has. A target among them is left out, and need not be there. A table is
-    encoded as in the fit; its identifiers, which the fit left out, are the first columns of the output.
+    encoded as in the fit; its identifiers, which the fit left out, are the first columns of the output. A model that was fitted
+    with --offset or --exposure looks for the same column; without it, predictions are for an offset of 0 (an exposure of 1).
 
     For example:
 
@@ -52,6 +57,7 @@ def predict(
         dualnewton predict iris.model iris --proba --out iris.csv
     """
     from dualnewton.cli import _output
+    from dualnewton.cli._data import offset_column
     from dualnewton.cli._tables import model_data, names_in
     from dualnewton.interop.model_file import SavedModel
     from dualnewton.io.source import Wanted
@@ -61,8 +67,9 @@ def predict(
     write = writer(out)
     _output.ready(out)
     fitted = SavedModel.load(model)
-    dataset, frame, notes = model_data(fitted, data, Wanted(target, memory=memory), table, labelled=False)
-    names, values = predictions(fitted, dataset.X, proba=proba, decision=decision)
+    wanted, added = Wanted(target, memory=memory), offset_column(offset, exposure)
+    dataset, frame, notes = model_data(fitted, data, wanted, table, added, labelled=False)
+    names, values = predictions(fitted, dataset.X, dataset.offset, proba=proba, decision=decision)
     _output.warn(notes)
     if out is None or Path(out).suffix.lower() == ".csv":
         names, values = with_columns(names, values, frame, fitted, names_in(keep), data)
@@ -73,16 +80,18 @@ def predict(
         write(out, names, values)
 
 
-def predictions(model: SavedModel, X: Any, *, proba: bool, decision: bool) -> tuple[list[str], np.ndarray]:
+def predictions(
+    model: SavedModel, X: Any, offset: np.ndarray | None, *, proba: bool, decision: bool
+) -> tuple[list[str], np.ndarray]:
     """Return the names of the columns, and the columns."""
     several = [] if model.classes is None else [str(label) for label in model.classes.tolist()]
     if proba:
-        return several, model.predict_proba(X)
+        return several, model.predict_proba(X, offset=offset)
     if decision:
-        margins = model.decision_function(X)
+        margins = model.decision_function(X, offset=offset)
         names = several or [f"decision_{k}" for k in range(margins.shape[-1])]
         return (["decision"], margins[:, None]) if margins.ndim == 1 else (names, margins)
-    values = model.predict(X)
+    values = model.predict(X, offset=offset)
     if values.ndim == 2:
         return [f"prediction_{k}" for k in range(values.shape[1])], values
     return ["prediction"], values[:, None]

@@ -75,7 +75,7 @@ def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: Wanted) 
             f"the column {names[target]!r}" if by_name and has_names else f"the last column ({names[target]!r})"
         )
     elif wanted.target is not False:
-        target = _number_of(names, wanted.target)
+        target = number_of(names, wanted.target)
         if target is None:
             raise DataError(f"{path}: target must name one of the columns ({_list(names)}), got {wanted.target!r}")
         target_text = f"the column {names[target]!r}"
@@ -92,7 +92,7 @@ def assign(path: Path, names: tuple[str, ...], has_names: bool, wanted: Wanted) 
 
 def _beside(path: Path, names: tuple[str, ...], name: str, asked: str | int | None) -> tuple[int | None, Path | None]:
     """Return the column, or else the file, that the option ``name`` asks for."""
-    column = None if asked is None else _number_of(names, asked)
+    column = None if asked is None else number_of(names, asked)
     return column, None if column is not None else separate_file(path, name, asked, f"a column ({_list(names)})")
 
 
@@ -105,7 +105,7 @@ def refuse_repeated(path: Path, names: tuple[str, ...]) -> None:
         seen.add(name)
 
 
-def _number_of(names: tuple[str, ...], asked: str | int) -> int | None:
+def number_of(names: tuple[str, ...], asked: str | int) -> int | None:
     """Return the index of the column that ``asked`` names or numbers; None if it is neither a unique name nor in range."""
     if isinstance(asked, str) and names.count(asked) == 1:
         return names.index(asked)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.interop.offsets import OffsetColumn
 from dualnewton.interop.specification import Specification
 from dualnewton.objective.certificate import Certificate
 from dualnewton.preprocessing import Encoding
@@ -39,7 +40,7 @@ def checked(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def of_this_version(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a header of an earlier version as this version has them, and those of this version as they are."""
-    content = {"table": None, **content}  # versions 1 and 2 had none
+    content = {"table": None, "offset": None, **content}  # versions 1 and 2 had none of these, 3 had no offset
     if "estimator" in content or "objective" not in content:
         return dict(content)
     words = dict(_table("objective", content["objective"], FIRST_OBJECTIVE))
@@ -155,6 +156,10 @@ def _encoding(_: str, value: Any) -> Encoding:
     return Encoding.from_dict(value)
 
 
+def _offset(_: str, value: Any) -> OffsetColumn:
+    return OffsetColumn.from_dict(value)
+
+
 def _classes(name: str, value: Any) -> np.ndarray:
     """Return labels of one kind, in order and each once."""
     labels = _list(name, value)
@@ -214,6 +219,7 @@ FIELDS: dict[str, Check] = {
     "d": _count,
     "feature_names": _or_none(_names),
     "target": _or_none(_text),
+    "offset": _or_none(_offset),
     "table": _or_none(_encoding),
     "library": _text,
     "created": _moment,

@@ -14,6 +14,7 @@ from dualnewton.files import archive as _archive
 from dualnewton.files.archive import BadFileError
 from dualnewton.interop.labels import codes_of
 from dualnewton.interop.model_file import _fields
+from dualnewton.interop.offsets import OffsetColumn
 from dualnewton.interop.parts import Objective, Part, parts_of
 from dualnewton.interop.specification import Specification
 from dualnewton.matrix import as_data
@@ -21,7 +22,7 @@ from dualnewton.objective.certificate import Certificate
 from dualnewton.preprocessing import Encoding
 from dualnewton.validation import frozen
 
-KIND, VERSION = "model", 3
+KIND, VERSION = "model", 4
 """The kind of file, and the version of its layout, which grows with each change that an older library would misread."""
 
 ARRAYS = ("coef", "intercept")
@@ -54,6 +55,8 @@ class SavedModel:
         Of the columns.
     target : str, optional
         The column that it predicts.
+    offset : OffsetColumn, optional
+        The column that is added to the margins.
     table : Encoding, optional
         How the columns of a table become those of the matrix that the model was fitted on.
     library, created, command : str
@@ -77,6 +80,7 @@ class SavedModel:
     n: int
     feature_names: tuple[str, ...] | None = None
     target: str | None = None
+    offset: OffsetColumn | None = None
     table: Encoding | None = None
     library: str = field(default_factory=_fields.version)
     created: str = field(default_factory=_fields.now)
@@ -153,6 +157,7 @@ class SavedModel:
             "d": self.d,
             "feature_names": None if self.feature_names is None else list(self.feature_names),
             "target": self.target,
+            "offset": None if self.offset is None else self.offset.to_dict(),
             "table": None if self.table is None else self.table.to_dict(),
             "library": self.library,
             "created": self.created,
@@ -215,23 +220,23 @@ class SavedModel:
 
     # Prediction ------------------------------------------------------------------------------------------------------
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return the margins Xw + b, of shape (n,), or (n, K) for more than two classes."""
+    def decision_function(self, X: Any, *, offset: np.ndarray | None = None) -> np.ndarray:
+        """Return the margins Xw + b + o, of shape (n,), or (n, K) for more than two classes."""
         data = as_data(X)
         if data.d != self.d:
             raise DualnewtonError(f"X must have the {self.d} features that the model was fitted on, got {data.d}")
         margins = data.times(np.ascontiguousarray(self.coef.T)) + self.intercept
+        margins = margins if offset is None else margins + np.asarray(offset)[:, None]
         return margins[:, 0] if len(self.coef) == 1 else margins
 
     def predict(self, X: Any, *, offset: np.ndarray | None = None) -> np.ndarray:
         """Return the class of each row, or its value: the mean exp(z) for losses with the log link."""
-        margins = self.decision_function(X)
-        margins = margins if offset is None else (margins.T + offset).T
+        margins = self.decision_function(X, offset=offset)
         if self.classes is None:
             return margins if self.objective.power is None else np.exp(np.minimum(margins, LARGEST))
         return self.classes[(margins > 0.0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)]
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any, *, offset: np.ndarray | None = None) -> np.ndarray:
         """Return the probability of each class: the logistic function, softmax, or one against the rest, normalised."""
         if not self.objective.has_probabilities:
             raise DualnewtonError(
@@ -239,7 +244,7 @@ class SavedModel:
             )
         from scipy.special import expit, softmax  # not needed by whoever only looks at a model
 
-        margins = self.decision_function(X)
+        margins = self.decision_function(X, offset=offset)
         if margins.ndim == 1:
             return expit(np.stack([-margins, margins], axis=1))
         if self.objective.is_softmax:
@@ -254,7 +259,7 @@ class SavedModel:
         weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
         if self.classes is not None:
             codes = codes_of(y, self.classes)
-            return float(np.average(self.classes[codes] == self.predict(X), weights=weights))
+            return float(np.average(self.classes[codes] == self.predict(X, offset=offset), weights=weights))
         y = np.asarray(y, dtype=float)
         if (power := self.objective.power) is not None:
             from sklearn.metrics import d2_tweedie_score
