@@ -7,10 +7,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test quick lint docs dist bench format clean help
+.PHONY: demo test quick lint docs dist bench campaign format clean help
 
 help:
-	@echo "make demo | test | quick | lint | docs | dist | bench | format | clean"
+	@echo "make demo | test | quick | lint | docs | dist | bench | campaign | format | clean"
 
 # The stamp is younger than pyproject.toml exactly when the environment holds what the project asks for.
 $(STAMP): pyproject.toml
@@ -53,6 +53,11 @@ dist: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	$(BIN)/python -m benchmarks.run
+
+# Random attempts to break the library, for hours; it continues where it was left, and docs/reliability.md says what is promised.
+campaign: $(STAMP)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m campaign run
+	$(BIN)/python -m campaign report
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

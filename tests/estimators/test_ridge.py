@@ -118,3 +118,9 @@ def test_our_solvers_choose():
         model = dn.Ridge(solver=solver).fit(X, y)
         assert model.plan_.method == model.solver_ == solver
         assert max(c.relative_gap for c in certificates(model)) <= 1e-4
+
+
+def test_a_classifier_of_one_class_predicts_it():
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    model = dn.RidgeClassifier(fit_intercept=False).fit(X, np.full(20, "only"))
+    assert (model.predict(X) == "only").all()

@@ -123,6 +123,14 @@ def test_far_from_the_optimum_the_proof_is_no_worse_than_that_of_the_origin(loss
     assert pair.certificate.dual == pytest.approx(problem.dual(pair.alpha), rel=1e-13)
 
 
+def test_sums_beyond_the_range_of_float64_prove_nothing():
+    """g*(ᾱ) = ∞ − ∞ is no number; D is then −∞, and the certificate falls back to another dual point."""
+    problem = Problem(np.eye(2), np.ones(2), losses.Squared(), regularizer=regularizers.Box(-np.inf, np.inf), lam=1e-8)
+    with np.errstate(all="ignore"):
+        assert problem.dual(np.full(2, 1e200)) == -np.inf
+        assert np.isfinite(problem.certify(np.zeros(2), alpha=np.full(2, 1e200)).dual)
+
+
 @pytest.mark.parametrize("loss", LOSSES, ids=name_of)
 def test_an_unbalanced_dual_point_is_infeasible_with_an_intercept(loss):
     problem = make_problem(loss, fit_intercept=True)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.matrix import MemoryData
+from dualnewton.matrix import ChunkedData, MemoryData
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.dual import dual_epoch, expected_epochs
 from dualnewton.planning.facts import Facts
@@ -180,6 +180,17 @@ def test_penalties_of_each_feature_need_no_l2_of_the_plain_kind():
 def test_a_method_says_which_penalties_it_is_for(method, regularizer, words):
     with pytest.raises(ValueError, match=words):
         dn.plan(tall(n=500, regularizer=regularizer), method=method)
+
+
+def test_a_penalty_that_no_method_takes_on_data_in_pieces_is_refused_by_name():
+    rng = np.random.default_rng(0)
+    pieces = ChunkedData([rng.standard_normal((5, 4)) for _ in range(2)])
+    penalty = regularizers.GroupElasticNet([0, 0, 1, 1])
+    problem = dn.Problem(pieces, rng.standard_normal(10), losses.Squared(), regularizer=penalty)
+    with pytest.raises(
+        dn.DualnewtonError, match=r"regularizer must be a sum over features for these data, since .* pieces"
+    ):
+        dn.solve(problem)
 
 
 def test_a_kink_makes_a_dual_method_dearer_and_lets_the_run_change():

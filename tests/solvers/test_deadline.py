@@ -14,6 +14,7 @@ from dualnewton.planning.working_sets import SetSizes
 from dualnewton.run.result import Status
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.direct import active_set
+from dualnewton.solvers.dual.sdna import SDNA
 from dualnewton.solvers.primal import curvature
 from dualnewton.solvers.prox import column_descent as by_columns
 from dualnewton.solvers.prox import curvature as row_curvature
@@ -241,3 +242,14 @@ def test_looking_at_the_clock_changes_no_bit(outputs, storage):
     assert free.converged
     assert np.array_equal(free.w, limited.w)
     assert np.array_equal(free.alpha, limited.alpha)
+
+
+def test_numpy_rounds_of_large_blocks_look_at_the_clock_after_each(monkeypatch):
+    X, y = wide(n=60, d=20)
+    clock = Clock(monkeypatch, 1.0)
+    clock.before(SDNA, "round")
+    result = dn.solve(
+        dn.Problem(X, y, losses.Squared()), method="sdna", tau=20, tol=0.0, random_state=0, time_limit=0.5
+    )
+    assert result.status is Status.TIME_LIMIT
+    assert clock.now == 1.0

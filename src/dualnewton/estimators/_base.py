@@ -386,7 +386,8 @@ def decisions(model: Any, X: Any) -> np.ndarray:
 
 def decided(model: Any, margins: np.ndarray) -> np.ndarray:
     """Return the class for the margins of each row."""
-    numbers = (margins > 0.0) * 1 if margins.ndim == 1 else margins.argmax(axis=1)
+    last = min(1, len(model.classes_) - 1)  # 0 where a regression on labels was given one class only
+    numbers = (margins > 0.0) * last if margins.ndim == 1 else margins.argmax(axis=1)
     return computed_on_host(lambda each: np.asarray(model.classes_[each]), numbers)
 
 

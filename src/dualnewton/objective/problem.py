@@ -215,13 +215,14 @@ class Problem:
         return self.dual_at(alpha, self.alpha_bar(alpha))
 
     def dual_at(self, alpha: np.ndarray, alpha_bar: np.ndarray) -> float:
-        """D(α), given ᾱ."""
+        """D(α), given ᾱ; −∞ where sums beyond the range of float64 leave no number (∞ − ∞), which prove nothing."""
         mass = self.weighted(alpha)
         if self.fit_intercept and (np.abs(mass.sum(axis=0)) > _FEASIBLE * np.abs(mass).sum(axis=0)).any():
             return -np.inf
         linear = 0.0 if self.offset is None else float(np.vdot(mass, self.offset))
         total = linear + row_sums.conjugates(self.loss, alpha, self.row_vectors)
-        return float(-total / self.n - self.lam * self.g.conjugate(alpha_bar))
+        value = float(-total / self.n - self.lam * self.g.conjugate(alpha_bar))
+        return -np.inf if np.isnan(value) else value
 
     def weighted(self, values: np.ndarray) -> np.ndarray:
         """Multiply the values of each example by c_i."""

@@ -188,7 +188,11 @@ def _without_dual_rounds(facts: Facts, method: str, tau: Tau) -> Plan:
 
 
 def _cheapest(facts: Facts) -> str:
-    costs = predicted(facts)
+    if not (costs := predicted(facts)):
+        able = facts.problem.data.capabilities
+        raise DualnewtonError(
+            f"regularizer must be a sum over features for these data, since {able.reason}, got {facts.problem.regularizer!r}"
+        )
     return min(costs, key=costs.__getitem__)
 
 

@@ -1,0 +1,53 @@
+"""What a part of the campaign is, and the list of all parts."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class Defect(Exception):  # noqa: N818 (it is what the campaign looks for)
+    """Something happened that docs/reliability.md rules out; the message says what."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the campaign.
+
+    Attributes
+    ----------
+    name : str
+        The module of the part in this package.
+    wanted : int
+        Seeds of a whole campaign.
+    seconds : float
+        Seconds after which a case counts as hanging.
+    counts : str
+        The unit of a case, for the table.
+    """
+
+    name: str
+    wanted: int
+    seconds: float
+    counts: str
+
+    def case(self, seed: int, folder: Path) -> Counter[str]:
+        """Try the case of a seed, in an empty folder; return how often each outcome occurred."""
+        return importlib.import_module(f"campaign.{self.name}").case(seed, folder)
+
+
+PARTS = {
+    part.name: part
+    for part in (
+        Part("fits", 100_000, 120.0, "fits of random problems"),
+        Part("estimators", 20_000, 180.0, "fits of estimators and cross-validations"),
+        Part("files", 10_000, 120.0, "damaged files, through every reader"),
+        Part("mutants", 10_000, 120.0, "fits by a solver with a fault"),
+        Part("kills", 1_000, 300.0, "processes killed"),
+        Part("numbers", 2_000, 120.0, "fits of unusual numbers and arrays"),
+        Part("resources", 500, 600.0, "shortages of a resource"),
+        Part("absent", 20, 300.0, "processes without an optional package"),
+    )
+}
