@@ -2,6 +2,8 @@
 
 import json
 
+import numpy as np
+
 from cli.running import refused
 
 QUICK = ("--methods", "auto,newton", "--peers", "ridge cholesky", "--time-limit", "20")
@@ -17,6 +19,20 @@ def test_the_report_and_the_table(command, tmp_path):
         assert name in said.out
 
 
+def test_a_table_with_an_intercept_and_the_l1_norm(command, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"{'red' if x > 0 else 'blue'},{x:.4f},{2.0 * x + 1.0:.4f}" for x in rng.standard_normal(60)]
+    (tmp_path / "table.csv").write_text("colour,size,price\n" + "\n".join(rows) + "\n")
+    words = ("--target", "price", "--penalty", "l1", "--lam", "0.1", "--methods", "auto")
+    said = command(
+        "compare", "table.csv", "--out", "duel", *words, "--peers", "coordinate descent,ridge lsqr", "--json"
+    )
+    assert said.code == 0, said.err
+    found = {row["solver"]: row for row in json.loads(said.out)}
+    assert all(found[name]["best"] <= 1e-6 for name in ("dualnewton auto", "coordinate descent"))
+    assert found["ridge lsqr"]["remark"] == "no penalty l1"
+
+
 def test_json(command):
     said = command("compare", "diabetes", "--out", "duel", *QUICK, "--json")
     rows = json.loads(said.out)
@@ -26,10 +42,9 @@ def test_json(command):
 
 
 def test_what_is_refused(command, tmp_path, monkeypatch):
-    assert "--penalty" in refused(
-        command("compare", "diabetes", "--out", "d", "--penalty", "l1")
-    )  # no option: always l2
-    assert "--penalty" not in command("compare", "--help").out
+    assert "--penalty must be one of l2, l1, elasticnet" in refused(
+        command("compare", "diabetes", "--out", "d", "--penalty", "nonnegative")
+    )
     assert "got 'lbfgs'" in refused(command("compare", "diabetes", "--out", "d", "--peers", "lbfgs"))
     assert "got a target of 3 classes" in refused(command("compare", "iris", "--out", "d"))
     (tmp_path / "file").write_text("")

@@ -19,7 +19,7 @@ Methods = Annotated[
     options.option(
         "--methods",
         "NAMES",
-        "Methods of this library, separated by commas: auto, sdna, sdca, newton, ihs; or all, none.",
+        "Methods of this library, separated by commas: auto, sdna, sdca, newton, ihs, interior; or all (that apply), none.",
     ),
 ]
 Peers = Annotated[
@@ -31,7 +31,7 @@ Peers = Annotated[
         "'liblinear dual', 'liblinear primal', saga, cyanure, snapml, glum. For a wrong name the error lists the right ones.",
     ),
 ]
-WORDS = options.only("loss", "C", "lam", "delta", "epsilon", "q", "width")
+WORDS = options.only("loss", "penalty", "C", "lam", "l1_ratio", "intercept", "delta", "epsilon", "q", "power", "width")
 Seconds = Annotated[float, options.option("--time-limit", "SECONDS", "Limit for each solver.", options.RUN)]
 
 
@@ -43,6 +43,7 @@ def compare(
     methods: Methods = "all",
     peers: Peers = "all",
     target: options.Target = None,
+    table: options.Table = options.ANY_COLUMNS,
     objective: options.Objective = WORDS,
     time_limit: Seconds = 10.0,
     threads: options.Threads = 1,
@@ -53,32 +54,35 @@ def compare(
 
     Each solver runs in a separate process with a sequence of decreasing tolerances. Every model is certified in the same way, by
     the duality gap, whatever the solver reports. The folder receives compare.html (interactive charts, a table, the machine),
-    compare.png and compare.csv. The penalty is always l2, and there is no intercept: the problem that all solvers share.
+    compare.png and compare.csv. All solve the same problem; a solver that cannot, such as liblinear with an intercept that is not
+    penalised, is listed with the reason. More of them take part with --no-intercept. A table is encoded as by `fit`.
 
     For example:
 
         dualnewton compare diabetes --out duel --methods auto,sdna --peers "ridge cholesky,ridge lsqr" --time-limit 2
+        dualnewton compare diabetes --out sparse --penalty l1 --lam 1 --peers "coordinate descent" --time-limit 2
     """
     import numpy as np
 
     from dualnewton.cli import _output
-    from dualnewton.cli._data import loaded
     from dualnewton.cli._problems import problems_from
+    from dualnewton.cli._tables import training_data
     from dualnewton.cli.rates import only
+    from dualnewton.io.source import Wanted
     from dualnewton.lab import compare as comparison
     from dualnewton.lab import report
 
     report.require()
     folder = report.folder(out)
-    dataset = loaded(data, target=target)
+    dataset = training_data(data, Wanted(target), table).dataset
     if dataset.offset is not None:
         raise DualnewtonError(f"{dataset.name} has offsets, which the solvers of a comparison do not share")
     # With float32 data some of the other solvers would compute in float32 and could not reach the tolerances.
     dataset = replace(dataset, X=dataset.X.astype(np.float64, copy=False))
-    task = problems_from(dataset, intercept=False, **objective)
+    task = problems_from(dataset, **objective)
     found, rows = comparison.compare(
         only(task, "compare"),
-        task.objective.loss,
+        task.objective,
         dataset.name,
         methods=methods,
         peers=peers,

@@ -28,6 +28,7 @@ def rates(
     json: options.Json = False,
     target: options.Target = None,
     weights: options.Weights = None,
+    table: options.Table = options.ANY_COLUMNS,
     objective: options.Objective = WORDS,
     max_epochs: MaxEpochs = 1000,
     time_limit: Seconds = 20.0,
@@ -46,13 +47,14 @@ def rates(
         dualnewton rates diabetes --tau 1,64 --gap 1e-6 --lam 0.001 --json
     """
     from dualnewton.cli import _output
-    from dualnewton.cli._data import loaded
     from dualnewton.cli._problems import problems_from
+    from dualnewton.cli._tables import training_data
+    from dualnewton.io.source import Wanted
     from dualnewton.lab import forecast
     from dualnewton.lab.watched import Limits
 
     _output.ready(out)
-    dataset = loaded(data, target=target, weights=weights)
+    dataset = training_data(data, Wanted(target, weights), table).dataset
     task = problems_from(dataset, intercept=False, **objective)
     problem = only(task, "rates")
     taus = forecast.taus_of(tau, problem.n)
@@ -63,14 +65,14 @@ def rates(
     if json:
         _output.as_json(forecast.as_json(rows))
         return
-    table = forecast.table(rows, gap)
-    _output.say("data", f"{dataset.name}: {problem.n} examples, {problem.d} features")
+    shown = forecast.table(rows, gap)
+    _output.say("data", f"{dataset.name}: {_output.count(problem.n, 'example')}, {_output.count(problem.d, 'feature')}")
     _output.say("objective", task.objective)
     print()
-    print(table.title)
-    _output.table(table.columns, table.rows)
+    print(shown.title)
+    _output.table(shown.columns, shown.rows)
     print()
-    print(table.note)
+    print(shown.note)
 
 
 def only(task: Task, command: str) -> Problem:

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.interop.specification import Specification
 from dualnewton.lab._numbers import MISSING, gap, seconds
 from dualnewton.lab.child import CUT, DONE, values_of
-from dualnewton.lab.contenders import ALL_PEERS, METHODS, SHOWN, Attempt, Match, Ours, Theirs
+from dualnewton.lab.contenders import ALL_PEERS, METHODS, RATIOS, SHOWN, Attempt, Match, Ours, Theirs
 from dualnewton.lab.peers import Peer
 from dualnewton.lab.progress import Steps
 from dualnewton.lab.report import Chart, Curve, Panel, Report, Section, Table
 from dualnewton.lab.report.environment import environment, version
 from dualnewton.objective.problem import Problem
-from dualnewton.regularizers import L2
+from dualnewton.planning.planner import plan
 from dualnewton.run.loop import solve
 from dualnewton.run.result import Result
 
@@ -72,7 +73,7 @@ def chosen(what: str, asked: str, known: Sequence[str]) -> list[str]:
 
 def compare(
     problem: Problem,
-    loss: str,
+    objective: Specification,
     name: str,
     *,
     methods: str = "all",
@@ -87,11 +88,13 @@ def compare(
     Parameters
     ----------
     problem : Problem
-        A problem with the penalty l2 and without an intercept, which all contenders can solve.
-    loss, name : str
-        The name of its loss on the command line, and that of the data.
+        The problem.
+    objective : Specification
+        The same in words; its penalty must be l2, l1 or elasticnet.
+    name : str
+        The name of the data.
     methods, peers : str
-        Comma-separated lists, "all" or "none".
+        Comma-separated lists, "all" (of those that can solve the problem) or "none".
     time_limit : float
         Seconds for all attempts of one contender.
     threads, seed : int
@@ -99,30 +102,32 @@ def compare(
     command : str
         The command line that repeats the report.
     """
-    if not isinstance(problem.regularizer, L2) or problem.fit_intercept:
-        raise DualnewtonError(
-            f"the penalty must be l2, without an intercept, since all solvers support it; got {problem.regularizer!r}"
-        )
-    table = ALL_PEERS.get(loss, ())
+    if objective.penalty not in RATIOS:
+        raise DualnewtonError(f"--penalty must be one of {', '.join(RATIOS)} here, got {objective.penalty!r}")
+    table = ALL_PEERS.get(objective.loss, ())
     ours, others = chosen("--methods", methods, METHODS), chosen("--peers", peers, [peer.name for peer in table])
+    if methods == "all":
+        ours = [method for method in ours if applies(problem, method)]
     if not ours and not others:
         raise DualnewtonError("no solver takes part: --methods and --peers are both none")
     with Steps(len(ours) + len(others) + 1.0) as steps:
         reference = reference_of(problem, threads, seed, max(30.0, time_limit), steps)
-        match = Match(problem, loss, reference.alpha, LEVELS[-1], threads, seed)
+        match = Match(problem, objective, reference.alpha, LEVELS[-1], threads, seed)
         rows = [measured(Ours(match, method), OURS, time_limit, steps) for method in ours]
         known = {peer.name: peer for peer in table}
         rows += [of_peer(match, known[other], time_limit, steps) for other in others]
     rows.sort(key=lambda row: tuple(row.time_to(level) for level in reversed(LEVELS)))
     notes = []
     if not table:
-        notes.append(f"No other library in the comparison has the loss {loss}: only our own methods take part.")
+        notes.append(
+            f"No other library in the comparison has the loss {objective.loss}: only our own methods take part."
+        )
     if (sharp := reference.certificate.relative_gap) > 0.1 * LEVELS[-1]:
         notes.append(f"The reference has a relative gap of {sharp:.0e}, so no smaller suboptimality can be certified.")
     n, d = problem.X.shape
     report = Report(
         f"{name}: comparison of solvers",
-        f"{n} × {d}, {loss} loss, penalty l2 with λ = {problem.lam:.3g}, no intercept. Each solver was run with the "
+        f"{n} × {d}, {objective}. Each solver was run with the "
         f"tolerances 10⁻¹ to 10⁻¹⁰ in turn, {time_limit:g} s in all. Every model was certified with the same dual point.",
         [section(rows)],
         command,
@@ -130,6 +135,15 @@ def compare(
         environment(threads, sorted({row.by for row in rows} - {OURS, "scikit-learn"})),
     )
     return report, rows
+
+
+def applies(problem: Problem, method: str) -> bool:
+    """Return True if a method can solve a problem."""
+    try:
+        plan(problem, method=method)
+    except DualnewtonError:
+        return False
+    return True
 
 
 def reference_of(problem: Problem, threads: int, seed: int, time_limit: float, steps: Steps) -> Result:
@@ -149,7 +163,7 @@ def reference_of(problem: Problem, threads: int, seed: int, time_limit: float, s
 def of_peer(match: Match, peer: Peer, time_limit: float, steps: Steps) -> Row:
     """Run a solver of another library, or return a row with the reason why it cannot take part."""
     by = SHOWN.get(peer.package, peer.package)
-    reason = peer.refuses(match.problem.X) if peer.installed else "not installed"
+    reason = match.excuse(peer)
     if not reason:
         return measured(Theirs(match, peer.name), by, time_limit, steps)
     steps.begin(peer.name)

@@ -7,17 +7,31 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton.lab.peers import PEERS, Peer, sklearn_svc
+from dualnewton.interop.specification import Specification
+from dualnewton.lab.peers import (
+    ANY,
+    PEERS,
+    SPARSE,
+    Fitted,
+    Glum,
+    Peer,
+    Task,
+    forms_hessian,
+    sklearn_elastic_net,
+    sklearn_glm,
+    sklearn_svc,
+)
 from dualnewton.objective.problem import Problem
 from dualnewton.run.loop import solve
 from dualnewton.run.result import Result
 
-METHODS = ("auto", "sdna", "sdca", "newton", "ihs")
+METHODS = ("auto", "sdna", "sdca", "newton", "ihs", "interior")
 """The methods of this library."""
 
 LADDER = tuple(10.0**-k for k in range(1, 11))
@@ -32,13 +46,31 @@ STALLED = 3
 WARM_ROWS = 400
 """Number of rows in the warm-up of another library, which only imports its modules and starts its threads."""
 
+
+def _deviance(loss: str) -> list[Peer]:
+    """Return the solvers of a generalised linear model."""
+    kind = f"{loss.capitalize()}Regressor"
+    return [
+        Peer("glum", "glum", partial(Glum, loss), True, forms_hessian, penalties=ANY, intercept=True),
+        Peer("newton-cholesky", "sklearn", sklearn_glm(kind, "newton-cholesky"), True, forms_hessian, intercept=True),
+        Peer("lbfgs", "sklearn", sklearn_glm(kind, "lbfgs"), threaded=True, intercept=True),
+    ]
+
+
 ALL_PEERS: dict[str, Sequence[Peer]] = {
     "logistic": PEERS["logistic"],
     "squared_hinge": PEERS["squared hinge"],
-    "squared": PEERS["squared"],
+    "squared": [
+        *PEERS["squared"],
+        Peer("coordinate descent", "sklearn", sklearn_elastic_net, penalties=SPARSE, intercept=True),
+    ],
     "hinge": [Peer("liblinear dual", "sklearn", sklearn_svc(loss="hinge"))],
+    **{loss: _deviance(loss) for loss in ("poisson", "gamma")},
 }
 """Solvers of other libraries by the command line's name of the loss; for other losses none is known."""
+
+RATIOS = {"l2": 0.0, "l1": 1.0, "elasticnet": 0.5}
+"""The share of the l1 norm in each penalty of a comparison, where the user gives none."""
 
 SHOWN = {"sklearn": "scikit-learn"}
 """Distribution names of packages whose import name differs, for the tables."""
@@ -73,9 +105,9 @@ class Match:
     Attributes
     ----------
     problem : Problem
-        A problem with the regulariser L2 and without an intercept.
-    loss : str
-        The name of its loss.
+        The problem.
+    objective : Specification
+        The same in words.
     dual_point : array of shape (n,)
         The dual point of the reference solution.
     goal : float
@@ -85,15 +117,30 @@ class Match:
     """
 
     problem: Problem
-    loss: str
+    objective: Specification
     dual_point: np.ndarray
     goal: float
     threads: int = 1
     seed: int = 0
 
-    def suboptimality(self, w: np.ndarray) -> float:
+    @property
+    def l1_ratio(self) -> float:
+        """The share of the l1 norm in the penalty."""
+        return float(self.objective.penalty_parameters.get("l1_ratio", RATIOS[self.objective.penalty]))
+
+    def excuse(self, peer: Peer) -> str:
+        """Return the reason why another solver cannot take part, or an empty string."""
+        if not peer.installed:
+            return "not installed"
+        if self.objective.penalty not in peer.penalties:
+            return f"no penalty {self.objective.penalty}"
+        if self.objective.fit_intercept and not peer.intercept:
+            return "no intercept without a penalty"
+        return peer.refuses(self.problem.X)
+
+    def suboptimality(self, w: np.ndarray, intercept: float = 0.0) -> float:
         """Return the certified relative suboptimality of any model."""
-        return self.problem.certify(w, alpha=self.dual_point).relative_gap
+        return self.problem.certify(w, intercept, alpha=self.dual_point).relative_gap
 
     def warm_up_task(self) -> Match:
         """Return the same task on a few rows that cover all labels, for a warm-up."""
@@ -119,12 +166,12 @@ class Ours:
         """Compile the kernels of the method."""
         self._solve(self.match.problem, tol=1e-12, max_epochs=2)
 
-    def attempt(self, tol: float) -> tuple[np.ndarray, float]:
+    def attempt(self, tol: float) -> Fitted:
         """Return a model and its number of epochs; a new problem makes the time include the checks of the data."""
         old = self.match.problem
-        problem = Problem(old.X, old.y, old.loss, regularizer=old.regularizer, lam=old.lam)
-        result = self._solve(problem, tol=tol, max_epochs=100_000)
-        return result.w, result.n_epochs
+        how: dict[str, Any] = {"regularizer": old.regularizer, "lam": old.lam, "fit_intercept": old.fit_intercept}
+        result = self._solve(Problem(old.X, old.y, old.loss, **how), tol=tol, max_epochs=100_000)
+        return Fitted(result.w, float(result.intercept), result.n_epochs)
 
     def _solve(self, problem: Problem, **stop: Any) -> Result:
         match = self.match
@@ -145,18 +192,21 @@ class Theirs:
     @property
     def peer(self) -> Peer:
         """The solver."""
-        return next(peer for peer in ALL_PEERS[self.match.loss] if peer.name == self.name)
+        return next(peer for peer in ALL_PEERS[self.match.objective.loss] if peer.name == self.name)
 
     def prepare(self) -> None:
         """Import the library and start its threads."""
         with contextlib.suppress(Exception):  # the timed fits will raise and report the same error
             self.attempts(self.match.warm_up_task())(1e-2)
 
-    def attempts(self, match: Match) -> Callable[[float], tuple[np.ndarray, float]]:
+    def attempts(self, match: Match) -> Callable[[float], Fitted]:
         """Return the function from a tolerance to a fit; X becomes a SciPy matrix, since some solvers reject SciPy's arrays."""
         problem, peer = match.problem, self.peer
         X = sp.csr_matrix(problem.X) if sp.issparse(problem.X) else problem.X
-        return lambda tol: peer.fitted(X, problem.y, problem.lam * problem.n, tol, match.threads)
+        lam = match.objective.lam
+        assert isinstance(lam, float)
+        given: dict[str, Any] = {"l1_ratio": match.l1_ratio, "fit_intercept": problem.fit_intercept}
+        return lambda tol: peer.fitted(X, problem.y, Task(problem.n, lam * problem.n, tol, match.threads, **given))
 
     def work(self) -> Iterator[Attempt]:
         """Yield the attempts of the solver; a direct solver makes only one."""
@@ -164,21 +214,19 @@ class Theirs:
         yield from attempts_at(self.match, self.attempts(self.match), ladder)
 
 
-def attempts_at(
-    match: Match, attempt: Callable[[float], tuple[np.ndarray, float]], ladder: Sequence[float]
-) -> Iterator[Attempt]:
+def attempts_at(match: Match, attempt: Callable[[float], Fitted], ladder: Sequence[float]) -> Iterator[Attempt]:
     """Yield a fit for each tolerance, until the suboptimality reaches the goal or stops improving.
 
-    ``attempt`` returns w and the number of iterations for a tolerance.
+    ``attempt`` returns the model for a tolerance.
     """
     best, stalled = math.inf, 0
     for tol in ladder:
         times: list[float] = []
         while len(times) < REPEATS and sum(times) < ENOUGH:
             began = time.perf_counter()
-            w, iterations = attempt(tol)
+            w, b, iterations = attempt(tol)
             times.append(time.perf_counter() - began)
-        found = match.suboptimality(w) if np.isfinite(w).all() else math.inf
+        found = match.suboptimality(w, b) if np.isfinite([*w, b]).all() else math.inf
         yield Attempt(tol, min(times), iterations, found)
         stalled = 0 if found < best else stalled + 1
         best = min(best, found)

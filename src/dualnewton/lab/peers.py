@@ -1,14 +1,17 @@
 """Solvers of other libraries, with parameters that make each solve exactly our problem.
 
-Our problem is P(w) = (1/n) Σ φ(a_iᵀw) + (λ/2)‖w‖², with φ(z) = ½ max(0, 1 − yz)² for the squared hinge and ½(z − y)² for the
-squared loss. The objectives of the others are:
+Our problem is P(w, b) = (1/n) Σ φ(a_iᵀw + b) + λ(r‖w‖₁ + ½(1 − r)‖w‖²), with φ(z) = ½ max(0, 1 − yz)² for the squared hinge and
+½(z − y)² for the squared loss. Most solvers take part for r = 0 and b = 0 alone: each declares its penalties, and whether it has
+an intercept that is not penalised. The objectives of the others are:
 
-* scikit-learn, logistic: C Σ φ + ½‖w‖², so C = 1/(λn);
+* scikit-learn, logistic: C Σ φ + r‖w‖₁ + ½(1 − r)‖w‖², so C = 1/(λn);
+* scikit-learn's ElasticNet, PoissonRegressor and GammaRegressor: ours, with α = λ (r = 0 for the last two);
 * scikit-learn's LinearSVC: C Σ max(0, ·)² + ½‖w‖², twice our loss, so C = 1/(2λn);
 * scikit-learn's Ridge: Σ (z − y)² + α‖w‖², twice ours, so α = λn;
 * cyanure: (1/n) Σ φ + (λ₁/2)‖w‖² with our ½ in the squared hinge and the squared loss, so λ₁ = λ;
 * snapml: Σ φ + (r/2)‖w‖², so r = λn, but its squared hinge is max(0, ·)² without the ½, so there r = 2λn;
-* glum: half the mean deviance + (α/2)‖w‖², which is our φ for normal and for binomial labels 0 and 1, so α = λ.
+* glum: half the mean deviance + α(r‖w‖₁ + ½(1 − r)‖w‖²), which is our φ for normal, poisson, gamma and for binomial labels 0
+  and 1, so α = λ.
 
 None of them solves our problem with the Huber loss: scikit-learn's HuberRegressor estimates a scale together with w, which is
 another problem; cyanure, snapml and glum do not have the loss. SciPy's L-BFGS-B on the objective is used instead.
@@ -25,7 +28,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -74,12 +77,26 @@ def dense_only(X: Any) -> str:
 
 @dataclass(frozen=True)
 class Task:
-    """The settings of a solver: n and λn, from which its regularisation follows, its tolerance and its threads."""
+    """The settings of a solver: n and λn, from which its regularisation follows, its tolerance and its threads, r and b."""
 
     n: int
     lam_n: float
     tol: float
-    threads: int
+    threads: int = 1
+    l1_ratio: float = 0.0
+    fit_intercept: bool = False
+
+
+class Fitted(NamedTuple):
+    """The model of a solver, and the number of iterations that it reports, NaN if it reports none."""
+
+    w: np.ndarray
+    intercept: float
+    iterations: float
+
+
+RIDGE, SPARSE, ANY = ("l2",), ("l1", "elasticnet"), ("l2", "l1", "elasticnet")
+"""Penalties that a solver may have."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +117,10 @@ class Peer:
         Returns the reason why a matrix is not supported, or an empty string.
     direct : bool
         True for a solver that factorises a matrix and ignores the tolerance; it is run once.
+    penalties : tuple of str
+        The penalties that it has.
+    intercept : bool
+        True if it has an intercept that is not penalised.
     """
 
     name: str
@@ -108,6 +129,8 @@ class Peer:
     threaded: bool = False
     refuses: Callable[[Any], str] = takes_all
     direct: bool = False
+    penalties: tuple[str, ...] = RIDGE
+    intercept: bool = False
 
     @property
     def installed(self) -> bool:
@@ -116,14 +139,15 @@ class Peer:
 
     def fit(self, X: Any, y: np.ndarray, lam_n: float, tol: float, threads: int = 1) -> np.ndarray:
         """Return the coefficients w of a fit."""
-        return self.fitted(X, y, lam_n, tol, threads)[0]
+        return self.fitted(X, y, Task(len(y), lam_n, tol, threads)).w
 
-    def fitted(self, X: Any, y: np.ndarray, lam_n: float, tol: float, threads: int = 1) -> tuple[np.ndarray, float]:
-        """Return the coefficients w and the number of iterations that the solver reports, NaN if it reports none."""
-        model = self.make(Task(len(y), lam_n, tol, threads)).fit(X, y)
+    def fitted(self, X: Any, y: np.ndarray, task: Task) -> Fitted:
+        """Return the model of a fit."""
+        model = self.make(task).fit(X, y)
         count = getattr(model, "n_iter_", None)
         iterations = math.nan if count is None else float(np.max(count))
-        return np.ravel(model.coef_).astype(np.float64), iterations
+        b = float(np.ravel(model.intercept_)[0]) if task.fit_intercept else 0.0
+        return Fitted(np.ravel(model.coef_).astype(np.float64), b, iterations)
 
 
 # Constructors of the estimators ----------------------------------------------------------------------------------------------
@@ -140,24 +164,60 @@ def made(path: str, settings: Callable[[Task], dict[str, Any]], **options: Any) 
 
 
 def _sklearn(task: Task) -> dict[str, Any]:
-    return {"fit_intercept": False, "tol": task.tol, "max_iter": MANY, "random_state": 0}
+    return {"fit_intercept": task.fit_intercept, "tol": task.tol, "max_iter": MANY, "random_state": 0}
 
 
 def sklearn_logistic(solver: str, **options: Any) -> Callable[[Task], Any]:
     """Return the constructor of scikit-learn's LogisticRegression with one of its solvers."""
-    path = "sklearn.linear_model.LogisticRegression"
-    return made(path, lambda task: {**_sklearn(task), "C": 1.0 / task.lam_n}, solver=solver, **options)
+
+    def settings(task: Task) -> dict[str, Any]:
+        return {**_sklearn(task), "C": 1.0 / task.lam_n, **_l1_of_logistic(task)}
+
+    return made("sklearn.linear_model.LogisticRegression", settings, solver=solver, **options)
+
+
+def _l1_of_logistic(task: Task) -> dict[str, Any]:
+    """Return the parameters of the l1 norm; before scikit-learn 1.8 the penalty had a name, of which liblinear has "l1"."""
+    if task.l1_ratio == 0.0:
+        return {}
+    from sklearn import __version__
+    from sklearn.utils.fixes import parse_version
+
+    if parse_version(__version__) >= parse_version("1.8"):
+        return {"l1_ratio": task.l1_ratio}
+    return {"penalty": "l1"} if task.l1_ratio == 1.0 else {"penalty": "elasticnet", "l1_ratio": task.l1_ratio}
 
 
 def sklearn_svc(**options: Any) -> Callable[[Task], Any]:
     """Return the constructor of scikit-learn's LinearSVC, liblinear with the hinge or, by default, its square."""
     factor = 1.0 if options.get("loss") == "hinge" else 0.5
-    return made("sklearn.svm.LinearSVC", lambda task: {**_sklearn(task), "C": factor / task.lam_n}, **options)
+
+    def settings(task: Task) -> dict[str, Any]:
+        return {**_sklearn(task), "C": factor / task.lam_n, "penalty": "l1" if task.l1_ratio else "l2"}
+
+    return made("sklearn.svm.LinearSVC", settings, **options)
 
 
 def sklearn_ridge(solver: str) -> Callable[[Task], Any]:
     """Return the constructor of scikit-learn's Ridge with one of its solvers."""
     return made("sklearn.linear_model.Ridge", lambda task: {**_sklearn(task), "alpha": task.lam_n}, solver=solver)
+
+
+def sklearn_elastic_net(task: Task) -> Any:
+    """Return scikit-learn's ElasticNet, which runs coordinate descent."""
+    from sklearn.linear_model import ElasticNet
+
+    return ElasticNet(alpha=task.lam_n / task.n, l1_ratio=task.l1_ratio, **_sklearn(task))
+
+
+def sklearn_glm(kind: str, solver: str) -> Callable[[Task], Any]:
+    """Return the constructor of scikit-learn's PoissonRegressor or GammaRegressor with one of its solvers."""
+
+    def settings(task: Task) -> dict[str, Any]:
+        given = {"alpha": task.lam_n / task.n, "tol": task.tol, "max_iter": MANY}
+        return {**given, "fit_intercept": task.fit_intercept}
+
+    return made(f"sklearn.linear_model.{kind}", settings, solver=solver)
 
 
 def cyanure(kind: str, **options: Any) -> Callable[[Task], Any]:
@@ -185,6 +245,7 @@ class Glum:
     family: str
     task: Task
     coef_: np.ndarray = field(init=False)
+    intercept_: float = field(init=False)
     n_iter_: int = field(init=False)
 
     def fit(self, X: Any, y: np.ndarray) -> Glum:
@@ -192,13 +253,13 @@ class Glum:
         model = importlib.import_module("glum").GeneralizedLinearRegressor(
             family=self.family,
             alpha=self.task.lam_n / self.task.n,
-            l1_ratio=0.0,
-            fit_intercept=False,
+            l1_ratio=self.task.l1_ratio,
+            fit_intercept=self.task.fit_intercept,
             gradient_tol=self.task.tol,
             max_iter=MANY,
         )
         model.fit(X, 0.5 * (y + 1.0) if self.family == "binomial" else y)
-        self.coef_, self.n_iter_ = model.coef_, model.n_iter_
+        self.coef_, self.intercept_, self.n_iter_ = model.coef_, model.intercept_, model.n_iter_
         return self
 
 
@@ -231,28 +292,28 @@ PEERS: dict[str, list[Peer]] = {
         Peer("snapml", "snapml", snapml("LogisticRegression", dual=True), threaded=True),
         Peer("cyanure", "cyanure", cyanure("Classifier", loss="logistic"), threaded=True),
         Peer("liblinear dual", "sklearn", sklearn_logistic("liblinear", dual=True)),
-        Peer("lbfgs", "sklearn", sklearn_logistic("lbfgs"), threaded=True),
-        Peer("newton-cholesky", "sklearn", sklearn_logistic("newton-cholesky"), True, forms_hessian),
-        Peer("glum", "glum", partial(Glum, "binomial"), True, forms_hessian),
-        Peer("newton-cg", "sklearn", sklearn_logistic("newton-cg"), threaded=True),
-        Peer("liblinear primal", "sklearn", sklearn_logistic("liblinear", dual=False)),
-        Peer("saga", "sklearn", sklearn_logistic("saga")),
+        Peer("lbfgs", "sklearn", sklearn_logistic("lbfgs"), threaded=True, intercept=True),
+        Peer("newton-cholesky", "sklearn", sklearn_logistic("newton-cholesky"), True, forms_hessian, intercept=True),
+        Peer("glum", "glum", partial(Glum, "binomial"), True, forms_hessian, penalties=ANY, intercept=True),
+        Peer("newton-cg", "sklearn", sklearn_logistic("newton-cg"), threaded=True, intercept=True),
+        Peer("liblinear primal", "sklearn", sklearn_logistic("liblinear", dual=False), penalties=("l2", "l1")),
+        Peer("saga", "sklearn", sklearn_logistic("saga"), penalties=ANY, intercept=True),
     ],
     "squared hinge": [
         Peer("snapml", "snapml", snapml("SupportVectorMachine", factor=2.0, loss="squared_hinge"), threaded=True),
         Peer("cyanure", "cyanure", cyanure("Classifier", loss="sqhinge"), threaded=True),
         Peer("liblinear dual", "sklearn", sklearn_svc(dual=True)),
-        Peer("liblinear primal", "sklearn", sklearn_svc(dual=False)),
+        Peer("liblinear primal", "sklearn", sklearn_svc(dual=False), penalties=("l2", "l1")),
     ],
     "squared": [
-        Peer("ridge cholesky", "sklearn", sklearn_ridge("cholesky"), True, forms_smaller_gram, direct=True),
-        Peer("ridge lsqr", "sklearn", sklearn_ridge("lsqr"), threaded=True),
-        Peer("ridge sparse_cg", "sklearn", sklearn_ridge("sparse_cg"), threaded=True),
-        Peer("glum", "glum", partial(Glum, "normal"), True, forms_hessian),
+        Peer("ridge cholesky", "sklearn", sklearn_ridge("cholesky"), True, forms_smaller_gram, True, intercept=True),
+        Peer("ridge lsqr", "sklearn", sklearn_ridge("lsqr"), threaded=True, intercept=True),
+        Peer("ridge sparse_cg", "sklearn", sklearn_ridge("sparse_cg"), threaded=True, intercept=True),
+        Peer("glum", "glum", partial(Glum, "normal"), True, forms_hessian, penalties=ANY, intercept=True),
         Peer("snapml", "snapml", snapml("LinearRegression", dual=True, fit_intercept=False), threaded=True),
         Peer("cyanure", "cyanure", cyanure("Regression"), threaded=True),
-        Peer("ridge svd", "sklearn", sklearn_ridge("svd"), True, dense_only, direct=True),
-        Peer("ridge saga", "sklearn", sklearn_ridge("saga")),
+        Peer("ridge svd", "sklearn", sklearn_ridge("svd"), True, dense_only, direct=True, intercept=True),
+        Peer("ridge saga", "sklearn", sklearn_ridge("saga"), intercept=True),
     ],
     "Huber": [Peer("lbfgs (scipy)", "scipy", HuberByLbfgs, threaded=True)],
 }
