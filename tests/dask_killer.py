@@ -1,13 +1,18 @@
 """Kill workers of a Dask cluster at random moments of a fit, in each of its phases; the fit must end with the same bits.
 
-Run it alone for many kills: ``python tests/dask_killer.py --kills 50 --seed 1`` prints a line for each fit and the seed.
+Run it alone for many kills: ``python tests/dask_killer.py --kills 50 --seed 1`` prints the seed and a line for each fit.
 """
 
 import argparse
+import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 
@@ -17,12 +22,14 @@ from dualnewton import losses
 N, D, BLOCKS = 6000, 8, 12
 PHASES = (
     "dualnewton-share",
-    "dualnewton-gradients",
-    "dualnewton-weighted-gram",
+    "dualnewton-y-of-blocks",
     "dualnewton-row-sums",
     "dualnewton-sketch-rows",
+    "dualnewton-weighted-gram",
+    "dualnewton-gradients",
 )
-"""Prefixes of the tasks in whose time a worker is killed: loading, passes, curvature, reductions, drawing of rows."""
+"""Prefixes of the tasks in whose time a worker is killed, in their order in a fit: rows of X, labels, reductions, drawing of
+rows, curvature, passes."""
 
 
 def block_of(number):
@@ -47,7 +54,7 @@ def fit(**more):
     """Fit once, and return the result."""
     X, y = collections()
     problem = dn.Problem(X, y, losses.Logistic(), lam=1e-3, fit_intercept=True)
-    return dn.solve(problem, method="ihs", tau=500, tol=1e-9, random_state=0, **more)
+    return dn.solve(problem, method="ihs", tau=500, tol=1e-8, random_state=0, **more)
 
 
 def bits(result):
@@ -56,61 +63,112 @@ def bits(result):
 
 
 class Killer(threading.Thread):
-    """Waits until a task with a prefix is computed, then a random while, and kills a random worker process."""
+    """Kills a worker process in each of some phases: when it computes a task with that prefix, after a random while."""
 
-    def __init__(self, client, rng, prefix, delay):
+    def __init__(self, client, rng, prefixes, delay):
         super().__init__(daemon=True)
-        self.client, self.rng, self.prefix, self.delay = client, rng, prefix, delay
-        self.ended, self.killed = threading.Event(), None
+        self.client, self.rng, self.prefixes, self.delay = client, rng, prefixes, delay
+        self.ended, self.killed = threading.Event(), []
 
     def run(self):
-        """Kill one worker."""
-        known = self.client.cluster.scheduler.tasks
-        while not self.ended.is_set():
-            if any(str(key[0]).startswith(self.prefix) for key in known.copy() if isinstance(key, tuple)):
-                time.sleep(self.delay * self.rng.random())
-                workers = list(self.client.cluster.workers.values())
-                chosen = workers[int(self.rng.integers(len(workers)))]
-                self.killed = chosen.process.pid
-                if self.killed is not None:
-                    os.kill(self.killed, signal.SIGKILL)
-                return
-            time.sleep(0.005)
+        """Kill workers, one after the other; the next when the last has been replaced."""
+        for prefix in self.prefixes:
+            while not self.ended.is_set():
+                if (address := self.working_on(prefix)) is not None:
+                    time.sleep(self.delay * self.rng.random())
+                    self.kill(address, prefix)
+                    break
+                time.sleep(0.0005)
+
+    def working_on(self, prefix):
+        """Return the address of a worker that has a task of a phase to compute, if all workers are there."""
+        scheduler = self.client.cluster.scheduler
+        workers = list(scheduler.workers.values())
+        busy = [
+            each.address for each in workers if any(str(task.key[0]).startswith(prefix) for task in [*each.processing])
+        ]
+        return busy[int(self.rng.integers(len(busy)))] if busy and len(workers) > 1 else None
+
+    def kill(self, address, prefix):
+        """Kill the process of a worker."""
+        for nanny in list(self.client.cluster.workers.values()):
+            if nanny.worker_address == address and nanny.pid is not None:
+                os.kill(nanny.pid, signal.SIGKILL)
+                self.killed.append(prefix)
 
 
-def fit_with_a_kill(client, rng, prefix, delay=1.0):
-    """Fit while a worker is killed; return the result, and the process that was killed, None if the fit was faster."""
+def fit_with_kills(client, rng, prefixes, delay=0.05, **more):
+    """Fit while workers are killed; return the result, and the phases in which one was, fewer if the fit was faster."""
     client.wait_for_workers(2)
-    killer = Killer(client, rng, prefix, delay)
+    killer = Killer(client, rng, prefixes, delay)
     killer.start()
     try:
-        return fit(), killer
+        return fit(**more), killer.killed
     finally:
         killer.ended.set()
         killer.join()
 
 
+@contextlib.contextmanager
+def scheduler():
+    """Start a cluster of one process, which can be killed as a whole, with its scheduler; yield the process and the address."""
+    made = (
+        "import time; from distributed import LocalCluster\n"
+        "cluster = LocalCluster(n_workers=1, threads_per_worker=2, processes=False, protocol='tcp', dashboard_address=None)\n"
+        "print(cluster.scheduler_address, flush=True); time.sleep(600)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", made],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=Path(__file__).parent,
+    )
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def has_workers(client):
+    """Whether both workers are there; Dask does not replace one that was killed while it started, then a new cluster is made."""
+    try:
+        client.wait_for_workers(2, timeout=20)
+    except TimeoutError:
+        return False
+    return True
+
+
 def main():
     """Kill many workers."""
+    os.environ["DASK_LOGGING__DISTRIBUTED"] = "critical"  # workers report each lost connection
+    import dask
     from distributed import Client, LocalCluster
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--together", type=int, default=3, help="kills in one fit, each in another phase")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     asked = parser.parse_args()
-    print(f"seed {asked.seed}")
-    rng, kills, fits = np.random.default_rng(asked.seed), 0, 0
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
-        expected = bits(fit())
-        while kills < asked.kills:
-            prefix = PHASES[fits % len(PHASES)]
-            result, killer = fit_with_a_kill(client, rng, prefix)
-            fits, kills = fits + 1, kills + (killer.killed is not None)
-            same = bits(result) == expected
-            phase, ended = prefix.removeprefix("dualnewton-"), "equal" if same else "DIFFER"
-            print(f"fit {fits}: killed {killer.killed} in {phase}, bits {ended}", flush=True)
-            assert same
-    print(f"{kills} kills in {fits} fits: all with the same bits")
+    print(f"seed {asked.seed}", flush=True)
+    rng, fits, kills = np.random.default_rng(asked.seed), 0, Counter()
+    # Dask gives up a task whose worker has died four times, which so many kills may cause.
+    dask.config.set({"distributed.scheduler.allowed-failures": asked.kills})
+    expected = None
+    while kills.total() < asked.kills:
+        with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as made, Client(made) as client:
+            expected = expected or bits(fit())
+            while kills.total() < asked.kills and has_workers(client):
+                chosen = rng.permutation(len(PHASES))[: min(asked.together, asked.kills - kills.total())]
+                result, killed = fit_with_kills(client, rng, [PHASES[k] for k in sorted(chosen)])
+                fits += 1
+                kills.update(each.removeprefix("dualnewton-") for each in killed)
+                same = bits(result) == expected
+                found = "equal" if same else "DIFFER"
+                print(f"fit {fits}: {len(killed)} kills, bits {found}; {dict(kills)}", flush=True)
+                assert same
+    print(f"{kills.total()} kills in {fits} fits, all with the same bits: {dict(kills)}")
 
 
 if __name__ == "__main__":

@@ -108,3 +108,10 @@ def test_what_cannot_be_fitted_says_so_by_name(rows):
         on_dask.LogisticRegression(solver="sdna").fit(rows, chunked(LABELS))
     with pytest.raises(DualnewtonError, match="class_weight must be None for 3 classes"):
         on_dask.LinearSVC(class_weight="balanced").fit(rows, chunked(KINDS))
+
+
+def test_verbose_shows_the_progress(rows, capsys):
+    told = []
+    on_dask.Ridge(verbose=1, callback=told.append).fit(rows, chunked(SCORES))
+    assert capsys.readouterr().err.startswith("Ridge: epoch 0, relative gap")
+    assert len(told) >= 2

@@ -2,4 +2,5 @@
 
 from dualnewton.cli import main
 
-main()
+if __name__ == "__main__":  # worker processes of --dask import this module under another name
+    main()

@@ -78,6 +78,16 @@ Method = Annotated[
         RUN,
     ),
 ]
+Dask = Annotated[
+    str | None,
+    option(
+        "--dask",
+        "ADDRESS",
+        "Fit on a Dask cluster: the address of its scheduler, or local:2 for two worker processes on this machine. Workers read "
+        "the files of a folder themselves, under the same paths. By default the fit runs in this process.",
+        RUN,
+    ),
+]
 Json = Annotated[bool, option("--json", None, "Print JSON, for other programs.")]
 
 # The objective -------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,6 +94,7 @@ def fit(
     threads: options.Cores = None,
     seed: options.Seed = 0,
     checkpoint: Checkpoint = None,
+    dask: options.Dask = None,
 ) -> None:
     """Fit a linear model to DATA, and prove how good the fit is.
 
@@ -111,7 +113,7 @@ def fit(
         dualnewton fit diabetes --penalty elasticnet --lam 0.1 --tol 1e-8
         dualnewton fit motor:2000 --loss poisson --lam 1e-3
     """
-    from dualnewton.cli import _output, _tables
+    from dualnewton.cli import _cluster, _output, _tables
     from dualnewton.cli._data import offset_column
     from dualnewton.cli._problems import problems_from
     from dualnewton.io.source import Wanted
@@ -123,39 +125,45 @@ def fit(
             f"--test and --test-size both name the data of the score: give one of them, got {test} and {test_size:g}"
         )
     _output.ready(out)
-    with ended_by_signals():
-        added = offset_column(offset, exposure)
-        wanted = Wanted(target, weights, None if added is None else added.name, memory=memory)
-        training = _tables.training_data(data, wanted, table, test_size, seed).with_offsets(added)
-        dataset = training.dataset
-        task = problems_from(dataset, **objective)
-        # Errors in the test data are reported before the fit.
-        tested = training.held_out if test is None else other_data(task, training, test, target, added, table)
-        n_threads = physical_cores() if threads is None else threads
-        choice = None
-        if cv is not None:
-            task, choice = with_chosen_lam(task, dataset, objective, cv, n_threads, seed)
-        settings = {"method": method, "time_limit": time_limit, "max_epochs": max_epochs, "n_threads": n_threads}
-        more = {} if checkpoint is None else {"checkpoint": checkpoint}
-        results = solved(task, tol=tol, random_state=seed, **settings, **more)
-    with unmoved_by_signals():
-        model = model_of(task, training, results, target, added, ctx.obj)
-        if out is not None:
-            with _output.writing(out):
-                model.save(out)
-            if checkpoint is not None and all(result.status.name in DONE for result in results):
-                Path(checkpoint).unlink(missing_ok=True)
-    _tables.describe(training)
-    describe(
-        task,
-        dataset,
-        results,
-        choice,
-        offset=added,
-        encoded=training.encoding is not None,
-        resumes=checkpoint is not None,
-    )
-    _output.say("train", score(model, dataset))
+    with _cluster.connected(dask) as cluster:
+        with ended_by_signals():
+            if dask is not None and cv is not None:
+                raise DualnewtonError("--cv needs the rows in the memory of this process: leave out --dask, or --cv")
+            added = offset_column(offset, exposure)
+            wanted = Wanted(target, weights, None if added is None else added.name, memory=memory)
+            training = _tables.training_data(data, wanted, table, test_size, seed).with_offsets(added)
+            training = replace(training, dataset=cluster.placed(training.dataset))
+            dataset = training.dataset
+            task = problems_from(dataset, **objective)
+            # Errors in the test data are reported before the fit.
+            tested = training.held_out if test is None else other_data(task, training, test, target, added, table)
+            n_threads = physical_cores() if threads is None else threads
+            choice = None
+            if cv is not None:
+                task, choice = with_chosen_lam(task, dataset, objective, cv, n_threads, seed)
+            settings = {"method": method, "time_limit": time_limit, "max_epochs": max_epochs, "n_threads": n_threads}
+            more = {} if checkpoint is None else {"checkpoint": checkpoint}
+            results = solved(task, tol=tol, random_state=seed, **settings, **more)
+        with unmoved_by_signals():
+            model = model_of(task, training, results, target, added, ctx.obj)
+            if out is not None:
+                with _output.writing(out):
+                    model.save(out)
+                if checkpoint is not None and all(result.status.name in DONE for result in results):
+                    Path(checkpoint).unlink(missing_ok=True)
+        _tables.describe(training)
+        if dask is not None:
+            _output.say("cluster", cluster)
+        describe(
+            task,
+            dataset,
+            results,
+            choice,
+            offset=added,
+            encoded=training.encoding is not None,
+            resumes=checkpoint is not None,
+        )
+        _output.say("train", score(model, dataset))
     if tested is not None:
         _output.say("test", f"{score(model, tested)} on {tested.X.shape[0]} {'other' if test else 'held-out'} examples")
     _output.say(

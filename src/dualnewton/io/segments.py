@@ -51,6 +51,10 @@ class ArraySegment(Segment):
             self.cuts
         )
 
+    @property
+    def private(self) -> str:  # type: ignore[override]
+        return next((each.file.private for each in self.arrays if each.file.private), "")
+
     def close(self) -> None:
         for each in self.arrays:
             each.file.close()

@@ -26,10 +26,21 @@ class StoredFile:
     ----------
     path : path
         The file.
+
+    Attributes
+    ----------
+    private : str
+        Why other processes cannot read it; empty if they can.
     """
+
+    private = ""
 
     def __init__(self, path: Path) -> None:
         self.path, self.stamp = path, _stamp(os.stat(path))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process may have another working directory.
+        return {**vars(self), "path": self.path.absolute()}
 
     def identity(self) -> Hashable:
         """Return the path and the state of the file."""
@@ -66,6 +77,12 @@ class SpilledFile(StoredFile):
         file.flush()
         self.path, self.file = path, file
         self.close = weakref.finalize(self, file.close)  # type: ignore[method-assign]
+
+    @property
+    def private(self) -> str:  # type: ignore[override]
+        return (
+            f"{self.path} was parsed into an unnamed file of this process: `dualnewton convert` makes files for others"
+        )
 
     def identity(self) -> Hashable:
         return id(self.file)

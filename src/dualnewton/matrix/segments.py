@@ -48,10 +48,13 @@ class Segment(ABC):
         Size and sparsity of each piece.
     on_disk : bool
         Whether reading takes time, so that a thread reads ahead.
+    private : str
+        Why other processes, to which the segment is sent, cannot read its pieces; empty if they can.
     """
 
     profiles: Sequence[Profile]
     on_disk: bool = True
+    private: str = ""
 
     @abstractmethod
     def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Iterator[Matrix]:

@@ -4,17 +4,45 @@ import numpy as np
 import pytest
 
 import dask_killer
+import dualnewton as dn
+from dualnewton.errors import DualnewtonError
 from dualnewton.matrix.dask.layout import Layout
+from dualnewton.run.checkpoint import Keeper
 
 pytestmark = pytest.mark.xdist_group("dask")
 
 
-@pytest.mark.parametrize("phase", ["dualnewton-share", "dualnewton-gradients"])
-def test_a_killed_worker_changes_no_bit(cluster, phase):
-    expected = dask_killer.bits(dask_killer.fit())
-    result, killer = dask_killer.fit_with_a_kill(cluster, np.random.default_rng(3), phase, delay=0.1)
-    assert killer.killed is not None
-    assert dask_killer.bits(result) == expected
+@pytest.fixture(scope="module")
+def whole(cluster):
+    """A fit that nothing disturbs."""
+    return dask_killer.fit()
+
+
+def test_killed_workers_change_no_bit(cluster, whole):
+    phases = ["dualnewton-share", "dualnewton-gradients"]
+    result, killed = dask_killer.fit_with_kills(cluster, np.random.default_rng(3), phases)
+    assert killed == phases
+    assert dask_killer.bits(result) == dask_killer.bits(whole)
+
+
+def test_a_lost_scheduler_is_an_error_in_words_and_a_new_cluster_continues(whole, tmp_path, monkeypatch):
+    from distributed import Client
+
+    place, save, saved = dn.Checkpoint(tmp_path / "run", seconds=0.0, spacing=0.0), Keeper.save, []
+
+    def last_save(self, state, epochs, finished=False):
+        save(self, state, epochs, finished)
+        saved.append(epochs)
+        if len(saved) == 3:
+            process.kill()
+            process.wait()
+
+    with monkeypatch.context() as patch, dask_killer.scheduler() as (process, address), Client(address, timeout=5):
+        patch.setattr(Keeper, "save", last_save)
+        with pytest.raises(DualnewtonError, match=r"was lost during the fit\. With checkpoint=path"):
+            dask_killer.fit(checkpoint=place)
+    assert 0.0 < saved[-1] < whole.n_epochs
+    assert dask_killer.bits(dask_killer.fit(checkpoint=place)) == dask_killer.bits(whole)
 
 
 def test_no_block_is_gathered_by_the_client(cluster, monkeypatch):

@@ -20,6 +20,7 @@ from dualnewton.interop.specification import Specification
 from dualnewton.matrix import as_data
 from dualnewton.objective.certificate import Certificate
 from dualnewton.preprocessing import Encoding
+from dualnewton.row_arrays import on_host
 from dualnewton.validation import frozen
 
 KIND, VERSION = "model", 4
@@ -225,7 +226,7 @@ class SavedModel:
         data = as_data(X)
         if data.d != self.d:
             raise DualnewtonError(f"X must have the {self.d} features that the model was fitted on, got {data.d}")
-        margins = data.times(np.ascontiguousarray(self.coef.T)) + self.intercept
+        margins = on_host(data.times(np.ascontiguousarray(self.coef.T))) + self.intercept
         margins = margins if offset is None else margins + np.asarray(offset)[:, None]
         return margins[:, 0] if len(self.coef) == 1 else margins
 

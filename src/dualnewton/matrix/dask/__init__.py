@@ -2,7 +2,8 @@
 
 ``sources`` turns collections into blocks, ``layout`` runs the passes of a client over them, ``tasks`` has the functions that run
 on the workers, ``sums`` adds their results in a fixed order, ``rows`` and ``programs`` are the arrays with an entry per row, and
-``data`` implements the protocol :class:`dualnewton.matrix.Data` with them. Only functions import dask and distributed.
+``data`` implements the protocol :class:`dualnewton.matrix.Data` with them. ``placing`` brings rows of this machine to workers.
+Only functions import dask and distributed.
 """
 
 from dualnewton.matrix.dask.data import DaskData, as_data

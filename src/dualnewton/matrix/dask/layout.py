@@ -80,10 +80,13 @@ class Layout:
 
     def _futures(self, graph: dict[Any, Any], keys: Sequence[Any]) -> list[Any]:
         import dask
+        from dask._expr import LLGExpr
 
+        # Dask would compute a hash of everything in the graph for its name; ours are unique without.
+        named = LLGExpr(graph, _determ_token=uuid.uuid4().hex)
         # The graph holds w and, at the start, labels that the user has in memory; Dask would warn of more than 10 MB.
         with explained(self.client), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
-            found: list[Any] = self.client.get(graph, list(keys), sync=False)
+            found: list[Any] = self.client.get(named, list(keys), sync=False)
         return found
 
     def fetched(self, futures: Sequence[Any]) -> list[Any]:
@@ -186,7 +189,7 @@ class Layout:
         try:
             key = identity(call)
             known = self._values.get(key)
-        except TypeError:  # an argument without a hash, such as an array
+        except TypeError:  # an argument without a hash, such as a large array
             key = known = None
         if known is None:
             (known,), _ = self.run("row-sums", tasks.value, [RowBlocks(self, call)], join=join)

@@ -16,6 +16,9 @@ import numpy as np
 Shape = tuple[int, ...]
 """Lengths of the axes; zero for that of the rows."""
 
+SMALL = 1 << 12
+"""Bytes up to which an array in an expression, such as the intercepts of models, is compared by its content (4 KiB)."""
+
 
 @dataclass(frozen=True, eq=False)
 class Stored:
@@ -145,6 +148,8 @@ def identity(value: Any) -> Any:
         return tuple((name, identity(each)) for name, each in value.items())
     if isinstance(value, slice):
         return slice, value.start, value.stop, value.step
+    if isinstance(value, np.ndarray) and value.nbytes <= SMALL:
+        return np.ndarray, value.shape, value.dtype.str, value.tobytes()
     return type(value), value
 
 

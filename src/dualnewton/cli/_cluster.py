@@ -1,0 +1,98 @@
+"""The Dask cluster of a command: workers of this machine, or those of a scheduler at an address."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dualnewton.cli._output import count
+from dualnewton.cli._transfer import stage
+from dualnewton.errors import DualnewtonError, MissingPackageError
+
+if TYPE_CHECKING:
+    from dualnewton.io import Dataset
+
+LOCAL = "local"
+"""The address of a cluster that the command itself starts; ``local:2`` has two workers."""
+
+PATIENCE = 10
+"""Seconds after which a scheduler that does not answer is given up."""
+
+
+class Cluster:
+    """Where the rows of a fit are.
+
+    Parameters
+    ----------
+    client : distributed.Client, optional
+        The connection to a cluster; without it rows stay in this process.
+    """
+
+    def __init__(self, client: Any = None) -> None:
+        self.client = client
+
+    def placed(self, dataset: Dataset) -> Dataset:
+        """Return the data set with its rows on the workers."""
+        if self.client is None:
+            return dataset
+        from dualnewton.matrix.dask.placing import on_workers
+
+        with stage(f"placing {dataset.name} on the cluster"):
+            return replace(dataset, X=on_workers(dataset.X))
+
+    def __str__(self) -> str:
+        threads = self.client.nthreads()
+        size = f"{count(len(threads), 'worker')}, {count(sum(threads.values()), 'thread')}"
+        return f"{self.client.scheduler.address}: {size}"
+
+
+@contextlib.contextmanager
+def connected(address: str | None) -> Iterator[Cluster]:
+    """Connect to the cluster at an address, or start one, for the time of the block; do nothing without an address."""
+    if address is None:
+        yield Cluster()
+        return
+    try:
+        import distributed
+    except ImportError as error:
+        raise MissingPackageError(
+            f'--dask needs dask and distributed: pip install "dualnewton[dask]" ({error})'
+        ) from None
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors are raised; the rest is for the dashboard
+    with contextlib.ExitStack() as stack:
+        with stage(f"connecting to {address}"):
+            place = address
+            if address.partition(":")[0] == LOCAL:
+                place = stack.enter_context(
+                    distributed.LocalCluster(
+                        n_workers=workers_in(address), threads_per_worker=1, dashboard_address=":0"
+                    )
+                )
+            client = stack.enter_context(_client(distributed, place, address))
+        yield Cluster(client)
+
+
+def workers_in(address: str) -> int:
+    """Return the number of workers that an address such as ``local:2`` asks for; that of the physical cores by default."""
+    from dualnewton.matrix.workers import physical_cores
+
+    _, colon, number = address.partition(":")
+    if not colon:
+        return physical_cores()
+    if not number.isdecimal() or int(number) < 1:
+        raise DualnewtonError(f"--dask local:NUMBER must have a number of workers >= 1, got {address!r}")
+    return int(number)
+
+
+def _client(distributed: Any, place: Any, address: str) -> Any:
+    try:
+        return distributed.Client(place, timeout=PATIENCE)
+    except (OSError, ValueError) as error:  # a timeout is an OSError
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DualnewtonError(
+            f"--dask must be the address of a Dask scheduler, such as tcp://host:8786, or local; none answers at {address!r} "
+            f"({reason})"
+        ) from None

@@ -1,0 +1,57 @@
+"""Rows of this machine, in memory or in files, as data on the workers of a cluster."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from typing import Any
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.matrix.chunked import ChunkedData, View
+from dualnewton.matrix.dask.data import DaskData
+from dualnewton.matrix.linear import Matrix
+from dualnewton.matrix.memory import profile_of
+from dualnewton.matrix.segments import Segment, Slot
+from dualnewton.validation import data_matrix
+
+BLOCK = 1 << 23
+"""Bytes of a block of rows that are sent to a worker (8 MiB): a constant, since blocks decide the last bits of sums."""
+
+
+def on_workers(X: Any) -> DaskData:
+    """Return rows as data on the cluster of the current client.
+
+    Parameters
+    ----------
+    X : array, CSR array or ChunkedData
+        Pieces of files are read by the workers, which must see the same files under the same paths. Rows in memory are sent to
+        them, and stay with the scheduler, which sends them again if a worker is lost.
+    """
+    import dask
+
+    data = X if isinstance(X, ChunkedData) else ChunkedData(_cut(data_matrix("X", X)))
+    token, blocks = uuid.uuid4().hex, list[Any]()
+    for k, segment in enumerate(data.source.segments):
+        if segment.private:
+            raise DualnewtonError(f"X must be rows that the workers of a cluster can read, but {segment.private}")
+        held = dask.delayed(segment, name=f"dualnewton-file-{token}-{k}", traverse=False)
+        for place in range(len(segment.profiles)):
+            name = f"dualnewton-read-{token}-{len(blocks)}"
+            blocks.append(dask.delayed(read)(held, place, data.view, dask_key_name=name))
+    # The graph holds the rows that are in memory; Dask would warn of more than 10 MB.
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PiB"}):
+        return DaskData(blocks)
+
+
+def read(segment: Segment, place: int, view: View) -> Matrix:
+    """Read a piece into memory of its own; this runs on a worker."""
+    (piece,) = segment.read([place], iter(Slot, None))
+    return view.of(piece).X
+
+
+def _cut(X: Matrix) -> list[Matrix]:
+    """Cut rows in memory into blocks."""
+    profile = profile_of(X)
+    size = profile.stored * (profile.itemsize + 4 * profile.sparse)
+    rows = max(1, profile.n * BLOCK // max(1, size))
+    return [X[low:high] for low, high in itertools.pairwise([*range(0, profile.n, rows), profile.n])]

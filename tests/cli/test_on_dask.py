@@ -1,0 +1,58 @@
+"""``dualnewton fit --dask``: the model of a fit without a cluster, from files that the workers read."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import disk_cases as cases
+from cli.running import refused
+from dualnewton.cli import _cluster
+from dualnewton.interop.model_file import SavedModel
+
+pytestmark = pytest.mark.xdist_group("dask")
+
+SETTINGS = ["--loss", "squared_hinge", "--method", "newton", "--tol", "1e-10"]
+
+
+@pytest.fixture
+def address(cluster, monkeypatch):
+    cases.small_pieces(monkeypatch, 1 << 13)
+    return cluster.scheduler.address
+
+
+def coefficients(command, name, *arguments):
+    said = command("fit", *arguments, *SETTINGS, "--out", name)
+    assert said.code == 0, said.err
+    return SavedModel.load(name), said
+
+
+def test_workers_read_the_files_of_a_folder(address, command, tmp_path):
+    cases.written(tmp_path / "big", "npz")
+    ours, said = coefficients(command, "ours.model", "big", "--dask", address)
+    theirs, alone = coefficients(command, "theirs.model", "big")
+    np.testing.assert_allclose(ours.coef, theirs.coef, rtol=1e-6)
+    assert f"{address}: 2 workers, 2 threads" in said.out
+    assert "fit: epoch 0, relative gap" in said.err  # the progress
+    assert [line for line in said.out.splitlines() if line.startswith("train")] == [
+        line for line in alone.out.splitlines() if line.startswith("train")
+    ]
+
+
+def test_rows_in_memory_are_sent_to_a_cluster_of_this_machine(command):
+    ours, _ = coefficients(command, "ours.model", "breast_cancer", "--dask", "local:1")
+    theirs, _ = coefficients(command, "theirs.model", "breast_cancer")
+    assert ours.certificate.primal == pytest.approx(theirs.certificate.primal, rel=1e-9)
+
+
+def test_what_is_in_the_way_is_said_in_words(address, command, tmp_path, monkeypatch):
+    cases.written(tmp_path / "text", "svmlight")
+    said = refused(command("fit", "text", "--dask", address))
+    assert "text/part-0.svm was parsed into an unnamed file" in said
+    assert "`dualnewton convert`" in said
+    assert "leave out --dask, or --cv" in refused(command("fit", "iris", "--dask", address, "--cv", "3"))
+    assert "a number of workers >= 1, got 'local:0'" in refused(command("fit", "iris", "--dask", "local:0"))
+    monkeypatch.setattr(_cluster, "PATIENCE", 0.3)
+    assert "none answers at '127.0.0.1:1'" in refused(command("fit", "iris", "--dask", "127.0.0.1:1"))
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert 'pip install "dualnewton[dask]"' in refused(command("fit", "iris", "--dask", address))
