@@ -65,7 +65,7 @@ class ChoiceCertificate:
             beyond = f"; every other value has at most {others.max():.6g}" if others.size else ""
             return f"{best} ({ends}). Proved: exact fits choose the same value{beyond}."
         if not np.isfinite([self.lower[self.chosen], self.upper[self.chosen]]).any() and self.reason:
-            return f"{best}. Not proved: {self.reason}."
+            return f"{best}. Not proved: exact fits might choose another value ({self.reason})."
         shown = [_words(self.parameters[place]) for place in self.rivals[:3]]
         more = f" and {self.rivals.size - 3} more" if self.rivals.size > 3 else ""
         why = f" ({self.reason})" if self.reason else ""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.preprocessing import values
+from dualnewton.preprocessing import notations, values
 from dualnewton.preprocessing.roles import Kind, Role
 
 Entries = tuple[Any, Any, Any]
@@ -57,6 +57,8 @@ class Numeric:
         True if there is a column for missing values.
     lenient : bool
         True if text that is not a number counts as missing.
+    order : {"", "month first", "day first"}
+        The order of day and month in dates that are text; empty where the reader of the file has converted them.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Numeric:
     scale: float = 1.0
     indicator: bool = False
     lenient: bool = False
+    order: str = notations.ISO
 
     word: ClassVar[str] = "numeric"
 
@@ -77,7 +80,7 @@ class Numeric:
         from sklearn.impute import SimpleImputer
         from sklearn.preprocessing import StandardScaler
 
-        x = values.numbers(role.name, column, decimal, lenient=lenient)[:, None]
+        x = values.numbers(role.name, column, decimal, lenient=lenient, order=role.order)[:, None]
         boolean = role.kind is Kind.BOOLEAN
         imputer = SimpleImputer(strategy="most_frequent" if boolean else "median").fit(x)
         mean, scale = 0.0, 1.0
@@ -85,11 +88,15 @@ class Numeric:
             scaler = StandardScaler().fit(imputer.transform(x), sample_weight=weights)
             mean, scale = float(scaler.mean_[0]), float(scaler.scale_[0])
         missing = bool(np.isnan(x).any())
-        return cls(role.name, role.kind.value, float(imputer.statistics_[0]), mean, scale, missing, lenient)
+        fill = float(imputer.statistics_[0])
+        return cls(role.name, role.kind.value, fill, mean, scale, missing, lenient, role.order)
 
     def __post_init__(self) -> None:
         if self.kind not in ("number", "boolean", "date"):
             raise DualnewtonError(f"kind must be number, boolean or date, got {self.kind!r:.40}")
+        orders = (notations.ISO, notations.MONTH_FIRST, notations.DAY_FIRST)
+        if self.order not in orders:
+            raise DualnewtonError(f"order must be one of {orders}, got {self.order!r:.40}")
         numbers = (self.fill, self.mean, self.scale)
         if not all(isinstance(x, int | float) and np.isfinite(x) for x in numbers) or self.scale <= 0.0:
             raise DualnewtonError(f"fill, mean and scale > 0 must be finite numbers, got {numbers}")
@@ -119,7 +126,7 @@ class Numeric:
         return f"median {values.day(self.fill) if self.kind == 'date' else format(self.fill, 'g')}"
 
     def entries(self, column: Any, decimal: str, notes: list[str]) -> Iterator[Entries]:
-        x = values.numbers(self.name, column, decimal, lenient=self.lenient)
+        x = values.numbers(self.name, column, decimal, lenient=self.lenient, order=self.order)
         missing = np.flatnonzero(np.isnan(x))
         if len(missing):
             x[missing] = self.fill

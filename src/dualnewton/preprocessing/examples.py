@@ -14,7 +14,7 @@ from dualnewton.io.arrays import vector_file
 from dualnewton.io.columns import assign
 from dualnewton.io.frames import Frame
 from dualnewton.io.source import Wanted
-from dualnewton.preprocessing import values
+from dualnewton.preprocessing import notations, values
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +105,9 @@ def labels(name: str, column: Any, decimal: str) -> tuple[np.ndarray, np.ndarray
             f"the target {name!r} must hold numbers, categories, or true and false, got {column.type}"
         )
     codes, distinct = values.texts(column)
+    numbers = notations.numbers_in(distinct, decimal)
+    if distinct and values.is_text(column) and not np.isnan(numbers).any():  # prices, percentages, thousands
+        return np.append(numbers, np.nan)[codes], codes >= 0
     return np.array([*distinct, ""])[codes], codes >= 0
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.preprocessing import values
+from dualnewton.preprocessing import notations, values
 
 FEW, MANY, SHARE = 20, 1000, 0.5
 """Text is taken for categories if it has at most FEW distinct values, or at most MANY that are at most SHARE of the rows."""
@@ -97,12 +97,15 @@ class Role:
         Its values in a few words.
     missing : int
         How many are missing.
+    order : str
+        The order of day and month in dates that are text.
     """
 
     name: str
     kind: Kind
     seen: str
     missing: int = 0
+    order: str = notations.ISO
 
 
 def roles_of(table: Any, features: Sequence[str], choices: Choices, decimal: str = ".") -> tuple[Role, ...]:
@@ -142,37 +145,44 @@ def _role(name: str, column: Any, choices: Choices, decimal: str) -> Role:
 
 
 def _texts(name: str, column: Any, decimal: str, category: bool) -> Role:
-    """Return the role of a column of text: numbers with separators of thousands, categories, or an identifier."""
+    """Return the role of a column of text: numbers or dates in some notation, categories, or an identifier."""
     codes, distinct = values.texts(column)
     missing, rows = int(np.sum(codes < 0)), len(codes)
-    if not category and not np.isnan(values.parsed(distinct, decimal)).any():
+    numbers = notations.numbers_in(distinct, decimal)
+    if not category and not np.isnan(numbers).any():
         return _numbers(name, column, decimal, asked=True)
+    order = notations.order_of(distinct)
+    if order and not category and not np.isnan(notations.days_in(distinct, order)).any():
+        return _numbers(name, column, decimal, asked=True, order=order)
     if len(distinct) == 1 and not missing:
         return Role(name, Kind.CONSTANT, f"always {distinct[0]}")
     allowed = max(min(FEW, rows - missing - 1), min(MANY, SHARE * (rows - missing)))
     if not category and len(distinct) > allowed:
-        mostly = np.mean(np.isfinite(values.parsed(distinct, decimal))) if distinct else 0.0
-        words = next(text for text in distinct if np.isnan(values.parsed([text], decimal))[0])
-        hint = f", most of them numbers, but not {words[:20]!r}: --numeric {name} uses them" if mostly > SHARE else ""
+        hint = ""
+        if np.mean(np.isfinite(numbers)) > SHARE:
+            words = distinct[int(np.argmax(np.isnan(numbers)))]
+            hint = f", most of them numbers, but not {words[:20]!r}: --numeric {name} uses them"
+        if order == notations.ISO:
+            hint = ", dates of which day and month cannot be told apart: write them as 2023-12-31"
         return Role(name, Kind.IDENTIFIER, f"text with {len(distinct)} distinct values{hint}", missing)
     more = f", … ({len(distinct)} in all)" if len(distinct) > SHOWN else ""
     return Role(name, Kind.CATEGORY, ", ".join(distinct[:SHOWN]) + more, missing)
 
 
-def _numbers(name: str, column: Any, decimal: str, asked: bool) -> Role:
+def _numbers(name: str, column: Any, decimal: str, asked: bool, order: str = notations.ISO) -> Role:
     """Return the role of a column of numbers, booleans or dates; ``asked`` if the user wants it to be used."""
-    x = values.numbers(name, column, decimal, lenient=asked)
+    x = values.numbers(name, column, decimal, lenient=asked, order=order)
     there = x[np.isfinite(x)]
     missing = len(x) - len(there)
     low, high = there.min(), there.max()
-    date = values.is_date(column)
+    date = values.is_date(column) or bool(order)
     said = f"{values.day(low)} to {values.day(high)}" if date else f"{low:g} to {high:g}"
     if low == high and not missing:
         return Role(name, Kind.CONSTANT, f"always {said.split(' to ')[0]}")
     if values.is_boolean(column):
         return Role(name, Kind.BOOLEAN, f"true in {np.mean(there):.0%}", missing)
     if date:
-        return Role(name, Kind.DATE, said, missing)
+        return Role(name, Kind.DATE, said + (f", {order}" if order else ""), missing, order)
     if not asked and not missing and len(x) > FEW and _name_rows(name, x):
         return Role(name, Kind.IDENTIFIER, f"another whole number in each of {len(x)} rows")
     return Role(name, Kind.NUMBER, said, missing)

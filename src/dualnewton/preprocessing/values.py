@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.io.words import is_number
+from dualnewton.preprocessing import notations
 
 DAY, HOUR = 86_400.0, 3_600.0
 """Seconds of a day, the unit of dates, and of an hour, the unit of times of a day."""
@@ -88,11 +88,13 @@ def _written(value: Any) -> str:
     return str(value).strip()
 
 
-def numbers(name: str, column: Any, decimal: str = ".", *, lenient: bool = False) -> np.ndarray:
+def numbers(
+    name: str, column: Any, decimal: str = ".", *, lenient: bool = False, order: str = notations.ISO
+) -> np.ndarray:
     """Return a column as float64 with NaN for missing values.
 
-    True is 1 and false 0; dates are days since 1970-01-01, times of a day hours; text must be numbers, perhaps with separators of
-    thousands.
+    True is 1 and false 0; dates are days since 1970-01-01, times of a day hours; text must be numbers or dates in the notations
+    of ``preprocessing.notations``.
 
     Parameters
     ----------
@@ -104,6 +106,8 @@ def numbers(name: str, column: Any, decimal: str = ".", *, lenient: bool = False
         The decimal mark in text.
     lenient : bool
         True if text that is not a number counts as missing, as long as most distinct values are numbers.
+    order : str
+        The order of day and month, if the text holds dates.
 
     Raises
     ------
@@ -116,11 +120,12 @@ def numbers(name: str, column: Any, decimal: str = ".", *, lenient: bool = False
         return np.full(len(column), np.nan)
     if is_text(column):
         codes, distinct = texts(column)
-        values = parsed(distinct, decimal)
+        values = notations.days_in(distinct, order) if order else notations.numbers_in(distinct, decimal)
         wrong_share = float(np.mean(np.isnan(values)))
         if wrong_share > (0.5 if lenient else 0.0):
             wrong = distinct[int(np.argmax(np.isnan(values)))]
-            raise DualnewtonError(f"the column {name!r} must hold numbers, got {wrong[:40]!r}")
+            wanted = f"dates with the {order}" if order else "numbers"
+            raise DualnewtonError(f"the column {name!r} must hold {wanted}, got {wrong[:40]!r}")
         found = np.append(values, np.nan)[codes]
     elif is_date(column):
         found = _micro(column, pa.timestamp("us", tz=getattr(column.type, "tz", None))) / (1e6 * DAY)
@@ -131,15 +136,11 @@ def numbers(name: str, column: Any, decimal: str = ".", *, lenient: bool = False
     else:
         raise DualnewtonError(f"the column {name!r} must hold numbers, got {column.type}")
     if np.isinf(found).any():
-        raise DualnewtonError(f"the column {name!r} must be finite, got {found[int(np.argmax(np.isinf(found)))]}")
+        value = found[int(np.argmax(np.isinf(found)))]
+        raise DualnewtonError(
+            f"the column {name!r} must be finite, got {value}: correct the value, remove it, or leave the column out (--drop)"
+        )
     return found
-
-
-def parsed(distinct: list[str], decimal: str) -> np.ndarray:
-    """Return texts as numbers, NaN where a text is none; separators of thousands are removed."""
-    thousands = "," if decimal == "." else "."
-    plain = [text.replace(thousands, "").replace(decimal, ".") for text in distinct]
-    return np.array([float(text) if is_number(text) else np.nan for text in plain], dtype=float)
 
 
 def _micro(column: Any, kind: Any) -> np.ndarray:
