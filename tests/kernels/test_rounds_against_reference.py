@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from covering import covering, pairs_of
 from dualnewton import regularizers, samplings
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers import SDCA, SDNA
@@ -40,27 +41,6 @@ TAUS = [1, 2, 7, 16, N - 7]  # the last is larger than d, and larger than four r
 MODELS = [1, 3]
 FORMS = ["plain", "weights and offset", "intercept"]
 FACTORS = [LOSSES, regularizers_for(D), list(STORAGES), TAUS, MODELS, FORMS]
-
-
-def pairs_of(case):
-    return {(i, case[i], j, case[j]) for i, j in itertools.combinations(range(len(case)), 2)}
-
-
-def covering(sizes):
-    """Level numbers, case by case, such that any two levels of two factors share a case; each case settles all it can."""
-    open_pairs = set().union(*(pairs_of(case) for case in itertools.product(*map(range, sizes))))
-    while open_pairs:
-        i, a, j, b = min(open_pairs)
-        case = {i: a, j: b}
-        for k in range(len(sizes)):
-            if k not in case:
-                gain = [
-                    sum((*min((k, x), o), *max((k, x), o)) in open_pairs for o in case.items()) for x in range(sizes[k])
-                ]
-                case[k] = int(np.argmax(gain))
-        chosen = tuple(case[k] for k in range(len(sizes)))
-        open_pairs -= pairs_of(chosen)
-        yield chosen
 
 
 CASES = list(covering([len(levels) for levels in FACTORS]))

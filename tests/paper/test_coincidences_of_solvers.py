@@ -7,7 +7,7 @@ from dualnewton import losses, methods, samplings, theory
 from dualnewton.solvers import SDCA, SDNA
 from tables import LOSSES, make_problem, name_of, regularizers_for, uniform_samplings_for
 
-N, D, ROUNDS = 5, 4, 15
+N, D, ROUNDS = 5, 4, 6
 
 
 def iterates(solver_class, problem, sampling, **kwargs):

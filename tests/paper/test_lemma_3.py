@@ -24,19 +24,19 @@ def worst_ratio(solver_class, problem, sampling, best, **kwargs):
 @pytest.mark.parametrize("form", [{}, {"weights": True, "offset": True}], ids=str)
 def test_lemma_3_dual_contraction_of_sdna(loss, form):
     problem = make_problem(loss, n=N, lam=0.2, **form)
-    best = optimum(problem)
+    best, known = optimum(problem), {}
     for sampling in uniform_samplings_for(N):
-        assert worst_ratio(SDNA, problem, sampling, best) <= 1.0 - theory.rates(problem, sampling).sigma1_prox + 1e-9
+        ratio = worst_ratio(SDNA, problem, sampling, best, known=known)
+        assert ratio <= 1.0 - theory.rates(problem, sampling).sigma1_prox + 1e-9
 
 
 def test_lemma_3_holds_for_every_regulariser():
     for regularizer in regularizers_for(4):
         problem = make_problem(LOSSES[1], n=N, lam=0.2, regularizer=regularizer)
-        best = optimum_by_many_rounds(problem)
+        best, known = optimum_by_many_rounds(problem), {}
         for sampling in uniform_samplings_for(N):
-            assert (
-                worst_ratio(SDNA, problem, sampling, best) <= 1.0 - theory.rates(problem, sampling).sigma1_prox + 1e-6
-            )
+            ratio = worst_ratio(SDNA, problem, sampling, best, known=known)
+            assert ratio <= 1.0 - theory.rates(problem, sampling).sigma1_prox + 1e-6
 
 
 def optimum_by_many_rounds(problem):

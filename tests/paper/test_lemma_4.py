@@ -20,11 +20,11 @@ def dual_hessian(problem):
 @pytest.mark.parametrize("lam", [0.02, 0.5])
 def test_lemma_4_dual_contraction_of_sdna_in_the_quadratic_case(weights, lam):
     problem = make_problem(losses.Squared(), n=N, lam=lam, weights=weights)
-    best, hessian = optimum(problem), dual_hessian(problem)
+    best, hessian, known = optimum(problem), dual_hessian(problem), {}
     for sampling in samplings_for(N):
         sigma1 = float(theory.sigma1(hessian, hessian, sampling))
         for alpha in dual_points(problem):
-            after = best - expected_dual_after_a_round(SDNA, problem, sampling, alpha)
+            after = best - expected_dual_after_a_round(SDNA, problem, sampling, alpha, known)
             assert after <= (1.0 - sigma1) * (best - problem.dual(alpha)) + 1e-10
 
 

@@ -166,7 +166,7 @@ def test_a_deadline_that_is_far_away_changes_no_bit(tau):
 )
 def test_a_run_that_ended_by_a_limit_goes_on_under_a_larger_one(name, path):
     case = next(case for case in CASES if case.name == name)
-    asked = {**case.settings, "max_epochs": 1000}
+    asked = {**case.settings, "max_epochs": 200}
     whole = replace(case, settings=asked).solve()
     most = int(max(result.n_epochs for result in whole))
     for limit in range(0, most + 1, max(1, most // 12)):

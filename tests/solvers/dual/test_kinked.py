@@ -272,7 +272,7 @@ def test_the_linear_system_finishes(loss, intercept):
 
 
 def test_the_numpy_engine_does_the_same():
-    problem = problem_of(losses.Hinge(), n=300, d=8, lam=1e-3, form="intercept")
+    problem = problem_of(losses.Hinge(), n=60, d=4, lam=1e-2, form="intercept")
     result = dn.solve(problem, method="sdna", tol=1e-10, random_state=0)
     assert not result.plan.compiled
     assert result.converged

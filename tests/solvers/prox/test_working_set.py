@@ -4,6 +4,7 @@ In "sparse first" the first working sets have columns with few nonzero entries, 
 gathered features change from CSR to dense. In "dense first" they change from dense to CSR.
 """
 
+import itertools
 from dataclasses import replace
 from functools import lru_cache
 
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 import dualnewton as dn
+from covering import all_pairs
 from dualnewton import losses, regularizers
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.matrix import MemoryData
@@ -119,12 +121,15 @@ def changes(values):
     return [value for k, value in enumerate(values) if k == 0 or value != values[k - 1]]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
-@pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("penalty", PENALTIES)
-@pytest.mark.parametrize("kind", ["squared", "logistic", "softmax"])
-def test_any_storage_gives_what_dense_data_give(kind, penalty, order, storage, dtype, small_sets, tmp_path):
+MODELS = list(itertools.product(["squared", "logistic", "softmax"], PENALTIES))
+
+
+@pytest.mark.parametrize(
+    ("model", "order", "storage", "dtype"), all_pairs(MODELS, ORDERS, STORAGES, ["float32", "float64"]), ids=str
+)
+def test_any_storage_gives_what_dense_data_give(model, order, storage, dtype, small_sets, tmp_path):
+    """Every model meets every storage, order and dtype, and each of these every other; not all of them at once."""
+    kind, penalty = model
     wide, best = reference(kind, penalty, order)
     X, margins = data(order)
     problem = problem_of(kind, penalty, STORAGES[storage](X, dtype, tmp_path), margins)
