@@ -3,11 +3,11 @@
 sweeps(H, slopes, V, ridge, threshold, most, goal)                     updates V and slopes in place
 path(H, along, squares, slopes, V, ridges, thresholds, tol, most, models)
                                                                        minima for falling penalties, each from the last; how many
-                                                                       were found with ``most`` working sets each
+                                                                       were found with ``most`` Newton steps each
 follow(H, inside, steps, slopes)                                       slopes of all features after steps of some
 
-``solvers/prox/joint_subproblem.py`` defines the model, and has the first of them in NumPy. Arrays of K columns have the shape
-(K, d): an update adds a multiple of a row of H to each of K contiguous rows.
+``solvers/prox/joint_subproblem.py`` defines the model, and has sweeps and Newton steps in NumPy. Arrays of K columns have the
+shape (K, d): an update adds a multiple of a row of H to each of K contiguous rows.
 """
 
 from __future__ import annotations
@@ -18,9 +18,17 @@ import numpy as np
 
 from dualnewton.kernels._jit import jit
 from dualnewton.kernels.models import Kernel
+from dualnewton.kernels.quadratic import solve_factored
 
 SWEEPS = 10
 """Sweeps over a working set, which cost about as much as the slopes of all features after them."""
+
+RENT = 50
+"""Divisor of the features in use that gives how many such working sets cost as much as a Newton step over these: so many are
+tried before one is taken."""
+
+LARGEST_FACTOR, HALVINGS = 1000, 8
+"""Features in use up to which there are Newton steps, and fractions 1, ½, ¼, … of a step that are tried."""
 
 
 @jit
@@ -101,7 +109,7 @@ def _relative_gap(slopes, along, V, squares, ridge, threshold):
     else:
         r = min(1.0, threshold / math.sqrt(steepest)) if steepest > 0.0 else 1.0
         gap = penalty + r * product + (1.0 - r) * (1.0 - r) * losses
-    return gap / (losses + penalty) if losses + penalty > 0.0 else 0.0
+    return 0.0 if losses + penalty == 0.0 else gap / (losses + penalty)
 
 
 @jit
@@ -116,8 +124,149 @@ def _follow(H, inside, steps, slopes):
 
 
 @jit
-def _over_set(H, slopes, V, ridge, threshold, inside):
-    """Sweep over a working set, with a matrix of its own; then bring the slopes of all features up to date."""
+def _used(V, features):
+    """Write the features whose norm is positive; return how many."""
+    count = 0
+    for j in range(V.shape[1]):
+        square = 0.0
+        for k in range(V.shape[0]):
+            square += V[k, j] * V[k, j]
+        if square > 0.0:
+            features[count] = j
+            count += 1
+    return count
+
+
+@jit
+def _newton_direction(H, slopes, V, ridge, threshold, used):
+    """The Newton step over the features in use, at which the norms are smooth, an array of shape (K, used).
+
+    The matrix of K·used rows is M = I ⊗ Q − Σ_j bend_j u_j u_jᵀ with u_j = V_j/‖V_j‖, bend_j = threshold/‖V_j‖ and
+    Q = H + D(ridge + bend): one matrix for all columns, less one rank for each feature. By Woodbury's formula, with N = I ⊗ Q⁻¹
+    and U the matrix of columns √bend_j u_j,
+
+        M⁻¹ = N + NU (I − UᵀNU)⁻¹ UᵀN,        (UᵀNU)_ij = √(bend_i bend_j) u_iᵀu_j (Q⁻¹)_ij,
+
+    so that all matrices have as many rows as features are in use.
+    """
+    K, m = V.shape[0], used.size
+    Q, U, right = np.empty((m, m)), np.empty((K, m)), np.empty((K, m))
+    for a in range(m):
+        j, square = used[a], 0.0
+        for k in range(K):
+            square += V[k, j] * V[k, j]
+        norm = math.sqrt(square)
+        bend = threshold / norm
+        for b in range(m):
+            Q[a, b] = H[j, used[b]]
+        Q[a, a] += ridge + bend
+        for k in range(K):
+            U[k, a] = math.sqrt(bend) * V[k, j] / norm
+            right[k, a] = -(slopes[k, j] + (ridge + bend) * V[k, j])
+    N = np.linalg.inv(Q)
+    way, joined, inner = np.zeros((K, m)), np.empty((m, m)), np.empty(m)
+    _add_products(N, right, way)
+    for a in range(m):
+        total = 0.0
+        for k in range(K):
+            total += U[k, a] * way[k, a]
+        inner[a] = total
+        for b in range(m):
+            product = 0.0
+            for k in range(K):
+                product += U[k, a] * U[k, b]
+            joined[a, b] = -product * N[a, b]
+        joined[a, a] += 1.0
+    solve_factored(np.linalg.cholesky(joined), inner)
+    for a in range(m):
+        for k in range(K):
+            right[k, a] = U[k, a] * inner[a]
+    _add_products(N, right, way)
+    return way
+
+
+@jit
+def _add_products(N, rows, sums):
+    """Add the products of a symmetric matrix with some rows."""
+    for k in range(rows.shape[0]):
+        for a in range(len(N)):
+            number = rows[k, a]
+            for b in range(len(N)):
+                sums[k, b] += number * N[a, b]
+
+
+@jit
+def _longest_fraction(H, slopes, V, ridge, threshold, used, way):
+    """Return the largest of the fractions 1, ½, ¼, … of a step over the features in use by which the model falls, or zero."""
+    K, m = way.shape
+    linear = curved = 0.0
+    for k in range(K):
+        for a in range(m):
+            bent = 0.0
+            for b in range(m):
+                bent += H[used[a], used[b]] * way[k, b]
+            linear += slopes[k, used[a]] * way[k, a]
+            curved += bent * way[k, a]
+    t = 1.0
+    for _ in range(HALVINGS):
+        change = t * linear + 0.5 * t * t * curved
+        for a in range(m):
+            before = after = 0.0
+            for k in range(K):
+                old = V[k, used[a]]
+                new = old + t * way[k, a]
+                before += old * old
+                after += new * new
+            change += 0.5 * ridge * (after - before) + threshold * (math.sqrt(after) - math.sqrt(before))
+        if change < 0.0:
+            return t
+        t *= 0.5
+    return 0.0
+
+
+@jit
+def _newton_step(H, slopes, V, ridge, threshold, used):
+    """Take the longest of the fractions of a Newton step over the features in use by which the model falls, if one does."""
+    try:
+        way = _newton_direction(H, slopes, V, ridge, threshold, used)
+    except Exception:  # the matrix is singular to rounding
+        return
+    t = _longest_fraction(H, slopes, V, ridge, threshold, used, way)
+    if t == 0.0:  # no descent, or a step with infinite or undefined entries
+        return
+    for k in range(V.shape[0]):
+        for a in range(used.size):
+            V[k, used[a]] += t * way[k, a]
+            for i in range(slopes.shape[1]):
+                slopes[k, i] += t * way[k, a] * H[used[a], i]
+
+
+@jit
+def _extrapolated(slopes, V, old_slopes, old_V, along, squares, ridge, threshold, factor):
+    """Move V and the slopes along the line through the last two minima, if the gap is smaller there than at the last.
+
+    The minimum of the Lasso is piecewise linear in the threshold, and the slopes are affine in V.
+    """
+    new_V, new_slopes = np.empty(V.shape), np.empty(V.shape)
+    for k in range(V.shape[0]):
+        for j in range(V.shape[1]):
+            new_V[k, j] = V[k, j] + factor * (V[k, j] - old_V[k, j])
+            new_slopes[k, j] = slopes[k, j] + factor * (slopes[k, j] - old_slopes[k, j])
+    before = _relative_gap(slopes, along, V, squares, ridge, threshold)
+    lower = _relative_gap(new_slopes, along, new_V, squares, ridge, threshold) < before
+    for k in range(V.shape[0]):
+        for j in range(V.shape[1]):
+            old_V[k, j], old_slopes[k, j] = V[k, j], slopes[k, j]
+            if lower:
+                V[k, j], slopes[k, j] = new_V[k, j], new_slopes[k, j]
+
+
+@jit
+def _over_set(H, slopes, V, ridge, threshold, inside, newton):
+    """Move the features of a working set, with a matrix of its own; then bring the slopes of all features up to date.
+
+    A Newton step over the features in use comes first, if it is asked for, and then sweeps.
+    """
     K = V.shape[0]
     count = inside.size
     part, own, now = np.empty((count, count)), np.empty((K, count)), np.empty((K, count))
@@ -127,6 +276,10 @@ def _over_set(H, slopes, V, ridge, threshold, inside):
         for k in range(K):
             own[k, a] = slopes[k, inside[a]]
             now[k, a] = V[k, inside[a]]
+    if newton:
+        features = np.empty(count, dtype=np.intp)
+        m = _used(now, features)
+        _newton_step(part, own, now, ridge, threshold, features[:m])
     _sweeps(part, own, now, np.full(count, ridge), np.full(count, threshold), SWEEPS, 0.0)
     for a in range(count):
         for k in range(K):
@@ -136,18 +289,24 @@ def _over_set(H, slopes, V, ridge, threshold, inside):
 
 @jit
 def _path(H, along, squares, slopes, V, ridges, thresholds, tol, most, models):
-    inside = np.empty(V.shape[1], dtype=np.intp)
+    K, d = V.shape
+    inside, old_V, old_slopes = np.empty(d, dtype=np.intp), V.copy(), slopes.copy()
     for step in range(ridges.size):
-        ridge, threshold, sets = ridges[step], thresholds[step], 0
-        while _relative_gap(slopes, along, V, squares, ridge, threshold) > tol:
-            if sets == most:
-                return step
+        ridge, threshold, sets, steps = ridges[step], thresholds[step], 0, 0
+        factor = 0.0
+        if step > 1 and thresholds[step - 2] > thresholds[step - 1]:
+            factor = (thresholds[step - 1] - threshold) / (thresholds[step - 2] - thresholds[step - 1])
+        _extrapolated(slopes, V, old_slopes, old_V, along, squares, ridge, threshold, factor)
+        while not _relative_gap(slopes, along, V, squares, ridge, threshold) <= tol:
             count = _violators(slopes, V, threshold, inside)
-            _over_set(H, slopes, V, ridge, threshold, inside[:count])
-            sets += 1
+            newton = sets >= max(count // RENT, 1)
+            if newton and (steps == most or count > LARGEST_FACTOR):
+                return step
+            _over_set(H, slopes, V, ridge, threshold, inside[:count], newton)
+            sets, steps = (1, steps + 1) if newton else (sets + 1, steps)
         # By loops: an assignment of whole arrays would also compile the text of the error for shapes that differ, for seconds.
-        for k in range(V.shape[0]):
-            for j in range(V.shape[1]):
+        for k in range(K):
+            for j in range(d):
                 models[step, k, j] = V[k, j]
     return ridges.size
 

@@ -97,7 +97,7 @@ def _largest_violation(slopes, v, ridge, threshold, lower, upper):
 
 
 @jit
-def _solve_factored(L, x):
+def solve_factored(L, x):
     """Solve L Lᵀ x = x in place."""
     for i in range(x.size):
         total = x[i]
@@ -135,7 +135,7 @@ def _newton_step(H, slopes, v, ridge, threshold, lower, upper):
         L = np.linalg.cholesky(M)
     except Exception:
         return -1
-    _solve_factored(L, step)
+    solve_factored(L, step)
     t, first = 1.0, -1
     for a in range(m):
         j = free[a]

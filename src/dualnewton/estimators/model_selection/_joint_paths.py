@@ -29,8 +29,8 @@ BY_MOMENTS = "block coordinate descent on the d×d moments of the rows, which on
 WELL_BELOW = 0.5
 """Fraction of the wanted relative gap, by the moments, at which a fit stops: the certificate, from the data, rounds otherwise."""
 
-SETS = 2
-"""Working sets of a minimum in the kernel, of ten sweeps each, between Newton steps."""
+STEPS = 20
+"""Newton steps of a minimum in the kernel; one that is not reached by then goes on in NumPy."""
 
 NEAR, VIOLATION, TIGHTER = 0.97, 8.0, 0.25
 """Slope, as a fraction of the threshold, from which on a feature takes part in Newton steps; violation of the optimality
@@ -125,7 +125,7 @@ class JointPaths:
                 models[done:] = V
                 break
             penalties = ridges[part], thresholds[part]
-            arguments = (H, along, squares, slopes, V, *penalties, WELL_BELOW * tol, SETS, models[part])
+            arguments = (H, along, squares, slopes, V, *penalties, WELL_BELOW * tol, STEPS, models[part])
             self.kernel.prepare(*arguments)
             found = self.kernel(*arguments)
             done, tries = done + found, tries + 1 if found == 0 else 0
