@@ -32,6 +32,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --strict --config-file= tests/typing_user.py
 
 # The site is built without a network connection; a warning, such as a link that leads nowhere, is an error.
 docs: $(STAMP)

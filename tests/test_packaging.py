@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import dualnewton as dn
+import typing_user
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -30,3 +31,14 @@ def test_the_extras_of_developers_hold_those_of_users():
     extras = PROJECT["optional-dependencies"]
     (own,) = [each for each in extras["dev"] if each.startswith("dualnewton[")]
     assert set(re.search(r"\[(.*)\]", own).group(1).split(",")) >= {"plot", "pandas", "report", "dask"}
+
+
+def test_the_typed_file_of_a_user_runs(tmp_path):
+    assert typing_user.solved().certificate.relative_gap <= 1e-8
+    assert typing_user.fitted(tmp_path) > 0.9
+    assert 0.0 < typing_user.predicted() < 1.0
+
+
+def test_the_types_of_the_package_are_published():
+    assert (ROOT / "src" / "dualnewton" / "py.typed").is_file()
+    assert "mypy --strict --config-file= tests/typing_user.py" in (ROOT / "Makefile").read_text(encoding="utf-8")

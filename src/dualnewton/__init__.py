@@ -49,15 +49,17 @@ ROOMS = ("data",)
 """Parts that are loaded when they are first used."""
 
 
-def __getattr__(name: str) -> Any:
-    # An estimator loads scikit-learn, which takes a second, so it is imported on first use.
-    if name in estimators.MODULES:
-        return getattr(estimators, name)
-    if name in FILES:
-        return getattr(importlib.import_module("dualnewton.estimators.files"), name)
-    if name in ROOMS:
-        return importlib.import_module(f"dualnewton.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker knows the names from above, and should find a wrong one
+
+    def __getattr__(name: str) -> Any:
+        # An estimator loads scikit-learn, which takes a second, so it is imported on first use.
+        if name in estimators.MODULES:
+            return getattr(estimators, name)
+        if name in FILES:
+            return getattr(importlib.import_module("dualnewton.estimators.files"), name)
+        if name in ROOMS:
+            return importlib.import_module(f"dualnewton.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

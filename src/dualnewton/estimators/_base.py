@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit, log_expit
@@ -226,7 +226,7 @@ class CertifiedModel(BaseEstimator):
 
     # Shared ------------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model, and prove how good the fit is.
 
         Parameters
@@ -248,7 +248,7 @@ class CertifiedModel(BaseEstimator):
             self._validate_params()
         return self._fit_beside(X, self._checked(X, y, sample_weight))
 
-    def _fit_beside(self, X: Any, data: Data) -> Any:
+    def _fit_beside(self, X: Any, data: Data) -> Self:
         """Do what :meth:`fit` does, with data that are checked; what it keeps is beside X as it was given."""
         self._fit(data, getattr(self, "_fitted", None) if self.warm_start else None)
         if self.device is not None or library_of(X) is not None:
@@ -266,7 +266,7 @@ class CertifiedModel(BaseEstimator):
         self._fitted = results
         certificates, traces = [result.certificate for result in results], [result.trace for result in results]
         alone = len(results) == 1
-        self.certificate_ = certificates[0] if alone else certificates
+        self.certificate_: Any = certificates[0] if alone else certificates  # a list for several outputs
         self.trace_ = traces[0] if alone else traces
         self.dual_coef_ = results[0].alpha if alone else np.stack([result.alpha for result in results], axis=1)
         self.plan_ = results[0].plan

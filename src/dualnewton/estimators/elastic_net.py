@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -107,7 +107,7 @@ class ElasticNet(MultiOutputMixin, ElasticNetModel):
     alpha: float = field(default=1.0, kw_only=False)
     l1_ratio: float = 0.5
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, check_input: bool = True) -> ElasticNet:  # noqa: ARG002
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, check_input: bool = True) -> Self:  # noqa: ARG002
         """Fit the model, and prove how good the fit is.
 
         Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn import get_config
@@ -67,7 +67,7 @@ class GeneralizedLinearRegressor(CertifiedRegressor):
     def _specification(self, n: int) -> Specification:
         return generalised_linear(self, n, self._power)
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None) -> Self:
         """Fit the model, and prove how good the fit is.
 
         Parameters

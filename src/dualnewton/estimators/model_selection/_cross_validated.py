@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from sklearn.base import _fit_context
 from sklearn.utils.metadata_routing import _raise_for_params
@@ -59,7 +59,7 @@ class CrossValidated(CertifiedModel):
         return self._member()
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **params: Any) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **params: Any) -> Self:
         """Fit all models, choose the best, and prove how good each is.
 
         Parameters
