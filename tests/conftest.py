@@ -3,6 +3,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+HERE = Path(__file__).parent
+
 QUICK = (
     "cli/test_errors.py",
     "cli/test_help.py",
@@ -41,33 +43,48 @@ QUICK = (
 """Modules and folders that ``make quick`` runs: they compile next to nothing, and together take about a minute of CPU time. All
 other tests are marked ``slow``, as are single tests here that take more than a second."""
 
-TOGETHER = ("kernels", "solvers/dual")
-"""Folders whose tests run in one process of pytest-xdist, since they compile the same kernels; elsewhere a module is the unit."""
+TOGETHER = {
+    "dask": ("matrix/dask", "cli/test_on_dask.py", "test_dask.py"),
+    "rounds": ("kernels", "solvers/dual"),
+}
+"""Modules and folders whose tests run in one process of pytest-xdist: they share a cluster, or compile the same kernels.
+Elsewhere a module is the unit, so that what its tests compile, cache and share by fixtures is made once."""
 
 # The same examples on every run and every machine; time limits belong to benchmarks.
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=50)
 settings.load_profile("fixed")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
-    here = Path(__file__).parent
-    quick = tuple(here / name for name in QUICK)
+    quick = tuple(HERE / name for name in QUICK)
     if missing := [place.name for place in quick if not place.exists()]:
         raise pytest.UsageError(f"QUICK names {', '.join(missing)}, which is not there")
-    modules = {item.path for item in items}
-    slow = {path for path in modules if not any(path.is_relative_to(place) for place in quick)}
-    units = {path: unit_of(path.relative_to(here)) for path in modules}
+    slow = {path for path in {item.path for item in items} if not any(path.is_relative_to(place) for place in quick)}
     for item in items:
         if item.path in slow:
             item.add_marker(pytest.mark.slow)
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(units[item.path]))
 
 
 def unit_of(path):
-    """The group of a module's tests under ``--dist loadgroup``: what they compile, cache and share by fixtures is made once."""
-    return next((folder for folder in TOGETHER if path.is_relative_to(folder)), path.as_posix())
+    """The name of the tests that run in the same process as those of a module, given by its path in this folder."""
+    return next((name for name, places in TOGETHER.items() if any(map(path.is_relative_to, places))), path.as_posix())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Distribute units instead of single tests under ``--dist loadgroup``.
+
+    pytest-xdist 3.8 writes the group of a test into its identifier, which pytest 9.2 ignores: single tests are distributed then.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByUnit(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return unit_of((config.rootpath / nodeid.partition("::")[0]).relative_to(HERE))
+
+    return ByUnit(config, log)
 
 
 @pytest.fixture(scope="session")
