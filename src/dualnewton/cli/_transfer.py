@@ -16,7 +16,8 @@ def transfer(text: str) -> Iterator[Callable[[int, int | None], None]]:
     console = Console(stderr=True)
     columns: list[Any] = [TextColumn("{task.description}"), BarColumn(bar_width=16)]
     columns += [DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()]
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with on_terminal(progress):
         task = progress.add_task(text, total=None)
         yield lambda done, of: progress.update(task, completed=done, total=of)
 
@@ -29,6 +30,12 @@ def stage(text: str) -> Iterator[None]:
 
     console = Console(stderr=True)
     columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with on_terminal(progress):
         progress.add_task(text, total=None)
         yield
+
+
+def on_terminal(progress: Any) -> contextlib.AbstractContextManager[Any]:
+    """Show a display of rich on a terminal; elsewhere it is not begun, since rich before 14.1 ends each with an empty line."""
+    return progress if progress.console.is_terminal else contextlib.nullcontext()

@@ -67,6 +67,7 @@ def _compile(storages: tuple[str, ...], dtypes: tuple[str, ...]) -> tuple[int, i
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from dualnewton.cli._transfer import on_terminal
     from dualnewton.io.svmlight import by_kernel
     from dualnewton.kernels._compiler import SO_FAR
     from dualnewton.run.warm_up import Step, steps
@@ -75,7 +76,8 @@ def _compile(storages: tuple[str, ...], dtypes: tuple[str, ...]) -> tuple[int, i
     SO_FAR.announced = True  # by the bar
     console = Console(stderr=True)
     columns: list[Any] = [BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}")]
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    progress = Progress(*columns, console=console, disable=not console.is_terminal)
+    with on_terminal(progress):
         task = progress.add_task("", total=len(todo))
         for step in todo:
             progress.update(task, description=step.name)

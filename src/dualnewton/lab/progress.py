@@ -48,11 +48,13 @@ class Steps:
         self.next_line = 1.0
 
     def __enter__(self) -> Steps:
-        self.bar.start()
+        if self.console.is_terminal:  # elsewhere rich before 14.1 would end the display with an empty line
+            self.bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.bar.stop()
+        if self.console.is_terminal:
+            self.bar.stop()
 
     def begin(self, name: str, goal: float = 0.0, weight: float = 1.0) -> Tell:
         """Begin a step, which ends the one before; return the function to call with its epoch and relative gap.
