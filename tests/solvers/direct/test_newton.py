@@ -154,3 +154,32 @@ def test_the_general_method_goes_on_where_a_direct_solution_misses_the_tolerance
     assert result.converged
     assert result.plan.before.family == "newton"
     assert "the direct solution missed tol" in str(result.plan)
+
+
+@pytest.mark.parametrize("scale", [0.5, 3.0], ids=["too short", "too long"])
+def test_the_solution_of_a_sample_is_shortened_where_it_fits_too_well(scale, monkeypatch):
+    """The factor is near the minimum along x, given all rows; a point that is too short stays as it is."""
+    monkeypatch.setattr(newton, "SAMPLED", 1)
+    monkeypatch.setattr(newton, "SECANTS", 30)
+    problem = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-3, fit_intercept=True)
+    objective, best = newton.Objective(problem), dn.solve(problem, tol=1e-10)
+    x = scale * objective.vector(best.w, best.intercept)
+    margins = scale * (X @ best.w + best.intercept)[:, None]
+    assert newton._best_factor(objective, x, margins) == pytest.approx(min(1.0, 1.0 / scale), rel=1e-3)
+
+
+def test_a_sample_is_left_when_a_step_promises_no_more_than_its_accuracy(monkeypatch):
+    """Fewer steps on the sample, and still the optimum of all rows."""
+    rng, steps = np.random.default_rng(5), newton._step
+    A = rng.standard_normal((4200, 6))
+    y = np.where(A @ rng.standard_normal(6) + rng.logistic(size=4200) > 0.0, 1.0, -1.0)
+    problem, rows = dn.Problem(A, y, losses.Logistic(), lam=1e-4, fit_intercept=True), []
+
+    def counted(objective, *args):
+        rows.append(objective.problem.n)
+        return steps(objective, *args)
+
+    monkeypatch.setattr(newton, "_step", counted)
+    found = dn.solve(problem, method="newton", tol=1e-10)
+    assert 0 < rows.count(525) <= 4
+    assert found.certificate.relative_gap <= 1e-10

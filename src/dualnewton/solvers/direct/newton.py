@@ -12,6 +12,7 @@ minimum: a few steps of L-BFGS from this matrix, each of one pass, take the plac
 
 from __future__ import annotations
 
+import math
 import time
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from dualnewton.matrix import MemoryData
 from dualnewton.matrix.grams import coupled
 from dualnewton.objective.alike import on_rows
 from dualnewton.objective.problem import Problem
-from dualnewton.objective.row_sums import value_and_slopes
+from dualnewton.objective.row_sums import slope_along, value_and_slopes
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.primal.curvature import Cholesky
 from dualnewton.solvers.primal.lbfgs import Corrections
@@ -39,10 +40,15 @@ SAMPLED, LEAST_SAMPLE, PER_UNKNOWN = 8, 512, 4
 """A sample has a share of 1/SAMPLED of the rows, if these are at least ``LEAST_SAMPLE`` and ``PER_UNKNOWN`` for each unknown."""
 
 SAMPLE_GAP = 0.1
-"""The sample is solved to this fraction of unknowns over its rows, which is about the relative accuracy of its solution."""
+"""The sample is solved to a gap of this fraction of unknowns over its rows, which is about the relative accuracy of its solution,
+or until a step promises no more than that accuracy."""
 
 SAMPLE_STEPS, PASSES = 10, 8
 """Most Newton steps on the sample, and most steps of L-BFGS on all rows: a Hessian takes longer than several passes."""
+
+
+SECANTS = 2
+"""Secants by which the solution of the sample is shortened before the steps on all rows."""
 
 
 class Point(NamedTuple):
@@ -54,8 +60,17 @@ class Point(NamedTuple):
     value: float
 
 
-def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
-    """Take steps until the expected gap is small enough, or no step decreases the objective beyond rounding."""
+def solve(
+    problem: Problem,
+    block: Block,
+    start: Start | None,
+    *,
+    tol: float,
+    most: int,
+    deadline: float,
+    level: float = ROUNDING,
+) -> Found:
+    """Take steps until the expected gap is small enough, or one promised a decrease of at most ``level`` of the objective."""
     if problem.loss.curvature is Curvature.CONSTANT and problem.columns == 1:
         return _least_squares(problem, block, start, tol=tol, most=most, deadline=deadline)
     objective = Objective(problem, joint=True)
@@ -64,14 +79,18 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         x = objective.vector(*(start or _nothing(problem)))
     else:
         x, steps = _solve_sample(problem, block, sample, tol=tol, most=most, deadline=deadline)
-    at = _point(objective, block, x, _margins(objective, block, x))
+    margins = _margins(objective, block, x)
+    if sample is not None:
+        t = _best_factor(objective, x, margins)
+        x, margins = t * x, t * margins
+    at = _point(objective, block, x, margins)
     if sample is not None:
         at, passes = _quasi_newton(objective, block, at, goal)
         steps += -(-passes // 2)
     stuck = steps > 0 and _is_close(objective, at, goal)
     while steps < most and not stuck:
         curvature = _curvature(objective, block, at.margins)
-        at, stuck = _step(objective, block, at, curvature.solve(-at.gradient))
+        at, stuck = _step(objective, block, at, curvature.solve(-at.gradient), level)
         steps += 1
         stuck = stuck or _is_close(objective, at, goal) or time.perf_counter() > deadline
     point = objective.point(at.x)
@@ -102,10 +121,12 @@ def _point(objective: Objective, block: Block, x: np.ndarray, margins: np.ndarra
     return Point(x, margins, sums.ravel() + pull, value + 0.5 * float(pull @ x))
 
 
-def _step(objective: Objective, block: Block, at: Point, step: np.ndarray) -> tuple[Point, bool]:
+def _step(
+    objective: Objective, block: Block, at: Point, step: np.ndarray, level: float = ROUNDING
+) -> tuple[Point, bool]:
     """Return the point after a step, shortened to the lowest point on the way where the whole step is too long.
 
-    The second value says whether no further progress is possible.
+    The second value says whether it is the last: the step promised a decrease of at most ``level`` of the objective.
     """
     slope, way = float(at.gradient @ step), _margins(objective, block, step)
     loss = objective.problem.loss
@@ -113,7 +134,7 @@ def _step(objective: Objective, block: Block, at: Point, step: np.ndarray) -> tu
     for _ in range(MOST_TRIALS):
         found = _point(objective, block, at.x + t * step, at.margins + t * way)
         if _accepts(at, found, step, t * slope):
-            return found, not slope < -ROUNDING * abs(at.value)
+            return found, not slope < -level * abs(at.value)
         t *= line_minimum(objective, at.x, found.x, at.margins, found.margins)
         if t == 0.0:
             break
@@ -218,9 +239,37 @@ def _solve_sample(
     """Return the solution of the problem of some rows, and the steps taken, in those of all rows."""
     own = on_rows(problem, sample, MemoryData(block.data.rows(sample)))
     objective = Objective(own, joint=True)
-    goal, limit = max(tol, SAMPLE_GAP * objective.ridge.size / len(sample)), min(most, SAMPLE_STEPS)
-    found = solve(own, Block(own.data), None, tol=goal, most=limit, deadline=deadline)
+    accuracy, limit = objective.ridge.size / len(sample), min(most, SAMPLE_STEPS)
+    goal = max(tol, SAMPLE_GAP * accuracy)
+    found = solve(own, Block(own.data), None, tol=goal, most=limit, deadline=deadline, level=accuracy)
     return objective.vector(found.w, found.intercept), -(-found.steps // SAMPLED)
+
+
+def _best_factor(objective: Objective, x: np.ndarray, margins: np.ndarray) -> float:
+    """Return about the t ≤ 1 for which the objective at tx is least, from the margins of some of the rows.
+
+    The solution of a sample fits its own rows too well: its margins are too large, and the Hessian there is too small. A few
+    secants of the slope along x, between t = 0 and t = 1, suffice: the first steps on all rows correct the rest.
+    """
+    part = slice(None, None, SAMPLED)
+    rows, way = objective.problem.row_vectors.part(part), objective.as_margins(margins[part])
+    loss, nothing = objective.problem.loss, np.zeros(way.shape)
+    pull, share = float(objective.ridge @ np.square(x)), len(margins) / len(way)
+
+    def slope(t: float) -> float:
+        return t * pull + share * slope_along(loss, nothing, way, t, rows)
+
+    low, high, t = 0.0, 1.0, 1.0
+    at_low, at_high = slope(low), slope(high)
+    for _ in range(SECANTS):
+        if not at_low < 0.0 < at_high < math.inf:
+            return t
+        t = low - at_low * (high - low) / (at_high - at_low)
+        at_t = slope(t)
+        # Half the slope at the end that stays (the Illinois rule): secants alone would creep away from t = 1, where margins are
+        # large and the slope is flat.
+        low, at_low, high, at_high = (low, 0.5 * at_low, t, at_t) if at_t > 0.0 else (t, at_t, high, 0.5 * at_high)
+    return low - at_low * (high - low) / (at_high - at_low)
 
 
 def _quasi_newton(objective: Objective, block: Block, at: Point, goal: float) -> tuple[Point, int]:
