@@ -1,3 +1,4 @@
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,13 +56,26 @@ settings.register_profile("fixed", derandomize=True, deadline=None, max_examples
 settings.load_profile("fixed")
 
 
-def pytest_collection_modifyitems(items):
-    quick = tuple(HERE / name for name in QUICK)
-    if missing := [place.name for place in quick if not place.exists()]:
+def pytest_configure():
+    if missing := [name for name in QUICK if not (HERE / name).exists()]:
         raise pytest.UsageError(f"QUICK names {', '.join(missing)}, which is not there")
-    slow = {path for path in {item.path for item in items} if not any(path.is_relative_to(place) for place in quick)}
+
+
+@cache
+def is_slow(path):
+    """Whether all tests of a module are left out by ``make quick``."""
+    return not any(path.is_relative_to(HERE / name) for name in QUICK)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave slow modules unread under ``-m "not slow"``: to import them takes longer than to run many of the others."""
+    left_out = config.option.markexpr == "not slow" and collection_path.suffix == ".py" and is_slow(collection_path)
+    return left_out or None
+
+
+def pytest_collection_modifyitems(items):
     for item in items:
-        if item.path in slow:
+        if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
 
 

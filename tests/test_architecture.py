@@ -148,6 +148,7 @@ def test_importing_loads_nothing_heavy():
     assert run.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_the_lab_is_loaded_by_no_import_of_the_library():
     code = """if True:
         import sys, dualnewton, dualnewton.cli, dualnewton.io, dualnewton.interop.model_file

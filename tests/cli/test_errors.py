@@ -174,6 +174,7 @@ def test_a_fault_of_the_library_keeps_its_traceback(command, files, monkeypatch,
 # As users run it ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_in_a_process_of_its_own(tmp_path, files):
     run = process("fit", "absent.csv", "--out", "m.model", cwd=tmp_path)
     out, err = run.communicate(timeout=120)
@@ -183,6 +184,7 @@ def test_in_a_process_of_its_own(tmp_path, files):
     assert others(tmp_path, *files) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full is not here")
 def test_a_full_disk_behind_the_screen(tmp_path, files):
     with open("/dev/full", "w") as full:

@@ -97,6 +97,7 @@ def test_the_version(command):
     assert command("--version").out == f"dualnewton {dualnewton.__version__}\n"
 
 
+@pytest.mark.slow
 def test_help_loads_nothing_heavy():
     code = (
         "import sys, scipy.sparse\n"

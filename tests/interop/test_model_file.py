@@ -443,6 +443,7 @@ def outcome(path):
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_bytes_that_changed_are_noticed_or_do_not_matter(name, tmp_path, nothing_runs):
     MODELS[name].save(tmp_path / "m")
@@ -455,6 +456,7 @@ def test_bytes_that_changed_are_noticed_or_do_not_matter(name, tmp_path, nothing
     assert refused > 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [header_changed, member_mutated])
 @pytest.mark.parametrize("name", MODELS)
 def test_contents_that_changed_under_right_checksums_are_refused_or_make_a_model(how, name, tmp_path, nothing_runs):

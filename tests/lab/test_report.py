@@ -58,6 +58,7 @@ def test_curves_leave_out_what_a_logarithm_cannot_show():
     assert [len(side) for side in curve.points(x_log=False, y_log=False)] == [2, 2]
 
 
+@pytest.mark.slow
 def test_all_files_are_written(tmp_path):
     paths = report.write(small(), tmp_path, "page")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "part.csv", "picture.png"]

@@ -122,6 +122,7 @@ def test_the_prox_alone_is_enough(psi):
         assert_minimises(beta, u, Q, x, psi)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [prox_method1, pcdm], ids=lambda method: method.__name__)
 @pytest.mark.parametrize("F", composites(4), ids=describe)
 def test_they_converge_within_the_domain(method, F):

@@ -79,6 +79,7 @@ def test_one_step_of_proximal_method_1_with_all_coordinates_closes_the_gap(loss,
     assert problem.certify(problem.w_of(alpha), alpha=alpha).relative_gap < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [prox_method1, pcdm], ids=lambda method: method.__name__)
 @EVERY_REGULARIZER
 def test_both_methods_close_the_gap_for_every_regulariser(method, k):

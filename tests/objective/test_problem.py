@@ -41,6 +41,7 @@ def test_weak_duality(loss, form):
             assert problem.primal(w, b) >= max(duals)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES, ids=name_of)
 @pytest.mark.parametrize("form", FORMS, ids=str)
 @pytest.mark.parametrize("positive", [False, True])

@@ -206,6 +206,7 @@ def test_a_kink_makes_a_dual_method_dearer_and_lets_the_run_change():
     assert not course(tall(n=500, regularizer=regularizers.L1()), "newton").free  # there is nothing to change to
 
 
+@pytest.mark.slow
 def test_a_run_with_a_kink_changes_its_method_on_the_way():
     problem = tall(n=20_000, d=30, lam_n=0.02, seed=3, regularizer=regularizers.ElasticNet(0.1))
     result = dn.solve(problem, random_state=0, tuning=WRONG)

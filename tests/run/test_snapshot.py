@@ -73,6 +73,7 @@ def assert_same(one, two):
         assert not isinstance(one, float) or math.copysign(1.0, one) == math.copysign(1.0, two)
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_what_goes_in_comes_out(thing):
     assert_same(thing, there_and_back(thing))

@@ -316,6 +316,7 @@ def test_the_test_of_independence_catches_dependent_draws():
         assert_successive_draws_are_independent(Shuffled(4, 2))  # two chunks of one permutation never meet
 
 
+@pytest.mark.slow
 def test_draws_of_different_calls_are_independent_too():
     rng = np.random.default_rng(5)
     for sampling in (Serial(3), Nice(4, 2), Independent([0.3, 0.6])):

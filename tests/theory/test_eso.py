@@ -121,6 +121,7 @@ def test_a_zero_row_has_a_zero_entry_and_changes_no_other():
 # From the data -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(sparse_rows())
 def test_from_rows_it_is_the_same_and_valid(A):
     M = A @ A.T
@@ -145,6 +146,7 @@ def test_the_three_bounds_for_nice_samplings(A, tau):
     assert (best / m).max() <= (cheap / m).max() * (1.0 + 1e-12)
 
 
+@pytest.mark.slow
 @given(sparse_rows())
 def test_the_cheap_and_the_conservative_bound_of_the_other_samplings(A):
     for sampling in samplings_for(len(A)):

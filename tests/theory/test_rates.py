@@ -299,6 +299,7 @@ def test_refusals(call, message):
         call()
 
 
+@pytest.mark.slow
 def test_importing_the_theory_loads_nothing_heavy():
     code = "import sys, dualnewton.theory; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

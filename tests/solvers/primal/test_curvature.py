@@ -77,6 +77,7 @@ def test_drawn_rows_are_right_on_average():
     assert np.all(np.abs(total / 4000 - WEIGHTS) <= 5.0 * np.sqrt(stratum * WEIGHTS / 4000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "csr"])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_feature_that_the_sketch_misses_takes_its_curvature_from_all_rows(storage, compiled):

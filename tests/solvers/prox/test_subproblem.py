@@ -70,6 +70,7 @@ def test_a_violation_is_the_slope_that_leads_down(kind, w, slope):
     assert violation == pytest.approx(max(steepest, 0.0), abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(PENALTIES))
 def test_the_kernel_does_what_numpy_says(kind):
     H, slopes, _ = model_of(30, 20)
@@ -126,6 +127,7 @@ def test_features_that_are_alike_share_the_weight_without_harm():
     np.testing.assert_allclose(v[:6] + v[6:], once, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_feature_without_entries_goes_to_zero():
     H, slopes, _ = model_of(30, 6)
     H[2] = H[:, 2] = slopes[2] = 0.0
