@@ -72,29 +72,32 @@ class Killer(threading.Thread):
 
     def run(self):
         """Kill workers, one after the other; the next when the last has been replaced."""
-        for prefix in self.prefixes:
-            while not self.ended.is_set():
+        left = list(self.prefixes)
+        while left and not self.ended.is_set():
+            for prefix in left:
                 if (address := self.working_on(prefix)) is not None:
                     time.sleep(self.delay * self.rng.random())
                     self.kill(address, prefix)
+                    left.remove(prefix)
                     break
-                time.sleep(0.0005)
+            time.sleep(0.0005)
 
     def working_on(self, prefix):
         """Return the address of a worker that has a task of a phase to compute, if all workers are there."""
-        scheduler = self.client.cluster.scheduler
-        workers = list(scheduler.workers.values())
+        workers = list(self.client.cluster.scheduler.workers.values())
         busy = [
             each.address for each in workers if any(str(task.key[0]).startswith(prefix) for task in [*each.processing])
         ]
         return busy[int(self.rng.integers(len(busy)))] if busy and len(workers) > 1 else None
 
     def kill(self, address, prefix):
-        """Kill the process of a worker."""
+        """Kill the process of a worker, and wait until the scheduler knows."""
         for nanny in list(self.client.cluster.workers.values()):
             if nanny.worker_address == address and nanny.pid is not None:
                 os.kill(nanny.pid, signal.SIGKILL)
                 self.killed.append(prefix)
+        while address in self.client.cluster.scheduler.workers and not self.ended.is_set():
+            time.sleep(0.005)
 
 
 def fit_with_kills(client, rng, prefixes, delay=0.05, **more):
@@ -148,7 +151,6 @@ def main():
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--together", type=int, default=3, help="kills in one fit, each in another phase")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     asked = parser.parse_args()
     print(f"seed {asked.seed}", flush=True)
@@ -160,8 +162,7 @@ def main():
         with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as made, Client(made) as client:
             expected = expected or bits(fit())
             while kills.total() < asked.kills and has_workers(client):
-                chosen = rng.permutation(len(PHASES))[: min(asked.together, asked.kills - kills.total())]
-                result, killed = fit_with_kills(client, rng, [PHASES[k] for k in sorted(chosen)])
+                result, killed = fit_with_kills(client, rng, rng.permutation(PHASES).tolist())
                 fits += 1
                 kills.update(each.removeprefix("dualnewton-") for each in killed)
                 same = bits(result) == expected

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 from dualnewton import estimators, matrix
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier
+from dualnewton.estimators.glm import GeneralizedLinearRegressor
 from dualnewton.interop.parts import Data
 from dualnewton.interop.specification import OWN_CLASS, Specification
 from dualnewton.matrix.dask import DaskData
@@ -31,16 +33,27 @@ AVAILABLE = (
     "ERMClassifier",
     "ERMRegressor",
     "ElasticNet",
+    "GammaRegressor",
+    "HuberRegressor",
     "Lasso",
+    "LinearRegression",
     "LinearSVC",
     "LinearSVR",
     "LogisticRegression",
+    "MultiTaskElasticNet",
+    "MultiTaskLasso",
+    "PoissonRegressor",
+    "QuantileRegressor",
     "Ridge",
     "RidgeClassifier",
+    "TweedieRegressor",
 )
 """Estimators that fit collections."""
 
-LOCAL = ("_fitted", "callback", "certificate_", "dual_coef_", "feature_names_in_", "plan_", "trace_")
+ON_WORKERS = ("_fitted", "dual_coef_", "outliers_")
+"""Attributes of a fitted model that have an entry per row, on the workers of a cluster, which a file outlives."""
+
+LOCAL = (*ON_WORKERS, "callback", "certificate_", "feature_names_in_", "plan_", "trace_")
 """Attributes of a fitted model that predictions do not need: they stay with the client."""
 
 
@@ -63,17 +76,16 @@ class OnDask:
         vars(self).pop("feature_names_in_", None)
         if hasattr(X, "columns"):
             self.feature_names_in_ = np.array(list(X.columns), dtype=object)
-        weights = None if sample_weight is None else data.placed(data.adopted("sample_weight", sample_weight))
-        return self._with_targets(Data(data, data.placed(data.adopted("y", y)), weights))
+        weights = None if sample_weight is None else _placed(data, "sample_weight", sample_weight)
+        return self._with_targets(Data(data, _placed(data, "y", y), weights))
 
     def _with_targets(self, data: Data) -> Data:
         """Return the data of a regression."""
         return data._replace(y=data.y.astype(np.float64))
 
     def __getstate__(self) -> dict[str, Any]:
-        # Dual variables and labels are on the workers of a cluster, which a file outlives.
         state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in ("_fitted", "dual_coef_")}
+        return {name: value for name, value in state.items() if name not in ON_WORKERS}
 
     # Predictions -----------------------------------------------------------------------------------------------------
 
@@ -81,25 +93,28 @@ class OnDask:
         """Return the predictions, lazily for a collection."""
         return self._of_blocks("predict", X)
 
-    def _of_blocks(self, method: str, X: Any) -> Any:
-        """Apply a method to each block: to a dask array as a dask array, to a list of delayed matrices as a list."""
+    def _of_blocks(self, method: str, X: Any, offset: Any = None) -> Any:
+        """Apply a method to each block: to a dask array as a dask array, to a list of delayed matrices as a list.
+
+        The offsets, if any, are of the kind that X is.
+        """
         own = getattr(super(), method)
         if not is_collection(X):
-            return own(X)
+            return own(X) if offset is None else own(X, offset=offset)
         import dask
 
-        apply = _Method(self._light(), method)
+        apply, given = _Method(self._light(), method), () if offset is None else (offset,)
         if isinstance(X, list | tuple):
-            return [dask.delayed(apply)(each) for each in X]
+            return [dask.delayed(apply)(*each) for each in zip(X, *given, strict=True)]
         self._require_names(X)
-        rows = X.to_dask_array() if hasattr(X, "to_dask_array") else X
+        rows = _as_array(X)
         rows = rows.rechunk({1: -1}) if rows.numblocks[1] > 1 else rows
         if rows.shape[1] != self.n_features_in_:
             raise DualnewtonError(f"X must have {self.n_features_in_} features, as in fit, got {rows.shape[1]}")
+        beside = [_as_array(each)[:, None] for each in given]
         meta = apply(np.zeros((1, self.n_features_in_)))[:0]
-        if meta.ndim == 1:
-            return rows.map_blocks(apply, drop_axis=1, dtype=meta.dtype, meta=meta)
-        return rows.map_blocks(apply, chunks=(rows.chunks[0], (meta.shape[1],)), dtype=meta.dtype, meta=meta)
+        more = {"drop_axis": 1} if meta.ndim == 1 else {"chunks": (rows.chunks[0], (meta.shape[1],))}
+        return rows.map_blocks(apply, *beside, dtype=meta.dtype, meta=meta, **more)
 
     def _light(self) -> Any:
         """Return the model in memory that predicts a block: the class of the library, with coefficients and classes alone."""
@@ -112,15 +127,17 @@ class OnDask:
         if known is not None and hasattr(X, "columns") and list(X.columns) != list(known):
             raise DualnewtonError(f"X must have the columns of fit, {list(known)}, got {list(X.columns)}")
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy of a classifier, or R² of a regression, computed block by block."""
+    def score(self, X: Any, y: Any, sample_weight: Any = None, **offset: Any) -> float:
+        """Return the accuracy of a classifier, R² of a regression, or D² of one with a log link, computed block by block."""
         if not is_collection(X):
-            return float(super().score(X, y, sample_weight))  # type: ignore[misc]
+            return float(super().score(X, y, sample_weight, **offset))  # type: ignore[misc]
         data = matrix.as_data(X)
-        truth = data.placed(data.adopted("y", y))
-        c = data.ones() if sample_weight is None else data.placed(data.adopted("sample_weight", sample_weight))
+        truth = _placed(data, "y", y)
+        c = data.ones() if sample_weight is None else _placed(data, "sample_weight", sample_weight)
         coef = np.atleast_2d(np.asarray(self.coef_, dtype=np.float64))  # type: ignore[attr-defined]
         margins = data.times(coef.T) + np.asarray(self.intercept_)  # type: ignore[attr-defined]
+        for given in offset.values():
+            margins = margins if given is None else margins + _placed(data, "offset", given)[:, None]
         return self._scored(margins, truth, c)
 
     def _scored(self, margins: Any, truth: Any, c: Any) -> float:
@@ -130,6 +147,36 @@ class OnDask:
         left, spread = c @ np.square(truth - margins), c @ np.square(truth - mean)
         constant = np.where(left == 0.0, 1.0, 0.0)  # of a constant target, as scikit-learn has it
         return float(np.mean(np.where(spread > 0.0, 1.0 - left / np.where(spread > 0.0, spread, 1.0), constant)))
+
+
+class GeneralisedOnDask(OnDask):
+    """The same for generalised linear models, which take offsets."""
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None) -> Any:
+        """Fit the model; offsets are a collection with an entry per row, such as the logarithm of exposures."""
+        self._validate_params()  # type: ignore[attr-defined]
+        data = self._checked(X, y, sample_weight)
+        if offset is not None:
+            data = data._replace(offset=_placed(data.X, "offset", offset))
+        return self._fit_beside(X, data)  # type: ignore[attr-defined]
+
+    def predict(self, X: Any, *, offset: Any = None) -> Any:
+        """Return the means, lazily for a collection."""
+        return self._of_blocks("predict", X, offset)
+
+    def _scored(self, margins: Any, truth: Any, c: Any) -> float:
+        """Return D², the share of the deviance that is explained; R² for least squares.
+
+        The deviance is twice φ(z) less the least value of φ, which is −φ*(0); the mean of y alone has z = log ȳ.
+        """
+        if self._log_power is None:  # type: ignore[attr-defined]
+            return super()._scored(margins, truth, c)
+        loss = self._specification(len(truth)).loss_object  # type: ignore[attr-defined]
+        truth = truth.astype(np.float64)
+        least = loss.conjugate(0.0 * truth, truth)
+        constant = math.log(float(c @ truth) / float(c.sum()))
+        left, spread = (float(c @ (loss.value(z, truth) + least)) for z in (margins[:, 0], constant + 0.0 * truth))
+        return 1.0 - left / spread
 
 
 class ClassifierOnDask(OnDask):
@@ -190,10 +237,21 @@ class _Method:
     def __init__(self, model: Any, name: str) -> None:
         self.model, self.name, self.__name__ = model, name, f"dualnewton-{name}"
 
-    def __call__(self, X: Any) -> Any:
+    def __call__(self, X: Any, offset: Any = None) -> Any:
         if X.shape[0] == 0:
             return getattr(self.model, self.name)(np.zeros((1, X.shape[1])))[:0]
-        return getattr(self.model, self.name)(X)
+        more = {} if offset is None else {"offset": np.ravel(offset)}
+        return getattr(self.model, self.name)(X, **more)
+
+
+def _as_array(values: Any) -> Any:
+    """Return a collection as a dask array."""
+    return values.to_dask_array() if hasattr(values, "to_dask_array") else values
+
+
+def _placed(data: Any, name: str, values: Any) -> Any:
+    """Return values with an entry per row as a row array."""
+    return data.placed(data.adopted(name, values))
 
 
 def _lazy(method: str) -> Any:
@@ -205,10 +263,14 @@ def _lazy(method: str) -> Any:
     return of_collection
 
 
+MIXINS: dict[type, type] = {CertifiedClassifier: ClassifierOnDask, GeneralizedLinearRegressor: GeneralisedOnDask}
+"""What changes for the subclasses of these; :class:`OnDask` for all others."""
+
+
 def _made(name: str) -> type:
     """Return the estimator of this name for collections."""
     base = getattr(estimators, name)
-    mixin = ClassifierOnDask if issubclass(base, CertifiedClassifier) else OnDask
+    mixin = next((own for kind, own in MIXINS.items() if issubclass(base, kind)), OnDask)
     lazy = {each: _lazy(each) for each in ("predict_proba", "predict_log_proba") if each in vars(base)}
     doc = f"{base.__doc__}\n\nThis class fits and predicts Dask collections: see :mod:`dualnewton.dask`."
     return type(name, (mixin, base), {**lazy, "_in_memory": base, "__module__": __name__, "__doc__": doc})

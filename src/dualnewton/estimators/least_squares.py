@@ -24,6 +24,7 @@ from dualnewton.objective.moments import Moments, origin_of
 from dualnewton.objective.problem import AroundProblem
 from dualnewton.objective.unpenalised import NonNegativeUnpenalised, Unpenalised
 from dualnewton.planning.direct import direct_plan, sums_normal_equations
+from dualnewton.row_arrays import on_host, some_columns
 from dualnewton.run.result import Progress, Result, Status, Trace
 
 EXPANDED = 1 << 24
@@ -99,7 +100,6 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
         n, d = data.X.shape
-        data.matrix.capabilities.require_local(f"{type(self).__name__}, which has no penalty,")
         for name in ("rank_", "singular_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         sparse, whole = data.matrix.profile.sparse, data.matrix.capabilities.whole
@@ -112,8 +112,8 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
             return super()._results(session, data, before)
         free, kind = self.fit_intercept, NonNegativeUnpenalised if self.positive else Unpenalised
         more: dict[str, Any] = {"sample_weight": data.sample_weight, "fit_intercept": free}
-        loss, targets = Squared(), np.ascontiguousarray(data.y.reshape(n, -1).T)
-        objectives = [kind(data.matrix, target, loss, **more) for target in targets]
+        loss, targets = Squared(), data.y.reshape(n, -1)
+        objectives = [kind(data.matrix, some_columns(targets, k, 1), loss, **more) for k in range(targets.shape[1])]
         if self.positive:
             equations = _System.of(data, fit_intercept=free)
             return [
@@ -188,10 +188,10 @@ class _NormalEquations:
             return np.asarray(scale[:, None] * dpotrs(L, scale[:, None] * right, lower=True)[0])
 
         W = solved(cross)
-        rest = (Y - means[1]) - (X.times(W) - means[0] @ W)
+        rest = (Y - np.asarray(means[1], like=Y)) - (X.times(W) - np.asarray(means[0] @ W, like=Y))
         mass = rest if c is None else c[:, None] * rest
-        more = solved(X.transposed_times(mass) - np.multiply.outer(means[0], mass.sum(axis=0)))
-        self.W, self.rest = W + more, rest - (X.times(more) - means[0] @ more)
+        more = solved(X.transposed_times(mass) - np.multiply.outer(means[0], on_host(mass.sum(axis=0))))
+        self.W, self.rest = W + more, rest - (X.times(more) - np.asarray(means[0] @ more, like=Y))
 
     @classmethod
     def of(cls, data: Data, *, fit_intercept: bool) -> _NormalEquations | None:
@@ -199,7 +199,7 @@ class _NormalEquations:
         from scipy.linalg.lapack import dpotrf
 
         X, n = data.matrix, len(data.y)
-        c = np.ones(n) if data.sample_weight is None else data.sample_weight
+        c = X.ones() if data.sample_weight is None else data.sample_weight
         moments = Moments.of(X, data.y.reshape(n, -1), c, origin_of(X, c, shift=fit_intercept))
         second, cross, mean, target_mean = moments.centred(fit_intercept=fit_intercept)
         values = np.linalg.eigvalsh(second)
@@ -217,9 +217,9 @@ class _NormalEquations:
         """Return the w of least error for each output."""
         return self.W.T
 
-    def duals(self) -> np.ndarray:
+    def duals(self) -> list[np.ndarray]:
         """Return α of each output: the residuals, orthogonal to all features."""
-        return np.ascontiguousarray(self.rest.T)
+        return [some_columns(self.rest, k, 1) for k in range(self.rest.shape[1])]
 
     def model(self, w: np.ndarray, k: int) -> tuple[np.ndarray, float]:
         """Return w of output k with its intercept."""

@@ -81,7 +81,7 @@ class HuberRegressor(CertifiedRegressor):
         epochs = math.ceil(result.n_epochs)
         self.n_iter_ = epochs if self.max_iter is None else min(epochs, self.max_iter)
         self.scale_ = result.scale
-        residuals = np.abs(data.matrix.times(result.w) + result.intercept - data.y)
+        residuals = np.abs(data.matrix.times(result.w) + result.intercept - data.matrix.placed(data.y))
         self.outliers_ = residuals > self.epsilon * result.scale
 
 

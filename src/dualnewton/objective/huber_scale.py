@@ -51,6 +51,9 @@ INSIDE = 1e-6
 WEAK = 1e-9
 """Penalty λ of the subproblems with fixed scale if λ = 0, as a fraction of the mean of c_i‖a_i‖²."""
 
+SOME = 1 << 16
+"""Number of rows, at least, whose median is the first intercept."""
+
 MOST = 2000
 """Features up to which, without a penalty, a dual point is made orthogonal to them, by a matrix of their size."""
 
@@ -128,8 +131,13 @@ class HuberScaleProblem(AroundProblem):
         """Certify the starting point of a run: an earlier result or, without one, w = 0 and the median of the targets."""
         if start is not None:
             return self.certified_pair(start.w, start.intercept, start.scale or None, start.alpha)
-        middle = float(np.median(self.unit.y[self.unit.c > 0.0])) if self.fit_intercept else 0.0
-        return self.certified_pair(np.zeros(self.d), middle)
+        return self.certified_pair(np.zeros(self.d), self._median() if self.fit_intercept else 0.0)
+
+    def _median(self) -> float:
+        """Return the median of the targets that have a weight, of every k-th where there are very many."""
+        data, some = self.unit.data, slice(None, None, max(1, self.unit.n // SOME))
+        y, c = data.entries(self.unit.y, some), data.entries(self.unit.c, some)
+        return float(np.median(y[c > 0.0])) if (c > 0.0).any() else 0.0
 
     def primal(self, w: np.ndarray, intercept: float, scale: float) -> float:
         """P(w, b, σ), with the limit σ → 0 at σ = 0."""
@@ -193,7 +201,7 @@ class HuberScaleProblem(AroundProblem):
         if not lowest:  # another start, since the iteration cannot leave σ = 0
             primal, b, sigma = min((primal, b, sigma), self._settled(r, w, intercept, spread)[:3])
         own = -np.clip((r + b) / sigma, -self.epsilon, self.epsilon) if sigma > 0.0 else -self.epsilon * np.sign(r + b)
-        candidates = [self._feasible(point) for point in (own, alpha) if point is not None]
+        candidates = [self._feasible(unit.data.placed(point)) for point in (own, alpha) if point is not None]
         dual, best = max(((self._dual_at(*point), point[0]) for point in candidates), key=lambda found: found[0])
         return CertifiedPair(w, b, best, Certificate(primal, dual), float(sigma))
 
@@ -291,7 +299,7 @@ class HuberScaleProblem(AroundProblem):
     def _along(self, mass: np.ndarray) -> np.ndarray:
         """Σ mass_i ã_i, where ã_i is a_i, with an appended one for the intercept."""
         along = self.unit.data.transposed_times(mass)
-        return np.append(along, mass.sum()) if self.fit_intercept else along
+        return np.append(along, float(mass.sum())) if self.fit_intercept else along
 
     def _moments(self, weights: np.ndarray) -> np.ndarray:
         """Σ weights_i ã_i ã_iᵀ."""

@@ -25,6 +25,7 @@ from dualnewton.objective.alike import like
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import AroundProblem, Problem
 from dualnewton.regularizers import L2, Regularizer
+from dualnewton.row_arrays import on_host
 
 FIRST = 1e-6
 """Penalty λ of :attr:`Unpenalised.weak`, as a fraction of the mean of c_i‖x_i‖²."""
@@ -107,7 +108,10 @@ class Unpenalised(AroundProblem):
     def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
         """Certify (w, b) with the projection of α_i = −φ′(z_i), or with the given α if its dual value is larger."""
         pair = self.certified_pair(w, intercept)
-        return (pair if alpha is None else pair.proved_by(alpha, self.dual(alpha))).certificate
+        if alpha is None:
+            return pair.certificate
+        given = self.data.placed(alpha)
+        return pair.proved_by(given, self.dual(given)).certificate
 
     def certified_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
         """Return (w, b) with its certificate by α or, if none is given, by the projection of α_i = −φ′(z_i)."""
@@ -128,7 +132,7 @@ class Unpenalised(AroundProblem):
         """D₀(α), which is −∞ if α is not orthogonal to the features."""
         mass = self.unit.weighted(alpha)
         along = self.data.transposed_times(mass)
-        allowed = ORTHOGONAL * np.multiply.outer(self.view.norms, np.sqrt(np.square(mass).sum(axis=0)))
+        allowed = ORTHOGONAL * np.multiply.outer(self.view.norms, np.sqrt(on_host(np.square(mass).sum(axis=0))))
         return -math.inf if np.any(self.excess(along) > allowed) else self.view.dual(alpha)
 
     def excess(self, along: np.ndarray) -> np.ndarray:
@@ -191,18 +195,18 @@ class View:
         """θ x̃_i, for each row."""
         d = self.problem.d
         products = self.problem.data.times(np.ascontiguousarray(theta[:, :d].T))
-        return products + theta[:, d] if self.with_one else products
+        return products + np.asarray(theta[:, d], like=products) if self.with_one else products
 
     def gradient(self, alpha: np.ndarray) -> np.ndarray:
         """Σ c_i α_i x̃_i, in the shape of θ."""
         mass = self.problem.weighted(alpha).reshape(len(alpha), -1)
         along = self.problem.data.transposed_times(mass).T
-        return np.column_stack([along, mass.sum(axis=0)]) if self.with_one else along
+        return np.column_stack([along, on_host(mass.sum(axis=0))]) if self.with_one else along
 
     @cached_property
     def norms(self) -> np.ndarray:
         """The norm of each feature."""
-        return np.sqrt(self.problem.data.column_norms(np.ones(self.problem.n)))
+        return np.sqrt(self.problem.data.column_norms(self.problem.data.ones()))
 
     def margins(self, theta: np.ndarray) -> np.ndarray:
         """z_i, with their offsets."""
@@ -217,7 +221,8 @@ class View:
         c, units = self.problem.c, np.eye(self.columns)
         gram = partial(self.problem.data.weighted_gram, intercept=self.with_one)
         # φ″_i is symmetric: its column l is the product with the unit vector of l.
-        of = [self.curved(z, np.tile(unit, (self.problem.n, 1))).reshape(-1, self.columns) for unit in units]
+        rows = np.zeros((self.problem.n, self.columns), like=z)
+        of = [self.curved(z, rows + np.asarray(unit, like=z)).reshape(-1, self.columns) for unit in units]
         return np.block([[gram(c * column[:, k]) for column in of] for k in range(self.columns)])
 
     def _own(self, columns: np.ndarray) -> np.ndarray:

@@ -92,8 +92,6 @@ def starting_pairs(
     if not shared:
         if not all(map(has_model, warm_start or ())):
             raise DualnewtonError(f"warm_start must hold results for {type(problems[0]).__name__}, got a dual point")
-        for problem in problems:
-            problem.data.capabilities.require_local(f"an objective of the kind {type(problem).__name__}")
         return [problem.starting_pair(warm_start and warm_start[k]) for k, problem in enumerate(problems)]
     if warm_start is None:
         return certify_cold_starts(problems)

@@ -98,7 +98,7 @@ class ScaleSearch(OuterMethod):
         unit, scale = self.problem.unit, start.scale or 0.0
         if self.problem.epsilon == 1.0:
             return 0.0
-        if scale > ROUNDING * float(np.abs(unit.y).max(initial=0.0)):
+        if scale > ROUNDING * float(np.abs(unit.y).max()):
             return scale
         r = unit.margins(start.w, start.intercept) - unit.y
         return math.sqrt(float(unit.c @ np.square(r) / unit.c.sum()))
