@@ -17,7 +17,12 @@ from tables import NON_SMOOTH, SEVERAL_COLUMNS, WITHOUT_GAMMA, exported, labels_
 
 ALL_LOSSES = [*SMOOTH, *NON_SMOOTH, *WITHOUT_GAMMA]
 
-SLICE = {"fits": range(20, 45), "estimators": range(10, 20), "files": range(0, 18, 6)}
+SLICE = {
+    "fits": range(20, 45),
+    "estimators": range(11, 17),
+    "files": range(0, 18, 6),
+    "mutants": range(40),
+}
 """Seeds of each part that take a few seconds of processor time together."""
 
 

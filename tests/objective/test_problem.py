@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualnewton import losses, regularizers
-from dualnewton.objective.certificate import Certificate
+from dualnewton.objective.certificate import Certificate, CertifiedPair
+from dualnewton.objective.certificates import certify_models, certify_pairs
 from dualnewton.objective.problem import Problem
 from tables import LOSSES, labels_for, make_problem, name_of, regularizers_for
 
@@ -325,3 +326,21 @@ def test_certificates_speak_and_add_up():
     assert Certificate(0.0, -1.0).relative_gap == np.inf
     both = Certificate.of_parts((certificate, Certificate(1.0, 1.0)))
     assert (both.primal, both.dual, len(both.parts)) == (3.0, 2.5, 2)
+
+
+@pytest.mark.parametrize("b", [np.nan, np.inf, 1.0])
+def test_the_verifier_takes_no_intercept_that_the_problem_does_not_have(b):
+    problem = make_problem(losses.Logistic())
+    for certify in (
+        lambda: certify_models([problem], [np.zeros(4)], [b]),
+        lambda: certify_pairs([problem], [np.zeros(4)], [b], [np.zeros(6)]),
+    ):
+        with pytest.raises(ValueError, match="intercept must be"):
+            certify()
+
+
+def test_a_value_that_is_no_number_is_worse_than_any_other():
+    good, bad = (
+        CertifiedPair(np.zeros(1), 0.0, np.zeros(1), Certificate(p, d)) for p, d in ((2.0, 1.0), (np.nan, np.nan))
+    )
+    assert good.joined_with(bad).certificate == bad.joined_with(good).certificate == good.certificate

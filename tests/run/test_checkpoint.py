@@ -220,7 +220,7 @@ def test_a_finished_run_is_returned_at_once_and_the_file_stays(path, loss, monke
     settings = {"tol": 1e-6, "random_state": SEED}
     whole = dn.solve(problems[0], checkpoint=path, **settings)  # too short a run to be written on its way
     written = path.read_bytes()
-    monkeypatch.setattr(dn.Problem, "primal_at", None)  # nothing is computed
+    monkeypatch.setattr(Run, "step", None)  # its certificate is recomputed, and no step is made
     heard = []
     again = dn.solve(problems[0], checkpoint=path, callback=heard.append, max_epochs=1, **settings)
     assert bits([again]) == bits([whole])
@@ -366,7 +366,7 @@ def test_a_checkpoint_must_be_a_path(bad):
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, monkeypatch):
-    monkeypatch.setattr(dn.Problem, "primal_at", None)  # nothing is computed
+    monkeypatch.setattr(Run, "step", None)  # its certificate is recomputed, and no step is made
     with pytest.raises(ValueError, match=r"checkpoint must be a file in a folder that exists, got .*nowhere"):
         BEGUN.solve(checkpoint=tmp_path / "nowhere" / "run")
     with pytest.raises(OSError):

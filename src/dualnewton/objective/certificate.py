@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+ROUNDING = 1e-12
+"""Two certificates of one pair agree up to this fraction of the values."""
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -51,6 +54,11 @@ class Certificate:
             return 0.0
         return self.gap / abs(self.primal) if 0.0 < abs(self.primal) < np.inf else np.inf
 
+    def agrees_with(self, other: Certificate) -> bool:
+        """Whether both values are those of the other, up to rounding."""
+        allowed = ROUNDING * (abs(self.primal) + abs(self.dual))
+        return abs(self.primal - other.primal) <= allowed and abs(self.dual - other.dual) <= allowed
+
     def __str__(self) -> str:
         return (
             f"primal {self.primal:.10g}, dual {self.dual:.10g}: "
@@ -78,8 +86,15 @@ class CertifiedPair:
         return replace(self, alpha=alpha, certificate=Certificate(self.certificate.primal, dual))
 
     def joined_with(self, other: CertifiedPair) -> CertifiedPair:
-        """Return the better model and the better dual point of two pairs: weak duality holds for any combination."""
-        primal = min(self, other, key=lambda pair: pair.certificate.primal)
-        dual = max(self, other, key=lambda pair: pair.certificate.dual)
+        """Return the better model and the better dual point of two pairs: weak duality holds for any combination.
+
+        A value that is no number is worse than any other.
+        """
+        primal = min(self, other, key=lambda pair: _or(np.inf, pair.certificate.primal))
+        dual = max(self, other, key=lambda pair: _or(-np.inf, pair.certificate.dual))
         certificate = Certificate(primal.certificate.primal, dual.certificate.dual)
         return replace(primal, alpha=dual.alpha, certificate=certificate)
+
+
+def _or(otherwise: float, value: float) -> float:
+    return otherwise if np.isnan(value) else value

@@ -115,6 +115,7 @@ def certify_models(
     are given, each certificate uses the better of the two dual points, which takes one more pass.
     """
     models = [problem.model(w) for problem, w in zip(problems, models, strict=True)]
+    intercepts = [problem.allowed_intercept(b) for problem, b in zip(problems, intercepts, strict=True)]
     pairs = []
     for w, b, (primal, bound) in zip(models, intercepts, primal_bounds(problems, models, intercepts), strict=True):
         pairs.append(CertifiedPair(w, b, bound.alpha, Certificate(primal, bound.value)))
@@ -132,6 +133,7 @@ def certify_pairs(
     For methods that move both: on a kink −φ′(z_i) is any slope between its ends, and a wrong one proves nothing.
     """
     models = [problem.model(w) for problem, w in zip(problems, models, strict=True)]
+    intercepts = [problem.allowed_intercept(b) for problem, b in zip(problems, intercepts, strict=True)]
     points = [problem.balanced(problem.dual_point(alpha)) for problem, alpha in zip(problems, alphas, strict=True)]
     products = problems[0].data.times(models[0].T if len(models) == 1 else np.column_stack([w.T for w in models]))
     products, pairs = products.reshape(problems[0].n, -1), []

@@ -165,6 +165,13 @@ class HuberScaleProblem(AroundProblem):
         allowed = ORTHOGONAL * unit.data.absolute_sums(np.abs(mass))
         return linear if np.all(np.abs(along) <= allowed) else -math.inf
 
+    def recomputed(self, pair: CertifiedPair) -> Certificate:
+        """Return P(w, b, σ) and D(α) of a pair whose certificate is not to be believed, such as that of a file."""
+        scale = positive("scale", np.nan if pair.scale is None else pair.scale, or_zero=True)
+        return Certificate(
+            self.primal(pair.w, self.unit.allowed_intercept(pair.intercept), scale), self.dual(pair.alpha)
+        )
+
     def feasible(self, alpha: np.ndarray) -> np.ndarray:
         """Clip α to [−ε, ε], make it balanced (orthogonal if λ = 0), and return its best feasible multiple."""
         return self._feasible(alpha)[0]

@@ -324,6 +324,14 @@ class Problem:
     def _intercept(self, intercept: Any) -> Any:
         return finite("intercept", intercept) if self.columns == 1 else vector("intercept", intercept, self.columns)
 
+    def allowed_intercept(self, intercept: Any) -> Any:
+        """Return b as it is certified; raise an error if it is not finite, or not zero in a problem without an intercept."""
+        given = self._intercept(intercept)
+        if not self.fit_intercept and np.any(given):
+            seen = np.asarray(given).tolist()
+            raise DualnewtonError(f"intercept must be 0 in a problem with fit_intercept=False, got {seen!r}")
+        return given
+
     # The verifier ----------------------------------------------------------------------------------------------------
 
     def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
@@ -344,10 +352,7 @@ class Problem:
     def certified_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
         """Do what :meth:`certify` does, and return the model and the dual point together with the certificate."""
         w = self.model(w)
-        given = None if intercept is None else self._intercept(intercept)
-        if given is not None and not self.fit_intercept and np.any(given):
-            seen = np.asarray(given).tolist()
-            raise DualnewtonError(f"intercept must be 0 in a problem with fit_intercept=False, got {seen!r}")
+        given = None if intercept is None else self.allowed_intercept(intercept)
         if given is None and self.fit_intercept:
             ((primal, b, bound),) = best_intercept_bounds([self], [w])
         else:
@@ -358,6 +363,10 @@ class Problem:
             bound = better(bound, other.bound())
         bound = scaled_if_far(self, primal, bound)
         return CertifiedPair(w, b, bound.alpha, Certificate(primal, bound.value))
+
+    def recomputed(self, pair: CertifiedPair) -> Certificate:
+        """Return P(w, b) and D(α) of a pair whose certificate is not to be believed, such as that of a file."""
+        return Certificate(self.primal(pair.w, self.allowed_intercept(pair.intercept)), self.dual(pair.alpha))
 
     def primal_at(self, margins: np.ndarray, w: np.ndarray) -> float:
         """P(w), given the margins."""

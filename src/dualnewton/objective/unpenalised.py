@@ -128,6 +128,11 @@ class Unpenalised(AroundProblem):
         best, value = (alpha, dual) if dual > at_zero else (nothing, at_zero)
         return CertifiedPair(w, intercept, best, Certificate(primal, value))
 
+    def recomputed(self, pair: CertifiedPair) -> Certificate:
+        """Return P(w, b) and D₀(α) of a pair whose certificate is not to be believed, such as that of a file."""
+        w, intercept = self.unit.model(pair.w), self.unit.allowed_intercept(pair.intercept)
+        return Certificate(self.primal_at(self.view.joined(w, intercept)), self.dual(self.unit.dual_point(pair.alpha)))
+
     def dual(self, alpha: np.ndarray) -> float:
         """D₀(α), which is −∞ if α is not orthogonal to the features."""
         mass = self.unit.weighted(alpha)

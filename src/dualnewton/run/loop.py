@@ -188,7 +188,7 @@ def solve_many(
         rng, placed = numbers(), problems[0].data.placed
         seeded = None if random_state is None else rng
         keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, request), rng, placed)
-    with surroundings(problems[0].unit, request.n_threads):
+    with surroundings(request.n_threads):
         interrupted = False
         try:
             if keeper is None and (results := solved_directly(problems, request, max_epochs, deadline)):
@@ -208,9 +208,11 @@ def _resumed(problems: Sequence[Any], request: Request, keeper: Keeper | None) -
     if keeper is None or state is None:
         return None
     try:
-        return Run.restored(problems, request, state)
+        run = Run.restored(problems, request, state)
+        run.recertify()
     except FAULTS as error:
         raise keeper.damaged(error) from error
+    return run
 
 
 def _drive(run: Run, rng: np.random.Generator, max_epochs: int, deadline: float, keeper: Keeper | None) -> None:
@@ -438,6 +440,11 @@ class Run:
             self.method.close()
 
     # The checkpoint ----------------------------------------------------------------------------------------------------
+
+    def recertify(self) -> None:
+        """Compute the certificates of a restored run again, and have models go on whose end they do not confirm."""
+        for track in self.tracks:
+            track.recertify(self.steps, self.request.tol)
 
     def state(self) -> RunState:
         """Return what the run and the runs inside it remember."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
 
@@ -134,14 +134,14 @@ def alike(problems: Sequence[Any]) -> list[Any]:
 
 
 @contextmanager
-def surroundings(problem: Problem, n_threads: int) -> Iterator[None]:
+def surroundings(n_threads: int) -> Iterator[None]:
     """Set threads and arithmetic of a run, its planning included.
 
-    BLAS has one thread: after a product its threads would keep a core busy for a while, waiting for the next one. Trial points of
-    a loss without γ, which may grow exponentially, may overflow: a line search shortens such steps.
+    BLAS has one thread: after a product its threads would keep a core busy for a while, waiting for the next one. Sums may
+    overflow, for data near the ends of the range of float64 and at trial points of losses that grow exponentially: a line search
+    shortens such steps, and the certificate tells what is proved.
     """
-    overflow = nullcontext() if problem.loss.gamma is not None else np.errstate(over="ignore", invalid="ignore")
-    with one_blas_thread, threads(n_threads), overflow:
+    with one_blas_thread, threads(n_threads), np.errstate(over="ignore", invalid="ignore"):
         yield
 
 

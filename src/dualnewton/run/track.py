@@ -9,6 +9,7 @@ from typing import Any
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.planning.plan import Plan
 from dualnewton.run.result import Result, Status, Trace
+from dualnewton.run.start import starting_pairs
 from dualnewton.solvers.protocol import Method, Request
 
 STALLED_CERTIFICATES, TINY_RELATIVE_GAP = 25, 1e-9
@@ -99,6 +100,19 @@ class Track:
         joined = found.joined_with(self.best)
         self.stalled = 0 if joined.certificate.gap < self.best.certificate.gap else self.stalled + 1
         self.best, self.latest, self.certified_at = joined, found.certificate, steps
+
+    def recertify(self, steps: int, tol: float) -> None:
+        """Compute the certificate of the best pair again: a file from which a run continues may state anything.
+
+        A certificate that agrees keeps its bits; otherwise the pair is certified as the start of a run is. What is certified then
+        decides whether the model has ended.
+        """
+        if not self.best.certificate.agrees_with(self.problem.recomputed(self.best)):
+            shared = not self.problem.own_starts
+            (self.best,) = starting_pairs([self.problem], [self.best], primal=True, shared=shared)
+            self.latest, self.certified_at = self.best.certificate, steps
+        if self.status is not None and (self.status is Status.CONVERGED) != (self.best.certificate.relative_gap <= tol):
+            self.status, self.certified_at = None, steps
 
     def end(
         self, tol: float, *, asked: bool = False, interrupted: bool = False, late: bool = False, exhausted: bool = False

@@ -138,9 +138,21 @@ def solution(M: np.ndarray, right: np.ndarray) -> np.ndarray:
         _, x, failed = dposv(M.T, right)
         if not failed:
             return np.asarray(x)
-        lift = 100.0 * lift or LIFT * float(M.diagonal().max()) or 1.0
-        M.ravel()[:: len(M) + 1] += lift
+        lift = lifted(M, lift)
     return right
+
+
+def lifted(M: np.ndarray, lift: float) -> float:
+    """Add a multiple of the last lift to the diagonal of a matrix in C order that is not positive definite; return it.
+
+    The first lift follows from the size of the diagonal, whose entries rounding may have made negative. A matrix with entries
+    that are no numbers becomes the identity, so that a caller that tries again comes to an end.
+    """
+    lift = 100.0 * lift or LIFT * float(np.abs(M.diagonal()).max()) or 1.0
+    M.ravel()[:: len(M) + 1] += lift
+    if not lift < np.inf:
+        M[:] = np.eye(len(M))
+    return lift
 
 
 class Model:

@@ -18,7 +18,7 @@ import numpy as np
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.joint import feature_norms
 from dualnewton.solvers.deadline import Deadline
-from dualnewton.solvers.direct.active_set import LIFT, solution
+from dualnewton.solvers.direct.active_set import lifted, solution
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
 from dualnewton.solvers.direct.thresholds import IN_VAIN as MOST_IN_VAIN
 from dualnewton.solvers.direct.thresholds import Rows, value_and_gap, wanted
@@ -182,5 +182,4 @@ def factor(M: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         L, failed = dpotrf(M.T)
         if not failed:
             return lambda right: dpotrs(L, right.T)[0].T
-        lift = 100.0 * lift or LIFT * float(M.diagonal().max()) or 1.0
-        M.ravel()[:: len(M) + 1] += lift
+        lift = lifted(M, lift)
