@@ -105,7 +105,11 @@ def pytest_xdist_make_scheduler(config, log):
 def cluster():
     """A Dask cluster of two processes on this machine; its client is the one that collections are computed with."""
     distributed = pytest.importorskip("distributed")
+    import dask
+
+    unprofiled = {"distributed.worker.profile.enabled": False}  # else idle processes take samples 100 times a second
     with (
+        dask.config.set(unprofiled),
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as local,
         distributed.Client(local) as client,
     ):

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import dualnewton as dn
+from covering import all_pairs
 from dualnewton import losses, regularizers
 from dualnewton.planning.small import small_plan
 from dualnewton.solvers.direct import newton, wide
@@ -40,29 +41,31 @@ def solved(problem, tol, directions, start=None):
     return wide.solve(problem, block, start, directions=directions, **given), bool(block.kept)
 
 
-@pytest.mark.parametrize(("loss", "y"), LOSSES, ids=lambda value: type(value).__name__)
-@pytest.mark.parametrize("fit_intercept", [False, True])
-@pytest.mark.parametrize("penalty", [None, np.linspace(1.0, 4.0, D)], ids=["plain", "weighted"])
-@pytest.mark.parametrize("lam", [1.0, 1e-4])
-def test_it_finds_what_the_general_method_finds(loss, y, fit_intercept, penalty, lam):
-    for storage, weights, offset in itertools.product(STORAGES.values(), (None, WEIGHTS), (None, 0.3 * SCORE)):
-        problem = dn.Problem(
-            storage(X),
-            y,
-            loss,
-            regularizer=regularizers.L2(penalty),
-            lam=lam,
-            sample_weight=weights,
-            offset=offset,
-            fit_intercept=fit_intercept,
-        )
-        found = dn.solve(problem, tol=1e-11, tuning=FACTOR)
-        assert (found.plan.family, found.plan.directions) == ("wide", 0)
-        assert found.certificate.relative_gap <= 1e-11
-        general = dn.solve(problem, method="newton", tol=1e-11, tuning=GENERAL)
-        assert general.plan.family is None
-        np.testing.assert_allclose(found.w, general.w, rtol=1e-4, atol=2e-6)
-        assert found.certificate.primal == pytest.approx(general.certificate.primal, rel=1e-10)
+EITHER = [False, True]
+CELLS = all_pairs(itertools.product(range(len(LOSSES)), [1.0, 1e-4]), STORAGES, EITHER, EITHER, EITHER, EITHER)
+
+
+@pytest.mark.parametrize(("model", "storage", "fit_intercept", "scaled", "weights", "offset"), CELLS, ids=str)
+def test_it_finds_what_the_general_method_finds(model, storage, fit_intercept, scaled, weights, offset):
+    """Every loss with every λ meets every storage and every other part of a problem, and these meet each other."""
+    (loss, y), lam = LOSSES[model[0]], model[1]
+    problem = dn.Problem(
+        STORAGES[storage](X),
+        y,
+        loss,
+        regularizer=regularizers.L2(np.linspace(1.0, 4.0, D) if scaled else None),
+        lam=lam,
+        sample_weight=WEIGHTS if weights else None,
+        offset=0.3 * SCORE if offset else None,
+        fit_intercept=fit_intercept,
+    )
+    found = dn.solve(problem, tol=1e-11, tuning=FACTOR)
+    assert (found.plan.family, found.plan.directions) == ("wide", 0)
+    assert found.certificate.relative_gap <= 1e-11
+    general = dn.solve(problem, method="newton", tol=1e-11, tuning=GENERAL)
+    assert general.plan.family is None
+    np.testing.assert_allclose(found.w, general.w, rtol=1e-4, atol=2e-6)
+    assert found.certificate.primal == pytest.approx(general.certificate.primal, rel=1e-10)
 
 
 @pytest.mark.parametrize(("loss", "y"), [*LOSSES[:3], LOSSES[5]], ids=lambda value: type(value).__name__)
