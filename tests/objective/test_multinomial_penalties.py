@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import entr, logsumexp
 
 from dualnewton import losses, regularizers
-from dualnewton.losses.softmax import probabilities
+from dualnewton.losses.simplex import probabilities
 from dualnewton.objective.multinomial import MultinomialProblem
 from dualnewton.objective.problem import Problem
 from dualnewton.regularizers.rows import OverRows

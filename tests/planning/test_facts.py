@@ -1,6 +1,7 @@
 """What predictions follow from: conditioning, overlap of rows, spread and use of features; and few calls for all of it."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
+from dualnewton.matrix.protocol import Profile
+from dualnewton.planning.costs import Costs
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.planner import predicted
 from tuned import GENERAL, tuned
@@ -122,3 +125,13 @@ def test_planning_a_small_problem_takes_few_calls():
     assert general <= 90
     assert calls.count("of") == 2  # Facts.of and Costs.of, once each
     assert len(calls) - general <= 15  # a direct solver needs neither
+
+
+def test_rows_that_are_gathered_from_a_gpu_are_multiplied_by_the_processor():
+    here = Profile(n=2_000_000, d=200_000, stored=100_000_000, pairs=2.5e9, sparse=True, itemsize=4)
+    there = replace(here, on_gpu=True)
+    assert Costs.of(there).gram(1000) == Costs.of(here).gram(1000)
+    assert Costs.of(there).applied(1000) == Costs.of(here).applied(1000)
+    assert Costs.of(there).data_pass < 0.1 * Costs.of(here).data_pass
+    # A pass is cheap on the GPU, so that fewer rows cost as much as one.
+    assert Costs.of(there).first_sketch < Costs.of(here).first_sketch

@@ -66,9 +66,9 @@ def certificate_json(certificates: Sequence[Certificate]) -> dict[str, Any]:
     return {**_numbers(whole), "parts": [_numbers(each) for each in whole.parts]}
 
 
-def finite_or_none(value: float) -> float | None:
+def finite_or_none(value: float | None) -> float | None:
     """Return a finite number, or None, since JSON has no infinities and NaN."""
-    return float(value) if abs(value) < float("inf") else None
+    return float(value) if value is not None and abs(value) < float("inf") else None
 
 
 def warn(notes: Sequence[str]) -> None:
@@ -119,4 +119,5 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _numbers(certificate: Certificate) -> dict[str, float | None]:
-    return {name: finite_or_none(getattr(certificate, name)) for name in ("primal", "dual", "gap", "relative_gap")}
+    names = ("primal", "dual", "gap", "relative_gap", "rounding")
+    return {name: finite_or_none(getattr(certificate, name)) for name in names}

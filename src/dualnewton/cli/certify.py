@@ -27,6 +27,11 @@ Given = Annotated[
     ),
 ]
 
+Exact = Annotated[
+    bool,
+    options.option("--exact", None, "Recompute P and D in extended precision, where rounding errors exceed the gap."),
+]
+
 
 @options.with_groups
 def certify(
@@ -39,6 +44,7 @@ def certify(
     memory: options.Memory = None,
     table: options.Table = options.AS_WRITTEN,
     objective: options.Objective = options.UNASKED,
+    exact: Exact = False,
     json: options.Json = False,
 ) -> None:
     """Prove how far a MODEL is from the minimum of its objective on DATA, whoever fitted it.
@@ -61,7 +67,7 @@ def certify(
     wanted, added = Wanted(target, weights, memory=memory), offset_column(offset, exposure)
     read = of_coefficients if Path(model).suffix.lower() in ENDINGS else of_model
     task, dataset, coef, intercepts, said, notes = read(model, data, wanted, added, table, objective)
-    certificates = certified(task, coef, intercepts)
+    certificates = certified(task, coef, intercepts, exact=exact)
     if json:
         _output.as_json(_output.certificate_json(certificates))
         return
@@ -134,11 +140,11 @@ def of_coefficients(
     return task, dataset, coef, intercepts, said, []
 
 
-def certified(task: Task, coef: np.ndarray, intercepts: np.ndarray | None) -> list[Certificate]:
+def certified(task: Task, coef: np.ndarray, intercepts: np.ndarray | None, *, exact: bool) -> list[Certificate]:
     """Certify each problem at its coefficients; where the loss has a kink, a solver searches for a good dual point."""
     from dualnewton.interop.parts import Part
 
     if task.objective.is_softmax:
-        return [Part(task.problems[0], coef, intercepts).certificate()]
+        return [Part(task.problems[0], coef, intercepts).certificate(exact=exact)]
     each = [None] * len(coef) if intercepts is None else intercepts.tolist()
-    return [Part(*of).certificate() for of in zip(task.problems, coef, each, strict=True)]
+    return [Part(*of).certificate(exact=exact) for of in zip(task.problems, coef, each, strict=True)]

@@ -29,6 +29,7 @@ REMEDIES = {
     "EPOCH_LIMIT": "a higher --max-epochs gets closer",
     "TIME_LIMIT": "a higher --time-limit gets closer",
     "INTERRUPTED": "",
+    "ROUNDING": "features of about equal scale, float64 data or a larger --tol help",
     "NO_PROGRESS": "rounding prevents a smaller gap; features of about equal scale help",
 }
 """Advice for each status in which a run ends above --tol."""
@@ -39,7 +40,7 @@ RESUMED, STARTED_OVER = (
 )
 """What a repeated command does after an interruption, with and without a checkpoint."""
 
-DONE = ("CONVERGED", "NO_PROGRESS")
+DONE = ("CONVERGED", "ROUNDING", "NO_PROGRESS")
 """Statuses after which the checkpoint is removed; after the others a run with a higher limit resumes from it."""
 
 Test = Annotated[str | None, options.option("--test", "DATA", "Other data, for a score.", options.FROM)]

@@ -37,6 +37,7 @@ REMEDIES = {
     Status.STOPPED_BY_CALLBACK: "With warm_start=True another fit continues from here",
     Status.INTERRUPTED: "With warm_start=True another fit continues from here",
     Status.NO_PROGRESS: "Features of about equal scale, or float64 instead of float32, often help",
+    Status.ROUNDING: "Features of about equal scale, float64 data or a larger tol help",
     Status.CONVERGED: "A larger tol accepts this gap",
 }
 """What to do about each way in which a fit can end short of ``tol``."""

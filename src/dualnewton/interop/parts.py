@@ -66,13 +66,22 @@ class Part:
     intercept: Any = 0.0
     alpha: np.ndarray | None = None
 
-    def certificate(self) -> Certificate:
-        """Compute the certificate of (w, b) from the data."""
-        problem, certificate = self.problem, self.problem.certify(self.w, self.intercept, self.alpha)
-        if isinstance(problem, Problem) and problem.loss.kinked:
-            # At a kink the subgradient is not unique, so w does not determine α.
-            start = problem.alpha_of(self.w)
-            return _sharpened(certificate, lambda **stop: solve(problem, warm_start=start, **stop))
+    def certificate(self, *, exact: bool = False) -> Certificate:
+        """Compute the certificate of (w, b) from the data, in extended precision if ``exact``."""
+        problem = self.problem
+        if isinstance(problem, Problem):
+            pair = problem.certified_pair(self.w, self.intercept, self.alpha)
+            if problem.loss.kinked:
+                # At a kink the subgradient is not unique, so w does not determine α.
+                start = problem.alpha_of(self.w)
+                found = _search(pair.certificate, lambda **stop: solve(problem, warm_start=start, **stop))
+                pair = pair if found is None else pair.proved_by(found.alpha, found.certificate.dual)
+            return (problem.extended(pair) if exact else problem.bounded(pair)).certificate
+        if exact:
+            raise DualnewtonError(
+                f"exact must be False for {type(problem).__name__}, which has no extended certificates"
+            )
+        certificate = problem.certify(self.w, self.intercept, self.alpha)
         if isinstance(problem, Unpenalised) and problem.loss.kinked:
             return _sharpened(certificate, lambda **stop: solve(problem, **stop))
         return certificate
@@ -128,8 +137,8 @@ def coefficients(model: Any, X: linear.Matrix, count: int) -> tuple[np.ndarray, 
     return coef, np.broadcast_to(np.ravel(on_host(model.intercept_)).astype(np.float64), count)
 
 
-def _sharpened(certificate: Certificate, search: Callable[..., Result]) -> Certificate:
-    """Return the certificate with the dual value that a solver finds, where that is larger.
+def _search(certificate: Certificate, search: Callable[..., Result]) -> Result | None:
+    """Run a solver until its dual value makes the certificate sharp; None if the certificate is sharp already.
 
     With P* ≤ P̂ of the solver's own model, P̂ − D ≤ SHARE (P − D) makes P − D at most (P − P*)/(1 − SHARE): then it stops.
     """
@@ -140,6 +149,13 @@ def _sharpened(certificate: Certificate, search: Callable[..., Result]) -> Certi
         return found.primal - dual <= SHARE * (certificate.primal - dual)
 
     if certificate.relative_gap <= FINEST:
-        return certificate
-    found = search(tol=FINEST, random_state=0, callback=is_sharp).certificate
-    return Certificate(certificate.primal, max(certificate.dual, found.dual))
+        return None
+    return search(tol=FINEST, random_state=0, callback=is_sharp)
+
+
+def _sharpened(certificate: Certificate, search: Callable[..., Result]) -> Certificate:
+    """Return the certificate with the dual value that a solver finds, where that is larger."""
+    found = _search(certificate, search)
+    return (
+        certificate if found is None else Certificate(certificate.primal, max(certificate.dual, found.certificate.dual))
+    )

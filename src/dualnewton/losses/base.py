@@ -13,6 +13,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses.root import EXACT, zero_of
+from dualnewton.losses.rounding import RoundingErrors, Sizes
 from dualnewton.row_arrays import blocks, is_elsewhere
 from dualnewton.validation import Array, vector
 
@@ -86,7 +87,7 @@ def _with_own(inherited: Callable[..., Any], own: tuple[str | None, ...]) -> Cal
     return joint
 
 
-class Loss:
+class Loss(RoundingErrors):
     """Base class of the library's losses and of user-defined ones.
 
     Subclass it as a frozen dataclass and define the scalar functions, the domain of the conjugate and ``gamma``;
@@ -170,8 +171,11 @@ class Loss:
         """Let a class that overrides φ or a derivative, but not the functions that depend on it, override these as well.
 
         Functions that return two of them call the new one. Those for compiled passes are removed, so that passes use NumPy.
+        A declaration that φ ≥ 0 is not inherited.
         """
         super().__init_subclass__(**rest)
+        if "value" in vars(cls) and "nonnegative" not in vars(cls):
+            cls.nonnegative = False  # what the parent declares is about another function
         for joint, names in JOINT.items():
             inherited = getattr(cls, joint)
             if joint not in vars(cls) and inherited is not getattr(Loss, joint):
@@ -373,6 +377,12 @@ class NonSmooth(Loss):
     """
 
     kinked: ClassVar[bool] = True
+
+    def value_change(self, sizes: Sizes, y: Array) -> float | None:
+        """Bound the change of Σ c_i φ(z_i) by errors of the margins: |φ′| is at most the larger end of the domain of φ*."""
+        low, high = self.domain(y)
+        steepest = max(float(np.max(-low)), float(np.max(high)))
+        return steepest * math.sqrt(sizes.weight) * sizes.change if steepest < math.inf else None
 
     def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0) -> Any:
         """argmin_b Σ c_i φ(z_i + b); where it is an interval, the point of its middle half next to ``near``.

@@ -24,6 +24,7 @@ class Hinge(Margin, NonSmooth):
     """
 
     curvature = Curvature.PIECEWISE  # φ″ = 0 away from the kink
+    nonnegative = True
 
     def value(self, z: Array, y: Array) -> Array:
         return np.maximum(1.0 - y * z, 0.0)
@@ -62,6 +63,7 @@ class EpsilonInsensitive(NonSmooth):
     epsilon: float = 0.1
     shifts = True
     curvature = Curvature.PIECEWISE  # φ″ = 0 away from the kinks
+    nonnegative = True
 
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon, or_zero=True)
@@ -107,6 +109,7 @@ class Quantile(NonSmooth):
     q: float = 0.5
     shifts = True
     curvature = Curvature.PIECEWISE  # φ″ = 0 away from the kink
+    nonnegative = True
 
     def __post_init__(self) -> None:
         between("q", self.q, 0.0, 1.0)

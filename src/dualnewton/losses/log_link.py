@@ -17,12 +17,14 @@ min(max(x, LARGEST), FARTHEST) − BEFORE is 1 up to there. The losses of such m
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dualnewton.losses.base import Loss
+from dualnewton.losses.rounding import Sizes
 from dualnewton.row_arrays import RowArray, blocks
 from dualnewton.validation import Array, between
 
@@ -48,6 +50,21 @@ class LogLink(Loss):
 
     power: float
     """p."""
+
+    def exponentials(self, sizes: Sizes) -> float:
+        """Bound Σ c_i (e^{(2−p)z_i} + y_i e^{−(p−1)z_i}), the exponentials in φ and in its derivatives, for one sum Σ c_i φ_i."""
+        raise NotImplementedError(f"{type(self).__name__} has no exponentials(sizes)")
+
+    def value_terms(self, sizes: Sizes) -> float:
+        return 2.0 * (self.exponentials(sizes) + sizes.margins * max(sizes.labels, math.sqrt(sizes.weight)))
+
+    def value_change(self, sizes: Sizes, y: Array) -> float:  # noqa: ARG002
+        """Bound the change of Σ c_i φ(z_i) by errors e_i of the margins, which change an exponential by a factor e^{e_i}."""
+        worst = sizes.largest_change
+        if worst > 1.0:
+            return math.inf
+        linear = sizes.change * max(sizes.labels, math.sqrt(sizes.weight))  # yz of Poisson, z of Gamma
+        return math.e * worst * self.exponentials(sizes) + linear
 
     def valid_labels(self, y: Array) -> Array:
         """Return for each label whether it is nonnegative."""
@@ -117,6 +134,12 @@ class Poisson(LogLink):
     def domain(self, y: Array) -> tuple[Array, Array]:
         return -y, 0.0 * y + np.inf
 
+    def exponentials(self, sizes: Sizes) -> float:
+        return abs(sizes.value) + sizes.labels * sizes.margins  # e^z = φ + yz
+
+    def conjugate_terms(self, sizes: Sizes) -> float:
+        return sizes.conjugate + 2.0 * math.sqrt(sizes.weight) * (sizes.dual + sizes.labels)
+
 
 @dataclass(frozen=True)
 class Gamma(LogLink):
@@ -164,6 +187,17 @@ class Gamma(LogLink):
 
     def domain(self, y: Array) -> tuple[Array, Array]:
         return 0.0 * y - np.inf, 0.0 * y + 1.0
+
+    def label_squares(self, y: Array) -> float:
+        return float(np.square(np.log(y)).sum())
+
+    def exponentials(self, sizes: Sizes) -> float:
+        return abs(sizes.value) + math.sqrt(sizes.weight) * sizes.margins  # y e^{−z} = φ − z
+
+    def conjugate_terms(self, sizes: Sizes) -> float:
+        # s log s and s log y with s = 1 + α ≥ 0.
+        root = math.sqrt(sizes.weight)
+        return sizes.conjugate + 2.0 * (root + sizes.dual) * (root + sizes.labels)
 
 
 @dataclass(frozen=True)
@@ -245,3 +279,15 @@ class Tweedie(LogLink):
     def domain(self, y: Array) -> tuple[Array, Array]:
         # The half-line u ≥ 0 for y = 0, the whole line for y > 0.
         return np.minimum(np.copysign(np.inf, TINY - y), 0.0), 0.0 * y + np.inf
+
+    def label_squares(self, y: Array) -> float:
+        return float(np.square(np.log(np.maximum(y, TINY)) * (y > 0.0)).sum())
+
+    def exponentials(self, sizes: Sizes) -> float:
+        return abs(sizes.value)  # both terms of φ are positive, and divided by numbers below one
+
+    def conjugate_terms(self, sizes: Sizes) -> float:
+        # φ* = uz − φ(z), where the smaller exponential of φ(z) is at most y^{2−p} ≤ 1 + y, the two differ by |u|, and y ≤ φ(0).
+        a, b = 2.0 - self.power, self.power - 1.0
+        exponentials = math.sqrt(sizes.weight) * sizes.dual + sizes.weight + sizes.at_zero
+        return 2.0 * (sizes.conjugate + exponentials * (1.0 / a + 1.0 / b))

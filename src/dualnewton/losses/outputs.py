@@ -10,6 +10,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses.base import Curvature, LabelForm, Loss
+from dualnewton.losses.rounding import Roundoff
 from dualnewton.row_arrays import on_host, ones
 from dualnewton.validation import data_matrix, frozen, integer
 
@@ -37,6 +38,7 @@ class SquaredOutputs(Loss):
     n_outputs: int = 2
     gamma = 1.0
     curvature = Curvature.CONSTANT
+    nonnegative = True
     label_domain: ClassVar[str] = "finite real numbers, one column for each output"
     label_form: ClassVar[LabelForm] = LabelForm.VECTOR
 
@@ -70,6 +72,15 @@ class SquaredOutputs(Loss):
 
     def conjugate(self, u: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.einsum("ik,ik->i", u, 0.5 * u + y)
+
+    # Rounding errors ---------------------------------------------------------------------------------------------------
+
+    def freest(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray | None) -> int:  # noqa: ARG002
+        return 0 if c is None else int(np.argmax(c))
+
+    def conjugate_growth(self, alpha: np.ndarray, y: np.ndarray, move: np.ndarray, roundoff: Roundoff) -> float:  # noqa: ARG002
+        """Σ_k t_k (|α_k| + |y_k| + t_k) bounds the growth of φ*(u) = ½‖u‖² + uᵀy; twice it, with its rounding."""
+        return 2.0 * float(move @ (np.abs(alpha[0]) + np.abs(y[0]) + move))
 
     # The same by columns, for compiled passes ----------------------------------------------------------------------------
 

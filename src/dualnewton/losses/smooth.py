@@ -24,6 +24,7 @@ class Squared(Loss):
 
     gamma = 1.0
     curvature = Curvature.CONSTANT
+    nonnegative = True
     self_concordance = 0.0
 
     def value(self, z: Array, y: Array) -> Array:
@@ -56,6 +57,7 @@ class Logistic(Margin):
     """
 
     gamma = 4.0
+    nonnegative = True
     self_concordance = 1.0  # φ‴/φ″ = 1 − 2p, p the probability
 
     def value(self, z: Array, y: Array) -> Array:
@@ -106,6 +108,7 @@ class SquaredHinge(Margin):
 
     gamma = 1.0
     curvature = Curvature.PIECEWISE
+    nonnegative = True
 
     def value(self, z: Array, y: Array) -> Array:
         return 0.5 * np.maximum(1.0 - y * z, 0.0) ** 2
@@ -145,6 +148,7 @@ class SmoothHinge(Margin):
 
     width: float = 1.0
     curvature = Curvature.PIECEWISE
+    nonnegative = True
 
     def __post_init__(self) -> None:
         positive("width", self.width)
@@ -187,6 +191,7 @@ class Huber(Loss):
     delta: float = 1.0
     gamma = 1.0
     curvature = Curvature.PIECEWISE
+    nonnegative = True
 
     def __post_init__(self) -> None:
         positive("delta", self.delta)
@@ -224,6 +229,7 @@ class SquaredEpsilonInsensitive(Loss):
     epsilon: float = 0.1
     gamma = 1.0
     curvature = Curvature.PIECEWISE
+    nonnegative = True
 
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon, or_zero=True)
@@ -260,6 +266,7 @@ class SmoothEpsilonInsensitive(Loss):
     epsilon: float = 0.1
     width: float = 1.0
     curvature = Curvature.PIECEWISE
+    nonnegative = True
 
     def __post_init__(self) -> None:
         positive("epsilon", self.epsilon, or_zero=True)
@@ -308,6 +315,7 @@ class SmoothQuantile(Loss):
     q: float = 0.5
     width: float = 1.0
     curvature = Curvature.PIECEWISE
+    nonnegative = True
 
     def __post_init__(self) -> None:
         between("q", self.q, 0.0, 1.0)

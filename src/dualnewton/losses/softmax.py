@@ -9,24 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses.base import LabelForm, Loss
+from dualnewton.losses.rounding import DOUBLE, Roundoff
+from dualnewton.losses.simplex import (
+    BELOW_ONE,
+    FEASIBLE,
+    SMALLEST,
+    entropy,
+    losses,
+    pair_products,
+    probabilities,
+    softmax,
+    softmax_by_columns,
+)
 from dualnewton.row_arrays import blocks, is_elsewhere, on_host, ones
 from dualnewton.validation import as_array, frozen, integer, vector
-
-FEASIBLE = 1e-12
-"""Absolute tolerance, for rounding, within which p_i = e_y − α_i counts as a distribution: Σ_k p_ik = 1 and p_ik ≥ 0."""
-
-BELOW_ONE = 1.0 - 2.0**-53
-"""The largest float64 number below one; m = 1 − p_y is clipped to it, since (1 − m) log(1 − m) → 0 as m → 1."""
-
-SMALLEST = float(np.finfo(float).tiny)
-"""The smallest normal float64 number: p is clipped to it in log p, since p log p → 0 as p → 0."""
 
 UNDERFLOW = 800.0
 """Distance below the largest margin at which a class has probability zero in float64: exp(−746) underflows to zero."""
@@ -60,6 +62,7 @@ class Softmax(Loss):
 
     n_classes: int
     gamma = 2.0
+    nonnegative = True
     self_concordance = 1.0  # along t: the third central moment is at most the variance times the range of t
     label_domain: ClassVar[str] = "whole class numbers"
     label_form: ClassVar[LabelForm] = LabelForm.CLASS
@@ -107,6 +110,36 @@ class Softmax(Loss):
     def conjugate(self, u: np.ndarray, y: np.ndarray) -> np.ndarray:
         entropies, inside = entropy(-u, y)
         return np.where(inside, -entropies, np.inf)
+
+    # Rounding errors ---------------------------------------------------------------------------------------------------
+
+    def label_squares(self, y: np.ndarray) -> float:  # noqa: ARG002
+        """Return 0: a label chooses a margin, and enters no arithmetic."""
+        return 0.0
+
+    def domain_distance(self, alpha: np.ndarray, y: np.ndarray, roundoff: Roundoff) -> float:
+        """Return (K + 2)η, where Σ_k p_k = 1 and p ≥ 0 hold up to η: negative entries become zero, then p is normalised."""
+        missed = np.abs(alpha @ ones(self.n_classes, alpha))
+        negative = np.maximum(-_distributions(alpha, y), 0.0)
+        worst = max(float(missed.max()), float(negative.max()))
+        return (self.n_classes + 2.0) * (worst + (self.n_classes + 2.0) * roundoff.unit)
+
+    def freest(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray | None) -> int:
+        room = _distributions(alpha, y).min(axis=1)
+        return int(np.argmax(room if c is None else room * c))
+
+    def conjugate_growth(self, alpha: np.ndarray, y: np.ndarray, move: np.ndarray, roundoff: Roundoff) -> float:
+        """Σ_k p_k log p_k grows by at most Σ_k t_k (|log(p_k − t_k)| + 1), since the derivative of p log p is monotone."""
+        rest = _distributions(alpha, y)[0] - move
+        if not float(rest.min()) > 0.0:
+            return np.inf
+        return float(move @ (np.abs(np.log(rest)) + 1.0 + self.n_classes * (roundoff.terms + DOUBLE))) * 2.0
+
+    def closed(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return the nearest point whose rows sum to zero, with p ≥ 0."""
+        alpha = np.where(np.arange(self.n_classes)[None, :] == y[:, None], alpha, np.minimum(alpha, 0.0))
+        _close(alpha, y)
+        return alpha
 
     # The same by columns, for compiled passes ----------------------------------------------------------------------------
 
@@ -299,85 +332,6 @@ def _distributions(alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
     p = -alpha
     p[np.arange(len(y), like=y), y] += 1.0
     return p
-
-
-def pair_products(p: np.ndarray) -> np.ndarray:
-    """p_ik p_il, one column for each pair of classes k < l: diag(p) − ppᵀ = Σ p_k p_l (e_k − e_l)(e_k − e_l)ᵀ."""
-    pairs = np.asarray(list(combinations(range(p.shape[1]), 2)), like=p)
-    return p[:, pairs[:, 0]] * p[:, pairs[:, 1]]
-
-
-# Functions of one block of rows --------------------------------------------------------------------------------------
-
-
-def softmax(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return for each row p = softmax(z), argmax z, max z, and rest = Σ exp(z_k − max z) over the other classes.
-
-    No exponential overflows. log Σ exp(z_k) = max z + log(1 + rest), and 1 − max p = rest/(1 + rest) without cancellation.
-    """
-    rows, top = np.arange(len(Z), like=Z), Z.argmax(axis=1)
-    high = Z[rows, top]
-    p = Z - high[:, None]
-    np.exp(p, out=p)
-    p[rows, top] = 0.0
-    rest = p @ ones(Z.shape[1], Z)  # several times faster than a sum along short rows
-    p[rows, top] = 1.0
-    p /= (1.0 + rest)[:, None]
-    return p, top, high, rest
-
-
-def softmax_by_columns(z: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Write softmax(z) of margins of shape (K, m) to p; return the other results of :func:`softmax`, for compiled passes."""
-    K, m = z.shape
-    top, high, rest = np.empty(m), np.empty(m), np.empty(m)  # np.zeros would take longer to compile
-    for i in range(m):
-        top[i], high[i], rest[i] = 0.0, z[0, i], 0.0
-    for k in range(1, K):
-        for i in range(m):
-            top[i] = k if z[k, i] > high[i] else top[i]
-        for i in range(m):
-            high[i] = max(high[i], z[k, i])
-    for k in range(K):
-        for i in range(m):
-            p[k, i] = np.exp(z[k, i] - high[i])
-        for i in range(m):
-            rest[i] += 0.0 if top[i] == k else p[k, i]
-    for k in range(K):
-        for i in range(m):
-            p[k, i] = (1.0 if top[i] == k else p[k, i]) / (1.0 + rest[i])
-    return top, high, rest
-
-
-def probabilities(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return p and, without cancellation, 1 − p for any number of rows."""
-    p, missed = np.empty(Z.shape, like=Z), np.empty(Z.shape, like=Z)
-    for part in blocks(Z, Z.shape[1]):
-        p[part], top, _, rest = softmax(Z[part])
-        np.subtract(1.0, p[part], out=missed[part])
-        missed[part][np.arange(len(top), like=top), top] = rest / (1.0 + rest)
-    return p, missed
-
-
-def losses(Z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return log Σ_k exp(z_k) − z_y, p and 1 − p_y of each row; both differences are computed without cancellation."""
-    p, top, high, rest = softmax(Z)
-    own = (np.arange(len(Z), like=y), y)
-    missed = np.where(top == y, rest / (1.0 + rest), 1.0 - p[own])
-    return (high - Z[own]) + np.log1p(rest), p, missed
-
-
-def entropy(alpha: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return H(e_y − α) of each row, and whether e_y − α is a distribution up to ``FEASIBLE``."""
-    own, each = (np.arange(len(alpha), like=y), y), ones(alpha.shape[1], alpha)
-    missed = alpha[own]
-    p = -alpha
-    p[own] = 0.0
-    inside = (np.abs(p @ each - missed) <= FEASIBLE) & ((p < -FEASIBLE) @ each == 0.0) & (missed <= 1.0 + FEASIBLE)
-    np.maximum(p, 0.0, out=p)
-    entropy = -((p * np.log(np.maximum(p, SMALLEST))) @ each)  # 0 log 0 = 0
-    missed = np.clip(missed, 0.0, BELOW_ONE)
-    entropy -= (1.0 - missed) * np.log1p(-missed)
-    return entropy, inside
 
 
 # The intercept -------------------------------------------------------------------------------------------------------

@@ -22,10 +22,13 @@ from dualnewton.matrix.protocol import Evaluation, RowForm, RowVectors
 from dualnewton.matrix.workers import workers
 from dualnewton.validation import frozen
 
-BLOCK_BYTES, SPARSE_BYTES, MOST_ROWS = 1 << 18, 1 << 20, 1 << 13
-"""Size of a block of rows in bytes, which stays in a cache until it is read again, dense (256 KiB) and sparse (1 MiB), and its
-most rows. Coefficients and gradient of sparse rows compete for the cache, so that longer blocks, which alternate less, are faster
-although they are read from a slower cache. Those of several columns fit into no fast cache, and the short blocks are used."""
+BLOCK_BYTES, MOST_ROWS = 1 << 18, 1 << 13
+"""Size of a block of rows in bytes (256 KiB), which stays in a cache until it is read again, and its most rows."""
+
+SPARSE_BYTES, MOST_SPARSE_ROWS = 1 << 22, 1 << 16
+"""The same for sparse rows and one column (4 MiB). Coefficients and gradient compete for the cache, so that longer blocks, which
+alternate less, are faster although they are read from a slower cache: on 500000×100000 with 40 entries a row by a tenth on one
+core, by a quarter on 16, compared to 1 MiB. Those of several columns fit into no fast cache, and the short blocks are used."""
 
 WIDE_PARTS, WIDE_SHARE, SUM_ENTRIES = 16, 8, 1 << 26
 """Where each part of sparse rows has a gradient of several columns: maximum number of parts, minimum of a part's entries for each
@@ -72,7 +75,7 @@ class CompiledPasses:
         stored = X.data.nbytes + X.indices.nbytes if self.sparse else X.nbytes
         self.stored = X.nnz if self.sparse else X.size
         self.step = max(16, min(MOST_ROWS, BLOCK_BYTES * self.n // max(stored, 1)) // 8 * 8)
-        self.long_step = max(16, min(MOST_ROWS, SPARSE_BYTES * self.n // max(stored, 1)) // 8 * 8)
+        self.long_step = max(16, min(MOST_SPARSE_ROWS, SPARSE_BYTES * self.n // max(stored, 1)) // 8 * 8)
         self.widens = X.dtype != np.float64 and not self.sparse
         self.ones, self.zeros = np.ones(self.long_step), np.zeros(self.long_step)
         # Room of parts' sums that are not in use: of passes, and of Gram matrices.

@@ -253,6 +253,11 @@ class Data(Selections, ABC):
         """The type of the entries, float32 or float64."""
         return np.dtype(f"f{self.profile.itemsize}")
 
+    @cached_property
+    def feature_norms(self) -> np.ndarray:
+        """‖A_j‖ of each feature, computed in one pass and kept."""
+        return np.sqrt(self.column_norms(self.ones()))
+
     # Identity ----------------------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -15,12 +15,15 @@ ROUNDING = 1e-12
 class Certificate:
     """P(w) and D(α) of one feasible pair.
 
-    By weak duality, D(α) ≤ D(α*) = P(w*) ≤ P(w), so that P(w) − P(w*) ≤ gap for any w and α, however they were computed.
+    By weak duality, D(α) ≤ D(α*) = P(w*) ≤ P(w), so that P(w) − P(w*) ≤ gap for any w and α, however they were computed. The two
+    values are computed in floating-point arithmetic: in exact arithmetic, P(w) − P(w*) ≤ gap + rounding = bound.
 
     Attributes
     ----------
     primal, dual : float
         P(w) and D(α), recomputed from the data in float64.
+    rounding : float, optional
+        A proved bound on what rounding errors may have taken from P − D (``objective/rounding.py``); None if none was computed.
     parts : tuple of Certificate
         The certificates of the independent fits (classes, outputs) of which the model consists; the values are their sums.
 
@@ -35,12 +38,15 @@ class Certificate:
     primal: float
     dual: float
     _: KW_ONLY
+    rounding: float | None = None
     parts: tuple[Certificate, ...] = ()
 
     @classmethod
     def of_parts(cls, parts: tuple[Certificate, ...]) -> Certificate:
         """Combine the certificates of independent fits: the sums of their values certify the sum of their objectives."""
-        return cls(sum(part.primal for part in parts), sum(part.dual for part in parts), parts=parts)
+        errors = [part.rounding for part in parts if part.rounding is not None]
+        rounding = sum(errors) if len(errors) == len(parts) else None
+        return cls(sum(part.primal for part in parts), sum(part.dual for part in parts), rounding=rounding, parts=parts)
 
     @property
     def gap(self) -> float:
@@ -59,10 +65,20 @@ class Certificate:
         allowed = ROUNDING * (abs(self.primal) + abs(self.dual))
         return abs(self.primal - other.primal) <= allowed and abs(self.dual - other.dual) <= allowed
 
+    @property
+    def bound(self) -> float:
+        """The gap and its rounding errors together, where they are known: P(w) − P(w*) is at most this in exact arithmetic."""
+        return self.gap + (self.rounding or 0.0)
+
+    def meets(self, tol: float) -> bool:
+        """Whether the bound is at most ``tol`` times |P|; where P = D = 0, for any rounding errors."""
+        return self.relative_gap <= tol and (self.bound <= tol * abs(self.primal) or self.primal == 0.0)
+
     def __str__(self) -> str:
+        errors = "" if self.rounding is None else f", of which rounding errors are at most {self.rounding:.1e}"
         return (
             f"primal {self.primal:.10g}, dual {self.dual:.10g}: "
-            f"within {self.gap:.2e} of the optimum (relative gap {self.relative_gap:.2e})"
+            f"within {self.bound:.2e} of the optimum (relative gap {self.relative_gap:.2e}{errors})"
         )
 
 
@@ -78,6 +94,10 @@ class CertifiedPair:
     alpha: np.ndarray
     certificate: Certificate
     scale: float | None = None
+
+    def with_rounding(self, rounding: float | None) -> CertifiedPair:
+        """Return the pair with a bound of the rounding errors of its certificate."""
+        return replace(self, certificate=replace(self.certificate, rounding=rounding))
 
     def proved_by(self, alpha: np.ndarray, dual: float) -> CertifiedPair:
         """Return the pair with another dual point if its dual value is larger."""

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from dualnewton.matrix.memory import parts_of
 from dualnewton.matrix.protocol import Data, Profile, Work
-from dualnewton.planning.tuning import DEFAULT, Tuning
+from dualnewton.planning.tuning import DEFAULT, Rates, Tuning
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,14 +22,18 @@ class Costs(Profile):
     ----------
     tuning : Tuning
         Machine rates and thresholds.
+    gathered : Rates
+        Rates of the work on a few rows that are gathered in memory: those of the processor, also where a GPU reads the data.
     """
 
     tuning: Tuning = DEFAULT
+    gathered: Rates = DEFAULT.rates
 
     @classmethod
     def of(cls, profile: Profile, tuning: Tuning = DEFAULT) -> Costs:
         """Return the costs for data with this size and sparsity."""
-        return cls(**vars(profile), tuning=replace(tuning, rates=tuning.gpu) if profile.on_gpu else tuning)
+        there = replace(tuning, rates=tuning.gpu) if profile.on_gpu else tuning
+        return cls(**vars(profile), tuning=there, gathered=tuning.rates)
 
     @cached_property
     def by_entry(self) -> bool:
@@ -43,11 +47,10 @@ class Costs(Profile):
         rates = self.tuning.rates
         if self.by_entry:
             return rates.call + self.stored * rates.sparse_entry + self.n * rates.margin
-        return rates.call + self._read(self.n * self.d * self.itemsize) + self.n * rates.margin
+        return rates.call + self._read(self.n * self.d * self.itemsize, rates) + self.n * rates.margin
 
-    def _read(self, size: float) -> float:
+    def _read(self, size: float, rates: Rates) -> float:
         """Seconds to read ``size`` bytes, from the cache if they fit into it."""
-        rates = self.tuning.rates
         return size / (rates.cache_bandwidth if size <= rates.cache_bytes else rates.memory_bandwidth)
 
     @cached_property
@@ -70,10 +73,10 @@ class Costs(Profile):
         return size**3 / 6.0 / self.tuning.rates.factorise
 
     def gram(self, rows: float) -> float:
-        """Seconds for the Gram matrix of ``rows`` rows and its factor."""
-        rates = self.tuning.rates
+        """Seconds for the Gram matrix of ``rows`` rows, gathered in memory, and its factor."""
+        rates = self.gathered
         per_pair = self.stored / self.n * (2.0 * rates.sparse_pair if self.by_entry else 1.0 / rates.multiply)
-        return 0.5 * rows**2 * per_pair + self.factor(rows)
+        return 0.5 * rows**2 * per_pair + rows**3 / 6.0 / rates.factorise
 
     def added(self, rows: float) -> float:
         """Seconds to add the outer products of ``rows`` rows to a d×d matrix and to factorise it."""
@@ -81,10 +84,11 @@ class Costs(Profile):
 
     def applied(self, rows: float) -> float:
         """Seconds of a solve with a sketch of ``rows`` rows: its factor is read twice, its rows too if they are fewer than d."""
-        rates, size = self.tuning.rates, min(rows, self.d)
+        if rows >= self.d:
+            return self._read(8.0 * self.d**2, self.tuning.rates)
+        rates = self.gathered
         entry = rates.sparse_entry if self.by_entry else 8.0 / rates.memory_bandwidth
-        products = 0.0 if rows >= self.d else 2.0 * rows * self.stored / self.n * entry
-        return self._read(8.0 * size**2) + products
+        return self._read(8.0 * rows**2, rates) + 2.0 * rows * self.stored / self.n * entry
 
     def by_pairs(self, rows: float, pairs: float) -> bool:
         """Whether Σ a aᵀ over sparse rows with ``pairs`` pairs of entries is summed pair by pair."""

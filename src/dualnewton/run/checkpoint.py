@@ -43,7 +43,7 @@ LONG = 200
 SOFTWARE = ("dualnewton", "numpy", "scipy", "numba")
 """Another version of these may round otherwise."""
 
-ENDED = frozenset({None, Status.CONVERGED, Status.NO_PROGRESS})
+ENDED = frozenset({None, Status.CONVERGED, Status.ROUNDING, Status.NO_PROGRESS})
 """Statuses of a run without limits and callbacks, whose states alone are saved."""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from dualnewton.run.methods import direct_solver
 from dualnewton.run.result import Progress, Result, Status, Trace
 from dualnewton.run.start import direct_plan_for
+from dualnewton.run.track import proved
 from dualnewton.solvers.direct.block import MOST_STEPS, STEP_EPOCHS, Block
 from dualnewton.solvers.protocol import Request
 
@@ -33,6 +34,9 @@ def solved_directly(
     worked = time.perf_counter() - began
     pairs = points[0].certified(problems, points)
     if any(pair.certificate.relative_gap > request.tol for pair in pairs):
+        return None
+    pairs = [proved(problem, pair, request.tol) for problem, pair in zip(problems, pairs, strict=True)]
+    if not all(pair.certificate.meets(request.tol) for pair in pairs):
         return None
     seconds, epochs, results = time.perf_counter() - began, STEP_EPOCHS * max(each.steps for each in found), []
     for k, pair in enumerate(pairs):

@@ -199,6 +199,8 @@ def solve_many(
         if interrupted:
             run.interrupt()
         _drive(run, numbers(), max_epochs, deadline, keeper)
+    for track in run.tracks:
+        track.prove_result()
     return [track.result(run.plan) for track in run.tracks]
 
 
@@ -345,7 +347,7 @@ class Run:
             if asked and not is_new:
                 self._end_early([track])
             if asked or is_new:
-                track.end(self.request.tol, asked=asked, late=late, exhausted=exhausted)
+                track.end(self.request, asked=asked, late=late, exhausted=exhausted)
 
     def certified_last(self, number: int) -> bool:
         """Whether the last step has certified a point of this model, or of the same model in an inner run."""
@@ -426,7 +428,7 @@ class Run:
         for track in self.open:
             if track.recorded_at < track.certified_at:
                 self._row(track)
-            track.end(self.request.tol, interrupted=True)
+            track.end(self.request, interrupted=True)
 
     def keep(self, numbers: Collection[int]) -> None:
         """Continue with these models only."""

@@ -19,6 +19,7 @@ from dualnewton.planning.tuning import DEFAULT, Tuning
 from dualnewton.planning.working_sets import SetSizes, compiles_paths, sums_moments
 from dualnewton.run.loop import solve
 from dualnewton.run.result import Progress, Result, Status, Trace
+from dualnewton.run.track import proved
 from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups, Paths, Stretch
 from dualnewton.solvers.prox.subproblem import Penalty
 
@@ -105,7 +106,8 @@ def _certified(
         pairs = [CertifiedPair(w, float(own), np.zeros(0), proof) for w, own, proof in zip(W, b, proofs, strict=True)]
     if not pairs or any(pair.certificate.relative_gap > tol for pair in pairs):
         pairs = certify_models(problems, list(W), [float(own) for own in b])
-    for k, (problem, pair) in enumerate(zip(problems, pairs, strict=True)):
-        status = Status.CONVERGED if pair.certificate.relative_gap <= tol else Status.NO_PROGRESS
+    for k, problem in enumerate(problems):
+        pair = proved(problem, pairs[k], tol) if pairs[k].certificate.relative_gap <= tol else pairs[k]
+        status = Status.CONVERGED if pair.certificate.meets(tol) else Status.NO_PROGRESS
         trace = Trace([Progress(1.0, 0.0, pair.certificate, model=k)])
         yield Result.of(pair, status, trace=trace, plan=direct_plan(problem, REASON))

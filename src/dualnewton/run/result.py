@@ -30,6 +30,7 @@ class Status(enum.Enum):
     """
 
     CONVERGED = "the certified relative gap is at most tol"
+    ROUNDING = "the relative gap is at most tol, but rounding errors of P and D may exceed tol"
     STOPPED_BY_CALLBACK = "the callback asked to stop"
     INTERRUPTED = "the run was interrupted from the keyboard"
     TIME_LIMIT = "time_limit was reached before the certified relative gap reached tol"

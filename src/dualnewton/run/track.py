@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dualnewton.objective.certificate import Certificate, CertifiedPair
@@ -115,14 +115,24 @@ class Track:
             self.status, self.certified_at = None, steps
 
     def end(
-        self, tol: float, *, asked: bool = False, interrupted: bool = False, late: bool = False, exhausted: bool = False
+        self,
+        request: Request,
+        *,
+        asked: bool = False,
+        interrupted: bool = False,
+        late: bool = False,
+        exhausted: bool = False,
     ) -> None:
         """Give the model the first status for which there is a reason, if there is any."""
+        tol, primal = request.tol, self.best.certificate.primal
+        stalled = self.stalled >= STALLED_CERTIFICATES and self.best.certificate.relative_gap <= TINY_RELATIVE_GAP
+        if request.proved and (self.best.certificate.relative_gap <= tol or stalled or self.stuck):
+            self.best = proved(self.problem, self.best, tol)
         gap = self.best.certificate.relative_gap
-        stalled = self.stalled >= STALLED_CERTIFICATES and gap <= TINY_RELATIVE_GAP
         self.status = Status.first(
             {
-                Status.CONVERGED: gap <= tol,
+                Status.CONVERGED: self.best.certificate.meets(tol),
+                Status.ROUNDING: gap <= tol and (self.best.certificate.rounding or 0.0) > tol * abs(primal),
                 Status.STOPPED_BY_CALLBACK: asked,
                 Status.INTERRUPTED: interrupted,
                 Status.TIME_LIMIT: late,
@@ -131,7 +141,27 @@ class Track:
             }
         )
 
+    def prove_result(self) -> None:
+        """Bound the rounding errors of the best certificate, also in the last row of the trace if that has the same values."""
+        self.best = self.problem.bounded(self.best)
+        found, rows = self.best.certificate, self.trace.rows
+        if rows and (rows[-1].certificate.primal, rows[-1].certificate.dual) == (found.primal, found.dual):
+            rows[-1] = replace(rows[-1], certificate=found)
+
     def result(self, plan: Plan) -> Result:
         """Put together what was found."""
         assert self.status is not None
         return Result.of(self.best, self.status, trace=self.trace, plan=plan)
+
+
+def proved(problem: Any, pair: CertifiedPair, tol: float) -> CertifiedPair:
+    """Return a pair with a bound of the rounding errors of its certificate.
+
+    If these errors alone may be why the bound misses the tolerance, the certificate is computed in extended precision.
+    """
+    pair = problem.bounded(pair)
+    found = pair.certificate
+    if found.rounding is None or found.meets(tol) or found.gap - found.rounding > tol * abs(found.primal):
+        return pair
+    sharper = problem.extended(pair)
+    return sharper if sharper.certificate.bound < found.bound else pair

@@ -185,6 +185,7 @@ class Request:
     near: bool = False  # whether the run starts from earlier models
     cold: bool = True  # whether it starts from nothing
     tuning: Any = None  # the planner's tuned numbers
+    proved: bool = True  # whether rounding errors count as part of the gap, as they do but in inner runs
 
 
 class OuterMethod(Method):
@@ -221,9 +222,9 @@ class OuterMethod(Method):
         return float(self.inner.step(rng, deadline, most))
 
     def _warm_task(self) -> tuple[list[Problem], Request]:
-        """Return the inner task as one that starts from given points, whether or not the outer run did."""
+        """Return the inner task as one that starts from given points, whether or not the outer run did, and proves nothing."""
         problems, request = self.inner_task()
-        return problems, replace(request, cold=False)
+        return problems, replace(request, cold=False, proved=False)
 
     def track(self, k: int) -> Any:
         """Return the record of model k in the inner run."""

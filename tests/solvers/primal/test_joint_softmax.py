@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import dualnewton as dn
-from dualnewton.losses.softmax import pair_products, probabilities
+from dualnewton.losses.simplex import pair_products, probabilities
 from dualnewton.matrix import MemoryData
 from dualnewton.planning.sketching import Sketching
 from dualnewton.solvers.primal import joint_softmax as joint

@@ -179,8 +179,14 @@ def _classes(name: str, value: Any) -> np.ndarray:
 
 
 def _certificates(name: str, value: Any) -> tuple[Certificate, ...]:
-    tables = [_table(name, each, ("primal", "dual")) for each in _list(name, value)]
-    return tuple(Certificate(_number("primal", each["primal"]), _number("dual", each["dual"])) for each in tables)
+    # Files of earlier versions have no bound of rounding errors.
+    tables = [{"rounding": None, **each} if isinstance(each, dict) else each for each in _list(name, value)]
+    return tuple(_certificate(_table(name, each, ("primal", "dual", "rounding"))) for each in tables)
+
+
+def _certificate(table: dict[str, Any]) -> Certificate:
+    rounding = None if table["rounding"] is None else _number("rounding", table["rounding"])
+    return Certificate(_number("primal", table["primal"]), _number("dual", table["dual"]), rounding=rounding)
 
 
 def _status(name: str, value: Any) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -151,7 +152,10 @@ class SavedModel:
         content = {
             "objective": self.objective.to_dict(),
             "classes": None if self.classes is None else self.classes.tolist(),
-            "certificates": [{"primal": each.primal, "dual": each.dual} for each in self.certificates],
+            "certificates": [
+                {"primal": each.primal, "dual": each.dual, "rounding": _finite(each.rounding)}
+                for each in self.certificates
+            ],
             "status": list(self.status),
             "plan": self.plan,
             "n": self.n,
@@ -269,3 +273,8 @@ class SavedModel:
         spread = weights @ (y - np.average(y, axis=0, weights=weights)) ** 2
         missed = weights @ (y - self.predict(X, offset=offset)) ** 2
         return float(np.mean(1.0 - missed / spread)) if np.all(spread > 0.0) else float("nan")
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a finite number, or None, since JSON has no infinities."""
+    return value if value is not None and math.isfinite(value) else None

@@ -114,7 +114,9 @@ KINDS: dict[str, Kind] = {
         lambda x: _objects(*x),
     ),
     "certificate": Kind(
-        Certificate, lambda x: [x.primal, x.dual, list(x.parts)], lambda x: Certificate(x[0], x[1], parts=tuple(x[2]))
+        Certificate,
+        lambda x: [x.primal, x.dual, list(x.parts), x.rounding],
+        lambda x: Certificate(x[0], x[1], parts=tuple(x[2]), rounding=x[3] if len(x) > 3 else None),
     ),
     "choice": Kind(ChoiceCertificate, _fields, lambda x: _made(ChoiceCertificate, x)),
     "trace": Kind(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton.losses.softmax import pair_products, probabilities
+from dualnewton.losses.simplex import pair_products, probabilities
 from dualnewton.matrix import Data, grams, linear
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.deadline import Deadline

@@ -1,0 +1,131 @@
+"""What a loss declares about the rounding errors of its own functions (used by ``objective/rounding.py``).
+
+The defaults hold for every convex loss of one margin that is 1/γ-smooth and whose formulas consist of a few elementary functions
+of z − y or of yz, each accurate to a few units in the last place.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dualnewton.validation import Array
+
+ULPS = 32.0
+"""Error of one loss value or conjugate in units of u, relative to the terms of its formula: it has a dozen operations, and
+the exponentials and logarithms of NumPy and of the kernels are accurate to 4 units in the last place."""
+
+DOUBLE = 2.0**-53
+"""u of float64."""
+
+
+@dataclass(frozen=True)
+class Roundoff:
+    """The arithmetic of a certificate.
+
+    Attributes
+    ----------
+    unit : float
+        u: each operation has a relative error of at most u. (Results are stored in float64 in any case.)
+    feasible : float
+        Tolerance with which g* of a g that is not strongly convex counts as finite.
+    terms : float
+        Relative error of one loss, and of the argument at which it was evaluated: ``ULPS`` times u.
+    """
+
+    unit: float = DOUBLE
+    feasible: float = 2e-12
+    terms: float = ULPS * DOUBLE
+
+    def gamma(self, m: float) -> float:
+        """γ_m = mu/(1 − mu), the relative error of a sum of m products; infinite where m is too large for a bound."""
+        error = m * self.unit
+        return error / (1.0 - error) if error < 1.0 else math.inf
+
+
+class Sizes(NamedTuple):
+    """Sums over all examples that bound the errors of Σ c_i φ(z_i) and Σ c_i φ*(−α_i).
+
+    Attributes
+    ----------
+    value, conjugate : float
+        Σ c_i φ(z_i) as computed, and a bound of Σ c_i |φ*(−α_i)|.
+    below, at_zero : float
+        Upper bounds of −Σ c_i min φ_i and of Σ c_i |φ_i(0)|.
+    weight, lightest : float
+        Σ c_i, and the smallest positive c_i.
+    margins, labels, dual, change : float
+        Bounds of (Σ c_i x_i²)^½ for the margins x = z, the labels, the dual variables, and the errors of the margins.
+    """
+
+    value: float
+    conjugate: float
+    below: float
+    at_zero: float
+    weight: float
+    lightest: float
+    margins: float
+    labels: float
+    dual: float
+    change: float
+
+    @property
+    def largest_change(self) -> float:
+        """Bound of the error of each margin."""
+        return self.change / math.sqrt(self.lightest)
+
+
+class RoundingErrors:
+    """The functions of a loss that bound rounding errors, with default implementations."""
+
+    nonnegative: bool = False
+    """Whether φ ≥ 0 everywhere. Otherwise −min φ = φ*(0) is evaluated where a bound needs it."""
+
+    def label_squares(self, y: Array) -> float:
+        """Return Σ x_i² of the numbers x that formulas compute from labels alone: the labels themselves."""
+        return float(np.vdot(y, y))
+
+    def shortfall(self, y: Array, c: Array | None) -> float:
+        """Return an upper bound of −Σ c_i min φ_i = Σ c_i φ*(0)."""
+        if self.nonnegative:
+            return 0.0
+        at_zero = self.conjugate(0.0 * y, y)  # type: ignore[attr-defined]
+        return float(at_zero.sum() if c is None else c @ np.where(c > 0.0, at_zero, 0.0))
+
+    def value_terms(self, sizes: Sizes) -> float:
+        """Bound the sum over the examples of the absolute values of the terms of c_i φ(z_i)."""
+        return abs(sizes.value) + 2.0 * max(sizes.below, 0.0)
+
+    def value_change(self, sizes: Sizes, y: Array) -> float | None:  # noqa: ARG002
+        """Bound the change of Σ c_i φ(z_i) by errors of the margins; None if no bound is known, as for a loss without γ.
+
+        A 1/γ-smooth loss has φ′² ≤ 2(φ − min φ)/γ, so that by Cauchy–Schwarz Σ c_i (|φ′_i e_i| + e_i²/2γ) is at most this.
+        """
+        gamma = self.gamma  # type: ignore[attr-defined]
+        if gamma is None:
+            return None
+        above = max(sizes.value + sizes.below, 0.0) + 1e-6 * abs(sizes.value)  # the sum has an error itself
+        return math.sqrt(2.0 * above / gamma) * sizes.change + 0.5 * sizes.change**2 / gamma
+
+    def conjugate_terms(self, sizes: Sizes) -> float:
+        """Bound the sum of the absolute values of the terms of c_i φ*(−α_i): products of α and y, and others of one sign."""
+        return sizes.conjugate + sizes.dual * (2.0 * sizes.labels + math.sqrt(sizes.weight))
+
+    def domain_distance(self, alpha: Array, y: Array, roundoff: Roundoff) -> float:  # noqa: ARG002
+        """Return by how much −α must be moved at most to lie in the domain of φ*: by 0, if φ* is infinite outside."""
+        return 0.0
+
+    def freest(self, alpha: Array, y: Array, c: Array | None) -> int:
+        """Return an example of a loss of several columns that may take the sums of the columns of cα."""
+        raise NotImplementedError(f"{type(self).__name__} has no freest(alpha, y, c)")
+
+    def conjugate_growth(self, alpha: Array, y: Array, move: np.ndarray, roundoff: Roundoff) -> float:
+        """Bound φ*(−α + t) − φ*(−α) of one example of a loss of several columns, for all |t| ≤ move."""
+        raise NotImplementedError(f"{type(self).__name__} has no conjugate_growth(alpha, y, move, roundoff)")
+
+    def closed(self, alpha: Array, y: Array) -> Array:  # noqa: ARG002
+        """Return α with −α in the domain of φ* up to the rounding of its own type, for a more precise type than float64."""
+        return alpha

@@ -1,0 +1,227 @@
+"""Bounds on what floating-point arithmetic has added to P − D: the proof that a certificate covers its own rounding errors.
+
+P and D are sums of products, losses and conjugates, computed in float64. With u = 2⁻⁵³ and γ_m = mu/(1 − mu), a sum of m products
+has an error of at most γ_m times the sum of their absolute values, in any order of summation, with or without fused operations
+(Higham, Accuracy and Stability of Numerical Algorithms, Section 3.1). The absolute values are bounded by norms, of which only
+those of the features, N_j = ‖A_j‖, cost a pass over the data, once. With z the margins and r the errors of ᾱ this gives
+
+    ‖e‖ ≤ γ_{d+3} (Σ_j |w_j| N_j + |b|√n + ‖o‖)         for the errors e of the margins
+    r_j ≤ γ_{n+3} ‖cα‖ N_j / (λn)                       for those of ᾱ
+
+- A loss bounds the errors of the two sums over the examples: by ``Loss.value_change`` for margins with errors e, and by ``ULPS``
+  times u times the terms of its formulas for their evaluation (``losses/rounding.py``).
+- For a strongly convex g, g* is 1-smooth: g*(ᾱ + r) − g*(ᾱ) ≤ ⟨|∇g*(ᾱ)|, r⟩ + ½‖r‖². ∇g*(ᾱ) is near w, because the gap is at
+  least (λ/2)‖w − ∇g*(ᾱ)‖².
+- For the Lasso, ᾱ may lie outside of the domain of g* by r. Then α is divided by 1 + max_j r_j, and the concave D falls by at
+  most that fraction of D(α) − D(0).
+- With an intercept, Σ c_i α_i need not be exactly zero. The entries of one sign are scaled down until it is, by a factor 1 − τ;
+  the domain of φ* is convex and contains 0. For several columns one example takes the sums of the columns.
+
+All of this holds for data in float32 as well, which are read as they are and multiplied in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dualnewton.losses.rounding import DOUBLE, Roundoff, Sizes
+
+if TYPE_CHECKING:
+    from dualnewton.objective.problem import Problem
+
+
+def rounding_bound(
+    problem: Problem, w: np.ndarray, b: Any, alpha: Any, primal: float, dual: float, roundoff: Roundoff | None = None
+) -> float | None:
+    """Return R such that P(w, b) − P* ≤ primal − dual + R in exact arithmetic; None if no bound is known.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    w, b, alpha : arrays
+        The model and the dual point.
+    primal, dual : float
+        P(w, b) and D(α) as computed from the data.
+    roundoff : Roundoff, optional
+        The arithmetic in which they were computed; float64 by default.
+    """
+    if not (problem.data.capabilities.local and math.isfinite(primal) and math.isfinite(dual)):
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        bound = _Analysis.of(problem, w, b, alpha, roundoff or Roundoff()).bound(primal, dual)
+    return bound if bound is None or bound < math.inf else math.inf  # also where it is not a number
+
+
+@dataclass(frozen=True, eq=False)
+class _Analysis:
+    """The norms from which the bounds are computed.
+
+    Attributes
+    ----------
+    problem, alpha, roundoff
+        As in :func:`rounding_bound`.
+    sums, products : float
+        γ of sums over the rows and of products with rows, each with some further operations.
+    penalty : float
+        λ g(w).
+    along : array of shape (K,)
+        Σ_j |w_kj| N_j.
+    norm : float
+        (Σ_j N_j²)^½.
+    margins : float
+        Bound of ‖z‖.
+    weighted : array of shape (n, K)
+        c_i α_i.
+    mass : array of shape (K,)
+        ‖cα_k‖.
+    """
+
+    problem: Problem
+    alpha: Any
+    roundoff: Roundoff
+    sums: float
+    products: float
+    penalty: float
+    along: np.ndarray
+    norm: float
+    margins: float
+    weighted: Any
+    mass: np.ndarray
+
+    @classmethod
+    def of(cls, problem: Problem, w: np.ndarray, b: Any, alpha: Any, roundoff: Roundoff) -> _Analysis:
+        n, features = problem.n, problem.data.feature_norms
+        sums, products = roundoff.gamma(n + 8), roundoff.gamma(problem.d + 8)
+        room = 1.0 + 2.0 * (sums + products)  # the norms have rounding errors, too
+        along = np.atleast_1d(np.abs(w) @ features) * room
+        each = along + math.sqrt(n) * np.abs(b)
+        if problem.offset is not None:
+            each = each + np.sqrt(np.square(problem.offset.reshape(n, -1)).sum(axis=0)) * room
+        weighted = problem.weighted(alpha).reshape(n, -1)
+        return cls(
+            problem,
+            alpha,
+            roundoff,
+            sums=sums,
+            products=products,
+            penalty=problem.lam * float(problem.g.value(w)),
+            along=along,
+            norm=math.sqrt(features.dot(features)) * room,
+            margins=math.sqrt(each.dot(each)) * room,
+            weighted=weighted,
+            mass=np.sqrt(np.einsum("ik,ik->k", weighted, weighted)) * room,
+        )
+
+    def bound(self, primal: float, dual: float) -> float | None:
+        """Return R = A + B√(gap + R), where B is due to the distance of w from ∇g*(ᾱ): (λ/2)distance² ≤ gap + R."""
+        problem, roundoff = self.problem, self.roundoff
+        n, lam, penalty = problem.n, problem.lam, self.penalty
+        sizes = self._sizes(primal, dual)
+        if (change := problem.loss.value_change(sizes, problem.y)) is None:
+            return None
+        growth, moves = self._feasibility(sizes)
+        moves = self.sums * self.mass + moves  # r_kj ≤ moves_k N_j/(λn)
+        known = (change + self._loss_error(sizes) + growth) / n
+        known += self.products * penalty + 8.0 * DOUBLE * (abs(primal) + abs(dual) + penalty)
+        if not problem.regularizer.strongly_convex:
+            return known + (self._gauge(moves) + roundoff.feasible) * max(dual + sizes.below / n, 0.0)
+        size = math.sqrt(moves.dot(moves)) * self.norm / (lam * n)
+        known += float(moves @ self.along) / n + 0.5 * lam * size**2
+        # The terms of g* are at most those of ⟨ᾱ, ∇g*(ᾱ)⟩ = g* + g(∇g*(ᾱ)), where g(∇g*(ᾱ)) ≤ g(w) + ‖ᾱ‖·distance, since ∇g*(ᾱ)
+        # minimises g(w) − ⟨ᾱ, w⟩; λg* = −D − (1/n) Σ c_i (φ* + o_i α_i) and λ‖ᾱ‖ ≤ ‖cα‖ ‖N‖/n.
+        relative = roundoff.terms + self.products + DOUBLE
+        linear = sizes.margins * sizes.dual if problem.offset is not None else 0.0
+        known += 2.0 * relative * (abs(dual) + (sizes.conjugate + linear) / n + penalty)
+        slope = math.sqrt(2.0 / lam) * (
+            lam * size + 2.0 * relative * math.sqrt(self.mass.dot(self.mass)) * self.norm / n
+        )
+        gap = max(primal - dual, 0.0)
+        return known + 0.5 * slope * (slope + math.sqrt(slope**2 + 4.0 * (gap + known)))
+
+    def _sizes(self, primal: float, dual: float) -> Sizes:
+        """Return the sums over the examples that a loss needs."""
+        problem, roundoff, loss = self.problem, self.roundoff, self.problem.loss
+        n, c, y = problem.n, problem.sample_weight, problem.y
+        root = 1.0 if c is None else math.sqrt(float(c.max()))
+        labels = math.sqrt(loss.label_squares(y))
+        at_zero = np.abs(loss.value(np.zeros(self.alpha.shape), y))
+        at_zero = 1.01 * float(at_zero.sum() if c is None else c @ at_zero)
+        dual_norm = float(np.vdot(self.alpha, self.weighted.reshape(self.alpha.shape)))
+        relative = self.products + roundoff.terms
+        # φ* ≥ −φ(0), so that Σ c_i |φ*_i| ≤ Σ c_i φ*_i + 2 Σ c_i |φ_i(0)|; and g* ≥ −g(w) where ⟨ᾱ, w⟩ ≥ 0, else g* ≥ −min g.
+        offsets = 0.0 if problem.offset is None else root * self.margins * math.sqrt(dual_norm)
+        return Sizes(
+            value=n * (primal - self.penalty),
+            conjugate=1.01 * n * (abs(dual) + self.penalty) + offsets + 2.0 * at_zero,
+            below=loss.shortfall(y, c),
+            at_zero=at_zero,
+            weight=float(n) if c is None else float(c.sum()),
+            lightest=1.0 if c is None else float(np.min(c[c > 0.0])),
+            margins=root * self.margins,
+            labels=root * labels,
+            dual=1.01 * math.sqrt(dual_norm),
+            change=root * (relative * self.margins + roundoff.terms * labels),
+        )
+
+    def _loss_error(self, sizes: Sizes) -> float:
+        """Bound the errors of Σ c_i φ(z_i) at the computed margins, Σ c_i φ*(−α_i) and Σ c_i o_i α_i."""
+        problem, roundoff, loss = self.problem, self.roundoff, self.problem.loss
+        relative = roundoff.terms + DOUBLE + self.sums
+        error = relative * loss.value_terms(sizes)
+        if problem.offset is not None:  # ‖o‖ is part of the bound of the margins
+            error += (DOUBLE + problem.columns * self.sums) * sizes.margins * sizes.dual
+        return error + relative * loss.conjugate_terms(sizes)
+
+    def _feasibility(self, sizes: Sizes) -> tuple[float, np.ndarray]:
+        """Bound what exact feasibility costs: the growth of Σ c_i φ*(−α_i), and the moves of cα_k in the Euclidean norm.
+
+        Each −α_i is moved into the domain of φ*, by at most ζ; φ* of each column then grows by at most ζ(1 + log 1/ζ), as p log p
+        does. With an intercept the sums of the columns are made zero.
+        """
+        problem, loss = self.problem, self.problem.loss
+        away = loss.domain_distance(self.alpha, problem.y, self.roundoff)
+        growth = problem.columns * sizes.weight * away * (1.0 - math.log(away)) if away > 0.0 else 0.0
+        moves = np.full(problem.columns, away * sizes.weight)  # ‖cζ‖ ≤ ζ Σ c_i
+        if not problem.fit_intercept:
+            return growth, moves
+        more, further = self._scaled(sizes) if problem.columns == 1 else self._moved(moves)
+        return growth + more, moves + further
+
+    def _scaled(self, sizes: Sizes) -> tuple[float, Any]:
+        """Balance α by scaling down the entries of one sign by 1 − τ: by convexity φ* grows by at most τ(φ*(0) − φ*(−α))."""
+        up = float(np.maximum(self.weighted, 0.0).sum())
+        down = up - float(self.weighted.sum())
+        if (total := up + max(down, 0.0)) == 0.0:
+            return 0.0, 0.0
+        error = 2.0 * self.sums * total
+        if (smaller := min(up, down) - error) <= 0.0:
+            return math.inf, self.mass
+        share = (abs(up - down) + 2.0 * error) / smaller
+        return share * (sizes.conjugate + abs(sizes.below) + 2.0 * sizes.at_zero), min(share, 1.0) * self.mass
+
+    def _moved(self, moves: np.ndarray) -> tuple[float, np.ndarray]:
+        """Balance α by one example, the one with most room, which takes the sum of each column."""
+        problem, loss = self.problem, self.problem.loss
+        sums = np.abs(self.weighted.sum(axis=0)) + moves + self.sums * math.sqrt(problem.n) * self.mass
+        place = loss.freest(self.alpha, problem.y, problem.sample_weight)
+        one, weight = slice(place, place + 1), float(problem.c[place])
+        if not sums.any():
+            return 0.0, sums
+        if weight == 0.0:
+            return math.inf, sums
+        return weight * loss.conjugate_growth(self.alpha[one], problem.y[one], sums / weight, self.roundoff), sums
+
+    def _gauge(self, moves: np.ndarray) -> float:
+        """Return a t for which r/t lies in the domain of g*, for all errors |r_kj| ≤ moves_k N_j/(λn)."""
+        problem, far = self.problem, 2.0**60
+        r = np.multiply.outer(moves, problem.data.feature_norms) / (problem.lam * problem.n)
+        largest = float(r.max(initial=0.0))
+        if largest == 0.0 or not largest < math.inf:
+            return largest
+        unit = r * (far / largest)
+        return largest / (far * float(problem.g.reach(unit[0] if problem.columns == 1 else unit)))

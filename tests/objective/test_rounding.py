@@ -1,0 +1,284 @@
+"""Bounds of rounding errors: in 50-digit arithmetic, P(w, b) − P* never exceeds what a certificate states."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dualnewton as dn
+from dualnewton import losses, regularizers
+from dualnewton.objective.certificate import CertifiedPair
+from dualnewton.objective.rounding import rounding_bound
+
+mp = mpmath.mp.clone()
+mp.dps = 50
+
+
+# P and D in 50 digits --------------------------------------------------------------------------------------------------
+
+
+def value(loss, z, y):
+    """φ(z; y) of one example, from its definition."""
+    name = type(loss).__name__
+    if name == "Softmax":
+        return mp.log(sum(mp.exp(each) for each in z)) - z[int(y)]
+    if name == "SquaredOutputs":
+        return sum((a - b) ** 2 for a, b in zip(z, map(mp.mpf, y), strict=True)) / 2
+    z, y = z[0], mp.mpf(float(y))
+    r = z - y
+    match name:
+        case "Squared":
+            return r**2 / 2
+        case "Logistic":
+            return mp.log(1 + mp.exp(-y * z))
+        case "SquaredHinge":
+            return max(1 - y * z, mp.mpf(0)) ** 2 / 2
+        case "Hinge":
+            return max(1 - y * z, mp.mpf(0))
+        case "EpsilonInsensitive":
+            return max(abs(r) - mp.mpf(loss.epsilon), mp.mpf(0))
+        case "Quantile":
+            return max(-mp.mpf(loss.q) * r, (1 - mp.mpf(loss.q)) * r)
+        case "Huber":
+            delta = mp.mpf(loss.delta)
+            return r**2 / 2 if abs(r) <= delta else delta * (abs(r) - delta / 2)
+        case "Poisson":
+            return mp.exp(z) - y * z
+        case "Gamma":
+            return z + y * mp.exp(-z)
+        case "Tweedie":
+            p = mp.mpf(loss.power)
+            return mp.exp((2 - p) * z) / (2 - p) + y * mp.exp((1 - p) * z) / (p - 1)
+    raise AssertionError(name)
+
+
+def penalty(g, W):
+    """g(w) from its definition."""
+    name = type(g).__name__
+    l1 = sum(abs(x) for row in W for x in row)
+    l2 = sum(x**2 for row in W for x in row) / 2
+    return {"L2": l2, "NonNegative": l2, "Box": l2, "L1": l1}[name] if name != "ElasticNet" else l2 + mp.mpf(g.l1) * l1
+
+
+def exact_primal(problem, w, b):
+    """P(w, b) in 50 digits."""
+    X = problem.X.toarray() if sp.issparse(problem.X) else np.asarray(problem.X)
+    W = [[mp.mpf(float(x)) for x in row] for row in np.atleast_2d(w)]
+    b = [mp.mpf(float(x)) for x in np.atleast_1d(b)]
+    offsets = problem.o.reshape(problem.n, -1)
+    total = mp.mpf(0)
+    for i in range(problem.n):
+        row = [mp.mpf(float(x)) for x in X[i]]
+        z = [
+            sum(x * a for x, a in zip(row, own, strict=True)) + at + mp.mpf(float(o))
+            for own, at, o in zip(W, b, offsets[i], strict=True)
+        ]
+        total += mp.mpf(float(problem.c[i])) * value(problem.loss, z, problem.y[i])
+    return total / problem.n + mp.mpf(problem.lam) * penalty(problem.regularizer, W)
+
+
+# Problems ----------------------------------------------------------------------------------------------------------------
+
+LOSSES = [
+    losses.Squared(),
+    losses.Logistic(),
+    losses.SquaredHinge(),
+    losses.Huber(0.5),
+    losses.Hinge(),
+    losses.EpsilonInsensitive(0.1),
+    losses.Quantile(0.3),
+    losses.Poisson(),
+    losses.Gamma(),
+    losses.Tweedie(1.4),
+    losses.Softmax(3),
+    losses.SquaredOutputs(2),
+]
+PENALTIES = [regularizers.L2(), regularizers.ElasticNet(0.3), regularizers.L1(), regularizers.NonNegative()]
+
+
+def random_problem(loss, g, seed):
+    """A small problem of any scale, with or without weights, offsets and an intercept, dense or sparse, float32 or float64."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(2, 13)), int(rng.integers(1, 7))
+    X = rng.standard_normal((n, d)) * 10.0 ** rng.uniform(-3.0, 3.0, d) ** rng.integers(0, 2)
+    if rng.random() < 0.3:
+        X += 10.0 ** rng.uniform(0.0, 5.0)  # margins that cancel
+    X = X.astype(rng.choice([np.float32, np.float64]))
+    signal = X @ (rng.standard_normal(d) / (1e-300 + np.abs(X).max()))
+    numbers = signal + 10.0 ** rng.uniform(-3.0, 2.0) * rng.standard_normal(n)
+    match type(loss).__name__:
+        case "Softmax":
+            y = rng.integers(0, 3, n)
+        case "SquaredOutputs":
+            y = np.column_stack([numbers, numbers[::-1]])
+        case "Logistic" | "SquaredHinge" | "Hinge":
+            y = np.where(rng.random(n) < 0.5, -1.0, 1.0)
+        case "Poisson" | "Tweedie":
+            y = rng.poisson(2.0, n).astype(float)
+        case "Gamma":
+            y = rng.gamma(2.0, 1.0, n) + 1e-3
+        case _:
+            y = numbers
+    shape = n if loss.columns == 1 else (n, loss.columns)
+    weights = rng.choice([0.0, 0.5, 2.0, 1e3], n) + 1e-9 * (rng.random() < 0.5) if rng.random() < 0.4 else None
+    return dn.Problem(
+        sp.csr_array(X) if rng.random() < 0.3 else X,
+        y,
+        loss,
+        regularizer=g,
+        lam=10.0 ** rng.uniform(-5.0, 1.0),
+        sample_weight=None if weights is None or not weights.any() else weights,
+        offset=rng.standard_normal(shape) if rng.random() < 0.3 else None,
+        fit_intercept=bool(rng.random() < 0.5),
+    )
+
+
+def true_optimum(problem, fits):
+    """The smallest known P, in 50 digits: an upper bound of P*."""
+    return min(exact_primal(problem, fit.w, fit.intercept) for fit in fits)
+
+
+@pytest.mark.parametrize("g", PENALTIES, ids=lambda g: type(g).__name__)
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+def test_the_true_suboptimality_never_exceeds_the_bound(loss, g):
+    # Two fits of different quality: the suboptimality of the worse, against the better, is at most its bound; and the true P of
+    # each differs from the stated one by at most the rounding errors.
+    if type(loss).__name__ == "SquaredOutputs" and not g.form.is_quadratic:
+        pytest.skip("each output is a problem of its own")
+    for seed in range(4):
+        problem = random_problem(loss, g, seed)
+        rough = dn.solve(problem, tol=1e-3, max_epochs=30, random_state=0)
+        fine = dn.solve(problem, tol=1e-13, max_epochs=300, random_state=0)
+        lowest = true_optimum(problem, [rough, fine])
+        for fit in (rough, fine):
+            for exact in (False, True):
+                certificate = problem.certify(fit.w, fit.intercept, fit.alpha, exact=exact)
+                true = exact_primal(problem, fit.w, fit.intercept)
+                rounding = certificate.rounding
+                if rounding == math.inf:
+                    continue
+                assert abs(true - mp.mpf(certificate.primal)) <= rounding
+                assert true - lowest <= mp.mpf(certificate.primal) - mp.mpf(certificate.dual) + rounding
+        if fine.converged:
+            assert fine.certificate.bound <= 1e-13 * abs(fine.certificate.primal)
+
+
+def test_the_bound_holds_for_the_dual_value_itself():
+    # Ridge without an intercept: D(α) = −(1/n) Σ (α²/2 − αy) − (λ/2)‖ᾱ‖² in 50 digits.
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n, d = 9, 4
+        X, y = rng.standard_normal((n, d)) + 10.0 ** rng.uniform(0, 6), rng.standard_normal(n)
+        lam, alpha, w = 10.0 ** rng.uniform(-6, 0), rng.standard_normal(n), rng.standard_normal(d)
+        problem = dn.Problem(X, y, losses.Squared(), lam=lam)
+        primal, dual = problem.primal(w), problem.dual(alpha)
+        bound = rounding_bound(problem, w, 0.0, alpha, primal, dual)
+        a = [mp.mpf(float(each)) for each in alpha]
+        bar = [sum(a[i] * mp.mpf(float(X[i, j])) for i in range(n)) / (mp.mpf(lam) * n) for j in range(d)]
+        conjugates = sum(a[i] ** 2 / 2 - a[i] * mp.mpf(float(y[i])) for i in range(n))
+        true = -conjugates / n - mp.mpf(lam) / 2 * sum(each**2 for each in bar)
+        gap = exact_primal(problem, w, 0.0) - true
+        assert abs(gap - (mp.mpf(primal) - mp.mpf(dual))) <= bound
+
+
+def test_margins_that_cancel_are_told_by_the_bound():
+    # |x||w| is 1e16 times |z|: P is nothing but rounding errors, which the bound covers and a plain gap would not.
+    X = np.array([[1e8, -1e8], [1e8, -1e8 + 1.0]])
+    w = np.array([1e8, 1e8])
+    problem = dn.Problem(X, np.array([1.0, -1.0]), losses.Hinge(), lam=1e-20)
+    certificate = problem.certify(w)
+    true = exact_primal(problem, w, 0.0)
+    assert certificate.rounding > 0.1
+    assert abs(true - mp.mpf(certificate.primal)) <= certificate.rounding
+    assert problem.certify(w, exact=True).rounding < 1e-2 * certificate.rounding
+
+
+# What the library says -----------------------------------------------------------------------------------------------------
+
+
+def test_convergence_counts_rounding_errors():
+    X, y = np.random.default_rng(0).standard_normal((60, 4)), np.ones(60)
+    y[::2] = -1.0
+    problem = dn.Problem(X, y, losses.Logistic(), lam=0.01, fit_intercept=True)
+    result = dn.solve(problem, tol=1e-6)
+    assert result.converged
+    assert 0.0 < result.certificate.rounding < 1e-9
+    assert result.certificate.bound == result.certificate.gap + result.certificate.rounding
+    assert "rounding errors" in str(result.certificate)
+
+
+def test_a_tolerance_below_rounding_ends_with_a_status_that_says_so():
+    # Features with an offset of 1e9 in units of their spread, and almost no penalty.
+    rng = np.random.default_rng(0)
+    X = 1e9 + rng.standard_normal((50, 3))
+    y = np.where(rng.random(50) < 0.5, -1.0, 1.0)
+    result = dn.solve(dn.Problem(X, y, losses.Hinge(), lam=1e-22), tol=1e-9, max_epochs=50)
+    assert not result.converged
+    assert result.certificate.rounding > 1e-9 * abs(result.certificate.primal)
+
+
+def test_extended_precision_proves_a_tolerance_that_float64_does_not():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((40, 3)) + 1e4
+    y = X @ np.ones(3) / 1e4 + rng.standard_normal(40)
+    problem = dn.Problem(X, y, losses.Squared(), lam=1e-3, fit_intercept=True)
+    result = dn.solve(problem, tol=1e-12)
+    ordinary = problem.bounded(CertifiedPair(result.w, result.intercept, result.alpha, dn.Certificate(1.0, 1.0)))
+    assert result.converged
+    assert result.certificate.rounding < 1e-12 * result.certificate.primal < ordinary.certificate.rounding
+
+
+def test_sums_over_classes_add_their_rounding_errors():
+    parts = dn.Certificate(1.0, 0.9, rounding=1e-10), dn.Certificate(2.0, 1.9, rounding=2e-10)
+    assert dn.Certificate.of_parts(parts).rounding == pytest.approx(3e-10)
+    assert dn.Certificate.of_parts((*parts, dn.Certificate(1.0, 1.0))).rounding is None
+    assert not dn.Certificate(1.0, 1.0, rounding=1e-3).meets(1e-4)
+    assert dn.Certificate(0.0, 0.0, rounding=0.0).meets(0.0)
+
+
+def test_a_users_loss_need_not_be_nonnegative():
+    class Lower(losses.Squared):
+        """½(z − y)² − 5, whose infimum is negative; a parent's declaration that φ ≥ 0 is not inherited."""
+
+        def value(self, z, y):
+            return 0.5 * (z - y) ** 2 - 5.0
+
+        def conjugate_inside(self, u, y):
+            return u * (0.5 * u + y) + 5.0
+
+    loss = Lower()
+    assert not loss.nonnegative
+    assert loss.shortfall(np.zeros(3), None) == 15.0
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    certificate = dn.solve(dn.Problem(X, X[:, 0], loss, lam=0.1)).certificate
+    assert 0.0 < certificate.rounding < 1e-10
+
+
+def test_a_loss_without_a_bound_has_no_bound_and_still_converges():
+    class Counts(losses.Loss):
+        """exp(z) − yz, declared without γ."""
+
+        def value(self, z, y):
+            return np.exp(np.minimum(z, 700.0)) - y * z
+
+        def derivative(self, z, y):
+            return np.exp(np.minimum(z, 700.0)) - y
+
+        def second_derivative(self, z, y):
+            return np.exp(np.minimum(z, 700.0)) + 0.0 * y
+
+        def conjugate_inside(self, u, y):
+            v = u + y
+            return v * np.log(v + (v == 0.0)) - v
+
+        def domain(self, y):
+            return -y, 0.0 * y + np.inf
+
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    result = dn.solve(dn.Problem(X, np.arange(20.0) % 4, Counts(), lam=0.1))
+    assert result.converged
+    assert result.certificate.rounding is None
