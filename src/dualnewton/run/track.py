@@ -111,7 +111,10 @@ class Track:
             shared = not self.problem.own_starts
             (self.best,) = starting_pairs([self.problem], [self.best], primal=True, shared=shared)
             self.latest, self.certified_at = self.best.certificate, steps
-        if self.status is not None and (self.status is Status.CONVERGED) != (self.best.certificate.relative_gap <= tol):
+        if self.best.certificate.rounding is not None:
+            self.best = proved(self.problem, self.best.with_rounding(None), tol)
+        met = self.best.certificate.relative_gap <= tol
+        if self.status is not None and (self.status in (Status.CONVERGED, Status.ROUNDING)) != met:
             self.status, self.certified_at = None, steps
 
     def end(
