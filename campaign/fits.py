@@ -46,9 +46,9 @@ def checked(case: Drawn, result: Any, lam: float) -> str:
     certificate, tol = result.certificate, case.options["tol"]
     if not (np.isfinite(result.w).all() and np.isfinite(result.intercept).all()):
         raise Defect("the model is not finite")
-    if result.status is dn.Status.CONVERGED and not certificate.relative_gap <= tol:
-        raise Defect(f"CONVERGED with the relative gap {certificate.relative_gap:.3g} for tol {tol:g}")
-    if result.status is not dn.Status.CONVERGED and certificate.relative_gap <= tol:
+    if result.status is dn.Status.CONVERGED and not certificate.meets(tol):
+        raise Defect(f"CONVERGED with {certificate} for tol {tol:g}")
+    if result.status not in (dn.Status.CONVERGED, dn.Status.ROUNDING) and certificate.meets(tol):
         raise Defect(f"{result.status.name} with the relative gap {certificate.relative_gap:.3g} for tol {tol:g}")
     if result.n_epochs > case.options["max_epochs"] + STEP:
         raise Defect(f"{result.n_epochs:g} epochs for max_epochs {case.options['max_epochs']}")

@@ -127,15 +127,15 @@ class Track:
         exhausted: bool = False,
     ) -> None:
         """Give the model the first status for which there is a reason, if there is any."""
-        tol, primal = request.tol, self.best.certificate.primal
-        stalled = self.stalled >= STALLED_CERTIFICATES and self.best.certificate.relative_gap <= TINY_RELATIVE_GAP
-        if request.proved and (self.best.certificate.relative_gap <= tol or stalled or self.stuck):
-            self.best = proved(self.problem, self.best, tol)
-        gap = self.best.certificate.relative_gap
+        tol, gap, proof = request.tol, self.best.certificate.relative_gap, self.best
+        stalled = self.stalled >= STALLED_CERTIFICATES and gap <= TINY_RELATIVE_GAP
+        if request.proved and (gap <= tol or stalled or self.stuck):
+            proof = proved(self.problem, self.best, tol)
+        found = proof.certificate
         self.status = Status.first(
             {
-                Status.CONVERGED: self.best.certificate.meets(tol),
-                Status.ROUNDING: gap <= tol and (self.best.certificate.rounding or 0.0) > tol * abs(primal),
+                Status.CONVERGED: found.meets(tol),
+                Status.ROUNDING: found.relative_gap <= tol and (found.rounding or 0.0) > tol * abs(found.primal),
                 Status.STOPPED_BY_CALLBACK: asked,
                 Status.INTERRUPTED: interrupted,
                 Status.TIME_LIMIT: late,
@@ -143,6 +143,8 @@ class Track:
                 Status.EPOCH_LIMIT: exhausted,
             }
         )
+        if self.status is not None:
+            self.best = proof  # while the run goes on, its certificates are compared with others in float64
 
     def prove_result(self) -> None:
         """Bound the rounding errors of the best certificate, also in the last row of the trace if that has the same values."""
