@@ -60,6 +60,10 @@ class Certificate:
             return 0.0
         return self.gap / abs(self.primal) if 0.0 < abs(self.primal) < np.inf else np.inf
 
+    def has_values_of(self, other: Certificate) -> bool:
+        """Whether both values are those of the other."""
+        return self.primal == other.primal and self.dual == other.dual
+
     def agrees_with(self, other: Certificate) -> bool:
         """Whether both values are those of the other, up to rounding."""
         allowed = ROUNDING * (abs(self.primal) + abs(self.dual))

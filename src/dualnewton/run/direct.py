@@ -35,11 +35,12 @@ def solved_directly(
     pairs = points[0].certified(problems, points)
     if any(pair.certificate.relative_gap > request.tol for pair in pairs):
         return None
-    pairs = [proved(problem, pair, request.tol) for problem, pair in zip(problems, pairs, strict=True)]
-    if not all(pair.certificate.meets(request.tol) for pair in pairs):
+    proofs = [proved(problem, pair, request.tol) for problem, pair in zip(problems, pairs, strict=True)]
+    if not all(proof.certificate.meets(request.tol) for proof in proofs):
         return None
     seconds, epochs, results = time.perf_counter() - began, STEP_EPOCHS * max(each.steps for each in found), []
-    for k, pair in enumerate(pairs):
-        row = Progress(epochs, seconds, pair.certificate, model=k, latest=pair.certificate, work_seconds=worked)
-        results.append(Result.of(pair, Status.CONVERGED, trace=Trace([row]), plan=plan))
+    for k, (pair, proof) in enumerate(zip(pairs, proofs, strict=True)):
+        shown = proof.certificate if proof.certificate.has_values_of(pair.certificate) else pair.certificate
+        row = Progress(epochs, seconds, shown, model=k, latest=shown, work_seconds=worked)
+        results.append(Result.of(proof, Status.CONVERGED, trace=Trace([row]), plan=plan))
     return results

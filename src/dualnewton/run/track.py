@@ -150,7 +150,7 @@ class Track:
         """Bound the rounding errors of the best certificate, also in the last row of the trace if that has the same values."""
         self.best = self.problem.bounded(self.best)
         found, rows = self.best.certificate, self.trace.rows
-        if rows and (rows[-1].certificate.primal, rows[-1].certificate.dual) == (found.primal, found.dual):
+        if rows and found.has_values_of(rows[-1].certificate):
             rows[-1] = replace(rows[-1], certificate=found)
 
     def result(self, plan: Plan) -> Result:
