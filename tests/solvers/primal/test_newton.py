@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import dualnewton as dn
+from covering import all_pairs
 from dualnewton import losses, regularizers
 from dualnewton.run.result import Status
 from tables import LOSSES, labels_for, name_of
@@ -37,12 +38,14 @@ def extras_for(kind, n, d, rng):
     }[kind]
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
-@pytest.mark.parametrize("kind", ["plain", "intercept", "weights", "offset", "features"])
-@pytest.mark.parametrize(
-    ("n", "d", "storage"), [(120, 7, "dense"), (120, 7, "csr"), (15, 40, "dense"), (15, 40, "csr")]
-)
-def test_all_methods_agree_to_the_accuracy_of_the_certificate(loss, kind, n, d, storage):
+KINDS = ["plain", "intercept", "weights", "offset", "features"]
+SHAPES = [(120, 7, "dense"), (120, 7, "csr"), (15, 40, "dense"), (15, 40, "csr")]
+
+
+@pytest.mark.parametrize(("loss", "kind", "shape"), all_pairs(LOSSES, KINDS, SHAPES), ids=name_of)
+def test_all_methods_agree_to_the_accuracy_of_the_certificate(loss, kind, shape):
+    """Every loss meets every kind of problem and every shape, and these meet each other."""
+    n, d, storage = shape
     X = data(n, d, storage=storage)
     problem = problem_of(loss, X, **extras_for(kind, n, d, np.random.default_rng(2)))
     reference = dn.solve(problem, method="sdna", tol=1e-11, max_epochs=20_000, random_state=0)
