@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers, samplings
 from dualnewton.solvers import SDCA, SDNA
-from dualnewton.solvers.dual import piecewise
+from dualnewton.solvers.dual import kinked, piecewise
 from dualnewton.solvers.dual.compiled import CompiledEngine
 from dualnewton.solvers.dual.face import face_step
 from kinked_cases import Quantile
@@ -294,3 +294,23 @@ def test_a_sampling_is_followed_as_it_is():
     result = dn.solve(problem, method="sdna", sampling=samplings.Nice(80, 20), tol=1e-4, random_state=0)
     assert result.converged
     assert "itself" in result.plan.reason
+
+
+@pytest.mark.parametrize(
+    ("quick", "tuning", "most", "gap"),
+    [(-np.inf, COMPILED, 1000, 1e-2), (np.inf, COMPILED, 1000, 1e-6), (-np.inf, None, 5, np.inf)],
+    ids=["rounds are quick", "rounds are slow", "NumPy rounds, whose residual is unknown"],
+)
+def test_joint_steps_are_for_rounds_that_are_slow(quick, tuning, most, gap, monkeypatch):
+    problem, count = problem_of(losses.Hinge(), n=300, d=40, lam=1e-3), 0
+
+    def counted(*arguments):
+        nonlocal count
+        count += 1
+        return face_step(*arguments)
+
+    monkeypatch.setattr(kinked, "QUICK", quick)
+    monkeypatch.setattr(kinked, "face_step", counted)
+    result = dn.solve(problem, method="sdna", tau=1, tol=1e-6, tuning=tuning, max_epochs=most)
+    assert (count > 0) == (quick > 0.0 or tuning is None)
+    assert result.certificate.relative_gap <= gap

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,10 @@ PRODUCTS, MOST_PRODUCTS = 10, 320
 """Products with the Gram matrix of the free examples in a joint step of theirs: while the free examples change from step to step,
 and at most. The number doubles with each step in which they stay the same."""
 
+QUICK = 0.3
+"""Logarithm of the factor by which the residual falls per epoch, from which on rounds alone do: a joint step costs several
+epochs."""
+
 
 class KinkDecisions(Protocol):
     """What the method asks the planner."""
@@ -36,6 +41,9 @@ class Face:
     free: np.ndarray  # indices, as of the last joint step
     products: int = PRODUCTS
     solved: bool = False  # whether their linear system has been tried
+    slow: bool = (
+        False  # whether a step left the residual unknown (NumPy rounds) or too large: then there are joint steps
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,17 +81,20 @@ class KinkedSweeps(Sweeps):
         self.epochs = 0.0
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
+        before = self.residuals
         spent = super().step(rng, deadline, most)
         self.epochs += spent
         if self.focus:
-            for k in range(len(self.problems)):
+            for k, (far, near) in enumerate(zip(before, self.residuals, strict=True)):
+                if not near <= (math.inf if math.isnan(far) else far * math.exp(-QUICK * spent)):
+                    self.faces[k] = replace(self.faces[k], slow=True)
                 self._solve_system(k)
         return spent
 
     def _focused_sweeps(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         epochs = super()._focused_sweeps(rng, deadline, most)
         for k in range(len(self.problems)):
-            if epochs < most and time.perf_counter() <= deadline:
+            if self.faces[k].slow and epochs < most and time.perf_counter() <= deadline:
                 epochs += self._joint_step(k)
         return epochs
 
@@ -95,7 +106,7 @@ class KinkedSweeps(Sweeps):
             self.engine.move(k, free, beta)
         same = np.array_equal(free, face.free)
         wanted = min(2 * face.products, MOST_PRODUCTS) if same else PRODUCTS
-        self.faces[k] = Face(free, wanted, solved=same and face.solved)
+        self.faces[k] = replace(face, free=free, products=wanted, solved=same and face.solved)
         return products * free.size / problem.n
 
     def _solve_system(self, k: int) -> None:
