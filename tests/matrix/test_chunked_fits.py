@@ -52,6 +52,7 @@ def agree(whole, chunked):
     assert chunked.n_epochs == pytest.approx(whole.n_epochs, abs=2.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("name", FITS)

@@ -48,6 +48,7 @@ def assert_minimises(beta, u, Q, x, psi):
         assert (np.abs(residual) <= 1e-13 * (np.abs(beta) + s * terms)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("psi", separables(6), ids=name_of)
 def test_blocks_are_minimised_to_rounding(psi):
     for u, Q, x in blocks(6):
@@ -115,6 +116,7 @@ class ByProxAlone(Separable):
         return self.psi.prox(x, step, index)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("psi", separables(6), ids=name_of)
 def test_the_prox_alone_is_enough(psi):
     for u, Q, x in blocks(6):

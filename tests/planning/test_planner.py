@@ -251,6 +251,7 @@ def test_a_loss_with_kinks_is_planned_by_cost(loss):
     assert "smoothed losses" in bounded.reason
 
 
+@pytest.mark.slow
 def test_slow_rounds_on_a_loss_with_kinks_are_left_for_interior_points():
     problem = tall(loss=losses.Hinge(), n=3000, d=60, lam_n=1e-3)
     result = dn.solve(problem, tol=1e-4, max_epochs=5000, tuning=GENERAL)

@@ -117,6 +117,7 @@ def subset_counts(picked, n, tau):
     return np.bincount([number[tuple(sorted(row))] for row in picked.tolist()], minlength=len(number))
 
 
+@pytest.mark.slow
 @by_pick
 @pytest.mark.parametrize(("n", "tau"), [(1, 1), (4, 1), (5, 2), (6, 3), (6, 5), (4, 4)])
 def test_every_subset_is_equally_likely(pick, n, tau):
@@ -241,11 +242,13 @@ def assert_draws_have_the_law(sampling, seed=0, rounds=8000):
     assert (np.abs(frequency - P) <= 5.0 * np.sqrt(P * (1.0 - P) / rounds) + 1e-12).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", samplings_for(5), ids=name_of)
 def test_draws_have_the_law(sampling):
     assert_draws_have_the_law(sampling)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sampling",
     [

@@ -74,6 +74,7 @@ def test_a_singular_g_has_rate_zero():
 # Section 4 against Sections 2 and 3 ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [False, True], ids=["plain", "weights"])
 @pytest.mark.parametrize("loss", LOSSES, ids=name_of)
 @pytest.mark.parametrize("small", [0, 300], ids=["lanczos", "lapack"])

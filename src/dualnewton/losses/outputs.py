@@ -78,7 +78,7 @@ class SquaredOutputs(Loss):
     def freest(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray | None) -> int:  # noqa: ARG002
         return 0 if c is None else int(np.argmax(c))
 
-    def conjugate_growth(self, alpha: np.ndarray, y: np.ndarray, move: np.ndarray, roundoff: Roundoff) -> float:  # noqa: ARG002
+    def conjugate_growth(self, alpha: np.ndarray, y: np.ndarray, move: np.ndarray, *, roundoff: Roundoff) -> float:  # noqa: ARG002
         """Σ_k t_k (|α_k| + |y_k| + t_k) bounds the growth of φ*(u) = ½‖u‖² + uᵀy; twice it, with its rounding."""
         return 2.0 * float(move @ (np.abs(alpha[0]) + np.abs(y[0]) + move))
 

@@ -122,7 +122,7 @@ class RoundingErrors:
         """Return an example of a loss of several columns that may take the sums of the columns of cα."""
         raise NotImplementedError(f"{type(self).__name__} has no freest(alpha, y, c)")
 
-    def conjugate_growth(self, alpha: Array, y: Array, move: np.ndarray, roundoff: Roundoff) -> float:
+    def conjugate_growth(self, alpha: Array, y: Array, move: np.ndarray, *, roundoff: Roundoff) -> float:
         """Bound φ*(−α + t) − φ*(−α) of one example of a loss of several columns, for all |t| ≤ move."""
         raise NotImplementedError(f"{type(self).__name__} has no conjugate_growth(alpha, y, move, roundoff)")
 

@@ -128,7 +128,7 @@ class Softmax(Loss):
         room = _distributions(alpha, y).min(axis=1)
         return int(np.argmax(room if c is None else room * c))
 
-    def conjugate_growth(self, alpha: np.ndarray, y: np.ndarray, move: np.ndarray, roundoff: Roundoff) -> float:
+    def conjugate_growth(self, alpha: np.ndarray, y: np.ndarray, move: np.ndarray, *, roundoff: Roundoff) -> float:
         """Σ_k p_k log p_k grows by at most Σ_k t_k (|log(p_k − t_k)| + 1), since the derivative of p log p is monotone."""
         rest = _distributions(alpha, y)[0] - move
         if not float(rest.min()) > 0.0:

@@ -214,7 +214,8 @@ class _Analysis:
             return 0.0, sums
         if weight == 0.0:
             return math.inf, sums
-        return weight * loss.conjugate_growth(self.alpha[one], problem.y[one], sums / weight, self.roundoff), sums
+        growth = loss.conjugate_growth(self.alpha[one], problem.y[one], sums / weight, roundoff=self.roundoff)
+        return weight * growth, sums
 
     def _gauge(self, moves: np.ndarray) -> float:
         """Return a t for which r/t lies in the domain of g*, for all errors |r_kj| ≤ moves_k N_j/(λn)."""
