@@ -1,4 +1,4 @@
-"""A fit of data four times as large as its memory stays within that memory."""
+"""A fit of data four times as large as its memory stays within that memory, under a hard limit of the system."""
 
 import json
 import subprocess
@@ -12,7 +12,9 @@ LIMIT = 288 << 20
 N, D, FULL = 300_000, 1024, 10_000
 
 CHILD = """
-import json, re, sys
+import json, re, resource, sys
+# Memory that the process may write to, of its data, its heap and its threads: beyond the limit an allocation fails.
+resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[2]), int(sys.argv[2])))
 import dualnewton as dn
 
 data = dn.data.open(sys.argv[1], memory=int(sys.argv[2]))
@@ -24,7 +26,7 @@ print(json.dumps({"gap": result.certificate.relative_gap, "peak": peak, "read": 
 """
 
 
-def test_the_peak_of_memory_is_within_the_limit(tmp_path):
+def test_a_fit_ends_under_a_hard_limit_of_memory(tmp_path):
     path, rng = tmp_path / "X.npy", np.random.default_rng(0)
     X = np.lib.format.open_memmap(path, "w+", np.float32, (N, D))  # most of the file is a hole, which is read as zeros
     X[:FULL] = rng.standard_normal((FULL, D))
