@@ -151,3 +151,30 @@ def test_fits_prepare_nothing_that_the_command_does_not(ahead, prepared, storage
         estimator.fit(X, z)
     assert len(prepared) > 3
     assert prepared <= ahead
+
+
+def test_a_damaged_file_of_the_cache_counts_as_absent_and_is_written_again(tmp_path):
+    def files():
+        return _compiler.KernelFiles(str(tmp_path), "kernel", "stamp")
+
+    files().save("one", [1.0])
+    files().save("two", [2.0])
+    assert (files().load("one"), files().load("two")) == ([1.0], [2.0])
+    for path in tmp_path.iterdir():
+        whole = path.read_bytes()
+        for damaged in (whole[: len(whole) // 2], b"", whole[:-1] + bytes([whole[-1] ^ 1])):
+            path.write_bytes(damaged)
+            assert files().load("one") in ([1.0], None)
+            assert files().load("two") in ([2.0], None)
+        files().save("one", [1.0])
+        files().save("two", [2.0])
+        assert (files().load("one"), files().load("two")) == ([1.0], [2.0])
+
+
+def test_two_processes_that_compile_for_different_types_use_different_files(tmp_path, monkeypatch):
+    first, second = (_compiler.KernelFiles(str(tmp_path), "kernel", "stamp") for _ in range(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(second, "_load_index", dict)  # read before the first one has written
+        first.save("one", [1.0])
+        second.save("two", [2.0])
+    assert (first.load("one"), first.load("two")) == (None, [2.0])

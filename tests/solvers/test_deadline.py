@@ -12,6 +12,7 @@ from dualnewton.kernels import quadratic as kernels
 from dualnewton.matrix import MemoryData, factors, grams
 from dualnewton.planning.working_sets import SetSizes
 from dualnewton.run.result import Status
+from dualnewton.samplings import Nice
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.direct import active_set
 from dualnewton.solvers.dual.sdna import SDNA
@@ -253,3 +254,15 @@ def test_numpy_rounds_of_large_blocks_look_at_the_clock_after_each(monkeypatch):
     )
     assert result.status is Status.TIME_LIMIT
     assert clock.now == 1.0
+
+
+@pytest.mark.parametrize("loss", [losses.SmoothQuantile(0.3, 1e-3), losses.Quantile(0.3)], ids=repr)
+def test_a_block_is_left_unfinished_at_the_deadline_and_no_worse(loss):
+    X, y = wide(n=60, d=20)
+    problem = dn.Problem(X, y, loss, lam=1e-4)
+    values = []
+    for deadline in (-np.inf, np.inf):
+        solver = SDNA(problem, Nice(60, 60))
+        solver.run([np.arange(60)], deadline)
+        values.append(problem.dual(solver.alpha))
+    assert problem.dual(np.zeros(60)) <= values[0] < values[1]

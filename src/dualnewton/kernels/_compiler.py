@@ -14,6 +14,7 @@ A kernel is compiled once per combination of argument types, together with all f
 from __future__ import annotations
 
 import hashlib
+import pickle
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -33,6 +34,9 @@ from numba.core.typed_passes import NativeLowering
 PACKAGE = Path(__file__).parents[1]
 SOURCES = ("kernels", "losses")
 """The packages whose functions are compiled into kernels."""
+
+DIGEST = 16
+"""Bytes of the digest at the beginning of a kernel's file."""
 
 
 # Parts of kernels --------------------------------------------------------------------------------------------------------
@@ -126,13 +130,48 @@ def source_stamp() -> bytes:
     return found.digest()
 
 
+class KernelFiles(IndexDataCacheFile):
+    """The files of a kernel in Numba's cache: each with its digest, so that a damaged one counts as absent and is written again.
+
+    Numba numbers the files of a kernel, one for each combination of types. Two processes that compile it for different types at
+    the same time would use one number for both, and a third process could load the wrong one: the names are hashes of the types.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        name = self._data_name_pattern.format(number=int.from_bytes(_digest(self._dump(key))[:8], "big"))
+        self._save_data(name, data)
+        self._save_index(self._load_index() | {key: name})
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            return dict(super()._load_index())
+        except Exception:  # a damaged pickle may raise anything
+            return {}
+
+    def _save_data(self, name: str, data: Any) -> None:
+        content = self._dump(data)
+        with self._open_for_write(self._data_path(name)) as file:
+            file.write(_digest(content) + content)
+
+    def _load_data(self, name: str) -> Any:
+        raw = Path(self._data_path(name)).read_bytes()
+        digest, content = raw[:DIGEST], raw[DIGEST:]
+        if digest != _digest(content):
+            raise OSError(f"{name} is damaged")  # which Numba takes for a file that was removed
+        return pickle.loads(content)
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=DIGEST).digest()
+
+
 class KernelCache(FunctionCache):
     """Numba's cache on disk, with a stamp of all sources, and without the declarations that only compilation needs."""
 
     def __init__(self, py_func: Any) -> None:
         super().__init__(py_func)
         stamp = self._impl.locator.get_source_stamp(), source_stamp()
-        self._cache_file = IndexDataCacheFile(self._cache_path, self._impl.filename_base, stamp)
+        self._cache_file = KernelFiles(self._cache_path, self._impl.filename_base, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -32,6 +33,7 @@ class Solver:
     """
 
     takes_pieces = False  # whether the rounds know piecewise linear losses, too
+    deadline = math.inf  # of the rounds of :meth:`run`, by ``time.perf_counter``
 
     def __init__(self, problem: Problem, sampling: Sampling) -> None:
         self.pieces = problem.pieces if self.takes_pieces else None
@@ -63,8 +65,9 @@ class Solver:
         """Update the dual variables of the examples in S, and ᾱ and b accordingly."""
         raise NotImplementedError(f"{type(self).__name__} has no round(S)")
 
-    def run(self, block: Iterable[np.ndarray]) -> None:
-        """Do one round for each set of an index block."""
+    def run(self, block: Iterable[np.ndarray], deadline: float = math.inf) -> None:
+        """Do one round for each set of an index block; after the deadline, rounds leave their blocks unfinished."""
+        self.deadline = deadline
         for S in block:
             self.round(S)
 

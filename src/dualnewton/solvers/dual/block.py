@@ -16,6 +16,8 @@ until J does not rise makes the method globally convergent; without it the itera
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from typing import Protocol, TypeVarTuple
 
@@ -128,7 +130,13 @@ def halve_until_descent(
 
 
 def solve_block(
-    loss: Loss, y: np.ndarray, u: np.ndarray, curvature: Curvature, alpha: np.ndarray, c: np.ndarray
+    loss: Loss,
+    y: np.ndarray,
+    u: np.ndarray,
+    curvature: Curvature,
+    alpha: np.ndarray,
+    c: np.ndarray,
+    deadline: float = math.inf,
 ) -> np.ndarray:
     """Return the new dual variables β = α + h of the block, h optimal and −β in the domain of φ*.
 
@@ -142,6 +150,8 @@ def solve_block(
         G.
     alpha, c : arrays of shape (τ,)
         The dual variables and the weights of the block.
+    deadline : float
+        The moment, by ``time.perf_counter``, after which no further step begins: the block is left unfinished.
     """
     pull = curvature.times(c * alpha)
 
@@ -162,7 +172,7 @@ def solve_block(
         residual = -loss.derivative(z, y) - beta
         size = float(np.abs(residual).max())
         stalls = stalls + 1 if size >= last else 0
-        if size <= TOLERANCE * max(1.0, np.abs(beta).max()) or stalls == 2:
+        if size <= TOLERANCE * max(1.0, np.abs(beta).max()) or stalls == 2 or time.perf_counter() > deadline:
             break
         # 3. The Newton step: with q = K Δz it is Δβ = F − W Δz and C Δβ = C F − K q, for rows of weight zero too.
         slope = loss.second_derivative(z, y)

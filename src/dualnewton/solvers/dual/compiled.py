@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -139,7 +140,7 @@ class CompiledEngine(Engine):
         starts = () if self.one_at_a_time else (block.starts,)
         return (*self.rows, self.curvature, block.indices, *starts, self.models, self.loss.argument)
 
-    def run(self, block: IndexBlock) -> None:
+    def run(self, block: IndexBlock, deadline: float = math.inf) -> None:  # noqa: ARG002 (compiled blocks take microseconds)
         if not len(block):
             return
         if self.separable_rounds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,10 +31,10 @@ class Engine:
         for one, alpha in zip(self.solvers, alphas, strict=True):
             one.start_from(alpha)
 
-    def run(self, block: IndexBlock) -> None:
-        """Do the rounds of an index block on every model."""
+    def run(self, block: IndexBlock, deadline: float = math.inf) -> None:
+        """Do the rounds of an index block on every model; after the deadline a round may leave its block unfinished."""
         for solver in self.solvers:
-            solver.run(block)
+            solver.run(block, deadline)
 
     def end_epoch(self) -> None:
         """Do the work due after each epoch."""

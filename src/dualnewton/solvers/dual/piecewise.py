@@ -12,6 +12,9 @@ decrease the objective, and a sweep that changes nothing proves optimality.
 
 from __future__ import annotations
 
+import math
+import time
+
 import numpy as np
 
 from dualnewton.matrix import linear
@@ -80,7 +83,9 @@ def piece_ends(pieces: np.ndarray, alpha: np.ndarray) -> tuple[np.ndarray, np.nd
     return left, right
 
 
-def solve_block(pieces: np.ndarray, u: np.ndarray, gram: np.ndarray, alpha: np.ndarray, c: np.ndarray) -> np.ndarray:
+def solve_block(
+    pieces: np.ndarray, u: np.ndarray, gram: np.ndarray, alpha: np.ndarray, c: np.ndarray, deadline: float = math.inf
+) -> np.ndarray:
     """Return the new dual variables β = α + h of a block.
 
     Parameters
@@ -93,6 +98,8 @@ def solve_block(pieces: np.ndarray, u: np.ndarray, gram: np.ndarray, alpha: np.n
         G.
     alpha, c : arrays of shape (τ,)
         The dual variables and the weights of the block.
+    deadline : float
+        The moment, by ``time.perf_counter``, after which no further sweep begins: the block is left unfinished.
     """
     beta, z = alpha.copy(), u.copy()
     own = c * np.diagonal(gram)
@@ -107,7 +114,7 @@ def solve_block(pieces: np.ndarray, u: np.ndarray, gram: np.ndarray, alpha: np.n
             if change != 0.0:
                 z += gram[:, i] * change
                 largest = max(largest, abs(gram[i, i] * change))
-        if largest <= enough:
+        if largest <= enough or time.perf_counter() > deadline:
             break
         # 2. The margins of the free examples to their kinks, as far as no example leaves its piece.
         beta, z = _free_step(pieces, z, gram, beta, c)

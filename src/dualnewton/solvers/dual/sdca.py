@@ -48,5 +48,5 @@ class SDCA(Solver):
         if self.pieces is not None:
             beta = piecewise.solve_one(self.pieces[S], u, diagonal, alpha)
         else:
-            beta = solve_block(problem.loss, problem.y[S], u, DiagonalCurvature(diagonal), alpha, ones)
+            beta = solve_block(problem.loss, problem.y[S], u, DiagonalCurvature(diagonal), alpha, ones, self.deadline)
         self.move(S, rows, beta)

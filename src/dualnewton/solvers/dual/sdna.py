@@ -27,8 +27,8 @@ class SDNA(Solver):
         lam_n, alpha, c = problem.lam * problem.n, self.alpha[S], problem.c[S]
         if self.pieces is not None:
             gram = piecewise.gram_of(rows, lam_n, self.intercept_curvature)
-            beta = piecewise.solve_block(self.pieces[S], u, gram, alpha, c)
+            beta = piecewise.solve_block(self.pieces[S], u, gram, alpha, c, self.deadline)
         else:
             curvature = curvature_of(rows, lam_n, self.intercept_curvature)
-            beta = solve_block(problem.loss, problem.y[S], u, curvature, alpha, c)
+            beta = solve_block(problem.loss, problem.y[S], u, curvature, alpha, c, self.deadline)
         self.move(S, rows, beta)

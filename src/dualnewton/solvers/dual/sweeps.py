@@ -84,7 +84,7 @@ class Sweeps(Method):
         # The serial kernel sums residuals per call: the block is cut into pieces even without a deadline, to get equal sums.
         cut = deadline < math.inf or self.sampling.max_size == 1
         for piece in block.pieces(self.rounds) if cut else [block]:
-            self.engine.run(piece)
+            self.engine.run(piece, deadline)
             visited += piece.indices.size
             if time.perf_counter() > deadline:
                 break
