@@ -27,7 +27,7 @@ TOOLS = (
     "hypothesis",
     "mpmath",
     "polars",
-    "pytest",
+    "pytest<9",  # scikit-learn 1.5 gives it what 9 refuses
     "pytest-xdist",
     "pandas",
     "matplotlib",
@@ -43,13 +43,13 @@ SLICE = (
     "tests/samplings",
     "tests/preprocessing",
     "tests/interop/test_model_file.py",
-    "tests/kernels/test_elementary.py",
+    "tests/kernels/test_gram.py",
     "tests/cli/test_tables.py",
     "tests/cli/test_glm.py",
     "tests/cli/test_fit.py",
     "tests/estimators/test_as_scikit_learn.py",
     "tests/estimators/test_glm.py",
-    "tests/run/test_solve.py",
+    "tests/run/test_statuses.py",
     "tests/test_packaging.py",
 )
 

@@ -8,6 +8,8 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
+from dualnewton.matrix import compiled, memory
+from dualnewton.matrix.chunked import ChunkedData
 from tables import name_of
 
 LOSSES = [losses.Poisson(), losses.Gamma(), losses.Tweedie(1.4)]
@@ -137,3 +139,35 @@ def test_a_model_far_from_the_optimum_is_certified_by_a_shortened_dual_point(los
         certificate = problem.certify(best.w + far, best.intercept)
         saturated = -loss.conjugates(np.zeros(problem.n), problem.y, None) / problem.n
         assert saturated - 1e-9 <= certificate.dual <= best.certificate.primal
+
+
+PENALTIES = [regularizers.L2(), regularizers.ElasticNet(0.3)]
+
+
+@pytest.mark.parametrize("penalty", PENALTIES, ids=name_of)
+@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+def test_data_in_pieces_give_the_model_of_data_in_memory(loss, penalty):
+    whole = posed(loss, regularizer=penalty)
+    pieces = posed(loss, regularizer=penalty, storage=lambda X: ChunkedData([X[:40], X[40:41], X[41:]]))
+    one, other = (dn.solve(problem, tol=1e-11, random_state=0) for problem in (whole, pieces))
+    assert other.converged
+    np.testing.assert_allclose(other.w, one.w, atol=1e-5)
+    assert other.intercept == pytest.approx(one.intercept, abs=1e-5)
+    # Each certificate holds for the other's objective: the pieces are the same rows.
+    assert whole.certify(other.w, other.intercept).relative_gap <= 1e-10
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
+def test_threads_change_no_bit(loss, monkeypatch):
+    monkeypatch.setattr(memory, "COMPILED_FROM", 1)
+    monkeypatch.setattr(memory, "DENSE_PART_ENTRIES", 30)
+    monkeypatch.setattr(compiled, "PART_ROWS", 7)
+    problem = posed(loss)
+    alone, several = (
+        dn.solve(problem, method="newton", tol=1e-9, random_state=0, n_threads=threads, callback=lambda _: False)
+        for threads in (1, 3)
+    )
+    assert alone.converged
+    assert several.w.tobytes() == alone.w.tobytes()
+    assert several.alpha.tobytes() == alone.alpha.tobytes()
+    assert several.certificate == alone.certificate
