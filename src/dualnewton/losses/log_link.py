@@ -188,8 +188,8 @@ class Gamma(LogLink):
     def domain(self, y: Array) -> tuple[Array, Array]:
         return 0.0 * y - np.inf, 0.0 * y + 1.0
 
-    def label_squares(self, y: Array) -> float:
-        return float(np.square(np.log(y)).sum())
+    def label_sizes(self, y: Array) -> Array:
+        return np.log(y)
 
     def exponentials(self, sizes: Sizes) -> float:
         return abs(sizes.value) + math.sqrt(sizes.weight) * sizes.margins  # y e^{−z} = φ − z
@@ -280,8 +280,8 @@ class Tweedie(LogLink):
         # The half-line u ≥ 0 for y = 0, the whole line for y > 0.
         return np.minimum(np.copysign(np.inf, TINY - y), 0.0), 0.0 * y + np.inf
 
-    def label_squares(self, y: Array) -> float:
-        return float(np.square(np.log(np.maximum(y, TINY)) * (y > 0.0)).sum())
+    def label_sizes(self, y: Array) -> Array:
+        return np.log(np.maximum(y, TINY)) * (y > 0.0)
 
     def exponentials(self, sizes: Sizes) -> float:
         return abs(sizes.value)  # both terms of φ are positive, and divided by numbers below one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses.base import Curvature, LabelForm, Loss
-from dualnewton.losses.rounding import Roundoff
+from dualnewton.losses.rounding import Sizes
 from dualnewton.row_arrays import on_host, ones
 from dualnewton.validation import data_matrix, frozen, integer
 
@@ -75,12 +76,22 @@ class SquaredOutputs(Loss):
 
     # Rounding errors ---------------------------------------------------------------------------------------------------
 
-    def freest(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray | None) -> int:  # noqa: ARG002
-        return 0 if c is None else int(np.argmax(c))
+    def rebalanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        """Subtract the weighted mean of each column."""
+        return alpha - c @ alpha / c.sum()
 
-    def conjugate_growth(self, alpha: np.ndarray, y: np.ndarray, move: np.ndarray, *, roundoff: Roundoff) -> float:  # noqa: ARG002
-        """Σ_k t_k (|α_k| + |y_k| + t_k) bounds the growth of φ*(u) = ½‖u‖² + uᵀy; twice it, with its rounding."""
-        return 2.0 * float(move @ (np.abs(alpha[0]) + np.abs(y[0]) + move))
+    def balancing_cost(
+        self,
+        weighted: np.ndarray,
+        error: float,
+        sizes: Sizes,
+        y: np.ndarray,  # noqa: ARG002
+        c: np.ndarray,  # noqa: ARG002
+    ) -> tuple[float, np.ndarray]:
+        """Bound what :meth:`rebalanced` costs: with sums s and C = Σ c_i, Σ c_i φ* grows by at most ‖s‖(‖√c y‖/√C + ‖s‖/C)."""
+        sums = np.abs(weighted.sum(axis=0)) + error * np.abs(weighted).sum(axis=0)
+        size = math.sqrt(float(sums @ sums))
+        return 2.0 * size * (sizes.labels / math.sqrt(sizes.weight) + size / sizes.weight), sums
 
     # The same by columns, for compiled passes ----------------------------------------------------------------------------
 

@@ -55,10 +55,12 @@ class Sizes(NamedTuple):
         Σ c_i φ(z_i) as computed, and a bound of Σ c_i |φ*(−α_i)|.
     below, at_zero : float
         Upper bounds of −Σ c_i min φ_i and of Σ c_i |φ_i(0)|.
-    weight, lightest : float
-        Σ c_i, and the smallest positive c_i.
+    weight : float
+        Σ c_i.
     margins, labels, dual, change : float
         Bounds of (Σ c_i x_i²)^½ for the margins x = z, the labels, the dual variables, and the errors of the margins.
+    largest_change, away : float
+        Bounds of the error of each margin, and of the distance of each dual variable from the domain of φ*.
     """
 
     value: float
@@ -66,16 +68,12 @@ class Sizes(NamedTuple):
     below: float
     at_zero: float
     weight: float
-    lightest: float
     margins: float
     labels: float
     dual: float
     change: float
-
-    @property
-    def largest_change(self) -> float:
-        """Bound of the error of each margin."""
-        return self.change / math.sqrt(self.lightest)
+    largest_change: float
+    away: float
 
 
 class RoundingErrors:
@@ -84,9 +82,9 @@ class RoundingErrors:
     nonnegative: bool = False
     """Whether φ ≥ 0 everywhere. Otherwise −min φ = φ*(0) is evaluated where a bound needs it."""
 
-    def label_squares(self, y: Array) -> float:
-        """Return Σ x_i² of the numbers x that formulas compute from labels alone: the labels themselves."""
-        return float(np.vdot(y, y))
+    def label_sizes(self, y: Array) -> Array:
+        """Return the numbers that formulas compute from labels alone: the labels themselves."""
+        return y
 
     def shortfall(self, y: Array, c: Array | None) -> float:
         """Return an upper bound of −Σ c_i min φ_i = Σ c_i φ*(0)."""
@@ -118,14 +116,54 @@ class RoundingErrors:
         """Return by how much −α must be moved at most to lie in the domain of φ*: by 0, if φ* is infinite outside."""
         return 0.0
 
-    def freest(self, alpha: Array, y: Array, c: Array | None) -> int:
-        """Return an example of a loss of several columns that may take the sums of the columns of cα."""
-        raise NotImplementedError(f"{type(self).__name__} has no freest(alpha, y, c)")
-
-    def conjugate_growth(self, alpha: Array, y: Array, move: np.ndarray, *, roundoff: Roundoff) -> float:
-        """Bound φ*(−α + t) − φ*(−α) of one example of a loss of several columns, for all |t| ≤ move."""
-        raise NotImplementedError(f"{type(self).__name__} has no conjugate_growth(alpha, y, move, roundoff)")
-
     def closed(self, alpha: Array, y: Array) -> Array:  # noqa: ARG002
         """Return α with −α in the domain of φ* up to the rounding of its own type, for a more precise type than float64."""
         return alpha
+
+    def rebalanced(self, alpha: Array, y: Array, c: Array) -> Array:  # noqa: ARG002
+        """Return a feasible point near α, whose Σ c_i α_i is zero in float64, with a sum that is zero in the type of α.
+
+        The entries of the sign with the larger sum are scaled down: the domain of φ* is convex and contains 0.
+        """
+        up, down = c @ np.maximum(alpha, 0.0), c @ np.maximum(-alpha, 0.0)
+        smaller = min(up, down)
+        return np.where(alpha > 0.0, smaller / (up or 1.0), smaller / (down or 1.0)) * alpha
+
+    def balancing_cost(
+        self,
+        weighted: Array,
+        error: float,
+        sizes: Sizes,
+        y: Array,  # noqa: ARG002
+        c: Array,  # noqa: ARG002
+    ) -> tuple[float, np.ndarray]:
+        """Bound what :meth:`rebalanced` costs in exact arithmetic.
+
+        With a factor 1 − τ for the entries of one sign, φ* grows by at most τ(φ*(0) − φ*(−α)) by convexity.
+
+        Parameters
+        ----------
+        weighted : array of shape (n, K)
+            c_i α_i.
+        error : float
+            Relative error of a sum over the rows.
+        sizes : Sizes
+            Sums over all examples.
+        y, c : arrays of shape (n,)
+            Labels and weights.
+
+        Returns
+        -------
+        float, array of shape (K,)
+            Bounds of the growth of Σ c_i φ*(−α_i), and of the Euclidean norms of the moves of cα_k.
+        """
+        up = float(np.maximum(weighted, 0.0).sum())
+        down = up - float(weighted.sum())
+        total = up + max(down, 0.0)
+        if total == 0.0:
+            return 0.0, np.zeros(1)
+        smaller = min(up, down) - 2.0 * error * total
+        share = (abs(up - down) + 4.0 * error * total) / smaller if smaller > 0.0 else math.inf
+        norm = math.sqrt(float(np.vdot(weighted, weighted)))
+        at_zero = 0.0 if self.nonnegative else abs(sizes.below) + 2.0 * sizes.at_zero  # Σ c_i φ*(0) of some examples
+        return share * (sizes.conjugate + at_zero), np.array([min(share, 1.0) * norm])

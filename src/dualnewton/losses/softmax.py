@@ -15,7 +15,7 @@ import numpy as np
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses.base import LabelForm, Loss
-from dualnewton.losses.rounding import DOUBLE, Roundoff
+from dualnewton.losses.rounding import Roundoff, Sizes
 from dualnewton.losses.simplex import (
     BELOW_ONE,
     FEASIBLE,
@@ -84,7 +84,7 @@ class Softmax(Loss):
         return Softmax.value_and_derivative(self, z, y)[1]
 
     def value_and_derivative(self, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, slopes = np.empty(len(z), like=z), np.empty(z.shape, like=z)
+        values, slopes = np.empty(len(z), z.dtype, like=z), np.empty(z.shape, z.dtype, like=z)
         for part in blocks(z, z.shape[1]):
             values[part], p, missed = losses(z[part], y[part])
             p[np.arange(len(p), like=p), y[part]] = -missed
@@ -113,9 +113,9 @@ class Softmax(Loss):
 
     # Rounding errors ---------------------------------------------------------------------------------------------------
 
-    def label_squares(self, y: np.ndarray) -> float:  # noqa: ARG002
-        """Return 0: a label chooses a margin, and enters no arithmetic."""
-        return 0.0
+    def label_sizes(self, y: np.ndarray) -> np.ndarray:
+        """Return zeros: a label chooses a margin, and enters no arithmetic."""
+        return 0.0 * y
 
     def domain_distance(self, alpha: np.ndarray, y: np.ndarray, roundoff: Roundoff) -> float:
         """Return (K + 2)η, where Σ_k p_k = 1 and p ≥ 0 hold up to η: negative entries become zero, then p is normalised."""
@@ -124,22 +124,42 @@ class Softmax(Loss):
         worst = max(float(missed.max()), float(negative.max()))
         return (self.n_classes + 2.0) * (worst + (self.n_classes + 2.0) * roundoff.unit)
 
-    def freest(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray | None) -> int:
-        room = _distributions(alpha, y).min(axis=1)
-        return int(np.argmax(room if c is None else room * c))
-
-    def conjugate_growth(self, alpha: np.ndarray, y: np.ndarray, move: np.ndarray, *, roundoff: Roundoff) -> float:
-        """Σ_k p_k log p_k grows by at most Σ_k t_k (|log(p_k − t_k)| + 1), since the derivative of p log p is monotone."""
-        rest = _distributions(alpha, y)[0] - move
-        if not float(rest.min()) > 0.0:
-            return np.inf
-        return float(move @ (np.abs(np.log(rest)) + 1.0 + self.n_classes * (roundoff.terms + DOUBLE))) * 2.0
-
     def closed(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return the nearest point whose rows sum to zero, with p ≥ 0."""
         alpha = np.where(np.arange(self.n_classes)[None, :] == y[:, None], alpha, np.minimum(alpha, 0.0))
         _close(alpha, y)
         return alpha
+
+    def rebalanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """Mix α with β_i = e_y − q, where one distribution q for all examples has the opposite sums: (1 − τ)α + τβ.
+
+        With the sums s of cα and the weights N_k of the classes, Σ c_i β_i = −t for q = (N + t)/ΣN, and t = (1 − τ)s/τ. τ is the
+        smallest for which q ≥ 0.
+        """
+        s, N = (c[:, None] * alpha).sum(axis=0), class_weights(y, c, self.n_classes)
+        share = 2.0 * np.max(np.where(N > 0.0, -s / np.where(N > 0.0, N, 1.0), 0.0), initial=0.0)
+        if not 0.0 < share < 1.0:
+            return alpha
+        q = (N + s * ((1.0 - share) / share)) / N.sum()
+        beta = np.zeros_like(alpha) - q
+        beta[np.arange(len(y)), y] += 1.0
+        return (1.0 - share) * alpha + share * beta
+
+    def balancing_cost(
+        self, weighted: np.ndarray, error: float, sizes: Sizes, y: np.ndarray, c: np.ndarray
+    ) -> tuple[float, np.ndarray]:
+        """Bound what :meth:`rebalanced` costs: φ* lies between −log K and 0, and |β_ik − α_ik| ≤ 2."""
+        sums = np.abs(weighted.sum(axis=0)) + error * np.abs(weighted).sum(axis=0)
+        N = class_weights(y, c, self.n_classes)
+        if np.any(sums[N == 0.0] > 0.0):  # no dual point has the opposite sum
+            return np.inf, sums
+        # Rows that are moved into the simplex change the sums as well.
+        sums = np.where(N > 0.0, sums + sizes.away * sizes.weight, 0.0)
+        share = 2.0 * float(np.max(sums / np.where(N > 0.0, N, 1.0)))
+        if not share < 1.0:
+            return np.inf, sums
+        moves = 2.0 * share * np.sqrt(float(c @ c))
+        return share * sizes.weight * float(np.log(self.n_classes)), np.full(self.n_classes, moves)
 
     # The same by columns, for compiled passes ----------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ class Certificate:
         P(w) and D(α), recomputed from the data in float64.
     rounding : float, optional
         A proved bound on what rounding errors may have taken from P − D (``objective/rounding.py``); None if none was computed.
+        Certificates with the same values are equal whether or not it was.
     parts : tuple of Certificate
         The certificates of the independent fits (classes, outputs) of which the model consists; the values are their sums.
 
@@ -38,7 +39,7 @@ class Certificate:
     primal: float
     dual: float
     _: KW_ONLY
-    rounding: float | None = None
+    rounding: float | None = field(default=None, compare=False)
     parts: tuple[Certificate, ...] = ()
 
     @classmethod
@@ -59,10 +60,6 @@ class Certificate:
         if self.gap == 0.0:
             return 0.0
         return self.gap / abs(self.primal) if 0.0 < abs(self.primal) < np.inf else np.inf
-
-    def has_values_of(self, other: Certificate) -> bool:
-        """Whether both values are those of the other."""
-        return self.primal == other.primal and self.dual == other.dual
 
     def agrees_with(self, other: Certificate) -> bool:
         """Whether both values are those of the other, up to rounding."""

@@ -9,11 +9,12 @@ computed in the longer type. It takes some ten times as long as an ordinary cert
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualnewton.losses.rounding import ULPS, Roundoff
+from dualnewton.losses.rounding import DOUBLE, ULPS, Roundoff
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.rounding import rounding_bound
 
@@ -36,40 +37,36 @@ def extended_pair(problem: Problem, pair: CertifiedPair) -> CertifiedPair:
     w, b = np.asarray(pair.w, dtype=Long), np.asarray(pair.intercept, dtype=Long)
     alpha = _feasible(problem, pair.alpha)
     mass, bar, total = problem.weighted(alpha), np.zeros((problem.d, K), dtype=Long), Long(0.0)
+    precise = True
     for rows, X in _blocks(problem):
         own = problem.row_vectors.part(rows)
         z = own.shifted((X @ w.T if K > 1 else X @ w) + b)
-        value = problem.loss.value(z, own.y).astype(Long)
+        value = problem.loss.value(z, own.y)
+        precise = precise and value.dtype == Long
         total += value.sum() if own.c is None else own.c @ value
         bar += X.T @ mass[rows].reshape(-1, K)
     bar = (bar.T if K > 1 else bar[:, 0]) / (Long(problem.lam) * n)
+    if problem.regularizer.form.is_general:  # its functions are made for float64
+        w, bar = pair.w, bar.astype(np.float64)
     if not problem.regularizer.strongly_convex and (factor := float(problem.g.reach(bar))) < 1.0:
         factor *= 1.0 - 2.0**-51  # the norm was rounded to float64
         alpha, mass, bar = factor * alpha, factor * mass, factor * bar
     primal = float(total / n + Long(problem.lam) * problem.g.value(w))
-    dual = float(-_conjugates(problem, alpha, mass) / n - Long(problem.lam) * problem.g.conjugate(bar))
-    rounding = rounding_bound(problem, pair.w, pair.intercept, alpha, primal, dual, EXTENDED)
+    conjugates, sizes = _conjugates(problem, alpha, mass)
+    dual = float(-conjugates / n - Long(problem.lam) * problem.g.conjugate(bar))
+    # A loss that converts its arguments to float64 has the errors of float64.
+    roundoff = EXTENDED if precise else replace(EXTENDED, terms=ULPS * DOUBLE)
+    given: Any = {"roundoff": roundoff, "conjugates": 1.01 * sizes}
+    rounding = rounding_bound(problem, pair.w, pair.intercept, alpha, primal, dual, **given)
     return CertifiedPair(
         pair.w, pair.intercept, pair.alpha, Certificate(primal, dual, rounding=rounding), scale=pair.scale
     )
 
 
 def _feasible(problem: Problem, alpha: np.ndarray) -> np.ndarray:
-    """Return α, balanced in extended precision: sums that are zero in float64 need not be zero."""
-    loss, c = problem.loss, problem.c
-    alpha = loss.closed(np.array(alpha, dtype=Long), problem.y)
-    if not problem.fit_intercept:
-        return alpha
-    if problem.columns > 1:
-        place = loss.freest(alpha, problem.y, problem.sample_weight)
-        one = slice(place, place + 1)
-        moved = alpha[one] - (problem.weighted(alpha).sum(axis=0) / c[place] if c[place] > 0.0 else 0.0)
-        if np.isfinite(loss.conjugate(-moved, problem.y[one])).all():
-            alpha[one] = moved
-        return alpha
-    up, down = c @ np.maximum(alpha, 0.0), c @ np.maximum(-alpha, 0.0)
-    smaller = min(up, down)
-    return np.where(alpha > 0.0, smaller / (up or 1.0), smaller / (down or 1.0)) * alpha
+    """Return α, feasible in extended precision: sums that are zero in float64 need not be zero."""
+    alpha = problem.loss.closed(np.array(alpha, dtype=Long), problem.y)
+    return problem.loss.rebalanced(alpha, problem.y, problem.c) if problem.fit_intercept else alpha
 
 
 def _blocks(problem: Problem) -> Iterator[tuple[slice, Any]]:
@@ -80,9 +77,10 @@ def _blocks(problem: Problem) -> Iterator[tuple[slice, Any]]:
         yield rows, problem.data.rows(rows).astype(Long)
 
 
-def _conjugates(problem: Problem, alpha: np.ndarray, mass: np.ndarray) -> Any:
-    """Σ c_i (φ*(−α_i) + o_i α_i)."""
-    values = problem.loss.conjugate(-alpha, problem.y).astype(Long)
-    c = problem.sample_weight
-    total = values.sum() if c is None else c @ np.where(c > 0.0, values, 0.0)
-    return total if problem.offset is None else total + (mass * problem.offset).sum()
+def _conjugates(problem: Problem, alpha: np.ndarray, mass: np.ndarray) -> tuple[Any, float]:
+    """Return Σ c_i (φ*(−α_i) + o_i α_i), and Σ c_i |φ*(−α_i)|."""
+    values = problem.loss.conjugate(-alpha, problem.y)
+    if (c := problem.sample_weight) is not None:
+        values = c * np.where(c > 0.0, values, 0.0)
+    total = values.sum() if problem.offset is None else values.sum() + (mass * problem.offset).sum()
+    return total, float(np.abs(values).sum())

@@ -15,7 +15,7 @@ those of the features, N_j = ‖A_j‖, cost a pass over the data, once. With z 
 - For the Lasso, ᾱ may lie outside of the domain of g* by r. Then α is divided by 1 + max_j r_j, and the concave D falls by at
   most that fraction of D(α) − D(0).
 - With an intercept, Σ c_i α_i need not be exactly zero. The entries of one sign are scaled down until it is, by a factor 1 − τ;
-  the domain of φ* is convex and contains 0. For several columns one example takes the sums of the columns.
+  the domain of φ* is convex and contains 0. Losses of several columns have ways of their own (``Loss.balancing_cost``).
 
 All of this holds for data in float32 as well, which are read as they are and multiplied in float64.
 """
@@ -33,9 +33,19 @@ from dualnewton.losses.rounding import DOUBLE, Roundoff, Sizes
 if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
 
+FLOAT64 = Roundoff()
+
 
 def rounding_bound(
-    problem: Problem, w: np.ndarray, b: Any, alpha: Any, primal: float, dual: float, roundoff: Roundoff | None = None
+    problem: Problem,
+    w: np.ndarray,
+    b: Any,
+    alpha: Any,
+    primal: float,
+    dual: float,
+    *,
+    roundoff: Roundoff = FLOAT64,
+    conjugates: float | None = None,
 ) -> float | None:
     """Return R such that P(w, b) − P* ≤ primal − dual + R in exact arithmetic; None if no bound is known.
 
@@ -47,13 +57,15 @@ def rounding_bound(
         The model and the dual point.
     primal, dual : float
         P(w, b) and D(α) as computed from the data.
-    roundoff : Roundoff, optional
+    roundoff : Roundoff
         The arithmetic in which they were computed; float64 by default.
+    conjugates : float, optional
+        Σ c_i |φ*(−α_i)|, if it is known; else it is bounded by D and the losses at z = 0.
     """
     if not (problem.data.capabilities.local and math.isfinite(primal) and math.isfinite(dual)):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
-        bound = _Analysis.of(problem, w, b, alpha, roundoff or Roundoff()).bound(primal, dual)
+        bound = _Analysis.of(problem, w, b, alpha, roundoff).bound(primal, dual, conjugates)
     return bound if bound is None or bound < math.inf else math.inf  # also where it is not a number
 
 
@@ -117,61 +129,69 @@ class _Analysis:
             mass=np.sqrt(np.einsum("ik,ik->k", weighted, weighted)) * room,
         )
 
-    def bound(self, primal: float, dual: float) -> float | None:
+    def bound(self, primal: float, dual: float, conjugates: float | None) -> float | None:
         """Return R = A + B√(gap + R), where B is due to the distance of w from ∇g*(ᾱ): (λ/2)distance² ≤ gap + R."""
         problem, roundoff = self.problem, self.roundoff
         n, lam, penalty = problem.n, problem.lam, self.penalty
-        sizes = self._sizes(primal, dual)
+        sizes = self._sizes(primal, dual, conjugates)
         if (change := problem.loss.value_change(sizes, problem.y)) is None:
             return None
         growth, moves = self._feasibility(sizes)
         moves = self.sums * self.mass + moves  # r_kj ≤ moves_k N_j/(λn)
         known = (change + self._loss_error(sizes) + growth) / n
-        known += self.products * penalty + 8.0 * DOUBLE * (abs(primal) + abs(dual) + penalty)
+        # A regulariser that is given by its functions only is evaluated in float64; values of others are rounded to it.
+        own = FLOAT64 if problem.regularizer.form.is_general else roundoff
+        penalty_error = own.terms + own.gamma(problem.d + 8) + (problem.columns + 4) * DOUBLE
+        known += penalty_error * penalty + 8.0 * DOUBLE * (abs(primal) + abs(dual))
         if not problem.regularizer.strongly_convex:
             return known + (self._gauge(moves) + roundoff.feasible) * max(dual + sizes.below / n, 0.0)
         size = math.sqrt(moves.dot(moves)) * self.norm / (lam * n)
         known += float(moves @ self.along) / n + 0.5 * lam * size**2
         # The terms of g* are at most those of ⟨ᾱ, ∇g*(ᾱ)⟩ = g* + g(∇g*(ᾱ)), where g(∇g*(ᾱ)) ≤ g(w) + ‖ᾱ‖·distance, since ∇g*(ᾱ)
-        # minimises g(w) − ⟨ᾱ, w⟩; λg* = −D − (1/n) Σ c_i (φ* + o_i α_i) and λ‖ᾱ‖ ≤ ‖cα‖ ‖N‖/n.
-        relative = roundoff.terms + self.products + DOUBLE
-        linear = sizes.margins * sizes.dual if problem.offset is not None else 0.0
-        known += 2.0 * relative * (abs(dual) + (sizes.conjugate + linear) / n + penalty)
-        slope = math.sqrt(2.0 / lam) * (
-            lam * size + 2.0 * relative * math.sqrt(self.mass.dot(self.mass)) * self.norm / n
-        )
+        # minimises g(w) − ⟨ᾱ, w⟩, and λ‖ᾱ‖ ≤ ‖cα‖ ‖N‖/n. λg* = −D − (1/n) Σ c_i (φ* + o_i α_i) ≤ gap + λ⟨ᾱ, w⟩ − λg(w).
         gap = max(primal - dual, 0.0)
+        linear = sizes.margins * sizes.dual if problem.offset is not None else 0.0
+        conjugate = min(
+            abs(dual) + (sizes.conjugate + linear) / n, gap + known + float(self.mass @ self.along) / n + penalty
+        )
+        known += 2.0 * penalty_error * (conjugate + penalty)
+        largest = math.sqrt(self.mass.dot(self.mass)) * self.norm / n
+        slope = math.sqrt(2.0 / lam) * (lam * size + 2.0 * penalty_error * largest)
         return known + 0.5 * slope * (slope + math.sqrt(slope**2 + 4.0 * (gap + known)))
 
-    def _sizes(self, primal: float, dual: float) -> Sizes:
+    def _sizes(self, primal: float, dual: float, conjugates: float | None) -> Sizes:
         """Return the sums over the examples that a loss needs."""
         problem, roundoff, loss = self.problem, self.roundoff, self.problem.loss
         n, c, y = problem.n, problem.sample_weight, problem.y
         root = 1.0 if c is None else math.sqrt(float(c.max()))
-        labels = math.sqrt(loss.label_squares(y))
+        own = loss.label_sizes(y)
+        labels, own = math.sqrt(np.vdot(own, problem.weighted(own))), math.sqrt(np.vdot(own, own))
         at_zero = np.abs(loss.value(np.zeros(self.alpha.shape), y))
         at_zero = 1.01 * float(at_zero.sum() if c is None else c @ at_zero)
         dual_norm = float(np.vdot(self.alpha, self.weighted.reshape(self.alpha.shape)))
         relative = self.products + roundoff.terms
         # φ* ≥ −φ(0), so that Σ c_i |φ*_i| ≤ Σ c_i φ*_i + 2 Σ c_i |φ_i(0)|; and g* ≥ −g(w) where ⟨ᾱ, w⟩ ≥ 0, else g* ≥ −min g.
         offsets = 0.0 if problem.offset is None else root * self.margins * math.sqrt(dual_norm)
+        if conjugates is None:
+            conjugates = 1.01 * n * (abs(dual) + self.penalty) + offsets + 2.0 * at_zero
         return Sizes(
             value=n * (primal - self.penalty),
-            conjugate=1.01 * n * (abs(dual) + self.penalty) + offsets + 2.0 * at_zero,
+            conjugate=conjugates,
             below=loss.shortfall(y, c),
             at_zero=at_zero,
             weight=float(n) if c is None else float(c.sum()),
-            lightest=1.0 if c is None else float(np.min(c[c > 0.0])),
             margins=root * self.margins,
-            labels=root * labels,
+            labels=labels,
             dual=1.01 * math.sqrt(dual_norm),
-            change=root * (relative * self.margins + roundoff.terms * labels),
+            change=root * relative * self.margins + roundoff.terms * labels,
+            largest_change=relative * self.margins + roundoff.terms * own,
+            away=loss.domain_distance(self.alpha, y, roundoff),
         )
 
     def _loss_error(self, sizes: Sizes) -> float:
         """Bound the errors of Σ c_i φ(z_i) at the computed margins, Σ c_i φ*(−α_i) and Σ c_i o_i α_i."""
         problem, roundoff, loss = self.problem, self.roundoff, self.problem.loss
-        relative = roundoff.terms + DOUBLE + self.sums
+        relative = roundoff.terms + self.sums
         error = relative * loss.value_terms(sizes)
         if problem.offset is not None:  # ‖o‖ is part of the bound of the margins
             error += (DOUBLE + problem.columns * self.sums) * sizes.margins * sizes.dual
@@ -184,38 +204,13 @@ class _Analysis:
         does. With an intercept the sums of the columns are made zero.
         """
         problem, loss = self.problem, self.problem.loss
-        away = loss.domain_distance(self.alpha, problem.y, self.roundoff)
+        away = sizes.away
         growth = problem.columns * sizes.weight * away * (1.0 - math.log(away)) if away > 0.0 else 0.0
         moves = np.full(problem.columns, away * sizes.weight)  # ‖cζ‖ ≤ ζ Σ c_i
         if not problem.fit_intercept:
             return growth, moves
-        more, further = self._scaled(sizes) if problem.columns == 1 else self._moved(moves)
-        return growth + more, moves + further
-
-    def _scaled(self, sizes: Sizes) -> tuple[float, Any]:
-        """Balance α by scaling down the entries of one sign by 1 − τ: by convexity φ* grows by at most τ(φ*(0) − φ*(−α))."""
-        up = float(np.maximum(self.weighted, 0.0).sum())
-        down = up - float(self.weighted.sum())
-        if (total := up + max(down, 0.0)) == 0.0:
-            return 0.0, 0.0
-        error = 2.0 * self.sums * total
-        if (smaller := min(up, down) - error) <= 0.0:
-            return math.inf, self.mass
-        share = (abs(up - down) + 2.0 * error) / smaller
-        return share * (sizes.conjugate + abs(sizes.below) + 2.0 * sizes.at_zero), min(share, 1.0) * self.mass
-
-    def _moved(self, moves: np.ndarray) -> tuple[float, np.ndarray]:
-        """Balance α by one example, the one with most room, which takes the sum of each column."""
-        problem, loss = self.problem, self.problem.loss
-        sums = np.abs(self.weighted.sum(axis=0)) + moves + self.sums * math.sqrt(problem.n) * self.mass
-        place = loss.freest(self.alpha, problem.y, problem.sample_weight)
-        one, weight = slice(place, place + 1), float(problem.c[place])
-        if not sums.any():
-            return 0.0, sums
-        if weight == 0.0:
-            return math.inf, sums
-        growth = loss.conjugate_growth(self.alpha[one], problem.y[one], sums / weight, roundoff=self.roundoff)
-        return weight * growth, sums
+        further = loss.balancing_cost(self.weighted, self.sums, sizes, problem.y, problem.c)
+        return growth + further[0], moves + further[1]
 
     def _gauge(self, moves: np.ndarray) -> float:
         """Return a t for which r/t lies in the domain of g*, for all errors |r_kj| ≤ moves_k N_j/(λn)."""

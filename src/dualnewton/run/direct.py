@@ -40,7 +40,6 @@ def solved_directly(
         return None
     seconds, epochs, results = time.perf_counter() - began, STEP_EPOCHS * max(each.steps for each in found), []
     for k, (pair, proof) in enumerate(zip(pairs, proofs, strict=True)):
-        shown = proof.certificate if proof.certificate.has_values_of(pair.certificate) else pair.certificate
-        row = Progress(epochs, seconds, shown, model=k, latest=shown, work_seconds=worked)
+        row = Progress(epochs, seconds, pair.certificate, model=k, latest=pair.certificate, work_seconds=worked)
         results.append(Result.of(proof, Status.CONVERGED, trace=Trace([row]), plan=plan))
     return results

@@ -200,7 +200,7 @@ def solve_many(
             run.interrupt()
         _drive(run, numbers(), max_epochs, deadline, keeper)
     for track in run.tracks:
-        track.prove_result()
+        track.best = track.problem.bounded(track.best)
     return [track.result(run.plan) for track in run.tracks]
 
 

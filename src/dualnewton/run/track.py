@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from dualnewton.objective.certificate import Certificate, CertifiedPair
@@ -145,13 +145,6 @@ class Track:
         )
         if self.status is not None:
             self.best = proof  # while the run goes on, its certificates are compared with others in float64
-
-    def prove_result(self) -> None:
-        """Bound the rounding errors of the best certificate, also in the last row of the trace if that has the same values."""
-        self.best = self.problem.bounded(self.best)
-        found, rows = self.best.certificate, self.trace.rows
-        if rows and found.has_values_of(rows[-1].certificate):
-            rows[-1] = replace(rows[-1], certificate=found)
 
     def result(self, plan: Plan) -> Result:
         """Put together what was found."""

@@ -254,7 +254,7 @@ def test_many_threads_have_the_same_bits():
 def test_rounding_is_no_reason_to_go_on_for_ever():
     problem = problem_for(losses.Hinge(), lam=0.01)
     result = dn.solve(problem, method="interior", tol=0.0)
-    assert result.status in (Status.NO_PROGRESS, Status.CONVERGED)
+    assert result.status in (Status.NO_PROGRESS, Status.ROUNDING)
     assert result.certificate.relative_gap <= 1e-14
 
 
