@@ -83,10 +83,11 @@ class SquaredOutputs(Loss):
     def balancing_cost(
         self,
         weighted: np.ndarray,
-        error: float,
-        sizes: Sizes,
         y: np.ndarray,  # noqa: ARG002
         c: np.ndarray,  # noqa: ARG002
+        *,
+        sizes: Sizes,
+        error: float,
     ) -> tuple[float, np.ndarray]:
         """Bound what :meth:`rebalanced` costs: with sums s and C = Σ c_i, Σ c_i φ* grows by at most ‖s‖(‖√c y‖/√C + ‖s‖/C)."""
         sums = np.abs(weighted.sum(axis=0)) + error * np.abs(weighted).sum(axis=0)

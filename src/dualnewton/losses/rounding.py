@@ -132,10 +132,11 @@ class RoundingErrors:
     def balancing_cost(
         self,
         weighted: Array,
-        error: float,
-        sizes: Sizes,
         y: Array,  # noqa: ARG002
         c: Array,  # noqa: ARG002
+        *,
+        sizes: Sizes,
+        error: float,
     ) -> tuple[float, np.ndarray]:
         """Bound what :meth:`rebalanced` costs in exact arithmetic.
 
@@ -145,12 +146,12 @@ class RoundingErrors:
         ----------
         weighted : array of shape (n, K)
             c_i α_i.
-        error : float
-            Relative error of a sum over the rows.
-        sizes : Sizes
-            Sums over all examples.
         y, c : arrays of shape (n,)
             Labels and weights.
+        sizes : Sizes
+            Sums over all examples.
+        error : float
+            Relative error of a sum over the rows.
 
         Returns
         -------

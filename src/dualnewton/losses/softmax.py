@@ -146,7 +146,7 @@ class Softmax(Loss):
         return (1.0 - share) * alpha + share * beta
 
     def balancing_cost(
-        self, weighted: np.ndarray, error: float, sizes: Sizes, y: np.ndarray, c: np.ndarray
+        self, weighted: np.ndarray, y: np.ndarray, c: np.ndarray, *, sizes: Sizes, error: float
     ) -> tuple[float, np.ndarray]:
         """Bound what :meth:`rebalanced` costs: φ* lies between −log K and 0, and |β_ik − α_ik| ≤ 2."""
         sums = np.abs(weighted.sum(axis=0)) + error * np.abs(weighted).sum(axis=0)

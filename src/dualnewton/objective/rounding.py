@@ -209,7 +209,7 @@ class _Analysis:
         moves = np.full(problem.columns, away * sizes.weight)  # ‖cζ‖ ≤ ζ Σ c_i
         if not problem.fit_intercept:
             return growth, moves
-        further = loss.balancing_cost(self.weighted, self.sums, sizes, problem.y, problem.c)
+        further = loss.balancing_cost(self.weighted, problem.y, problem.c, sizes=sizes, error=self.sums)
         return growth + further[0], moves + further[1]
 
     def _gauge(self, moves: np.ndarray) -> float:
