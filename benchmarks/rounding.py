@@ -1,7 +1,7 @@
 """What the bound of rounding errors costs, and how large it is: ``python -m benchmarks.rounding``.
 
-For problems of several sizes it prints the time of a certificate, of the bound of its rounding errors with and without the norms of
-the features (which are computed once for each data set), and of a certificate in extended precision; and the bounds themselves,
+For problems of several sizes it prints the time of a certificate, of the bound of its rounding errors with and without the norms
+of the features (which are computed once for each data set), and of a certificate in extended precision; and the bounds themselves,
 relative to P. Each time is the least of several; one thread.
 """
 
@@ -80,8 +80,8 @@ def main() -> None:
             print(" | ".join(rows[-1]), flush=True)
     words = (
         "certificate: P, α = −φ′ and D, recomputed from the data; bound: that of its rounding errors, and its share of the "
-        "certificate; with norms: the same with the norms of the features, which are computed once for each data set; extended: in "
-        "NumPy's longdouble."
+        "certificate; with norms: the same with the norms of the features, which are computed once for each data set; "
+        "extended: in NumPy's longdouble."
     )
     section = Section("Bounds of rounding errors", [Table("Cost and size", heads, rows, words)])
     FILE.write_text(markdown([section], "python -m benchmarks.rounding", []), encoding="utf-8")
