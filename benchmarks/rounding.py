@@ -1,8 +1,8 @@
 """What the bound of rounding errors costs, and how large it is: ``python -m benchmarks.rounding``.
 
 For problems of several sizes it prints the time of a certificate, of the bound of its rounding errors with and without the norms
-of the features (which are computed once for each data set), and of a certificate in extended precision; and the bounds themselves,
-relative to P. Each time is the least of several; one thread.
+of the features, which are computed once for each data set, and of a certificate in extended precision; and the bounds
+themselves, relative to P. Each time is the least of several; one thread.
 """
 
 from __future__ import annotations
