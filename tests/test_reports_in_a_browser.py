@@ -2,6 +2,7 @@
 
 import pytest
 
+from dualnewton.interop.specification import Specification
 from dualnewton.io import DataError, load
 from dualnewton.lab import compare, sets
 from dualnewton.lab.report import Chart, Curve, Panel, Report, Section, Table, write
@@ -39,7 +40,14 @@ def paper(tmp_path_factory):
 def duel(tmp_path_factory):
     dataset = load("dense:300x20")
     problem = Problem(dataset.X, dataset.y, Logistic(), lam=1.0 / 300)
-    report, _ = compare.compare(problem, "logistic", "dense", methods="auto,sdna", peers="lbfgs", time_limit=20.0)
+    report, _ = compare.compare(
+        problem,
+        Specification("logistic", fit_intercept=False),
+        "dense",
+        methods="auto,sdna",
+        peers="lbfgs",
+        time_limit=20.0,
+    )
     return report, write(report, tmp_path_factory.mktemp("duel"), "compare")[0]
 
 

@@ -40,28 +40,6 @@ def softmax(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     return p, top, high, rest
 
 
-def softmax_by_columns(z: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Write softmax(z) of margins of shape (K, m) to p; return the other results of :func:`softmax`, for compiled passes."""
-    K, m = z.shape
-    top, high, rest = np.empty(m), np.empty(m), np.empty(m)  # np.zeros would take longer to compile
-    for i in range(m):
-        top[i], high[i], rest[i] = 0.0, z[0, i], 0.0
-    for k in range(1, K):
-        for i in range(m):
-            top[i] = k if z[k, i] > high[i] else top[i]
-        for i in range(m):
-            high[i] = max(high[i], z[k, i])
-    for k in range(K):
-        for i in range(m):
-            p[k, i] = np.exp(z[k, i] - high[i])
-        for i in range(m):
-            rest[i] += 0.0 if top[i] == k else p[k, i]
-    for k in range(K):
-        for i in range(m):
-            p[k, i] = (1.0 if top[i] == k else p[k, i]) / (1.0 + rest[i])
-    return top, high, rest
-
-
 def probabilities(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return p and, without cancellation, 1 − p for any number of rows."""
     p, missed = np.empty(Z.shape, like=Z), np.empty(Z.shape, like=Z)

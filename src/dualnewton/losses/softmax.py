@@ -25,7 +25,6 @@ from dualnewton.losses.simplex import (
     pair_products,
     probabilities,
     softmax,
-    softmax_by_columns,
 )
 from dualnewton.row_arrays import blocks, is_elsewhere, on_host, ones
 from dualnewton.validation import as_array, frozen, integer, vector
@@ -352,6 +351,28 @@ def _distributions(alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
     p = -alpha
     p[np.arange(len(y), like=y), y] += 1.0
     return p
+
+
+def softmax_by_columns(z: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Write softmax(z) of margins of shape (K, m) to p; return the other results of :func:`softmax`, for compiled passes."""
+    K, m = z.shape
+    top, high, rest = np.empty(m), np.empty(m), np.empty(m)  # np.zeros would take longer to compile
+    for i in range(m):
+        top[i], high[i], rest[i] = 0.0, z[0, i], 0.0
+    for k in range(1, K):
+        for i in range(m):
+            top[i] = k if z[k, i] > high[i] else top[i]
+        for i in range(m):
+            high[i] = max(high[i], z[k, i])
+    for k in range(K):
+        for i in range(m):
+            p[k, i] = np.exp(z[k, i] - high[i])
+        for i in range(m):
+            rest[i] += 0.0 if top[i] == k else p[k, i]
+    for k in range(K):
+        for i in range(m):
+            p[k, i] = (1.0 if top[i] == k else p[k, i]) / (1.0 + rest[i])
+    return top, high, rest
 
 
 # The intercept -------------------------------------------------------------------------------------------------------

@@ -71,6 +71,13 @@ class Certificate:
         """The gap and its rounding errors together, where they are known: P(w) − P(w*) is at most this in exact arithmetic."""
         return self.gap + (self.rounding or 0.0)
 
+    @property
+    def relative_bound(self) -> float:
+        """The bound divided by |P|, or 0 if P = D = 0."""
+        if self.gap == self.primal == 0.0 or self.bound == 0.0:
+            return 0.0
+        return self.bound / abs(self.primal) if 0.0 < abs(self.primal) < np.inf else np.inf
+
     def meets(self, tol: float) -> bool:
         """Whether the bound is at most ``tol`` times |P|; where P = D = 0, for any rounding errors."""
         return self.relative_gap <= tol and (self.bound <= tol * abs(self.primal) or self.primal == 0.0)

@@ -316,9 +316,9 @@ def test_a_time_limit_is_kept_inside_an_epoch(monkeypatch):
     monkeypatch.setattr(sweeps, "PIECE", 160)
     run, calls = CompiledEngine.run, []
 
-    def ticking(self, block):
+    def ticking(self, block, *limits):
         calls.append(len(block))
-        run(self, block)
+        run(self, block, *limits)
 
     monkeypatch.setattr(CompiledEngine, "run", ticking)
     monkeypatch.setattr(time, "perf_counter", lambda: 0.02 * len(calls))
@@ -355,11 +355,11 @@ def test_ctrl_c_returns_the_best_certified_point_so_far():
 def test_ctrl_c_inside_the_kernels_leaves_the_models_that_were_done_alone(monkeypatch):
     run, calls = CompiledEngine.run, []
 
-    def interrupted(self, block):
+    def interrupted(self, block, *limits):
         calls.append(1)
         if len(calls) == 8:
             raise KeyboardInterrupt
-        run(self, block)
+        run(self, block, *limits)
 
     monkeypatch.setattr(CompiledEngine, "run", interrupted)
     hard = make(lam=1e-4)

@@ -15,6 +15,7 @@ from dualnewton.objective.coordinates import Factor
 from dualnewton.planning.direct import decomposes
 from dualnewton.planning.tuning import Tuning
 from dualnewton.run.result import Result
+from dualnewton.run.track import proved
 
 
 class FewCoordinates:
@@ -43,6 +44,7 @@ class FewCoordinates:
         """Return the results for the problems over all features; those that rounding has left short of ``tol`` are continued."""
         results = self._mapped(found, self.factor.lifted)
         pairs = certify_models(problems, [each.w for each in results], [each.intercept for each in results])
+        pairs = [proved(problem, pair, session.tol) for problem, pair in zip(problems, pairs, strict=True)]
         results = [
             replace(each, w=pair.w, alpha=pair.alpha, certificate=pair.certificate)
             for each, pair in zip(results, pairs, strict=True)
