@@ -296,7 +296,7 @@ class CertifiedModel(BaseEstimator):
         ``names`` are those of the values of a grid, one for each result, which the warning then tells; ``unbounded`` says that
         the objective has no minimum.
         """
-        gaps = [result.certificate.relative_bound for result in results]
+        gaps = [result.certificate.relative_gap for result in results]
         missed = [k for k, gap in enumerate(gaps) if gap > self.tol]
         if not missed:
             return
@@ -305,7 +305,7 @@ class CertifiedModel(BaseEstimator):
         if values := list(dict.fromkeys(names[k] for k in missed if k < len(names))):
             more = f" and {len(values) - NAMED_VALUES} more" if len(values) > NAMED_VALUES else ""
             which += f" ({', '.join(values[:NAMED_VALUES])}{more})"
-        why, gap = worst.status.message.replace("max_epochs", "max_iter"), worst.certificate.relative_bound
+        why, gap = worst.status.message.replace("max_epochs", "max_iter"), worst.certificate.relative_gap
         remedy = REMEDIES[worst.status].format(**self.get_params(deep=False))
         warn(
             f"{type(self).__name__} has a certified relative gap of {gap:.2e}, more than tol={self.tol:g}{which}, since {why}. "
