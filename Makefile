@@ -1,7 +1,7 @@
 # Two commands do everything on a machine that has Python 3.11+, pip and make:
 #   make demo   fit a model, print its certificate, plot the gap
 #   make test   run the whole test-suite
-# While editing, `make quick` runs the tests that compile next to nothing, in less than a minute on two cores.
+# While editing, `make quick` runs the tests that compile next to nothing, in about a minute on two cores.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin

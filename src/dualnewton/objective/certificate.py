@@ -83,7 +83,7 @@ class Certificate:
         return self.relative_gap <= tol and (self.bound <= tol * abs(self.primal) or self.primal == 0.0)
 
     def __str__(self) -> str:
-        errors = "" if self.rounding is None else f", of which rounding errors are at most {self.rounding:.1e}"
+        errors = "" if self.rounding is None else f"; rounding errors of at most {self.rounding:.1e} are included"
         return (
             f"primal {self.primal:.10g}, dual {self.dual:.10g}: "
             f"within {self.bound:.2e} of the optimum (relative gap {self.relative_gap:.2e}{errors})"

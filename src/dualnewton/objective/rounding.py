@@ -170,7 +170,8 @@ class _Analysis:
         at_zero = 1.01 * float(at_zero.sum() if c is None else c @ at_zero)
         dual_norm = float(np.vdot(self.alpha, self.weighted.reshape(self.alpha.shape)))
         relative = self.products + roundoff.terms
-        # φ* ≥ −φ(0), so that Σ c_i |φ*_i| ≤ Σ c_i φ*_i + 2 Σ c_i |φ_i(0)|; and g* ≥ −g(w) where ⟨ᾱ, w⟩ ≥ 0, else g* ≥ −min g.
+        # φ*(u) ≥ −φ(0), so that Σ c_i |φ*_i| ≤ Σ c_i φ*_i + 2 Σ c_i |φ_i(0)|. Σ c_i (φ*_i + o_i α_i) = −n(D + λg*), and g* is at
+        # least −min g ≥ −g(w).
         offsets = 0.0 if problem.offset is None else root * self.margins * math.sqrt(dual_norm)
         if conjugates is None:
             conjugates = 1.01 * n * (abs(dual) + self.penalty) + offsets + 2.0 * at_zero
