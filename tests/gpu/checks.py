@@ -97,6 +97,8 @@ def check_products():
             assert np.array_equal(*again), name
         weights = rng.random(n)
         close(data.column_norms(data.placed(weights)), here.column_norms(weights))
+        again = [data.column_norms(data.placed(weights)) for _ in range(2)]
+        assert np.array_equal(*again), name
         close(data.row_scores(np.abs(W[:, 0])), here.row_scores(np.abs(W[:, 0])))
         close(data.absolute_sums(data.placed(weights)), here.absolute_sums(weights))
         assert np.array_equal(data.nonzeros(), here.nonzeros()), name
@@ -201,6 +203,26 @@ def check_fits():
                 except Exception:
                     failed.append(f"{name} {storage.__name__} d={d} {method} {more}\n{traceback.format_exc()[-900:]}")
     assert not failed, f"{len(failed)} fits failed:\n" + "\n".join(failed[:12])
+
+
+def check_many_features():
+    """Fits whose vectors over features are on the GPU agree with those in memory, repeat to the bit, and resume."""
+    n, d = 4000, 70_000
+    X = sp.random_array((n, d), density=20 / d, format="csr", dtype=np.float32, rng=np.random.default_rng(8))
+    for loss in (losses.Logistic(), losses.SquaredHinge(), losses.Softmax(3)):
+        for intercept in (False, True):
+            here = problem_on(X, loss, lam=1e-4)
+            more = {"sample_weight": here.sample_weight, "offset": here.offset, "fit_intercept": intercept}
+            here, there = (dn.Problem(rows, here.y, loss, lam=1e-4, **more) for rows in (X, cuda(X)))
+            found, again = (dn.solve(there, tol=1e-8, random_state=0) for _ in range(2))
+            assert found.converged, found
+            assert here.certify(found.w, found.intercept, on_host(found.alpha)).relative_gap <= 2e-8
+            assert np.array_equal(found.w, again.w), f"{loss}: other bits"
+            with tempfile.TemporaryDirectory() as folder:
+                place = dn.Checkpoint(Path(folder) / "run", seconds=0.0, spacing=0.0)
+                dn.solve(there, tol=1e-8, random_state=0, max_epochs=2, checkpoint=place)
+                resumed = dn.solve(there, tol=1e-8, random_state=0, checkpoint=place)
+            assert np.array_equal(found.w, resumed.w), f"{loss}: other bits after a checkpoint"
 
 
 def check_checkpoint():

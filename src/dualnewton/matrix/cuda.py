@@ -48,6 +48,9 @@ WIDE = 8
 TOGETHER = 4
 """Rows that a group of threads multiplies at a time with several columns of W."""
 
+ENTRY, SQUARE, SIZE = "x", "x * x", "fabs(x)"
+"""What a kernel multiplies of each entry x of sparse rows, in C: the entry itself, its square or its absolute value."""
+
 GRAM_ENTRIES = 1 << 28
 """Number of entries of scaled rows that a weighted Gram matrix multiplies at a time (2 GiB in float64)."""
 
@@ -214,6 +217,7 @@ class CudaData(DeviceData):
             INDEX="int",
             TILE=1,
             ROWS=TOGETHER if W.shape[1] > 1 else 1,
+            ENTRY=ENTRY,
         )
         arguments = self.matrix, self.xp.ascontiguousarray(W.T), Z, np.int64(self.n), np.int32(self.d)
         kernel((4 * self.blocks,), (THREADS,), arguments)
@@ -224,20 +228,21 @@ class CudaData(DeviceData):
         made = self.matrix.tocsc()
         return type(self.matrix)((made.data, made.indices, made.indptr), shape=self.matrix.shape[::-1])
 
-    def _transposed(self, R: RowArray) -> Any:
+    def _transposed(self, R: RowArray, entry: str = ENTRY) -> Any:
         columns = R.reshape(self.n, -1)
         found = self.xp.empty((self.d, columns.shape[1]))
         for low in range(0, columns.shape[1], WIDE):
             own = self.xp.ascontiguousarray(columns[:, low : low + WIDE], dtype=np.float64)
-            found[:, low : low + WIDE] = self._transposed_few(own)
+            found[:, low : low + WIDE] = self._transposed_few(own, entry)
         return found.reshape(self.d) if R.ndim == 1 else found
 
-    def _transposed_few(self, R: Any) -> Any:
+    def _transposed_few(self, R: Any, entry: str) -> Any:
+        """Sums over the rows for at most WIDE columns of R; ``entry`` is of sparse rows."""
         K = R.shape[1]
         if self.is_sparse:
             Z = self.xp.empty((self.d, K))
             lanes = 8 if 4 * self.profile.stored / self.d <= SHORT else 32
-            _sparse_times(self.transposed, R, Z, self.blocks, lanes)
+            _sparse_times(self.transposed, R, Z, self.blocks, lanes, entry)
             return Z
         tile = 256
         kernel = _kernel(
@@ -249,6 +254,7 @@ class CudaData(DeviceData):
             INDEX="int",
             TILE=tile,
             ROWS=1,
+            ENTRY=ENTRY,
         )
         across = -(-self.d // THREADS)
         step, blocks = self._ranges(max(1, 4 * self.blocks // across))
@@ -256,6 +262,24 @@ class CudaData(DeviceData):
         arguments = (self.matrix, R, sums, np.int64(self.n), np.int32(self.d), np.int64(step))
         kernel((blocks, across), (THREADS,), arguments, shared_mem=8 * tile * K)
         return sums.sum(axis=0).T
+
+    # Sparse products of CuPy's own add in an order that differs between calls, so that equal calls had unequal bits.
+
+    def column_norms(self, weights: RowArray, features: np.ndarray | None = None) -> np.ndarray:
+        if not self.is_sparse:
+            return super().column_norms(weights, features)
+        norms = self._transposed(weights, SQUARE)
+        return self._host(norms if features is None else norms[self.xp.asarray(features)])
+
+    def absolute_sums(self, weights: RowArray) -> np.ndarray:
+        return self._host(self._transposed(weights, SIZE)) if self.is_sparse else super().absolute_sums(weights)
+
+    def row_scores(self, scale: np.ndarray) -> RowArray:
+        if not self.is_sparse:
+            return super().row_scores(scale)
+        found = self.xp.empty((self.n, 1))
+        _sparse_times(self.matrix, self._small(scale)[:, None], found, self.blocks, self.lanes, SQUARE)
+        return found[:, 0]
 
     def _ranges(self, most: int, least: int = 1) -> tuple[int, int]:
         """Return the rows per block and the number of blocks, at most so many, with at least so many rows each."""
@@ -311,7 +335,7 @@ class CudaData(DeviceData):
             arguments = margins, labels, c, o, numbers, keep, R, sums, np.int64(self.n), np.int64(step)
             kernel((blocks,), (THREADS,), arguments)
             total = self._host(sums.sum(axis=0))
-            return float(total[0]), self._host(self._transposed(R).T), total[1:], margins, held
+            return float(total[0]), self._as_given(self._transposed(R).T, w), total[1:], margins, held
         total, margins = self._dense_pass(w, b, translation, constants, given)
         return float(total[0]), total[1 + factors :].reshape(factors, self.d), total[1 : 1 + factors], margins, held
 
@@ -382,11 +406,19 @@ class CudaData(DeviceData):
         kernel((8 * self.blocks,), (THREADS,), arguments)
 
 
-def _sparse_times(A: Any, W: Any, Z: Any, blocks: int, lanes: int) -> None:
-    """Z = A W for a CSR matrix."""
+def _sparse_times(A: Any, W: Any, Z: Any, blocks: int, lanes: int, entry: str = ENTRY) -> None:
+    """Z = f(A) W for a CSR matrix and a function f of each entry."""
     index = "int" if A.indptr.dtype.itemsize == 4 else "long long"
     kernel = _kernel(
-        "csr_times", cuda_source.PRODUCTS, REAL=_real(A.dtype), K=W.shape[1], LANES=lanes, INDEX=index, TILE=1, ROWS=1
+        "csr_times",
+        cuda_source.PRODUCTS,
+        REAL=_real(A.dtype),
+        K=W.shape[1],
+        LANES=lanes,
+        INDEX=index,
+        TILE=1,
+        ROWS=1,
+        ENTRY=entry,
     )
     indices = A.indices if A.indices.dtype.itemsize == 4 else A.indices.astype(np.int32)
     kernel((8 * blocks,), (THREADS,), (A.data, indices, A.indptr, W, Z, np.int64(A.shape[0])))

@@ -348,7 +348,7 @@ extern "C" __global__ void dense_transposed(const REAL* X, const double* R, doub
     if (column < d) for (int k = 0; k < K; ++k) sums[((long long)blockIdx.x * K + k) * d + column] = added[k];
 }
 
-// Z = A W for CSR rows: LANES threads a row. With the transposed matrix it gives A' R.
+// Z = f(A) W for CSR rows and a function f of an entry: LANES threads a row. With the transposed matrix it gives f(A)' R.
 extern "C" __global__ void csr_times(
     const REAL* data, const int* indices, const INDEX* indptr, const double* W, double* Z, long long n)
 {
@@ -360,7 +360,7 @@ extern "C" __global__ void csr_times(
         if (i < n) for (INDEX s = indptr[i] + lane; s < indptr[i + 1]; s += LANES) {
             double x = (double)data[s];
             long long at = (long long)indices[s] * K;
-            for (int k = 0; k < K; ++k) z[k] += W[at + k] * x;
+            for (int k = 0; k < K; ++k) z[k] += W[at + k] * (ENTRY);
         }
         for (int k = 0; k < K; ++k) {
             for (int half = LANES / 2; half > 0; half /= 2) z[k] += __shfl_down_sync(0xffffffffu, z[k], half, LANES);

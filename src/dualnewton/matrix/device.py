@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from dualnewton._cached import cached_property
 from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Profile, Rows, RowVectors, Target, Work
 from dualnewton.matrix.selections import Selection
-from dualnewton.row_arrays import RowArray, on_host
+from dualnewton.row_arrays import RowArray, is_elsewhere, on_host
 
 CHUNK = 1 << 27
 """Number of entries that are converted to float64 at a time (1 GiB)."""
@@ -51,6 +51,30 @@ class Namespace:
     is_sparse: Any = lambda matrix: False  # noqa: ARG005
 
 
+class FewRows:
+    """Some rows on a device, or their transpose, as the left factor of products.
+
+    Parameters
+    ----------
+    data : DeviceData
+        The rows.
+    transposed : bool
+        Whether products are with Aᵀ instead of A.
+    """
+
+    def __init__(self, data: DeviceData, *, transposed: bool = False) -> None:
+        self.data, self.transposed = data, transposed
+
+    @property
+    def T(self) -> FewRows:
+        """The transpose."""
+        return FewRows(self.data, transposed=not self.transposed)
+
+    def __matmul__(self, v: Any) -> Any:
+        """A v as a NumPy array for a vector v on the device, or Aᵀ v on the device for a NumPy array v."""
+        return self.data._transposed(self.data._small(v)) if self.transposed else on_host(self.data._times(v))
+
+
 class DeviceData(Data):
     """Rows on a device.
 
@@ -65,6 +89,10 @@ class DeviceData(Data):
     capabilities = Capabilities(
         random_rows=False, whole=False, local=False, reason="the data are on a device, which reads its rows in order"
     )
+
+    many = 1 << 16
+    """Features from which methods keep their vectors on the device. With fewer, starting a kernel for each operation takes longer
+    than the operation takes on the host."""
 
     def __init__(self, X: Any, namespace: Namespace) -> None:
         self.matrix, self.namespace, self.xp = X, namespace, namespace.xp
@@ -166,6 +194,14 @@ class DeviceData(Data):
     def subset(self, rows: np.ndarray) -> DeviceData:
         return self.like(self.matrix[self.xp.asarray(rows)])
 
+    # Vectors over features -------------------------------------------------------------------------------------------
+
+    def feature_array(self, x: np.ndarray) -> Any:
+        return self._small(x) if self.d >= self.many else x
+
+    def as_factor(self, rows: Any, indices: Rows) -> Any:
+        return rows if self.d < self.many else FewRows(self if isinstance(indices, slice) else self.subset(indices))
+
     # Chunks of rows as float64 ---------------------------------------------------------------------------------------
 
     def _chunks(self, rows: Selection | None = None) -> Iterator[tuple[slice, Any]]:
@@ -183,9 +219,13 @@ class DeviceData(Data):
         """Return a small result as a NumPy array in C order that may be written."""
         return np.array(on_host(array), order="C")
 
-    def _small(self, array: np.ndarray) -> Any:
-        """Return a small NumPy array on the device, as float64."""
-        return self.xp.asarray(np.ascontiguousarray(array, dtype=np.float64))
+    def _small(self, array: Any) -> Any:
+        """Return a NumPy array on the device, or an array of the device, as float64 in C order."""
+        return self.xp.ascontiguousarray(self.xp.asarray(array, dtype=np.float64))
+
+    def _as_given(self, gradients: Any, W: Any) -> Any:
+        """Return gradients on the device if the model W is there, else as NumPy arrays."""
+        return gradients if is_elsewhere(W) else self._host(gradients)
 
     # Products --------------------------------------------------------------------------------------------------------
 
@@ -214,12 +254,12 @@ class DeviceData(Data):
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
         Z = self._times(self._small(W.T)) + self._small(b)
         found = target.losses(vectors, Z)
-        gradients = self._host(self._transposed(found.factors).T)
+        gradients = self._as_given(self._transposed(found.factors).T, W)
         return Evaluation(found.values, gradients, self._host(found.factors.sum(axis=0)), Z, found.kept)
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: RowArray) -> tuple[np.ndarray, np.ndarray]:
         U = weights * (self._times(self._small(V.T)) + self._small(v))
-        return self._host(self._transposed(U).T), self._host(U.sum(axis=0))
+        return self._as_given(self._transposed(U).T, V), self._host(U.sum(axis=0))
 
     def weighted_gram(
         self,

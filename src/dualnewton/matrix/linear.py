@@ -32,12 +32,21 @@ def to_dense(rows: Matrix) -> np.ndarray:
 
 def scale_rows(X: Matrix, factors: np.ndarray) -> Matrix:
     """D(factors) X."""
-    return sp.csr_array(sp.diags_array(factors) @ X) if sp.issparse(X) else factors[:, None] * X
+    if not sp.issparse(X):
+        return factors[:, None] * X
+    scaled = X.astype(np.float64)
+    scaled.data *= np.repeat(factors, np.diff(X.indptr))
+    return scaled
 
 
 def scale_columns(X: Matrix, factors: np.ndarray) -> Matrix:
     """X D(factors)."""
-    return sp.csr_array(X @ sp.diags_array(factors)) if sp.issparse(X) else X * factors
+    if not sp.issparse(X):
+        return X * factors
+    # A product with a diagonal matrix of SciPy reads all features, however few of them the rows have.
+    scaled = X.astype(np.float64)
+    scaled.data *= factors[X.indices]
+    return scaled
 
 
 def stacked(parts: Sequence[Matrix], *, dense: bool, axis: int = 0) -> Matrix:

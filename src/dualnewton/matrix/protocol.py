@@ -220,7 +220,8 @@ class Data(Selections, ABC):
     """A matrix A of n rows a_i and d columns. Sums are accumulated in float64 for every storage type.
 
     Arrays with an entry per row are row arrays (:mod:`dualnewton.row_arrays`), which stay with the rows. Everything else that
-    methods take and return (models, gradients, Gram matrices, a few rows or columns) is NumPy arrays.
+    methods take and return (models, gradients, Gram matrices, a few rows or columns) is NumPy arrays, except that a method may
+    keep its vectors over many features where the rows are (:meth:`feature_array`).
 
     Attributes
     ----------
@@ -293,6 +294,23 @@ class Data(Selections, ABC):
 
     def close(self) -> None:
         """Release threads and files."""
+
+    # Vectors over features ---------------------------------------------------------------------------------------
+
+    def feature_array(self, x: np.ndarray) -> Any:
+        """Return a vector with an entry per feature (or several) where arithmetic with such vectors takes the least time.
+
+        It follows the rules of row arrays. :meth:`evaluate` and :meth:`weighted_products` also take models of this kind, and
+        then return gradients of this kind.
+        """
+        return x
+
+    def as_factor(self, rows: Any, indices: Rows) -> Any:  # noqa: ARG002
+        """Return ``rows``, which are those with these indices, as the left factor of products with feature arrays.
+
+        It has ``@``, and so has its transpose ``T``; vectors with an entry for each of these rows are NumPy arrays.
+        """
+        return rows
 
     # Products, one pass each -------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from dualnewton.matrix import Data, linear
 from dualnewton.matrix.factors import factorised, solved
+from dualnewton.row_arrays import on_host
 
 
 class Curvature(Protocol):
@@ -74,7 +75,7 @@ class Cholesky(Plain):
         vars(self).update(factor=factor, scaled_well=scaled_well, exact=exact)
 
     def solve(self, g: np.ndarray) -> np.ndarray:
-        return solved(self.factor, g)
+        return np.asarray(solved(self.factor, on_host(g)), like=g)
 
     def times(self, number: float) -> Cholesky:
         """Return B times a positive number, as an estimate: of all rows if B is of a sample of them."""
@@ -156,23 +157,30 @@ class Woodbury:
 
     def on(self, data: Data) -> Woodbury:
         """Gather the rows again."""
-        return self._with_rows(data.rows(slice(None) if self.chosen is None else self.chosen))
+        chosen = slice(None) if self.chosen is None else self.chosen
+        return self._with_rows(data.as_factor(data.rows(chosen), chosen))
 
-    def _with_rows(self, rows: Any) -> Woodbury:
+    def placed(self, data: Data) -> Woodbury:
+        """Return the same curvature for vectors where the data have those over features."""
+        border = None if self.border is None else data.feature_array(self.border)
+        rows = data.as_factor(self.rows, slice(None) if self.chosen is None else self.chosen)
+        return self._with_rows(rows, diagonal=data.feature_array(self.diagonal), border=border)
+
+    def _with_rows(self, rows: Any, **others: Any) -> Woodbury:
         made = object.__new__(Woodbury)
-        vars(made).update(vars(self) | {"rows": rows})
+        vars(made).update(vars(self) | {"rows": rows} | others)
         return made
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         if self.border is None:
             return self._of_features(g)
-        b = (g[-1] - float(self.border @ g[:-1])) / self.left
-        return np.append(self._of_features(g[:-1]) - b * self.border, b)
+        b = (float(g[-1]) - float(self.border @ g[:-1])) / self.left
+        return np.concatenate([self._of_features(g[:-1]) - b * self.border, np.asarray([b], like=g)])
 
     def _of_features(self, g: np.ndarray) -> np.ndarray:
         u = g / self.diagonal
         inside = self.inner.solve(self.roots * (self.rows @ u))
-        return np.asarray(u - (self.rows.T @ (self.roots * inside)) / self.diagonal)
+        return u - (self.rows.T @ (self.roots * inside)) / self.diagonal
 
 
 @dataclass(frozen=True, eq=False)

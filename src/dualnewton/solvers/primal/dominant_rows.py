@@ -53,7 +53,7 @@ class DominantRows:
         if count_active(weights) <= size:
             chosen = data.active(weights)
             rows, own = data.rows(chosen), data.entries(weights, chosen)
-            return Woodbury(rows, own, ridge, intercept=self.intercept, exact=True, chosen=chosen)
+            return Woodbury(rows, own, ridge, intercept=self.intercept, exact=True, chosen=chosen).placed(data)
         chosen, some = data.dominant(weights, self._norms, size, FEW if data.n < data.d else 0)
         rows, own, gram = data.rows(chosen), data.entries(weights, chosen), None
         if some is not None:
@@ -64,7 +64,8 @@ class DominantRows:
         else:
             left = data.column_norms(weights, np.arange(data.d)) - np.asarray(own @ linear.squared(rows))
             diagonal = ridge + np.maximum(left, 0.0)
-        return Woodbury(rows, own, diagonal, gram, intercept=self.intercept, scaled_well=False, chosen=chosen)
+        made = Woodbury(rows, own, diagonal, gram, intercept=self.intercept, scaled_well=False, chosen=chosen)
+        return made.placed(data)
 
     def _missed(self, rows: Any, gram: np.ndarray, some: Any, weights: np.ndarray) -> float:
         """Return the mean curvature of some other rows in directions that these rows do not span, as a multiple of the ridge."""

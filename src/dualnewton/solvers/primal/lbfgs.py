@@ -11,10 +11,12 @@ pairs takes longer than a pass over data in the cache.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dualnewton.row_arrays import on_host
 from dualnewton.solvers.primal.curvature import Curvature
 
 CURVED = 1e-12
@@ -49,7 +51,7 @@ class Corrections:
 
     def with_pair(self, step: np.ndarray, difference: np.ndarray, image: np.ndarray, most: int) -> Corrections:
         """Add s, y and B₀⁻¹y if the curvature sᵀy is positive, and drop the oldest pair if there are more than ``most``."""
-        bound = CURVED * float(np.sqrt((step @ step) * (difference @ difference)))
+        bound = CURVED * math.sqrt(float(step @ step) * float(difference @ difference))
         if not float(step @ difference) > bound:
             return self
         start = max(0, len(self) + 1 - most)
@@ -75,22 +77,24 @@ class Corrections:
         inner = dtrsv(self.SY, _times(self.S, g))  # R⁻¹Sg: only the upper triangle is read
         middle = self.SY.diagonal() * inner + scale * (self.YZ @ inner - _times(self.Z, g))
         outer = dtrsv(self.SY, middle, trans=1)
-        return np.asarray(scale * z + _combined(outer, self.S) - scale * _combined(inner, self.Z))
+        return scale * z + _combined(outer, self.S) - scale * _combined(inner, self.Z)
 
 
 def _times(rows: tuple[np.ndarray, ...], vector: np.ndarray) -> np.ndarray:
     """Return the products of each row with a vector."""
-    return np.stack(rows) @ vector if vector.size <= SHORT else np.array([row @ vector for row in rows])
+    if vector.size <= SHORT:
+        return np.asarray(on_host(np.stack(rows) @ vector))
+    return np.array([float(row @ vector) for row in rows])
 
 
 def _combined(factors: np.ndarray, rows: tuple[np.ndarray, ...]) -> np.ndarray:
     """Return the sum of the rows, each times its factor."""
     if rows[0].size <= SHORT:
-        return np.asarray(factors @ np.stack(rows))
-    total = factors[0] * rows[0]
+        return np.asarray(factors, like=rows[0]) @ np.stack(rows)
+    total = float(factors[0]) * rows[0]
     for factor, row in zip(factors[1:], rows[1:], strict=True):
-        total += factor * row
-    return np.asarray(total)
+        total += float(factor) * row
+    return total
 
 
 def _bordered(square: np.ndarray, column: np.ndarray, row: np.ndarray) -> np.ndarray:

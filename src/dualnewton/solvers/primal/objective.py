@@ -11,6 +11,7 @@ import numpy as np
 
 from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
+from dualnewton.row_arrays import on_host
 from dualnewton.solvers.protocol import PrimalPoint
 
 
@@ -33,6 +34,8 @@ class Objective:
         K.
     column_ridge : array of shape (d,) or (d + 1,)
         λn v_j for each feature, and 0 for the intercept, of each column.
+    ridge : feature array
+        The same for all columns, where x is.
     quadratic : bool
         Whether the curvature is the same everywhere.
     in_pieces : bool
@@ -49,7 +52,7 @@ class Objective:
         weights = problem.regularizer.form.weights
         ridge = problem.lam * problem.n * (np.ones(problem.d) if weights is None else weights)
         self.column_ridge = np.append(ridge, 0.0) if problem.fit_intercept else ridge
-        self.ridge = np.tile(self.column_ridge, self.columns)
+        self.ridge = problem.data.feature_array(np.tile(self.column_ridge, self.columns))
 
     def curvature(self, margins: np.ndarray) -> np.ndarray:
         """c_i ∂²φ_i/∂z_ik² of all rows, of shape (n, K); or what joins each two columns, of which one Hessian is made."""
@@ -64,24 +67,22 @@ class Objective:
     def parts(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return W of shape (K, d) and b of shape (K,)."""
         each = x.reshape(self.columns, -1)
-        b = each[:, -1].copy() if self.problem.fit_intercept else np.zeros(self.columns)
+        b = np.array(on_host(each[:, -1])) if self.problem.fit_intercept else np.zeros(self.columns)
         return each[:, : self.problem.d], b
 
     def vector(self, W: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Join what :meth:`parts` took apart."""
+        """Join what :meth:`parts` took apart, where the data have vectors over features."""
         each = np.atleast_2d(W)
-        return (
-            np.concatenate([each, np.reshape(b, (-1, 1))], axis=1).ravel()
-            if self.problem.fit_intercept
-            else each.ravel()
-        )
+        if self.problem.fit_intercept:
+            each = np.concatenate([each, np.asarray(np.reshape(b, (-1, 1)), like=each)], axis=1)
+        return self.problem.data.feature_array(each.ravel())
 
     def gap(self, gradient: np.ndarray) -> float:
         """n(P − D) for the α that belongs to x: Σ g_j²/(2 ridge_j), by Fenchel and Young, where the intercept is at its best."""
-        g = gradient.reshape(self.columns, -1)[:, : self.problem.d]
-        return float((np.square(g) / (2.0 * self.column_ridge[: self.problem.d])).sum())
+        g, ridge = (each.reshape(self.columns, -1)[:, : self.problem.d] for each in (gradient, self.ridge))
+        return float((np.square(g) / (2.0 * ridge)).sum())
 
     def point(self, x: np.ndarray) -> PrimalPoint:
         """Return x as a point that the problem certifies."""
-        W, b = self.parts(x)
+        W, b = self.parts(on_host(x))
         return PrimalPoint(W[0].copy(), float(b[0])) if self.columns == 1 else PrimalPoint(W.copy(), b)

@@ -147,7 +147,7 @@ def _leaves(B: Curvature, sizes: np.ndarray, ridge: np.ndarray, enough: Enough) 
     An entry H_jk errs by about 1e-7 √(H_jj H_kk), so that a step s leaves about r_j = 1e-7 √H_jj ‖√H_kk s_k‖ of the gradient, and
     the gap Σ_j r_j²/(2 ridge_j); ``sizes`` are the √H_jj.
     """
-    steps = np.stack([B.solve(gradient) for gradient in enough.gradients])
+    steps = np.stack([on_host(B.solve(gradient)) for gradient in enough.gradients])
     moved = float(np.square(sizes * steps).sum(axis=1).max())
     return 0.5 * SINGLE**2 * moved * float((np.square(sizes[: ridge.size]) / ridge).sum())
 
@@ -216,7 +216,7 @@ class Sketches:
         if size == 0:
             diagonal[: data.d] += np.asarray(on_host(scaled) @ linear.squared(data.rows(indices)))
             diagonal[data.d :] += float(scaled.sum())
-            return Diagonal(np.where(diagonal > 0.0, diagonal, 1.0))
+            return Diagonal(data.feature_array(np.where(diagonal > 0.0, diagonal, 1.0)))
         scaled_well = exact or indices.size >= ENOUGH * data.d
         if not scaled_well:
             scaled = self._shrunk(indices, scaled, diagonal)
@@ -345,16 +345,20 @@ class MatrixFree:
     def _solver(self, weights: np.ndarray, near: Curvature, enough: Enough) -> ConjugateGradients:
         # For α = −φ′ the gap is Σ r_j²/(2 ridge_j), where the residual r is the gradient at the point that is reached.
         d = self.data.d
-        units = np.append(0.5 / self.ridge[:d], np.zeros(self.ridge.size - d)) / enough.left if enough.left else None
+        units = None
+        if enough.left:
+            each = np.append(0.5 / self.ridge[:d], np.zeros(self.ridge.size - d)) / enough.left
+            units = self.data.feature_array(each)
         return ConjugateGradients(partial(self.times, weights), near, self.fraction, MOST_PRODUCTS, units)
 
     def times(self, weights: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return the matrix with these weights times v."""
         self.passes_made += 1
         d = self.data.d
-        constant = v[d:] if v.size > d else np.zeros(1)
+        constant = on_host(v[d:]) if v.size > d else np.zeros(1)
         (result,), sums = self.data.weighted_products(v[None, :d], constant, weights[:, None])
-        return (np.append(result, sums) if v.size > d else result) + self.ridge * v
+        whole = np.concatenate([result, np.asarray(sums, like=result)]) if v.size > d else result
+        return whole + self.data.feature_array(self.ridge) * v
 
 
 def hessian_of_all_rows(

@@ -1,0 +1,96 @@
+"""Data on a device with so many features that methods keep their vectors over features there, too."""
+
+import numpy as np
+import pytest
+
+import dualnewton as dn
+from dualnewton import losses
+from dualnewton.matrix.device import DeviceData
+from fake_device import NAMESPACE, FakeArray
+from tuned import tuned
+
+TOL = 1e-8
+RNG = np.random.default_rng(5)
+
+
+class Wide(DeviceData):
+    """Data on a device whose vectors over features are there, however few the features."""
+
+    many = 1
+
+
+def rows_of(n, d):
+    X = RNG.standard_normal((n, d)) * np.geomspace(1.0, 0.1, d)
+    z = X @ RNG.standard_normal(d) + RNG.logistic(size=n)
+    classes = np.argmax(np.stack([z, -z, RNG.gumbel(size=n)], axis=1), axis=1)
+    return X, {"signs": np.where(z > 0.3, 1.0, -1.0), "targets": z, "classes": classes}
+
+
+SHAPES = {"more features than rows": rows_of(60, 150), "more rows than features": rows_of(400, 12)}
+LOSSES = {
+    "logistic": (losses.Logistic(), "signs"),
+    "squared hinge": (losses.SquaredHinge(), "signs"),
+    "squared": (losses.Squared(), "targets"),
+    "softmax": (losses.Softmax(3), "classes"),
+}
+
+
+def posed(shape, loss, kind, *, intercept):
+    (X, labels), (made, y) = SHAPES[shape], LOSSES[loss]
+    data = kind(FakeArray(X.copy()), NAMESPACE) if kind is not np.asarray else X
+    return dn.Problem(data, labels[y], made, lam=0.01, fit_intercept=intercept)
+
+
+CURVATURES = {
+    "square": tuned(),
+    "rows": tuned(always_square=0),
+    "products": tuned(largest_matrix=5, always_square=0),
+}
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("method", ["newton", "ihs"])
+@pytest.mark.parametrize("curvature", CURVATURES)
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_where_vectors_are_does_not_change_the_result(shape, loss, curvature, method, intercept):
+    if loss == "softmax" and curvature == "products" and method == "newton":
+        pytest.skip("Newton's method for softmax takes a square matrix only")
+    how = {"method": method, "tol": TOL, "random_state": 0, "tuning": CURVATURES[curvature]}
+    there, near = (posed(shape, loss, kind, intercept=intercept) for kind in (Wide, DeviceData))
+    found, other = (dn.solve(each, **how) for each in (there, near))
+    assert found.converged, found
+    assert type(found.w) is np.ndarray
+    assert found.n_epochs == other.n_epochs
+    np.testing.assert_allclose(found.w, other.w, rtol=0, atol=1e-9 * np.abs(other.w).max())
+    here = posed(shape, loss, np.asarray, intercept=intercept)
+    assert here.certify(found.w, found.intercept, found.alpha.get()).relative_gap <= 2.0 * TOL
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_run_continues_from_its_checkpoint_with_equal_bits(shape, tmp_path):
+    problem = posed(shape, "logistic", Wide, intercept=True)
+    whole = dn.solve(problem, method="ihs", tol=TOL, random_state=0)
+    file = tmp_path / "run.npz"
+    dn.solve(problem, method="ihs", tol=TOL, random_state=0, max_epochs=2, checkpoint=file)
+    again = dn.solve(problem, method="ihs", tol=TOL, random_state=0, checkpoint=file)
+    assert np.array_equal(whole.w, again.w)
+    assert whole.n_epochs == again.n_epochs
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_gradients_are_where_the_model_is(shape):
+    X, _ = SHAPES[shape]
+    data = Wide(FakeArray(X.copy()), NAMESPACE)
+    V = RNG.standard_normal((2, X.shape[1]))
+    weights = RNG.uniform(size=(len(X), 2))
+    near, sums = data.weighted_products(V, np.zeros(2), data.placed(weights))
+    there, same = data.weighted_products(data.feature_array(V), np.zeros(2), data.placed(weights))
+    assert type(near) is np.ndarray
+    assert type(there) is FakeArray
+    np.testing.assert_array_equal(near, there.get())
+    np.testing.assert_array_equal(sums, same)
+    some = np.array([1, 4, 5])
+    factor, v = data.as_factor(None, some), V[0]
+    np.testing.assert_allclose(factor @ data.feature_array(v), X[some] @ v)
+    np.testing.assert_allclose((factor.T @ v[:3]).get(), X[some].T @ v[:3])
