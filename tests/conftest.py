@@ -1,3 +1,5 @@
+import signal
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
@@ -57,6 +59,9 @@ settings.load_profile("fixed")
 
 
 def pytest_configure():
+    # A shell that runs the tests in its background has children ignore Ctrl-C, which tests send to their own children.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if missing := [name for name in QUICK if not (HERE / name).exists()]:
         raise pytest.UsageError(f"QUICK names {', '.join(missing)}, which is not there")
 
@@ -101,16 +106,30 @@ def pytest_xdist_make_scheduler(config, log):
     return ByUnit(config, log)
 
 
-@pytest.fixture(scope="session")
-def cluster():
-    """A Dask cluster of two processes on this machine; its client is the one that collections are computed with."""
+CLUSTER = ExitStack()
+"""What closes the cluster, once it is open."""
+
+
+@cache
+def opened_cluster():
     distributed = pytest.importorskip("distributed")
     import dask
 
-    unprofiled = {"distributed.worker.profile.enabled": False}  # else idle processes take samples 100 times a second
-    with (
-        dask.config.set(unprofiled),
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as local,
-        distributed.Client(local) as client,
-    ):
-        yield client
+    # Else idle processes take samples 100 times a second.
+    CLUSTER.enter_context(dask.config.set({"distributed.worker.profile.enabled": False}))
+    local = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0")
+    return CLUSTER.enter_context(distributed.Client(CLUSTER.enter_context(local)))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A Dask cluster of two processes on this machine, shared by consecutive modules; its client computes collections."""
+    return opened_cluster()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """Close the cluster after its modules: threads of its client allocate memory and open files, which other tests count."""
+    if nextitem is None or (nextitem.path != item.path and "cluster" not in nextitem.fixturenames):
+        CLUSTER.close()
+        opened_cluster.cache_clear()

@@ -84,7 +84,7 @@ def test_a_log_continues_where_it_was_left_and_repeats_failures(tmp_path, monkey
 
 
 def test_a_crash_is_the_defect_of_its_seed(monkeypatch, tmp_path):
-    child = runner.Child(replace(PARTS["files"], seconds=60.0))
+    child = runner.Child(replace(PARTS["files"], seconds=600.0))  # a hang, even on a busy machine
     assert json.dumps(child.answer(2)["counts"])
     child.process.stdin.write(b"not a seed\n")  # ends the process
     assert "the process ended" in child.answer(3)["defect"]
