@@ -23,6 +23,7 @@ def main() -> int:
     run.add_argument("--seeds", type=int, help="how many seeds of each part; by default those of a whole campaign")
     run.add_argument("--first", type=int, default=0, help="the first seed")
     run.add_argument("--seconds", type=float, default=float("inf"), help="the most time for each part")
+    run.add_argument("--workers", type=int, default=1, help="processes at a time")
     run.add_argument("--logs", type=Path, default=LOGS, help="the folder of the logs")
     again = commands.add_parser("again", help="try one seed in this process, and show what happens")
     again.add_argument("part", choices=PARTS)
@@ -48,7 +49,7 @@ def main() -> int:
         until = time.monotonic() + given.seconds
         seeds = range(given.first, given.first + count)
         print(f"{name}: seeds {seeds.start} to {seeds.stop - 1}", flush=True)
-        defects += len(runner.run(name, seeds, given.logs / f"{name}.jsonl", until))
+        defects += len(runner.run(name, seeds, given.logs / f"{name}.jsonl", until, given.workers))
     return int(defects > 0)
 
 

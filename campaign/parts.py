@@ -26,12 +26,16 @@ class Part:
         Seconds after which a case counts as hanging.
     counts : str
         The unit of a case, for the table.
+    memory : int, optional
+        Bytes of address space that a process of the part may use: a case that would take all memory fails by itself. CUDA
+        reserves more than any machine has.
     """
 
     name: str
     wanted: int
     seconds: float
     counts: str
+    memory: int | None = 8 << 30
 
     def case(self, seed: int, folder: Path) -> Counter[str]:
         """Try the case of a seed, in an empty folder; return how often each outcome occurred."""
@@ -42,6 +46,8 @@ PARTS = {
     part.name: part
     for part in (
         Part("fits", 100_000, 120.0, "fits of random problems"),
+        Part("gpu", 10_000, 300.0, "fits of random problems on a GPU", memory=None),
+        Part("dask", 1_000, 300.0, "fits of random problems on Dask"),
         Part("estimators", 20_000, 180.0, "fits of estimators and cross-validations"),
         Part("files", 10_000, 120.0, "damaged files, through every reader"),
         Part("mutants", 10_000, 120.0, "fits by a solver with a fault"),

@@ -133,13 +133,13 @@ class Drawn:
     several: tuple[float, ...]  # values of λ to fit together; one for a single fit
 
 
-def drawn(seed: int, *, gentle: bool = False) -> Drawn:
-    """Draw a problem and the options of its fit."""
+def drawn(seed: int, storages: dict[str, Callable[[np.ndarray], Any]] = STORAGES, *, gentle: bool = False) -> Drawn:
+    """Draw a problem, with rows in one of the storages, and the options of its fit."""
     rng = np.random.default_rng([seed, 20])
     name = _some(rng, list(LOSSES))
     loss = LOSSES[name](rng)
     n, d = int(_some(rng, [1, 2, 3, 10, 30, 30, 60, 200])), int(_some(rng, [1, 2, 3, 8, 8, 30, 100, 300]))
-    storage = _some(rng, list(STORAGES))
+    storage = _some(rng, list(storages))
     X = rows(rng, n, d, gentle=gentle or name in COUNTS)
     X = X.astype(np.float32 if "float32" in storage else np.float64)
     y = labels(rng, name, loss, X)
@@ -150,7 +150,7 @@ def drawn(seed: int, *, gentle: bool = False) -> Drawn:
     lam, intercept = power(rng, -8, 3), bool(rng.integers(2))
     regularizer = PENALTIES[penalty](rng, d)
     exact = Objective(X.astype(np.float64), y, loss, regularizer, lam, weights, offset, intercept)
-    stored = STORAGES[storage](X)
+    stored = storages[storage](X)
 
     def make(lam: float = lam) -> Any:
         return dn.Problem(

@@ -10,17 +10,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from campaign.parts import PARTS, Part
 
 ROOT = Path(__file__).parents[1]
-MEMORY = 8 << 30
-"""Bytes of address space that a child may use: a case that would take all memory fails by itself."""
 
 
 def tried(part: Part, seed: int) -> dict[str, Any]:
@@ -42,7 +42,8 @@ def serve(part: Part) -> None:
     """Read seeds from standard input, and write a line of the log for each to what was standard output."""
     import resource
 
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    if part.memory is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (part.memory, part.memory))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a case prints must not come between the answers
     for line in sys.stdin:
@@ -105,25 +106,57 @@ def finished(log: Path) -> dict[int, dict[str, Any]]:
     return found
 
 
-def run(name: str, seeds: Iterable[int], log: Path, until: float) -> list[dict[str, Any]]:
-    """Try the seeds of a part that the log does not hold as passed, until a moment of ``time.monotonic``; return the defects."""
-    part, done, defects = PARTS[name], finished(log), []
-    log.parent.mkdir(parents=True, exist_ok=True)
-    child = None
-    try:
-        for seed in seeds:
-            if "counts" in done.get(seed, {}):
-                continue
-            if time.monotonic() > until:
-                break
-            child = child if child is not None and child.alive else Child(part)
-            entry = child.answer(seed)
-            with log.open("a") as file:
+class Campaign:
+    """The seeds of one part, shared by threads that have a child process each; the log has a line for each seed that ended.
+
+    Parameters
+    ----------
+    name : str
+        The part.
+    seeds : iterable of int
+        The seeds, in the order in which they are tried.
+    log : Path
+        The file of the log.
+    until : float
+        The moment of ``time.monotonic`` after which no seed is begun.
+    """
+
+    def __init__(self, name: str, seeds: Iterable[int], log: Path, until: float) -> None:
+        self.part, self.log, self.until, self.defects = PARTS[name], log, until, []
+        done = finished(log)
+        self.seeds = iter([seed for seed in seeds if "counts" not in done.get(seed, {})])
+        self.lock = threading.Lock()
+
+    def work(self) -> None:
+        """Try seeds in a child process until there are none, or no time, left."""
+        child = None
+        try:
+            while time.monotonic() <= self.until and (seed := self._next()) is not None:
+                child = child if child is not None and child.alive else Child(self.part)
+                self._record(child.answer(seed))
+        finally:
+            if child is not None:
+                child.end()
+
+    def _next(self) -> int | None:
+        with self.lock:
+            return next(self.seeds, None)
+
+    def _record(self, entry: dict[str, Any]) -> None:
+        name, seed = self.part.name, entry["seed"]
+        with self.lock:
+            with self.log.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
             if "defect" in entry:
-                defects.append(entry)
+                self.defects.append(entry)
                 print(f"{name} {seed}: {entry['defect']}\n  again: python -m campaign again {name} {seed}", flush=True)
-    finally:
-        if child is not None:
-            child.end()
-    return defects
+
+
+def run(name: str, seeds: Iterable[int], log: Path, until: float, workers: int = 1) -> list[dict[str, Any]]:
+    """Try the seeds of a part that the log does not hold as passed, in so many processes at a time; return the defects."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    campaign = Campaign(name, seeds, log, until)
+    with ThreadPoolExecutor(workers) as threads:
+        for each in [threads.submit(campaign.work) for _ in range(workers)]:
+            each.result()
+    return campaign.defects
