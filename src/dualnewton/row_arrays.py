@@ -8,6 +8,7 @@ on each of them and its result stays where the rows are. The rules for code that
 - A new row array is made by ``like=`` (``np.zeros(n, like=y)``) or by :func:`ones`. So is a small array that enters an expression
   with row arrays: ``z + np.asarray(b, like=z)``.
 - A reduction's result comes to the host by ``float(x)`` for a number and by :func:`on_host` for an array.
+- Several sums over the same rows are one function (:func:`summed`), since on a cluster each reduction is an exchange of messages.
 - Functions of many rows are evaluated in :func:`blocks`, or by :func:`mapped`: NumPy arrays are cut for the cache, others not.
 - Selecting, drawing or sorting rows is an operation of ``matrix.Data``.
 
@@ -40,18 +41,27 @@ class Algebra(Protocol):
 
 
 _TO_HOST: dict[type, Callable[[Any], np.ndarray]] = {}
+_SUMMED: dict[type, Callable[..., tuple[Any, ...]]] = {}
 ALGEBRA: dict[type, Algebra] = {}
 """Linear algebra of declared kinds of arrays, by their type."""
 
 
-def declare(kind: type, to_host: Callable[[Any], np.ndarray], algebra: Algebra | None = None) -> None:
+def declare(
+    kind: type,
+    to_host: Callable[[Any], np.ndarray],
+    algebra: Algebra | None = None,
+    summed: Callable[..., tuple[Any, ...]] | None = None,
+) -> None:
     """Declare a type of row arrays that are not in this process's memory; ``to_host`` returns such an array as a NumPy array.
 
-    With an ``algebra``, data may keep Gram matrices in arrays of this type, too.
+    With an ``algebra``, data may keep Gram matrices in arrays of this type, too. ``summed`` calls a function for each block of
+    rows where the rows are (:func:`summed`); without it, functions are called with the arrays of this type.
     """
     _TO_HOST[kind] = to_host
     if algebra is not None:
         ALGEBRA[kind] = algebra
+    if summed is not None:
+        _SUMMED[kind] = summed
 
 
 def is_elsewhere(array: Any) -> bool:
@@ -68,6 +78,16 @@ def on_host(array: Any) -> Any:
 def ones(shape: int | tuple[int, ...], like: RowArray) -> RowArray:
     """Return ones of the kind of a row array. (``np.ones(…, like=)`` hands on an argument ``device``, which CuPy refuses.)"""
     return np.zeros(shape, like=like) + 1.0
+
+
+def summed(function: Callable[..., tuple[Any, ...]], rows: RowArray, *others: Any) -> tuple[Any, ...]:
+    """Return ``function(rows, *others)``, a tuple of sums over rows (numbers or arrays).
+
+    Where rows are on other machines, the function is called there with the NumPy arrays of each block, and its values are added:
+    several sums then take one exchange of messages, and compiled functions are used. It must be a function of a module.
+    """
+    there = _SUMMED.get(type(rows))
+    return function(rows, *others) if there is None else there(function, rows, *others)
 
 
 def some_columns(array: RowArray, first: int, count: int) -> RowArray:

@@ -1,6 +1,10 @@
 """``dualnewton fit --dask``: the model of a fit without a cluster, from files that the workers read."""
 
+import os
+import signal
+import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -39,10 +43,35 @@ def test_workers_read_the_files_of_a_folder(address, command, tmp_path):
     ]
 
 
-def test_rows_in_memory_are_sent_to_a_cluster_of_this_machine(command):
-    ours, _ = coefficients(command, "ours.model", "breast_cancer", "--dask", "local:1")
+def test_rows_in_memory_are_sent_to_the_workers(address, command):
+    ours, _ = coefficients(command, "ours.model", "breast_cancer", "--dask", address)
     theirs, _ = coefficients(command, "theirs.model", "breast_cancer")
     assert ours.certificate.primal == pytest.approx(theirs.certificate.primal, rel=1e-9)
+
+
+def test_ctrl_c_ends_a_cluster_of_this_machine_and_leaves_model_and_checkpoint(tmp_path):
+    cases.written(tmp_path / "big", "npz")
+    arguments = ["fit", "big", "--dask", "local:1", "--loss", "hinge", "--tol", "1e-12", "--checkpoint", "state"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dualnewton", *arguments, "--out", "some.model"],
+        cwd=tmp_path,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        while process.poll() is None and not (tmp_path / "state").exists():
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers, too
+        out, err = process.communicate(timeout=120)  # returns when no process has the pipes open
+    finally:
+        process.kill()
+    assert process.returncode == 130, err
+    assert "the same command continues from the checkpoint" in out
+    assert (tmp_path / "state").exists()
+    assert SavedModel.load(tmp_path / "some.model").status == ("INTERRUPTED",)
+    assert "Traceback" not in err
 
 
 def test_what_is_in_the_way_is_said_in_words(address, command, tmp_path, monkeypatch):

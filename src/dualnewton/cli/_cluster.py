@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 LOCAL = "local"
 """The address of a cluster that the command itself starts; ``local:2`` has two workers."""
 
+PRELOAD = "dualnewton.cli._worker"
+"""The module that the workers of such a cluster load at their start."""
+
 PATIENCE = 10
 """Seconds after which a scheduler that does not answer is given up."""
 
@@ -61,14 +64,18 @@ def connected(address: str | None) -> Iterator[Cluster]:
         raise MissingPackageError(
             f'--dask needs dask and distributed: pip install "dualnewton[dask]" ({error})'
         ) from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors are raised; the rest is for the dashboard
+    for name in ("distributed", "distributed.client"):  # the second has a level of its own
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are raised; the rest is for the dashboard
     with contextlib.ExitStack() as stack:
         with stage(f"connecting to {address}"):
             place = address
             if address.partition(":")[0] == LOCAL:
                 place = stack.enter_context(
                     distributed.LocalCluster(
-                        n_workers=workers_in(address), threads_per_worker=1, dashboard_address=":0"
+                        n_workers=workers_in(address),
+                        threads_per_worker=1,
+                        dashboard_address=":0",
+                        preload=[PRELOAD],
                     )
                 )
             client = stack.enter_context(_client(distributed, place, address))

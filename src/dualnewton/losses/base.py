@@ -14,7 +14,7 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses.root import EXACT, zero_of
 from dualnewton.losses.rounding import RoundingErrors, Sizes
-from dualnewton.row_arrays import blocks, is_elsewhere
+from dualnewton.row_arrays import blocks, is_elsewhere, summed
 from dualnewton.validation import Array, vector
 
 BALANCING = 1e-2
@@ -328,12 +328,7 @@ class Loss(RoundingErrors):
         """
 
         def slope(b: float) -> tuple[float, float, float]:
-            value = curvature = terms = 0.0
-            for rows in blocks(y):
-                first, second = self.derivatives(margins[rows] + b, y[rows])
-                if weights is not None:
-                    first, second = weights[rows] * first, weights[rows] * second
-                value, curvature, terms = value + first.sum(), curvature + second.sum(), terms + np.abs(first).sum()
+            value, curvature, terms = summed(_intercept_sums, margins, y, weights, self, b)
             return float(value), float(curvature), float(terms)
 
         return zero_of(slope, near, reach=max(1.0, float(np.abs(margins).max())))
@@ -358,6 +353,17 @@ class Loss(RoundingErrors):
     ) -> Callable[[float], float]:
         """Return s ↦ Σ c_i φ*(−sα_i; y_i) for s ∈ (0, 1], given its value at s = 1."""
         return lambda s: self.conjugates(s * alpha, y, weights)
+
+
+def _intercept_sums(z: np.ndarray, y: np.ndarray, c: np.ndarray | None, loss: Loss, b: float) -> tuple[Any, Any, Any]:
+    """Σ c_i φ′(z_i + b), Σ c_i φ″(z_i + b) and Σ c_i |φ′(z_i + b)|."""
+    value = curvature = terms = 0.0
+    for rows in blocks(y):
+        first, second = loss.derivatives(z[rows] + b, y[rows])
+        if c is not None:
+            first, second = c[rows] * first, c[rows] * second
+        value, curvature, terms = value + first.sum(), curvature + second.sum(), terms + np.abs(first).sum()
+    return value, curvature, terms
 
 
 class NonSmooth(Loss):

@@ -217,11 +217,10 @@ class Problem:
 
     def dual_at(self, alpha: np.ndarray, alpha_bar: np.ndarray) -> float:
         """D(α), given ᾱ; −∞ where sums beyond the range of float64 leave no number (∞ − ∞), which prove nothing."""
-        mass = self.weighted(alpha)
-        if self.fit_intercept and (np.abs(mass.sum(axis=0)) > _FEASIBLE * np.abs(mass).sum(axis=0)).any():
+        terms = row_sums.dual_terms(self.loss, alpha, self.row_vectors, masses=self.fit_intercept)
+        if (np.abs(terms.mass) > _FEASIBLE * terms.size).any():
             return -np.inf
-        linear = 0.0 if self.offset is None else float(np.vdot(mass, self.offset))
-        total = linear + row_sums.conjugates(self.loss, alpha, self.row_vectors)
+        total = terms.linear + terms.conjugates
         value = float(-total / self.n - self.lam * self.g.conjugate(alpha_bar))
         return -np.inf if np.isnan(value) else value
 

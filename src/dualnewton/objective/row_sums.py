@@ -6,14 +6,14 @@ The data are not read, but at many threads these sums would take longer than the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dualnewton.losses import Loss
 from dualnewton.losses.root import zero_of
 from dualnewton.matrix import RowVectors, row_parts, sum_over_rows
-from dualnewton.row_arrays import RowArray, blocks, is_elsewhere, mapped
+from dualnewton.row_arrays import RowArray, blocks, is_elsewhere, mapped, summed
 
 MANY = 1 << 16
 """Number of rows from which the functions are compiled."""
@@ -38,21 +38,62 @@ def value_and_slopes(loss: Loss, z: np.ndarray, rows: RowVectors) -> tuple[float
 
 def values(loss: Loss, z: np.ndarray, rows: RowVectors) -> float:
     """Σ c_i φ(z_i + o_i; y_i)."""
+    return float(summed(_values, z, *rows, loss)[0])
+
+
+def _values(z: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss) -> tuple[float]:
+    rows = RowVectors(y, c, o)
     if (function := _compiled("losses_of", loss, z)) is not None:
-        return sum_over_rows(function, loss, z, rows)
+        return (sum_over_rows(function, loss, z, rows),)
     total = 0.0
     for part in blocks(z, loss.columns):
         own = rows.part(part)
         value = loss.value(own.shifted(z[part]), own.y)
         total += float(value.sum() if own.c is None else own.c @ value)
-    return total
+    return (total,)
+
+
+class DualTerms(NamedTuple):
+    """Sums over rows of which the dual value consists.
+
+    Attributes
+    ----------
+    mass, size : number, or array of shape (K,)
+        Σ c_i α_i and Σ c_i |α_i|; zeros if they were not asked for.
+    linear : float
+        Σ c_i α_i o_i.
+    conjugates : float
+        Σ c_i φ*(−α_i; y_i).
+    """
+
+    mass: Any
+    size: Any
+    linear: float
+    conjugates: float
+
+
+def dual_terms(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualTerms:
+    """Return the sums of D(α); Σ c_i α_i and Σ c_i |α_i| only if ``masses``."""
+    return DualTerms(*summed(_dual_terms, alpha, *rows, loss, masses))
+
+
+def _dual_terms(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, masses: bool) -> tuple[Any, ...]:
+    rows = RowVectors(y, c, o)
+    mass = rows.weighted(alpha)
+    sums = (mass.sum(axis=0), np.abs(mass).sum(axis=0)) if masses else (0.0, 0.0)
+    linear = 0.0 if o is None else float(np.vdot(mass, o))
+    return *sums, linear, _conjugates(alpha, y, c, o, loss)[0]
 
 
 def conjugates(loss: Loss, alpha: np.ndarray, rows: RowVectors) -> float:
     """Σ c_i φ*(−α_i; y_i)."""
+    return float(summed(_conjugates, alpha, *rows, loss)[0])
+
+
+def _conjugates(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss) -> tuple[float]:
     if (function := _compiled("conjugates_of", loss, alpha)) is not None:
-        return sum_over_rows(function, loss, alpha, rows)
-    return loss.conjugates(alpha, rows.y, rows.c)
+        return (sum_over_rows(function, loss, alpha, RowVectors(y, c, o)),)
+    return (loss.conjugates(alpha, y, c),)
 
 
 def conjugates_along(loss: Loss, alpha: np.ndarray, rows: RowVectors, at_one: float) -> Callable[[float], float]:
@@ -91,14 +132,19 @@ def dual_point(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
 
 def slope_along(loss: Loss, z: np.ndarray, way: np.ndarray, t: float, rows: RowVectors) -> float:
     """Σ c_i φ′(z_i + t·way_i + o_i; y_i) way_i."""
+    return float(summed(_slope_along, z, way, *rows, loss, t)[0])
+
+
+def _slope_along(z: np.ndarray, way: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, t: float) -> tuple[float]:
+    rows = RowVectors(y, c, o)
     if (function := _compiled("slope_of", loss, z)) is not None:
-        return sum_over_rows(function, loss, z, rows, kept=np.ascontiguousarray(way), sign=t)
+        return (sum_over_rows(function, loss, z, rows, kept=np.ascontiguousarray(way), sign=t),)
     total = 0.0
     for part in blocks(z):
         own = rows.part(part)
         slopes = loss.value_and_derivative(own.shifted(z[part] + t * way[part]), own.y)[1]
         total += float(np.vdot(own.weighted(slopes), way[part]))
-    return total
+    return (total,)
 
 
 def best_intercept(loss: Loss, z: np.ndarray, rows: RowVectors, near: Any) -> Any:

@@ -19,10 +19,14 @@ def whole(cluster):
 
 
 def test_killed_workers_change_no_bit(cluster, whole):
-    phases = ["dualnewton-share", "dualnewton-gradients"]
-    result, killed = dask_killer.fit_with_kills(cluster, np.random.default_rng(3), phases)
-    assert killed == phases
-    assert dask_killer.bits(result) == dask_killer.bits(whole)
+    left, rng = ["dualnewton-share", "dualnewton-gradients"], np.random.default_rng(3)
+    for _ in range(8):  # a fit may end before the killer has seen a task of each phase
+        result, killed = dask_killer.fit_with_kills(cluster, rng, left)
+        assert dask_killer.bits(result) == dask_killer.bits(whole)
+        left = [phase for phase in left if phase not in killed]
+        if not left:
+            break
+    assert not left
 
 
 def test_a_lost_scheduler_is_an_error_in_words_and_a_new_cluster_continues(whole, tmp_path, monkeypatch):

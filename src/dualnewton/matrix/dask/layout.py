@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dualnewton.errors import DualnewtonError
 from dualnewton.matrix.dask import tasks
 from dualnewton.matrix.dask.programs import Call, Leaf, Stored, compiled, identity
 from dualnewton.matrix.dask.rows import RowBlocks
 from dualnewton.matrix.dask.sums import Join, Values, folded, total
+from dualnewton.matrix.dask.waiting import explained, gathered
 
 MOST_TOGETHER = 16
 """Sums of shares that are added by one task; the client adds as many itself."""
@@ -33,11 +32,6 @@ LARGE = 1 << 16
 
 REMEMBERED = 16
 """Reductions whose values are remembered: each takes a few milliseconds of the scheduler, and methods ask for some repeatedly."""
-
-LOST = (
-    "the connection to the Dask cluster was lost during the fit. With checkpoint=path, which solve() and the estimators take, "
-    "the same fit on a new cluster continues from the last checkpoint"
-)
 
 
 class Layout:
@@ -60,6 +54,7 @@ class Layout:
         self.shares: list[tasks.Blocks] = [[next(places) for _ in share] for share in sizes]
         self.n, self.count = int(ends[-1]), len(ends) - 1
         self._values: dict[Any, Any] = {}  # of the last reductions
+        self._fetched: list[Any] = []  # the futures of the last results
 
     # Graphs ----------------------------------------------------------------------------------------------------------
 
@@ -91,8 +86,10 @@ class Layout:
 
     def fetched(self, futures: Sequence[Any]) -> list[Any]:
         """Wait for small results, and return them."""
-        with explained(self.client):
-            found: list[Any] = self.client.gather(list(futures))
+        found = gathered(self.client, futures)
+        # The results before these are released now, those just fetched after the next graph was sent: Dask's client sends its
+        # messages at least 10 ms apart, so that a release would delay the graph of the next pass.
+        self._fetched = list(futures)
         return found
 
     # Passes ----------------------------------------------------------------------------------------------------------
@@ -184,20 +181,20 @@ class Layout:
 
     # Row arrays ------------------------------------------------------------------------------------------------------
 
-    def joined(self, join: np.ufunc, call: Call) -> Any:
-        """Join the values of an expression over all blocks."""
+    def joined(self, join: np.ufunc, call: Call, function: Callable[..., tasks.Found]) -> Values:
+        """Join the values of an expression over all blocks: one value (``tasks.value``), or several (``tasks.values``)."""
         try:
             key = identity(call)
             known = self._values.get(key)
         except TypeError:  # an argument without a hash, such as a large array
             key = known = None
         if known is None:
-            (known,), _ = self.run("row-sums", tasks.value, [RowBlocks(self, call)], join=join)
+            known, _ = self.run("row-sums", function, [RowBlocks(self, call)], join=join)
         if key is not None:
             self._values[key] = known
             while len(self._values) > REMEMBERED:
                 del self._values[next(iter(self._values))]
-        return known.copy() if isinstance(known, np.ndarray) else known
+        return tuple(each.copy() if isinstance(each, np.ndarray) else each for each in known)
 
     def stored(self, arrays: Sequence[RowBlocks]) -> list[RowBlocks]:
         """Evaluate expressions and leave them on the workers; this does not wait for them."""
@@ -290,27 +287,3 @@ def _bytes_of(function: Any, program: Any) -> int:
     for each in program.instructions:
         given += [*vars(each).values(), *getattr(each, "args", ())]
     return sum(each.nbytes for each in given if isinstance(each, np.ndarray))
-
-
-@contextmanager
-def explained(client: Any) -> Iterator[None]:
-    """Raise errors of the cluster as errors that say what happened and what to do."""
-    from concurrent.futures import CancelledError
-
-    from distributed import KilledWorker
-    from distributed.client import FutureCancelledError
-    from distributed.comm import CommClosedError
-
-    try:
-        yield
-    except KilledWorker as error:
-        raise DualnewtonError(
-            f"the workers of the Dask cluster that ran a task of the fit died {error.allowed_failures + 1} times: {error}. "
-            "Often the reason is memory: smaller blocks of X, or more workers, need less of it"
-        ) from error
-    except (FutureCancelledError, CancelledError, CommClosedError, OSError) as error:
-        raise DualnewtonError(f"{LOST} ({type(error).__name__}: {error})") from error
-    except RuntimeError as error:
-        if getattr(client, "status", "running") == "running":
-            raise
-        raise DualnewtonError(f"{LOST} ({error})") from error

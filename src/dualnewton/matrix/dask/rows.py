@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from dualnewton.matrix.dask import tasks
 from dualnewton.matrix.dask.programs import Call, Constant, Expression, Positions, assigned, reshaped
 from dualnewton.row_arrays import declare
 
@@ -132,7 +133,13 @@ class RowBlocks(NDArrayOperatorsMixin):
 
     def _joined(self, join: np.ufunc, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Join the values of a function on each block."""
-        return self.layout.joined(join, Call.over_rows(function, self._expressions(args), self._expressions(kwargs)))
+        call = Call.over_rows(function, self._expressions(args), self._expressions(kwargs))
+        return self.layout.joined(join, call, tasks.value)[0]
+
+    def summed(self, function: Callable[..., tuple[Any, ...]], *others: Any) -> tuple[Any, ...]:
+        """Return the sums of a function of this array and others, all of them from one task for each share."""
+        call = Call.over_rows(function, self._expressions((self, *others)), {})
+        return self.layout.joined(np.add, call, tasks.values)
 
     def _expressions(self, value: Any) -> Any:
         """Return a value with the expressions of the row arrays in it."""
@@ -358,4 +365,4 @@ OWN: dict[Any, Callable[..., Any]] = {
 }
 """Functions of NumPy that row arrays answer in their own way."""
 
-declare(RowBlocks, RowBlocks.compute)
+declare(RowBlocks, RowBlocks.compute, summed=lambda function, rows, *others: rows.summed(function, *others))

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.matrix.dask.layout import explained
+from dualnewton.matrix.dask import waiting
+from dualnewton.matrix.dask.waiting import explained
 
-SHARES_PER_THREAD = 2
-"""Shares of the rows for each thread of the cluster: with one, a worker that is a little slower would keep all others waiting."""
-
-PATIENCE = 30
-"""Seconds for which a fit waits for the first worker."""
+SHARES_PER_THREAD = 1
+"""Shares of the rows for each thread of the cluster. Rows do not move during a fit, so that more shares would not balance the
+load; a task takes milliseconds of its worker and of the scheduler (benchmarks/DASK.md)."""
 
 
 def current_client() -> Any:
@@ -33,8 +32,7 @@ def current_client() -> Any:
             "X is a Dask collection, but there is no cluster to compute on: make one first, for instance by "
             "dask.distributed.Client(), which starts workers on this machine, or Client(address)"
         ) from None
-    with explained(client):
-        client.wait_for_workers(1, timeout=PATIENCE)
+    waiting.first_worker(client)
     return client
 
 
@@ -75,10 +73,7 @@ def _futures_of(collection: Any) -> list[Any]:
 
 def require_computed(client: Any, name: str, futures: Sequence[Any]) -> None:
     """Wait for blocks; raise an error that names the first one that cannot be computed."""
-    from distributed import wait
-
-    with explained(client):
-        wait(futures)
+    waiting.computed(client, futures)
     for number, future in enumerate(futures):
         if future.status == "error":
             error = future.exception()
@@ -88,7 +83,7 @@ def require_computed(client: Any, name: str, futures: Sequence[Any]) -> None:
 
 
 def shared_out(blocks: int, sizes: Sequence[int] | None, client: Any) -> list[range]:
-    """Divide the blocks among about two tasks for each thread of the cluster: consecutive blocks, of about equally many rows."""
+    """Divide the blocks among about one task for each thread of the cluster: consecutive blocks, of about equally many rows."""
     threads = sum(client.nthreads().values())
     wanted = max(1, min(blocks, SHARES_PER_THREAD * threads))
     ends = np.cumsum([1] * blocks if sizes is None else sizes) * (
