@@ -283,6 +283,7 @@ class Objective:
         c = np.ones(n, Long) if self.sample_weight is None else self.sample_weight.astype(Long)
         o = np.zeros((n, K), Long) if self.offset is None else self._columns_of(self.offset, n)
         penalty, scale = Penalty(self.regularizer), Long(self.lam) * n
+        given, A = A, self._balanced(A, c) if self.fit_intercept else A
         primal, primal_error = self._primal(X, W, b, c, o, penalty)
         # The dual point, as far as rounding allows: each −α_i into the domain of φ*, ᾱ into that of g*.
         bar, spread = (c[:, None] * A).T @ X / scale, (c[:, None] * np.abs(A)).T @ np.abs(X) / scale
@@ -291,6 +292,7 @@ class Objective:
         if 1 / r - 1 > 4 * shift.max() + BALANCED:
             raise Defect(f"the dual point is outside the domain of g* by {float(1 / r - 1):.3g}")
         values, moved = self.conjugates(r * A)
+        moved = np.where(c > 0, moved, 0)  # D does not depend on the dual variables of rows without a weight
         if (moved > 16 * U * (1 + np.abs(A).max(axis=1)) * (n if K > 1 else 1)).any():
             raise Defect(f"the dual point is outside the domain of φ* by {float(moved.max()):.3g}")
         linear = (c[:, None] * A * o).sum()
@@ -304,11 +306,33 @@ class Objective:
             unscaled = -((c * self.conjugates(A)[0]).sum() + linear) / n
             dual_error += np.abs(unscaled - dual)
         if self.fit_intercept:
-            mass, size = np.abs((c[:, None] * A).sum(axis=0)), (c[:, None] * np.abs(A)).sum(axis=0)
+            mass, size = np.abs((c[:, None] * given).sum(axis=0)), (c[:, None] * np.abs(given)).sum(axis=0)
             if (mass > 2 * BALANCED * size).any():
                 raise Defect(f"Σ c_i α_i is {float(mass.max()):.3g} for Σ c_i |α_i| = {float(size.max()):.3g}")
             dual_error += (mass * (np.abs(b) + np.abs(o).max(initial=0) + 1)).sum() / n
         return float(primal - dual), float(primal_error + dual_error)
+
+    def _balanced(self, A: Any, c: Any) -> Any:
+        """Return a point near α with Σ c_i α_i = 0: what the sums of float64 leave of them is no claim of the library.
+
+        Of one column the entries of the sign with the larger sum are scaled down; outputs lose their means; the classes of
+        softmax are mixed with one distribution for all rows, which has the opposite sums.
+        """
+        name = type(self.loss).__name__
+        if name == "SquaredOutputs":
+            return A - c @ A / c.sum()
+        if name != "Softmax":
+            up, down = c @ np.maximum(A, 0), c @ np.maximum(-A, 0)
+            least = np.minimum(up, down)
+            return np.where(A > 0, least / np.where(up > 0, up, 1), least / np.where(down > 0, down, 1)) * A
+        rows, y = np.arange(len(A)), self.y.astype(int)
+        sums, weights = c @ A, np.bincount(y, self.sample_weight, A.shape[1]).astype(Long)
+        share = 2 * np.where(weights > 0, -sums / np.where(weights > 0, weights, 1), 0).max()
+        if not 0 < share < 1:
+            return A
+        other = np.tile(-(weights + sums * (1 - share) / share) / weights.sum(), (len(A), 1))
+        other[rows, y] += 1
+        return (1 - share) * A + share * other
 
     def _primal(self, X: Any, W: Any, b: Any, c: Any, o: Any, penalty: Penalty) -> tuple[Any, Any]:
         n, d = X.shape

@@ -113,6 +113,19 @@ def test_fewer_rows_than_features_do_not_gather_all_rows():
     np.testing.assert_allclose(chunked.w, whole.w, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("tau", [5, 19])
+def test_the_rows_from_which_a_diagonal_is_estimated_lie_in_any_piece(tau):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((30, 300)) * rng.permutation(np.geomspace(0.1, 10.0, 30))[:, None]
+    y = np.sign(rng.standard_normal(30))
+    fits = [
+        dn.solve(dn.Problem(rows, y, losses.Logistic(), lam=0.01), method="ihs", tau=tau, tol=1e-9, random_state=0)
+        for rows in (X, ChunkedData(np.array_split(X, 3)))
+    ]
+    assert all(fit.converged for fit in fits)
+    np.testing.assert_allclose(fits[0].w, fits[1].w, atol=1e-9)
+
+
 def test_a_checkpoint_of_chunked_data_resumes_with_equal_bits(tmp_path):
     problem = dn.Problem(pieces_of(X), SIGNS, loss=losses.Logistic(), lam=1e-4, fit_intercept=True)
     settings = {"method": "ihs", "tau": 60, "tol": 1e-11, "random_state": 0}

@@ -93,6 +93,13 @@ def test_models_share_passes_and_a_run_resumes_with_the_same_bits(tmp_path: Path
         assert np.array_equal(one.alpha.get(), other.alpha.get())
 
 
+def test_some_features_are_data_of_their_own():
+    features = np.array([4, 1])
+    some = on_device(X).with_features(features)
+    assert some.shape == (N, 2)
+    np.testing.assert_array_equal(some.matrix.get(), X[:, features])
+
+
 def test_a_time_limit_and_a_callback_end_a_fit_on_a_device():
     problem = posed(on_device(X), "logistic")
     assert dn.solve(problem, method="newton", tol=1e-12, time_limit=0.0).status is dn.Status.TIME_LIMIT

@@ -133,6 +133,13 @@ def test_sums_beyond_the_range_of_float64_prove_nothing():
         assert np.isfinite(problem.certify(np.zeros(2), alpha=np.full(2, 1e200)).dual)
 
 
+def test_a_dual_value_beyond_the_range_of_float64_proves_nothing():
+    """Σ c_i φ*(−α_i) overflows to −∞ here, so that D = ∞ would claim a gap of zero."""
+    problem = Problem(np.eye(2), np.full(2, 1e200), losses.Quantile(0.5), lam=1e200, sample_weight=np.full(2, 1e200))
+    with np.errstate(all="ignore"):
+        assert problem.dual(np.full(2, 0.5)) == -np.inf
+
+
 @pytest.mark.parametrize("loss", LOSSES, ids=name_of)
 def test_an_unbalanced_dual_point_is_infeasible_with_an_intercept(loss):
     problem = make_problem(loss, fit_intercept=True)

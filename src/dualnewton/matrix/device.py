@@ -140,6 +140,10 @@ class DeviceData(Data):
         column = self.xp.full((self.n, 1), value, dtype=self.matrix.dtype)
         return self.like(self.xp.concatenate([self.matrix, column], axis=1))
 
+    def with_features(self, features: np.ndarray) -> DeviceData:
+        some = self.matrix[:, self.xp.asarray(features)]
+        return self.like(some if self.is_sparse else self.xp.ascontiguousarray(some))
+
     def using(self, work: Work) -> DeviceData:  # noqa: ARG002 (there is one way only)
         return self
 
@@ -189,7 +193,7 @@ class DeviceData(Data):
         order = active[self.xp.argsort(-(self.take(weights, active) * self.take(norms, active)), kind="stable")]
         chosen, others = self.xp.sort(order[:size]), order[size:]
         places = np.linspace(0, others.size - 1, min(few, others.size)).astype(int)
-        return chosen, on_host(others[self.xp.asarray(places)]) if few else None
+        return chosen, np.sort(on_host(others[self.xp.asarray(places)])) if few else None
 
     def subset(self, rows: np.ndarray) -> DeviceData:
         return self.like(self.matrix[self.xp.asarray(rows)])

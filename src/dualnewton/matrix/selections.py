@@ -93,14 +93,16 @@ class Selections:
 
     def dominant(self, weights: RowArray, norms: RowArray, size: int, few: int) -> tuple[Selection, np.ndarray | None]:
         """Return the ``size`` rows with the largest weight_i norm_i and, if ``few`` is not zero, so many of the other active
-        rows, evenly spaced in the order of these products. More than ``size`` rows must have a weight.
+        rows, evenly spaced in the order of these products; both in increasing order. More than ``size`` rows must have a weight.
         """
         (active,) = np.nonzero(weights)
         small = -weights[active] * norms[active]
         # The order among the other rows counts only where some of them are sampled.
         order = active[np.argsort(small, kind="stable") if few else np.argpartition(small, size)]
         chosen, others = np.sort(order[:size]), order[size:]
-        return chosen, others[np.linspace(0, others.size - 1, min(few, others.size)).astype(int)] if few else None
+        return chosen, np.sort(
+            others[np.linspace(0, others.size - 1, min(few, others.size)).astype(int)]
+        ) if few else None
 
     def subset(self, rows: np.ndarray) -> Data:
         """Return some rows, given by their indices, as data of their own, if ``capabilities.subsets``."""

@@ -216,13 +216,13 @@ class Problem:
         return self.dual_at(alpha, self.alpha_bar(alpha))
 
     def dual_at(self, alpha: np.ndarray, alpha_bar: np.ndarray) -> float:
-        """D(α), given ᾱ; −∞ where sums beyond the range of float64 leave no number (∞ − ∞), which prove nothing."""
+        """D(α), given ᾱ; −∞ where sums exceed the range of float64 (∞, or ∞ − ∞): they prove nothing."""
         terms = row_sums.dual_terms(self.loss, alpha, self.row_vectors, masses=self.fit_intercept)
         if (np.abs(terms.mass) > _FEASIBLE * terms.size).any():
             return -np.inf
         total = terms.linear + terms.conjugates
         value = float(-total / self.n - self.lam * self.g.conjugate(alpha_bar))
-        return -np.inf if np.isnan(value) else value
+        return value if value < np.inf else -np.inf
 
     def weighted(self, values: np.ndarray) -> np.ndarray:
         """Multiply the values of each example by c_i."""

@@ -257,7 +257,7 @@ class SketchPolicy:
         """Return the logarithm of the factor by which each of the last steps has divided gᵀB⁻¹g."""
         known = self.state.decrements
         before, now = (max(decrement, 1e-300) for decrement in (known[-1 - window], known[-1]))
-        return math.log(before / now) / window
+        return (math.log(before) - math.log(now)) / window
 
     def _expected_speed(self, rows: int) -> float:
         """Return the logarithm of the factor by which a step on a fresh sketch should divide the gap."""

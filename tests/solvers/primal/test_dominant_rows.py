@@ -123,6 +123,14 @@ def policy_of(*, quadratic):
     return policy
 
 
+def test_steps_that_diverge_beyond_the_range_of_a_quotient_are_slow():
+    policy = policy_of(quadratic=True)
+    policy.begin(1e-300, policy.costs.n)
+    for k in range(1, 20):
+        policy.watch(10.0 ** (-300 + 31 * k), 1.0, 1.0)
+    assert policy.wants_another(1.0, 1.0, 1.0)
+
+
 def test_slow_steps_on_few_rows_buy_more_of_them():
     policy = policy_of(quadratic=True)
     assert policy.wants_another(1.0, 1.0, 1.0)

@@ -11,7 +11,7 @@ from dualnewton.solvers.prox import column_descent as by_columns
 from dualnewton.solvers.prox import model
 from judged import assert_certificate_is_true
 from tables import LOSSES, WITH_KINKS, labels_for, name_of
-from tuned import tuned
+from tuned import GENERAL, tuned
 
 SHAPES = [(120, 7, "dense"), (20, 40, "csr")]
 
@@ -270,3 +270,14 @@ def test_a_model_that_rounding_stops_says_so():
     )
     assert result.status is dn.Status.NO_PROGRESS or result.certificate.gap == 0.0
     assert result.certificate.relative_gap <= 1e-11
+
+
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])
+def test_a_start_beyond_the_range_of_float64_is_where_the_run_ends(storage):
+    # The bounds keep w at 1 at least, where the sum of the losses y e^−z overflows.
+    X, y = -np.full((12, 2), 1e8), np.full(12, 1e10)
+    bounded = regularizers.Box(np.ones(2), np.full(2, 2.0))
+    problem = dn.Problem(storage(X), y, losses.Gamma(), regularizer=bounded, lam=1.0)
+    result = dn.solve(problem, method="newton", tuning=GENERAL)
+    assert result.status is dn.Status.NO_PROGRESS
+    assert result.certificate.relative_gap >= 1.0

@@ -216,7 +216,7 @@ class DaskData(Data):
         rows, products = (np.concatenate(parts) for parts in zip(*found, strict=True))
         order = rows[np.argsort(-products, kind="stable")]
         others = order[size:]
-        some = others[np.linspace(0, others.size - 1, min(few, others.size)).astype(int)] if few else None
+        some = np.sort(others[np.linspace(0, others.size - 1, min(few, others.size)).astype(int)]) if few else None
         return np.sort(order[:size]), some
 
     def subset(self, rows: np.ndarray) -> Data:

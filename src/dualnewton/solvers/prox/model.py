@@ -281,6 +281,10 @@ class Model:
         """Take the values at the trial point; go there if it is low enough, else shorten the step to it."""
         value, gap = losses + self.task.penalty.value(trial.w), self.task.gap(trial.w, losses, gradient)
         found = Place(trial.w, trial.b, value, gap, gradient, slope, margins)
+        if self.place.value == math.inf and not math.isfinite(value):
+            # The losses at the start exceed the range of float64: there is no value that a step could decrease.
+            self.progress = replace(self.progress, stuck=True)
+            return
         if self._is_low_enough(found, trial):
             self.progress = self.progress.after(self.place, found, trial.part)
             self.place, self.trial = found, None
