@@ -20,7 +20,7 @@ from dualnewton.regularizers.rows import OverRows
 from dualnewton.row_arrays import ones
 from dualnewton.validation import data_matrix, finite, frozen, positive, vector
 
-_ROOM = 8.0
+_ROOM = 4.0
 """Safety factor on the measured rounding error of ᾱ when α is scaled into the domain of g*: other summation orders may round
 to larger values."""
 
@@ -309,13 +309,10 @@ class Problem:
     def reach(self, bar: np.ndarray, again: np.ndarray) -> float:
         """Return the factor in (0, 1] by which α must be scaled for g*(ᾱ) to be finite.
 
-        For small λ, sums that almost cancel are divided by λ. ``again`` is ᾱ with other rounding errors: the factor keeps a
-        distance from the boundary that is a multiple of what ``again`` exceeds it by.
+        For small λ, sums that almost cancel are divided by λ. ``again`` is ᾱ with other rounding errors: the factor is that of ᾱ
+        with each entry moved away from zero by a multiple of the difference of the two.
         """
-        factor = float(self.g.reach(bar))
-        if factor == 1.0:
-            return factor
-        return factor * (1.0 - _ROOM * (1.0 - float(self.g.reach(factor * again))))
+        return float(self.g.reach(bar + np.copysign(_ROOM * np.abs(bar - again), bar)))
 
     def best_intercept(self, w: np.ndarray) -> Any:
         """argmin_b P(w, b), or zero without an intercept; there Σ c_i φ′(z_i) = 0, which makes α_i = −φ′(z_i) feasible."""

@@ -64,6 +64,11 @@ class Switching:
         """What costs are computed from; most runs end before it is needed."""
         return Facts.of(self.problem, self.tuning)
 
+    @cached_property
+    def kinked(self) -> list[Plan]:
+        """The plans for a loss with kinks, from the cheapest on: computed once, since each step asks for them."""
+        return kinked_plans(self.problem, tuning=self.tuning)
+
     def note(self, epochs: float, relative_gap: float, residual: float) -> None:
         """Record the expected relative gap of the slowest model, and the residual from which it is expected (see ``Method``).
 
@@ -94,7 +99,7 @@ class Switching:
         plan, relative_gap = self.state.plan, self.state.relative_gap
         if plan.before is not None:
             return None
-        others = [other for other in kinked_plans(self.problem, tuning=self.tuning) if other.method != plan.method]
+        others = [other for other in self.kinked if other.method != plan.method]
         if not others:
             return None
         if stuck:

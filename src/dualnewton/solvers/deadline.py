@@ -27,9 +27,13 @@ class Deadline:
 
     at: float = math.inf
 
+    def is_over(self) -> bool:
+        """Whether the moment has passed."""
+        return time.perf_counter() > self.at
+
     def check(self) -> None:
         """Raise :class:`OutOfTime` where the moment has passed."""
-        if time.perf_counter() > self.at:
+        if self.is_over():
             raise OutOfTime
 
 
@@ -37,11 +41,10 @@ class Deadline:
 class Until(Deadline):
     """The end that a function tells, for work whose caller has its own reasons to stop."""
 
-    is_over: Callable[[], bool] = lambda: False
+    ended: Callable[[], bool] = lambda: False
 
-    def check(self) -> None:
-        if self.is_over():
-            raise OutOfTime
+    def is_over(self) -> bool:
+        return self.ended()
 
 
 NEVER = Deadline()

@@ -93,6 +93,11 @@ class RowCurvature(ABC):
     factors = False
     """Whether the curvature of coordinates is AAᵀ for rows A, one for each coordinate, that are as sparse as the features."""
 
+    @property
+    @abstractmethod
+    def rank(self) -> int:
+        """The rank of the curvature of any coordinates, or more."""
+
     @staticmethod
     @abstractmethod
     def bound(problem: Problem) -> float:
@@ -128,6 +133,10 @@ class RowWeights(RowCurvature):
     h: np.ndarray
 
     factors = True
+
+    @property
+    def rank(self) -> int:
+        return len(self.h)
 
     @staticmethod
     def bound(problem: Problem) -> float:
@@ -174,6 +183,11 @@ class Probabilities(RowCurvature):
     c: np.ndarray
     p: np.ndarray
     missed: np.ndarray
+
+    @property
+    def rank(self) -> int:
+        n, K = self.p.shape
+        return n * (K - 1)
 
     @staticmethod
     def bound(problem: Problem) -> float:  # noqa: ARG004

@@ -268,7 +268,8 @@ class Model:
             v, reached = by_columns.minimise(A, q, slopes, before, penalty, goal, deadline)
             self.forms_matrices = not reached
         else:
-            v = quadratic.minimise(curvature.reduced(inverse), slopes, before, penalty, goal, task.sweep, deadline)
+            H, rank = curvature.reduced(inverse), at.rank
+            v = quadratic.minimise(H, slopes, before, penalty, goal, task.sweep, deadline, rank=rank)
         w = place.w.copy()
         w[inside] = v
         return w, place.b - inverse @ (place.slope + border.T @ (v - before))

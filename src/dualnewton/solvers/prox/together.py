@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dualnewton.solvers.deadline import Until
-from dualnewton.solvers.direct.active_set import Matrix, Model
 from dualnewton.solvers.prox.rounds import ROUNDING
 from dualnewton.solvers.prox.subproblem import Penalty, minimise, rounds_of, sweep_of
 
@@ -101,11 +100,8 @@ def _minimum(
     compiled: bool,
 ) -> np.ndarray:
     """Return the minimiser of one model, starting at v."""
-    H, kinks = np.ascontiguousarray(H), penalty.kinks()
-    if kinks is not None and not compiled:
-        part = goal / float(penalty.threshold.min())
-        return Model(Matrix(H, len(H)), H @ v - along, v, kinks).minimise(part, is_over)
-    return minimise(H, H @ v - along, v, penalty, goal, sweep_of(compiled=compiled), Until(is_over=is_over))
+    H = np.ascontiguousarray(H)
+    return minimise(H, H @ v - along, v, penalty, goal, sweep_of(compiled=compiled), Until(ended=is_over))
 
 
 def _by_active_sets(
