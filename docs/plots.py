@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -22,7 +23,7 @@ OURS, OTHERS = "#1f6f8b", "#c05a2e"
 
 def draw_all(folder: Path) -> None:
     """Draw every figure into a folder."""
-    for name, draw in {"defaults": defaults, "cores": cores}.items():
+    for name, draw in {"defaults": defaults, "cores": cores, "workers": workers}.items():
         figure = draw()
         figure.savefig(folder / f"{name}.png", dpi=120)
         plt.close(figure)
@@ -63,6 +64,24 @@ def cores() -> plt.Figure:
     axes.set(xticklabels=threads, yticklabels=threads)
     axes.legend(fontsize=8)
     axes.set_title("Speed-up with the threads")
+    return figure
+
+
+def workers() -> plt.Figure:
+    """The predicted time of a logistic fit on a Dask cluster with the number of its threads, from parts measured on two."""
+    sys.path.insert(0, str(BENCHMARKS.parent))
+    from benchmarks.dask_scaling import PREDICTED, Cost
+
+    recorded = json.loads((BENCHMARKS / "dask.json").read_text(encoding="utf-8"))
+    figure, axes = plt.subplots(figsize=(6.5, 4), layout="constrained")
+    threads = [10.0 ** (0.05 * k) for k in range(71)]
+    for n, d in PREDICTED:
+        cost = Cost.of(recorded["overhead"]["found"], recorded["speed"]["found"], n, d)
+        (line,) = axes.plot(threads, list(map(cost.seconds, threads)), label=f"{n:.0e} rows of {d} features")
+        axes.plot(cost.best, cost.seconds(cost.best), "o", color=line.get_color())
+    axes.set(xscale="log", yscale="log", xlabel="threads of the cluster", ylabel="predicted seconds")
+    axes.legend(fontsize=8)
+    figure.suptitle("Beyond the dot more threads cost more than they save", fontsize=11)
     return figure
 
 

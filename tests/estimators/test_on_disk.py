@@ -104,14 +104,47 @@ def test_what_needs_all_rows_at_once_says_so(folder):
         dn.LinearRegression(positive=True).fit(data.open(folder, target=TARGET))
 
 
-@pytest.mark.parametrize(
-    "model",
-    [dn.LogisticRegressionCV(Cs=2), dn.RidgeCV(cv=3), dn.LassoCV(alphas=3), dn.RidgeClassifierCV(cv=3)],
-    ids=repr,
-)
-def test_cross_validation_that_gathers_held_out_rows_says_so(model, folder):
-    with pytest.raises(ValueError, match=rf"{type(model).__name__} gathers the rows that each fold holds out.*pieces"):
-        model.fit(data.open(folder, target=LABELS if is_classifier(model) else TARGET))
+SEARCHES = {
+    "logistic": (dn.LogisticRegressionCV(Cs=[1e-3, 1e-1], cv=3), LABELS),
+    "softmax by the log loss": (dn.LogisticRegressionCV(Cs=[1e-3, 1e-1], cv=2, scoring="neg_log_loss"), CLASSES),
+    "ridge": (dn.RidgeCV(alphas=[1.0, 1e3, 1e5], cv=3), TARGET),
+    "ridge of several outputs": (dn.RidgeCV(alphas=[1.0, 1e3], cv=2, scoring="neg_mean_absolute_error"), TARGETS),
+    "ridge classifier": (dn.RidgeClassifierCV(alphas=[1.0, 1e4], cv=3), CLASSES),
+    "elastic net": (dn.ElasticNetCV(alphas=[0.01, 0.1, 1.0], cv=3), TARGET),
+    "lasso in passes": (dn.LassoCV(alphas=[0.05, 0.5], cv=3, solver="newton"), TARGET),
+    "gamma": (dn.GammaRegressorCV(alphas=[0.01, 1.0], cv=2, tol=1e-7), np.exp(0.3 * TARGET)),
+}
+
+
+def chosen(model):
+    """The values that cross-validation has chosen, and the mean scores of all of them."""
+    if hasattr(model, "C_"):
+        return model.C_[0], np.mean(next(iter(model.scores_.values())), axis=0)
+    scores = next(getattr(model, name) for name in ("scores_", "mse_path_", "deviance_path_") if hasattr(model, name))
+    return model.alpha_, np.mean(scores, axis=-1).ravel()
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of parameters that scikit-learn renames
+def test_cross_validation_of_data_sets_chooses_as_in_memory_and_selects_no_rows(name, folder, gathered):
+    search, y = SEARCHES[name]
+    dataset = data.open(folder, target=y if y.ndim == 1 else None)
+    on_disk = clone(search).fit(*((dataset,) if y.ndim == 1 else (dataset, y)))
+    assert max(gathered) <= SHARE * X.size
+    in_memory = clone(search).fit(X, y)
+    (ours, scores), (theirs, expected) = chosen(on_disk), chosen(in_memory)
+    assert ours == theirs
+    np.testing.assert_allclose(scores, expected, rtol=1e-3)
+    assert all(proof.relative_gap <= search.tol for proof in np.ravel(on_disk.certificates_))
+    scale = np.abs(in_memory.coef_).max()
+    np.testing.assert_allclose(on_disk.coef_, in_memory.coef_, rtol=0.0, atol=30.0 * search.tol**0.5 * scale)
+
+
+def test_cross_validation_that_needs_the_held_out_rows_says_so(folder):
+    with pytest.raises(ValueError, match=r"MultiTaskLassoCV gathers the rows that each fold holds out.*pieces"):
+        dn.MultiTaskLassoCV(alphas=3).fit(data.open(folder), TARGETS)
+    with pytest.raises(ValueError, match=r"scoring must be a name, such as 'accuracy', got .*pieces"):
+        dn.RidgeCV(cv=2, scoring=lambda *_: 0.0).fit(data.open(folder, target=TARGET))
 
 
 def test_leaving_out_one_row_at_a_time_reads_blocks_of_rows(folder):

@@ -19,9 +19,14 @@ MANY = 1 << 16
 """Number of rows from which the functions are compiled."""
 
 
-def _compiled(name: str, loss: Loss, rows: RowArray) -> Any:
+def _is_many(rows: RowArray) -> bool:
+    """Whether compiled functions repay the compiler, by the number of all rows: blocks on workers are shorter."""
+    return len(rows) >= MANY
+
+
+def _compiled(name: str, loss: Loss, rows: RowArray, many: bool) -> Any:
     """Return a compiled function of rows; None where NumPy's expressions are to compute it."""
-    if len(rows) < MANY or is_elsewhere(rows):
+    if not many or is_elsewhere(rows):
         return None
     from dualnewton.kernels import row_functions
 
@@ -38,12 +43,12 @@ def value_and_slopes(loss: Loss, z: np.ndarray, rows: RowVectors) -> tuple[float
 
 def values(loss: Loss, z: np.ndarray, rows: RowVectors) -> float:
     """Σ c_i φ(z_i + o_i; y_i)."""
-    return float(summed(_values, z, *rows, loss)[0])
+    return float(summed(_values, z, *rows, loss, _is_many(z))[0])
 
 
-def _values(z: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss) -> tuple[float]:
+def _values(z: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool) -> tuple[float]:
     rows = RowVectors(y, c, o)
-    if (function := _compiled("losses_of", loss, z)) is not None:
+    if (function := _compiled("losses_of", loss, z, many)) is not None:
         return (sum_over_rows(function, loss, z, rows),)
     total = 0.0
     for part in blocks(z, loss.columns):
@@ -74,24 +79,26 @@ class DualTerms(NamedTuple):
 
 def dual_terms(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualTerms:
     """Return the sums of D(α); Σ c_i α_i and Σ c_i |α_i| only if ``masses``."""
-    return DualTerms(*summed(_dual_terms, alpha, *rows, loss, masses))
+    return DualTerms(*summed(_dual_terms, alpha, *rows, loss, masses, _is_many(alpha)))
 
 
-def _dual_terms(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, masses: bool) -> tuple[Any, ...]:
+def _dual_terms(
+    alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, masses: bool, many: bool
+) -> tuple[Any, ...]:
     rows = RowVectors(y, c, o)
     mass = rows.weighted(alpha)
     sums = (mass.sum(axis=0), np.abs(mass).sum(axis=0)) if masses else (0.0, 0.0)
     linear = 0.0 if o is None else float(np.vdot(mass, o))
-    return *sums, linear, _conjugates(alpha, y, c, o, loss)[0]
+    return *sums, linear, _conjugates(alpha, y, c, o, loss, many)[0]
 
 
 def conjugates(loss: Loss, alpha: np.ndarray, rows: RowVectors) -> float:
     """Σ c_i φ*(−α_i; y_i)."""
-    return float(summed(_conjugates, alpha, *rows, loss)[0])
+    return float(summed(_conjugates, alpha, *rows, loss, _is_many(alpha))[0])
 
 
-def _conjugates(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss) -> tuple[float]:
-    if (function := _compiled("conjugates_of", loss, alpha)) is not None:
+def _conjugates(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool) -> tuple[float]:
+    if (function := _compiled("conjugates_of", loss, alpha, many)) is not None:
         return (sum_over_rows(function, loss, alpha, RowVectors(y, c, o)),)
     return (loss.conjugates(alpha, y, c),)
 
@@ -105,7 +112,7 @@ def conjugates_along(loss: Loss, alpha: np.ndarray, rows: RowVectors, at_one: fl
 
 def curvature(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
     """c_i φ″(z_i + o_i; y_i) of all rows; for several columns, the diagonals."""
-    if (function := _compiled("curvature_of", loss, z)) is not None:
+    if (function := _compiled("curvature_of", loss, z, _is_many(z))) is not None:
         found = np.empty(z.shape[::-1])
         sum_over_rows(function, loss, z, rows, factors=found)
         return found.T
@@ -114,7 +121,7 @@ def curvature(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
 
 def couplings(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
     """c_i q_kl(z_i + o_i; y_i) of all rows, one column for each pair of classes: see ``Loss.couplings``."""
-    if (function := _compiled("couplings_of", loss, z)) is not None:
+    if (function := _compiled("couplings_of", loss, z, _is_many(z))) is not None:
         found = np.empty((loss.columns * (loss.columns - 1) // 2, len(z)))
         sum_over_rows(function, loss, z, rows, factors=found)
         return found.T
@@ -123,7 +130,7 @@ def couplings(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
 
 def dual_point(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
     """−φ′(z_i + o_i; y_i) of all rows."""
-    if (function := _compiled("losses_of", loss, z)) is not None:
+    if (function := _compiled("losses_of", loss, z, _is_many(z))) is not None:
         found = np.empty(z.shape[::-1])
         sum_over_rows(function, loss, z, rows, slopes=found, sign=-1.0)
         return found.T
@@ -132,12 +139,14 @@ def dual_point(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
 
 def slope_along(loss: Loss, z: np.ndarray, way: np.ndarray, t: float, rows: RowVectors) -> float:
     """Σ c_i φ′(z_i + t·way_i + o_i; y_i) way_i."""
-    return float(summed(_slope_along, z, way, *rows, loss, t)[0])
+    return float(summed(_slope_along, z, way, *rows, loss, t, _is_many(z))[0])
 
 
-def _slope_along(z: np.ndarray, way: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, t: float) -> tuple[float]:
+def _slope_along(
+    z: np.ndarray, way: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, t: float, many: bool
+) -> tuple[float]:
     rows = RowVectors(y, c, o)
-    if (function := _compiled("slope_of", loss, z)) is not None:
+    if (function := _compiled("slope_of", loss, z, many)) is not None:
         return (sum_over_rows(function, loss, z, rows, kept=np.ascontiguousarray(way), sign=t),)
     total = 0.0
     for part in blocks(z):
@@ -149,7 +158,7 @@ def _slope_along(z: np.ndarray, way: np.ndarray, y: np.ndarray, c: Any, o: Any, 
 
 def best_intercept(loss: Loss, z: np.ndarray, rows: RowVectors, near: Any) -> Any:
     """argmin_b Σ c_i φ(z_i + b; y_i): see ``Loss.best_intercept``."""
-    if (function := _compiled("intercept_slopes_of", loss, z)) is None:
+    if (function := _compiled("intercept_slopes_of", loss, z, _is_many(z))) is None:
         return loss.best_intercept(z, rows.y, rows.c, near=near)
     own, starts, sums = rows._replace(o=None), row_parts(len(z))[:-1], np.empty(len(z))
 

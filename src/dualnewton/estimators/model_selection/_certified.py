@@ -46,7 +46,10 @@ def finished(
     reason: str,
 ) -> list[Result]:
     """Certify exact solutions, and solve the problems for which rounding has left them short of ``tol``."""
-    step = max(1, TOGETHER // (problems[0].n * problems[0].columns))
+    data = problems[0].data
+    able = data.capabilities
+    most = TOGETHER if able.whole else max(TOGETHER, min(able.gathered, TOGETHER * len(problems)))  # a pass reads files
+    step = max(1, int(most // (data.n * problems[0].columns)))
     results: list[Result] = []
     for low in range(0, len(problems), step):
         part = slice(low, low + step)

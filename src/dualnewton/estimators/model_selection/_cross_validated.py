@@ -43,8 +43,8 @@ class CrossValidated(CertifiedModel):
 
     @property
     def _holds_out(self) -> bool:
-        """Whether rows that are held out are gathered for their scores."""
-        return True
+        """Whether rows that are held out are gathered for their scores, instead of margins of all rows computed in passes."""
+        return False
 
     def _values(self) -> Any:
         """Return the values to choose from, where these do not depend on the data; raise an error if one is not allowed."""

@@ -28,7 +28,7 @@ class FewCoordinates:
     def pay(data: Data, tuning: Tuning) -> bool:
         """Whether there are fewer examples than features, and the products of all rows are affordable."""
         n, d = data.X.shape
-        return n < d and decomposes(n, d, tuning)
+        return n < d and data.matrix.capabilities.whole and decomposes(n, d, tuning)
 
     def of(self, data: Data) -> Data:
         """Return the data in these coordinates."""

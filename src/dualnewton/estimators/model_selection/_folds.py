@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.interop.parts import Data
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,3 +73,8 @@ class Folds:
 def _taken(rows: np.ndarray, part: Any) -> np.ndarray:
     """Return the rows selected by their numbers or by a mask; an empty list, whose type is neither, selects none."""
     return rows[np.asarray(part)] if np.size(part) else rows[:0]
+
+
+def indexed(data: Data) -> Any:
+    """Return X for scikit-learn's splitters, which count its rows; a column of zeros, without memory, for rows on disk."""
+    return data.X if data.matrix.capabilities.whole else np.broadcast_to(0.0, (data.matrix.n, 1))

@@ -14,8 +14,9 @@ from sklearn.utils.validation import _check_method_params
 from dualnewton.estimators.logistic import LogisticRegression
 from dualnewton.estimators.model_selection import _routing, choice
 from dualnewton.estimators.model_selection._few_coordinates import FewCoordinates
-from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
+from dualnewton.estimators.model_selection._held_out import HeldOut
 from dualnewton.estimators.model_selection._neighbours import Neighbours
 from dualnewton.estimators.model_selection._proofs import Model, Proofs
 from dualnewton.estimators.model_selection._session import GridSession, Outcome
@@ -173,9 +174,10 @@ class Scored:
 
     def __init__(self, search: Any, session: GridSession, data: Data, folds: Folds, params: dict[str, Any]) -> None:
         self.search, self.data, self.folds = search, data, folds
+        self.held_out = HeldOut(data, folds, search.scoring)
         own = search.scoring in (None, "warn")
         self.scorer = None if own else _routing.knowing_the_classes(search._scorer(), search.classes_)
-        self.params = [_check_method_params(data.X, params, indices=rows) for rows in folds.tests]
+        self.params = [_check_method_params(indexed(data), params, indices=rows) for rows in folds.tests]
         self.name = "accuracy" if own else search.scoring if isinstance(search.scoring, str) else "score"
         weights = [more.get("sample_weight") for more in self.params]
         self.proofs = Proofs(data.matrix, folds, weights, self.name, session.tuning)
@@ -183,23 +185,27 @@ class Scored:
     def score(self, grid: Grid, wanted: Sequence[Place], fits: GridFits) -> None:
         """Score the models of these values."""
         problems = {place: self._problems(grid, place, fits) for place in wanted}
-        for fold, rows in enumerate(self.folds.tests):
-            X, labels = self.data.X[rows], self.data.y[rows]
-            y, more = self.search.classes_[labels], self.params[fold]
-            for r, k in wanted:
-                model = self.search._at(float(grid.Cs[k]), grid.ratios[r], _Fitted)
-                model.set_coefs(grid.coefs[r, k][fold])
-                if (
-                    self.scorer is None
-                ):  # accuracy; scikit-learn's own checks its arguments, which takes longer than the models
-                    score = float(np.average(y == model.predict(X), weights=more.get("sample_weight")))
-                else:
-                    score = self.scorer(model, X, y, **more)
-                grid.scores[r, k, fold] = score
-                own = problems[r, k]
-                if own is not None:
-                    certificate = grid.outcomes[r, k, fold, 0].certificate
-                    grid.ends[r, k, fold] = self._interval(fold, own[fold], model, certificate, score)
+        models = {place: [self._model(grid, place, fold) for fold in range(grid.folds)] for place in wanted}
+        for place, fold, X, model in self.held_out.seen(models):
+            labels, more = self.data.y[self.folds.tests[fold]], self.params[fold]
+            y = self.search.classes_[labels]
+            if (
+                self.scorer is None
+            ):  # accuracy; scikit-learn's own checks its arguments, which takes longer than the models
+                score = float(np.average(y == model.predict(X), weights=more.get("sample_weight")))
+            else:
+                score = self.scorer(model, X, y, **more)
+            grid.scores[(*place, fold)] = score
+            own = problems[place]
+            if own is not None:
+                certificate = grid.outcomes[(*place, fold, 0)].certificate
+                grid.ends[(*place, fold)] = self._interval(fold, own[fold], model, certificate, score)
+
+    def _model(self, grid: Grid, place: Place, fold: int) -> Any:
+        """Return the model of a fold."""
+        model = self.search._at(float(grid.Cs[place[1]]), grid.ratios[place[0]], _Fitted)
+        model.set_coefs(grid.coefs[place][fold])
+        return model
 
     def _interval(self, fold: int, problem: Any, model: Any, certificate: Certificate, score: float) -> choice.Interval:
         """Return where the score of the exact fit lies."""
@@ -216,6 +222,8 @@ class Scored:
         member, reason = fits.member(grid, place), ""
         if not self.search.certify_choice:
             reason = "ask by certify_choice=True for a proof"
+        elif not self.held_out.selects:
+            reason = f"a proof selects the rows that each fold holds out, but {self.data.matrix.capabilities.reason}"
         elif self.search._fits > 1:
             reason = "no bound is known for one class against the rest"
         elif math.isinf(member.C):

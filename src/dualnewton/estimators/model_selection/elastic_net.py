@@ -17,11 +17,13 @@ from dualnewton.estimators._validation import Data
 from dualnewton.estimators.elastic_net import ElasticNet, ElasticNetModel
 from dualnewton.estimators.model_selection import _routing, choice
 from dualnewton.estimators.model_selection._alphas import AlphaSearch
-from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
+from dualnewton.estimators.model_selection._held_out import HeldOut
 from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs
 from dualnewton.estimators.model_selection._quadratic_paths import Fitted, QuadraticPaths
 from dualnewton.estimators.model_selection._session import GridSession, of_each
+from dualnewton.planning.working_sets import sums_moments
 from dualnewton.run.result import Result
 
 
@@ -62,7 +64,7 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
     def _search(self, data: Data, ratios: list[float], params: dict[str, Any]) -> None:
         grids = [self._grid(data, ratio) for ratio in ratios]
         given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {})
-        splits = check_cv(self.cv).split(data.X, data.y, **given.splitter.split)
+        splits = check_cv(self.cv).split(indexed(data), data.y, **given.splitter.split)
         folds = Folds.of(splits, data.X.shape[0])
         search = _Search(data, folds, (len(ratios), len(grids[0])))
         with GridSession(self) as session:
@@ -130,8 +132,9 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
             for whole, of_folds in walk_values(session, members, data, c, weightings):
                 yield Fitted.of(of_folds, whole)
 
-        if session.method != "auto":
-            return in_passes
+        able = data.matrix.capabilities
+        if session.method != "auto" or not (able.whole or sums_moments(data.matrix.profile, session.tuning)):
+            return in_passes  # features of rows on disk cannot be gathered
         whole = np.ones(len(data.y)) if c is None else c / c.mean()
         paths = QuadraticPaths(session, data, folds, [*weightings, whole], self._posing)
 
@@ -189,6 +192,7 @@ class _Search:
 
     def __init__(self, data: Data, folds: Folds, shape: tuple[int, int]) -> None:
         self.data, self.folds = data, folds
+        self.held_out = HeldOut(data, Folds(folds.counts, list(map(np.sort, folds.tests))))
         self.errors = np.empty((*shape, len(folds)))
         self.outcomes = np.empty(self.errors.shape, dtype=object)
         self.best, self.least = (0, 0), np.inf
@@ -197,11 +201,8 @@ class _Search:
     def take(self, ratio: int, first: int, found: Fitted) -> None:
         """Take what was found for some alphas, from a place on."""
         own = slice(first, first + len(found))
-        for fold, rows in enumerate(map(np.sort, self.folds.tests)):
-            used = np.flatnonzero(found.W[:, fold].any(axis=0))
-            held_out = self.data.matrix.rows(rows)
-            part = held_out if used.size == found.W.shape[2] else held_out[:, used]
-            missed = np.asarray(part @ found.W[:, fold, used].T) + found.b[:, fold]
+        for fold, missed in enumerate(self._in_memory(found) if self.held_out.selects else self._in_passes(found)):
+            rows = np.sort(self.folds.tests[fold])
             missed -= self.data.y[rows, None]
             weights = None if self.data.sample_weight is None else self.data.sample_weight[rows]
             self.errors[ratio, own, fold] = np.average(np.square(missed), axis=0, weights=weights)
@@ -210,3 +211,18 @@ class _Search:
         for place, mean in enumerate(self.errors[ratio, own].mean(axis=1), first):
             if mean < self.least:
                 self.best, self.least, self.final = (ratio, place), mean, partial(found.final, place - first)
+
+    def _in_memory(self, found: Fitted) -> Iterator[np.ndarray]:
+        """Yield the margins of the held-out rows of each fold, in increasing order, for all alphas."""
+        for fold, rows in enumerate(map(np.sort, self.folds.tests)):
+            used = np.flatnonzero(found.W[:, fold].any(axis=0))
+            held_out = self.data.matrix.rows(rows)
+            part = held_out if used.size == found.W.shape[2] else held_out[:, used]
+            yield np.asarray(part @ found.W[:, fold, used].T) + found.b[:, fold]
+
+    def _in_passes(self, found: Fitted) -> list[np.ndarray]:
+        """Return the same from passes over all rows, each for as many alphas as memory allows."""
+        W, b = np.swapaxes(found.W, 0, 1), found.b.T
+        step = self.held_out.together(len(found))
+        parts = [self.held_out.margins(W[:, k : k + step], b[:, k : k + step]) for k in range(0, len(found), step)]
+        return [np.hstack(own) for own in zip(*parts, strict=True)]

@@ -26,7 +26,7 @@ from dualnewton.estimators.glm import (
 )
 from dualnewton.estimators.model_selection import _routing, choice
 from dualnewton.estimators.model_selection._alphas import AlphaSearch
-from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
 from dualnewton.run.result import Result
@@ -72,7 +72,7 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
     eps: float = 1e-4
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None, **params: Any) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None, **params: Any) -> Self:
         """Fit all models, choose the best, and prove how good each is.
 
         Parameters
@@ -91,14 +91,10 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
         self._search(with_offset(self._checked_for_folds(X, y, sample_weight), offset), ratios, params)
         return self
 
-    @property
-    def _holds_out(self) -> bool:
-        return False  # the margins of all rows are computed in one pass
-
     def _search(self, data: Data, ratios: list[float], params: dict[str, Any]) -> None:
         grids = [self._grid(data, ratio) for ratio in ratios]
         given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {})
-        folds = Folds.of(check_cv(self.cv).split(data.X, data.y, **given.splitter.split), data.X.shape[0])
+        folds = Folds.of(check_cv(self.cv).split(indexed(data), data.y, **given.splitter.split), data.X.shape[0])
         # The weights count relative to each other: the objective of a fold is divided by their sum, P by n.
         weightings = [each / each.mean() for each in folds.weights(data.sample_weight)]
         shape = len(ratios), len(grids[0]), len(folds)

@@ -22,7 +22,7 @@ from dualnewton.estimators.logistic import LogisticRegression
 from dualnewton.estimators.model_selection import _routing
 from dualnewton.estimators.model_selection._certified import certified
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
-from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._logistic_grid import Grid, GridFits, Scored, parted
 from dualnewton.estimators.model_selection._session import GridSession, of_each
 from dualnewton.estimators.model_selection.choice import BOUNDS, ChoiceCertificate
@@ -118,7 +118,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         weights = {} if data.sample_weight is None else {"sample_weight": data.sample_weight}
         given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {**params, **weights})
         labels = self.classes_[data.y]
-        splits = check_cv(self.cv, labels, classifier=True).split(data.X, labels, **given.splitter.split)
+        splits = check_cv(self.cv, labels, classifier=True).split(indexed(data), labels, **given.splitter.split)
         folds = Folds.of(splits, data.X.shape[0])
         self._need_two_classes(folds, data.y)
         grid = Grid(*values, len(folds), self._fits)

@@ -66,6 +66,10 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
 
     _kind: ClassVar[type[CertifiedModel]] = MultiTaskElasticNet
 
+    @property
+    def _holds_out(self) -> bool:
+        return True
+
     def _search(self, data: Data, ratios: list[float], params: dict[str, Any]) -> None:
         grids = [self._grid(data, ratio) for ratio in ratios]
         given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {})

@@ -24,7 +24,8 @@ from dualnewton.estimators._validation import Data, strengths
 from dualnewton.estimators.model_selection import _routing, choice
 from dualnewton.estimators.model_selection._certified import finished
 from dualnewton.estimators.model_selection._cross_validated import CrossValidated
-from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._folds import Folds, indexed
+from dualnewton.estimators.model_selection._held_out import HeldOut
 from dualnewton.estimators.model_selection._least_squares import ByFeatures, moments_of_folds
 from dualnewton.estimators.model_selection._leave_one_out import LeaveOneOut, leave_one_out
 from dualnewton.estimators.model_selection._proofs import LeastSquaresProofs
@@ -114,12 +115,8 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
         if self.cv is None:
             self._by_leaving_one_out(data, values, given.scorer.score)
         else:
-            splits = check_cv(self.cv, data.y).split(data.X, data.y, **given.splitter.split)
+            splits = check_cv(self.cv, data.y).split(indexed(data), data.y, **given.splitter.split)
             self._by_folds(data, values, Folds.of(splits, data.X.shape[0]), given.scorer.score)
-
-    @property
-    def _holds_out(self) -> bool:
-        return self.cv is not None  # leaving out one row at a time takes passes
 
     def _values(self) -> np.ndarray:
         """Return the values of alpha."""
@@ -186,14 +183,19 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
         outcomes: dict[int, list[list[Outcome]]] = {}
         K = data.y.shape[1] if data.y.ndim == 2 else 1
         with GridSession(self) as session:
-            exact = session.method == "auto" and decomposes_folds(min(data.X.shape), session.tuning)
+            n, d = data.X.shape
+            exact = session.method == "auto" and decomposes_folds(min(n, d), session.tuning)
+            exact = exact and (n > d or data.matrix.capabilities.whole)  # products of all rows
+            held_out = HeldOut(data, folds, self.scoring)
             solutions = (_Exact if exact else _ByPasses)(self, session, data, folds, alphas)
             for place, results in solutions.of_folds():
                 each = [results[k * K : (k + 1) * K] for k in range(len(folds))]
                 outcomes[place] = [[Outcome.of(result) for result in own] for own in each]
-                for fold, (own, rows) in enumerate(zip(each, folds.tests, strict=True)):
-                    more = _check_method_params(data.X, params, indices=rows)
-                    scores[place, fold] = self._score_of_fold(scorer, data, own, rows, more)
+                models = {place: [self._fitted_model(data, own) for own in each]}
+                for _, fold, X, model in held_out.seen(models):
+                    rows = folds.tests[fold]
+                    more = _check_method_params(indexed(data), params, indices=rows)
+                    scores[place, fold] = float(scorer(model, X, self._truth(data.y[rows]), **more))
             means = np.average(scores, axis=1)
             best = int(np.argmax(np.where(np.isnan(means), -np.inf, means)))
             final = solutions.of_all_rows(best)
@@ -225,11 +227,13 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
                 ends[k, fold] = proofs.interval(scoring, factor, proof, float(scores[k, fold]), y)
         return choice.certificate(named, scores, ends, chosen, scoring, reason)
 
-    def _score_of_fold(
-        self, scorer: Any, data: Data, results: Sequence[Result], rows: np.ndarray, params: dict[str, Any]
-    ) -> float:
-        """Return the score of a fold's model on these rows."""
-        return float(scorer(_Fitted()._taking(data, results), data.X[rows], data.y[rows], **params))
+    def _fitted_model(self, data: Data, results: Sequence[Result]) -> Any:
+        """Return the model of a fold, which a scorer is given."""
+        return _Fitted()._taking(data, results)
+
+    def _truth(self, y: np.ndarray) -> np.ndarray:
+        """Return what predictions are compared with."""
+        return y
 
     # Both --------------------------------------------------------------------------------------------------------------
 

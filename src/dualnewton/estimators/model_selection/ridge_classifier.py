@@ -19,7 +19,7 @@ from dualnewton.estimators._base import CertifiedModel, decided, decisions
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._validation import Data, opened
 from dualnewton.estimators.model_selection import _routing
-from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._leave_one_out import LeaveOneOut
 from dualnewton.estimators.model_selection.ridge import RidgeCV
 from dualnewton.estimators.ridge import RidgeClassifier
@@ -75,7 +75,7 @@ class RidgeClassifierCV(LinearClassifierMixin, RidgeCV):
             self._by_leaving_one_out(signed, values, given.scorer.score)
         else:
             labels = self._labels(signs)
-            splits = check_cv(self.cv, labels, classifier=True).split(data.X, labels, **given.splitter.split)
+            splits = check_cv(self.cv, labels, classifier=True).split(indexed(data), labels, **given.splitter.split)
             self._by_folds(signed, values, Folds.of(splits, len(labels)), given.scorer.score)
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
@@ -111,12 +111,13 @@ class RidgeClassifierCV(LinearClassifierMixin, RidgeCV):
         identity = _Identity(self.classes_, multilabel=self.multilabel_)
         return np.array([[scorer(identity, one, labels, **params)] for one in predictions])
 
-    def _score_of_fold(
-        self, scorer: Any, data: Data, results: Sequence[Result], rows: np.ndarray, params: dict[str, Any]
-    ) -> float:
+    def _fitted_model(self, data: Data, results: Sequence[Result]) -> Any:
         model = self._classifier(1.0)
         model._take(data, results)
-        return float(scorer(model, data.X[rows], self._labels(data.y[rows]), **params))
+        return model
+
+    def _truth(self, y: np.ndarray) -> np.ndarray:
+        return self._labels(y)
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         self.coef_ = np.vstack([result.w for result in results]).astype(data.X.dtype)

@@ -1,0 +1,87 @@
+"""The rows that folds hold out, as scorers are given them: the rows themselves, or margins where rows cannot be selected.
+
+Rows on disk are read in order, so that one pass computes the margins of all rows for the models of all folds. Scorers that go by
+a name ask a model for its predictions only: they are given the margins in the place of the rows, and a model that returns them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dualnewton.errors import DualnewtonError
+from dualnewton.estimators.model_selection._folds import Folds
+from dualnewton.interop.parts import Data
+
+Key = TypeVar("Key")
+
+
+class HeldOut:
+    """The held-out rows of all folds.
+
+    Parameters
+    ----------
+    data : Data
+        All rows.
+    folds : Folds
+        Which of them each fold holds out.
+    scoring : str, callable or None
+        By what models are scored; a function of the user's own may read the rows, which only those in memory allow.
+    """
+
+    def __init__(self, data: Data, folds: Folds, scoring: Any = None) -> None:
+        self.data, self.folds = data, folds
+        able = data.matrix.capabilities
+        self.selects = able.whole
+        if callable(scoring) and not self.selects:
+            raise DualnewtonError(
+                f"scoring must be a name, such as 'accuracy', got {scoring!r}, which is given the rows that each fold holds out, "
+                f"but {able.reason}"
+            )
+
+    def seen(self, models: Mapping[Key, Sequence[Any]]) -> Iterator[tuple[Key, int, Any, Any]]:
+        """Yield the key, the fold, the rows and the model, as a scorer is given them, for all models.
+
+        ``models`` has a fitted model for each fold under each key. In memory rows are selected once for all keys; else there is a
+        pass for each key.
+        """
+        if self.selects:
+            for fold, rows in enumerate(self.folds.tests):
+                X = self.data.X[rows]
+                for key, own in models.items():
+                    yield key, fold, X, own[fold]
+            return
+        for key, own in models.items():
+            W, b = (np.stack([each(model) for model in own]) for each in (_coefficients, _intercepts))
+            for fold, margins in enumerate(self.margins(W, b)):
+                yield key, fold, margins, _returning(own[fold], margins.shape[1])
+
+    def margins(self, W: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
+        """Return the margins of the held-out rows of each fold, given M models of it: W (folds, M, d) and b (folds, M)."""
+        folds, count, d = W.shape
+        Z = self.data.matrix.times(W.reshape(-1, d).T).reshape(-1, folds, count)
+        return [Z[rows, fold] + b[fold] for fold, rows in enumerate(self.folds.tests)]
+
+    def together(self, most: int) -> int:
+        """Return for how many of so many models of each fold one pass computes margins within the memory that data allow."""
+        able, n = self.data.matrix.capabilities, self.data.matrix.n
+        return int(max(1, min(most, able.gathered / (n * len(self.folds)))))
+
+
+def _coefficients(model: Any) -> np.ndarray:
+    return np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
+
+
+def _intercepts(model: Any) -> np.ndarray:
+    return np.broadcast_to(np.asarray(model.intercept_, dtype=np.float64), len(_coefficients(model)))
+
+
+def _returning(model: Any, margins: int) -> Any:
+    """Make of a model one that predicts from margins: its examples are they, and its coefficients the identity."""
+    model.coef_ = np.eye(margins) if model.coef_.ndim == 2 else np.ones(1)
+    model.intercept_ = np.zeros(margins) if np.ndim(model.intercept_) else 0.0
+    model.n_features_in_ = margins
+    vars(model).pop("feature_names_in_", None)
+    return model
