@@ -162,3 +162,10 @@ def test_a_wrong_self_concordance_is_reported():
 
     with pytest.raises(ValueError, match=r"is not self-concordant with M=0\.9"):
         losses.check(TooSmall())
+
+
+@pytest.mark.parametrize("loss", [losses.Poisson(), losses.Gamma(), losses.Tweedie(1.5)], ids=str)
+def test_margins_beyond_float64_have_no_best_intercept(loss):
+    for margins in (np.full(2, np.inf), np.full(2, -np.inf)):
+        with np.errstate(invalid="ignore"):
+            assert np.isnan(loss.best_intercept(margins, np.array([0.5, 1.5]), None))

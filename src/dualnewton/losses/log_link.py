@@ -74,12 +74,13 @@ class LogLink(Loss):
         """argmin_b Σ c_i φ(z_i + b) = log Σ c_i y_i e^{−(p−1)z_i} − log Σ c_i e^{(2−p)z_i}, the zero of Σ c_i φ′(z_i + b).
 
         Where all labels of positive weight are zero the infimum is at −∞; the largest b at which every e^{(2−p)(z_i + b)}
-        underflows to zero is returned.
+        underflows to zero is returned. Margins beyond the range of float64 have no best intercept: NaN is returned.
         """
         up, down = 2.0 - self.power, 1.0 - self.power
         counted = _log_sum(down * margins, y if weights is None else weights * y)
-        if counted == -np.inf:
-            return -UNDERFLOW / up - float(margins.max())
+        if counted == -np.inf:  # all labels are zero, or all margins are infinite
+            largest = float(margins.max())
+            return -UNDERFLOW / up - largest if math.isfinite(largest) else math.nan
         return counted - _log_sum(up * margins, weights)
 
 

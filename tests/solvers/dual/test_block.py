@@ -136,3 +136,13 @@ def test_each_trial_point_is_evaluated_once():
     blocks.solve_block(Counting(), y, u, curvature, alpha, c)
     assert calls.count("step") > 1
     assert calls.count("value") == 1 + calls.count("step")  # full steps: none had to be halved
+
+
+@pytest.mark.parametrize(
+    "curvature", [FullCurvature(np.full((2, 2), 1e10)), blocks.LowRankCurvature(np.full((2, 1), 1e5))]
+)
+def test_a_block_whose_newton_system_exceeds_float64_stays_where_it_is(curvature):
+    """φ″(699) = e^699, and G e^699 is infinite."""
+    loss, y, u, alpha = losses.Poisson(), np.zeros(2), np.full(2, 699.0), np.zeros(2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert not solve_block(loss, y, u, curvature, alpha, np.ones(2)).any()

@@ -258,6 +258,23 @@ def test_rounding_is_no_reason_to_go_on_for_ever():
     assert result.certificate.relative_gap <= 1e-14
 
 
+def test_slacks_that_are_zero_leave_the_dual_point_finite():
+    """Both slacks of a kink underflow where a margin reaches it exactly: the curvature there is infinite."""
+    X, y = np.array([[2.0, 2.0], [1.0, 2.0], [2.0, 2.0]]), np.array([1.0, 0.0, 3.0])
+    problem = dn.Problem(
+        X, y, losses.EpsilonInsensitive(0.1), regularizer=regularizers.L1(), lam=0.1, fit_intercept=True
+    )
+    start = problem.certified_pair(np.zeros(2))
+    method = interior_point.InteriorPoint(
+        [(problem, start)], Block(problem.data, intercept=True), tol=0.0, corrections=1, largest_system=10
+    )
+    boxes = method.best[0].boxes.copy()
+    boxes[2:, :, 1] = 0.0
+    method.best[0] = replace(method.best[0], boxes=boxes)
+    for _, _, alpha in method.point(0).points:
+        assert np.isfinite(alpha).all()
+
+
 def test_the_linear_system_of_the_kinks_finishes(monkeypatch):
     X, y = load("w8a")
     X = np.asarray(X[:800].todense())

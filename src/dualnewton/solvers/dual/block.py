@@ -81,13 +81,15 @@ class LowRankCurvature:
 
 
 def _solve_plus_identity(matrix: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """(matrix + I)⁻¹ r for a positive semidefinite matrix, which is overwritten."""
+    """(matrix + I)⁻¹ r for a positive semidefinite matrix, which is overwritten; NaN if it exceeds the range of float64."""
     from scipy.linalg.lapack import dposv  # the checks of scipy.linalg.solve take longer than solving a small block
 
     matrix[np.diag_indices(len(matrix))] += 1.0
     _, x, failed = dposv(matrix, r, lower=True)
     if not failed:
         return x
+    if not np.isfinite(matrix).all():
+        return np.full_like(r, np.nan)  # no such step decreases J, and the block ends where it is
     # Rounding has made a badly scaled matrix indefinite; its exact eigenvalues are at least one.
     values, vectors = np.linalg.eigh(matrix)
     return vectors @ ((vectors.T @ r) / np.maximum(values, 1.0))

@@ -254,6 +254,8 @@ class InteriorPoint(Method):
         with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
             directions = _Directions(self.operator, view, state, Deadline(math.inf))
             moved = directions.system.solve(state.imbalance, np.zeros_like(state.boxes[0]), 0.0).p
+            if not np.isfinite(moved).all():  # both slacks of a kink are zero, and its curvature is infinite
+                moved = np.zeros_like(moved)
             balanced = np.clip(state.boxes[0] + view.alive(moved), 0.0, view.jumps)
             vertex = vertex_near(view, self.operator, state.x, state.boxes, directions.system.D)
         points = [] if vertex is None else [vertex]
