@@ -82,7 +82,8 @@ def solve(
     max_epochs : int
         Stop after so many passes over the data.
     time_limit : float, optional
-        Stop after so many seconds; the result is the best certified model so far.
+        Stop after so many seconds; the result is the best certified model so far. Where that happens the bits of the result
+        depend on the clock, even if it meets ``tol`` and its status is ``CONVERGED``.
     n_threads : int, optional
         How many threads may work; one by default. A given method has the same bits for any number; "auto" may choose another
         method for another number.

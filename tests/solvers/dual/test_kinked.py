@@ -278,6 +278,16 @@ def test_the_numpy_engine_does_the_same():
     assert result.converged
 
 
+@pytest.mark.parametrize("tuning", [COMPILED, None], ids=["compiled", "NumPy"])
+def test_no_step_takes_many_more_epochs_than_are_left(tuning):
+    """Sweeps over few active examples and products of a joint step are as many as the limit leaves."""
+    problem = problem_of(losses.EpsilonInsensitive(0.0), n=30, d=30, lam=1e-6)
+    for most in (1, 3, 30, 31, 60):
+        result = dn.solve(problem, method="sdca", tau=1, tol=0.0, max_epochs=most, random_state=0, tuning=tuning)
+        assert result.status is dn.Status.EPOCH_LIMIT
+        assert most <= result.n_epochs <= most + 2
+
+
 def test_models_together_are_models_alone():
     first = problem_of(losses.Hinge(), "CSR float64", form="intercept", n=200, d=8)
     others = [dn.Problem(first.X, -first.y, first.loss, lam=lam, fit_intercept=True) for lam in (0.2, 0.01)]

@@ -12,6 +12,7 @@ lower bound of the rise, as in SDNA. A step that leaves a piece is clipped to it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -31,7 +32,12 @@ FLAT = 1e-10
 
 
 def face_step(
-    problem: Problem, pieces: np.ndarray, alpha: np.ndarray, state: tuple[np.ndarray, float, float], products: int
+    problem: Problem,
+    pieces: np.ndarray,
+    alpha: np.ndarray,
+    state: tuple[np.ndarray, float, float],
+    products: int,
+    most: float = math.inf,
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Return the free examples, their new dual variables, and how many products with G that took.
 
@@ -43,6 +49,9 @@ def face_step(
         w, b and the curvature ρ/(λn) of the intercept, which the rounds treat as a penalised feature.
     products : int
         Maximum number of products with G of conjugate gradients.
+    most : float
+        Number of epochs after which there are no more of these, and no halved steps; a product costs the share of the free
+        examples in all.
     """
     w, b, b_curvature = state
     at = free_kinks(pieces, alpha)
@@ -59,11 +68,14 @@ def face_step(
         return rows @ (inverse * (columns @ x)) + b_curvature * x.sum()
 
     missing = at[free] - problem.o[free] - b - rows @ w
-    mass, used = _conjugate_gradients(times, missing, products)
+    allowed = math.ceil(min(most * problem.n / free.size, products))
+    mass, used = _conjugate_gradients(times, missing, allowed)
     left, right = piece_ends(own, now)
     step = mass / c
     ends = np.divide(np.where(step > 0.0, -left, -right) - now, step, out=np.ones_like(step), where=step != 0.0)
-    for length in (*(0.5**k for k in range(HALVINGS)), min(1.0, float(ends.min()))):
+    for k, length in enumerate((*(0.5**k for k in range(HALVINGS)), min(1.0, float(ends.min())))):
+        if 0 < k < HALVINGS and used * free.size >= most * problem.n:
+            continue
         beta = -onto_ends(-now - length * step, left, right)
         change = c * (beta - now)
         used += 1

@@ -95,13 +95,14 @@ class KinkedSweeps(Sweeps):
         epochs = super()._focused_sweeps(rng, deadline, most)
         for k in range(len(self.problems)):
             if self.faces[k].slow and epochs < most and time.perf_counter() <= deadline:
-                epochs += self._joint_step(k)
+                epochs += self._joint_step(k, most - epochs)
         return epochs
 
-    def _joint_step(self, k: int) -> float:
-        """Move the free examples of a model together; return the number of epochs that this cost."""
+    def _joint_step(self, k: int, most: float) -> float:
+        """Move the free examples of a model together; return the number of epochs that this cost, about ``most`` at most."""
         problem, face, pieces = self.problems[k], self.faces[k], self.pieces[k]
-        free, beta, products = face_step(problem, pieces, self.engine.alpha(k), self.engine.model(k), face.products)
+        at = self.engine.alpha(k), self.engine.model(k)
+        free, beta, products = face_step(problem, pieces, *at, face.products, most)
         if free.size:
             self.engine.move(k, free, beta)
         same = np.array_equal(free, face.free)

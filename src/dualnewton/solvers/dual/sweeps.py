@@ -69,7 +69,9 @@ class Sweeps(Method):
             active = self.engine.active()
             if active is None or not 0 < active.size <= MAX_ACTIVE * self.sampling.n or time.perf_counter() > deadline:
                 break
-            sweeps = max(1, self.least_visits // active.size)
+            # Fewer sweeps only where they use up the limit, so that an unlimited run never passes through what they leave.
+            allowed = math.ceil(min((most - epochs) * self.sampling.n / active.size, self.least_visits))
+            sweeps = max(1, min(self.least_visits // active.size, allowed))
             order = np.concatenate([rng.permutation(active) for _ in range(sweeps)])
             block = IndexBlock(order, np.append(np.arange(0, order.size, self.sampling.max_size), order.size))
             epochs += self._sweep(block, deadline)

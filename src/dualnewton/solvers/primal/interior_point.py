@@ -170,18 +170,19 @@ class InteriorPoint(Method):
         epochs = 0.0
         try:
             for k in range(len(self.states)):
-                epochs = max(epochs, self._advance(k, Deadline(deadline)))
+                epochs = max(epochs, self._advance(k, Deadline(deadline), most))
         except OutOfTime:
             return max(epochs, 1.0)
         return epochs
 
-    def _advance(self, k: int, deadline: Deadline) -> float:
-        """Take a step of model k, and return how many passes over the data it took."""
+    def _advance(self, k: int, deadline: Deadline, most: float) -> float:
+        """Take a step of model k, and return how many passes over the data it took; beyond ``most``, only necessary ones."""
         view, state = self.views[k], self.states[k]
         with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
-            found, epochs = self._stepped(view, state, deadline)
+            found, epochs = self._stepped(view, state, deadline, most)
         if found is None or not math.isfinite(found.residual):
-            self.idle[k] = PATIENCE
+            if epochs < most:  # otherwise the limit may be why
+                self.idle[k] = PATIENCE
             return epochs
         self.states[k] = found
         self.idle[k] = 0 if found.residual < self.best[k].residual else self.idle[k] + 1
@@ -189,8 +190,10 @@ class InteriorPoint(Method):
             self.best[k] = found
         return epochs
 
-    def _stepped(self, view: View, state: State, deadline: Deadline) -> tuple[State | None, float]:
+    def _stepped(self, view: View, state: State, deadline: Deadline, most: float) -> tuple[State | None, float]:
         """Return the state after a step, None if there is none, and the passes over the data.
+
+        After ``most`` passes there are no more refinements and corrections.
 
         1. Factorise. 2. Predict: a step towards μ = 0 tells how far μ can fall. 3. Correct: a step to that μ, with the second-
         order term of the predictor. 4. Correct for centrality, while that makes the step longer. 5. Move.
@@ -199,7 +202,7 @@ class InteriorPoint(Method):
         if view.gap(boxes) <= NOTHING * state.scale * float(view.c.sum()):
             return None, 0.0
         # 1.
-        directions = _Directions(self.operator, view, state, deadline)
+        directions = _Directions(self.operator, view, state, deadline, most)
         # 2.
         mu = view.mean(directions.products)
         predicted = directions.towards(-directions.products, PREDICTED)
@@ -209,11 +212,12 @@ class InteriorPoint(Method):
         aim = target - directions.products - predicted.way[:2] * predicted.way[2:]
         step = directions.towards(aim, CORRECTED)
         if state.single and directions.system.weak:
-            found, more = self._stepped(view, replace(state, single=False), deadline)
-            return found, 1.0 + 0.5 * directions.system.products + more
+            spent = directions.passes
+            found, more = self._stepped(view, replace(state, single=False), deadline, most - spent)
+            return found, spent + more
         # 4.
         for _ in range(self.corrections):
-            if step.length >= 1.0:
+            if step.length >= 1.0 or directions.passes >= most:
                 break
             there = directions.products_at(step, min(1.0, step.length + REACH))
             change = np.clip(there, target / SPREAD, target * SPREAD) - there
@@ -224,7 +228,7 @@ class InteriorPoint(Method):
             step = other
         # 5.
         deadline.check()
-        epochs = 1.0 + 0.5 * (directions.system.products + 1)
+        epochs = directions.passes + 0.5
         length = min(1.0, max(BOUNDARY, 1.0 - mu / state.scale) * step.length)
         if target > SLOW * mu:
             length = directions.central(step, length)
@@ -303,12 +307,20 @@ class _Directions:
         p s and q t.
     """
 
-    def __init__(self, operator: Operator, view: View, state: State, deadline: Deadline) -> None:
+    def __init__(
+        self, operator: Operator, view: View, state: State, deadline: Deadline, most: float = math.inf
+    ) -> None:
         self.view, self.state, (self.values, self.slacks) = view, state, (state.boxes[:2], state.boxes[2:])
         self.products, self.gap = self.values * self.slacks, view.gap(state.boxes)
         self.off = state.z - view.kinks + self.slacks[0] - self.slacks[1]
         D = 1.0 / (self.slacks / self.values).sum(axis=0)
-        self.system = NewtonSystem(operator, view.ridge, view.c, D, self._size, deadline.check, single=state.single)
+        of_step = operator, view.ridge, view.c, D, self._size, deadline.check
+        self.system = NewtonSystem(*of_step, single=state.single, most=2.0 * (most - 1.0))
+
+    @property
+    def passes(self) -> float:
+        """Passes over the data so far: one for the matrix, and a half for each product."""
+        return 1.0 + 0.5 * self.system.products
 
     def _size(self, imbalance: np.ndarray) -> float:
         return self.view.size(imbalance, self.state.scale)

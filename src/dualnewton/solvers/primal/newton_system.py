@@ -16,6 +16,7 @@ residuals of the two equations above, in which nothing large cancels, are solved
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -208,6 +209,8 @@ class NewtonSystem:
         Called between large pieces of work.
     single : bool
         Whether the matrix is computed in float32, which refinement makes up for as long as it is well conditioned.
+    most : float
+        Number of products after which solutions are not refined.
 
     Attributes
     ----------
@@ -227,8 +230,9 @@ class NewtonSystem:
         check: Check,
         *,
         single: bool = False,
+        most: float = math.inf,
     ) -> None:
-        self.operator, self.ridge, self.c, self.D, self.size = operator, ridge, c, D, size
+        self.operator, self.ridge, self.c, self.D, self.size, self.most = operator, ridge, c, D, size, most
         self.solver = operator.curvature(c * D.sum(axis=0), ridge, check, single=single)
         self.products, self.weak = 0, False
 
@@ -240,6 +244,8 @@ class NewtonSystem:
             size = self.size(left)
             if size <= enough:
                 self.weak |= count > FEW_REFINEMENTS
+                return found
+            if self.products >= self.most:
                 return found
             more = self._once(left, found.z + g - found.p / self.D)
             better = Solution(found.x + more.x, found.z + more.z, found.p + more.p)
