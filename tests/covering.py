@@ -10,8 +10,12 @@ def pairs_of(cell):
     return {(i, cell[i], j, cell[j]) for i, j in itertools.combinations(range(len(cell)), 2)}
 
 
-def covering(sizes):
-    """Level numbers, cell by cell, such that any two levels of two factors share a cell; each cell settles all pairs it can."""
+def covering(sizes, is_costly=lambda cell: False):
+    """Level numbers, cell by cell, such that any two levels of two factors share a cell; each cell settles all pairs it can.
+
+    ``is_costly`` says of a part of a cell, a dictionary of levels by factor, whether it is used only if there is no other that
+    has the same pair: cells may share what is slow to prepare, such as compiled code.
+    """
     open_pairs = set().union(*(pairs_of(cell) for cell in itertools.product(*map(range, sizes))))
     while open_pairs:
         i, a, j, b = min(open_pairs)
@@ -19,7 +23,9 @@ def covering(sizes):
         for k in range(len(sizes)):
             if k not in cell:
                 gain = [
-                    sum((*min((k, x), o), *max((k, x), o)) in open_pairs for o in cell.items()) for x in range(sizes[k])
+                    sum((*min((k, x), o), *max((k, x), o)) in open_pairs for o in cell.items())
+                    - len(sizes) * is_costly(cell | {k: x})
+                    for x in range(sizes[k])
                 ]
                 cell[k] = int(np.argmax(gain))
         chosen = tuple(cell[k] for k in range(len(sizes)))

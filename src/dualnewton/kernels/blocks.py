@@ -2,17 +2,16 @@
 
 The first stage gathers rows and computes Gram blocks, which depend on neither w nor α. The second stage computes margins,
 solves the block subproblems and updates w. Threads may therefore do the first stage of later sets while one thread does the
-second stage, with the same bits as a single thread. Each ``helper`` claims pieces of the index block in order, as long as buffer
-slots are free. The ``leader`` does the second stage of the pieces in order, and first stages while it would otherwise wait.
+second stage, with the same bits as a single thread. All threads run one kernel, so that one compilation serves any number of
+them. Each claims pieces of the index block in order, as long as buffer slots are free, and does their first stage. The thread
+that ``leads``, the only one if there are no others, also does the second stage of the pieces in order, as soon as they are ready.
 They coordinate through an array of shared atomic ``counters``.
 
-    rounds(*rows, indices, starts, gathered, grams, limit, models, loss)
-    helper(*rows, indices, starts, gathered, grams, limit, counters)
-    leader(*rows, indices, starts, gathered, grams, limit, counters, models, loss)
+    rounds(*rows, indices, starts, gathered, grams, limit, counters, leads, models, loss)
 
-``grams`` (sets, τ, τ) and, for dense data, ``gathered`` (sets, τ, ≥ d) are the output of the first stage. For CSR data
-``gathered`` (1, 1, d) is zero scratch space for one expanded row. With several threads both have a leading axis of slots. Gram
-blocks of dense float32 rows are summed in float32 up to ``limit`` (:mod:`dualnewton.kernels.gram`).
+``grams`` (slots, sets, τ, τ) and, for dense data, ``gathered`` (slots, sets, τ, ≥ d) are the output of the first stage. For CSR
+data ``gathered`` (slots, 1, 1, d) is zero scratch space for one expanded row. Gram blocks of dense float32 rows are summed in
+float32 up to ``limit`` (:mod:`dualnewton.kernels.gram`).
 """
 
 from __future__ import annotations
@@ -135,15 +134,6 @@ def _consume(data, columns, row_starts, indices, starts, first, last, gathered, 
             row.follow(data, columns, row_starts, S, 0, t, w_bar[k], w[k], limits, gradient)
 
 
-@jit
-def _rounds(data, columns, row_starts, indices, starts, gathered, grams, limit, models, loss):
-    ahead, sets = grams.shape[0], starts.size - 1
-    for first in range(0, sets, ahead):
-        last = min(sets, first + ahead)
-        _grams(data, columns, row_starts, indices, starts, first, last, sets, gathered, grams, limit)
-        _consume(data, columns, row_starts, indices, starts, first, last, gathered, grams, models, loss)
-
-
 TAKEN, CONSUMED, FAILED, READY = 0, 1, 2, 8
 """Positions in ``counters``: number of pieces claimed, number consumed, whether a helper failed, and from READY on one flag
 per piece that says whether its first stage is done. READY = 8 (64 bytes) keeps the flags off the cache line of the counters."""
@@ -162,45 +152,36 @@ def _claim(counters, pieces, slots):
 @jit
 def _make_ready(data, columns, row_starts, indices, starts, gathered, grams, limit, counters, piece):
     """Do the first stage of a piece and set its flag."""
-    slots, ahead = grams.shape[0], grams.shape[1]
+    slots, ahead, sets = grams.shape[0], grams.shape[1], starts.size - 1
     first, slot = piece * ahead, piece % slots
-    last = min(starts.size - 1, first + ahead)
-    _grams(data, columns, row_starts, indices, starts, first, last, 0, gathered[slot], grams[slot], limit)
+    last = min(sets, first + ahead)
+    horizon = sets if slots == 1 else 0  # with several slots another thread may produce the next piece
+    _grams(data, columns, row_starts, indices, starts, first, last, horizon, gathered[slot], grams[slot], limit)
     atomic.store(counters, READY + piece, 1)
 
 
 @jit
-def _helper(data, columns, row_starts, indices, starts, gathered, grams, limit, counters):
+def _rounds(data, columns, row_starts, indices, starts, gathered, grams, limit, counters, leads, models, loss):
     slots, ahead, sets = grams.shape[0], grams.shape[1], starts.size - 1
-    pieces = -(-sets // ahead)
-    while atomic.load(counters, TAKEN) < pieces:
-        piece = _claim(counters, pieces, slots)
-        if piece >= 0:
-            _make_ready(data, columns, row_starts, indices, starts, gathered, grams, limit, counters, piece)
+    pieces, piece = -(-sets // ahead), 0
+    while piece < pieces if leads else atomic.load(counters, TAKEN) < pieces:
+        if leads and atomic.load(counters, READY + piece) != 0:
+            first, slot = piece * ahead, piece % slots
+            last = min(sets, first + ahead)
+            _consume(
+                data, columns, row_starts, indices, starts, first, last,
+                gathered[slot], grams[slot], models, loss,
+            )  # fmt: skip
+            piece += 1
+            atomic.store(counters, CONSUMED, piece)
+        elif leads and atomic.load(counters, FAILED) != 0:
+            return  # the piece will never be ready
         else:
-            atomic.yield_thread()
-
-
-@jit
-def _leader(data, columns, row_starts, indices, starts, gathered, grams, limit, counters, models, loss):
-    slots, ahead, sets = grams.shape[0], grams.shape[1], starts.size - 1
-    pieces = -(-sets // ahead)
-    for piece in range(pieces):
-        while atomic.load(counters, READY + piece) == 0:
-            if atomic.load(counters, FAILED) != 0:
-                return  # the piece will never be ready
-            mine = _claim(counters, pieces, slots)  # do useful work instead of waiting
-            if mine >= 0:
-                _make_ready(data, columns, row_starts, indices, starts, gathered, grams, limit, counters, mine)
+            claimed = _claim(counters, pieces, slots)
+            if claimed >= 0:
+                _make_ready(data, columns, row_starts, indices, starts, gathered, grams, limit, counters, claimed)
             else:
                 atomic.yield_thread()
-        first, slot = piece * ahead, piece % slots
-        last = min(sets, first + ahead)
-        _consume(
-            data, columns, row_starts, indices, starts, first, last,
-            gathered[slot], grams[slot], models, loss,
-        )  # fmt: skip
-        atomic.store(counters, CONSUMED, piece + 1)
 
 
-rounds, helper, leader = Kernel(_rounds), Kernel(_helper), Kernel(_leader)
+rounds = Kernel(_rounds)

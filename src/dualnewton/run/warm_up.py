@@ -75,9 +75,7 @@ def steps(storages: tuple[str, ...] = STORAGES, dtypes: tuple[str, ...] = DTYPES
         for loss, what in ((SMOOTH[0], "smooth losses"), (losses.Hinge(), "piecewise linear losses")):
             name = f"{storage} {dtype}: rounds of blocks, {what}"
             yield Step(f"{name}, minibatch SDCA", partial(_rounds, X, loss, 2, separable_rounds=True))
-            for n_threads in (1, 2):
-                words = "several threads" if n_threads > 1 else "one thread"
-                yield Step(f"{name}, {words}", partial(_rounds, X, loss, 2, n_threads=n_threads))
+            yield Step(f"{name}, SDNA", partial(_rounds, X, loss, 2))
 
 
 def _matrix(storage: str, dtype: str) -> Any:
@@ -85,12 +83,11 @@ def _matrix(storage: str, dtype: str) -> Any:
     return sp.csr_array(X) if storage == "csr" else X
 
 
-def _rounds(X: Any, loss: Loss, tau: int, *, separable_rounds: bool = False, n_threads: int = 1) -> None:
+def _rounds(X: Any, loss: Loss, tau: int, *, separable_rounds: bool = False) -> None:
     from dualnewton.solvers.dual.compiled import CompiledEngine
 
     problem = Problem(X, np.ones(2), loss, lam=1.0)
-    start = [np.zeros(2)]
-    CompiledEngine([problem], Shuffled(2, tau), start, separable_rounds=separable_rounds, n_threads=n_threads)
+    CompiledEngine([problem], Shuffled(2, tau), [np.zeros(2)], separable_rounds=separable_rounds)
 
 
 def _passes(X: Any) -> None:

@@ -51,23 +51,29 @@ def tiny_pieces(monkeypatch):
     monkeypatch.setattr(pipeline, "PIECE", 1)
 
 
-class Watched:
-    """A kernel with something done before each call, and something after."""
+HELPER, LEADER = False, True
 
-    def __init__(self, kernel, before=lambda *_: None, after=lambda *_: None):
-        self.kernel, self.before, self.after = kernel, before, after
+
+class Watched:
+    """The kernel with something done before each call by helpers or by the leader, and something after."""
+
+    def __init__(self, who, before=lambda *_: None, after=lambda *_: None):
+        self.kernel, self.who, self.before, self.after = blocks.rounds, who, before, after
 
     def prepare(self, *args):
         return self.kernel.prepare(*args)
 
     def __call__(self, *args):
-        self.before(*args)
+        mine = args[9] is self.who
+        if mine:
+            self.before(*args)
         self.kernel(*args)
-        self.after(*args)
+        if mine:
+            self.after(*args)
 
 
 def board_of(args):
-    """The shared words, among the arguments of a helper or a leader."""
+    """The shared words, among the arguments of the kernel."""
     return args[8]
 
 
@@ -75,8 +81,8 @@ def board_of(args):
 @pytest.mark.parametrize("n_threads", [2, 4])
 def test_every_piece_is_taken_made_and_used(storage, n_threads, tiny_pieces, monkeypatch):
     boards, makers = [], []
-    monkeypatch.setattr(blocks, "leader", Watched(blocks.leader, after=lambda *args: boards.append(board_of(args))))
-    monkeypatch.setattr(blocks, "helper", Watched(blocks.helper, lambda *_: makers.append(threading.current_thread())))
+    monkeypatch.setattr(blocks, "rounds", Watched(LEADER, after=lambda *args: boards.append(board_of(args))))
+    monkeypatch.setattr(blocks, "rounds", Watched(HELPER, lambda *_: makers.append(threading.current_thread())))
     (problem,) = make(storage)
     sampling = samplings.Shuffled(N, 8)
     engine = CompiledEngine([problem], sampling, [np.zeros(N)], separable_rounds=False, n_threads=n_threads)
@@ -90,12 +96,12 @@ def test_every_piece_is_taken_made_and_used(storage, n_threads, tiny_pieces, mon
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("late", ["helper", "leader"])
+@pytest.mark.parametrize("late", [HELPER, LEADER], ids=["helper", "leader"])
 def test_a_late_side_changes_no_bit(storage, late, tiny_pieces, monkeypatch):
     """Whichever half holds the other up, also with every slot full, the order of the arithmetic is the same."""
     problems = make(storage, K=3)
     expected = dn.solve_many(problems, tau=32, tol=0.0, max_epochs=2, random_state=0)
-    monkeypatch.setattr(blocks, late, Watched(getattr(blocks, late), lambda *_: time.sleep(0.02)))
+    monkeypatch.setattr(blocks, "rounds", Watched(late, lambda *_: time.sleep(0.02)))
     found = dn.solve_many(problems, tau=32, tol=0.0, max_epochs=2, random_state=0, n_threads=3)
     for one, other in zip(expected, found, strict=True):
         assert np.array_equal(one.w, other.w)
@@ -121,8 +127,8 @@ def test_an_error_of_a_helper_reaches_the_caller_and_leaves_no_thread(n_threads,
         except RuntimeError as error:
             found.append(str(error))
 
-    monkeypatch.setattr(blocks, "helper", Watched(blocks.helper, fail_with_a_piece_in_hand))
-    monkeypatch.setattr(blocks, "leader", Watched(blocks.leader, lambda *_: claimed.wait(10.0)))
+    monkeypatch.setattr(blocks, "rounds", Watched(HELPER, fail_with_a_piece_in_hand))
+    monkeypatch.setattr(blocks, "rounds", Watched(LEADER, lambda *_: claimed.wait(10.0)))
     caller = threading.Thread(
         target=fit, daemon=True
     )  # so that a leader that waits for ever does not hold up the tests
@@ -141,7 +147,7 @@ def test_an_error_of_the_leader_leaves_no_thread(error, tiny_pieces, monkeypatch
         if len(calls) == 2:  # in the second sweep
             raise error("enough")
 
-    monkeypatch.setattr(blocks, "leader", Watched(blocks.leader, fail))
+    monkeypatch.setattr(blocks, "rounds", Watched(LEADER, fail))
     if error is KeyboardInterrupt:
         result = dn.solve(problem, tau=16, tol=0.0, n_threads=3, random_state=0)
         assert result.status is Status.INTERRUPTED

@@ -46,17 +46,9 @@ class Pipeline:
 
     def prepare(self, block: IndexBlock, limit: float, models: Models, loss: Any) -> None:
         """Compile the kernels for these types of arguments."""
-        blocks.rounds.prepare(*self._alone(block, limit, models, loss))
-        if self.n_threads > 1:
-            shared = self._shared(block, limit)
-            blocks.helper.prepare(*shared)
-            blocks.leader.prepare(*shared, models, loss)
+        blocks.rounds.prepare(*self._arguments(block, limit), True, models, loss)
 
-    def _alone(self, block: IndexBlock, limit: float, models: Models, loss: Any) -> tuple[Any, ...]:
-        buffers = self.gathered[0], self.grams[0], limit
-        return (*self.rows, block.indices, block.starts, *buffers, models, loss)
-
-    def _shared(self, block: IndexBlock, limit: float) -> tuple[Any, ...]:
+    def _arguments(self, block: IndexBlock, limit: float) -> tuple[Any, ...]:
         counters = np.zeros(blocks.READY + -(-len(block) // self.sets), dtype=np.int64)
         return (*self.rows, block.indices, block.starts, self.gathered, self.grams, limit, counters)
 
@@ -66,25 +58,22 @@ class Pipeline:
             return
         if (largest := int(block.sizes.max())) > self.size:
             self._make_room(largest)
-        if self.n_threads == 1 or len(block) <= 2 * self.sets:
-            blocks.rounds(*self._alone(block, limit, models, loss))
-            return
-        shared = self._shared(block, limit)
+        shared = self._arguments(block, limit)
         counters, errors = shared[-1], []
 
         def help_out() -> None:
             try:
-                blocks.helper(*shared)
+                blocks.rounds(*shared, False, models, loss)
             except BaseException as error:
                 errors.append(error)
                 counters[blocks.FAILED] = 1
 
         helpers: list[threading.Thread] = []
         try:
-            for _ in range(self.n_threads - 1):
+            for _ in range(self.n_threads - 1 if len(block) > 2 * self.sets else 0):
                 helpers.append(threading.Thread(target=help_out, daemon=True))
                 helpers[-1].start()
-            blocks.leader(*shared, models, loss)
+            blocks.rounds(*shared, True, models, loss)
         finally:
             # Mark all pieces as claimed, so that the helper threads end even after an error.
             counters[blocks.TAKEN] = counters.size - blocks.READY
