@@ -7,6 +7,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Tests start many processes; without bytecode each of them would compile the library's modules anew.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: demo test quick lint docs dist bench campaign format clean help
 
 help:

@@ -47,11 +47,40 @@ QUICK = (
 other tests are marked ``slow``, as are single tests here that take more than a second."""
 
 TOGETHER = {
+    "rounds": (
+        "kernels",
+        "solvers/dual",
+        "run/test_checkpoint.py",
+        "run/test_checkpoint_kills.py",
+        "run/test_threads.py",
+    ),
     "dask": ("matrix/dask", "cli/test_on_dask.py", "test_dask.py"),
-    "rounds": ("kernels", "solvers/dual"),
 }
-"""Modules and folders whose tests run in one process of pytest-xdist: they share a cluster, or compile the same kernels.
+"""Modules and folders whose tests run in one process of pytest-xdist: they compile the same kernels, or share a cluster.
 Elsewhere a module is the unit, so that what its tests compile, cache and share by fixtures is made once."""
+
+SECONDS_PER_TEST = 0.03
+"""Processor time of most tests, at most."""
+
+SECONDS = {
+    "rounds": 400.0,
+    "dask": 100.0,
+    "run/test_loop.py": 45.0,
+    "estimators/test_certified_choice.py": 30.0,
+    "test_examples.py": 25.0,
+    "test_reports_in_a_browser.py": 25.0,
+    "solvers/prox/test_working_set.py": 20.0,
+    "solvers/prox/test_newton.py": 20.0,
+    "matrix/test_data.py": 20.0,
+    "io/test_opening.py": 20.0,
+    "io/test_convert.py": 20.0,
+    "solvers/primal/test_interior_point.py": 15.0,
+    "cli/test_interrupt.py": 15.0,
+    "estimators/test_wide_cv.py": 15.0,
+    "test_benchmark_of_defaults.py": 15.0,
+}
+"""Processor time of units that take longer than their number of tests says. Long ones run first, so that all processes end at
+about the same time."""
 
 # The same examples on every run and every machine; time limits belong to benchmarks.
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=50)
@@ -84,14 +113,21 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
+@cache
 def unit_of(path):
     """The name of the tests that run in the same process as those of a module, given by its path in this folder."""
+    path = Path(path)
     return next((name for name, places in TOGETHER.items() if any(map(path.is_relative_to, places))), path.as_posix())
+
+
+def cost_of(unit, tests):
+    """Processor time that the tests of a unit are expected to take, in seconds."""
+    return SECONDS.get(unit, SECONDS_PER_TEST * len(tests))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Distribute units instead of single tests under ``--dist loadgroup``.
+    """Distribute units instead of single tests under ``--dist loadgroup``, the longest first.
 
     pytest-xdist 3.8 writes the group of a test into its identifier, which pytest 9.2 ignores: single tests are distributed then.
     """
@@ -99,9 +135,23 @@ def pytest_xdist_make_scheduler(config, log):
         return None
     from xdist.scheduler import LoadScopeScheduling
 
+    here = HERE.relative_to(config.rootpath).as_posix() + "/"
+
     class ByUnit(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return unit_of((config.rootpath / nodeid.partition("::")[0]).relative_to(HERE))
+            return unit_of(nodeid.partition("::")[0].removeprefix(here))
+
+        def _assign_work_unit(self, node):
+            longest = max(self.workqueue, key=lambda unit: cost_of(unit, self.workqueue[unit]))
+            self.workqueue.move_to_end(longest, last=False)
+            super()._assign_work_unit(node)
+
+        def mark_test_complete(self, node, item_index, duration=0):
+            super().mark_test_complete(node, item_index, duration)
+            # xdist counts the open tests of all units at every event: a unit that is done is forgotten.
+            units = self.assigned_work[node]
+            for unit in [unit for unit, tests in units.items() if all(tests.values())]:
+                del units[unit]
 
     return ByUnit(config, log)
 

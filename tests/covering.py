@@ -10,7 +10,7 @@ def pairs_of(cell):
     return {(i, cell[i], j, cell[j]) for i, j in itertools.combinations(range(len(cell)), 2)}
 
 
-def covering(sizes, is_costly=lambda cell: False):
+def covering(sizes, is_costly=None):
     """Level numbers, cell by cell, such that any two levels of two factors share a cell; each cell settles all pairs it can.
 
     ``is_costly`` says of a part of a cell, a dictionary of levels by factor, whether it is used only if there is no other that
@@ -24,7 +24,7 @@ def covering(sizes, is_costly=lambda cell: False):
             if k not in cell:
                 gain = [
                     sum((*min((k, x), o), *max((k, x), o)) in open_pairs for o in cell.items())
-                    - len(sizes) * is_costly(cell | {k: x})
+                    - len(sizes) * bool(is_costly and is_costly(cell | {k: x}))
                     for x in range(sizes[k])
                 ]
                 cell[k] = int(np.argmax(gain))

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,15 @@ def room_of(path):
     return first.removesuffix(".py")
 
 
+@cache
+def nodes_of(source):
+    """All nodes of the syntax tree of a module."""
+    return list(ast.walk(ast.parse(source)))
+
+
 def imported_rooms(source):
     """The rooms of the package that a module imports, wherever in it the import stands."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "dualnewton":
             parts = node.module.split(".")[1:]
             yield from [parts[0]] if parts else [alias.name for alias in node.names]
@@ -94,7 +101,7 @@ def is_stored_matrix(node):
 
 def computations_with_x(source):
     """The lines of a module that import ``matrix.whole``, or have some ``.X`` in a sum, a product or a call of ``linear``."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.ImportFrom):
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             touches = any(name.startswith("dualnewton.matrix.whole") for name in names)

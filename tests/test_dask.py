@@ -11,8 +11,6 @@ import dualnewton as dn
 import dualnewton.dask as on_dask
 from dualnewton.errors import DualnewtonError
 
-pytestmark = pytest.mark.xdist_group("dask")
-
 N, D = 160, 5
 RNG = np.random.default_rng(4)
 X = RNG.standard_normal((N, D))

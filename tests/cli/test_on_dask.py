@@ -14,8 +14,6 @@ from cli.running import refused
 from dualnewton.cli import _cluster
 from dualnewton.interop.model_file import SavedModel
 
-pytestmark = pytest.mark.xdist_group("dask")
-
 SETTINGS = ["--loss", "squared_hinge", "--method", "newton", "--tol", "1e-10"]
 
 

@@ -11,8 +11,6 @@ from dualnewton.matrix import MemoryData, RowVectors, as_data
 from dualnewton.matrix.dask import DaskData
 from dualnewton.row_arrays import on_host
 
-pytestmark = pytest.mark.xdist_group("dask")
-
 N, D, SIZES = 90, 6, (30, 0, 11, 49)
 RNG = np.random.default_rng(2)
 X = RNG.standard_normal((N, D)) * (RNG.random((N, D)) < 0.7)

@@ -9,8 +9,6 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.matrix.dask.layout import Layout
 from dualnewton.run.checkpoint import Keeper
 
-pytestmark = pytest.mark.xdist_group("dask")
-
 
 @pytest.fixture(scope="module")
 def whole(cluster):

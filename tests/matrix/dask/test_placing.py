@@ -9,8 +9,6 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.matrix.dask import placing
 from dualnewton.row_arrays import on_host
 
-pytestmark = pytest.mark.xdist_group("dask")
-
 W = np.linspace(-1.0, 1.0, cases.D)
 
 

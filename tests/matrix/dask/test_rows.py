@@ -6,8 +6,6 @@ import pytest
 from dualnewton.matrix.dask import DaskData, RowBlocks
 from dualnewton.row_arrays import is_elsewhere, on_host
 
-pytestmark = pytest.mark.xdist_group("dask")
-
 N, SIZES = 50, (20, 1, 0, 22, 7)
 RNG = np.random.default_rng(1)
 Z, Y = RNG.standard_normal((N, 3)), RNG.integers(0, 3, N)

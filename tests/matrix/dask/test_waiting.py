@@ -6,8 +6,6 @@ import dask_killer
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix.dask import waiting
 
-pytestmark = pytest.mark.xdist_group("dask")
-
 
 @pytest.fixture
 def alone(monkeypatch):
