@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import disk_cases
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.matrix import ChunkedData
@@ -124,6 +125,23 @@ def test_the_rows_from_which_a_diagonal_is_estimated_lie_in_any_piece(tau):
     ]
     assert all(fit.converged for fit in fits)
     np.testing.assert_allclose(fits[0].w, fits[1].w, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet"])
+def test_a_checkpoint_of_files_that_are_opened_again_resumes_with_equal_bits(kind, tmp_path, monkeypatch):
+    disk_cases.small_pieces(monkeypatch)
+    disk_cases.written(tmp_path / "rows", kind)
+
+    def fit(**more):
+        opened = dn.data.open(tmp_path / "rows", memory="1G")
+        problem = dn.Problem(opened.X, opened.y, losses.Logistic(), lam=1e-3, fit_intercept=True)
+        return dn.solve(problem, method="ihs", tau=60, tol=1e-9, random_state=0, **more)
+
+    straight, place = fit(), dn.Checkpoint(tmp_path / "run", seconds=0.0, spacing=0.0)
+    stopped = fit(max_epochs=int(straight.n_epochs) // 2, checkpoint=place)
+    resumed = fit(checkpoint=place)
+    assert stopped.n_epochs < resumed.n_epochs == straight.n_epochs
+    assert (resumed.w.tobytes(), resumed.certificate) == (straight.w.tobytes(), straight.certificate)
 
 
 def test_a_checkpoint_of_chunked_data_resumes_with_equal_bits(tmp_path):

@@ -16,6 +16,7 @@ from dualnewton.planning.dual import dual_epoch, expected_epochs
 from dualnewton.planning.facts import Facts
 from dualnewton.planning.planner import kinked_plans, predicted
 from dualnewton.planning.switching import Switching
+from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.primal.model import Model
 from tables import make_problem
 from tuned import GENERAL, tuned
@@ -249,6 +250,17 @@ def test_a_loss_with_kinks_is_planned_by_cost(loss):
     bounded = dn.plan(replace(tall(loss=loss), regularizer=regularizers.L1(positive=True)))
     assert bounded.smoothed
     assert "smoothed losses" in bounded.reason
+
+
+def test_losses_with_kinks_are_smoothed_where_each_step_reads_files(tmp_path):
+    problem = tall(loss=losses.Hinge())
+    np.save(tmp_path / "rows.npy", problem.data.X)
+    on_disk = replace(problem, X=dn.data.open(tmp_path / "rows.npy", target=problem.y).X)
+    plans = kinked_plans(on_disk)
+    assert [plan.smoothed for plan in plans] == [True, False]
+    assert [plan.method for plan in plans][1] == "interior"
+    assert Costs.of(on_disk.data.profile).reading == problem.n * problem.d * 8 / DEFAULT.rates.file_bandwidth
+    assert Costs.of(problem.data.profile).reading == 0.0
 
 
 @pytest.mark.slow

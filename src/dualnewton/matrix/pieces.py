@@ -74,6 +74,7 @@ class Pieces:
             pairs=sum(each.pairs for each in profiles),
             sparse=profiles[0].sparse,
             itemsize=max(each.itemsize for each in profiles),
+            on_disk=any(segment.on_disk for segment in segments),
         )
         ends = np.cumsum([0, *(each.n for each in profiles)])
         self.rows = [slice(int(low), int(high)) for low, high in itertools.pairwise(ends)]

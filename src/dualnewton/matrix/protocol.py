@@ -41,6 +41,8 @@ class Profile:
         Bytes per entry.
     on_gpu : bool
         Whether a GPU reads the rows, instead of the processor's cores.
+    on_disk : bool
+        Whether each pass reads the rows from files.
     """
 
     n: int
@@ -50,6 +52,7 @@ class Profile:
     sparse: bool
     itemsize: int
     on_gpu: bool = False
+    on_disk: bool = False
 
     def with_constant(self) -> Profile:
         """Return the profile with an appended constant column: with one more entry in each row."""

@@ -49,6 +49,12 @@ class Costs(Profile):
             return rates.call + self.stored * rates.sparse_entry + self.n * rates.margin
         return rates.call + self._read(self.n * self.d * self.itemsize, rates) + self.n * rates.margin
 
+    @cached_property
+    def reading(self) -> float:
+        """Seconds to read all rows from their files; zero if they are in memory."""
+        size = self.stored * (self.itemsize + 4.0 * self.sparse)  # with the column indices
+        return size / self.tuning.rates.file_bandwidth if self.on_disk else 0.0
+
     def _read(self, size: float, rates: Rates) -> float:
         """Seconds to read ``size`` bytes, from the cache if they fit into it."""
         return size / (rates.cache_bandwidth if size <= rates.cache_bytes else rates.memory_bandwidth)

@@ -121,19 +121,21 @@ def general_plan(
 def kinked_plans(problem: Problem, *, models: int = 1, near: bool = False, tuning: Tuning = DEFAULT) -> list[Plan]:
     """Return the plans for a loss with kinks, from the cheapest on: interior points, rounds on the dual, smoothed losses.
 
-    For small data the kernels of the rounds are not loaded. Losses are smoothed only where interior points are not affordable:
-    they took longer in nearly all cells of ``benchmarks/kinks.py``.
+    For small data the kernels of the rounds are not loaded. Losses are smoothed only where interior points are not affordable,
+    since they took longer in nearly all cells of ``benchmarks/kinks.py``, or where rows are read from files: an interior-point
+    step reads them six times (``benchmarks/DISK.md``).
     """
-    plans = []
+    plans, reading = [], Costs.of(problem.data.profile, tuning).reading
     small, able = is_small(tuning, problem.n, problem.d), refusal(problem, tuning) is None
     if able:
         steps = interior(problem, "auto", tuning)
-        plans.append(replace(steps, cost=models * steps.cost))
+        plans.append(replace(steps, cost=models * (steps.cost + tuning.interior_reads * reading)))
     if takes_rounds(problem, "sdna") and not small:
         plans.append(_rounds(problem, "sdna", "auto", near=near, tuning=tuning))
-    if not able:
+    if not able or reading > 0.0:
         smoothed = _smoothed(problem, "auto", "auto", models=models, near=near, tuning=tuning)
-        plans.append(replace(smoothed, cost=tuning.smoothing_stages * smoothed.cost))
+        cost = tuning.smoothing_stages * smoothed.cost + tuning.smoothing_reads * reading
+        plans.append(replace(smoothed, cost=cost))
     return sorted(plans, key=attrgetter("cost"))
 
 

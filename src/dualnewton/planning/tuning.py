@@ -15,6 +15,8 @@ class Rates:
 
     Attributes
     ----------
+    file_bandwidth : float
+        Bytes per second of rows that are read from files in the system's cache (``benchmarks/DISK.md``).
     cache_bytes : float
         Bytes of data that stay in the cache from one pass to the next.
     memory_bandwidth, cache_bandwidth : float
@@ -52,6 +54,7 @@ class Rates:
         The same of dual rounds: most of a round waits for the one before it.
     """
 
+    file_bandwidth: float = 7e8
     cache_bytes: float = float(1 << 24)
     memory_bandwidth: float = 1.4e10
     cache_bandwidth: float = 4e10
@@ -190,6 +193,8 @@ class Tuning:
         "auto" begins with so many epochs of SDNA on sparse data, if they cost at most this share of the primal method's cost.
     smoothing_stages : float
         Predicted cost of solving a loss with kinks through smoothed losses, as a multiple of that of the first of them.
+    smoothing_reads, interior_reads : float
+        Times that rows on disk are read by smoothed losses, and by the interior-point method (``benchmarks/DISK.md``).
     kinked_trial_epochs : float
         Epochs of dual rounds on a loss with kinks after which their speed is known.
     interior_steps, interior_passes, interior_vectors : float
@@ -330,6 +335,8 @@ class Tuning:
     trial_epochs: float = 3.0
     trial_share: float = 0.15
     smoothing_stages: float = 40.0
+    smoothing_reads: float = 45.0
+    interior_reads: float = 110.0
     kinked_trial_epochs: float = 10.0
     interior_steps: float = 18.0
     interior_passes: float = 4.0
