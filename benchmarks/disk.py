@@ -26,6 +26,7 @@ import numpy as np
 SHARDS = 4
 GAPS = (1e-2, 1e-4, 1e-6)
 BATCH = 10_000  # rows of a call of partial_fit
+VOWPAL_CONSTANT = 11650396 % 2**18  # the place of the intercept among the weights of Vowpal Wabbit
 EPOCHS = 10  # of SGD and Vowpal Wabbit, at most
 
 
@@ -189,6 +190,29 @@ def sgd(folder: Path, lam: float, memory: str) -> dict[str, Any]:  # noqa: ARG00
     return {"trace": seen}
 
 
+def vowpal(folder: Path, lam: float, memory: str) -> dict[str, Any]:  # noqa: ARG001
+    """Vowpal Wabbit with its default steps, from its own text format; the time of writing the text does not count."""
+    from vowpalwabbit import Workspace
+
+    text = folder.with_name(f"{folder.name}.vw")
+    with open(text, "w", encoding="ascii") as file:
+        for path in shards(folder):
+            for row, label in zip(np.load(path), np.load(path.with_name(f"{path.stem}.y.npy")), strict=True):
+                file.write(f"{label:g} | " + " ".join(f"{j}:{x:.6g}" for j, x in enumerate(row.tolist())) + "\n")
+    seen, cache, d = [], text.with_suffix(".cache"), np.load(shards(folder)[0], mmap_mode="r").shape[1]
+    for passes in (1, 3, EPOCHS):
+        cache.unlink(missing_ok=True)
+        start = time.perf_counter()
+        model = Workspace(
+            f"-d {text} --cache_file {cache} -k --passes {passes} --holdout_off --loss_function logistic --l2 {lam} --quiet"
+        )
+        taken = time.perf_counter() - start
+        w, b = np.array([model.get_weight(j) for j in range(d)]), model.get_weight(VOWPAL_CONSTANT)
+        seen.append((taken, _primal(folder, lam, w, b)))
+        model.finish()
+    return {"trace": seen}
+
+
 def _labels(folder: Path) -> np.ndarray:
     return np.concatenate([np.load(path.with_name(f"{path.stem}.y.npy")) for path in shards(folder)])
 
@@ -211,6 +235,7 @@ JOBS = {
     "in memory": in_memory,
     "sgd": sgd,
     "sklearn": sklearn_map,
+    "vowpal": vowpal,
     "kinks": kinks,
 }
 
@@ -279,6 +304,7 @@ def report(folder: Path, n: int, d: int, lam: float, memory: str) -> str:
         "in memory": "dualnewton, in memory",
         "sgd": f"SGDClassifier.partial_fit, {EPOCHS} epochs",
         "sklearn": "LogisticRegression (L-BFGS) on a memory map",
+        "vowpal": f"Vowpal Wabbit, up to {EPOCHS} passes",
     }
     for job, name in names.items():
         peak = f"{found[job]['peak'] / 2**20:.0f} MiB" if "peak" in found[job] else "-"

@@ -54,8 +54,32 @@ def rows(cluster):
     return chunked(X).persist()
 
 
+SEARCHES = {
+    "LogisticRegressionCV": ({"Cs": [0.01, 1.0], "cv": 2, "class_weight": "balanced"}, LABELS),
+    "RidgeCV": ({"alphas": [1.0, 100.0], "cv": 2}, SCORES),
+    "ElasticNetCV": ({"alphas": [0.02, 0.5], "cv": 2}, SCORES),
+    "LassoCV": ({"alphas": [0.02, 0.5], "cv": 2}, SCORES),
+    "PoissonRegressorCV": ({"alphas": [0.1], "cv": 2}, np.floor(MEANS)),
+    "GammaRegressorCV": ({"alphas": [0.1], "cv": 2}, MEANS),
+    "TweedieRegressorCV": ({"alphas": [0.1], "cv": 2, "power": 1.5}, np.floor(MEANS)),
+}
+
+
 def test_every_estimator_is_tried():
-    assert set(FITS) == set(on_dask.AVAILABLE)
+    assert {*FITS, *SEARCHES} == set(on_dask.AVAILABLE)
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of parameters that scikit-learn renames
+def test_cross_validation_chooses_as_in_memory(rows, name):
+    parameters, y = SEARCHES[name]
+    ours = getattr(on_dask, name)(**parameters, tol=1e-8).fit(rows, chunked(y, 90), chunked(WEIGHTS))
+    theirs = getattr(dn, name)(**parameters, tol=1e-8).fit(X, y, WEIGHTS)
+    chosen = "C_" if name.startswith("Log") else "alpha_"
+    np.testing.assert_array_equal(getattr(ours, chosen), getattr(theirs, chosen))
+    assert all(proof.relative_gap <= ours.tol for proof in np.ravel(ours.certificates_))
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-3)
+    np.testing.assert_array_equal(ours.predict(rows).compute(), ours._light().predict(X))
 
 
 @pytest.mark.parametrize("name", FITS)
@@ -117,8 +141,10 @@ def test_offsets_of_a_generalised_linear_model(rows):
 
 
 def test_what_cannot_be_fitted_says_so_by_name(rows):
-    with pytest.raises(AttributeError, match=r"dualnewton\.dask has no RidgeCV: .* Available are .*Ridge"):
-        on_dask.RidgeCV  # noqa: B018
+    with pytest.raises(AttributeError, match=r"dualnewton\.dask has no MultiTaskLassoCV: .* Available are .*Ridge"):
+        on_dask.MultiTaskLassoCV  # noqa: B018
+    with pytest.raises(DualnewtonError, match=r"RidgeCV needs rows in the memory of this process"):
+        on_dask.RidgeCV().fit(rows, chunked(SCORES))
     with pytest.raises(DualnewtonError, match=r"X must be a dask array.* use dualnewton\.Ridge for data in memory"):
         on_dask.Ridge().fit(X, SCORES)
     with pytest.raises(DualnewtonError, match="only one class: 'yes'"):

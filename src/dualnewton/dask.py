@@ -24,36 +24,48 @@ from dualnewton import estimators, matrix
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._base import CertifiedClassifier
 from dualnewton.estimators.glm import GeneralizedLinearRegressor
+from dualnewton.estimators.model_selection._cross_validated import CrossValidated
 from dualnewton.interop.parts import Data
 from dualnewton.interop.specification import OWN_CLASS, Specification
 from dualnewton.matrix.dask import DaskData
 from dualnewton.matrix.dask.sources import is_collection
+from dualnewton.row_arrays import on_host
 
 AVAILABLE = (
     "ERMClassifier",
     "ERMRegressor",
     "ElasticNet",
+    "ElasticNetCV",
     "GammaRegressor",
+    "GammaRegressorCV",
     "HuberRegressor",
     "Lasso",
+    "LassoCV",
     "LinearRegression",
     "LinearSVC",
     "LinearSVR",
     "LogisticRegression",
+    "LogisticRegressionCV",
     "MultiTaskElasticNet",
     "MultiTaskLasso",
     "PoissonRegressor",
+    "PoissonRegressorCV",
     "QuantileRegressor",
     "Ridge",
+    "RidgeCV",
     "RidgeClassifier",
     "TweedieRegressor",
+    "TweedieRegressorCV",
 )
 """Estimators that fit collections."""
 
 ON_WORKERS = ("_fitted", "dual_coef_", "outliers_")
 """Attributes of a fitted model that have an entry per row, on the workers of a cluster, which a file outlives."""
 
-LOCAL = (*ON_WORKERS, "callback", "certificate_", "feature_names_in_", "plan_", "trace_")
+LOCAL = (
+    *ON_WORKERS, "callback", "certificate_", "certificates_", "choice_certificate_", "coefs_paths_", "feature_names_in_", "plan_",
+    "trace_",
+)  # fmt: skip
 """Attributes of a fitted model that predictions do not need: they stay with the client."""
 
 
@@ -231,6 +243,38 @@ class ClassifierOnDask(OnDask):
         return float(c @ (found.entries_of(self.classes_) == truth)) / float(c.sum())
 
 
+class SearchOnDask(OnDask):
+    """The same for searches by cross-validation, which have labels and weights in the memory of the client."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, **offset: Any) -> float:
+        """Return what the estimator without cross-validation returns; for collections no other scoring is computed."""
+        scoring = getattr(self, "scoring", None)
+        if is_collection(X) and scoring not in (None, "warn"):
+            raise DualnewtonError(
+                f"scoring must be None for the score of a collection, got {scoring!r}: score predictions that are computed, or "
+                "rows in memory"
+            )
+        return super().score(X, y, sample_weight, **offset)
+
+
+class ClassifierSearchOnDask(SearchOnDask, ClassifierOnDask):
+    """The same for classifiers; the search itself multiplies the weights of rows by those of classes."""
+
+    def _row_weights(self, codes: Any, given: Any) -> Any:  # noqa: ARG002
+        return given
+
+
+class GeneralisedSearchOnDask(SearchOnDask, GeneralisedOnDask):
+    """The same for generalised linear models, which take offsets."""
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None, **params: Any) -> Any:
+        """Fit all models; offsets are a collection with an entry per row."""
+        if offset is not None:
+            offset = on_host(_placed(matrix.as_data(X), "offset", offset))
+        own: Any = super(GeneralisedOnDask, self)
+        return own.fit(X, y, sample_weight, offset=offset, **params)
+
+
 class _Method:
     """A method of a model that is sent to the workers, as a function with a name that the dashboard shows."""
 
@@ -263,14 +307,20 @@ def _lazy(method: str) -> Any:
     return of_collection
 
 
-MIXINS: dict[type, type] = {CertifiedClassifier: ClassifierOnDask, GeneralizedLinearRegressor: GeneralisedOnDask}
-"""What changes for the subclasses of these; :class:`OnDask` for all others."""
+MIXINS: dict[tuple[type, ...], type] = {
+    (CrossValidated, CertifiedClassifier): ClassifierSearchOnDask,
+    (CrossValidated, GeneralizedLinearRegressor): GeneralisedSearchOnDask,
+    (CrossValidated,): SearchOnDask,
+    (CertifiedClassifier,): ClassifierOnDask,
+    (GeneralizedLinearRegressor,): GeneralisedOnDask,
+}
+"""What changes for the subclasses of all of these, the first that fits; :class:`OnDask` for all others."""
 
 
 def _made(name: str) -> type:
     """Return the estimator of this name for collections."""
     base = getattr(estimators, name)
-    mixin = next((own for kind, own in MIXINS.items() if issubclass(base, kind)), OnDask)
+    mixin = next((own for kinds, own in MIXINS.items() if all(issubclass(base, kind) for kind in kinds)), OnDask)
     lazy = {each: _lazy(each) for each in ("predict_proba", "predict_log_proba") if each in vars(base)}
     doc = f"{base.__doc__}\n\nThis class fits and predicts Dask collections: see :mod:`dualnewton.dask`."
     return type(name, (mixin, base), {**lazy, "_in_memory": base, "__module__": __name__, "__doc__": doc})
@@ -282,7 +332,7 @@ def __getattr__(name: str) -> Any:
         return made
     if name in estimators.MODULES:
         raise AttributeError(
-            f"dualnewton.dask has no {name}: it works on all rows at once, or on folds of them, which a cluster does not gather. "
+            f"dualnewton.dask has no {name}: it works on all rows at once, which a cluster does not gather. "
             f"Available are {', '.join(AVAILABLE)}"
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

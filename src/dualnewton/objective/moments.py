@@ -57,7 +57,7 @@ class Moments:
     @classmethod
     def of(cls, data: Data, Y: np.ndarray, c: np.ndarray, origin: np.ndarray) -> Moments:
         """Sum over the rows that have a weight."""
-        if c.all():  # rows by index would be copied
+        if not data.capabilities.local or c.all():  # rows by index would be copied
             return cls(*data.moments(c, Y, origin), origin)
         rows = data.active(c)
         return cls(*data.moments(data.take(c, rows), data.take(Y, rows), origin, rows), origin)

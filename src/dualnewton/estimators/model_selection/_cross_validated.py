@@ -14,6 +14,7 @@ from dualnewton.estimators._base import CertifiedModel
 from dualnewton.estimators._parameters import estimator
 from dualnewton.estimators._path import Path
 from dualnewton.estimators._validation import Data
+from dualnewton.row_arrays import on_host
 
 
 @estimator
@@ -45,6 +46,11 @@ class CrossValidated(CertifiedModel):
     def _holds_out(self) -> bool:
         """Whether rows that are held out are gathered for their scores, instead of margins of all rows computed in passes."""
         return False
+
+    @property
+    def _by_folds_alone(self) -> bool:
+        """Whether folds and passes are all that the search needs, so that rows may be on the workers of a cluster."""
+        return True
 
     def _values(self) -> Any:
         """Return the values to choose from, where these do not depend on the data; raise an error if one is not allowed."""
@@ -86,13 +92,15 @@ class CrossValidated(CertifiedModel):
         """Check what ``fit`` is given; folds are rows of it, selected in memory or on disk."""
         data = self._checked(X, y, sample_weight)
         able = data.matrix.capabilities
-        able.require_local(type(self).__name__)
+        if data.matrix.profile.on_gpu or not self._by_folds_alone:
+            able.require_local(type(self).__name__)
         if self._holds_out and not able.whole:
             raise DualnewtonError(
                 f"{type(self).__name__} gathers the rows that each fold holds out, but {able.reason}: fit a path of values "
                 "(``path``), and score each on a data set of its own"
             )
-        return data
+        # Splitters and scorers take labels and weights from memory, wherever the rows are.
+        return data._replace(y=on_host(data.y), sample_weight=on_host(data.sample_weight))
 
     def _member(self, kind: type[CertifiedModel] | None = None, **values: Any) -> Any:
         """Return an estimator of the grid, not yet fitted, with the parameters of the search and these values."""

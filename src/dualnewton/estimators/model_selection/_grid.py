@@ -51,7 +51,8 @@ class OverFolds:
         first, *others = self.weightings
         pose: Any = super()._posed  # type: ignore[misc]
         problems = pose(specification, data._replace(sample_weight=first))
-        return [*problems, *(like(problem, sample_weight=c) for c in others for problem in problems)]
+        placed = [data.matrix.placed(c) for c in others]
+        return [*problems, *(like(problem, sample_weight=c) for c in placed for problem in problems)]
 
 
 def _duals(problems: Sequence[Problem], starts: Sequence[Result]) -> list[float]:

@@ -1,7 +1,8 @@
 """The rows that folds hold out, as scorers are given them: the rows themselves, or margins where rows cannot be selected.
 
-Rows on disk are read in order, so that one pass computes the margins of all rows for the models of all folds. Scorers that go by
-a name ask a model for its predictions only: they are given the margins in the place of the rows, and a model that returns them.
+Rows on disk and on a cluster are read in order, so that one pass computes the margins of all rows for the models of all folds.
+Scorers that go by a name ask a model for its predictions only: they are given the margins in the place of the rows, and a model
+that returns them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.interop.parts import Data
+from dualnewton.row_arrays import on_host
 
 Key = TypeVar("Key")
 
@@ -61,7 +63,7 @@ class HeldOut:
     def margins(self, W: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
         """Return the margins of the held-out rows of each fold, given M models of it: W (folds, M, d) and b (folds, M)."""
         folds, count, d = W.shape
-        Z = self.data.matrix.times(W.reshape(-1, d).T).reshape(-1, folds, count)
+        Z = on_host(self.data.matrix.times(W.reshape(-1, d).T)).reshape(-1, folds, count)
         return [Z[rows, fold] + b[fold] for fold, rows in enumerate(self.folds.tests)]
 
     def together(self, most: int) -> int:

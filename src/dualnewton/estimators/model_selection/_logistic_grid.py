@@ -119,7 +119,7 @@ class GridFits:
         self.weightings = folds.weights(self.c)
         self.again = search.certify_choice
         self.stack = contextlib.ExitStack()
-        newton = session.method in ("auto", "newton")
+        newton = session.method in ("auto", "newton") and data.matrix.capabilities.local
         self.few = FewCoordinates(data) if newton and FewCoordinates.pay(data, session.tuning) else None
         rows = data.matrix if self.few is None else self.few.factor.matrix
         self.neighbours: Neighbours | None = None

@@ -29,6 +29,7 @@ from dualnewton.estimators.model_selection._alphas import AlphaSearch
 from dualnewton.estimators.model_selection._folds import Folds, indexed
 from dualnewton.estimators.model_selection._grid import OverFolds, walk_values
 from dualnewton.estimators.model_selection._session import GridSession, Outcome, of_each
+from dualnewton.row_arrays import on_host
 from dualnewton.run.result import Result
 
 LEAST_RATIO = 1e-3
@@ -126,7 +127,7 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
 
     def _deviances(self, data: Data, folds: Folds, results: Sequence[Result]) -> list[float]:
         """Return the mean deviance of the model of each fold on the rows that it holds out."""
-        margins = data.matrix.times(np.column_stack([result.w for result in results]))
+        margins = on_host(data.matrix.times(np.column_stack([result.w for result in results])))
         margins = margins + np.array([result.intercept for result in results])
         if data.offset is not None:
             margins = margins + data.offset[:, None]

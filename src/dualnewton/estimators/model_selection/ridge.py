@@ -118,6 +118,10 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
             splits = check_cv(self.cv, data.y).split(indexed(data), data.y, **given.splitter.split)
             self._by_folds(data, values, Folds.of(splits, data.X.shape[0]), given.scorer.score)
 
+    @property
+    def _by_folds_alone(self) -> bool:
+        return self.cv is not None  # leaving out one row at a time works on blocks of rows in memory
+
     def _values(self) -> np.ndarray:
         """Return the values of alpha."""
         lone = self.cv is None
@@ -136,7 +140,8 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
         n, loss, targets = len(data.y), Squared(), np.ascontiguousarray(data.y.reshape(len(data.y), -1).T)
         more: dict[str, Any] = {"sample_weight": first, "fit_intercept": self.fit_intercept}
         problems = [Problem(data.matrix, target, loss, lam=alpha / n, **more) for target in targets]
-        return [*problems, *(like(problem, sample_weight=c) for c in others for problem in problems)]
+        placed = [None if c is None else data.matrix.placed(c) for c in others]
+        return [*problems, *(like(problem, sample_weight=c) for c in placed for problem in problems)]
 
     # One row at a time -------------------------------------------------------------------------------------------------
 

@@ -131,9 +131,7 @@ class DaskData(Data):
     def placed(self, values: Any) -> RowBlocks:
         if isinstance(values, RowBlocks):
             return values
-        values = np.asarray(on_host(values))
-        parts = [[values[rows.start : rows.stop] for _, rows in share] for share in self.layout.shares]
-        return self.layout.beside("values", self.futures, parts, values[:0])
+        return self.layout.sent(self.futures, np.asarray(on_host(values)))
 
     def beside(self, name: str, values: Any) -> RowBlocks:
         """Return a collection with an entry for each row of X as a row array."""
@@ -168,6 +166,8 @@ class DaskData(Data):
     def entries(self, values: RowArray, rows: Any) -> np.ndarray:
         if isinstance(rows, Selected):
             rows = self._indices(rows)
+        if not is_elsewhere(values):
+            return np.asarray(values[rows])
         return self.layout.entries(values, np.arange(self.n)[rows] if isinstance(rows, slice) else np.asarray(rows))
 
     def changed(self, values: RowArray, others: RowArray) -> Selected:
@@ -279,9 +279,8 @@ class DaskData(Data):
             weights, targets = (
                 RowBlocks(self.layout, Scattered(indices, np.asarray(each))) for each in (weights, targets)
             )
-        (H, cross), _ = self.layout.run(
-            "moments", partial(tasks.moments, origin=origin), [weights, targets], data=self.futures
-        )
+        arrays = [self.placed(weights), self.placed(targets)]
+        (H, cross), _ = self.layout.run("moments", partial(tasks.moments, origin=origin), arrays, data=self.futures)
         return H, cross
 
     def row_gram(self, indices: Rows = slice(None), scale: np.ndarray | None = None) -> np.ndarray:
