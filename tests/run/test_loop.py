@@ -9,6 +9,8 @@ import dualnewton as dn
 from dualnewton import losses, samplings
 from dualnewton.run.result import Status
 from dualnewton.solvers import SDNA
+from dualnewton.solvers.primal.newton import Descent
+from dualnewton.solvers.protocol import PrimalPoint
 from tables import LOSSES, labels_for, load, make_problem, name_of, regularizers_for, samplings_for
 from tuned import GENERAL, tuned
 
@@ -323,3 +325,13 @@ def test_planning_too_keeps_to_one_blas_thread(monkeypatch):
     dn.solve(make_problem(losses.Logistic(), n=40), random_state=0, tuning=GENERAL)
     assert seen
     assert set(seen) == {1}
+
+
+def test_a_model_whose_arithmetic_overflows_ends_at_its_best_point(monkeypatch):
+    problem = dn.Problem(np.eye(3), np.array([1.0, -1.0, 1.0]), dn.losses.Logistic(), lam=0.1)
+    point = PrimalPoint(np.array([1.0, np.nan, 0.0]), 0.0)
+    monkeypatch.setattr(Descent, "point", lambda *_: point)
+    result = dn.solve(problem, method="newton", tol=1e-9, tuning=GENERAL)
+    assert result.status is dn.Status.NO_PROGRESS
+    assert np.isfinite(result.w).all()
+    assert result.certificate.relative_gap < np.inf

@@ -22,6 +22,9 @@ from dualnewton.row_arrays import on_host
 from dualnewton.run.result import Result
 from dualnewton.validation import vector
 
+LARGEST_SINGLE = 88.0
+"""e to this power is finite in float32."""
+
 
 @estimator
 class GeneralizedLinearRegressor(CertifiedRegressor):
@@ -128,8 +131,8 @@ def with_offset(data: Data, offset: Any) -> Data:
 
 
 def means_of(margins: np.ndarray) -> np.ndarray:
-    """Return exp(z), which does not overflow."""
-    return np.exp(np.minimum(margins, LARGEST))
+    """Return exp(z), which does not overflow: margins of float32 rows and coefficients are float32."""
+    return np.exp(np.minimum(margins, LARGEST if margins.dtype == np.float64 else LARGEST_SINGLE))
 
 
 @estimator

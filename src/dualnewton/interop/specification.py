@@ -416,7 +416,9 @@ def weights_of_classes(
     # Up to version 1.6, "balanced" counted rows; since then it adds up their weights.
     counts_weights = "sample_weight" in inspect.signature(compute_class_weight).parameters
     more = {"sample_weight": sample_weight} if counts_weights else {}
-    return np.asarray(compute_class_weight(class_weight, classes=classes, y=classes[codes], **more), dtype=float)
+    with np.errstate(divide="ignore"):  # a class whose rows have no weight
+        found = np.asarray(compute_class_weight(class_weight, classes=classes, y=classes[codes], **more), dtype=float)
+    return np.where(np.isinf(found), 0.0, found)
 
 
 def among(name: str, value: Any, known: Any) -> Any:

@@ -62,8 +62,8 @@ class Certificate:
         return self.gap / abs(self.primal) if 0.0 < abs(self.primal) < np.inf else np.inf
 
     def agrees_with(self, other: Certificate) -> bool:
-        """Whether both values are those of the other, up to rounding."""
-        allowed = ROUNDING * (abs(self.primal) + abs(self.dual))
+        """Whether both values are those of the other, up to rounding: twice the bound that the other has, if it has one."""
+        allowed = ROUNDING * (abs(self.primal) + abs(self.dual)) if other.rounding is None else 2.0 * other.rounding
         return abs(self.primal - other.primal) <= allowed and abs(self.dual - other.dual) <= allowed
 
     @property

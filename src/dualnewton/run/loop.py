@@ -317,9 +317,8 @@ class Run:
         self._certify({place: method.point(place) for place in places})
         for place, track in enumerate(self.moving):
             method.adapt(place, track.expected_gap(), track.residual)
-        self.plan = replace(
-            method.reported(self.plan), family=self.plan.family
-        )  # that of an inner run is not this run's
+        # The family of an inner run is not this run's.
+        self.plan = replace(method.reported(self.plan), family=self.plan.family)
         if better is None and not last:
             better = self._after_direct()
         if better is not None:
@@ -399,6 +398,9 @@ class Run:
 
     def _certify(self, points: dict[int, Any]) -> None:
         """Have the problems certify points of the models at these places, and pass the certified pairs to the method."""
+        for place in [place for place, point in points.items() if not point.is_finite]:
+            self.moving[place].fail(self.steps)
+            del points[place]
         if not points:
             return
         assert self.method is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dualnewton.objective.certificate import Certificate, CertifiedPair
@@ -101,21 +101,30 @@ class Track:
         self.stalled = 0 if joined.certificate.gap < self.best.certificate.gap else self.stalled + 1
         self.best, self.latest, self.certified_at = joined, found.certificate, steps
 
+    def fail(self, steps: int) -> None:
+        """Note that the arithmetic of the method has overflowed: the model ends at its best point so far."""
+        self.learn(self.best, steps)
+        self.stuck = True
+
     def recertify(self, steps: int, tol: float) -> None:
         """Compute the certificate of the best pair again: a file from which a run continues may state anything.
 
         A certificate that agrees keeps its bits; otherwise the pair is certified as the start of a run is. What is certified then
         decides whether the model has ended.
         """
-        if not self.best.certificate.agrees_with(self.problem.recomputed(self.best)):
+        given, is_proved = self.best.certificate, self.best.certificate.rounding is not None
+        found = self.problem.bounded(replace(self.best, certificate=self.problem.recomputed(self.best)))
+        if not given.agrees_with(found.certificate):
             shared = not self.problem.own_starts
             (self.best,) = starting_pairs([self.problem], [self.best], primal=True, shared=shared)
             self.latest, self.certified_at = self.best.certificate, steps
-        if self.best.certificate.rounding is not None:
+        if is_proved:
             self.best = proved(self.problem, self.best.with_rounding(None), tol)
         met = self.best.certificate.relative_gap <= tol
         if self.status is not None and (self.status in (Status.CONVERGED, Status.ROUNDING)) != met:
             self.status, self.certified_at = None, steps
+        elif self.status is not None and met:
+            self.status = Status.CONVERGED if self.best.certificate.meets(tol) else Status.ROUNDING
 
     def end(
         self,

@@ -15,11 +15,34 @@ from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Sampling
 
 
+class Point(ABC):
+    """What a method offers for certification."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Any, ...]:
+        """The model and the dual point, or what is there of them."""
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether no number of it is infinite or NaN: a method whose arithmetic has overflowed offers nothing to certify."""
+        return all(bool(np.isfinite(part).all()) for part in self.parts if part is not None)
+
+    @staticmethod
+    @abstractmethod
+    def certified(problems: Sequence[Any], points: Sequence[Any]) -> list[CertifiedPair]:
+        """Have the problems certify points of this class, in shared passes where they can."""
+
+
 @dataclass(frozen=True, eq=False)
-class DualPoint:
+class DualPoint(Point):
     """α, offered by a dual method for certification."""
 
     alpha: np.ndarray
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (self.alpha,)
 
     @staticmethod
     def certified(problems: Sequence[Problem], points: Sequence[DualPoint]) -> list[CertifiedPair]:
@@ -28,11 +51,15 @@ class DualPoint:
 
 
 @dataclass(frozen=True, eq=False)
-class PrimalPoint:
+class PrimalPoint(Point):
     """(w, b), offered by a primal method for certification."""
 
     w: np.ndarray
     intercept: Any
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (self.w, self.intercept)
 
     @staticmethod
     def certified(problems: Sequence[Problem], points: Sequence[PrimalPoint]) -> list[CertifiedPair]:
@@ -41,12 +68,16 @@ class PrimalPoint:
 
 
 @dataclass(frozen=True, eq=False)
-class PairPoint:
+class PairPoint(Point):
     """(w, b) and α, offered together for certification by a method that moves both."""
 
     w: np.ndarray
     intercept: Any
     alpha: np.ndarray
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (self.w, self.intercept, self.alpha)
 
     @staticmethod
     def certified(problems: Sequence[Problem], points: Sequence[PairPoint]) -> list[CertifiedPair]:
@@ -56,10 +87,14 @@ class PairPoint:
 
 
 @dataclass(frozen=True, eq=False)
-class WholePoint:
+class WholePoint(Point):
     """A model with its dual point, offered by an outer scheme for certification."""
 
     arguments: dict[str, Any]  # of the objective's ``certified_pair``
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return tuple(self.arguments.values())
 
     @staticmethod
     def certified(problems: Sequence[Any], points: Sequence[WholePoint]) -> list[CertifiedPair]:

@@ -29,8 +29,8 @@ class Folds:
     tests: list[np.ndarray]
 
     @classmethod
-    def of(cls, splits: Iterable[tuple[Any, Any]], n: int) -> Folds:
-        """Read the splits of n rows, given by row numbers or by masks."""
+    def of(cls, splits: Iterable[tuple[Any, Any]], n: int, sample_weight: np.ndarray | None = None) -> Folds:
+        """Read the splits of n rows, given by row numbers or by masks; each must have weights on both sides."""
         rows = np.arange(n)
         pairs = [(_taken(rows, train), _taken(rows, test)) for train, test in splits]
         if not pairs:
@@ -39,6 +39,11 @@ class Folds:
             if not (train.size and test.size):
                 raise DualnewtonError(
                     f"cv must leave rows to fit on and rows to judge by, got {train.size} and {test.size} in split {k}"
+                )
+            if sample_weight is not None and not (sample_weight[train].any() and sample_weight[test].any()):
+                raise DualnewtonError(
+                    "sample_weight must be positive for a row that each split of cv fits on and for one that it judges by, got "
+                    f"only zeros in split {k}"
                 )
         return cls(
             np.stack([np.bincount(train, minlength=n) for train, _ in pairs]).astype(np.float64),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dualnewton.errors import DualnewtonError
 from dualnewton.estimators._direct import ByExamples
 from dualnewton.estimators.model_selection._least_squares import ByFeatures, Moments, origin_of
 from dualnewton.matrix import Data
@@ -51,6 +52,11 @@ def leave_one_out(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, 
     fit_intercept : bool
         Whether there is an unpenalised intercept.
     """
+    if fit_intercept and np.count_nonzero(c) < 2:
+        raise DualnewtonError(
+            "leave-one-out cross-validation (cv=None) with an intercept needs at least 2 rows of positive weight, got "
+            f"{np.count_nonzero(c)} among {data.n} rows of X: give the model a value of alpha instead"
+        )
     by = _by_features if data.n > data.d else _by_examples
     return by(data, Y, c, alphas, fit_intercept)
 

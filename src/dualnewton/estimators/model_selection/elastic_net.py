@@ -65,7 +65,7 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
         grids = [self._grid(data, ratio) for ratio in ratios]
         given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {})
         splits = check_cv(self.cv).split(indexed(data), data.y, **given.splitter.split)
-        folds = Folds.of(splits, data.X.shape[0])
+        folds = Folds.of(splits, data.X.shape[0], data.sample_weight)
         search = _Search(data, folds, (len(ratios), len(grids[0])))
         with GridSession(self) as session:
             fits = self._found(session, data, folds)

@@ -95,7 +95,9 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
     def _search(self, data: Data, ratios: list[float], params: dict[str, Any]) -> None:
         grids = [self._grid(data, ratio) for ratio in ratios]
         given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {})
-        folds = Folds.of(check_cv(self.cv).split(indexed(data), data.y, **given.splitter.split), data.X.shape[0])
+        folds = Folds.of(
+            check_cv(self.cv).split(indexed(data), data.y, **given.splitter.split), data.X.shape[0], data.sample_weight
+        )
         # The weights count relative to each other: the objective of a fold is divided by their sum, P by n.
         weightings = [each / each.mean() for each in folds.weights(data.sample_weight)]
         shape = len(ratios), len(grids[0]), len(folds)
@@ -137,7 +139,8 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
             c = None if data.sample_weight is None else data.sample_weight[rows]
             # The deviance of a mean that underflows to zero is not defined.
             mean = np.maximum(means_of(z), np.finfo(float).tiny) if power else z
-            found.append(float(mean_tweedie_deviance(data.y[rows], mean, sample_weight=c, power=power)))
+            with np.errstate(over="ignore"):  # a deviance beyond the range of float64 is infinite, and is not chosen
+                found.append(float(mean_tweedie_deviance(data.y[rows], mean, sample_weight=c, power=power)))
         return found
 
     def _grid(self, data: Data, ratio: float) -> np.ndarray:

@@ -119,7 +119,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {**params, **weights})
         labels = self.classes_[data.y]
         splits = check_cv(self.cv, labels, classifier=True).split(indexed(data), labels, **given.splitter.split)
-        folds = Folds.of(splits, data.X.shape[0])
+        folds = Folds.of(splits, data.X.shape[0], data.sample_weight)
         self._need_two_classes(folds, data.y)
         grid = Grid(*values, len(folds), self._fits)
         with GridSession(self) as session, GridFits(self, session, data, folds) as fits:

@@ -74,7 +74,7 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
         grids = [self._grid(data, ratio) for ratio in ratios]
         given = _routing.routed(self, "fit", {**params, "sample_weight": data.sample_weight}, {})
         splits = check_cv(self.cv).split(data.X, data.y, **given.splitter.split)
-        folds = Folds.of(splits, data.X.shape[0])
+        folds = Folds.of(splits, data.X.shape[0], data.sample_weight)
         search = _Search((len(ratios), len(grids[0]), len(folds)))
         with GridSession(self) as session:
             walk = self._walk(session, data, folds)

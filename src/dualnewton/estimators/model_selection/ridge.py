@@ -116,7 +116,7 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
             self._by_leaving_one_out(data, values, given.scorer.score)
         else:
             splits = check_cv(self.cv, data.y).split(indexed(data), data.y, **given.splitter.split)
-            self._by_folds(data, values, Folds.of(splits, data.X.shape[0]), given.scorer.score)
+            self._by_folds(data, values, Folds.of(splits, data.X.shape[0], data.sample_weight), given.scorer.score)
 
     @property
     def _by_folds_alone(self) -> bool:

@@ -76,7 +76,7 @@ class RidgeClassifierCV(LinearClassifierMixin, RidgeCV):
         else:
             labels = self._labels(signs)
             splits = check_cv(self.cv, labels, classifier=True).split(indexed(data), labels, **given.splitter.split)
-            self._by_folds(signed, values, Folds.of(splits, len(labels)), given.scorer.score)
+            self._by_folds(signed, values, Folds.of(splits, len(labels), data.sample_weight), given.scorer.score)
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
         return RidgeClassifier._checked(self, X, y, sample_weight)

@@ -44,7 +44,7 @@ def solved_on_kinks(problem: Problem, alpha: np.ndarray, at: np.ndarray) -> Pair
     free, alpha = np.flatnonzero(~np.isnan(at) & (problem.c > 0.0)), alpha.copy()
     low, high = problem.loss.domain(problem.y)
     w = problem.w_of(alpha)
-    with np.errstate(over="ignore", invalid="ignore"):  # a wrong set may lead anywhere
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a wrong set may lead anywhere
         if free.size:
             w, alpha[free] = _solved(problem, free, at[free], w, alpha)
         inside = np.clip(-alpha, low, high)
@@ -69,7 +69,7 @@ def _solved(problem: Problem, free: np.ndarray, kinks: np.ndarray, w: np.ndarray
     for _ in range(REFINED):
         h = factor.solve(q * (kinks - problem.o[free] - rows @ w - b))
         if problem.fit_intercept:
-            beta = float(q @ h - missing) / float(q @ along)
+            beta = (q @ h - missing) / (q @ along)
             h, b = h - beta * along, b + beta
         step = h / q
         at, missing = at + step, missing - float(c @ step)

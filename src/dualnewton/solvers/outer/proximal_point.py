@@ -30,7 +30,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.planning.plan import Plan
 from dualnewton.run.result import Progress, Result, Status
 from dualnewton.solvers.outer.active_kinks import finish
-from dualnewton.solvers.protocol import OuterMethod, Request
+from dualnewton.solvers.protocol import OuterMethod, Point, Request
 
 FRACTION = 0.5
 """Inner tolerance of a stage, as a fraction of the outer gap."""
@@ -206,7 +206,7 @@ class _Model:
 
 
 @dataclass(frozen=True, eq=False)
-class StagePoint:
+class StagePoint(Point):
     """The point of a stage for one model; where it misses ``tol``, the point of :mod:`active_kinks` is certified, too."""
 
     stage: Result  # of the smoothed problem
@@ -214,6 +214,10 @@ class StagePoint:
     best: CertifiedPair  # of the problem itself, before the stage
     tol: float
     tuning: Any
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return self.stage.w, self.stage.alpha
 
     @staticmethod
     def certified(problems: Sequence[Problem], points: Sequence[StagePoint]) -> list[CertifiedPair]:

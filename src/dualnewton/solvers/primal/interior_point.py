@@ -29,6 +29,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +41,7 @@ from dualnewton.solvers.dual.kink_system import solved_on_kinks
 from dualnewton.solvers.primal.kinked_view import View, root_mean_squares
 from dualnewton.solvers.primal.newton_system import NewtonSystem, Operator, WithCoordinates
 from dualnewton.solvers.primal.vertex import vertex_near
-from dualnewton.solvers.protocol import Method
+from dualnewton.solvers.protocol import Method, Point
 
 START = 2.0
 """s and t start with this multiple of the root mean square distance of a margin from its kinks."""
@@ -351,7 +353,7 @@ class _Directions:
 
 
 @dataclass(frozen=True, eq=False)
-class KinkedPoint:
+class KinkedPoint(Point):
     """w and α, and which examples seem to lie on a kink: where w and α miss the tolerance, what follows from these is tried."""
 
     w: np.ndarray
@@ -359,6 +361,10 @@ class KinkedPoint:
     tried: tuple[float, float] = (math.inf, math.inf)  # between which relative gaps
     at: np.ndarray | None = None
     vertices: np.ndarray | None = None
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (self.w, self.alpha)
 
     @staticmethod
     def certified(problems: Sequence[Problem], points: Sequence[KinkedPoint]) -> list[CertifiedPair]:
@@ -375,7 +381,7 @@ class KinkedPoint:
 
 
 @dataclass(frozen=True, eq=False)
-class VertexPoint:
+class VertexPoint(Point):
     """A vertex of a linear program, or a point with zeros for small coefficients, and the interior point: w, b and α of each.
 
     Where the first is good enough, the second is not certified; nor where it is nearly so, within this factor of the tolerance,
@@ -385,6 +391,10 @@ class VertexPoint:
     points: tuple[tuple[np.ndarray, float, np.ndarray], ...]
     tol: float
     nearly: float
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return tuple(chain.from_iterable(self.points))
 
     @staticmethod
     def certified(problems: Sequence[Problem], points: Sequence[VertexPoint]) -> list[CertifiedPair]:

@@ -177,6 +177,8 @@ class _Point:
     def sweep(self, goal: float) -> None:
         """Sweep as often as a Newton step would cost, a few sweeps at a time: only V and the slopes pass from one to the next."""
         K, size = self.V.shape
+        if not size:
+            return
         used = K * int(np.count_nonzero(self.V.any(axis=0)))
         count = min(max(SWEEPS, int(used * used / (RENT * size))), MOST_SWEEPS)
         at_once = max(1, min(BETWEEN, AT_ONCE // (K * size * size)))
