@@ -492,10 +492,6 @@ def _switching(problem: Any, plan: Plan, request: Request) -> Switching | None:
     """Return what may change the method; None for a direct solver, and for an outer scheme, whose inner runs switch."""
     if plan.family is not None or scheme_of(problem, plan) is not None:
         return None
-    free = (
-        request.method == "auto"
-        and request.tau == "auto"
-        and request.sampling is None
-        and problem.scheme != "no penalty"
-    )
+    all_auto = request.method == request.tau == "auto" and request.sampling is None
+    free = all_auto and problem.scheme != "no penalty"
     return Switching(problem, plan, request.tol, free=free, tuning=tuning_for(problem, request))
