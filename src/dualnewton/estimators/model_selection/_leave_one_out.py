@@ -55,7 +55,7 @@ def leave_one_out(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, 
     if fit_intercept and np.count_nonzero(c) < 2:
         raise DualnewtonError(
             "leave-one-out cross-validation (cv=None) with an intercept needs at least 2 rows of positive weight, got "
-            f"{np.count_nonzero(c)} among {data.n} rows of X: give the model a value of alpha instead"
+            f"{np.count_nonzero(c)} (n_samples={data.n}): give the model a value of alpha instead"
         )
     by = _by_features if data.n > data.d else _by_examples
     return by(data, Y, c, alphas, fit_intercept)
