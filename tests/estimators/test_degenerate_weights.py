@@ -33,7 +33,7 @@ def test_a_fold_without_weights_is_named(name):
 
 @pytest.mark.parametrize("model", [dn.RidgeCV(), dn.RidgeClassifierCV()], ids=lambda model: type(model).__name__)
 def test_leaving_the_only_row_out_is_refused(model):
-    with pytest.raises(DualnewtonError, match="at least 2 rows of positive weight, got 1 .n_samples=6"):
+    with pytest.raises(DualnewtonError, match=r"at least 2 rows of positive weight, got 1 .n_samples=6"):
         model.fit(X, SIGNS, sample_weight=np.eye(6)[1])
 
 
