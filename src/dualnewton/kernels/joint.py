@@ -262,11 +262,8 @@ def _extrapolated(slopes, V, old_slopes, old_V, along, squares, ridge, threshold
 
 
 @jit
-def _over_set(H, slopes, V, ridge, threshold, inside, newton):
-    """Move the features of a working set, with a matrix of its own; then bring the slopes of all features up to date.
-
-    A Newton step over the features in use comes first, if it is asked for, and then sweeps.
-    """
+def _over_set(H, slopes, V, ridge, threshold, inside):
+    """Sweep over the features of a working set, with a matrix of its own; then bring the slopes of all features up to date."""
     K = V.shape[0]
     count = inside.size
     part, own, now = np.empty((count, count)), np.empty((K, count)), np.empty((K, count))
@@ -276,10 +273,6 @@ def _over_set(H, slopes, V, ridge, threshold, inside, newton):
         for k in range(K):
             own[k, a] = slopes[k, inside[a]]
             now[k, a] = V[k, inside[a]]
-    if newton:
-        features = np.empty(count, dtype=np.intp)
-        m = _used(now, features)
-        _newton_step(part, own, now, ridge, threshold, features[:m])
     _sweeps(part, own, now, np.full(count, ridge), np.full(count, threshold), SWEEPS, 0.0)
     for a in range(count):
         for k in range(K):
@@ -291,19 +284,25 @@ def _over_set(H, slopes, V, ridge, threshold, inside, newton):
 def _path(H, along, squares, slopes, V, ridges, thresholds, tol, most, models):
     K, d = V.shape
     inside, old_V, old_slopes = np.empty(d, dtype=np.intp), V.copy(), slopes.copy()
+    steps = 0
     for step in range(ridges.size):
+        # The first move is a Newton step where the last minimum needed one: sweeps would raise the gap of the extrapolated point.
+        newton, factor = steps > 0, 0.0
         ridge, threshold, sets, steps = ridges[step], thresholds[step], 0, 0
-        factor = 0.0
         if step > 1 and thresholds[step - 2] > thresholds[step - 1]:
             factor = (thresholds[step - 1] - threshold) / (thresholds[step - 2] - thresholds[step - 1])
         _extrapolated(slopes, V, old_slopes, old_V, along, squares, ridge, threshold, factor)
         while not _relative_gap(slopes, along, V, squares, ridge, threshold) <= tol:
             count = _violators(slopes, V, threshold, inside)
-            newton = sets >= max(count // RENT, 1)
+            newton = newton or sets >= max(count // RENT, 1)
             if newton and (steps == most or count > LARGEST_FACTOR):
                 return step
-            _over_set(H, slopes, V, ridge, threshold, inside[:count], newton)
-            sets, steps = (1, steps + 1) if newton else (sets + 1, steps)
+            if newton:
+                _newton_step(H, slopes, V, ridge, threshold, inside[: _used(V, inside)])
+                newton, sets, steps = False, 0, steps + 1
+            else:
+                _over_set(H, slopes, V, ridge, threshold, inside[:count])
+                sets += 1
         # By loops: an assignment of whole arrays would also compile the text of the error for shapes that differ, for seconds.
         for k in range(K):
             for j in range(d):

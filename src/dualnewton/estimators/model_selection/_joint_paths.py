@@ -26,7 +26,7 @@ from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise, swe
 BY_MOMENTS = "block coordinate descent on the d×d moments of the rows, which one pass over the data has summed"
 """What the plan of such a model says."""
 
-WELL_BELOW = 0.5
+WELL_BELOW = 0.9
 """Fraction of the wanted relative gap, by the moments, at which a fit stops: the certificate, from the data, rounds otherwise."""
 
 STEPS = 20
