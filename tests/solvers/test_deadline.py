@@ -1,6 +1,7 @@
 """The inner loops of proximal methods stop at the deadline, with a point of use; looking at the clock changes no bit."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,14 +17,14 @@ from dualnewton.samplings import Nice
 from dualnewton.solvers.deadline import NEVER, Deadline, OutOfTime
 from dualnewton.solvers.direct import active_set
 from dualnewton.solvers.dual.sdna import SDNA
-from dualnewton.solvers.primal import curvature
+from dualnewton.solvers.primal import curvature, shared_curvature
 from dualnewton.solvers.prox import column_descent as by_columns
 from dualnewton.solvers.prox import curvature as row_curvature
 from dualnewton.solvers.prox import subproblem as quadratic
 from dualnewton.solvers.prox import working_set
 from dualnewton.solvers.prox.subproblem import Penalty
 from judged import assert_certificate_is_true
-from tuned import tuned
+from tuned import GENERAL, tuned
 
 
 class Clock:
@@ -276,3 +277,17 @@ def test_a_block_is_left_unfinished_at_the_deadline_and_no_worse(loss):
         solver.run([np.arange(60)], deadline)
         values.append(problem.dual(solver.alpha))
     assert problem.dual(np.zeros(60)) <= values[0] < values[1]
+
+
+def test_newton_steps_look_at_the_clock_between_the_matrices_of_several_models(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 5)), rng.choice([-1.0, 1.0], 40)
+    first = dn.Problem(X, y, losses.Logistic(), lam=0.1)
+    problems = [first, replace(first, lam=0.01), replace(first, lam=1.0)]
+    clock = Clock(monkeypatch, 1.0)
+    clock.before(shared_curvature, "_compute")
+    results = dn.solve_many(problems, method="newton", tol=1e-12, time_limit=1.5, tuning=GENERAL)
+    assert clock.now == 2.0  # the third matrix is not computed
+    for problem, result in zip(problems, results, strict=True):
+        assert result.status is Status.TIME_LIMIT
+        assert_certificate_is_true(problem, result)

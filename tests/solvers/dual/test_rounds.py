@@ -1,11 +1,14 @@
 """What every solver keeps true round by round."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from dualnewton import samplings
+from dualnewton import losses, samplings
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers import SDCA, SDNA, IterativeHessianSketch
+from dualnewton.solvers.dual import sdca
 from tables import LOSSES, make_problem, name_of, regularizers_for, samplings_for
 
 N, D = 6, 4
@@ -82,3 +85,17 @@ def test_sdca_gains_dual_value_in_expectation(loss):
                 solver.round(S)
                 gain += probability * (problem.dual(solver.alpha) - problem.dual(start))
             assert gain > 0.0
+
+
+def test_models_with_equal_weights_share_an_eso_vector(monkeypatch):
+    rng, calls = np.random.default_rng(0), []
+    X, y = rng.standard_normal((12, 3)), np.sign(rng.standard_normal(12))
+    first = Problem(X, y, losses.Logistic(), lam=0.1)
+    problems = [first, replace(first, lam=0.01), replace(first, sample_weight=rng.random(12)), replace(first, lam=1.0)]
+    sampling = samplings.Nice(12, 4)
+    alone = [SDCA(problem, sampling).v for problem in problems]
+    own = sdca.eso_from_data
+    monkeypatch.setattr(sdca, "eso_from_data", lambda *given: calls.append(None) or own(*given))
+    together = SDCA.for_each(problems, sampling)
+    assert len(calls) == 2
+    np.testing.assert_array_equal([solver.v for solver in together], alone)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Self
 
 import numpy as np
 
@@ -16,6 +17,11 @@ from dualnewton.samplings import Sampling
 def intercept_weight(problem: Problem) -> float:
     """ρ, the square of the constant feature: the mean ‖a_i‖², so that it has the scale of the other features together."""
     return float(problem.norms.mean()) or 1.0
+
+
+def intercept_curvature(problem: Problem) -> float:
+    """ρ/(λn), the curvature that the constant feature adds to the dual; zero without an intercept."""
+    return intercept_weight(problem) / (problem.lam * problem.n) if problem.fit_intercept else 0.0
 
 
 class Solver:
@@ -41,9 +47,13 @@ class Solver:
             require_smooth(problem.loss, f"the rounds of {type(self).__name__}, which solve for its derivative")
         self.problem = problem
         self.sampling = sampling
-        rho = intercept_weight(problem)
-        self.intercept_curvature = rho / (problem.lam * problem.n) if problem.fit_intercept else 0.0
+        self.intercept_curvature = intercept_curvature(problem)
         self.start_from(np.zeros(problem.n))
+
+    @classmethod
+    def for_each(cls, problems: Sequence[Problem], sampling: Sampling) -> list[Self]:
+        """Return a solver for each of several problems that share X."""
+        return [cls(problem, sampling) for problem in problems]
 
     def start_from(self, alpha: np.ndarray) -> None:
         """Set the iterate to a feasible dual point."""

@@ -12,13 +12,12 @@ from dualnewton.kernels import gradients, separable
 from dualnewton.kernels.losses import BY_NUMBERS, compiled, inlined
 from dualnewton.kernels.models import Models
 from dualnewton.kernels.rows import Rows
-from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings import IndexBlock, Sampling
 from dualnewton.solvers.dual.base import intercept_weight
 from dualnewton.solvers.dual.engine import Engine
 from dualnewton.solvers.dual.pipeline import Pipeline
-from dualnewton.theory import eso_from_data
+from dualnewton.solvers.dual.sdca import eso_vectors
 from dualnewton.validation import frozen
 
 INACTIVE = 0.01
@@ -85,7 +84,7 @@ class CompiledEngine(Engine):
         for k, alpha in enumerate(alphas):
             self.restart(k, alpha)
         if self.separable_rounds:
-            self.curvature = np.stack([self._curvature(problem, sampling) for problem in problems])
+            self.curvature = np.stack(self._curvatures(sampling))
             kernel = separable.singles if self.one_at_a_time else separable.minibatches
             self._sweep: Any = kernel
             kernel.prepare(*self._separable_arguments(_EMPTY))
@@ -129,12 +128,11 @@ class CompiledEngine(Engine):
         largest = float((self.models.c.max(axis=1) * self.models.scale).max())
         return FLOAT32_RATIO * gamma / largest if largest > 0.0 else 0.0
 
-    def _curvature(self, problem: Problem, sampling: Sampling) -> np.ndarray:
+    def _curvatures(self, sampling: Sampling) -> list[np.ndarray]:
+        """Return v of each model: c_i (‖a_i‖² + ρ) for one example at a time."""
         if self.one_at_a_time:
-            return problem.c * (self.problems[0].norms + self.rho)
-        rows = problem.data.rows(slice(None))
-        rows = linear.with_constant(rows, np.sqrt(self.rho)) if self.rho else rows
-        return eso_from_data(linear.scale_rows(rows, np.sqrt(problem.c)), sampling)
+            return [problem.c * (self.problems[0].norms + self.rho) for problem in self.problems]
+        return eso_vectors(self.problems, sampling, [self.rho] * len(self.problems))
 
     def _separable_arguments(self, block: IndexBlock) -> tuple[Any, ...]:
         starts = () if self.one_at_a_time else (block.starts,)

@@ -27,7 +27,7 @@ class Engine:
     def __init__(
         self, problems: Sequence[Problem], sampling: Sampling, solver: type[Solver], alphas: Sequence[np.ndarray]
     ) -> None:
-        self.solvers = [solver(problem, sampling) for problem in problems]
+        self.solvers = solver.for_each(problems, sampling)
         for one, alpha in zip(self.solvers, alphas, strict=True):
             one.start_from(alpha)
 

@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Self
+
 import numpy as np
 
 from dualnewton.matrix import linear
 from dualnewton.objective.problem import Problem
 from dualnewton.samplings import Sampling
 from dualnewton.solvers.dual import piecewise
-from dualnewton.solvers.dual.base import Solver
+from dualnewton.solvers.dual.base import Solver, intercept_curvature
 from dualnewton.solvers.dual.block import DiagonalCurvature, solve_block
 from dualnewton.theory import eso_from_data
 from dualnewton.validation import vector
+
+
+def eso_vectors(problems: Sequence[Problem], sampling: Sampling, squares: Sequence[float]) -> list[np.ndarray]:
+    """Return an ESO vector for the rows √c_i (a_i, √ρ) of each problem; problems with equal rows share it.
+
+    Parameters
+    ----------
+    problems, sampling : sequence of Problem, Sampling
+        Problems that share X, and Ŝ.
+    squares : sequence of float
+        ρ of each problem, the square of the constant feature of the intercept; zero where there is none.
+    """
+    found: list[np.ndarray] = []
+    for problem, rho in zip(problems, squares, strict=True):
+        before = zip(problems, squares, found, strict=False)
+        v = next((v for other, square, v in before if square == rho and np.array_equal(other.c, problem.c)), None)
+        if v is None:
+            rows = problem.data.rows(slice(None))
+            rows = linear.with_constant(rows, np.sqrt(rho)) if rho else rows
+            v = eso_from_data(linear.scale_rows(rows, np.sqrt(problem.c)), sampling)
+        found.append(v)
+    return found
 
 
 class SDCA(Solver):
@@ -33,11 +58,13 @@ class SDCA(Solver):
     def __init__(self, problem: Problem, sampling: Sampling, v: np.ndarray | None = None) -> None:
         super().__init__(problem, sampling)
         if v is None:
-            rows = problem.data.rows(slice(None))
-            if problem.fit_intercept:
-                rows = linear.with_constant(rows, np.sqrt(self.intercept_curvature * problem.lam * problem.n))
-            v = eso_from_data(linear.scale_rows(rows, np.sqrt(problem.c)), sampling)
+            (v,) = eso_vectors([problem], sampling, [_constant_square(problem)])
         self.v = vector("v", v, problem.n, low=0.0)
+
+    @classmethod
+    def for_each(cls, problems: Sequence[Problem], sampling: Sampling) -> list[Self]:
+        vectors = eso_vectors(problems, sampling, [_constant_square(problem) for problem in problems])
+        return [cls(problem, sampling, v) for problem, v in zip(problems, vectors, strict=True)]
 
     def round(self, S: np.ndarray) -> None:
         problem = self.problem
@@ -50,3 +77,8 @@ class SDCA(Solver):
         else:
             beta = solve_block(problem.loss, problem.y[S], u, DiagonalCurvature(diagonal), alpha, ones, self.deadline)
         self.move(S, rows, beta)
+
+
+def _constant_square(problem: Problem) -> float:
+    """ρ; zero without an intercept."""
+    return intercept_curvature(problem) * problem.lam * problem.n

@@ -16,6 +16,7 @@ import numpy as np
 from dualnewton.matrix import Data
 from dualnewton.objective.bounds import Derivatives
 from dualnewton.objective.problem import Problem
+from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.joint_softmax import JointHessian
 from dualnewton.solvers.primal.model import Model, ModelState
@@ -108,13 +109,18 @@ class Descent(SharedPasses):
             column = own.stop
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
+        # The models stay where they are if the deadline passes between two of their matrices.
         made, passes = self._passes_made(), 0.0
         if all(model.is_new for model in self.models):
             passes += self._start(rng)
         elif all(model.place.value == math.inf for model in self.models):
             self._evaluate()  # the unevaluated step failed certification: evaluate it
             passes += 1.0
-        extra = compute_curvature([model for model in self.models if model.wants_curvature()], rng)
+        wanting = [model for model in self.models if model.wants_curvature()]
+        try:
+            extra = compute_curvature(wanting, rng, Deadline(deadline).check)
+        except OutOfTime:
+            return passes + (self._passes_made() - made) / len(self.models)
         for model in self.models:
             model.step()
         if all(model.should_end for model in self.models):

@@ -6,7 +6,7 @@ The outputs of a least-squares fit have the same Hessian. One sketch and one fac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -22,9 +22,23 @@ SAME = 1e-9
 """The same for Newton's method, which has no corrections: only equal weights, up to rounding, are shared."""
 
 
-def compute_curvature(models: Sequence[Model], rng: np.random.Generator) -> float:
-    """Compute new curvature for these models; return the epochs of work that it took."""
-    return sum(_compute_alike(group, rng) for group in _alike(models))
+def compute_curvature(models: Sequence[Model], rng: np.random.Generator, check: Callable[[], None]) -> float:
+    """Compute new curvature for these models; return the epochs of work that it took.
+
+    ``check`` is called before each matrix but the first; it may raise to end the work.
+    """
+    epochs = 0.0
+    for k, (group, weights, shares) in enumerate(_distinct(models)):
+        if k:
+            check()
+        epochs += _compute(group, weights, rng, shares=shares)
+    return epochs
+
+
+def _distinct(models: Sequence[Model]) -> Iterator[tuple[list[Model], np.ndarray, bool]]:
+    """Yield the models that share a curvature, its weights, and whether these differ from the models' own."""
+    for group in _alike(models):
+        yield from _close(group)
 
 
 def _alike(models: Sequence[Model]) -> list[list[Model]]:
@@ -42,19 +56,23 @@ def _alike(models: Sequence[Model]) -> list[list[Model]]:
     return groups
 
 
-def _compute_alike(models: Sequence[Model], rng: np.random.Generator) -> float:
+def _close(models: Sequence[Model]) -> Iterator[tuple[list[Model], np.ndarray, bool]]:
+    """Yield the same for models that are alike: those with nearly the same weights, and each of the others alone."""
     weights = [model.objective.curvature(model.place.margins) for model in models]
     if len(models) == 1:
-        return _compute(models, weights[0], rng, shares=False)
+        yield list(models), weights[0], False
+        return
     mean = sum(weights[1:], start=weights[0]) / len(models)
     apart = [float(np.abs(own - mean).sum()) / (float(mean.sum()) or 1.0) for own in weights]
     # A model that wants another curvature after a shared one gets its own.
     close = [SAME if model.policy.newton or model.shares else CLOSE for model in models]
     together = [k for k in range(len(models)) if apart[k] <= close[k]]
     shares = max((apart[k] for k in together), default=0.0) > SAME
-    work = _compute([models[k] for k in together], mean, rng, shares=shares) if together else 0.0
-    alone = (k for k in range(len(models)) if k not in together)
-    return work + sum(_compute([models[k]], weights[k], rng, shares=False) for k in alone)
+    if together:
+        yield [models[k] for k in together], mean, shares
+    for k in range(len(models)):
+        if k not in together:
+            yield [models[k]], weights[k], False
 
 
 def _compute(models: Sequence[Model], weights: np.ndarray, rng: np.random.Generator, *, shares: bool) -> float:
