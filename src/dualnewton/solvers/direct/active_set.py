@@ -182,6 +182,7 @@ class Model:
         if value < self.value:
             self.v, self.slopes, self.value = v, slopes, value
 
+    @np.errstate(over="ignore", invalid="ignore")  # where overflow spoils the steps, the certificate says so
     def minimise(self, goal: float, is_over: Callable[[], bool]) -> np.ndarray:
         """Go to the minimum, up to violations of the optimality conditions of ``goal`` times the threshold; return v.
 
