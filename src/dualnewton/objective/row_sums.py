@@ -19,13 +19,11 @@ MANY = 1 << 16
 """Number of rows from which the functions are compiled."""
 
 
-def _is_many(rows: RowArray) -> bool:
-    """Whether compiled functions repay the compiler, by the number of all rows: blocks on workers are shorter."""
-    return len(rows) >= MANY
-
-
 def _compiled(name: str, loss: Loss, rows: RowArray, many: bool) -> Any:
-    """Return a compiled function of rows; None where NumPy's expressions are to compute it."""
+    """Return a compiled function of rows; None where NumPy's expressions are to compute it.
+
+    ``many`` says whether the functions are to be compiled, by the number of all rows: blocks on workers are shorter.
+    """
     if not many or is_elsewhere(rows):
         return None
     from dualnewton.kernels import row_functions
@@ -43,7 +41,7 @@ def value_and_slopes(loss: Loss, z: np.ndarray, rows: RowVectors) -> tuple[float
 
 def values(loss: Loss, z: np.ndarray, rows: RowVectors) -> float:
     """Σ c_i φ(z_i + o_i; y_i)."""
-    return float(summed(_values, z, *rows, loss, _is_many(z))[0])
+    return float(summed(_values, z, *rows, loss, len(z) >= MANY)[0])
 
 
 def _values(z: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool) -> tuple[float]:
@@ -79,7 +77,7 @@ class DualTerms(NamedTuple):
 
 def dual_terms(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualTerms:
     """Return the sums of D(α); Σ c_i α_i and Σ c_i |α_i| only if ``masses``."""
-    return DualTerms(*summed(_dual_terms, alpha, *rows, loss, masses, _is_many(alpha)))
+    return DualTerms(*summed(_dual_terms, alpha, *rows, loss, masses, len(alpha) >= MANY))
 
 
 def _dual_terms(
@@ -94,7 +92,7 @@ def _dual_terms(
 
 def conjugates(loss: Loss, alpha: np.ndarray, rows: RowVectors) -> float:
     """Σ c_i φ*(−α_i; y_i)."""
-    return float(summed(_conjugates, alpha, *rows, loss, _is_many(alpha))[0])
+    return float(summed(_conjugates, alpha, *rows, loss, len(alpha) >= MANY)[0])
 
 
 def _conjugates(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool) -> tuple[float]:
@@ -112,7 +110,7 @@ def conjugates_along(loss: Loss, alpha: np.ndarray, rows: RowVectors, at_one: fl
 
 def curvature(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
     """c_i φ″(z_i + o_i; y_i) of all rows; for several columns, the diagonals."""
-    if (function := _compiled("curvature_of", loss, z, _is_many(z))) is not None:
+    if (function := _compiled("curvature_of", loss, z, len(z) >= MANY)) is not None:
         found = np.empty(z.shape[::-1])
         sum_over_rows(function, loss, z, rows, factors=found)
         return found.T
@@ -121,7 +119,7 @@ def curvature(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
 
 def couplings(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
     """c_i q_kl(z_i + o_i; y_i) of all rows, one column for each pair of classes: see ``Loss.couplings``."""
-    if (function := _compiled("couplings_of", loss, z, _is_many(z))) is not None:
+    if (function := _compiled("couplings_of", loss, z, len(z) >= MANY)) is not None:
         found = np.empty((loss.columns * (loss.columns - 1) // 2, len(z)))
         sum_over_rows(function, loss, z, rows, factors=found)
         return found.T
@@ -130,7 +128,7 @@ def couplings(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
 
 def dual_point(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
     """−φ′(z_i + o_i; y_i) of all rows."""
-    if (function := _compiled("losses_of", loss, z, _is_many(z))) is not None:
+    if (function := _compiled("losses_of", loss, z, len(z) >= MANY)) is not None:
         found = np.empty(z.shape[::-1])
         sum_over_rows(function, loss, z, rows, slopes=found, sign=-1.0)
         return found.T
@@ -139,7 +137,7 @@ def dual_point(loss: Loss, z: np.ndarray, rows: RowVectors) -> np.ndarray:
 
 def slope_along(loss: Loss, z: np.ndarray, way: np.ndarray, t: float, rows: RowVectors) -> float:
     """Σ c_i φ′(z_i + t·way_i + o_i; y_i) way_i."""
-    return float(summed(_slope_along, z, way, *rows, loss, t, _is_many(z))[0])
+    return float(summed(_slope_along, z, way, *rows, loss, t, len(z) >= MANY)[0])
 
 
 def _slope_along(
@@ -158,7 +156,7 @@ def _slope_along(
 
 def best_intercept(loss: Loss, z: np.ndarray, rows: RowVectors, near: Any) -> Any:
     """argmin_b Σ c_i φ(z_i + b; y_i): see ``Loss.best_intercept``."""
-    if (function := _compiled("intercept_slopes_of", loss, z, _is_many(z))) is None:
+    if (function := _compiled("intercept_slopes_of", loss, z, len(z) >= MANY)) is None:
         return loss.best_intercept(z, rows.y, rows.c, near=near)
     own, starts, sums = rows._replace(o=None), row_parts(len(z))[:-1], np.empty(len(z))
 

@@ -67,7 +67,7 @@ class Objective:
     def parts(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return W of shape (K, d) and b of shape (K,)."""
         each = x.reshape(self.columns, -1)
-        b = np.array(on_host(each[:, -1])) if self.problem.fit_intercept else np.zeros(self.columns)
+        b = each[:, -1].copy() if self.problem.fit_intercept else np.zeros(self.columns)
         return each[:, : self.problem.d], b
 
     def vector(self, W: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -79,7 +79,8 @@ class Objective:
 
     def gap(self, gradient: np.ndarray) -> float:
         """n(P − D) for the α that belongs to x: Σ g_j²/(2 ridge_j), by Fenchel and Young, where the intercept is at its best."""
-        g, ridge = (each.reshape(self.columns, -1)[:, : self.problem.d] for each in (gradient, self.ridge))
+        K, d = self.columns, self.problem.d
+        g, ridge = gradient.reshape(K, -1)[:, :d], self.ridge.reshape(K, -1)[:, :d]
         return float((np.square(g) / (2.0 * ridge)).sum())
 
     def point(self, x: np.ndarray) -> PrimalPoint:
