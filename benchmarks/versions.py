@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("tests", nargs="*", default=SLICE)
     given = parser.parse_args()
     wanted = [("oldest", sys.executable, floors())] if given.oldest else []
-    wanted += [(Path(python).name, python, []) for python in given.python]
+    wanted += [(f"other-{k}", python, []) for k, python in enumerate(given.python)]
     if not wanted:
         parser.error("name --oldest or --python")
     for name, python, requirements in wanted:

@@ -4,13 +4,16 @@ import warnings
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn import linear_model, svm
 from sklearn.datasets import make_regression
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.utils._param_validation import InvalidParameterError
+from sklearn.utils.fixes import parse_version
 
 import dualnewton as dn
 
+IS_OLD = parse_version(sklearn.__version__) < parse_version("1.6")
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 5))
 Y = X @ RNG.normal(size=5) + 0.1 * RNG.normal(size=30)
@@ -73,6 +76,8 @@ def test_a_method_of_our_own_is_counted():
 @pytest.mark.parametrize("name", ["Ridge", "RidgeCV", "ElasticNet", "Lasso"])
 def test_shapes_for_targets_in_columns(name, columns, fit_intercept):
     y = np.stack([Y] * columns, axis=1) if columns else Y
+    if columns == 1 and "Ridge" in name and IS_OLD:
+        pytest.skip("before version 1.6, Ridge of scikit-learn kept the column of a target")
     reference = silently(theirs(name)(fit_intercept=fit_intercept), X, y)
     ours = getattr(dn, name)(fit_intercept=fit_intercept).fit(X, y)
     for attribute in ("coef_", "intercept_"):
@@ -113,7 +118,10 @@ def test_a_column_is_taken_for_a_vector_with_a_warning():
      "grid by providing your estimator with the appropriate `alphas=` argument."),
 ])  # fmt: skip
 def test_errors_name_what_scikit_learn_names(name, settings, message):
-    for kind in (theirs(name), getattr(dn, name)):
+    kinds = [getattr(dn, name)]
+    if not IS_OLD:  # its messages differ
+        kinds.append(theirs(name))
+    for kind in kinds:
         with pytest.raises(ValueError, match=message):
             kind(**settings).fit(X, Y)
 
@@ -144,7 +152,8 @@ def test_features_whose_squares_overflow_are_refused_by_name(name):
 @pytest.mark.parametrize("alpha", [0.0, 1e-16])
 def test_ridge_with_next_to_no_penalty_interpolates_wide_data(alpha, fit_intercept):
     wide, y = make_regression(n_samples=50, n_features=100, noise=0, bias=10, random_state=42)
-    reference = linear_model.LinearRegression(fit_intercept=fit_intercept).fit(wide, y)
     model = silently(dn.Ridge(alpha=alpha, fit_intercept=fit_intercept, tol=1e-12), wide, y)
-    np.testing.assert_allclose(model.coef_, reference.coef_, rtol=1e-6, atol=1e-7)
+    # Not compared with LinearRegression, which before scikit-learn 1.6 is not the shortest solution with an intercept.
+    shortest = np.linalg.pinv(wide - wide.mean(axis=0) * fit_intercept) @ (y - y.mean() * fit_intercept)
+    np.testing.assert_allclose(model.coef_, shortest, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(model.predict(wide), y, rtol=1e-8)

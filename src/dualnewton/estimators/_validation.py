@@ -11,7 +11,13 @@ import scipy.sparse as sp
 from joblib import effective_n_jobs  # type: ignore[import-untyped]
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, _check_y, assert_all_finite, check_consistent_length
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _check_y,
+    assert_all_finite,
+    check_consistent_length,
+    check_non_negative,
+)
 
 from dualnewton import matrix
 from dualnewton.errors import DualnewtonError
@@ -74,8 +80,15 @@ def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data
             X = without_repeats(sp.csr_array(X))  # once here, so that all problems hold the same arrays
         _require_finite_squares(model, X)
     if sample_weight is not None:
-        sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        sample_weight = weights_of(sample_weight, X)
     return Data(X, y, sample_weight)
+
+
+def weights_of(sample_weight: Any, X: Any) -> np.ndarray:
+    """Check weights of the rows of X. (Options of scikit-learn's check for negative ones have changed their names.)"""
+    found = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    check_non_negative(found, "`sample_weight`")
+    return found
 
 
 def opened(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:

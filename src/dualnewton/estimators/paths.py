@@ -9,7 +9,7 @@ import numpy as np
 
 from dualnewton import losses
 from dualnewton.errors import DualnewtonError
-from dualnewton.estimators._validation import falling_grid, strengths
+from dualnewton.estimators._validation import falling_grid, strengths, weights_of
 from dualnewton.interop.specification import outputs
 from dualnewton.matrix import as_data
 from dualnewton.objective.problem import Problem
@@ -105,7 +105,7 @@ def enet_path(
     >>> alphas.shape, coefs.shape, gaps.shape
     ((5,), (10, 5), (5,))
     """
-    from sklearn.utils.validation import _check_sample_weight, check_X_y
+    from sklearn.utils.validation import check_X_y
 
     if not (isinstance(l1_ratio, int | float) and 0.0 < l1_ratio <= 1.0):
         raise DualnewtonError(f"l1_ratio must be a number in (0, 1], got {l1_ratio!r}")
@@ -114,7 +114,7 @@ def enet_path(
     )
     c = None
     if sample_weight is not None:
-        c = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        c = weights_of(sample_weight, X)
         c = c / c.mean()
     data, targets = as_data(X), outputs(np.asarray(y, dtype=np.float64), 0)
     values = _grid(data, targets, c, l1_ratio, eps, alphas, positive=positive)

@@ -30,6 +30,11 @@ def to_dense(rows: Matrix) -> np.ndarray:
     return rows.toarray() if sp.issparse(rows) else rows
 
 
+def diagonal(values: np.ndarray) -> Any:
+    """D(values), sparse. (SciPy's ``diags_array`` is younger than the oldest version that is supported.)"""
+    return sp.dia_array((np.asarray(values)[None, :], [0]), shape=(len(values), len(values)))
+
+
 def scale_rows(X: Matrix, factors: np.ndarray) -> Matrix:
     """D(factors) X."""
     if not sp.issparse(X):

@@ -136,7 +136,7 @@ def eso_cheap(A: Any, sampling: Sampling) -> np.ndarray:
     coupling = pairs.factors.power(2) @ pairs.weights  # P_ii = δ_i + c u_i²
     # ω_j counts all rows, at least as many as the support of the rank-one term contains, so the bound stays valid.
     counts = np.asarray((rows.A != 0).sum(axis=0)).ravel()
-    weighted = linear.squared_norms(rows.A @ sp.diags_array(np.sqrt(counts)))  # Σ_j ω_j A_ij²
+    weighted = linear.squared_norms(rows.A @ linear.diagonal(np.sqrt(counts)))  # Σ_j ω_j A_ij²
     return (pairs.diagonal * rows.diagonal + coupling * weighted) / sampling.p
 
 

@@ -155,7 +155,7 @@ class ExpectedGram:
         if not self.pairs.weights.any():
             return float(alone.max())
         if not self.pairs.diagonal.any() and not overlapping(self.pairs):  # block diagonal: λmax is that of one block
-            columns = sp.csc_array(sp.diags_array(scale) @ self.pairs.factors)
+            columns = sp.csc_array(linear.diagonal(scale) @ self.pairs.factors)
             return float((self.pairs.weights * self.rows.tops(columns)).max())
         if scale.size <= SMALL:
             return top(np.outer(scale, scale) * self.pairs.dense() * _gram(self.rows.A))
@@ -226,4 +226,4 @@ def _scaled_chunks(rows: linear.Matrix, u: np.ndarray) -> Iterator[np.ndarray]:
     step = max(1, _CHUNK // rows.shape[1])
     for start in range(0, rows.shape[0], step):
         part = slice(start, start + step)
-        yield sp.diags_array(u[part]) @ rows[part].astype(np.float64, copy=False)
+        yield linear.diagonal(u[part]) @ rows[part].astype(np.float64, copy=False)
