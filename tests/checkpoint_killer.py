@@ -38,7 +38,7 @@ RUNS = [
     ),
     Case("hinge", lambda: one(losses.Hinge(), n=40, d=4, fit_intercept=True), {"tol": 1e-6}),
     Case(
-        "large state", lambda: one(logistic, n=100_000, d=2), {"method": "sdna", "tau": 1, "max_epochs": 40, "tol": 0.0}
+        "large state", lambda: one(logistic, n=300_000, d=2), {"method": "sdna", "tau": 1, "max_epochs": 40, "tol": 0.0}
     ),
 ]
 

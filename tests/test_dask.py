@@ -73,12 +73,12 @@ def test_every_estimator_is_tried():
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of parameters that scikit-learn renames
 def test_cross_validation_chooses_as_in_memory(rows, name):
     parameters, y = SEARCHES[name]
-    ours = getattr(on_dask, name)(**parameters, tol=1e-6).fit(rows, chunked(y, 90), chunked(WEIGHTS))
-    theirs = getattr(dn, name)(**parameters, tol=1e-6).fit(X, y, WEIGHTS)
+    ours = getattr(on_dask, name)(**parameters, tol=1e-8).fit(rows, chunked(y, 90), chunked(WEIGHTS))
+    theirs = getattr(dn, name)(**parameters, tol=1e-8).fit(X, y, WEIGHTS)
     chosen = "C_" if name.startswith("Log") else "alpha_"
     np.testing.assert_array_equal(getattr(ours, chosen), getattr(theirs, chosen))
     assert all(proof.relative_gap <= ours.tol for proof in np.ravel(ours.certificates_))
-    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=3e-3)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-3)
     np.testing.assert_array_equal(ours.predict(rows).compute(), ours._light().predict(X))
 
 

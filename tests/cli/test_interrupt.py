@@ -55,7 +55,7 @@ def test_the_model_so_far_is_saved_and_its_gap_is_true(tmp_path, how):
 
 def test_a_killed_fit_goes_on_to_the_same_model(command, tmp_path):
     slow_problem(tmp_path)
-    words = ["fit", "slow.npz", "--lam", "1e-7", "--method", "sdca", "--tol", "0", "--max-epochs", "60"]
+    words = ["fit", "slow.npz", "--lam", "1e-7", "--method", "sdca", "--tol", "0", "--max-epochs", "120"]
     run = process(*words, "--checkpoint", "c.ckpt", "--out", "m.model", cwd=tmp_path)
     until = time.monotonic() + 240.0
     while not (tmp_path / "c.ckpt").exists() and run.poll() is None and time.monotonic() < until:

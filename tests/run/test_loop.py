@@ -25,7 +25,7 @@ FORMS = [
 @pytest.mark.parametrize("loss", LOSSES, ids=name_of)
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_every_method_reaches_the_same_certified_optimum(loss, form):
-    problem = make_problem(loss, n=16, d=4, lam=0.5, **form)
+    problem = make_problem(loss, n=16, d=4, lam=0.1, **form)
     results = [dn.solve(problem, method=method, tol=1e-9, tau=5, random_state=0) for method in ("sdna", "sdca", "ihs")]
     results.append(dn.solve(problem, tol=1e-9, random_state=0))
     for result in results:
@@ -43,7 +43,7 @@ def test_every_method_reaches_the_same_certified_optimum(loss, form):
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_every_regulariser_converges(loss, fit_intercept):
     for regularizer in regularizers_for(4):
-        problem = make_problem(loss, n=16, d=4, lam=0.3, regularizer=regularizer, fit_intercept=fit_intercept)
+        problem = make_problem(loss, n=16, d=4, lam=0.1, regularizer=regularizer, fit_intercept=fit_intercept)
         result = dn.solve(problem, tau=6, tol=1e-8, random_state=0)
         assert result.status is Status.CONVERGED
         assert np.isfinite(regularizer.value(result.w))

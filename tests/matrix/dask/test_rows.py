@@ -109,3 +109,11 @@ def test_nothing_is_gathered_silently(rows):
         np.sort(y)
     assert isinstance(z, RowBlocks)
     assert "blocks=4" in repr(z)  # one of five has no rows
+
+
+def test_single_rows_are_taken_with_all_their_columns(rows):
+    z, _ = rows
+    np.testing.assert_array_equal(z[[3, 1]], Z[[3, 1]])
+    np.testing.assert_array_equal(z[:, 1][5], Z[5, 1])
+    with pytest.raises(TypeError, match="columns first, then rows"):
+        z[5, 1]

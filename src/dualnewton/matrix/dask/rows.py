@@ -200,6 +200,8 @@ class RowBlocks(NDArrayOperatorsMixin):
                 return self.layout.entries_where(self, own)
             return self._recorded(operator.getitem, self, keys)
         if not self._is_everything(own):
+            if any(each is not own and not (isinstance(each, slice) and each == EVERYTHING) for each in keys):
+                raise TypeError("single rows are taken with all their columns: take columns first, then rows")
             rows = np.arange(self.layout.n)[own]
             found = self.layout.entries(self, np.atleast_1d(rows))
             return found[0] if np.ndim(rows) == 0 else found
