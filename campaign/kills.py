@@ -7,24 +7,30 @@ import io
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import dualnewton as dn
-from campaign.parts import Defect
+from campaign.parts import Defect, skipped
 from dualnewton import losses, regularizers
 from dualnewton.files import archive
 from dualnewton.matrix import ChunkedData
+from dualnewton.row_arrays import on_host
 from dualnewton.run.checkpoint import KIND, VERSION
 
-KILLS = 4
+KILLS = 8
 """Kills of each seed."""
+
+SPREAD, REST = 0.9, 0.2
+"""A kill comes within this fraction of the time that a run has left; with less than the second fraction left, it begins anew."""
 
 MOST = 30.0
 """Seconds that a process may take after its kill was sent, or without one."""
@@ -34,11 +40,24 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 @dataclass(frozen=True)
 class Run:
-    """A fit that lasts some 0.1 s: a function of the folder with data and checkpoint, which returns the bits of its result."""
+    """A fit that lasts some 0.1 s.
+
+    Attributes
+    ----------
+    name : str
+        What the messages call it.
+    fit : callable
+        A function of the folder with data and checkpoint, which returns the bits of its result.
+    needs : tuple of str
+        The packages without which it is skipped.
+    apart : bool
+        Whether it starts threads, which a process forked later would lack: it never runs in the process of the campaign.
+    """
 
     name: str
     fit: Callable[[Path], bytes]
-    command_line: bool = False
+    needs: tuple[str, ...] = ()
+    apart: bool = False
 
 
 def _rows(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -47,19 +66,35 @@ def _rows(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
     return X, np.where(X @ rng.standard_normal(d) + rng.standard_normal(n) > 0.0, 1.0, -1.0)
 
 
+def _solved(problem: dn.Problem, folder: Path, **options: Any) -> bytes:
+    often = dn.Checkpoint(folder / "run.checkpoint", seconds=0.0, spacing=0.0)
+    result = dn.solve(problem, random_state=3, checkpoint=often, **options)
+    if result.status is dn.Status.INTERRUPTED:
+        return b""
+    return b"".join(np.asarray(on_host(part)).tobytes() for part in (result.w, result.intercept, result.alpha))
+
+
 def _solve(name: str, loss: Any, n: int, d: int, *, pieces: bool = False, penalty: Any = None, **options: Any) -> Run:
     def fit(folder: Path) -> bytes:
         X, y = _rows(n, d)
         data = ChunkedData(np.array_split(X, 4)) if pieces else X
         g = regularizers.L2() if penalty is None else penalty
         problem = dn.Problem(data, y, loss, regularizer=g, lam=1e-5, fit_intercept=True)
-        often = dn.Checkpoint(folder / "run.checkpoint", seconds=0.0, spacing=0.0)
-        result = dn.solve(problem, random_state=3, checkpoint=often, **options)
-        if result.status is dn.Status.INTERRUPTED:
-            return b""
-        return b"".join(np.asarray(part).tobytes() for part in (result.w, result.intercept, result.alpha))
+        return _solved(problem, folder, **options)
 
     return Run(name, fit)
+
+
+def _on_dask(name: str, **options: Any) -> Run:
+    def fit(folder: Path) -> bytes:
+        from campaign.dask import STORAGES, cluster
+
+        cluster()
+        X, y = _rows(300, 10)
+        problem = dn.Problem(STORAGES["Dask"](X), y, losses.Logistic(), lam=1e-5, fit_intercept=True)
+        return _solved(problem, folder, **options)
+
+    return Run(name, fit, needs=("dask", "distributed"), apart=True)
 
 
 def _command(name: str, *words: str) -> Run:
@@ -71,18 +106,7 @@ def _command(name: str, *words: str) -> Run:
             X, y = _rows(3000, 20)
             np.savez(path, X=X, y=y)
         model, state = folder / "out.model", folder / "run.checkpoint"
-        sys.argv = [
-            "dualnewton",
-            "fit",
-            str(path),
-            "--out",
-            str(model),
-            "--checkpoint",
-            str(state),
-            "--seed",
-            "3",
-            *words,
-        ]
+        sys.argv = [*f"dualnewton fit {path} --out {model} --checkpoint {state} --seed 3".split(), *words]
         code = 0
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             try:
@@ -94,7 +118,7 @@ def _command(name: str, *words: str) -> Run:
         saved = dn.load(model)
         return saved.coef.tobytes() + saved.intercept.tobytes()
 
-    return Run(name, fit, command_line=True)
+    return Run(name, fit, needs=("typer", "rich"))
 
 
 RUNS = [
@@ -108,6 +132,8 @@ RUNS = [
     _solve("lasso", losses.Logistic(), 1000, 60, penalty=regularizers.L1(), method="newton", tol=1e-10),
     _solve("pieces", losses.Logistic(), 4000, 30, pieces=True, method="newton", tol=1e-13),
     _solve("pieces, ihs", losses.Logistic(), 4000, 30, pieces=True, method="ihs", tau=60, tol=1e-12),
+    _on_dask("Dask, newton", method="newton", tol=1e-13),
+    _on_dask("Dask, ihs", method="ihs", tau=60, tol=1e-12),
     _command("command line", "--tol", "1e-12", "--method", "ihs"),
     _command("command line, hinge", "--tol", "1e-8", "--loss", "hinge", "--method", "interior"),
 ]
@@ -154,36 +180,68 @@ def require_whole(folder: Path) -> None:
         dn.load(path)
 
 
-def case(seed: int, folder: Path) -> Counter[str]:
-    """Kill one run some times, let it end, and compare."""
-    rng = np.random.default_rng([seed, 60])
-    run = RUNS[seed % len(RUNS)]
-    reference, place = folder / "reference", folder / "killed"
-    reference.mkdir()
-    place.mkdir()
-    began = time.monotonic()
-    wanted = run.fit(reference)
-    seconds = time.monotonic() - began
-    if not wanted:
+@cache
+def reference(run: Run) -> tuple[bytes, float]:
+    """Return the bits of a run that is never killed, and the seconds that it takes once its kernels are compiled."""
+    for _ in range(2):
+        with tempfile.TemporaryDirectory(prefix="campaign-reference-") as name:
+            folder = Path(name)
+            began = time.monotonic()
+            bits = finished(run, folder) if run.apart else run.fit(folder)
+            seconds = time.monotonic() - began
+    if not bits:
         raise Defect(f"{run.name}: the fit does not end by itself")
-    counts: Counter[str] = Counter()
-    for _ in range(KILLS):
-        sent = SIGNALS[int(rng.integers(len(SIGNALS)))]
-        pid = started(run, place)
-        time.sleep(float(rng.uniform(0.0, seconds)))
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, sent)
-        code = ended(pid)
-        if code not in (0, -sent, 130, 143):
-            raise Defect(f"{run.name}: exit code {code} after {sent.name}")
-        require_whole(place)
-        counts[f"{sent.name} too late" if (place / "bits").exists() else sent.name] += 1
-        (place / "bits").unlink(missing_ok=True)
-    if (code := ended(started(run, place))) != 0:
-        raise Defect(f"{run.name}: the run that continues ended with {code}")
-    if not (place / "bits").exists() or (place / "bits").read_bytes() != wanted:
+    return bits, seconds
+
+
+def finished(run: Run, folder: Path) -> bytes:
+    """Let a run end in a process of its own, and return its bits."""
+    (folder / "bits").unlink(missing_ok=True)
+    if (code := ended(started(run, folder))) != 0 or not (folder / "bits").exists():
+        raise Defect(f"{run.name}: a run that is not killed ended with {code}")
+    return (folder / "bits").read_bytes()
+
+
+def require_same(run: Run, folder: Path, wanted: bytes) -> None:
+    """Let a run end that was killed before; it has the bits of one that was not, and leaves no other file."""
+    if finished(run, folder) != wanted:
         raise Defect(f"{run.name}: the run that was continued has other bits")
-    left = {path.name for path in place.iterdir()} - {"bits", "run.checkpoint", "rows.npz", "out.model"}
+    left = {path.name for path in folder.iterdir()} - {"bits", "run.checkpoint", "rows.npz", "out.model"}
     if left:
         raise Defect(f"{run.name}: left {sorted(left)}")
+
+
+def killed(run: Run, folder: Path, sent: signal.Signals, moment: float) -> bool:
+    """Start a run, send a signal after some seconds, and check what is left; return whether the signal came in time."""
+    pid = started(run, folder)
+    time.sleep(moment)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, sent)
+    code = ended(pid)
+    if code not in (0, -sent, 130, 143):
+        raise Defect(f"{run.name}: exit code {code} after {sent.name}")
+    require_whole(folder)
+    return not (folder / "bits").exists()
+
+
+def case(seed: int, folder: Path) -> Counter[str]:
+    """Kill one run some times, each time nearer to its end; let it end, compare, and begin again."""
+    rng = np.random.default_rng([seed, 60])
+    run = RUNS[seed % len(RUNS)]
+    if (without := skipped(run.name, run.needs)) is not None:
+        return without
+    wanted, seconds = reference(run)
+    counts: Counter[str] = Counter()
+    left, place = 0.0, None
+    for k in range(KILLS):
+        if place is None:
+            left, place = seconds, folder / str(k)
+            place.mkdir()
+        sent, moment = SIGNALS[int(rng.integers(len(SIGNALS)))], float(rng.uniform(0.0, SPREAD * left))
+        in_time = killed(run, place, sent, moment)
+        counts[sent.name if in_time else f"{sent.name} too late"] += 1
+        left -= moment
+        if not in_time or left < REST * seconds or k == KILLS - 1:
+            require_same(run, place, wanted)
+            place = None
     return counts

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 
 class Defect(Exception):  # noqa: N818 (it is what the campaign looks for)
     """Something happened that docs/reliability.md rules out; the message says what."""
+
+
+SKIPPED = "skipped"
+"""First word of an outcome that is no case: what was to be tried needs a package that is absent."""
+
+
+def skipped(what: str, needs: Iterable[str]) -> Counter[str] | None:
+    """Return the outcome of what needs an absent package; None if all packages are present."""
+    absent = [name for name in needs if importlib.util.find_spec(name) is None]
+    return Counter([f"{SKIPPED} {what}: no {', '.join(absent)}"]) if absent else None
 
 
 @dataclass(frozen=True)
@@ -49,9 +61,9 @@ PARTS = {
         Part("gpu", 10_000, 300.0, "fits of random problems on a GPU", memory=None),
         Part("dask", 1_000, 300.0, "fits of random problems on Dask"),
         Part("estimators", 20_000, 180.0, "fits of estimators and cross-validations"),
-        Part("files", 10_000, 120.0, "damaged files, through every reader"),
+        Part("files", 25_000, 120.0, "damaged files, through every reader"),
         Part("mutants", 10_000, 120.0, "fits by a solver with a fault"),
-        Part("kills", 1_000, 300.0, "processes killed"),
+        Part("kills", 200, 300.0, "processes killed"),
         Part("numbers", 2_000, 120.0, "fits of unusual numbers and arrays"),
         Part("resources", 500, 600.0, "shortages of a resource"),
         Part("absent", 20, 300.0, "processes without an optional package"),

@@ -8,7 +8,7 @@ from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
-from campaign.parts import PARTS
+from campaign.parts import PARTS, SKIPPED
 from campaign.runner import ROOT, finished
 
 PAGE = ROOT / "docs" / "reliability.md"
@@ -25,7 +25,9 @@ def rows(logs: Path) -> list[str]:
             continue
         counts: Counter[str] = Counter()
         for entry in entries.values():
-            counts.update(entry.get("counts", {}))
+            counts.update(
+                {what: count for what, count in entry.get("counts", {}).items() if not what.startswith(SKIPPED)}
+            )
         outcomes = ", ".join(f"{what} {count:,}" for what, count in counts.most_common(8))
         defects = sum("defect" in entry for entry in entries.values())
         seeds = f"{min(entries)}–{max(entries)}"

@@ -1,14 +1,16 @@
 """A slice of the campaign (``make campaign``) on fixed seeds, and checks of its own instruments."""
 
 import json
+import pickle
 import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from campaign import exact, report, runner
-from campaign.parts import PARTS, Defect
+from campaign.parts import PARTS, Defect, skipped
 from campaign.problems import LOSSES, PENALTIES
+from campaign.watch import Watch
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
@@ -52,6 +54,29 @@ def test_a_claim_is_true_of_the_solution_and_false_of_another_model(loss):
     assert other > result.certificate.gap + rounding
     with pytest.raises(Defect, match=r"Σ c_i α_i|outside the domain"):
         claim.claim(result.w, result.intercept, result.alpha + 0.1)
+
+
+def test_a_watch_notes_what_a_reader_must_not_do(tmp_path):
+    (tmp_path / "in").mkdir()
+    with Watch(tmp_path / "in") as watch:
+        (tmp_path / "in" / "own").write_text("allowed")
+        (tmp_path / "in" / "own").read_text()
+        assert watch.seen == []
+        (tmp_path / "other").write_text("")
+        pickle.loads(pickle.dumps(PARTS["files"]))
+        room = np.ones(1 << 23)
+    (tmp_path / "afterwards").write_text("")
+    assert [note.split()[0] for note in watch.seen] == ["open", "pickle.find_class"]
+    assert room.nbytes <= watch.growth or not watch.able
+
+
+def test_what_needs_an_absent_package_is_skipped_by_name_and_not_counted(tmp_path):
+    assert skipped("rows", ["numpy"]) is None
+    assert list(skipped("rows", ["numpy", "no_such_package"])) == ["skipped rows: no no_such_package"]
+    (tmp_path / "files.jsonl").write_text(
+        '{"seed": 0, "counts": {"read": 3}}\n{"seed": 1, "counts": {"skipped rows": 1}}\n'
+    )
+    assert "| 3 | read 3 |" in report.rows(tmp_path)[0]
 
 
 def test_a_log_continues_where_it_was_left_and_repeats_failures(tmp_path, monkeypatch):

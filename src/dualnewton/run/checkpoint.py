@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -316,6 +316,7 @@ def _digest_of_state(identity: Mapping[str, str], tree: np.ndarray, arrays: Mapp
     return _digest(pieces())
 
 
+@cache  # reading the metadata of a package takes milliseconds
 def _version(name: str) -> str:
     from importlib.metadata import PackageNotFoundError, version
 
