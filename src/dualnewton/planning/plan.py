@@ -36,6 +36,8 @@ class Plan:
         The direct solver of the small problems to which "wide" reduces a problem with more features than examples.
     directions : int
         Gradients that "wide" tries before it factorises the products of all rows.
+    together : bool
+        Whether the steps of several models are taken at once, by array operations that serve all of them.
     smoothed : bool
         Whether a loss with kinks is solved through smoothed losses, which the method takes one after the other, or as it is.
     samples : tuple of int
@@ -64,6 +66,7 @@ class Plan:
     family: str | None = None
     inner: str | None = None
     directions: int = 0
+    together: bool = False
     smoothed: bool = False
     samples: tuple[int, ...] = ()
     before: Plan | None = None

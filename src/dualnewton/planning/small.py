@@ -24,11 +24,14 @@ class Family(NamedTuple):
         The name of the method, under which the plan reports it; the solver serves this method and "auto".
     reason : str
         What it does.
+    together : bool
+        Whether it takes the steps of several models at once, where each operation takes longer than its arithmetic.
     """
 
     takes: Callable[[Any, Tuning], bool]
     method: str
     reason: str
+    together: bool = False
 
 
 def _takes_newton(problem: Any, tuning: Tuning) -> bool:
@@ -86,7 +89,7 @@ FAMILIES = {
     "huber": Family(
         _takes_huber, "newton", "a joint scale by Newton's method in all variables, on one dense block of rows"
     ),
-    "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows"),
+    "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows", together=True),
     "thresholds": Family(
         _takes_thresholds, "newton", "Newton's method on the features in use, on one dense block of rows"
     ),
@@ -105,8 +108,18 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
         return wide_plan(problem, method, tau, models, tuning)
     for name, family in FAMILIES.items():
         if method in ("auto", family.method) and tau in ("auto", problem.n) and family.takes(problem, tuning):
-            return Plan(family.method, problem.n, family.reason, family=name)
+            together = family.together and _steps_together(problem, models, tuning)
+            return Plan(family.method, problem.n, family.reason, family=name, together=together)
     return wide_plan(problem, method, tau, models, tuning)
+
+
+def _steps_together(problem: Any, models: int, tuning: Tuning) -> bool:
+    """Whether several models of one column are so small that they take their steps at once.
+
+    Losses without γ need their steps shortened, which each model does alone.
+    """
+    few = models * problem.n * problem.d <= tuning.together_entries
+    return models > 1 and few and problem.columns == 1 and problem.loss.gamma is not None
 
 
 def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:

@@ -140,6 +140,8 @@ class Tuning:
         millisecond.
     direct_entries : int
         Entries of X up to which problems are solved directly on one dense block of rows.
+    together_entries : int
+        Entries of X, times the number of models, up to which small models take their Newton steps at once.
     small_entries : int
         Entries of X up to which NumPy does the work, so that a first fit does not wait for a compiler.
     numpy_features : int
@@ -301,6 +303,7 @@ class Tuning:
     gpu: Rates = GPU
     # What is small
     direct_entries: int = 1 << 20
+    together_entries: int = 1 << 17
     small_entries: int = 1 << 17
     one_block_features: int = 256
     numpy_features: int = 32

@@ -1,4 +1,4 @@
-"""Small problems without the loop: one call of a direct solver for each model, one certificate for all."""
+"""Small problems without the loop: one call of a direct solver, one certificate for all models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def solved_directly(
     if (plan := direct_plan_for(problems, request)) is None:
         return None
     block, solve = Block(problems[0].data), direct_solver(plan)
-    found = [solve(problem, block, None, tol=request.tol, most=MOST_STEPS, deadline=deadline) for problem in problems]
+    found = solve(problems, block, [None] * len(problems), tol=request.tol, most=MOST_STEPS, deadline=deadline)
     points = [each.point() for each in found]
     worked = time.perf_counter() - began
     pairs = points[0].certified(problems, points)

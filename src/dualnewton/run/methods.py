@@ -23,7 +23,7 @@ from dualnewton.planning.small import fits_one_block
 from dualnewton.planning.working_sets import SetSizes, ladder, sums_at_once, walks
 from dualnewton.samplings import Sampling, Shuffled
 from dualnewton.solvers import METHODS
-from dualnewton.solvers.direct.block import Solver
+from dualnewton.solvers.direct.block import Solvers, one_by_one
 from dualnewton.solvers.direct.method import Direct
 from dualnewton.solvers.dual.engine import Engine
 from dualnewton.solvers.dual.kinked import KinkedSweeps
@@ -40,13 +40,15 @@ SCHEMES: dict[str | None, Any] = {
 """Outer schemes by the name that an objective gives to its own, as ``scheme``; None for a problem that needs none."""
 
 
-def direct_solver(plan: Plan) -> Solver:
-    """Return the function of the plan's direct solver; its module is loaded on first use."""
-    solver: Solver = import_module(f"dualnewton.solvers.direct.{plan.family}").solve
+def direct_solver(plan: Plan) -> Solvers:
+    """Return the function of the plan's direct solver for several problems; its module is loaded on first use."""
+    solve = import_module(f"dualnewton.solvers.direct.{plan.family}").solve
+    if plan.together:
+        return partial(import_module("dualnewton.solvers.direct.together").solve, alone=solve)
     if plan.inner is None:
-        return solver
+        return partial(one_by_one, solve)
     inner = import_module(f"dualnewton.solvers.direct.{plan.inner}").solve
-    return partial(solver, inner=inner, directions=plan.directions)
+    return partial(one_by_one, solve, inner=inner, directions=plan.directions)
 
 
 def scheme_of(problem: Any, plan: Plan) -> Any | None:

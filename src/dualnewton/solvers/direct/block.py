@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -125,3 +125,13 @@ Start = tuple[np.ndarray, Any]
 
 Solver = Callable[..., Found]
 """``solve(problem, block, start, *, tol, most, deadline)``: start is None for a cold start; ``most`` limits the steps."""
+
+Solvers = Callable[..., list[Found]]
+"""``solve(problems, block, starts, *, tol, most, deadline)``: the same for several problems over the same rows."""
+
+
+def one_by_one(
+    solve: Solver, problems: Sequence[Any], block: Block, starts: Sequence[Start | None], **limits: Any
+) -> list[Found]:
+    """Solve each of several problems by a call of its own."""
+    return [solve(problem, block, start, **limits) for problem, start in zip(problems, starts, strict=True)]

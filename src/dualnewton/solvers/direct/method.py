@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.solvers.direct.block import MOST_STEPS, STEP_EPOCHS, Block, Found, Solver, Start
+from dualnewton.solvers.direct.block import MOST_STEPS, STEP_EPOCHS, Block, Found, Solvers, Start
 from dualnewton.solvers.protocol import Method
 
 
 class Direct(Method):
-    """Models over the same small data, each solved by one call.
+    """Models over the same small data, solved by one call.
 
     Parameters
     ----------
     solver : callable
-        The family's function.
+        The family's function of several problems.
     problems : sequence of Problem
         They share X.
     starts : sequence of (w, intercept), optional
@@ -29,7 +29,7 @@ class Direct(Method):
 
     certificates_are_cheap = True
 
-    def __init__(self, solver: Solver, problems: Sequence[Any], starts: Sequence[Start] | None, *, tol: float) -> None:
+    def __init__(self, solver: Solvers, problems: Sequence[Any], starts: Sequence[Start] | None, *, tol: float) -> None:
         self.solver, self.problems, self.tol = solver, list(problems), tol
         self.starts: list[Start | None] = [None] * len(problems) if starts is None else list(starts)
         self.block = Block(problems[0].data)
@@ -38,10 +38,8 @@ class Direct(Method):
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
         # A limit that cuts the steps short is used up, so that an unlimited run never passes through what it leaves.
         steps = max(1, math.ceil(min(most, STEP_EPOCHS * MOST_STEPS) / STEP_EPOCHS))
-        self.found = [
-            self.solver(problem, self.block, start, tol=self.tol, most=steps, deadline=deadline)
-            for problem, start in zip(self.problems, self.starts, strict=True)
-        ]
+        limits = {"tol": self.tol, "most": steps, "deadline": deadline}
+        self.found = self.solver(self.problems, self.block, self.starts, **limits)
         return STEP_EPOCHS * max(found.steps for found in self.found)
 
     def point(self, k: int) -> Any:

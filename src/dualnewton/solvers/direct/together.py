@@ -1,0 +1,194 @@
+"""Newton's method for several small models over the same rows at once, such as the classes of a one-vs-rest classifier.
+
+The objective of each is that of ``newton.py`` with one column. On small data a NumPy call takes longer than its arithmetic, so
+that each array operation serves all models: margins, labels and derivatives have a row for each model, and the Hessians are
+blocks of one product. The models share no step: each has its own direction, and leaves when its own gap is small enough. A model
+whose whole step is too long goes on alone (``newton.py``), where steps are shortened.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualnewton.losses import Curvature, Loss
+from dualnewton.objective.problem import Problem
+from dualnewton.solvers.direct.active_set import solution
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Solver, Start, one_by_one
+
+SUFFICIENT = 1e-4
+"""Armijo's fraction of the predicted decrease that a step must reach."""
+
+ROUNDING = 1e-14
+"""Relative change of the objective that counts as rounding."""
+
+
+def solve(
+    problems: Sequence[Problem],
+    block: Block,
+    starts: Sequence[Start | None],
+    *,
+    tol: float,
+    most: int,
+    deadline: float,
+    alone: Solver,
+) -> list[Found]:
+    """Take steps until the expected gap of every model is small enough.
+
+    Parameters
+    ----------
+    alone : callable
+        The direct solver of one model, for models that differ in more than labels, weights, offsets and penalty, and for those
+        whose step is too long.
+    """
+    if any(each.loss != problems[0].loss or each.fit_intercept != problems[0].fit_intercept for each in problems):
+        return one_by_one(alone, problems, block, starts, tol=tol, most=most, deadline=deadline)
+    models, numbers, found = Models.of(problems, block), np.arange(len(problems)), dict[int, Found]()
+    at, steps = models.start(starts), 0
+    while True:
+        way, slopes = models.directions(at)
+        new = models.point(at.x + way, at.margins + way @ models.columns)
+        steps += 1
+        accepted = _accepted(at, new, way, slopes)
+        ended = models.gaps(new) <= WELL_BELOW * tol * np.abs(new.values)
+        ended |= ~(slopes < -ROUNDING * np.abs(at.values))
+        if steps >= most or time.perf_counter() > deadline:
+            ended[:] = True
+        for k in (~accepted).nonzero()[0]:
+            problem, start = problems[numbers[k]], models.split(at.x[k])
+            own = alone(problem, block, start, tol=tol, most=most - steps, deadline=deadline)
+            found[numbers[k]] = own._replace(steps=steps + own.steps)
+        for k in (accepted & ended).nonzero()[0]:
+            found[numbers[k]] = Found(*models.split(new.x[k]), steps)
+        kept = (accepted & ~ended).nonzero()[0]
+        if not kept.size:
+            return [found[k] for k in range(len(problems))]
+        at = new
+        if kept.size < len(numbers):
+            models, numbers, at = models.only(kept), numbers[kept], Points(*(each[kept] for each in new))
+
+
+class Points(NamedTuple):
+    """x of each model, of shape (K, m), with its margins without offsets (K, n), the gradient of n P (K, m), and n P (K,)."""
+
+    x: np.ndarray
+    margins: np.ndarray
+    gradients: np.ndarray
+    values: np.ndarray
+
+
+def _accepted(at: Points, new: Points, way: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    """Apply the rule of ``newton.py`` to each model: Armijo, or a smaller slope where the values differ by rounding only."""
+    accepted = new.values <= at.values + SUFFICIENT * slopes
+    if not accepted.all():
+        level = new.values <= at.values + ROUNDING * np.abs(at.values)
+        accepted |= level & (np.abs(np.einsum("kj,kj->k", new.gradients, way)) < -slopes)
+    return accepted
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """What the models are fitted to.
+
+    Attributes
+    ----------
+    loss : Loss
+        Of one column.
+    d : int
+        Number of features.
+    columns : array of shape (m, n)
+        The features, and a row of ones for the intercept, if there is one.
+    ridge : array of shape (K, m)
+        λn v_j, and 0 for the intercept.
+    halves : array of shape (K, d)
+        1/(2 ridge_j).
+    y : array of shape (K, n)
+        Labels.
+    c, o : array of shape (K, n), optional
+        Weights and offsets.
+    """
+
+    loss: Loss
+    d: int
+    columns: np.ndarray
+    ridge: np.ndarray
+    halves: np.ndarray
+    y: np.ndarray
+    c: np.ndarray | None
+    o: np.ndarray | None
+
+    @classmethod
+    def of(cls, problems: Sequence[Problem], block: Block) -> Models:
+        first, d = problems[0], problems[0].d
+        columns = np.empty((d + first.fit_intercept, first.n))
+        columns[:d], columns[d:] = block.rows.T, 1.0
+        ridge = np.zeros((len(problems), len(columns)))
+        for own, problem in zip(ridge, problems, strict=True):
+            weights = problem.regularizer.form.weights
+            own[:d] = problem.lam * problem.n * (1.0 if weights is None else weights)
+        weighted = any(problem.sample_weight is not None for problem in problems)
+        shifted = any(problem.offset is not None for problem in problems)
+        return cls(
+            first.loss,
+            d,
+            columns,
+            ridge,
+            0.5 / ridge[:, :d],
+            np.array([problem.y for problem in problems]),
+            np.array([problem.c for problem in problems]) if weighted else None,
+            np.array([problem.o for problem in problems]) if shifted else None,
+        )
+
+    def only(self, kept: np.ndarray) -> Models:
+        """Return some of the models."""
+        c, o = (None if each is None else each[kept] for each in (self.c, self.o))
+        return Models(self.loss, self.d, self.columns, self.ridge[kept], self.halves[kept], self.y[kept], c, o)
+
+    def start(self, starts: Sequence[Start | None]) -> Points:
+        """Return where the models start: at zero, or where they are given."""
+        x = np.zeros(self.ridge.shape)
+        for own, start in zip(x, starts, strict=True):
+            if start is not None:
+                own[: self.d], own[self.d :] = start
+        return self.point(x, x @ self.columns)
+
+    def split(self, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Return w and b of one model."""
+        return x[: self.d].copy(), float(x[self.d]) if len(x) > self.d else 0.0
+
+    def point(self, x: np.ndarray, margins: np.ndarray) -> Points:
+        """Evaluate all models."""
+        losses, slopes = self.loss.value_and_derivative(margins if self.o is None else margins + self.o, self.y)
+        if self.c is not None:
+            losses, slopes = self.c * losses, self.c * slopes
+        pull = self.ridge * x
+        values = losses.sum(axis=1) + 0.5 * np.einsum("kj,kj->k", pull, x)
+        return Points(x, margins, slopes @ self.columns.T + pull, values)
+
+    def gaps(self, at: Points) -> np.ndarray:
+        """n(P − D) for the α that belongs to x, plus the slope along the intercept, as in ``newton.py``."""
+        features, rest = at.gradients[:, : self.d], at.gradients[:, self.d :]
+        return np.einsum("kj,kj->k", features * features, self.halves) + np.abs(rest).sum(axis=1)
+
+    def directions(self, at: Points) -> tuple[np.ndarray, np.ndarray]:
+        """Return the Newton directions, and the slopes of the objectives along them."""
+        way = np.array([solution(H, -g) for H, g in zip(self.hessians(at.margins), at.gradients, strict=True)])
+        return way, np.einsum("kj,kj->k", at.gradients, way)
+
+    def hessians(self, margins: np.ndarray) -> np.ndarray:
+        """Return the Hessians, of shape (K, m, m)."""
+        K, m = self.ridge.shape
+        if self.c is None and self.loss.curvature is Curvature.CONSTANT:
+            weights = self.loss.second_derivative(margins[:1], self.y[:1])
+        else:
+            weights = self.loss.second_derivative(margins if self.o is None else margins + self.o, self.y)
+            weights = weights if self.c is None else self.c * weights
+        scaled = weights[:, None, :] * self.columns
+        H = (scaled.reshape(len(weights) * m, -1) @ self.columns.T).reshape(len(weights), m, m)
+        H = H if len(weights) == K else np.repeat(H, K, axis=0)
+        np.einsum("kjj->kj", H)[...] += self.ridge
+        return H
