@@ -178,7 +178,8 @@ def conjugates_of(kind: Any) -> Callable[..., float]:
         for i in range(m):
             low, high = domain(self, z[i], y[i])
             inside = min(max(-z[i], low), high)
-            total += c[i] * conjugate_inside(self, inside, y[i]) if c[i] > 0.0 else 0.0
+            term = c[i] * conjugate_inside(self, inside, y[i])  # outside the choice, which is then no branch
+            total += term if c[i] > 0.0 else 0.0
             outside += c[i] if inside != -z[i] else 0.0  # NaN is outside, too
         return total if outside == 0.0 else np.inf
 

@@ -186,6 +186,12 @@ class Problem:
         return -self.data.transposed_times(self.weighted(self.slopes_at(self.o + self.best_intercept_at(self.o))))
 
     @cached_property
+    def losses_at_zero(self) -> float:
+        """Σ c_i |φ(0; y_i)|, which the bound of the rounding errors of every certificate needs."""
+        sizes = np.abs(self.loss.value(self.no_dual(), self.y))
+        return float(sizes.sum() if self.sample_weight is None else self.sample_weight @ sizes)
+
+    @cached_property
     def pieces(self) -> np.ndarray | None:
         """The slopes and kinks of each example's loss if it is piecewise linear, else None: see ``Loss.pieces``."""
         pieces = self.loss.pieces(self.y)

@@ -166,8 +166,7 @@ class _Analysis:
         root = 1.0 if c is None else math.sqrt(float(c.max()))
         own = loss.label_sizes(y)
         labels, own = math.sqrt(np.vdot(own, problem.weighted(own))), math.sqrt(np.vdot(own, own))
-        at_zero = np.abs(loss.value(np.zeros(self.alpha.shape), y))
-        at_zero = 1.01 * float(at_zero.sum() if c is None else c @ at_zero)
+        at_zero = 1.01 * problem.losses_at_zero
         dual_norm = float(np.vdot(self.alpha, self.weighted.reshape(self.alpha.shape)))
         relative = self.products + roundoff.terms
         # φ*(u) ≥ −φ(0), so that Σ c_i |φ*_i| ≤ Σ c_i φ*_i + 2 Σ c_i |φ_i(0)|. Σ c_i (φ*_i + o_i α_i) = −n(D + λg*), and g* is at
