@@ -101,7 +101,7 @@ class DenseSegment(ArraySegment):
 
     def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Iterator[np.ndarray]:
         (array,) = self.arrays
-        with array.file.opened() as file:
+        with array.file.read_in_order() as file:
             for place in places:
                 slot, m = next(slots), self.profiles[place].n
                 raw = slot.array("stored", (m, *array.shape[1:]), array.dtype)
@@ -194,7 +194,8 @@ class SparseSegment(ArraySegment):
 
     def read(self, places: Sequence[int], slots: Iterator[Slot]) -> Iterator[Any]:
         data, indices, starts = self.arrays
-        with data.file.opened() as file, indices.file.opened() as of_indices, starts.file.opened() as of_starts:
+        files = (array.file.read_in_order() for array in self.arrays)
+        with next(files) as file, next(files) as of_indices, next(files) as of_starts:
             for place in places:
                 slot, profile = next(slots), self.profiles[place]
                 own = slot.array("stored starts", (profile.n + 1,), starts.dtype)
