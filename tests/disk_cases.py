@@ -24,7 +24,8 @@ def small_pieces(monkeypatch, size=1 << 11):
     """Let pieces have about 2 KiB, however much memory is allowed."""
     monkeypatch.setattr(opening, "PIECE", size)
     monkeypatch.setattr(opening, "LEAST", size)
-    monkeypatch.setattr(opening, "WIDE", 0)
+    monkeypatch.setattr(opening, "SPARSE", 0)
+    monkeypatch.setattr(opening, "DENSE", 0)
 
 
 def _npy(path, rows):

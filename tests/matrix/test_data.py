@@ -272,6 +272,15 @@ def test_fingerprints_tell_content_and_identity_tells_memory(kind, storage):
     assert MemoryData(X).same_as(MemoryData(view))
 
 
+@pytest.mark.parametrize("entries", [N * D - 1, N * D + 1])
+def test_kernels_serve_pieces_if_all_of_them_together_are_large(entries, monkeypatch):
+    monkeypatch.setattr(memory, "COMPILED_FROM", entries)
+    data = chunked(np.ones((N, D)))
+    for each in (data, data.using(Work())):
+        with each._pieces() as pieces:
+            assert [piece.is_large for _, piece in pieces] == [entries < N * D] * (len(CUTS) + 1)
+
+
 def test_pieces_that_do_not_fit_together_are_refused():
     X = matrix("dense")
     for pieces, words in (

@@ -30,12 +30,14 @@ from dualnewton.matrix import ChunkedData
 from dualnewton.matrix.segments import Held, Segment
 from dualnewton.validation import data_matrix
 
-PIECE, LEAST, SHARE = 1 << 26, 1 << 16, 16
-"""Usual size of a piece in bytes (64 MiB), its least size, and its largest share of the memory allowed: two pieces are in memory
-at a time, and a pass needs room for the sums of its parts."""
+PIECE, LEAST, SHARE = 1 << 24, 1 << 16, 16
+"""Usual size of a piece in bytes (16 MiB: a piece that was just read is still in the processor's cache), its least size, and its
+largest share of the memory allowed: two pieces are in memory at a time, and a pass needs room for the sums of its parts."""
 
-WIDE = 768
-"""Bytes of a piece of sparse rows for each feature, from which a pass has 16 parts for threads (64 entries of 12 bytes)."""
+SPARSE, DENSE, LARGEST = 768, 4, 1 << 26
+"""A piece is larger for data with many features: bytes of sparse rows for each feature, from which a pass has 16 parts for
+threads (64 entries of 12 bytes); bytes of dense rows for each entry of the Gram matrix, so that adding it costs little against
+computing it, and the largest size for that reason (64 MiB)."""
 
 MEMORY = "4G"
 """The memory that a fit may use if nothing is said; a constant, since the size of the pieces decides the last bits of sums."""
@@ -68,7 +70,8 @@ class Options:
 
     def size(self, d: int, *, sparse: bool) -> int:
         """Return the size of a piece in bytes for rows of d features."""
-        return max(LEAST, min(max(PIECE, WIDE * d if sparse else 0), self.memory // SHARE))
+        wanted = max(PIECE, SPARSE * d if sparse else min(DENSE * d * d, LARGEST))
+        return max(LEAST, min(wanted, self.memory // SHARE))
 
     def spilled(self, path: Path) -> IO[bytes]:
         """Return an unnamed file, which the system deletes when the process ends, for whatever reason it ends."""
@@ -106,7 +109,8 @@ def open(  # noqa: A001 (public as dualnewton.data.open)
         As for :func:`read`.
     memory : int or str
         Bytes of memory that a fit may use, such as "2G" (K, M, G, T: powers of 1024). Pieces are smaller for less memory, and
-        sums have other last bits for other pieces; from 1G on they are equal, unless there are more than 80 000 sparse features.
+        sums have other last bits for other pieces; from 256M on they are equal, unless there are more than 20 000 sparse or 2000
+        dense features.
     spill : path, optional
         The folder for the unnamed files of text; by default that of the text file.
 

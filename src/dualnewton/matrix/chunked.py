@@ -90,8 +90,8 @@ class ChunkedData(Data):
         self._set(Pieces([Held(matrix, k) for k, matrix in enumerate(matrices)]), View())
 
     def _set(self, source: Pieces, view: View) -> ChunkedData:
-        self.source, self.view = source, view
-        self.profile = view.profile(source.profile)
+        self.source, self.profile = source, view.profile(source.profile)
+        self.view = replace(view, work=replace(view.work, whole=self.profile.stored))
         return self
 
     @classmethod

@@ -130,7 +130,8 @@ class MemoryData(Data):
     @cached_property
     def is_large(self) -> bool:
         """Whether kernels repay the compiler for every pass; smaller data use them where NumPy would copy X."""
-        return self.profile.stored >= COMPILED_FROM or (self.work.compiled and self.X.dtype != np.float64)
+        stored = max(self.profile.stored, self.work.whole)
+        return stored >= COMPILED_FROM or (self.work.compiled and self.X.dtype != np.float64)
 
     @cached_property
     def blocks(self) -> list[list[LibraryBlock]]:

@@ -212,11 +212,15 @@ class Work:
     by_pairs : callable, optional
         ``by_pairs(m, p)`` says whether the weighted Gram matrix of m sparse rows with p pairs of entries is summed pair by pair
         instead of by products of dense copies of the rows, which is the default.
+    whole : int
+        Stored entries of the data set of which the rows are a piece, 0 if they are no piece: whether kernels repay the compiler
+        depends on all pieces together.
     """
 
     compiled: bool = False
     dense: bool = False
     by_pairs: Callable[[int, float], bool] | None = None
+    whole: int = 0
 
 
 class Data(Selections, ABC):

@@ -121,7 +121,8 @@ class DaskData(Data):
         return self.layout.submit(name, function, [[each] for each in self.futures])
 
     def using(self, work: Work) -> DaskData:
-        return self._with(self._changed("options", partial(tasks.using, work)), self.profile)
+        own = replace(work, whole=self.profile.stored)
+        return self._with(self._changed("options", partial(tasks.using, own)), self.profile)
 
     # Row arrays ------------------------------------------------------------------------------------------------------
 
