@@ -62,17 +62,35 @@ def test_what_a_fit_keeps_and_predicts_is_where_its_rows_are(name, as_library, t
     np.testing.assert_array_equal(dn.load(tmp_path / "model.json").coef_, on_host(found.coef_))
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        dn.LogisticRegressionCV(),
-        dn.RidgeCV(),
-    ],
-    ids=lambda model: type(model).__name__,
-)
-def test_what_needs_rows_in_memory_says_so(model, as_library):
+SEARCHES = {
+    "logistic": (dn.LogisticRegressionCV(Cs=3, cv=3, tol=1e-8), (targets > 0.0) * 1),
+    "softmax": (dn.LogisticRegressionCV(Cs=3, cv=3, tol=1e-8, scoring="neg_log_loss"), classes),
+    "sparse logistic": (dn.LogisticRegressionCV(Cs=3, cv=3, tol=1e-8, l1_ratios=[1.0]), (targets > 0.0) * 1),
+    "ridge": (dn.RidgeCV(cv=3, tol=1e-8), targets),
+    "ridge classifier": (dn.RidgeClassifierCV(cv=3, tol=1e-8), classes),
+    "lasso": (dn.LassoCV(cv=3, tol=1e-8), targets),
+    "elastic net": (dn.ElasticNetCV(cv=3, l1_ratio=[0.5, 0.9], tol=1e-8), targets),
+    "poisson": (dn.PoissonRegressorCV(cv=3, tol=1e-8), np.abs(targets)),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_on_a_device_chooses_what_it_chooses_in_memory(name, as_library):
+    model, y = SEARCHES[name]
+    weights = np.linspace(0.5, 1.5, 400)
+    here = copy.copy(model).fit(X, y, weights)
+    found = copy.copy(model).fit(FakeArray(X), FakeArray(y), FakeArray(weights))
+    chosen = "C_" if hasattr(here, "C_") else "alpha_"
+    np.testing.assert_allclose(getattr(found, chosen), getattr(here, chosen), rtol=1e-12)
+    assert isinstance(found.coef_, FakeArray)
+    np.testing.assert_allclose(on_host(found.coef_), here.coef_, atol=1e-3 * np.abs(here.coef_).max())
+    assert all(each.relative_gap <= 1e-8 for each in np.ravel([found.certificate_]))
+
+
+@pytest.mark.parametrize("model", [dn.RidgeCV(), dn.RidgeClassifierCV()], ids=lambda model: type(model).__name__)
+def test_leaving_one_row_out_needs_rows_in_memory_and_says_so(model, as_library):
     with pytest.raises(
-        dn.DualnewtonError, match="needs rows in the memory of this process, but the data are on a device"
+        dn.DualnewtonError, match=r"cv=None\) needs rows in the memory of this process, but the data are on a device"
     ):
         copy.copy(model).fit(FakeArray(X), FakeArray((targets > 0.0) * 1))
 

@@ -252,6 +252,10 @@ class CertifiedModel(BaseEstimator):
     def _fit_beside(self, X: Any, data: Data) -> Self:
         """Do what :meth:`fit` does, with data that are checked; what it keeps is beside X as it was given."""
         self._fit(data, getattr(self, "_fitted", None) if self.warm_start else None)
+        return self._beside(X)
+
+    def _beside(self, X: Any) -> Self:
+        """Move what a fit keeps to the library and the device of X, if the rows are on one."""
         if self.device is not None or library_of(X) is not None:
             keep_beside(self, X)
         return self

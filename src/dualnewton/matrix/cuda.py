@@ -268,11 +268,11 @@ class CudaData(DeviceData):
     def column_norms(self, weights: RowArray, features: np.ndarray | None = None) -> np.ndarray:
         if not self.is_sparse:
             return super().column_norms(weights, features)
-        norms = self._transposed(weights, SQUARE)
+        norms = self._transposed(self.placed(weights), SQUARE)
         return self._host(norms if features is None else norms[self.xp.asarray(features)])
 
     def absolute_sums(self, weights: RowArray) -> np.ndarray:
-        return self._host(self._transposed(weights, SIZE)) if self.is_sparse else super().absolute_sums(weights)
+        return self._host(self._transposed(self.placed(weights), SIZE)) if self.is_sparse else super().absolute_sums(weights)
 
     def row_scores(self, scale: np.ndarray) -> RowArray:
         if not self.is_sparse:

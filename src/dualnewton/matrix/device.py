@@ -76,7 +76,7 @@ class FewRows:
 
 
 class DeviceData(Data):
-    """Rows on a device.
+    """Rows on a device. Sums over rows also take weights and targets from the host, as cross-validation has them.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ class DeviceData(Data):
         return total
 
     def transposed_times(self, v: RowArray) -> np.ndarray:
-        return self._host(self._transposed(v))
+        return self._host(self._transposed(self.placed(v)))
 
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
         Z = self._times(self._small(W.T)) + self._small(b)
@@ -275,6 +275,7 @@ class DeviceData(Data):
         keep: bool = False,
     ) -> Any:
         rows = None if indices is None or indices.size == self.n else self.xp.asarray(indices)
+        weights = self.placed(weights)
         H, d = self._gram(weights, rows, single=single), self.d
         if intercept:
             whole = self.xp.empty((d + 1, d + 1))
@@ -305,6 +306,7 @@ class DeviceData(Data):
         self, weights: RowArray, targets: RowArray, origin: np.ndarray, indices: Selection | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         rows = None if indices is None else self.xp.asarray(indices)
+        weights, targets = self.placed(weights), self.placed(targets)
         weighted = weights[:, None] * np.concatenate([targets, np.ones_like(targets[:, :1])], axis=1)
         shift, d, shifted = self._small(origin), self.d, bool(origin.any())
         H, sums = np.zeros((d + 1, d + 1)), np.zeros((d + 1, weighted.shape[1]))
@@ -323,10 +325,12 @@ class DeviceData(Data):
         return self._host(self._dense((rows if scale is None else rows * self._small(scale)) @ rows.T))
 
     def column_norms(self, weights: RowArray, features: np.ndarray | None = None) -> np.ndarray:
+        weights = self.placed(weights)
         norms = self._host(self._sum(self._squared(rows).T @ weights[part] for part, rows in self._chunks()))
         return norms if features is None else norms[features]
 
     def absolute_sums(self, weights: RowArray) -> np.ndarray:
+        weights = self.placed(weights)
         return self._host(self._sum(abs(rows).T @ weights[part] for part, rows in self._chunks()))
 
     def row_scores(self, scale: np.ndarray) -> RowArray:

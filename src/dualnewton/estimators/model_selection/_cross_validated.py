@@ -86,14 +86,14 @@ class CrossValidated(CertifiedModel):
         _raise_for_params(params, self, "fit")
         values = self._values()
         self._search(self._checked_for_folds(X, y, sample_weight), values, params)
-        return self
+        return self._beside(X)
 
     def _checked_for_folds(self, X: Any, y: Any, sample_weight: Any) -> Data:
         """Check what ``fit`` is given; folds are rows of it, selected in memory or on disk."""
         data = self._checked(X, y, sample_weight)
         able = data.matrix.capabilities
-        if data.matrix.profile.on_gpu or not self._by_folds_alone:
-            able.require_local(type(self).__name__)
+        if not self._by_folds_alone:
+            able.require_local(f"{type(self).__name__}(cv=None)")
         if self._holds_out and not able.whole:
             raise DualnewtonError(
                 f"{type(self).__name__} gathers the rows that each fold holds out, but {able.reason}: fit a path of values "

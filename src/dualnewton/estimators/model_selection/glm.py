@@ -90,7 +90,7 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
         _raise_for_params(params, self, "fit")
         ratios = self._values()
         self._search(with_offset(self._checked_for_folds(X, y, sample_weight), offset), ratios, params)
-        return self
+        return self._beside(X)
 
     def _search(self, data: Data, ratios: list[float], params: dict[str, Any]) -> None:
         grids = [self._grid(data, ratio) for ratio in ratios]
