@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import cProfile
 import datetime
+import functools
+import itertools
 import pstats
 import time
 import traceback
@@ -90,20 +92,22 @@ def by_blocks(B: Any, count: int) -> Any:
 
 
 def sweep(X: Any, y: Any) -> None:
-    """Print the times of a pass for tiles of so many bytes and so many blocks per multiprocessor."""
+    """Print the times of a pass for so many columns and entries per thread, and so many blocks per multiprocessor."""
     problem = dn.Problem(X, y, losses.Logistic(), lam=1.0 / len(y), fit_intercept=True)
-    W, b, rows, target = np.full((1, X.shape[1]), 0.01), np.zeros(1), [problem.row_vectors], Derivatives([problem])
-    before = cuda.TILE_BYTES, cuda.PASS_BLOCKS
+    W, b, rows = np.full((1, X.shape[1]), 0.01), np.zeros(1), [problem.row_vectors]
+    before = cuda.FEW_COLUMNS, cuda.HELD, cuda.PASS_BLOCKS
     try:
-        for size in (20480, 32768, 40960, 65536, 98304):
-            found = []
-            for blocks in (2, 3, 4, 6, 8, 12):
-                cuda.TILE_BYTES, cuda.PASS_BLOCKS = size, blocks
-                data = cuda.CudaData(X, cuda.namespace())
-                found.append(f"{blocks}: {timed(lambda data=data: data.evaluate(W, b, target, rows), 3):.2f}")
-            print(f"    pass with tiles of {size} bytes, blocks: ms", ", ".join(found), flush=True)
+        for target in (Derivatives([problem]), PrimalPoints([problem])):
+            for columns, held in itertools.product((2, 4, 8, 16), (32, 64, 128)):
+                found = []
+                for blocks in (2, 4, 8, 16):
+                    cuda.FEW_COLUMNS, cuda.HELD, cuda.PASS_BLOCKS = columns, held, blocks
+                    data = cuda.CudaData(X, cuda.namespace())
+                    work = functools.partial(data.evaluate, W, b, target, rows)
+                    found.append(f"{blocks}: {timed(work, 3):.2f}")
+                print(f"    {type(target).__name__}, {columns} columns, {held} entries, blocks: ms", *found, flush=True)
     finally:
-        cuda.TILE_BYTES, cuda.PASS_BLOCKS = before
+        cuda.FEW_COLUMNS, cuda.HELD, cuda.PASS_BLOCKS = before
 
 
 def tf32(B: Any) -> Any:

@@ -283,6 +283,10 @@ def check_estimators():
             (dn.Ridge(tol=1e-8), targets),
             (dn.Lasso(alpha=0.01, tol=1e-8), targets),
             (dn.ERMRegressor("huber", lam=1e-3, tol=1e-8), targets),
+            (dn.HuberRegressor(tol=1e-8), targets),
+            (dn.LinearRegression(), targets),
+            (dn.LogisticRegression(C=np.inf, tol=1e-8), (targets > 0.0) * 1),
+            (dn.PoissonRegressor(tol=1e-8), np.abs(targets)),
         ):
             what = f"{type(model).__name__} on {name}"
             here = copy.copy(model).fit(X, y)
@@ -299,6 +303,35 @@ def check_estimators():
             assert abs(found.score(there, vector(y)) - here.score(X, y)) < 1e-3, what
             assert dn.certify(found, there, vector(y)).relative_gap <= 1e-5, what
     assert dn.LogisticRegression().fit(cupy.asarray(X), words).predict(cupy.asarray(X[:3])).dtype.kind == "U"
+
+
+def check_searches():
+    """Cross-validation by folds on the GPU chooses what it chooses in memory."""
+    import cupy
+    from cupyx.scipy import sparse
+
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((3000, 8))
+    z = X @ rng.standard_normal(8)
+    targets = z + rng.standard_normal(3000)
+    classes = np.digitize(targets, [-1.0, 1.0])
+    for model, y in (
+        (dn.LogisticRegressionCV(Cs=3, cv=3, tol=1e-8), (targets > 0.0) * 1),
+        (dn.LogisticRegressionCV(Cs=3, cv=3, tol=1e-8, scoring="neg_log_loss"), classes),
+        (dn.RidgeCV(cv=3, tol=1e-8), targets),
+        (dn.RidgeClassifierCV(cv=3, tol=1e-8), classes),
+        (dn.LassoCV(cv=3, tol=1e-8), targets),
+        (dn.ElasticNetCV(cv=3, tol=1e-8), targets),
+        (dn.PoissonRegressorCV(cv=3, tol=1e-8), np.abs(targets)),
+    ):
+        here = copy.copy(model).fit(X, y)
+        chosen = "C_" if hasattr(here, "C_") else "alpha_"
+        for there in (cupy.asarray(X), sparse.csr_matrix(cupy.asarray(X))):
+            found = copy.copy(model).fit(there, cupy.asarray(y))
+            what = f"{type(model).__name__} on {type(there).__name__}"
+            assert isinstance(found.coef_, cupy.ndarray), what
+            assert np.allclose(getattr(found, chosen), getattr(here, chosen), rtol=1e-12), what
+            close(found.coef_, here.coef_, 1e-3)
 
 
 def check_bad_input():

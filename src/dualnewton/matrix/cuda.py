@@ -26,18 +26,20 @@ from dualnewton.row_arrays import RowArray
 THREADS = 256
 """Threads per block of every kernel."""
 
-TILE_BYTES, LEAST_TILE, MOST_TILE = 40960, 4, 256
-"""Bytes of dense rows that a block holds in shared memory at a time, and least and most rows: four blocks fit on a
-multiprocessor."""
+TEAMS = (1, 2, 4, 8)
+"""Warps of a block that may share the columns of dense rows in a pass."""
 
 MOST_COLUMNS = 16
-"""Columns of a dense pass that one thread adds up in registers: up to 4096 features, of which four rows fit in shared memory."""
+"""Columns of a dense pass that one thread adds up in registers: up to 4096 features."""
 
-BLOCKS, PASS_BLOCKS = 4, 12
-"""Blocks per multiprocessor, each of which has a range of rows and its own sums: of most kernels, and of dense passes.
+FEW_COLUMNS = 4
+"""Columns of a dense pass per thread, as long as more warps may share a row."""
 
-On an H200, passes with twelve blocks take 2.7, 2.7 and 4.6 ms and those with four 2.7, 3.6 and 6.5 (10M×100, 1M×1000, 1M×2000);
-three take as long as twelve on wide rows, but 3.3 ms on 10M×100."""
+HELD = 32
+"""Entries of dense rows that a thread holds in registers during a pass."""
+
+BLOCKS, PASS_BLOCKS = 4, 4
+"""Blocks per multiprocessor, each of which has a range of rows and its own sums: of most kernels, and of dense passes."""
 
 SHORT = 256
 """Features of a dense row, and four times its mean number of stored entries, up to which 8 threads multiply it; above, 32 do."""
@@ -272,7 +274,11 @@ class CudaData(DeviceData):
         return self._host(norms if features is None else norms[self.xp.asarray(features)])
 
     def absolute_sums(self, weights: RowArray) -> np.ndarray:
-        return self._host(self._transposed(self.placed(weights), SIZE)) if self.is_sparse else super().absolute_sums(weights)
+        return (
+            self._host(self._transposed(self.placed(weights), SIZE))
+            if self.is_sparse
+            else super().absolute_sums(weights)
+        )
 
     def row_scores(self, scale: np.ndarray) -> RowArray:
         if not self.is_sparse:
@@ -287,10 +293,9 @@ class CudaData(DeviceData):
         return step, -(-self.n // step)
 
     @cached_property
-    def _tile(self) -> int:
-        """Dense rows that a block holds in shared memory: a multiple of four, since a warp multiplies up to four at a time."""
-        rows = TILE_BYTES // (self.d * self.matrix.dtype.itemsize)
-        return max(LEAST_TILE, min(MOST_TILE, rows) // LEAST_TILE * LEAST_TILE)
+    def _team(self) -> int:
+        """Warps that share the columns of a dense row in a pass, so that a thread has few of them."""
+        return next((team for team in TEAMS if self.d <= 32 * team * FEW_COLUMNS), TEAMS[-1])
 
     # Passes ----------------------------------------------------------------------------------------------------------
 
@@ -344,28 +349,25 @@ class CudaData(DeviceData):
     ) -> tuple[np.ndarray, RowArray]:
         """Read X once; return the value, the sums of the factors and the gradients, side by side, and the margins."""
         xp, d, factors = self.xp, self.d, constants["FACTORS"]
-        size = self.matrix.dtype.itemsize
-        columns = -(-d // THREADS)
-        width = d if columns == 1 else THREADS
-        tile = self._tile
-        shared = 8 * (d + THREADS + tile * (1 + factors)) + tile * d * size
+        columns = -(-d // (32 * self._team))
+        rows = min(16, 1 << int(math.log2(HELD // columns)))
         kernel = _kernel(
             "dense_pass",
             translation.source + cuda_source.DENSE_PASS,
             REAL=_real(self.matrix.dtype),
-            LANES=self.lanes,
+            TEAM=self._team,
             COLUMNS=columns,
+            ROWS=rows,
             **constants,
         )
-        kernel.max_dynamic_shared_size_bytes = max(shared, 48 << 10)
-        step, blocks = self._ranges(PASS_BLOCKS * self.processors, tile)
+        step, blocks = self._ranges(PASS_BLOCKS * self.processors, rows * THREADS // (32 * self._team))
         sums, margins = xp.empty((blocks, 1 + factors + factors * d)), xp.empty(self.n)
         labels, c, o, numbers, keep = given
         arguments = (
             self.matrix, self._small(w), np.float64(b), labels, c, o, numbers, margins, keep, sums,
-            np.int64(self.n), np.int32(d), np.int64(step), np.int32(tile), np.int32(width), np.int32(max(1, THREADS // width)),
+            np.int64(self.n), np.int32(d), np.int64(step),
         )  # fmt: skip
-        kernel((blocks,), (THREADS,), arguments, shared_mem=shared)
+        kernel((blocks,), (THREADS,), arguments)
         return self._host(sums.sum(axis=0)), margins
 
     # Weighted Gram matrices ------------------------------------------------------------------------------------------

@@ -156,19 +156,17 @@ def parameters_of(loss: Any, translation: Translation) -> list[float]:
 ROW = r"""
 // What a target computes of one row (see RowForm): FACTORS numbers r, of which KEPT are kept without the weight.
 __device__ inline double of_row(
-    long long i, double z, const double* y, const double* c, const double* o, const double* p, long long n, double* kept,
-    double* r)
+    long long i, double z, const double* y, const double* c, const double* o, const double* p, double* keep, double* r)
 {
     double weight = c ? c[i] : 1.0, label = y[i];
     if (o) z += o[i];
     double sign = KEPT ? -1.0 : 1.0;
     double slope_ = sign * slope(z, label, p);
     r[0] = weight * slope_;
-    if (KEPT > 0) kept[i] = slope_;
+    if (KEPT > 0) keep[0] = slope_;
     if (KEPT > 1) {
-        double way = direction(z, label, p);
-        kept[n + i] = way;
-        r[1] = weight * way;
+        keep[1] = direction(z, label, p);
+        r[1] = weight * keep[1];
     }
     if (THIRDS) for (int k = 0; k < BASE; ++k) r[BASE + k] = r[k] / 3.0;
     return weight * value(z, label, p);
@@ -204,8 +202,9 @@ extern "C" __global__ void of_rows(
     long long low = blockIdx.x * step, high = min(low + step, n);
     double total = 0.0, slopes[FACTORS] = {};
     for (long long i = low + threadIdx.x; i < high; i += THREADS) {
-        double r[FACTORS];
-        total += of_row(i, Z[i], y, c, o, p, n, kept, r);
+        double r[FACTORS], keep[KEPT + 1];
+        total += of_row(i, Z[i], y, c, o, p, keep, r);
+        for (int k = 0; k < KEPT; ++k) kept[k * n + i] = keep[k];
         for (int k = 0; k < FACTORS; ++k) { slopes[k] += r[k]; R[i * FACTORS + k] = r[k]; }
     }
     double* own = sums + blockIdx.x * (FACTORS + 1);
@@ -223,50 +222,78 @@ DENSE_PASS = (
     ROW
     + SUMMED
     + r"""
-// Margins, losses and sums of factors times rows, in one read of dense rows. A block has a range of rows, which it reads tile by
-// tile into shared memory: 1. LANES threads multiply a row; 2. a thread evaluates the loss of a row; 3. a thread adds columns.
-extern "C" __global__ void dense_pass(
+// Margins, losses and sums of factors times rows, in one read of dense rows. A block has a range of rows. TEAM of its warps hold
+// ROWS rows at a time in registers, each thread COLUMNS entries of a row: 1. the products with w are added over the threads, so
+// that 32/ROWS threads of a warp have the margin of one row; 2. these evaluate its loss; 3. each thread adds to its columns.
+extern "C" __global__ void __launch_bounds__(THREADS, 2) dense_pass(
     const REAL* X, const double* w, double b, const double* y, const double* c, const double* o, const double* p, double* Z,
-    double* kept, double* sums, long long n, int d, long long step, int tile, int width, int groups)
+    double* kept, double* sums, long long n, int d, long long step)
 {
-    extern __shared__ double shared[];
-    double *weights = shared, *room = weights + d, *margins = room + THREADS, *factors = margins + tile;
-    REAL* rows = (REAL*)(factors + FACTORS * tile);
+    const int WARPS = THREADS / 32, TEAMS = WARPS / TEAM, WIDTH = 32 * TEAM, SAME = 32 / ROWS;
+    __shared__ double room[THREADS], parts[2][WARPS][ROWS];
     long long low = blockIdx.x * step, high = min(low + step, n);
-    int t = threadIdx.x, lane = t % LANES;
-    for (int j = t; j < d; j += THREADS) weights[j] = w[j];
-    double total = 0.0, slopes[FACTORS] = {}, added[FACTORS][COLUMNS] = {};
-    // With few columns several threads share a column, each with every groups-th row.
-    int column = t % width, group = t / width;
-    for (long long first = low; first < high; first += tile) {
-        int count = (int)min((long long)tile, high - first), entries = count * d;
-        const REAL* from = X + first * d;
-        __syncthreads();
-        #pragma unroll 8
-        for (int k = t; k < entries; k += THREADS) rows[k] = from[k];
-        __syncthreads();
-        for (int i = t / LANES; i < tile; i += THREADS / LANES) {
-            double z = 0.0;
-            if (i < count) for (int j = lane; j < d; j += LANES) z += weights[j] * (double)rows[i * d + j];
-            for (int half = LANES / 2; half > 0; half /= 2) z += __shfl_down_sync(0xffffffffu, z, half, LANES);
-            if (lane == 0) margins[i] = z + b;
-        }
-        __syncthreads();
-        for (int i = t; i < count; i += THREADS) {
-            double r[FACTORS], z = margins[i];
-            Z[first + i] = z;
-            total += of_row(first + i, z, y, c, o, p, n, kept, r);
-            for (int k = 0; k < FACTORS; ++k) { slopes[k] += r[k]; factors[k * tile + i] = r[k]; }
-        }
-        __syncthreads();
-        if (group < groups) for (int i = group; i < count; i += groups)
+    int t = threadIdx.x, lane = t % 32, warp = t / 32, team = warp / TEAM, member = warp % TEAM, turn = 0;
+    int column = member * 32 + lane, mine = lane / SAME;
+    double weights[COLUMNS], total = 0.0, slopes[FACTORS] = {}, added[FACTORS][COLUMNS] = {};
+    #pragma unroll
+    for (int m = 0; m < COLUMNS; ++m) weights[m] = column + m * WIDTH < d ? w[column + m * WIDTH] : 0.0;
+    for (long long base = low; base < high; base += TEAMS * ROWS) {
+        long long first = base + team * ROWS;  // beyond the range for some teams of the last turn, which meet the others below
+        REAL x[ROWS][COLUMNS];
+        #pragma unroll
+        for (int i = 0; i < ROWS; ++i)
             #pragma unroll
             for (int m = 0; m < COLUMNS; ++m) {
-                int j = column + m * width;
-                if (j < d) {
-                    double x = (double)rows[i * d + j];
-                    for (int k = 0; k < FACTORS; ++k) added[k][m] += factors[k * tile + i] * x;
-                }
+                int j = column + m * WIDTH;
+                x[i][m] = first + i < high && j < d ? X[(first + i) * d + j] : (REAL)0;
+            }
+        double z[ROWS];
+        #pragma unroll
+        for (int i = 0; i < ROWS; ++i) {
+            z[i] = 0.0;
+            #pragma unroll
+            for (int m = 0; m < COLUMNS; ++m) z[i] += weights[m] * (double)x[i][m];
+        }
+        // Of two threads that exchange sums, each goes on with half of the rows.
+        #pragma unroll
+        for (int half = ROWS / 2, other = 16; half > 0; half /= 2, other /= 2)
+            #pragma unroll
+            for (int i = 0; i < half; ++i) {
+                bool upper = lane & other;
+                double kept_sum = upper ? z[i + half] : z[i], sent = upper ? z[i] : z[i + half];
+                z[i] = kept_sum + __shfl_xor_sync(0xffffffffu, sent, other);
+            }
+        #pragma unroll
+        for (int other = SAME / 2; other > 0; other /= 2) z[0] += __shfl_xor_sync(0xffffffffu, z[0], other);
+        double margin = z[0];
+        if (TEAM > 1) {
+            // Two buffers in turn: a warp that is ahead writes where no other warp still reads.
+            if (lane % SAME == 0) parts[turn][warp][mine] = margin;
+            __syncthreads();
+            margin = 0.0;
+            #pragma unroll
+            for (int k = 0; k < TEAM; ++k) margin += parts[turn][team * TEAM + k][mine];
+            turn ^= 1;
+        }
+        margin += b;
+        double r[FACTORS] = {}, keep[KEPT + 1];
+        long long row = first + mine;
+        if (row < high) {
+            double loss = of_row(row, margin, y, c, o, p, keep, r);
+            if (lane % SAME == 0 && member == 0) {
+                Z[row] = margin;
+                total += loss;
+                for (int k = 0; k < KEPT; ++k) kept[k * n + row] = keep[k];
+                for (int k = 0; k < FACTORS; ++k) slopes[k] += r[k];
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < ROWS; ++i)
+            #pragma unroll
+            for (int k = 0; k < FACTORS; ++k) {
+                double factor = __shfl_sync(0xffffffffu, r[k], i * SAME);
+                #pragma unroll
+                for (int m = 0; m < COLUMNS; ++m) added[k][m] += factor * (double)x[i][m];
             }
     }
     double* own = sums + blockIdx.x * (1 + FACTORS + (long long)FACTORS * d);
@@ -280,10 +307,10 @@ extern "C" __global__ void dense_pass(
         for (int m = 0; m < COLUMNS; ++m) {
             room[t] = added[k][m];
             __syncthreads();
-            int j = column + m * width;
-            if (group == 0 && j < d) {
+            int j = column + m * WIDTH;
+            if (team == 0 && j < d) {
                 double x = 0.0;
-                for (int g = 0; g < groups; ++g) x += room[g * width + column];
+                for (int g = 0; g < TEAMS; ++g) x += room[g * WIDTH + column];
                 own[1 + FACTORS + (long long)k * d + j] = x;
             }
             __syncthreads();

@@ -133,6 +133,10 @@ class Costs(Profile):
             low, high = (middle, high) if self.sketch(middle) <= seconds else (low, middle - 1)
         return low
 
+    def pass_of(self, columns: int) -> float:
+        """Seconds of a pass with so many columns of margins."""
+        return self.data_pass if columns == 1 else self.class_pass(columns)
+
     # Softmax -----------------------------------------------------------------------------------------------------------
 
     def class_pass(self, classes: int) -> float:

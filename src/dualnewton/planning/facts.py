@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -160,13 +161,14 @@ class Facts:
     @cached_property
     def data_pass(self) -> float:
         """The cost of a pass: margins, losses and gradients of all columns of the model."""
-        return self.costs.data_pass if self.classes == 1 else self.costs.class_pass(self.classes)
+        return self.costs.pass_of(self.classes)
 
     @cached_property
     def samples(self) -> tuple[int, ...]:
         """The sizes of the samples on which the problem is solved first; none where it has too few rows for its unknowns.
 
-        They grow while a larger sample saves more, in passes over all rows, than it costs.
+        They grow while a larger sample saves more, in passes over all rows, than it costs. The first is not the smallest where a
+        step on a larger one takes hardly longer, as on a GPU.
         """
         costs, tuning, able = self.costs, self.tuning, self.problem.data.capabilities
         most = min(tuning.sample_share * costs.n, able.gathered / costs.d)
@@ -174,21 +176,36 @@ class Facts:
         size = tuning.sample_rows * unknowns
         if self.near or self.quadratic or not (able.subsets and self.has_hessian) or unknowns > tuning.largest_matrix:
             return ()
-        found: list[int] = []
-        while size <= most and (not found or self._grows(found[-1], size)):
-            found.append(size)
+        sizes = []
+        while size <= most:
+            sizes.append(size)
             size *= tuning.sample_growth
-        return tuple(found)
+        if not sizes:
+            return ()
+        return min((self._growing(sizes[k:]) for k in range(len(sizes))), key=self.sampled_cost)
+
+    def _growing(self, sizes: list[int]) -> tuple[int, ...]:
+        """Return the first size and those after it that save more than they cost."""
+        later = itertools.takewhile(lambda pair: self._grows(*pair), itertools.pairwise(sizes))
+        return sizes[0], *(larger for _, larger in later)
 
     def _grows(self, size: int, larger: int) -> bool:
         passes = self.sampled_passes(size) - self.sampled_passes(larger)
-        return passes * self.data_pass > self.sample_cost(larger, self.tuning.later_sample_steps)
+        return passes * self.data_pass > self._sample_cost(larger, self.tuning.later_sample_steps)
 
-    def sample_cost(self, size: int, steps: float) -> float:
-        """The cost of so many Newton steps on a sample."""
-        costs, K = self.costs, self.classes
+    def sampled_cost(self, sizes: tuple[int, ...]) -> float:
+        """Predict the cost of sketched Newton that starts on samples of these sizes."""
+        tuning, (first, *later) = self.tuning, sizes
+        samples = self._sample_cost(first, tuning.first_sample_steps)
+        samples += sum(self._sample_cost(size, tuning.later_sample_steps) for size in later)
+        return samples + (self.sampled_passes(sizes[-1]) + tuning.certificate_passes) * self.data_pass
+
+    def _sample_cost(self, size: int, steps: float) -> float:
+        """The cost of so many Newton steps on a sample: a pass and a matrix each."""
+        costs, K, call = self.costs, self.classes, self.tuning.rates.call
         products = costs.outer(size, size / costs.n * costs.pairs)[0] * (1 if K == 1 else K * (K - 1) / 2)
-        return steps * (size / costs.n * self.data_pass + products + costs.factor(K * (costs.d + 1)))
+        pass_ = call + size / costs.n * (self.data_pass - call)
+        return steps * (pass_ + call + products + costs.factor(K * (costs.d + 1)))
 
     def sampled_passes(self, size: int) -> float:
         """Predict the passes to a relative gap of 1e-6 from the solution on a sample.

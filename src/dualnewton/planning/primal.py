@@ -110,7 +110,7 @@ def ihs_plan(facts: Facts, tau: Tau) -> Plan:
         reason = (
             f"sketched Newton: full gradients, solved first on {' and '.join(map(str, facts.samples))} sampled rows"
         )
-        cost, samples = _sampled_cost(facts), facts.samples
+        cost, samples = facts.sampled_cost(facts.samples), facts.samples
         return Plan("ihs", samples[-1], reason, compiled=not facts.small, cost=cost, samples=samples)
     rows = ihs_size(facts) if tau == "auto" else tau
     cost = expected_ihs_cost(facts, rows) if facts.classes > 1 else _ihs_cost(facts, rows)
@@ -151,19 +151,11 @@ def _ihs_cost(facts: Facts, rows: int) -> float:
     return (passes + tuning.certificate_passes) * costs.data_pass + sketches * costs.sketch(rows) + steps
 
 
-def _sampled_cost(facts: Facts) -> float:
-    """Predict the cost of sketched Newton that starts on samples of the rows."""
-    tuning, (first, *later) = facts.tuning, facts.samples
-    samples = facts.sample_cost(first, tuning.first_sample_steps)
-    samples += sum(facts.sample_cost(size, tuning.later_sample_steps) for size in later)
-    return samples + (facts.sampled_passes(facts.samples[-1]) + tuning.certificate_passes) * facts.data_pass
-
-
 def expected_ihs_cost(facts: Facts, rows: int) -> float:
     """Predict the cost of sketched Newton for "auto"; conjugate gradients make more of few rows than single steps do."""
     tuning = facts.tuning
     if facts.samples:
-        return _sampled_cost(facts)
+        return facts.sampled_cost(facts.samples)
     if facts.classes > 1:
         slower = tuning.softmax_spread * facts.feature_spread * facts.conditioning**0.25
         passes = tuning.softmax_passes + slower

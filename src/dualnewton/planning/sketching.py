@@ -45,8 +45,9 @@ class Sketching:
         return rows < features and features > self.costs.tuning.always_square
 
     def considers_single(self, rows: int) -> bool:
-        """Whether a Gram matrix of so many rows is large enough for single precision to be worth a check of its error."""
-        return rows * self.costs.d**2 >= self.costs.tuning.single_products
+        """Whether a Gram matrix of so many rows is large enough for single precision, if it is faster, to be worth a check."""
+        tuning = self.costs.tuning
+        return tuning.rates.single_is_faster and rows * self.costs.d**2 >= tuning.single_products
 
     @property
     def first_preconditioner(self) -> int:

@@ -176,8 +176,7 @@ class Switching:
 
     def _dual(self, passes_left: float, epochs: float) -> Plan | None:
         """Return another plan, mostly of a dual method, if the primal one has cost far more than predicted and still would."""
-        a_pass = self.facts.data_pass
-        plan = self.state.plan
+        a_pass, plan = Costs.of(self.problem.data.profile, self.tuning).pass_of(self.problem.columns), self.state.plan
         if plan.before is not None or epochs * a_pass < self.tuning.overrun * plan.cost:
             return None
         cost, other = min(self._others(), key=itemgetter(0), default=(math.inf, None))

@@ -52,6 +52,8 @@ class Rates:
         get faster: 9 and 12 times at 16 threads.
     round_scaling : float
         The same of dual rounds: most of a round waits for the one before it.
+    single_is_faster : bool
+        Whether matrix products in float32 take less time than in float64: half of it on a core.
     """
 
     file_bandwidth: float = 7e8
@@ -76,6 +78,7 @@ class Rates:
     pass_scaling: float = 0.78
     product_scaling: float = 0.9
     round_scaling: float = 0.08
+    single_is_faster: bool = True
 
     def on(self, threads: float) -> Rates:
         """Return the rates of so many threads; factorisations and calls take one."""
@@ -99,8 +102,8 @@ class Rates:
 
 GPU = Rates(
     cache_bytes=0.0,
-    memory_bandwidth=2.1e12,
-    cache_bandwidth=2.1e12,
+    memory_bandwidth=2.2e12,
+    cache_bandwidth=2.2e12,
     multiply=1.3e13,
     factorise=4e11,
     sparse_entry=3.5e-11,
@@ -109,10 +112,11 @@ GPU = Rates(
     margin=3e-11,
     call=1.3e-3,
     drawn_row=2e-11,
+    single_is_faster=False,
 )
 """Rates of a GPU with 4.8 TB/s (H200). They are fits to the times that ``python -m benchmarks.gpu_probe`` prints.
 
-``memory_bandwidth`` and ``margin`` are those of a pass in float64 over float32 rows (0.5 to 6.5 ms), ``multiply`` and
+``memory_bandwidth`` and ``margin`` are those of a pass in float64 over float32 rows (0.5 to 3.9 ms), ``multiply`` and
 ``expanded_entry`` of weighted Gram matrices in float64, and ``sparse_entry`` of passes over CSR rows. ``call`` is what remains
 of fits on 1,000,000×100 without the time of their passes and Gram matrices: 12 ms of Newton's method in 9 calls, and 23 ms of
 sketched Newton in 15. ``sparse_pair`` is an estimate, since the fits of the probe multiply no sparse rows on the GPU: their
