@@ -21,6 +21,7 @@ from dualnewton import losses, regularizers
 from dualnewton.estimators._base import CertifiedModel
 from dualnewton.planning.eligible import methods_for
 from dualnewton.planning.facts import Facts
+from dualnewton.planning.planner import general_plan
 from dualnewton.planning.switching import Switching
 from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.primal import model as quasi_newton
@@ -155,7 +156,7 @@ def test_the_digits_three_times_are_fitted_by_a_method_that_softmax_has():
 def test_softmax_is_left_for_its_other_method_only(first, stuck):
     X, y = table(classes=3)
     problem = dn.MultinomialProblem(X, y)
-    run = Switching(problem, dn.plan(problem, method=first), 1e-6, free=True)
+    run = Switching(problem, general_plan(problem, method=first, tau="auto"), 1e-6, free=True)
     for turn in range(3000):
         run.note(3.0 * turn, 0.5 * 0.999**turn, 0.999**turn)
     run.relative_gap = 1e-2

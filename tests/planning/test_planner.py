@@ -14,7 +14,8 @@ from dualnewton.matrix import ChunkedData, MemoryData
 from dualnewton.planning.costs import Costs
 from dualnewton.planning.dual import dual_epoch, expected_epochs
 from dualnewton.planning.facts import Facts
-from dualnewton.planning.planner import kinked_plans, predicted
+from dualnewton.planning.plan import Plan
+from dualnewton.planning.planner import general_plan, kinked_plans, predicted
 from dualnewton.planning.switching import Switching
 from dualnewton.planning.tuning import DEFAULT
 from dualnewton.solvers.primal.model import Model
@@ -271,6 +272,24 @@ def test_slow_rounds_on_a_loss_with_kinks_are_left_for_interior_points():
     assert result.plan.before is not None
     assert (result.plan.before.method, result.plan.method) == ("sdna", "interior")
     assert "more epochs of rounds" in result.plan.reason
+
+
+@pytest.mark.parametrize("family", ["kinks", None])
+def test_slow_rounds_are_left_after_a_direct_solver_that_failed(family):
+    problem = tall(loss=losses.Hinge(), n=3000, d=60, lam_n=1e-3)
+    first = Plan("interior", problem.n, "one call", family=family)
+    rounds = general_plan(problem, method="sdna", tau="auto").after(first, "the direct solution missed tol")
+    course = Switching(problem, rounds, 1e-4, free=True)
+    for epoch in range(100):
+        course.note(float(epoch), 0.5 * 0.999**epoch, 0.999**epoch)
+    better = course.better()
+    assert rounds.has_switched == (family is None)
+    if family is None:  # the run has left a method before
+        assert better is None
+        return
+    assert better.method == "interior"
+    course.change_to(better)
+    assert course.better(stuck=True) is None
 
 
 def test_newton_is_not_left_for_rounds_of_numpy_at_the_price_of_compiled_ones():

@@ -80,6 +80,11 @@ class Plan:
         """Whether the method moves w, by passes over the data, or α, by rounds."""
         return self.method in PRIMAL
 
+    @property
+    def has_switched(self) -> bool:
+        """Whether the run has left a method that the loop drives step by step; a direct solver is one call, and not left."""
+        return self.before is not None and self.before.family is None
+
     def after(self, earlier: Plan, reason: str) -> Plan:
         """Return this plan as the one that takes over from an earlier one."""
         return replace(self, reason=reason, before=earlier)

@@ -136,7 +136,9 @@ def test_examples_that_were_left_out_too_early_come_back(decided, monkeypatch):
     X, score, _ = drawn(400, 12)
     for loss in LOSSES:
         problem = dn.Problem(X, labels(loss, score), loss, lam=1e-3, fit_intercept=True)
-        assert found(problem, 1e-6)[0].relative_gap <= 1e-6
+        certificate, steps = found(problem, 1e-6)
+        assert certificate.relative_gap <= 1e-6
+        assert steps <= 40
     assert seen["_widen"] + seen["_go_back"]
 
 

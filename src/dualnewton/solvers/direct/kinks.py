@@ -312,7 +312,10 @@ class Search:
         self.path = Path(path.terms.restricted(chosen, ends), path.x.copy(), path.r[at], path.boxes[:, at], path.unit)
 
     def _widen(self, r: np.ndarray, wrong: np.ndarray) -> None:
-        """Bring examples back that were left out, and are on the wrong side of a kink."""
+        """Bring examples back that were left out, and are on the wrong side of a kink.
+
+        They may be so far on the wrong side that the point where the first were left out is the better one.
+        """
         path, whole = self.path, self.whole
         if self.kept is None or self.calm < CALM * CARE**2:
             self._go_back()
@@ -330,6 +333,8 @@ class Search:
         terms = whole.restricted(self.kept, self.p)
         self.path = Path(terms, path.x, r[self.places], boxes[:, self.places], path.unit)
         self.best, self.idle = math.inf, 0
+        if self.path.gap > self.saved.gap:
+            self._go_back()
 
     def _go_back(self) -> None:
         """Go on from the point where examples were left out first, and leave none out any more."""
