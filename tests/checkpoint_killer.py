@@ -17,6 +17,7 @@ import dualnewton as dn
 from checkpoint_cases import COMPILED, SEED, Case, direction, one, several
 from dualnewton import losses
 from dualnewton.files import archive as _archive
+from dualnewton.files.replacing import unfinished
 from dualnewton.run import checkpoint
 
 MOST = 20.0
@@ -60,19 +61,19 @@ def start(case, problems, path):
     return pid
 
 
-def end(pid, moment, unfinished):
-    """Kill a run at a moment, or when it is seen to write after it; return its exit status, None if it was killed."""
+def end(pid, moment, written):
+    """Kill a run at a moment, or when it is seen to write a file after it; return its exit status, None if it was killed."""
     latest = time.perf_counter() + MOST
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)
         now = time.perf_counter()
-        if now >= latest or (now >= moment and (unfinished is None or unfinished.exists())):
+        if now >= latest or (now >= moment and (written is None or unfinished(written))):
             os.kill(pid, signal.SIGKILL)
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             return None if code == -signal.SIGKILL else code
-        time.sleep(1e-3 if unfinished is None else 0.0)
+        time.sleep(1e-3 if written is None else 0.0)
 
 
 def can_be_read(path):
@@ -86,7 +87,6 @@ def can_be_read(path):
 def torment(case, folder, rng, wanted):
     """Kill a run so many times, every other time while it writes, and begin anew when it has ended."""
     path = folder / f"{case.name}.checkpoint"
-    unfinished = path.with_name(path.name + ".part")
     problems = case.make()
     case.solve(problems)  # compiles
     began = time.perf_counter()
@@ -96,13 +96,14 @@ def torment(case, folder, rng, wanted):
     told = {"kills": 0, "while writing": 0, "resumed": 0, "ended": 0, "failed": 0}
     while told["kills"] < wanted or not path.exists():
         told["resumed"] += path.exists()
-        unfinished.unlink(missing_ok=True)
+        for left in unfinished(path):
+            left.unlink()
         pid = start(case, problems, path)
         moment = time.perf_counter() + rng.uniform(0.0, 0.6 * whole)
-        code = end(pid, moment, unfinished if told["kills"] % 2 else None)
+        code = end(pid, moment, path if told["kills"] % 2 else None)
         if code is None:
             told["kills"] += 1
-            told["while writing"] += unfinished.exists()
+            told["while writing"] += bool(unfinished(path))
             assert can_be_read(path)
         else:
             told["ended" if code == 0 else "failed"] += 1

@@ -1,10 +1,14 @@
 """Files that are there whole or not at all, and archives that believe nothing."""
 
 import errno
+import fcntl
 import io
 import json
 import os
+import subprocess
+import sys
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +18,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from dualnewton.files import archive as _archive
 from dualnewton.files.archive import BadFileError
-from dualnewton.files.replacing import UNFINISHED, replacing
+from dualnewton.files.replacing import replacing, unfinished
 
 CONTENT = {"text": "ünï", "numbers": [1, 2.5, None], "deep": {"a": [True]}}
 
@@ -78,11 +82,53 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
     assert [each.name for each in tmp_path.iterdir()] == ["a.model"]
 
 
-def test_what_a_killed_process_left_behind_is_written_over(tmp_path):
-    (tmp_path / f"a.txt{UNFINISHED}").write_text("of a process that was killed")
+def test_what_a_killed_process_left_behind_is_removed(tmp_path):
+    code = (
+        "import os, signal; from dualnewton.files.replacing import replacing\n"
+        "with replacing('a.txt', 'w') as file: file.write('half'); file.flush(); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False)
+        assert len(unfinished(tmp_path / "a.txt")) == 1  # that of the last one killed
+    (tmp_path / "a.txt.part").write_text("of somebody else")
     with replacing(tmp_path / "a.txt", "w") as file:
         file.write("new")
-    assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.txt", "a.txt.part"]
+
+
+def test_two_who_write_to_one_path_do_not_share_a_file(tmp_path):
+    path = tmp_path / "a.txt"
+    with replacing(path, "w") as first:
+        first.write("first, which ends last")
+        with replacing(path, "w") as second:
+            second.write("second")
+            assert {Path(first.name), Path(second.name)} == set(unfinished(path))
+        assert path.read_text() == "second"
+    assert path.read_text() == "first, which ends last"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_was_taken_for_a_leftover_before_it_was_locked_is_created_again(tmp_path, monkeypatch):
+    path, lock, removed = tmp_path / "a.txt", fcntl.flock, []
+
+    def late(file, kind):
+        if not removed:  # another process comes first
+            removed.append(file.name)
+            os.unlink(file.name)
+        lock(file, kind)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with replacing(path, "w") as file:
+        file.write("new")
+        assert file.name != removed[0]
+    assert path.read_text() == "new"
+
+
+def test_permissions_are_those_of_any_new_file(tmp_path):
+    with replacing(tmp_path / "a.txt"):
+        pass
+    (tmp_path / "b.txt").touch()
+    assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "b.txt").stat().st_mode
 
 
 # Archives ----------------------------------------------------------------------------------------------------------------
