@@ -1,76 +1,77 @@
 """scikit-learn's own tests of its linear models under ``dualnewton.accel``.
 
-    python -m benchmarks.accel_tests [--only test_huber,test_svm] [--limit 600] [--out benchmarks/ACCEL_TESTS.md]
+    python -m benchmarks.accel_tests [--only test_huber,test_svm] [--out benchmarks/ACCEL_TESTS.md]
 
-Each test module that scikit-learn installs runs in a process of its own, as
-``python -m dualnewton.accel -m pytest --pyargs MODULE``. All tests of a module are counted, also those of functions and classes
-that accel leaves alone. The page is written after each module, so that a run that is ended keeps what it has.
+Each test module that scikit-learn installs runs after ``dualnewton.accel.install()``. Counted are the tests in which this library
+fits a model, and all that fail; the others use what accel leaves alone, or their fits fall back to scikit-learn. The counts of
+each module are kept in a JSON file beside the page, so that modules can be run one at a time.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
-import subprocess
+import functools
+import json
 import sys
-import tempfile
-from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+import pytest
 from benchmarks import fresh, report
-from benchmarks.report import Section, Table
-from benchmarks.sklearn_tests import MODULES
+from benchmarks.report import Section
+from benchmarks.sklearn_tests import MODULES, Counts, Recorder, run, say_unexplained, summary
+from benchmarks.sklearn_tests_expected import ACCEL
 
-COUNTED = ("passed", "failed", "skipped")
-"""Outcomes in the last line of pytest that are counted."""
-
-
-def run(module: str, limit: float) -> tuple[list[str], Counter[str]]:
-    """Run a module; return the row of its counts, and how many tests of each function fail."""
-    command = [sys.executable, "-m", "dualnewton.accel", "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider"]
-    name = module.rpartition(".")[2]
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            done = subprocess.run(
-                [*command, "--pyargs", module], capture_output=True, text=True, timeout=limit, cwd=folder
-            )
-        except subprocess.TimeoutExpired:
-            return [name, f"not ended in {limit:g} s", "", ""], Counter()
-    last = done.stdout.strip().splitlines()[-1]
-    counts = {word: int(number) for number, word in re.findall(r"(\d+) (\w+)", last)}
-    failed = re.findall(r"^(?:FAILED|ERROR) .*?::(\w+)", done.stdout, flags=re.MULTILINE)
-    return [name, *(str(counts.get(word, 0)) for word in COUNTED)], Counter(f"{name}: {each}" for each in failed)
+from dualnewton import accel
+from dualnewton.accel import _classes
 
 
-def summary(rows: list[list[str]], failed: Counter[str]) -> Section:
-    """Return the section of the page."""
-    sums = [str(sum(int(row[k]) for row in rows if row[k].isdigit())) for k in range(1, 1 + len(COUNTED))]
-    return Section(
-        "scikit-learn's tests under dualnewton.accel",
-        [
-            Table("Modules", ["module", *COUNTED], [*rows, ["all", *sums]]),
-            Table("Failures", ["test", "failures"], [[name, str(count)] for name, count in failed.most_common()]),
-        ],
-    )
+class Accelerated:
+    """scikit-learn's classes, fitted by this library, and how often."""
+
+    def __init__(self) -> None:
+        self.uses = 0
+        adopt = _classes._adopt
+
+        @functools.wraps(adopt)
+        def counted(*args: Any) -> None:
+            self.uses += 1
+            adopt(*args)
+
+        _classes._adopt = counted
+        accel.install()
+
+    def begin(self) -> None:
+        """Begin to count for another test."""
+        self.uses = 0
+
+    def count(self, item: pytest.Item, outcome: str) -> bool:  # noqa: ARG002
+        """Whether this library fitted a model in a test, or the test failed."""
+        return bool(self.uses) or outcome == "failed"
 
 
 def main() -> None:
     """Run the modules and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="modules, separated by commas")
-    parser.add_argument("--limit", type=float, default=600.0, help="seconds for each module")
+    parser.add_argument("--only", default="", help="modules, separated by commas; the others keep their counts")
     parser.add_argument("--out", type=Path, default=fresh.ROOT / "benchmarks" / "ACCEL_TESTS.md")
     given = parser.parse_args()
-    names = set(filter(None, given.only.split(",")))
-    rows, failed = list[list[str]](), Counter[str]()
+    names, kept = set(filter(None, given.only.split(","))), given.out.with_suffix(".json")
+    stored = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    found, accelerated = {module: Counts(**each) for module, each in stored.items()}, Accelerated()
     for module in MODULES:
         if not names or module.rpartition(".")[2] in names:
-            row, more = run(module, given.limit)
-            rows.append(row)
-            failed += more
-            print(*row, flush=True)
-            page = report.markdown([summary(rows, failed)], "python -m benchmarks.accel_tests", [])
-            given.out.write_text(page, encoding="utf-8")
+            outcomes = run(module, Recorder(accelerated.begin, accelerated.count))
+            say_unexplained(module, outcomes, ACCEL)
+            found[module] = Counts.of(outcomes)
+            kept.write_text(
+                json.dumps({name: asdict(each) for name, each in found.items()}, indent=1), encoding="utf-8"
+            )
+    section = summary("scikit-learn's tests under dualnewton.accel", found, ACCEL)
+    report.show(Section(section.title, section.tables[:2], section.targets))
+    given.out.write_text(report.markdown([section], "python -m benchmarks.accel_tests", []), encoding="utf-8")
+    sys.exit(any(target.passed is False for target in section.targets))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,9 @@ MODULES = (
 )
 
 PACKAGES = (sklearn.linear_model, sklearn.svm)
+
+Expected = Mapping[str, Mapping[str, str]]
+"""The reason of each test function that fails, by module."""
 
 LIMIT = 300
 """Seconds after which a test counts as failed."""
@@ -93,6 +96,14 @@ class Replaced:
         self.kinds.add(ours)
         return ours
 
+    def begin(self) -> None:
+        """Begin to count for another test."""
+        self.uses = 0
+
+    def count(self, item: pytest.Item, outcome: str) -> bool:  # noqa: ARG002
+        """Whether a test used one of our classes, or has one among its parameters."""
+        return bool(self.uses) or self.are_given(item)
+
     def are_given(self, item: pytest.Item) -> bool:
         """Whether a test has one of our classes, or an instance, among its parameters."""
         given = item.callspec.params.values() if hasattr(item, "callspec") else ()
@@ -100,16 +111,25 @@ class Replaced:
 
 
 class Recorder:
-    """A plugin of pytest that records how each test ended."""
+    """A plugin of pytest that records how each test ended, if it counts.
 
-    def __init__(self, replaced: Replaced) -> None:
-        self.replaced = replaced
+    Parameters
+    ----------
+    begin : callable
+        Called before a test.
+    counts : callable
+        Whether a test counts, from pytest's item and outcome.
+    """
+
+    def __init__(self, begin: Callable[[], None], counts: Callable[[pytest.Item, str], bool]) -> None:
+        self.begin, self.counts = begin, counts
         self.outcomes: list[Outcome] = []
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:  # noqa: ARG002
         """Bound the time of a test."""
-        self.replaced.uses = 0
+        self.begin()
+        signal.signal(signal.SIGALRM, _late)
         signal.alarm(LIMIT)
         try:
             return (yield)
@@ -118,19 +138,18 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: Any) -> Iterator[None]:
-        """Record a test that used ours."""
+        """Record a test that counts."""
         made = yield
-        used = self.replaced.uses or self.replaced.are_given(item)
-        if used and call.when == "call" and made.outcome in COUNTED and not hasattr(made, "wasxfail"):
+        ended = call.when == "call" and made.outcome in COUNTED and not hasattr(made, "wasxfail")
+        if ended and self.counts(item, made.outcome):
             function, _, parameters = item.name.partition("[")
             error = "" if call.excinfo is None else str(call.excinfo.value).strip().partition("\n")[0]
             self.outcomes.append(Outcome(function, parameters.rstrip("]"), made.outcome, error))
         return made
 
 
-def run(module: str, replaced: Replaced) -> list[Outcome]:
+def run(module: str, recorder: Recorder) -> list[Outcome]:
     """Run the tests of a module."""
-    recorder = Recorder(replaced)
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / "pytest.ini"
         plain.write_text("[pytest]\n", encoding="utf-8")  # so that the settings of this repository do not apply
@@ -140,30 +159,44 @@ def run(module: str, replaced: Replaced) -> list[Outcome]:
     return recorder.outcomes
 
 
-def reason_of(module: str, function: str) -> str:
+@dataclass(frozen=True)
+class Counts:
+    """How many tests of a module were run, and how many of each function failed."""
+
+    tests: int
+    failed: Mapping[str, int]
+
+    @classmethod
+    def of(cls, outcomes: list[Outcome]) -> Counts:
+        """Count outcomes."""
+        return cls(len(outcomes), dict(Counter(one.function for one in outcomes if one.ending == "failed")))
+
+
+def reason_of(module: str, function: str, expected: Expected = EXPECTED) -> str:
     """Return why a test fails."""
-    return EXPECTED.get(module.rpartition(".")[2], {}).get(function, UNEXPLAINED)
+    return expected.get(module.rpartition(".")[2], {}).get(function, UNEXPLAINED)
 
 
-def summary(found: dict[str, list[Outcome]]) -> Section:
+def summary(title: str, found: Mapping[str, Counts], expected: Expected = EXPECTED) -> Section:
     """Return the counts of each module, the reasons, and each test that fails."""
-    failed = {module: [one for one in each if one.ending == "failed"] for module, each in found.items()}
-    total, misses = sum(map(len, found.values())), sum(map(len, failed.values()))
-    of = Counter(reason_of(module, one.function) for module, each in failed.items() for one in each)
-    modules = [
-        [module.rpartition(".")[2], *map(str, (len(each), len(each) - len(failed[module]), len(failed[module])))]
-        for module, each in found.items()
-    ]
-    modules.append(["all", str(total), str(total - misses), str(misses)])
+    failed = [(module, *each) for module, counts in found.items() for each in counts.failed.items()]
+    of = Counter[str]()
+    for module, function, count in failed:
+        of[reason_of(module, function, expected)] += count
+    modules = [(name.rpartition(".")[2], each.tests, sum(each.failed.values())) for name, each in found.items()]
+    modules.append(("all", sum(tests for _, tests, _ in modules), of.total()))
     tests = [
-        [module.rpartition(".")[2], function, str(count), reason_of(module, function)]
-        for module, each in failed.items()
-        for function, count in Counter(one.function for one in each).items()
+        [module.rpartition(".")[2], function, str(count), reason_of(module, function, expected)]
+        for module, function, count in failed
     ]
     return Section(
-        "scikit-learn's tests with our estimators",
+        title,
         [
-            Table("Modules", ["module", "tests", "passed", "failed"], modules),
+            Table(
+                "Modules",
+                ["module", "tests", "passed", "failed"],
+                [[name, str(tests), str(tests - misses), str(misses)] for name, tests, misses in modules],
+            ),
             Table(
                 "Reasons",
                 ["reason", "tests", "what it means"],
@@ -173,6 +206,13 @@ def summary(found: dict[str, list[Outcome]]) -> Section:
         ],
         [Target("no failure is unexplained", str(of[UNEXPLAINED]), of[UNEXPLAINED] == 0)],
     )
+
+
+def say_unexplained(module: str, outcomes: list[Outcome], expected: Expected = EXPECTED) -> None:
+    """Print each test that fails without a reason."""
+    for one in outcomes:
+        if one.ending == "failed" and reason_of(module, one.function, expected) == UNEXPLAINED:
+            print(f"unexplained: {module} {one.function}[{one.parameters}]: {one.error}", flush=True)
 
 
 def _late(*_: Any) -> None:
@@ -186,15 +226,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=fresh.ROOT / "benchmarks" / "SKLEARN_TESTS.md")
     chosen = parser.parse_args()
     names = set(filter(None, chosen.only.split(",")))
-    signal.signal(signal.SIGALRM, _late)
-    replaced, found = Replaced(), {}
+    replaced, found = Replaced(), dict[str, Counts]()
     for module in MODULES:
         if not names or module.rpartition(".")[2] in names:
-            found[module] = run(module, replaced)
-            for one in found[module]:
-                if one.ending == "failed" and reason_of(module, one.function) == UNEXPLAINED:
-                    print(f"unexplained: {module} {one.function}[{one.parameters}]: {one.error}", flush=True)
-    section = summary(found)
+            outcomes = run(module, Recorder(replaced.begin, replaced.count))
+            say_unexplained(module, outcomes)
+            found[module] = Counts.of(outcomes)
+    section = summary("scikit-learn's tests with our estimators", found)
     report.show(Section(section.title, section.tables[:2], section.targets))
     if not names:
         page = report.markdown([section], "python -m benchmarks.sklearn_tests", [])

@@ -1,4 +1,4 @@
-"""CSV files read with Arrow: blocks of plain numbers, ten times as fast as Python's ``csv``."""
+"""CSV files read with Arrow: blocks of plain numbers, about eight times as fast as Python's ``csv``."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ def plain_blocks(
         first = True
         while block := stream.read(wanted.block):
             block += stream.readline()
-            quotes = block.count(b'"')
-            if quotes % 2 or layout.encoding == "utf-16":
+            quotes = b'"' in block
+            if (quotes and block.count(b'"') % 2) or layout.encoding == "utf-16":
                 raise NotPlainError  # the end of the block may be inside a quoted value, or inside a character
-            if block.strip():
-                settings = options(layout, first=first, quotes=quotes > 0, column_types=types, null_values=[])
-                table = csv.read_csv(pa.BufferReader(block), **settings).combine_chunks()
+            if not block.isspace():
+                settings = options(layout, first=first, quotes=quotes, column_types=types, null_values=[])
+                table = csv.read_csv(pa.BufferReader(block), **settings)
                 if table.num_rows:
                     yield _rows(table, columns, text_labels)
             first = False
@@ -87,8 +87,13 @@ def plain_blocks(
 
 def _rows(table: Any, columns: Columns, text_labels: bool) -> Rows:
     X = np.empty((table.num_rows, len(columns.features)))
-    for k, j in enumerate(columns.features.tolist()):
-        X[:, k] = table.column(j).to_numpy()
+    at = 0
+    for (
+        batch
+    ) in table.to_batches():  # some thousand rows, which stay in the processor's cache while they are transposed
+        for k, j in enumerate(columns.features.tolist()):
+            X[at : at + batch.num_rows, k] = batch.column(j)
+        at += batch.num_rows
     if not np.isfinite(X).all():
         raise NotPlainError
     beside = [None if j is None else table.column(j).to_numpy() for j in (columns.weights, columns.offset)]
