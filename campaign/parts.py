@@ -62,6 +62,7 @@ PARTS = {
         Part("dask", 1_000, 300.0, "fits of random problems on Dask"),
         Part("estimators", 20_000, 180.0, "fits of estimators and cross-validations"),
         Part("files", 25_000, 120.0, "damaged files, through every reader"),
+        Part("rounding", 20_000, 120.0, "certificates against 50-digit arithmetic"),
         Part("mutants", 10_000, 120.0, "fits by a solver with a fault"),
         Part("kills", 200, 300.0, "processes killed"),
         Part("numbers", 2_000, 120.0, "fits of unusual numbers and arrays"),

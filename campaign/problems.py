@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +80,10 @@ STORAGES: dict[str, Callable[[np.ndarray], Any]] = {
 }
 
 
+SIZES = (1, 2, 3, 10, 30, 30, 60, 200), (1, 2, 3, 8, 8, 30, 100, 300)
+"""Numbers of rows and of features."""
+
+
 def rows(rng: Rng, n: int, d: int, *, gentle: bool = False) -> np.ndarray:
     """Rows with some of: scales from 1e-8 to 1e8, duplicate rows and columns, zeros, constants, low rank."""
     X = rng.standard_normal((n, d))
@@ -133,12 +137,18 @@ class Drawn:
     several: tuple[float, ...]  # values of λ to fit together; one for a single fit
 
 
-def drawn(seed: int, storages: dict[str, Callable[[np.ndarray], Any]] = STORAGES, *, gentle: bool = False) -> Drawn:
-    """Draw a problem, with rows in one of the storages, and the options of its fit."""
+def drawn(
+    seed: int,
+    storages: dict[str, Callable[[np.ndarray], Any]] = STORAGES,
+    *,
+    gentle: bool = False,
+    sizes: tuple[Sequence[int], Sequence[int]] = SIZES,
+) -> Drawn:
+    """Draw a problem, whose rows have one of the storages and of the sizes, and the options of its fit."""
     rng = np.random.default_rng([seed, 20])
     name = _some(rng, list(LOSSES))
     loss = LOSSES[name](rng)
-    n, d = int(_some(rng, [1, 2, 3, 10, 30, 30, 60, 200])), int(_some(rng, [1, 2, 3, 8, 8, 30, 100, 300]))
+    n, d = (int(_some(rng, options)) for options in sizes)
     storage = _some(rng, list(storages))
     X = rows(rng, n, d, gentle=gentle or name in COUNTS)
     X = X.astype(np.float32 if "float32" in storage else np.float64)

@@ -24,6 +24,7 @@ SLICE = {
     "estimators": range(11, 17),
     "files": range(0, 18, 6),
     "mutants": range(40),
+    "rounding": range(70, 94),
 }
 """Seeds of each part that take a few seconds of processor time together."""
 

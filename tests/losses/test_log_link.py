@@ -169,3 +169,16 @@ def test_margins_beyond_float64_have_no_best_intercept(loss):
     for margins in (np.full(2, np.inf), np.full(2, -np.inf)):
         with np.errstate(invalid="ignore"):
             assert np.isnan(loss.best_intercept(margins, np.array([0.5, 1.5]), None))
+
+
+def test_the_newton_steps_of_the_tweedie_conjugate_reach_rounding_for_every_power():
+    # Fenchel–Young at u = φ′(z): φ(z) + φ*(u) = uz. The powers include those where the number of steps changes.
+    rng = np.random.default_rng(0)
+    y, z = 10.0 ** rng.uniform(-3.0, 4.0, 2000), rng.uniform(-8.0, 8.0, 2000)
+    for kind in (np.float64, np.longdouble):
+        labels, margins = y.astype(kind), z.astype(kind)
+        for power in (1.001, 1.05, 1.2, 1.2588, 1.2589, 1.2634, 1.4, 1.5, 1.7366, 1.9, 1.999):
+            loss = losses.Tweedie(power)
+            value, u = loss.value_and_derivative(margins, labels)
+            error = np.abs(value + loss.conjugate(u, labels) - u * margins)
+            assert (error / (value + np.abs(u * margins))).max() <= 16.0 * np.finfo(kind).eps

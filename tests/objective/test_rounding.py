@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
+from dualnewton.objective import extended
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.rounding import rounding_bound
 
@@ -230,6 +231,26 @@ def test_extended_precision_proves_a_tolerance_that_float64_does_not():
     ordinary = problem.bounded(CertifiedPair(result.w, result.intercept, result.alpha, dn.Certificate(1.0, 1.0)))
     assert result.converged
     assert result.certificate.rounding < 1e-12 * result.certificate.primal < ordinary.certificate.rounding
+
+
+@pytest.mark.parametrize("loss", [losses.Quantile(0.1), losses.Gamma(), losses.Tweedie(1.2634), losses.Poisson()])
+def test_a_loss_in_extended_precision_has_its_parameters_and_labels_in_it(loss):
+    # 1 − q and log y, computed in float64, would have errors of 2⁻⁵³.
+    rng = np.random.default_rng(2)
+    problem = dn.Problem(np.ones((50, 1)), rng.gamma(2.0, 10.0, 50), loss)
+    z = rng.uniform(-4.0, 40.0, 50)
+    found = extended.precise(loss).value(z.astype(np.longdouble), extended.labels(problem))
+    for x, one, y in zip(found, z, problem.y, strict=True):
+        true = value(loss, [mp.mpf(float(one))], y)
+        terms = abs(true) + (1 + mp.mpf(float(y))) * abs(mp.mpf(float(one)))
+        high = float(x)  # two numbers of float64 hold one of 80 bits
+        assert abs(mp.mpf(high) + mp.mpf(float(x - high)) - true) <= 32.0 * extended.UNIT * terms
+
+
+def test_a_certificate_of_a_model_that_overflows_does_not_warn():
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    certificate = dn.Problem(X, np.arange(20.0), losses.Poisson(), lam=1e-7).certify(np.array([1e3, -1e3]))
+    assert certificate.primal > 1e300
 
 
 def test_sums_over_classes_add_their_rounding_errors():

@@ -116,9 +116,13 @@ class RoundingErrors:
         """Return by how much −α must be moved at most to lie in the domain of φ*: by 0, if φ* is infinite outside."""
         return 0.0
 
-    def closed(self, alpha: Array, y: Array) -> Array:  # noqa: ARG002
-        """Return α with −α in the domain of φ* up to the rounding of its own type, for a more precise type than float64."""
-        return alpha
+    def closed(self, alpha: Array, y: Array) -> Array:
+        """Return α with −α in the domain of φ* up to the rounding of its own type, for a more precise type than float64.
+
+        The ends of the domain, such as 1 − q, are rounded in float64, where α may lie on them.
+        """
+        low, high = self.domain(y)  # type: ignore[attr-defined]
+        return -np.clip(-alpha, low, high)
 
     def rebalanced(self, alpha: Array, y: Array, c: Array) -> Array:  # noqa: ARG002
         """Return a feasible point near α, whose Σ c_i α_i is zero in float64, with a sum that is zero in the type of α.

@@ -8,12 +8,14 @@ computed in the longer type. It takes some ten times as long as an ordinary cert
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dualnewton.losses import Loss
 from dualnewton.losses.rounding import DOUBLE, ULPS, Roundoff
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.rounding import rounding_bound
@@ -33,16 +35,18 @@ ENTRIES = 1 << 18
 
 def extended_pair(problem: Problem, pair: CertifiedPair) -> CertifiedPair:
     """Return the pair with P, D and the bound of their rounding errors computed in extended precision."""
-    n, K = problem.n, problem.columns
+    n, K, loss, y = problem.n, problem.columns, precise(problem.loss), labels(problem)
     w, b = np.asarray(pair.w, dtype=Long), np.asarray(pair.intercept, dtype=Long)
-    alpha = _feasible(problem, pair.alpha)
+    alpha = loss.closed(np.array(pair.alpha, dtype=Long), y)
+    if problem.fit_intercept:  # sums that are zero in float64 need not be zero
+        alpha = loss.rebalanced(alpha, y, problem.c)
     mass, bar, total = problem.weighted(alpha), np.zeros((problem.d, K), dtype=Long), Long(0.0)
-    precise = True
+    full = True
     for rows, X in _blocks(problem):
         own = problem.row_vectors.part(rows)
         z = own.shifted((X @ w.T if K > 1 else X @ w) + b)
-        value = problem.loss.value(z, own.y)
-        precise = precise and value.dtype == Long
+        value = loss.value(z, y[rows])
+        full = full and value.dtype == Long
         total += value.sum() if own.c is None else own.c @ value
         bar += X.T @ mass[rows].reshape(-1, K)
     bar = (bar.T if K > 1 else bar[:, 0]) / (Long(problem.lam) * n)
@@ -52,21 +56,15 @@ def extended_pair(problem: Problem, pair: CertifiedPair) -> CertifiedPair:
         factor *= 1.0 - 2.0**-51  # the norm was rounded to float64
         alpha, mass, bar = factor * alpha, factor * mass, factor * bar
     primal = float(total / n + Long(problem.lam) * problem.g.value(w))
-    conjugates, sizes = _conjugates(problem, alpha, mass)
+    conjugates, sizes = _conjugates(problem, loss.conjugate(-alpha, y), mass)
     dual = float(-conjugates / n - Long(problem.lam) * problem.g.conjugate(bar))
     # A loss that converts its arguments to float64 has the errors of float64.
-    roundoff = EXTENDED if precise else replace(EXTENDED, terms=ULPS * DOUBLE)
+    roundoff = EXTENDED if full else replace(EXTENDED, terms=ULPS * DOUBLE)
     given: Any = {"roundoff": roundoff, "conjugates": 1.01 * sizes}
     rounding = rounding_bound(problem, pair.w, pair.intercept, alpha, primal, dual, **given)
     return CertifiedPair(
         pair.w, pair.intercept, pair.alpha, Certificate(primal, dual, rounding=rounding), scale=pair.scale
     )
-
-
-def _feasible(problem: Problem, alpha: np.ndarray) -> np.ndarray:
-    """Return α, feasible in extended precision: sums that are zero in float64 need not be zero."""
-    alpha = problem.loss.closed(np.array(alpha, dtype=Long), problem.y)
-    return problem.loss.rebalanced(alpha, problem.y, problem.c) if problem.fit_intercept else alpha
 
 
 def _blocks(problem: Problem) -> Iterator[tuple[slice, Any]]:
@@ -77,9 +75,22 @@ def _blocks(problem: Problem) -> Iterator[tuple[slice, Any]]:
         yield rows, problem.data.rows(rows).astype(Long)
 
 
-def _conjugates(problem: Problem, alpha: np.ndarray, mass: np.ndarray) -> tuple[Any, float]:
-    """Return Σ c_i (φ*(−α_i) + o_i α_i), and Σ c_i |φ*(−α_i)|."""
-    values = problem.loss.conjugate(-alpha, problem.y)
+def precise(loss: Loss) -> Loss:
+    """Return the loss with its parameters in extended precision: 1 − q of a quantile, for one, is not a number of float64."""
+    made = copy.copy(loss)
+    for name, value in getattr(loss, "__dict__", {}).items():
+        if isinstance(value, float):
+            object.__setattr__(made, name, Long(value))  # past the checks of its arguments, which hold
+    return made
+
+
+def labels(problem: Problem) -> np.ndarray:
+    """Return the labels in extended precision, so that their logarithms have it, too; classes as they are."""
+    return problem.y.astype(Long) if problem.y.dtype == np.float64 else problem.y
+
+
+def _conjugates(problem: Problem, values: np.ndarray, mass: np.ndarray) -> tuple[Any, float]:
+    """Return Σ c_i (φ*(−α_i) + o_i α_i), and Σ c_i |φ*(−α_i)|, from φ*(−α_i) and c_i α_i."""
     if (c := problem.sample_weight) is not None:
         values = c * np.where(c > 0.0, values, 0.0)
     total = values.sum() if problem.offset is None else values.sum() + (mass * problem.offset).sum()
