@@ -21,41 +21,50 @@ SMALLEST = float(np.finfo(float).tiny)
 def pair_products(p: np.ndarray) -> np.ndarray:
     """p_ik p_il, one column for each pair of classes k < l: diag(p) − ppᵀ = Σ p_k p_l (e_k − e_l)(e_k − e_l)ᵀ."""
     pairs = np.asarray(list(combinations(range(p.shape[1]), 2)), like=p)
-    return p[:, pairs[:, 0]] * p[:, pairs[:, 1]]
+    columns = np.ascontiguousarray(p.T, like=p)
+    return (columns[pairs[:, 0]] * columns[pairs[:, 1]]).T
 
 
-def softmax(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return for each row p = softmax(z), argmax z, max z, and rest = Σ exp(z_k − max z) over the other classes.
+def softmax(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return for each row p = softmax(z), where z is largest, and rest = Σ exp(z_k − max z) − 1.
 
-    No exponential overflows. log Σ exp(z_k) = max z + log(1 + rest), and 1 − max p = rest/(1 + rest) without cancellation.
+    No exponential overflows. log Σ exp(z_k) = max z + log(1 + rest), and 1 − max p = rest/(1 + rest) without cancellation. NumPy
+    is several times faster along long rows than along short ones, so that p and the mask have contiguous columns.
     """
-    rows, top = np.arange(len(Z), like=Z), Z.argmax(axis=1)
-    high = Z[rows, top]
-    p = Z - high[:, None]
-    np.exp(p, out=p)
-    p[rows, top] = 0.0
-    rest = p @ ones(Z.shape[1], Z)  # several times faster than a sum along short rows
-    p[rows, top] = 1.0
-    p /= (1.0 + rest)[:, None]
-    return p, top, high, rest
+    shifted = Z.T.copy()
+    shifted -= shifted.max(axis=0)
+    p, largest, rest = _normalised(shifted)
+    return p.T, largest.T, rest
+
+
+def _normalised(shifted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return p, where z is largest, and rest, given z − max z of shape (K, n), which is overwritten by p."""
+    p = np.exp(shifted, out=shifted)
+    largest = p == 1.0
+    # All terms but one of those that are exactly one: nothing is rounded away next to a one.
+    rest = (p - largest).sum(axis=0) + (largest.sum(axis=0) - 1.0)
+    p /= 1.0 + rest
+    return p, largest, rest
 
 
 def probabilities(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return p and, without cancellation, 1 − p for any number of rows."""
-    p, missed = np.empty(Z.shape, like=Z), np.empty(Z.shape, like=Z)
+    p, missed = (np.empty(Z.shape[::-1], like=Z).T for _ in range(2))
     for part in blocks(Z, Z.shape[1]):
-        p[part], top, _, rest = softmax(Z[part])
-        np.subtract(1.0, p[part], out=missed[part])
-        missed[part][np.arange(len(top), like=top), top] = rest / (1.0 + rest)
+        p[part], largest, rest = softmax(Z[part])
+        missed[part] = np.where(largest, (rest / (1.0 + rest))[:, None], 1.0 - p[part])
     return p, missed
 
 
-def losses(Z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return log Σ_k exp(z_k) − z_y, p and 1 − p_y of each row; both differences are computed without cancellation."""
-    p, top, high, rest = softmax(Z)
-    own = (np.arange(len(Z), like=y), y)
-    missed = np.where(top == y, rest / (1.0 + rest), 1.0 - p[own])
-    return (high - Z[own]) + np.log1p(rest), p, missed
+def losses(Z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return log Σ_k exp(z_k) − z_y and p − e_y of each row; all differences are computed without cancellation."""
+    shifted, own = Z.T.copy(), y * len(Z) + np.arange(len(Z), like=y)
+    shifted -= shifted.max(axis=0)
+    below = shifted.reshape(-1)[own]
+    p, largest, rest = _normalised(shifted)
+    slopes = p.reshape(-1)  # a view
+    slopes[own] = np.where(largest.reshape(-1)[own], -rest / (1.0 + rest), slopes[own] - 1.0)
+    return np.log1p(rest) - below, p.T
 
 
 def entropy(alpha: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

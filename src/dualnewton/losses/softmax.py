@@ -83,20 +83,17 @@ class Softmax(Loss):
         return Softmax.value_and_derivative(self, z, y)[1]
 
     def value_and_derivative(self, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, slopes = np.empty(len(z), z.dtype, like=z), np.empty(z.shape, z.dtype, like=z)
+        values, slopes = np.empty(len(z), z.dtype, like=z), np.empty(z.shape[::-1], z.dtype, like=z).T
         for part in blocks(z, z.shape[1]):
-            values[part], p, missed = losses(z[part], y[part])
-            p[np.arange(len(p), like=p), y[part]] = -missed
-            slopes[part] = p
+            values[part], slopes[part] = losses(z[part], y[part])
         return values, slopes
 
     def second_derivative(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:  # noqa: ARG002
-        curvature = np.empty(z.shape, like=z)
+        curvature = np.empty(z.shape[::-1], like=z).T
         for part in blocks(z, z.shape[1]):
-            p, top, _, rest = softmax(z[part])
-            block = curvature[part]
-            np.multiply(p, 1.0 - p, out=block)
-            block[np.arange(len(p), like=p), top] = rest / (1.0 + rest) ** 2  # 1 − p would cancel for p close to one
+            p, largest, rest = softmax(z[part])
+            # 1 − p would cancel for p close to one.
+            curvature[part] = np.where(largest, (rest / (1.0 + rest) ** 2)[:, None], p * (1.0 - p))
         return curvature
 
     def curvature_times(self, z: np.ndarray, y: np.ndarray, t: np.ndarray) -> np.ndarray:  # noqa: ARG002
@@ -424,9 +421,11 @@ def _moments(Z: np.ndarray, y: np.ndarray, c: np.ndarray, b: np.ndarray, T: floa
     mass, pairs, weight = np.zeros(K), np.zeros((K, K)), 0.0
     b = np.asarray(b, like=Z)
     for part in blocks(Z, K, least=K):  # with fewer than K rows, adding the K × K matrices would dominate
-        _, p, missed = losses(Z[part] / T + b, y[part])
+        p, largest, rest = softmax(Z[part] / T + b)
+        own = (np.arange(len(p), like=p), y[part])
+        missed = np.where(largest[own], rest / (1.0 + rest), 1.0 - p[own])
         pairs += on_host((c[part, None] * p).T @ p)
-        p[np.arange(len(p), like=p), y[part]] = -missed
+        p[own] = -missed
         mass -= on_host(c[part] @ p)
         weight += 2.0 * float(c[part] @ missed)
     return _Moments(mass, pairs, weight)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualnewton.matrix import Data, linear
+from dualnewton.matrix.blocks import FEW, FEW_MODELS
 from dualnewton.solvers.protocol import PairPoint, PrimalPoint, WholePoint
 
 STEP_EPOCHS = 2.0
@@ -65,11 +66,13 @@ class Block:
     def margins(self, W: np.ndarray) -> np.ndarray:
         """Return z_ik = a_iᵀw_k, plus b_k where W, of shape (K, d) or (K, d + 1), has intercepts."""
         d = self.rows.shape[1]
-        return self.rows @ W.T if W.shape[1] == d else self.rows @ W[:, :d].T + W[:, d]
+        W, b = W[:, :d], W[:, d:]
+        Z = np.array([self.rows @ w for w in W]).T if 1 < len(W) <= FEW_MODELS else self.rows @ W.T
+        return Z + b.T if b.size else Z
 
     def gather(self, R: np.ndarray, *, intercept: bool) -> np.ndarray:
         """Return Σ_i R_ik a_i, and Σ_i R_ik where there are intercepts, as an array of shape (K, d) or (K, d + 1)."""
-        sums = R.T @ self.rows
+        sums = np.array([r @ self.rows for r in R.T]) if 1 < R.shape[1] <= FEW else R.T @ self.rows
         return np.column_stack([sums, self.ones @ R]) if intercept else sums  # faster than a sum along short rows
 
     def gram(self, weights: np.ndarray, *, intercept: bool, equal: bool = False) -> np.ndarray:
