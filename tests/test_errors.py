@@ -25,9 +25,10 @@ def plain_value_errors(source):
             yield from (base.lineno for base in node.bases if isinstance(base, ast.Name) and base.id == "ValueError")
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_no_plain_value_error_is_raised(path):
-    assert list(plain_value_errors(path.read_text(encoding="utf-8"))) == []
+def test_no_plain_value_error_is_raised():
+    lines = {str(path): list(plain_value_errors(path.read_text(encoding="utf-8"))) for path in SOURCE.rglob("*.py")}
+    assert len(lines) > 100
+    assert {path: found for path, found in lines.items() if found} == {}
 
 
 def test_a_plain_value_error_would_be_seen():
