@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn import metrics
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
@@ -42,7 +43,7 @@ def agrees(model, exact):
     return proof.proved
 
 
-@pytest.mark.parametrize(("scoring", "problems"), [("accuracy", 30), ("neg_log_loss", 10)])
+@pytest.mark.parametrize(("scoring", "problems"), [("accuracy", 12), ("neg_log_loss", 8)])
 def test_the_choice_is_that_of_exact_fits(scoring, problems):
     """benchmarks/certified_choice.py repeats this on hundreds of problems."""
     proved = 0
@@ -149,39 +150,52 @@ def test_what_cannot_be_proved_is_refused(options, names):
 # Intervals of scores -------------------------------------------------------------------------------------------------
 
 
+def scores_of(scoring, y, rows, omega):
+    """The scores of several vectors of predictions, one in each row."""
+    squares = (rows - y) ** 2 @ omega
+    return {
+        "accuracy": lambda: ((y > 0) == (rows > 0)) @ omega,
+        "neg_log_loss": lambda: -np.logaddexp(0.0, -y * rows) @ omega,
+        "r2": lambda: 1.0 - squares / (omega @ (y - omega @ y) ** 2),
+        "neg_mean_squared_error": lambda: -squares,
+        "neg_root_mean_squared_error": lambda: -np.sqrt(squares),
+        "neg_mean_absolute_error": lambda: -np.abs(rows - y) @ omega,
+    }[scoring]()
+
+
+def score_of_scikit_learn(scoring, y, z, omega):
+    if scoring == "accuracy":
+        return metrics.accuracy_score(y > 0, z > 0, sample_weight=omega)
+    if scoring == "neg_log_loss":
+        return -metrics.log_loss(y > 0, 1.0 / (1.0 + np.exp(-z)), sample_weight=omega, labels=[False, True])
+    function = {
+        "r2": metrics.r2_score,
+        "neg_mean_squared_error": metrics.mean_squared_error,
+        "neg_root_mean_squared_error": metrics.root_mean_squared_error,
+        "neg_mean_absolute_error": metrics.mean_absolute_error,
+    }[scoring]
+    return (1.0 if scoring == "r2" else -1.0) * function(y, z, sample_weight=omega)
+
+
 @pytest.mark.parametrize("scoring", sorted(BOUNDS))
 @pytest.mark.parametrize("weighted", [False, True])
 def test_no_change_of_predictions_within_the_spread_leaves_the_interval(scoring, weighted):
-    from sklearn import metrics
-
-    rng = np.random.default_rng(0)
+    n, rng = 12, np.random.default_rng(0)
     for _ in range(40):
-        n = 12
         omega = rng.uniform(0.1, 1.0, n) if weighted else np.ones(n)
         omega /= omega.sum()
         z = rng.standard_normal(n)
         classes = scoring in ("accuracy", "neg_log_loss")
         y = np.where(rng.random(n) < 0.5, 1.0, -1.0) if classes else rng.standard_normal(n)
-
-        def score(at, y=y, omega=omega):
-            if scoring == "accuracy":
-                return metrics.accuracy_score(y > 0, at > 0, sample_weight=omega)
-            if scoring == "neg_log_loss":
-                return -float(omega @ np.logaddexp(0.0, -y * at))
-            function = {
-                "r2": metrics.r2_score,
-                "neg_mean_squared_error": metrics.mean_squared_error,
-                "neg_root_mean_squared_error": metrics.root_mean_squared_error,
-                "neg_mean_absolute_error": metrics.mean_absolute_error,
-            }[scoring]
-            return (1.0 if scoring == "r2" else -1.0) * function(y, at, sample_weight=omega)
-
+        (score,) = scores_of(scoring, y, z[None], omega)
+        assert score == pytest.approx(score_of_scikit_learn(scoring, y, z, omega), rel=1e-12)
         spread = 10.0 ** rng.uniform(-2.0, 0.5)
-        low, high = interval(scoring, Held(z, y, omega), score(z), spread)
-        for _ in range(30):
-            change = rng.standard_normal(n) * (rng.random(n) < rng.uniform(0.1, 1.0))
-            change *= spread / max(np.sqrt(omega @ change**2), 1e-300)
-            assert low - 1e-9 <= score(z + change) <= high + 1e-9
+        low, high = interval(scoring, Held(z, y, omega), score, spread)
+        changes = rng.standard_normal((30, n)) * (rng.random((30, n)) < rng.uniform(0.1, 1.0, (30, 1)))
+        changes *= spread / np.maximum(np.sqrt(changes**2 @ omega), 1e-300)[:, None]
+        changed = scores_of(scoring, y, z + changes, omega)
+        assert (low - 1e-9 <= changed).all()
+        assert (changed <= high + 1e-9).all()
 
 
 def test_ties_go_to_the_first_and_later_equals_are_beaten():

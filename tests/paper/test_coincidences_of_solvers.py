@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from covering import all_pairs
 from dualnewton import losses, methods, samplings, theory
 from dualnewton.solvers import SDCA, SDNA
 from tables import LOSSES, make_problem, name_of, regularizers_for, uniform_samplings_for
@@ -19,14 +20,12 @@ def iterates(solver_class, problem, sampling, **kwargs):
     return np.array(path)
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
-def test_sdna_is_proximal_method_1_on_the_dual(loss):
-    for regularizer in regularizers_for(D)[:3]:
+def test_sdna_is_proximal_method_1_on_the_dual():
+    """A covering design of losses, all regularisers and samplings."""
+    for loss, regularizer, sampling in all_pairs(LOSSES, regularizers_for(D), uniform_samplings_for(N)):
         problem = make_problem(loss, n=N, d=D, lam=0.3, regularizer=regularizer)
-        F = methods.dual_of(problem)
-        for sampling in uniform_samplings_for(N):
-            path = methods.prox_method1(F, sampling, np.zeros(N), ROUNDS, np.random.default_rng(0))
-            np.testing.assert_allclose(iterates(SDNA, problem, sampling), path, atol=1e-7)
+        path = methods.prox_method1(methods.dual_of(problem), sampling, np.zeros(N), ROUNDS, np.random.default_rng(0))
+        np.testing.assert_allclose(iterates(SDNA, problem, sampling), path, atol=1e-7, err_msg=f"{loss} {regularizer}")
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=name_of)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from covering import all_pairs
 from dualnewton import losses, samplings, theory
 from dualnewton.solvers import SDCA, SDNA
 from erm import dual_points, equal_rows_problem, expected_dual_after_a_round
@@ -20,10 +21,11 @@ def worst_margin(solver_class, problem, sampling, theta, known=None):
     return min(margins)
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
-@pytest.mark.parametrize("solver_class", [SDNA, SDCA], ids=lambda c: c.__name__)
-@pytest.mark.parametrize("form", [{}, {"weights": True, "offset": True}], ids=str)
+@pytest.mark.parametrize(
+    ("loss", "solver_class", "form"), all_pairs(LOSSES, [SDNA, SDCA], [{}, {"weights": True, "offset": True}])
+)
 def test_lemma_5_expected_dual_gain(loss, solver_class, form):
+    """A covering design of loss, method and form, each cell with all samplings."""
     problem = make_problem(loss, n=N, lam=0.2, **form)
     known = {} if solver_class is SDNA else None
     for sampling in samplings_for(N):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dualnewton as dn
+from covering import all_pairs
 from dualnewton import losses, samplings
 from dualnewton.run.result import Status
 from dualnewton.solvers import SDNA
@@ -200,25 +201,30 @@ def test_an_infeasible_warm_start_is_brought_into_the_domain():
     assert result.status is Status.CONVERGED
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
-@pytest.mark.parametrize("fit_intercept", [False, True])
+DEGENERATE = {
+    "n=d=1": np.ones((1, 1)),
+    "zero rows": np.zeros((5, 2)),
+    "constant features": np.ones((6, 2)),
+    "duplicate rows": np.repeat([[1.0, 2.0], [0.5, -1.0]], 3, axis=0),
+}
+
+
 @pytest.mark.parametrize(
-    "X",
-    [np.ones((1, 1)), np.zeros((5, 2)), np.ones((6, 2)), np.repeat([[1.0, 2.0], [0.5, -1.0]], 3, axis=0)],
-    ids=["n=d=1", "zero rows", "constant features", "duplicate rows"],
+    ("loss", "data", "fit_intercept", "one_label"), all_pairs(LOSSES, DEGENERATE, [False, True], [False, True])
 )
-def test_degenerate_data_are_solved(loss, X, fit_intercept):
-    for y in (np.ones(len(X)), labels_for(loss, len(X), np.random.default_rng(0))):
-        for tau in sorted({1, min(2, len(X))}):
-            problem = dn.Problem(X, y, loss, lam=0.1, fit_intercept=fit_intercept)
-            result = dn.solve(problem, tau=tau, tol=1e-8, random_state=0)
-            assert result.certificate.gap <= 1e-8 * max(1.0, abs(result.certificate.primal)) + 1e-12
+def test_degenerate_data_are_solved(loss, data, fit_intercept, one_label):
+    """A covering design of the four factors: any two levels of any two of them meet."""
+    X = DEGENERATE[data]
+    y = np.ones(len(X)) if one_label else labels_for(loss, len(X), np.random.default_rng(0))
+    for tau in sorted({1, min(2, len(X))}):
+        problem = dn.Problem(X, y, loss, lam=0.1, fit_intercept=fit_intercept)
+        result = dn.solve(problem, tau=tau, tol=1e-8, random_state=0)
+        assert result.certificate.gap <= 1e-8 * max(1.0, abs(result.certificate.primal)) + 1e-12
 
 
-@pytest.mark.parametrize("lam", [1e-12, 1e-6, 1e6])
-@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8])
-@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
-def test_any_scale_ends_with_a_true_certificate_and_no_exception(lam, scale, loss):
+@pytest.mark.parametrize(("loss", "lam", "scale"), all_pairs(LOSSES, [1e-12, 1e-6, 1e6], [1e-8, 1.0, 1e8]))
+def test_any_scale_ends_with_a_true_certificate_and_no_exception(loss, lam, scale):
+    """A covering design of the three factors: any two levels of any two of them meet."""
     problem = make_problem(loss, n=20, d=3, lam=lam)
     problem = dn.Problem(scale * problem.X, problem.y, loss, lam=lam)
     result = dn.solve(problem, tau=4, tol=1e-6, max_epochs=20, random_state=0)

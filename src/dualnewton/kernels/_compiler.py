@@ -225,6 +225,8 @@ def announce(kinds: tuple[Any, ...], when: str) -> None:
 
 def described(kinds: tuple[Any, ...]) -> str:
     """Name the storage and the type of the data that a kernel works on."""
+    if isinstance(kinds[0], types.CPointer):  # the functions of kernels.sets, where dense data have no column indices
+        return f"{'dense' if kinds[1] == types.voidptr else 'CSR'} {kinds[0].dtype} data"
     arrays = [kind for kind in kinds if isinstance(kind, types.Array)]
     if len(arrays) < 3:
         return "a loss"

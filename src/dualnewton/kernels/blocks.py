@@ -7,92 +7,27 @@ them. Each claims pieces of the index block in order, as long as buffer slots ar
 that ``leads``, the only one if there are no others, also does the second stage of the pieces in order, as soon as they are ready.
 They coordinate through an array of shared atomic ``counters``.
 
-    rounds(*rows, indices, starts, gathered, grams, limit, counters, leads, models, loss)
+    rounds(functions, stored, indices, starts, grams, limit, counters, leads, models, loss)
 
-``grams`` (slots, sets, τ, τ) and, for dense data, ``gathered`` (slots, sets, τ, ≥ d) are the output of the first stage. For CSR
-data ``gathered`` (slots, 1, 1, d) is zero scratch space for one expanded row. Gram blocks of dense float32 rows are summed in
-float32 up to ``limit`` (:mod:`dualnewton.kernels.gram`).
+``functions`` read the rows, whose addresses are in ``stored``, so that one compilation of the rounds serves all storages
+(:mod:`dualnewton.kernels.sets`). ``grams`` (slots, sets, τ, τ) and, for dense data, gathered rows (slots, sets, τ, ≥ d) are the
+output of the first stage. For CSR data the room for gathered rows (slots, 1, 1, d) is zero scratch space for one expanded row.
+Gram blocks of dense float32 rows are summed in float32 up to ``limit`` (:mod:`dualnewton.kernels.gram`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dualnewton.kernels import atomic
-from dualnewton.kernels import rows as row
-from dualnewton.kernels._jit import jit, overloads
-from dualnewton.kernels.gram import gather_and_gram
+from dualnewton.kernels import atomic, sets
+from dualnewton.kernels._jit import jit
 from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.newton import START_RESIDUAL, scratch, square
-from dualnewton.kernels.piece_blocks import room_for_labels, solve_any_block
-from dualnewton.kernels.thin import block_margins, block_update
-
-
-def _grams(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams, limit):
-    """Gather the rows of sets [first, last) if dense and compute their Gram blocks; prefetch sets below ``horizon``."""
-    raise NotImplementedError("for compiled code")
-
-
-def _margins(data, columns, row_starts, S, gathered, w, out):
-    """out[i, k] = a_iᵀw_k for i in the set."""
-    raise NotImplementedError("for compiled code")
-
-
-def _update(data, columns, row_starts, S, gathered, h, w_bar):
-    """w̄_k += Σ h_ik a_i."""
-    raise NotImplementedError("for compiled code")
-
-
-@overloads(_grams)
-def _grams_of(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams, limit):
-    def dense(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams, limit):
-        gather_and_gram(data, indices, starts, first, last, gathered, grams, horizon, limit)
-
-    def sparse(data, columns, row_starts, indices, starts, first, last, horizon, gathered, grams, limit):
-        spread = gathered[0, 0]  # a dense row, zero between uses
-        for s in range(first, last):
-            S = indices[starts[s] : starts[s + 1]]
-            G = grams[s - first]
-            for i in range(S.size):
-                if i + 1 < S.size:
-                    row.fetch(data, columns, row_starts, S[i + 1])
-                row.spread(data, columns, row_starts, S[i], 1.0, spread)
-                for j in range(i, S.size):
-                    G[i, j] = row.dot(data, columns, row_starts, S[j], spread)
-                    G[j, i] = G[i, j]
-                row.spread(data, columns, row_starts, S[i], 0.0, spread)
-
-    return dense if data.ndim == 2 else sparse
-
-
-@overloads(_margins)
-def _margins_of(data, columns, row_starts, S, gathered, w, out):
-    def dense(data, columns, row_starts, S, gathered, w, out):
-        block_margins(gathered, S.size, w, out)
-
-    def sparse(data, columns, row_starts, S, gathered, w, out):
-        for k in range(w.shape[0]):
-            for i in range(S.size):
-                out[i, k] = row.dot(data, columns, row_starts, S[i], w[k])
-
-    return dense if data.ndim == 2 else sparse
-
-
-@overloads(_update)
-def _update_of(data, columns, row_starts, S, gathered, h, w_bar):
-    def dense(data, columns, row_starts, S, gathered, h, w_bar):
-        block_update(gathered, S.size, h, w_bar)
-
-    def sparse(data, columns, row_starts, S, gathered, h, w_bar):
-        for k in range(w_bar.shape[0]):
-            for i in range(S.size):
-                row.add(data, columns, row_starts, S[i], h[i, k], w_bar[k])
-
-    return dense if data.ndim == 2 else sparse
+from dualnewton.kernels.piece_blocks import copy_label, room_for_labels, solve_any_block
 
 
 @jit
-def _consume(data, columns, row_starts, indices, starts, first, last, gathered, grams, models, loss):
+def _consume(functions, stored, indices, starts, first, last, slot, grams, models, loss):
     size, K = grams.shape[1], models.w.shape[0]
     per_row_c, per_row_o = models.c.shape[1] > 1, models.o.shape[1] > 1
     # Read the fields once: inside the loops, Numba would count references for every example.
@@ -108,14 +43,14 @@ def _consume(data, columns, row_starts, indices, starts, first, last, gathered, 
     for s in range(first, last):
         begin, t, place = starts[s], starts[s + 1] - starts[s], s - first
         S = indices[begin : begin + t]
-        block = gathered[min(place, gathered.shape[0] - 1)]
-        _margins(data, columns, row_starts, S, block, w, margins)
+        sets.margins(functions.margins, stored, slot, place, S, w, margins)
         for k in range(K):
             scale = scales[k]
             for i in range(t):
                 e = indices[begin + i]
                 u[i] = margins[i, k] + offsets[k, e * per_row_o] + b[k]
-                alpha[i], y[i], c[i] = alphas[k, e], labels[k, e], weights[k, e * per_row_c]
+                alpha[i], c[i] = alphas[k, e], weights[k, e * per_row_c]
+                copy_label(labels, k, e, y, i)
                 for j in range(t):
                     G[i, j] = grams[place, i, j] * scale + b_curvature[k]
             residual[k] += solve_any_block(
@@ -129,9 +64,7 @@ def _consume(data, columns, row_starts, indices, starts, first, last, gathered, 
                 h[i, k] = mass * scale
                 total += mass
             b[k] += b_curvature[k] * total
-        _update(data, columns, row_starts, S, block, h, w_bar)
-        for k in range(K):
-            row.follow(data, columns, row_starts, S, 0, t, w_bar[k], w[k], limits, gradient)
+        sets.update(functions.update, stored, slot, place, S, h, w_bar, w, limits, gradient)
 
 
 TAKEN, CONSUMED, FAILED, READY = 0, 1, 2, 8
@@ -150,28 +83,25 @@ def _claim(counters, pieces, slots):
 
 
 @jit
-def _make_ready(data, columns, row_starts, indices, starts, gathered, grams, limit, counters, piece):
+def _make_ready(functions, stored, indices, starts, grams, limit, counters, piece):
     """Do the first stage of a piece and set its flag."""
-    slots, ahead, sets = grams.shape[0], grams.shape[1], starts.size - 1
+    slots, ahead, total = grams.shape[0], grams.shape[1], starts.size - 1
     first, slot = piece * ahead, piece % slots
-    last = min(sets, first + ahead)
-    horizon = sets if slots == 1 else 0  # with several slots another thread may produce the next piece
-    _grams(data, columns, row_starts, indices, starts, first, last, horizon, gathered[slot], grams[slot], limit)
+    last = min(total, first + ahead)
+    horizon = total if slots == 1 else 0  # with several slots another thread may produce the next piece
+    sets.grams(functions.grams, stored, slot, first, last, horizon, indices, starts, grams[slot], limit)
     atomic.store(counters, READY + piece, 1)
 
 
 @jit
-def _rounds(data, columns, row_starts, indices, starts, gathered, grams, limit, counters, leads, models, loss):
-    slots, ahead, sets = grams.shape[0], grams.shape[1], starts.size - 1
-    pieces, piece = -(-sets // ahead), 0
+def _rounds(functions, stored, indices, starts, grams, limit, counters, leads, models, loss):
+    slots, ahead, total = grams.shape[0], grams.shape[1], starts.size - 1
+    pieces, piece = -(-total // ahead), 0
     while piece < pieces if leads else atomic.load(counters, TAKEN) < pieces:
         if leads and atomic.load(counters, READY + piece) != 0:
             first, slot = piece * ahead, piece % slots
-            last = min(sets, first + ahead)
-            _consume(
-                data, columns, row_starts, indices, starts, first, last,
-                gathered[slot], grams[slot], models, loss,
-            )  # fmt: skip
+            last = min(total, first + ahead)
+            _consume(functions, stored, indices, starts, first, last, slot, grams[slot], models, loss)
             piece += 1
             atomic.store(counters, CONSUMED, piece)
         elif leads and atomic.load(counters, FAILED) != 0:
@@ -179,7 +109,7 @@ def _rounds(data, columns, row_starts, indices, starts, gathered, grams, limit, 
         else:
             claimed = _claim(counters, pieces, slots)
             if claimed >= 0:
-                _make_ready(data, columns, row_starts, indices, starts, gathered, grams, limit, counters, claimed)
+                _make_ready(functions, stored, indices, starts, grams, limit, counters, claimed)
             else:
                 atomic.yield_thread()
 

@@ -74,7 +74,12 @@ def _compiled(recipe: _Recipe) -> CompiledGradient:
     self = _fields_type(tuple(recipe.fields) or ("none",))(*(recipe.fields.values() or [0.0]))
 
     def gradient(s: np.ndarray, w: np.ndarray) -> None:
-        w[:] = method(self, s)
+        found = method(self, s)
+        if found.size != w.size:
+            raise ValueError("grad_conjugate must return a vector of the length of its argument")
+        # By a loop: an assignment of whole arrays would also compile the text of the error for shapes that differ, for seconds.
+        for j in range(w.size):
+            w[j] = found[j]
 
     function = _jit(Gradient)(gradient)
     (made,) = function.overloads.values()

@@ -451,7 +451,8 @@ def _diagonal(data, columns, starts, ends, counter, weights, out):
     part = _next_part(counter)
     while part < ends.size - 1:
         own = out[part]
-        own[:] = 0.0
+        for j in range(own.size):
+            own[j] = 0.0
         for i in range(ends[part], ends[part + 1]):
             if weights[i] != 0.0:
                 _add_squares(data, columns, starts, i, weights[i], own)

@@ -48,6 +48,11 @@ def room_for_labels(labels: Any, size: int) -> Any:
     raise NotImplementedError("for compiled code")
 
 
+def copy_label(labels: Any, k: int, e: int, y: Any, i: int) -> None:
+    """Copy the label of example e of model k to place i, or the numbers that a piecewise linear loss has for it."""
+    raise NotImplementedError("for compiled code")
+
+
 @overloads(solve_any_block)
 def _solve_any_block(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
     def smooth(G, u, alpha, y, c, beta, t, tolerance, loss, work, B):
@@ -66,6 +71,19 @@ def _room_for_labels(labels, size):
 
     def pieces(labels, size):
         return np.empty((size, labels.shape[2]))
+
+    return smooth if labels.ndim == 2 else pieces
+
+
+@overloads(copy_label)
+def _copy_label(labels, k, e, y, i):
+    def smooth(labels, k, e, y, i):
+        y[i] = labels[k, e]
+
+    def pieces(labels, k, e, y, i):
+        # By a loop: an assignment of a row would also compile the text of the error for shapes that differ, for seconds.
+        for p in range(y.shape[1]):
+            y[i, p] = labels[k, e, p]
 
     return smooth if labels.ndim == 2 else pieces
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dualnewton as dn
+from covering import all_pairs
 from dualnewton import losses, samplings
 from dualnewton.objective.certificates import certify_duals
 from dualnewton.run.result import Status
@@ -127,10 +128,9 @@ def assert_ends_well(problem, **settings):
     return result
 
 
-@pytest.mark.parametrize("lam", [1e-12, 1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
-@pytest.mark.parametrize("tau", [1, 8])
-def test_any_scale_ends_with_a_true_certificate(lam, loss, tau):
+@pytest.mark.parametrize(("loss", "lam", "tau"), all_pairs(LOSSES, [1e-12, 1e-6, 1.0, 1e6], [1, 8]))
+def test_any_scale_ends_with_a_true_certificate(loss, lam, tau):
+    """A covering design of the three factors: any two levels of any two of them meet."""
     rng = np.random.default_rng(0)
     for sparse in (False, True):
         base = make_problem(loss, n=40, d=9, sparse=sparse)

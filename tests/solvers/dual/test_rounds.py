@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from covering import all_pairs
 from dualnewton import losses, samplings
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers import SDCA, SDNA, IterativeHessianSketch
@@ -15,41 +16,38 @@ N, D = 6, 4
 FORMS = [{}, {"weights": True, "offset": True}, {"sparse": True}, {"dtype": np.float32}]
 
 
-def every_other(samplings, first):
-    """Half of the samplings; the other half for the next loss, form or regulariser, so that every pair occurs."""
-    return list(samplings)[first % 2 :: 2]
-
-
 def rounds(solver, count=6, seed=0):
     for S in solver.sampling.draw(np.random.default_rng(seed), count):
         solver.round(S)
         yield S
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_sdna_never_loses_dual_value_whatever_the_regulariser_and_sampling(loss, form):
-    for k, regularizer in enumerate(regularizers_for(D)):
-        problem = make_problem(loss, n=N, d=D, lam=0.1, regularizer=regularizer, **form)
-        for sampling in every_other(samplings_for(N), LOSSES.index(loss) + FORMS.index(form) + k):
-            solver = SDNA(problem, sampling)
-            value = problem.dual(solver.alpha)
-            for _ in rounds(solver):
-                before, value = value, problem.dual(solver.alpha)
-                assert value >= before - 1e-12 * max(1.0, abs(before))
-                np.testing.assert_allclose(solver.alpha_bar, problem.alpha_bar(solver.alpha), atol=1e-10)
+CASES = all_pairs(LOSSES, FORMS, regularizers_for(D), samplings_for(N))
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
-@pytest.mark.parametrize("form", [*FORMS, {"fit_intercept": True, "weights": True}], ids=str)
-def test_the_primal_form_takes_the_same_steps(loss, form):
-    problem = make_problem(loss, n=N, d=D, lam=0.1, **form)
-    for sampling in samplings_for(N):
+@pytest.mark.parametrize("seed", [0, 1])
+def test_sdna_never_loses_dual_value_whatever_the_regulariser_and_sampling(seed):
+    """A covering design of losses, forms, regularisers and samplings, on two samples of data."""
+    for loss, form, regularizer, sampling in CASES:
+        problem = make_problem(loss, n=N, d=D, lam=0.1, seed=seed, regularizer=regularizer, **form)
+        solver = SDNA(problem, sampling)
+        value = problem.dual(solver.alpha)
+        for _ in rounds(solver):
+            before, value = value, problem.dual(solver.alpha)
+            assert value >= before - 1e-12 * max(1.0, abs(before)), (loss, form, regularizer, sampling)
+            np.testing.assert_allclose(solver.alpha_bar, problem.alpha_bar(solver.alpha), atol=1e-10)
+
+
+def test_the_primal_form_takes_the_same_steps():
+    """A covering design of losses, forms and samplings."""
+    for loss, form, sampling in all_pairs(LOSSES, [*FORMS, {"fit_intercept": True, "weights": True}], samplings_for(N)):
+        problem = make_problem(loss, n=N, d=D, lam=0.1, **form)
         dual, primal = SDNA(problem, sampling), IterativeHessianSketch(problem, sampling)
         for _ in zip(rounds(dual), rounds(primal), strict=True):
-            np.testing.assert_allclose(primal.alpha, dual.alpha, atol=1e-8)
-            np.testing.assert_allclose(primal.w, dual.w, atol=1e-8)
-            np.testing.assert_allclose(primal.intercept, dual.intercept, atol=1e-8)
+            told = f"{loss} {form} {sampling}"
+            np.testing.assert_allclose(primal.alpha, dual.alpha, atol=1e-8, err_msg=told)
+            np.testing.assert_allclose(primal.w, dual.w, atol=1e-8, err_msg=told)
+            np.testing.assert_allclose(primal.intercept, dual.intercept, atol=1e-8, err_msg=told)
 
 
 def test_the_primal_form_asks_for_l2():
@@ -71,20 +69,18 @@ def test_weights_are_repetitions(loss):
         np.testing.assert_allclose(two.w, one.w, atol=1e-9)
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=name_of)
-def test_sdca_gains_dual_value_in_expectation(loss):
-    for k, form in enumerate(FORMS):
+def test_sdca_gains_dual_value_in_expectation():
+    """A covering design of losses, forms and samplings."""
+    for loss, form, sampling in all_pairs(LOSSES, FORMS, samplings_for(N)):
         problem = make_problem(loss, n=N, d=D, lam=0.1, **form)
-        for sampling in every_other(samplings_for(N), LOSSES.index(loss) + k):
-            start = 0.3 * problem.alpha_of(np.ones(D))
-            gain = 0.0
-            for S, probability in sampling.support():
-                solver = SDCA(problem, sampling)
-                solver.alpha = start.copy()
-                solver.refresh()
-                solver.round(S)
-                gain += probability * (problem.dual(solver.alpha) - problem.dual(start))
-            assert gain > 0.0
+        start = 0.3 * problem.alpha_of(np.ones(D))
+        solver, before, gain = SDCA(problem, sampling), problem.dual(start), 0.0
+        for S, probability in sampling.support():
+            solver.alpha = start.copy()
+            solver.refresh()
+            solver.round(S)
+            gain += probability * (problem.dual(solver.alpha) - before)
+        assert gain > 0.0, (loss, form, sampling)
 
 
 def test_models_with_equal_weights_share_an_eso_vector(monkeypatch):

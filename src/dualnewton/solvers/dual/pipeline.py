@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.kernels import blocks
+from dualnewton.kernels import blocks, sets
 from dualnewton.kernels.gram import room_for_rows
 from dualnewton.kernels.models import Models
 from dualnewton.kernels.rows import Rows
@@ -43,14 +43,16 @@ class Pipeline:
         gathered = room_for_rows(*room, self.rows.data.dtype) if dense else np.zeros((slots, 1, self.d))
         shape = (slots, gathered.shape[0] // slots, *gathered.shape[1:])
         self.gathered, self.grams = gathered.reshape(shape), np.empty((slots, self.sets, size, size))
+        self.stored = sets.described(self.rows, self.d, self.gathered)
 
     def prepare(self, block: IndexBlock, limit: float, models: Models, loss: Any) -> None:
         """Compile the kernels for these types of arguments."""
+        self.functions = sets.functions_for(self.rows, self.gathered)
         blocks.rounds.prepare(*self._arguments(block, limit), True, models, loss)
 
     def _arguments(self, block: IndexBlock, limit: float) -> tuple[Any, ...]:
         counters = np.zeros(blocks.READY + -(-len(block) // self.sets), dtype=np.int64)
-        return (*self.rows, block.indices, block.starts, self.gathered, self.grams, limit, counters)
+        return (self.functions, self.stored, block.indices, block.starts, self.grams, limit, counters)
 
     def run(self, block: IndexBlock, limit: float, models: Models, loss: Any) -> None:
         """Do the rounds of an index block; Gram blocks of float32 rows are summed in float32 if τ max‖a_i‖² ≤ ``limit``."""
