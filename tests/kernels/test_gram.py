@@ -1,4 +1,7 @@
-"""The producer's gathered rows and Gram blocks, and the consumer's thin products, against NumPy on the same sets."""
+"""The producer's gathered rows and Gram blocks, and the consumer's thin products, against NumPy on the same sets.
+
+What is tested is the machine code that rounds of SDNA call through its address.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,51 @@ import itertools
 import numpy as np
 import pytest
 
-from dualnewton.kernels import gram, thin
+from dualnewton.kernels import gram, sets
 from dualnewton.kernels._jit import kernel_function
+from dualnewton.kernels.gradients import NONE
 from dualnewton.kernels.gram import room_for_rows
-
-gather_and_gram = kernel_function(gram.gather_and_gram.py_func)
-block_margins, block_update = kernel_function(thin.block_margins.py_func), kernel_function(thin.block_update.py_func)
+from dualnewton.kernels.rows import Rows
 
 RAGGED = (1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16, 0, 17, 33, 64)
 WIDE = gram._TILE // 16  # columns of one tile of a set of sixteen rows
 COLUMNS = (1, 2, 3, 4, 5, 7, 8, 9, 31, 64, 131)
 AT_TILE_BOUNDARIES = (WIDE - 1, WIDE, WIDE + 1, WIDE + 4, 2 * WIDE, 2 * WIDE + 9)
 EPS, NARROW_EPS = np.finfo(np.float64).eps, np.finfo(np.float32).eps
+
+
+@kernel_function
+def _grams(functions, stored, first, last, horizon, indices, starts, out, limit):
+    sets.grams(functions.grams, stored, 0, first, last, horizon, indices, starts, out, limit)
+
+
+@kernel_function
+def _margins(functions, stored, S, W, U):
+    sets.margins(functions.margins, stored, 0, 0, S, W, U)
+
+
+@kernel_function
+def _update(functions, stored, S, H, W, limits, gradient):
+    sets.update(functions.update, stored, 0, 0, S, H, W, W, limits, gradient)
+
+
+def reached(A, gathered):
+    """The functions for dense rows, and what they need to know of these and of the room for some of them."""
+    rows = Rows.of(A)
+    return sets.functions_for(rows, gathered), sets.described(rows, A.shape[1], gathered)
+
+
+def gather_and_gram(A, indices, starts, first, last, rows, grams, horizon, limit):
+    _grams(*reached(A, rows[None]), first, last, horizon, indices, starts, grams, limit)
+
+
+def block_margins(rows, t, W, U):
+    _margins(*reached(np.zeros((1, W.shape[1]), rows.dtype), rows[None, None]), np.arange(t), W, U)
+
+
+def block_update(rows, t, H, W):
+    stored = reached(np.zeros((1, W.shape[1]), rows.dtype), rows[None, None])
+    _update(*stored, np.arange(t), H, W, np.zeros((4, 0)), NONE)
 
 
 def draw(sizes, d, dtype=np.float64, seed=0):
@@ -31,10 +67,10 @@ def draw(sizes, d, dtype=np.float64, seed=0):
 
 def produce(A, indices, starts, cuts=(), horizon=0, limit=0.0, make_rows=room_for_rows):
     """Produce all sets, cut into ranges; what the kernel must leave alone stays NaN."""
-    sets, size = len(starts) - 1, int(np.diff(starts).max())
-    rows, grams = make_rows(sets, size, A.shape[1], A.dtype), np.full((sets, size, size), np.nan)
+    number, size = len(starts) - 1, int(np.diff(starts).max())
+    rows, grams = make_rows(number, size, A.shape[1], A.dtype), np.full((number, size, size), np.nan)
     rows[:] = np.nan
-    bounds = [0, *cuts, sets]
+    bounds = [0, *cuts, number]
     for first, last in itertools.pairwise(bounds):
         gather_and_gram(A, indices, starts, first, last, rows[first:last], grams[first:last], horizon, limit)
     return rows, grams
@@ -122,13 +158,13 @@ def test_the_check_sees_one_wrong_product_and_one_wrong_row():
 @pytest.mark.parametrize("d", [5, 131, WIDE + 9])
 def test_no_bit_depends_on_the_cuts_the_horizon_or_the_layout(d, dtype, limit):
     A, indices, starts = draw(RAGGED, d, dtype)
-    sets = len(RAGGED)
+    number = len(RAGGED)
     rows, grams = produce(A, indices, starts, limit=limit)
     variants = (
-        {"cuts": tuple(range(1, sets))},
+        {"cuts": tuple(range(1, number))},
         {"cuts": (3, 4, 11)},
-        {"cuts": (7,), "horizon": sets},
-        {"make_rows": lambda sets, size, d, dtype: np.empty((sets, size, d), dtype)},
+        {"cuts": (7,), "horizon": number},
+        {"make_rows": lambda *shape: np.empty(shape[:3], shape[3])},
     )
     for variant in variants:
         other_rows, other_grams = produce(A, indices, starts, limit=limit, **variant)

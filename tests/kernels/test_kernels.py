@@ -55,8 +55,8 @@ EXTREMES = [0.0, 1.0, -1.0, 0.5, 1.0 - 1e-16, 1e-300, 36.0, -36.0, 700.0, 1e3, -
 @jit
 def _along(loss, z, y, values, slopes):
     for i in range(z.size):
-        values[i] = values_at(loss, z[i], y[i])
-        slopes[i] = slopes_at(loss, z[i], y[i])
+        values[i, 0], values[i, 1], values[i, 2] = values_at(loss, z[i], y[i])
+        slopes[i, 0], slopes[i, 1] = slopes_at(loss, z[i], y[i])
 
 
 along = Kernel(_along)
@@ -306,8 +306,9 @@ def test_the_root_check_sees_half_a_step():
 def _solve_one_block(G, u, alpha, y, c, beta, tolerance, loss):
     work, B = newton.scratch(u.size)
     room = newton.square(u.size)
-    room[:] = np.nan  # what lies beyond the block must not matter
-    room[: u.size, : u.size] = G
+    for i in range(room.shape[0]):
+        for j in range(room.shape[1]):
+            room[i, j] = G[i, j] if i < u.size and j < u.size else np.nan  # what lies beyond must not matter
     return newton.solve_block(room, u, alpha, y, c, beta, u.size, tolerance, loss, work, B)
 
 
