@@ -90,6 +90,16 @@ def summed(function: Callable[..., tuple[Any, ...]], rows: RowArray, *others: An
     return function(rows, *others) if there is None else there(function, rows, *others)
 
 
+def column_sums(rows: RowArray) -> Any:
+    """Return the sum of each column, or of a vector.
+
+    In memory a product with ones takes an eighth of the time of NumPy's sum along axis 0, where rows are short.
+    """
+    if rows.ndim == 1 or type(rows) in _TO_HOST:
+        return rows.sum(axis=0)
+    return np.ones(len(rows)) @ rows
+
+
 def some_columns(array: RowArray, first: int, count: int) -> RowArray:
     """Return consecutive columns, contiguous in one of the two orders (those of compiled passes are); a vector if one."""
     own = array[:, first] if count == 1 else array[:, first : first + count]

@@ -12,7 +12,7 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses.base import Curvature, LabelForm, Loss
 from dualnewton.losses.rounding import Sizes
-from dualnewton.row_arrays import on_host, ones
+from dualnewton.row_arrays import column_sums, on_host, ones
 from dualnewton.validation import data_matrix, frozen, integer
 
 
@@ -90,7 +90,7 @@ class SquaredOutputs(Loss):
         error: float,
     ) -> tuple[float, np.ndarray]:
         """Bound what :meth:`rebalanced` costs: with sums s and C = Σ c_i, Σ c_i φ* grows by at most ‖s‖(‖√c y‖/√C + ‖s‖/C)."""
-        sums = np.abs(weighted.sum(axis=0)) + error * np.abs(weighted).sum(axis=0)
+        sums = np.abs(column_sums(weighted)) + error * column_sums(np.abs(weighted))
         size = math.sqrt(float(sums @ sums))
         return 2.0 * size * (sizes.labels / math.sqrt(sizes.weight) + size / sizes.weight), sums
 

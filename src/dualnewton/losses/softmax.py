@@ -26,7 +26,7 @@ from dualnewton.losses.simplex import (
     probabilities,
     softmax,
 )
-from dualnewton.row_arrays import blocks, is_elsewhere, on_host, ones
+from dualnewton.row_arrays import blocks, column_sums, is_elsewhere, on_host, ones
 from dualnewton.validation import as_array, frozen, integer, vector
 
 UNDERFLOW = 800.0
@@ -145,7 +145,7 @@ class Softmax(Loss):
         self, weighted: np.ndarray, y: np.ndarray, c: np.ndarray, *, sizes: Sizes, error: float
     ) -> tuple[float, np.ndarray]:
         """Bound what :meth:`rebalanced` costs: φ* lies between −log K and 0, and |β_ik − α_ik| ≤ 2."""
-        sums = np.abs(weighted.sum(axis=0)) + error * np.abs(weighted).sum(axis=0)
+        sums = np.abs(column_sums(weighted)) + error * column_sums(np.abs(weighted))
         N = class_weights(y, c, self.n_classes)
         if np.any(sums[N == 0.0] > 0.0):  # no dual point has the opposite sum
             return np.inf, sums

@@ -26,7 +26,7 @@ from dualnewton._cached import cached_property
 from dualnewton.losses.base import BALANCING, Curvature
 from dualnewton.matrix import BlockLosses, RowForm, RowVectors
 from dualnewton.objective import row_sums
-from dualnewton.row_arrays import on_host, some_columns
+from dualnewton.row_arrays import column_sums, on_host, some_columns
 
 if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
@@ -216,7 +216,7 @@ def dual_sums(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list
     found, first = [], 0
     for (problem, alpha), each in zip(both, columns, strict=True):
         last = first + each.shape[1]
-        found.append(DualSums(problem, alpha, products[first:last], on_host(each.sum(axis=0))))
+        found.append(DualSums(problem, alpha, products[first:last], on_host(column_sums(each))))
         first = last
     return found
 

@@ -13,7 +13,7 @@ import numpy as np
 from dualnewton.losses import Loss
 from dualnewton.losses.root import zero_of
 from dualnewton.matrix import RowVectors, row_parts, sum_over_rows
-from dualnewton.row_arrays import RowArray, blocks, is_elsewhere, mapped, summed
+from dualnewton.row_arrays import RowArray, blocks, column_sums, is_elsewhere, mapped, summed
 
 MANY = 1 << 16
 """Number of rows from which the functions are compiled."""
@@ -85,7 +85,7 @@ def _dual_terms(
 ) -> tuple[Any, ...]:
     rows = RowVectors(y, c, o)
     mass = rows.weighted(alpha)
-    sums = (mass.sum(axis=0), np.abs(mass).sum(axis=0)) if masses else (0.0, 0.0)
+    sums = (column_sums(mass), column_sums(np.abs(mass))) if masses else (0.0, 0.0)
     linear = 0.0 if o is None else float(np.vdot(mass, o))
     return *sums, linear, _conjugates(alpha, y, c, o, loss, many)[0]
 

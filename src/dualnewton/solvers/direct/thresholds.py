@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from dualnewton.objective.problem import Problem
+from dualnewton.row_arrays import column_sums
 from dualnewton.solvers.direct.active_set import Columns, Gram, Kinks, Matrix, Model
-from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start, weighted_sums
 
 FEW = 16
 """Features up to which all are gathered at once."""
@@ -150,8 +151,8 @@ class Rows:
         r = self.A @ v - self.targets
         mass = r if self.roots is None else (self.roots * r.T).T
         if self.fit_intercept:  # for features that are far from zero: what rounding has left of the sum
-            mass = mass - np.multiply.outer(self.shares, mass.sum(axis=0))
-        return 0.5 * float(np.vdot(r, r)), mass.T @ self.values
+            mass = mass - np.multiply.outer(self.shares, column_sums(mass))
+        return 0.5 * float(np.vdot(r, r)), weighted_sums(mass, self.values)
 
     def intercept(self, v: np.ndarray) -> Any:
         """Return the best intercept of a model; v of the features inside."""
