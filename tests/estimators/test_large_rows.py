@@ -9,7 +9,7 @@ from dualnewton import losses, regularizers
 from dualnewton.estimators._validation import _require_finite_squares, distinct
 from dualnewton.estimators.least_squares import DECOMPOSED, SUMMED, _NormalEquations
 from dualnewton.interop.parts import Data
-from dualnewton.objective import certificates
+from dualnewton.objective import certificates, row_sums
 
 N, D = 30_000, 6
 
@@ -106,9 +106,14 @@ def test_the_certificate_of_zero_by_labels_is_that_by_rows(name, weighted, fit_i
     weights = rng.uniform(0.0, 2.0, 300) if weighted else None
     X, y = rng.standard_normal((300, 4)), np.array([label(k) for k in range(300)])
     problem = dn.Problem(X, y, loss, regularizer=g, sample_weight=weights, fit_intercept=fit_intercept)
-    assert certificates._label_weights(problem) is not None
+    assert row_sums.label_weights(problem.y, weights, loss.columns) is not None
     (by_labels,) = certificates.certify_cold_starts([problem])
-    monkeypatch.setattr(certificates, "_label_weights", lambda _: None)
+    monkeypatch.setattr(row_sums, "MANY", 1)
+    sizes = row_sums.sizes_at_zero(loss, problem.y, weights, problem.no_dual())
+    monkeypatch.setattr(certificates, "label_weights", lambda *_: None)
+    monkeypatch.setattr(row_sums, "label_weights", lambda *_: None)
+    assert sizes == pytest.approx(row_sums.sizes_at_zero(loss, problem.y, weights, problem.no_dual()), rel=1e-13)
+    monkeypatch.setattr(row_sums, "MANY", 1 << 16)
     (by_rows,) = certificates.certify_cold_starts([problem])
     np.testing.assert_allclose(by_labels.intercept, by_rows.intercept, atol=1e-12)
     assert by_labels.certificate.primal == pytest.approx(by_rows.certificate.primal, rel=1e-13)
@@ -117,7 +122,7 @@ def test_the_certificate_of_zero_by_labels_is_that_by_rows(name, weighted, fit_i
 
 def test_a_label_that_the_first_rows_do_not_have_is_not_missed():
     y = np.where(np.arange(300) < 299, np.arange(300) % 2, 7.0)
-    assert certificates._label_weights(dn.Problem(np.ones((300, 1)), y, losses.Squared())) is None
+    assert row_sums.label_weights(y, None, 1) is None
 
 
 def test_a_small_imbalance_of_softmax_is_removed_as_by_the_intercept():

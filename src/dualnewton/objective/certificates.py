@@ -17,10 +17,7 @@ from dualnewton.objective.bounds import (
 )
 from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import Problem
-from dualnewton.row_arrays import on_host
-
-MOST_LABELS = 32
-"""Distinct labels up to which examples with equal margins are summed label by label."""
+from dualnewton.objective.row_sums import label_weights
 
 ROUNDED = 1e-14
 """Fraction by which a dual point is scaled down further than its computed ᾱ asks for, against the rounding of ᾱ."""
@@ -67,7 +64,8 @@ def certify_cold_starts(problems: Sequence[Problem]) -> list[CertifiedPair]:
         alpha = problem.no_dual()
         bar = np.zeros((problem.columns, problem.d) if problem.columns > 1 else problem.d)
         w = problem.g.grad_conjugate(bar)
-        kinds = _label_weights(problem) if problem.offset is None and not w.any() else None
+        alike = problem.offset is None and not w.any()
+        kinds = label_weights(problem.y, problem.sample_weight, problem.columns) if alike else None
         if kinds is None:
             margins = problem.margins(w)
             b = problem.best_intercept_at(margins)
@@ -76,19 +74,6 @@ def certify_cold_starts(problems: Sequence[Problem]) -> list[CertifiedPair]:
             b, value, dual = _of_labels(problem, w, bar, *kinds)
         pairs.append(CertifiedPair(w, b, alpha, Certificate(value, dual)))
     return pairs
-
-
-def _label_weights(problem: Problem) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the distinct labels with the sums of their weights, if a few rows show that there are only a few."""
-    y, c = problem.y, problem.sample_weight
-    kinds = np.unique(on_host(y[: 2 * MOST_LABELS]))
-    if y.ndim > 1 or len(kinds) > MOST_LABELS or len(kinds) < max(2, problem.columns):
-        return None
-    own = [y == kind for kind in kinds]
-    if sum(int(np.count_nonzero(rows)) for rows in own) != len(y):
-        return None
-    weights = [float(np.count_nonzero(rows) if c is None else c @ rows) for rows in own]
-    return kinds, np.array(weights, dtype=np.float64)
 
 
 def _of_labels(

@@ -188,8 +188,7 @@ class Problem:
     @cached_property
     def losses_at_zero(self) -> float:
         """Σ c_i |φ(0; y_i)|, which the bound of the rounding errors of every certificate needs."""
-        sizes = np.abs(self.loss.value(self.no_dual(), self.y))
-        return float(sizes.sum() if self.sample_weight is None else self.sample_weight @ sizes)
+        return row_sums.sizes_at_zero(self.loss, self.y, self.sample_weight, self.no_dual())
 
     @cached_property
     def pieces(self) -> np.ndarray | None:

@@ -13,10 +13,13 @@ import numpy as np
 from dualnewton.losses import Loss
 from dualnewton.losses.root import zero_of
 from dualnewton.matrix import RowVectors, row_parts, sum_over_rows
-from dualnewton.row_arrays import RowArray, blocks, column_sums, is_elsewhere, mapped, summed
+from dualnewton.row_arrays import RowArray, blocks, column_sums, is_elsewhere, mapped, on_host, summed
 
 MANY = 1 << 16
 """Number of rows from which the functions are compiled."""
+
+MOST_LABELS = 32
+"""Distinct labels up to which examples with equal margins are summed label by label."""
 
 
 def _compiled(name: str, loss: Loss, rows: RowArray, many: bool) -> Any:
@@ -37,6 +40,27 @@ def value_and_slopes(loss: Loss, z: np.ndarray, rows: RowVectors) -> tuple[float
     if rows.c is None:  # called for each step of small fits, whose time is that of Python calls
         return float(value.sum()), slopes
     return float(rows.c @ value), rows.weighted(slopes)
+
+
+def label_weights(y: np.ndarray, c: np.ndarray | None, columns: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the distinct labels with the sums of their weights, if a few rows show that there are only a few."""
+    kinds = np.unique(on_host(y[: 2 * MOST_LABELS]))
+    if y.ndim > 1 or len(kinds) > MOST_LABELS or len(kinds) < max(2, columns):
+        return None
+    own = [y == kind for kind in kinds]
+    if sum(int(np.count_nonzero(rows)) for rows in own) != len(y):
+        return None
+    weights = [float(np.count_nonzero(rows) if c is None else c @ rows) for rows in own]
+    return kinds, np.array(weights, dtype=np.float64)
+
+
+def sizes_at_zero(loss: Loss, y: np.ndarray, c: np.ndarray | None, nothing: np.ndarray) -> float:
+    """Σ c_i |φ(0; y_i)|, given margins that are zero."""
+    if len(y) >= MANY and (kinds := label_weights(y, c, loss.columns)) is not None:
+        y, c = kinds
+        nothing = np.zeros((len(y), *nothing.shape[1:]))
+    sizes = np.abs(loss.value(nothing, y))
+    return float(sizes.sum() if c is None else c @ sizes)
 
 
 def values(loss: Loss, z: np.ndarray, rows: RowVectors) -> float:
