@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,8 @@ def difference(model: Any) -> str | None:
     """Return the reason why a model with these parameters must be fitted by scikit-learn; None if there is none."""
     if getattr(model, "warm_start", False):
         return "warm_start continues scikit-learn's own iterations"
+    if getattr(model, "_skl_callbacks", None):
+        return "callbacks are called between scikit-learn's own iterations"
     if sklearn.get_config()["array_api_dispatch"]:
         return "array_api_dispatch is set"
     if penalises_intercept(model) and getattr(model, "penalty", None) == "l1" and model.intercept_scaling != 1.0:
@@ -105,5 +108,14 @@ def _adopt(model: Any, fitted: Any, theirs: type, y: Any) -> None:
             setattr(model, name, value)
     if hasattr(theirs, "_prepare_data"):  # the ridge classifiers read their classes from a binarizer
         model._label_binarizer = LabelBinarizer(pos_label=1, neg_label=-1).fit(y)
+        if len(model.coef_) == 1 and _is_vector_for_two_classes(theirs):
+            model.coef_ = model.coef_[0]
     if hasattr(theirs, "_get_loss"):  # generalised linear models predict by the link of their loss
         model._base_loss = model._get_loss()
+
+
+@cache
+def _is_vector_for_two_classes(theirs: type) -> bool:
+    """Whether coef_ of a ridge classifier is a vector for two classes, which depends on the version of scikit-learn."""
+    fitted = theirs().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    return bool(fitted.coef_.ndim == 1)

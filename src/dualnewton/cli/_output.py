@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,23 +18,48 @@ from dualnewton.objective.certificate import Certificate
 KEY = 12
 """Width in characters of the first column of facts, enough for the longest key."""
 
+LAST = 24
+"""Characters of the last column of a table from which its words, such as addresses, may be broken on a narrow terminal."""
+
 SHOWN = 12
 """Largest number of classes whose certificates are all printed; with more classes, only the one with the largest gap is."""
 
 
 def say(key: str, value: Any) -> None:
-    """Print a fact: a key and its value."""
+    """Print a fact: a key and its value, which is wrapped on a terminal."""
     _print(f"{key:<{KEY}} ", end="", style="bold")
-    _print(str(value))
+    _print(_wrapped(str(value), KEY + 1))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table with left-aligned columns."""
+    """Print a table with left-aligned columns.
+
+    On a terminal that is too narrow for it, cells are wrapped at words; where the longest words do not fit beside each other,
+    each row becomes a list of its cells.
+    """
     cells = [[str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
-    _print(_line(head, widths), style="bold")
-    for row in cells:
-        _print(_line(row, widths))
+    columns = list(zip(head, *cells, strict=True))
+    widths, width = [max(map(len, column)) for column in columns], terminal_width()
+    least = [max(map(_longest_word, column)) for column in columns]
+    least[-1] = min(least[-1], LAST)
+    if width is None or _total(widths) <= width:
+        _print(_line(head, widths), style="bold")
+        for row in cells:
+            _print(_line(row, widths))
+    elif _total(least) <= width:
+        _print_folded([head, *cells], least)
+    else:
+        for name, *others in cells:
+            _print(name, style="bold")
+            for title, cell in zip(head[1:], others, strict=True):
+                if cell:
+                    _print(_wrapped(f"  {title}: {cell}", 4))
+
+
+def terminal_width() -> int | None:
+    """Return the characters in a line of the terminal; None if the output is not a terminal, and lines may be of any length."""
+    console = _console()
+    return console.width if console.is_terminal else None
 
 
 def count(number: float, thing: str) -> str:
@@ -107,15 +133,51 @@ def writing(path: str) -> Iterator[None]:
 # -----------------------------------------------------------------------------------------------------------------------
 
 
-def _print(text: str, **how: Any) -> None:
+def _console() -> Any:
     from rich.console import Console
 
+    return Console()
+
+
+def _print(text: str, **how: Any) -> None:
     # soft_wrap leaves the wrapping of long lines to the terminal; rich omits colours if the output is not a terminal.
-    Console().print(text, markup=False, highlight=False, emoji=False, soft_wrap=True, **how)
+    _console().print(text, markup=False, highlight=False, emoji=False, soft_wrap=True, **how)
+
+
+def _print_folded(rows: Sequence[Sequence[str]], least: Sequence[int]) -> None:
+    """Print rows, the first of them in bold, with cells that are wrapped in columns of at least these widths."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for width in least:
+        grid.add_column(min_width=width)
+    for k, row in enumerate(rows):
+        grid.add_row(*(Text(cell, style="" if k else "bold") for cell in row))
+    _console().print(grid)
+
+
+def _wrapped(text: str, indent: int) -> str:
+    """Break the lines of a text between words at the width of the terminal; those after the first are indented."""
+    width = terminal_width()
+    if width is None or indent + len(text) <= width:
+        return text
+    room = max(width - indent, 20)
+    lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False, drop_whitespace=True)
+    return f"\n{' ' * indent}".join(lines)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _total(widths: Sequence[int]) -> int:
+    """Return the width of a line of cells with these widths."""
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _longest_word(text: str) -> int:
+    return max(map(len, text.split()), default=0)
 
 
 def _numbers(certificate: Certificate) -> dict[str, float | None]:

@@ -12,6 +12,9 @@ from dualnewton.run.result import Progress
 CELLS = 8
 """Length of the bar in characters, which leaves room for the text on a line of 80."""
 
+NARROW = 60
+"""Width of a terminal in characters below which the bar is left out, so that the gap can be read."""
+
 
 class ProgressBar(ProgressLine):
     """The progress line after a bar that fills as the logarithm of the gap falls from its first value to that of ``tol``."""
@@ -38,7 +41,8 @@ class ProgressBar(ProgressLine):
 
     def _rewrite(self, text: str) -> None:
         full = round(CELLS * self.share())
-        super()._rewrite(f"{'━' * full}{'─' * (CELLS - full)} {text}")
+        bar = f"{'━' * full}{'─' * (CELLS - full)} " if self.console.width >= NARROW else ""
+        super()._rewrite(bar + text)
 
 
 def done(first: float, now: float, tol: float) -> float:

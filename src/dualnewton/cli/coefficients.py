@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from dualnewton.cli import _options as options
 from dualnewton.errors import DualnewtonError
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 BAR = 20
 """Length of the longest bar in characters."""
+
+SHORTEST = 5
+"""The same on a narrow terminal."""
 
 Out = Annotated[str | None, options.option("--out", "FILE", "Also write all coefficients to a CSV file.")]
 Top = Annotated[int, options.option("--top", "NUMBER", "How many to list for each class; 0 lists all.")]
@@ -88,12 +91,16 @@ def show(lines: list[Line], largest: float) -> None:
     """Print coefficients with bars; those of negative effects are hollow."""
     from dualnewton.cli import _output
 
-    rows: list[tuple[Any, ...]] = []
-    for line in lines:
-        length = 0 if largest == 0.0 else max(round(BAR * abs(line.fitted) / largest), int(line.fitted != 0.0))
-        bar = ("█" if line.fitted > 0 else "░") * length
-        rows.append((line.name, f"{line.coefficient:+.6g}", f"{line.fitted:+.4g}", bar))
-    _output.table(("column", "coefficient", "effect", "█ raises, ░ lowers"), rows)
+    cells = [(line.name, f"{line.coefficient:+.6g}", f"{line.fitted:+.4g}") for line in lines]
+    width = _output.terminal_width()
+    used = sum(max((len(row[k]) for row in cells), default=0) + 2 for k in range(3))
+    full = BAR if width is None else min(BAR, max(SHORTEST, width - used))
+    rows: list[tuple[str, ...]] = []
+    for line, cell in zip(lines, cells, strict=True):
+        length = 0 if largest == 0.0 else max(round(full * abs(line.fitted) / largest), int(line.fitted != 0.0))
+        rows.append((*cell, ("█" if line.fitted > 0 else "░") * length))
+    legend = "█ raises, ░ lowers"
+    _output.table(("column", "coefficient", "effect", legend if len(legend) <= full else "█ + ░ -"), rows)
 
 
 def write(out: str, lines: list[Line], intercepts: dict[str, float]) -> None:

@@ -20,7 +20,7 @@ FEW, MANY, SHARE = 20, 1000, 0.5
 NAMED = re.compile(
     r"(^|[\W_])(?i:id|ids|uuid|guid|key|index|nr|no)$|[a-z](ID|Id|Nr|No)$|(?i:kundennr|nummer|number)$|^Unnamed: 0$"
 )
-"""Names of identifiers. Whole numbers with such a name are taken for identifiers if every row has another one."""
+"""Names of identifiers. Whole numbers with such a name are taken for identifiers if they differ in all rows."""
 
 SHOWN = 4
 """Values of a category that a description names."""
@@ -184,7 +184,7 @@ def _numbers(name: str, column: Any, decimal: str, asked: bool, order: str = not
     if date:
         return Role(name, Kind.DATE, said + (f", {order}" if order else ""), missing, order)
     if not asked and not missing and len(x) > FEW and _name_rows(name, x):
-        return Role(name, Kind.IDENTIFIER, f"another whole number in each of {len(x)} rows")
+        return Role(name, Kind.IDENTIFIER, f"a different whole number in each of {len(x)} rows")
     return Role(name, Kind.NUMBER, said, missing)
 
 
