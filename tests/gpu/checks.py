@@ -334,6 +334,44 @@ def check_searches():
             close(found.coef_, here.coef_, 1e-3)
 
 
+def check_streamed():
+    """Rows of the host, in memory or memory-mapped, that are copied to the GPU piece by piece: fits are those in memory."""
+    from dualnewton.matrix import cuda_copies
+    from dualnewton.validation import data_matrix
+
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((20000, 40)) * (rng.random((20000, 40)) < 0.5)
+    z = X @ rng.standard_normal(40)
+    y, classes = np.where(z + rng.standard_normal(20000) > 0.0, 1.0, -1.0), np.digitize(z, [-1.0, 1.0])
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder) / "X.npy", X)
+        mapped = np.load(Path(folder) / "X.npy", mmap_mode="r")
+        for rows in (X, X.astype(np.float32), sp.csr_array(X), sp.csr_array(X.astype(np.float32)), mapped):
+            here = MemoryData(np.asarray(rows.toarray() if sp.issparse(rows) else rows, dtype=np.float64))
+            data = cuda_copies.streamed(data_matrix("X", rows), 1 << 20)
+            assert len(data.source.rows) > 2
+            weights = rng.random(len(y))
+            close(data.transposed_times(weights), here.transposed_times(weights))
+            close(data.weighted_gram(weights), here.weighted_gram(weights))
+            for loss, labels, penalty in (
+                (losses.Logistic(), y, regularizers.L2()),
+                (losses.Logistic(), y, regularizers.L1()),
+                (losses.Softmax(3), classes, regularizers.L2()),
+            ):
+                more = {"lam": 1e-3, "fit_intercept": True, "regularizer": penalty}
+                found, again = (dn.solve(dn.Problem(data, labels, loss, **more), tol=1e-8) for _ in range(2))
+                assert found.converged, found
+                assert np.array_equal(found.w, again.w)
+                proof = dn.Problem(here, labels, loss, **more).certify(found.w, found.intercept, found.alpha)
+                assert proof.relative_gap <= 2e-8, proof
+        share, cuda_copies.SHARE = cuda_copies.SHARE, 0.0
+        try:
+            model = dn.LogisticRegression(device="cuda", tol=1e-8).fit(X, y)
+        finally:
+            cuda_copies.SHARE = share
+    close(model.coef_, dn.LogisticRegression(tol=1e-8).fit(X, y).coef_, 1e-3)
+
+
 def check_bad_input():
     """Bad input is refused as on the CPU."""
     import cupy

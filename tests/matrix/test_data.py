@@ -277,8 +277,8 @@ def test_kernels_serve_pieces_if_all_of_them_together_are_large(entries, monkeyp
     monkeypatch.setattr(memory, "COMPILED_FROM", entries)
     data = chunked(np.ones((N, D)))
     for each in (data, data.using(Work())):
-        with each._pieces() as pieces:
-            assert [piece.is_large for _, piece in pieces] == [entries < N * D] * (len(CUTS) + 1)
+        with each._shares() as shares:
+            assert [piece.is_large for _, _, piece in shares] == [entries < N * D] * (len(CUTS) + 1)
 
 
 def test_pieces_that_do_not_fit_together_are_refused():

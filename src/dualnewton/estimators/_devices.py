@@ -31,9 +31,9 @@ def rows_on_gpu(X: Any, device: str | None) -> Data | None:
     """Return rows that are on a GPU, or that a model with this ``device`` moves there; None for all others."""
     if isinstance(X, Data) or (device is None and library_of(X) is None):
         return None
-    from dualnewton.matrix.cuda import as_cuda
+    from dualnewton.matrix import cuda_copies
 
-    return as_cuda(X)
+    return cuda_copies.on_gpu(X)
 
 
 def beside(X: Any, values: Any) -> Any:

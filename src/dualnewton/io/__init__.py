@@ -4,6 +4,7 @@ from dualnewton.io.catalog import find, load
 from dualnewton.io.conversion import convert
 from dualnewton.io.dataset import DataError, Dataset
 from dualnewton.io.formats import read
+from dualnewton.io.gpu import on_gpu
 from dualnewton.io.opening import open  # noqa: A004
 
-__all__ = ["DataError", "Dataset", "convert", "find", "load", "open", "read"]
+__all__ = ["DataError", "Dataset", "convert", "find", "load", "on_gpu", "open", "read"]

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +25,11 @@ from dualnewton.matrix.pieces import Pieces
 from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Profile, Rows, RowVectors, Target, Work
 from dualnewton.matrix.segments import Held, Segment
 from dualnewton.matrix.workers import added
+from dualnewton.row_arrays import on_host
 from dualnewton.validation import data_matrix
+
+Share = tuple[slice, np.ndarray | None, Any]
+"""Places of the rows of a piece among those wanted, their indices within it (None if it has no others), and the piece."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +117,8 @@ class ChunkedData(Data):
 
     def fingerprint(self) -> str:
         digest = hashlib.blake2b(digest_size=16)
-        with self._pieces() as pieces:
-            for _, piece in pieces:
+        with self._shares() as shares:
+            for _, _, piece in shares:
                 digest.update(piece.fingerprint().encode())
         return f"{self.n}x{self.d} in {len(self.source.rows)} pieces {digest.hexdigest()}"
 
@@ -143,9 +146,9 @@ class ChunkedData(Data):
 
     def times(self, w: np.ndarray) -> np.ndarray:
         products = np.empty((self.n, *w.shape[1:]))
-        with self._pieces() as pieces:
-            for rows, piece in pieces:
-                products[rows] = piece.times(w)
+        with self._computing() as shares:
+            for rows, _, piece in shares:
+                products[rows] = on_host(piece.times(w))
         return products
 
     def transposed_times(self, v: np.ndarray) -> np.ndarray:
@@ -155,13 +158,13 @@ class ChunkedData(Data):
         # The entries of one column are contiguous, as those of data in memory.
         margins, kept = np.empty((len(W), self.n)).T, np.empty((0, self.n)).T
 
-        def part(rows: slice, piece: MemoryData) -> tuple[np.ndarray, ...]:
+        def part(rows: slice, piece: Data) -> tuple[np.ndarray, ...]:
             nonlocal kept
             found = piece.evaluate(W, b, target, [each.part(rows) for each in vectors])
-            margins[rows] = found.margins
+            margins[rows] = on_host(found.margins)
             if found.kept is not None:
                 kept = kept if kept.size else np.empty((found.kept.shape[1], self.n)).T
-                kept[rows] = found.kept
+                kept[rows] = on_host(found.kept)
             return found.values, found.gradients, found.slopes
 
         values, gradients, slopes = self._sums(part)
@@ -181,7 +184,7 @@ class ChunkedData(Data):
         keep: bool = False,  # noqa: ARG002
     ) -> np.ndarray:
         total: np.ndarray = np.zeros((self.d + intercept, self.d + intercept))
-        with self._shares(indices) as shares:
+        with self._computing(indices) as shares:
             for own, some, piece in shares:
                 total += piece.weighted_gram(weights[own], some, intercept=intercept, single=single)
         return total
@@ -190,7 +193,7 @@ class ChunkedData(Data):
         self, weights: np.ndarray, targets: np.ndarray, origin: np.ndarray, indices: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         H, cross = np.zeros((self.d + 1, self.d + 1)), np.zeros((self.d + 1, targets.shape[1]))
-        with self._shares(indices) as shares:
+        with self._computing(indices) as shares:
             for own, some, piece in shares:
                 found = piece.moments(weights[own], targets[own], origin, some)
                 H += found[0]
@@ -208,9 +211,9 @@ class ChunkedData(Data):
 
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
         scores = np.empty(self.n)
-        with self._pieces() as pieces:
-            for rows, piece in pieces:
-                scores[rows] = piece.row_scores(scale)
+        with self._computing() as shares:
+            for rows, _, piece in shares:
+                scores[rows] = on_host(piece.row_scores(scale))
         return scores
 
     def nonzeros(self) -> np.ndarray:
@@ -231,35 +234,34 @@ class ChunkedData(Data):
         found = np.empty((len(rows), self.d), self.dtype)  # half the memory where the entries are float32
         with self._shares(rows) as shares:
             for own, some, piece in shares:
-                found[own] = piece.X if some is None else piece.X.take(some, axis=0)
+                found[own] = piece.X if some is None else linear.some_rows(piece.X, some)
         return MemoryData(found)
 
     def columns(self, features: np.ndarray) -> Any:
-        with self._pieces() as pieces:
-            found = [piece.columns(features) for _, piece in pieces]
+        with self._shares() as shares:
+            found = [piece.columns(features) for _, _, piece in shares]
         return linear.stacked(found, dense=not self.profile.sparse, axis=1)
 
     # Pieces ------------------------------------------------------------------------------------------------------
 
-    def _sum(self, part: Callable[[slice, MemoryData], np.ndarray]) -> np.ndarray:
+    def _sum(self, part: Callable[[slice, Data], np.ndarray]) -> np.ndarray:
         """Add the results of all pieces, in order."""
         ((total,)) = self._sums(lambda rows, piece: (part(rows, piece),))
         return total
 
-    def _sums(self, part: Callable[[slice, MemoryData], tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+    def _sums(self, part: Callable[[slice, Data], tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
         """Add the tuples of results of all pieces, in order."""
-        with self._pieces() as pieces:
-            return functools.reduce(lambda one, other: added([one, other]), itertools.starmap(part, pieces))
+        with self._computing() as shares:
+            each = (part(rows, piece) for rows, _, piece in shares)
+            return functools.reduce(lambda one, other: added([one, other]), each)
+
+    def _computing(self, indices: np.ndarray | None = None) -> AbstractContextManager[Iterator[Share]]:
+        """Open pieces as :meth:`_shares` does, where their sums are computed, which is here."""
+        return self._shares(indices)
 
     @contextmanager
-    def _pieces(self) -> Iterator[Iterator[tuple[slice, MemoryData]]]:
-        """Open all pieces, each with the slice of its rows; a piece may be used until the next is asked for."""
-        with self._shares(None) as shares:
-            yield ((rows, piece) for rows, _, piece in shares)
-
-    @contextmanager
-    def _shares(self, indices: np.ndarray | None) -> Iterator[Iterator[tuple[slice, np.ndarray | None, MemoryData]]]:
-        """Open the pieces that have some of the rows (all pieces if None).
+    def _shares(self, indices: np.ndarray | None = None) -> Iterator[Iterator[Share]]:
+        """Open the pieces that have some of the rows (all pieces if None), each of which may be used until the next is asked for.
 
         Each comes with the slice of ``indices`` that is in it, and with the indices within it; with None instead of these if the
         piece consists of the wanted rows alone.

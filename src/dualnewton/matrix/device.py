@@ -76,7 +76,7 @@ class FewRows:
 
 
 class DeviceData(Data):
-    """Rows on a device. Sums over rows also take weights and targets from the host, as cross-validation has them.
+    """Rows on a device. Vectors with an entry per row may also be given as NumPy arrays; those returned are on the device.
 
     Parameters
     ----------
@@ -257,12 +257,12 @@ class DeviceData(Data):
 
     def evaluate(self, W: np.ndarray, b: np.ndarray, target: Target, vectors: Sequence[RowVectors]) -> Evaluation:
         Z = self._times(self._small(W.T)) + self._small(b)
-        found = target.losses(vectors, Z)
+        found = target.losses([each.placed(self.placed) for each in vectors], Z)
         gradients = self._as_given(self._transposed(found.factors).T, W)
         return Evaluation(found.values, gradients, self._host(found.factors.sum(axis=0)), Z, found.kept)
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: RowArray) -> tuple[np.ndarray, np.ndarray]:
-        U = weights * (self._times(self._small(V.T)) + self._small(v))
+        U = self.placed(weights) * (self._times(self._small(V.T)) + self._small(v))
         return self._as_given(self._transposed(U).T, V), self._host(U.sum(axis=0))
 
     def weighted_gram(

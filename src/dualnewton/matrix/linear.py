@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,6 +60,28 @@ def stacked(parts: Sequence[Matrix], *, dense: bool, axis: int = 0) -> Matrix:
     if dense:
         return np.concatenate([to_dense(part) for part in parts], axis=axis)
     return (sp.hstack if axis else sp.vstack)([sp.csr_array(part) for part in parts], format="csr")
+
+
+def some_rows(X: Matrix, indices: np.ndarray) -> Matrix:
+    """Return the rows with these indices. (``take`` is faster than NumPy's indexing.)"""
+    return X[indices] if sp.issparse(X) else X.take(indices, axis=0)
+
+
+def cut(X: Matrix, size: int) -> list[Matrix]:
+    """Cut rows into pieces of about ``size`` bytes, whose entries are not copied."""
+    n, sparse = X.shape[0], sp.issparse(X)
+    stored = X.data.nbytes + X.indices.nbytes if sparse else X.nbytes
+    step = max(1, n * size // max(1, stored))
+    ends = itertools.pairwise([*range(0, n, step), n])
+    return [_csr_part(X, low, high) if sparse else X[low:high] for low, high in ends]
+
+
+def _csr_part(X: Matrix, low: int, high: int) -> Matrix:
+    """Return consecutive rows. (SciPy's slices copy the entries, and so does its constructor for parts of much larger arrays.)"""
+    first, last = X.indptr[low], X.indptr[high]
+    part = sp.csr_array((high - low, X.shape[1]), dtype=X.dtype)
+    part.data, part.indices, part.indptr = X.data[first:last], X.indices[first:last], X.indptr[low : high + 1] - first
+    return part
 
 
 def squared(X: Matrix) -> Matrix:

@@ -43,6 +43,8 @@ class Profile:
         Whether a GPU reads the rows, instead of the processor's cores.
     on_disk : bool
         Whether each pass reads the rows from files.
+    streamed : bool
+        Whether each pass copies the rows to the GPU.
     """
 
     n: int
@@ -53,6 +55,7 @@ class Profile:
     itemsize: int
     on_gpu: bool = False
     on_disk: bool = False
+    streamed: bool = False
 
     def with_constant(self) -> Profile:
         """Return the profile with an appended constant column: with one more entry in each row."""
@@ -114,6 +117,11 @@ class RowVectors(NamedTuple):
         """Return the entries of these rows."""
         c, o = self.c, self.o
         return RowVectors(self.y[rows], None if c is None else c[rows], None if o is None else o[rows])
+
+    def placed(self, place: Callable[[Any], Any]) -> RowVectors:
+        """Return them elsewhere, each by a function of an array."""
+        c, o = (None if each is None else place(each) for each in (self.c, self.o))
+        return RowVectors(place(self.y), c, o)
 
     def weighted(self, values: np.ndarray) -> np.ndarray:
         """Multiply the values of each row by its weight."""

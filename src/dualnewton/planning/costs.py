@@ -32,7 +32,9 @@ class Costs(Profile):
     @classmethod
     def of(cls, profile: Profile, tuning: Tuning = DEFAULT) -> Costs:
         """Return the costs for data with this size and sparsity."""
-        there = replace(tuning, rates=tuning.gpu) if profile.on_gpu else tuning
+        rates = tuning.gpu if profile.on_gpu else tuning.rates
+        rates = rates.streamed(profile.itemsize) if profile.streamed else rates
+        there = tuning if rates is tuning.rates else replace(tuning, rates=rates)
         return cls(**vars(profile), tuning=there, gathered=tuning.rates)
 
     @cached_property

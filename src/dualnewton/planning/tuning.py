@@ -15,6 +15,8 @@ class Rates:
 
     Attributes
     ----------
+    link_bandwidth : float
+        Bytes per second of rows that are copied from the host's memory to a GPU.
     file_bandwidth : float
         Bytes per second of rows that are read from files in the system's cache (``benchmarks/DISK.md``).
     cache_bytes : float
@@ -56,6 +58,7 @@ class Rates:
         Whether matrix products in float32 take less time than in float64: half of it on a core.
     """
 
+    link_bandwidth: float = 5e10
     file_bandwidth: float = 7e8
     cache_bytes: float = float(1 << 24)
     memory_bandwidth: float = 1.4e10
@@ -97,6 +100,17 @@ class Rates:
             visited_row=self.visited_row / rounds,
             visited_entry=self.visited_entry / rounds,
             random_bandwidth=self.random_bandwidth * rounds,
+        )
+
+    def streamed(self, itemsize: int) -> Rates:
+        """Return the rates of a GPU to which each pass and each Gram matrix copies the rows, with so many bytes per entry."""
+        link = self.link_bandwidth
+        return replace(
+            self,
+            memory_bandwidth=link,
+            cache_bandwidth=link,
+            sparse_entry=self.sparse_entry + (itemsize + 4) / link,  # with its column index
+            expanded_entry=self.expanded_entry + itemsize / link,
         )
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import uuid
 from typing import Any
 
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix.chunked import ChunkedData, View
 from dualnewton.matrix.dask.data import DaskData
-from dualnewton.matrix.linear import Matrix
-from dualnewton.matrix.memory import profile_of
+from dualnewton.matrix.linear import Matrix, cut
 from dualnewton.matrix.segments import Segment, Slot
 from dualnewton.validation import data_matrix
 
@@ -29,7 +27,7 @@ def on_workers(X: Any) -> DaskData:
     """
     import dask
 
-    data = X if isinstance(X, ChunkedData) else ChunkedData(_cut(data_matrix("X", X)))
+    data = X if isinstance(X, ChunkedData) else ChunkedData(cut(data_matrix("X", X), BLOCK))
     token, blocks = uuid.uuid4().hex, list[Any]()
     for k, segment in enumerate(data.source.segments):
         if segment.private:
@@ -47,11 +45,3 @@ def read(segment: Segment, place: int, view: View) -> Matrix:
     """Read a piece into memory of its own; this runs on a worker."""
     (piece,) = segment.read([place], iter(Slot, None))
     return view.of(piece).X
-
-
-def _cut(X: Matrix) -> list[Matrix]:
-    """Cut rows in memory into blocks."""
-    profile = profile_of(X)
-    size = profile.stored * (profile.itemsize + 4 * profile.sparse)
-    rows = max(1, profile.n * BLOCK // max(1, size))
-    return [X[low:high] for low, high in itertools.pairwise([*range(0, profile.n, rows), profile.n])]
