@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import dualnewton as dn
 from dualnewton import losses, regularizers
 from dualnewton.matrix import MemoryData, cuda_copies, linear
+from dualnewton.matrix.device import DeviceData
 from dualnewton.matrix.read_ahead import NAME
 from dualnewton.matrix.streamed import StreamedData
 from dualnewton.planning.costs import Costs
@@ -127,10 +128,15 @@ def test_rows_that_are_gathered_are_not_copied_to_the_device():
 
     data = streamed(place=refuse)
     assert data.rows(np.array([3, 200])).shape == (2, D)
-    assert data.subset(np.array([3, 200])).n == 2
     assert data.fingerprint() == streamed().fingerprint()
     with pytest.raises(AssertionError, match="copied"):
         data.times(np.ones(D))
+
+
+def test_a_sample_is_data_on_the_device():
+    found = streamed().subset(np.array([3, 200]))
+    assert isinstance(found, DeviceData)
+    np.testing.assert_array_equal(found.rows(slice(None)), X[[3, 200]])
 
 
 def test_few_rows_of_a_gram_matrix_are_copied_alone():

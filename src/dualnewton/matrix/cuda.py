@@ -325,7 +325,7 @@ class CudaData(DeviceData):
         xp, base = self.xp, 1 + form.direction
         factors, kept = base * (1 + form.thirds), base * form.dual
         constants = {"FACTORS": factors, "KEPT": kept, "THIRDS": int(form.thirds), "BASE": base}
-        vectors = [None if each is None else xp.ascontiguousarray(each, dtype=np.float64) for each in rows]
+        vectors = [None if each is None else self._small(each) for each in rows]
         places = [np.intp(0) if each is None else each for each in vectors]
         parameters = xp.asarray(cuda_source.parameters_of(form.loss, translation))
         held = xp.empty((kept, self.n)) if kept else None

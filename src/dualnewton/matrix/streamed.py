@@ -1,7 +1,7 @@
 """Rows in the memory of the host that a device computes with, where they exceed the memory of the device.
 
 A pass copies the rows to the device piece by piece, and one thread copies the next piece while the device computes with the one
-before. Vectors with an entry per row, and the few rows that a method gathers, stay on the host.
+before. Vectors with an entry per row stay on the host; samples of the rows, on which a method starts, are data on the device.
 """
 
 from __future__ import annotations
@@ -51,6 +51,10 @@ class StreamedData(ChunkedData):
         made = super()._viewed(**changes)
         made.place = self.place  # type: ignore[attr-defined]
         return made
+
+    def subset(self, rows: np.ndarray) -> DeviceData:  # type: ignore[override]
+        """Return some rows on the device: steps on a sample take matrix products, for which it is faster than the host."""
+        return self.place(super().subset(rows).X)
 
     @contextmanager
     def _computing(self, indices: np.ndarray | None = None) -> Iterator[Iterator[Share]]:
