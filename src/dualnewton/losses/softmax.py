@@ -116,15 +116,16 @@ class Softmax(Loss):
     def domain_distance(self, alpha: np.ndarray, y: np.ndarray, roundoff: Roundoff) -> float:
         """Return (K + 2)η, where Σ_k p_k = 1 and p ≥ 0 hold up to η: negative entries become zero, then p is normalised."""
         missed = np.abs(alpha @ ones(self.n_classes, alpha))
-        negative = np.maximum(-_distributions(alpha, y), 0.0)
-        worst = max(float(missed.max()), float(negative.max()))
+        negative = -_distributions(alpha.T.copy(), y)
+        worst = max(float(missed.max()), float(negative.max()), 0.0)
         return (self.n_classes + 2.0) * (worst + (self.n_classes + 2.0) * roundoff.unit)
 
     def closed(self, alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return the nearest point whose rows sum to zero, with p ≥ 0."""
-        alpha = np.where(np.arange(self.n_classes)[None, :] == y[:, None], alpha, np.minimum(alpha, 0.0))
-        _close(alpha, y)
-        return alpha
+        columns = np.ascontiguousarray(alpha.T)
+        columns = np.where(np.arange(self.n_classes)[:, None] == y, columns, np.minimum(columns, 0.0))
+        _close(columns, y)
+        return columns.T
 
     def rebalanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
         """Mix α with β_i = e_y − q, where one distribution q for all examples has the opposite sums: (1 − τ)α + τβ.
@@ -232,21 +233,21 @@ class Softmax(Loss):
         q = (N + S (1 − ε)/ε)/C. ε is the smallest for which q ≥ 0. A class without examples must have probability zero
         in every row; its probability is first moved to the class of the row's label.
         """
-        N, alpha = class_weights(y, c, self.n_classes), alpha.astype(np.float64)
+        N, columns = class_weights(y, c, self.n_classes), alpha.T.astype(np.float64, order="C")
         for absent in np.flatnonzero(N == 0.0):
-            alpha[:, absent] = 0.0
-        alpha[np.abs(alpha) < TINY] = 0.0
-        _close(alpha, y)
-        _shift(alpha, y, c, N)
-        S, weight = on_host(c @ alpha), on_host(c @ np.abs(alpha))
+            columns[absent] = 0.0
+        columns[np.abs(columns) < TINY] = 0.0
+        _close(columns, y)
+        _shift(columns, y, c, N)
+        S, weight = on_host(columns @ c), on_host(np.abs(columns) @ c)
         S -= S.sum() * (weight / (weight.sum() or 1.0))  # removes the rounding error of Σ_k S_k = 0
         if not (S < 0.0).any():
-            return alpha
+            return columns.T
         ratio = float((N[S < 0.0] / -S[S < 0.0]).min())  # (1 − ε)/ε
-        alpha *= ratio / (1.0 + ratio)
-        alpha -= np.asarray(np.maximum(N + ratio * S, 0.0) / (N.sum() * (1.0 + ratio)), like=alpha)  # εq
-        _close(alpha, y)
-        return alpha
+        columns *= ratio / (1.0 + ratio)
+        columns -= np.asarray(np.maximum(N + ratio * S, 0.0) / (N.sum() * (1.0 + ratio)), like=alpha)[:, None]  # εq
+        _close(columns, y)
+        return columns.T
 
     def best_intercept(
         self,
@@ -317,36 +318,46 @@ def _some_columns(Z: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return Z[:, np.asarray(np.flatnonzero(wanted), like=Z)]
 
 
-def _close(alpha: np.ndarray, y: np.ndarray) -> None:
-    """Set α_{i,y_i} to minus the sum of the other entries of its row, so that each row sums to zero without cancellation."""
-    own = (np.arange(len(y), like=y), y)
-    alpha[own] = 0.0
-    alpha[own] = -(alpha @ ones(alpha.shape[1], alpha))
+# Dual points by columns, of shape (K, n) and contiguous: NumPy is several times faster along long rows than along short ones.
 
 
-def _shift(alpha: np.ndarray, y: np.ndarray, c: np.ndarray, N: np.ndarray) -> None:
+def _own(columns: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the entries as a vector, a view, and the places of α_{i,y_i} in it."""
+    return columns.reshape(-1), y * len(y) + np.arange(len(y), like=y)
+
+
+def _close(columns: np.ndarray, y: np.ndarray) -> None:
+    """Set α_{i,y_i} to minus the sum of the other entries of its example, so that these sum to zero without cancellation."""
+    entries, own = _own(columns, y)
+    entries[own] = 0.0
+    entries[own] = -columns.sum(axis=0)
+
+
+def _shift(columns: np.ndarray, y: np.ndarray, c: np.ndarray, N: np.ndarray) -> None:
     """Subtract Q_i t from each α_i, with t as in :meth:`Softmax.balanced`, unless t is large."""
-    mass = on_host(c @ alpha)
+    mass = on_host(columns @ c)
     if not N.all() or np.abs(mass).sum() > SLIGHT * N.sum():
         return
     K = len(N)
-    parts, pairs = list(blocks(alpha, K, least=K)), np.zeros((K, K))
+    parts, pairs = list(blocks(y, K, least=K)), np.zeros((K, K))
     for part in parts:
-        p = _distributions(alpha[part], y[part])
-        pairs += on_host((c[part, None] * p).T @ p)
+        p = _distributions(columns[:, part].copy(), y[part])
+        pairs += on_host((c[part] * p) @ p.T)
     t = _Moments(mass, pairs, 1.0).newton_step()
     if not np.ptp(t) <= SMALL:
         return
-    t = np.asarray(t, like=alpha)
+    t = np.asarray(t, like=columns)
     for part in parts:
-        p = _distributions(alpha[part], y[part])
-        alpha[part] -= p * (t - (p @ t)[:, None])
-    _close(alpha, y)
+        p = _distributions(columns[:, part].copy(), y[part])
+        columns[:, part] -= p * (t[:, None] - t @ p)
+    _close(columns, y)
 
 
-def _distributions(alpha: np.ndarray, y: np.ndarray) -> np.ndarray:
-    p = -alpha
-    p[np.arange(len(y), like=y), y] += 1.0
+def _distributions(columns: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return p_i = e_y − α_i by columns, given α, which is overwritten."""
+    p = np.negative(columns, out=columns)
+    entries, own = _own(p, y)
+    entries[own] += 1.0
     return p
 
 
