@@ -27,9 +27,9 @@ logistic = losses.Logistic()
 RUNS = [
     Case("sdna", lambda: one(logistic, fit_intercept=True), {"method": "sdna", "tau": 5, "max_epochs": 60, "tol": 0.0}),
     Case("sdca", lambda: one(logistic, n=400, sparse=0.5), {"method": "sdca", "tau": 4, "max_epochs": 60}, COMPILED),
-    Case("newton", lambda: several(logistic, (1e-3, 1e-5, 1e-7), n=4000, d=80), {"method": "newton", "tol": 1e-13}),
-    Case("ihs", lambda: one(logistic, n=8000, d=60, lam=1e-7), {"method": "ihs", "tau": 30, "tol": 1e-13}),
-    Case("auto", lambda: several(logistic, (1e-2, 1e-6), n=8000, d=60), {"tol": 1e-12}),
+    Case("newton", lambda: several(logistic, (1e-3, 1e-5, 1e-7), n=3000, d=60), {"method": "newton", "tol": 1e-13}),
+    Case("ihs", lambda: one(logistic, n=5000, d=50, lam=1e-7), {"method": "ihs", "tau": 30, "tol": 1e-13}),
+    Case("auto", lambda: several(logistic, (1e-2, 1e-6), n=5000, d=50), {"tol": 1e-12}),
     # Its gradient is compiled, and has another address in every process.
     Case(
         "own penalty",
@@ -39,7 +39,7 @@ RUNS = [
     ),
     Case("hinge", lambda: one(losses.Hinge(), n=40, d=4, fit_intercept=True), {"tol": 1e-6}),
     Case(
-        "large state", lambda: one(logistic, n=300_000, d=2), {"method": "sdna", "tau": 1, "max_epochs": 40, "tol": 0.0}
+        "large state", lambda: one(logistic, n=100_000, d=2), {"method": "sdna", "tau": 1, "max_epochs": 20, "tol": 0.0}
     ),
 ]
 

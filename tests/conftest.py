@@ -114,10 +114,14 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
-def pytest_collection_finish():
-    """Leave the modules and tests out of garbage collection, which would visit millions of objects each time."""
+def leave_out_of_garbage_collection():
+    """Leave out what is there now, modules and tests above all: a collection would visit millions of objects each time."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_finish():
+    leave_out_of_garbage_collection()
 
 
 @cache
@@ -190,3 +194,5 @@ def pytest_runtest_teardown(item, nextitem):
     if nextitem is None or (nextitem.path != item.path and "cluster" not in nextitem.fixturenames):
         CLUSTER.close()
         opened_cluster.cache_clear()
+    if nextitem is not None and nextitem.path != item.path:
+        leave_out_of_garbage_collection()  # what a module has loaded or compiled stays for good

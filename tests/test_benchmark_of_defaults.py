@@ -76,11 +76,11 @@ def test_a_slow_fit_is_stopped_and_the_rest_is_measured(monkeypatch, table, late
 
     monkeypatch.setattr(Case, "fitter", fitter)
     pairs = [(Case(name, "regression"), table) for name in ("Ridge", "Lasso", "ElasticNet")]
-    cells = list(defaults.measure_all(pairs, ONCE, cap=3.0))
+    cells = list(defaults.measure_all(pairs, ONCE, cap=1.5))
     assert [cell.estimator for cell in cells] == ["Ridge", "Lasso", "ElasticNet"]
     assert [cell.note for cell in cells] == ["", f"{late} cut short", ""]
-    assert (getattr(cells[1], late), cells[1].missed) == (3.0, late == "ours")
-    assert 0.0 < min(cells[1].ours, cells[1].theirs) < 3.0
+    assert (getattr(cells[1], late), cells[1].missed) == (1.5, late == "ours")
+    assert 0.0 < min(cells[1].ours, cells[1].theirs) < 1.5
 
 
 def test_tables_are_finite_with_all_targets():

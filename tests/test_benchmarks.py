@@ -158,14 +158,14 @@ def test_estimators_in_a_child_may_use_several_threads():
 
 def test_a_child_is_killed_when_one_value_takes_too_long():
     assert timing.in_child(slow, cap=60.0, threads=1, patience=0.3).ending == timing.Outcome.CUT
-    steady = timing.in_child(lambda: (time.sleep(1.0) for _ in range(4)), cap=60.0, threads=1, patience=3.0)
+    steady = timing.in_child(lambda: (time.sleep(0.5) for _ in range(4)), cap=60.0, threads=1, patience=1.5)
     assert steady.ending == timing.Outcome.DONE
 
 
 def test_preparation_does_not_eat_the_budget():
-    outcome = timing.in_child(lambda: iter([1]), cap=1.5, threads=1, prepare=lambda: time.sleep(2.0))
+    outcome = timing.in_child(lambda: iter([1]), cap=0.8, threads=1, prepare=lambda: time.sleep(1.0))
     assert outcome == timing.Outcome([1], timing.Outcome.DONE)
-    unprepared = timing.in_child(lambda: (time.sleep(2.0) for _ in range(2)), cap=1.5, threads=1)
+    unprepared = timing.in_child(lambda: (time.sleep(2.0) for _ in range(2)), cap=0.8, threads=1)
     assert unprepared.ending == timing.Outcome.CUT
 
 

@@ -50,7 +50,16 @@ def chunked(values, size=70):
 
 
 @pytest.fixture(scope="module")
-def rows(cluster):
+def workers():
+    """Workers in threads of this process: tests/matrix/dask and tests/cli/test_on_dask.py have processes."""
+    distributed = pytest.importorskip("distributed")
+    local = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
+    with local, distributed.Client(local) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def rows(workers):
     return chunked(X).persist()
 
 
@@ -100,7 +109,7 @@ def test_the_model_is_that_of_memory(rows, name):
     assert clone(ours).get_params() == ours.get_params()
 
 
-def test_softmax_over_a_data_frame_with_unknown_sizes(cluster):
+def test_softmax_over_a_data_frame_with_unknown_sizes(workers):
     import dask.dataframe as dd
     import pandas as pd
 
@@ -116,7 +125,7 @@ def test_softmax_over_a_data_frame_with_unknown_sizes(cluster):
         ours.predict(table[list("abcd")])
 
 
-def test_delayed_sparse_blocks(cluster):
+def test_delayed_sparse_blocks(workers):
     import dask
 
     blocks = [dask.delayed(sp.csr_array)(X[low : low + 60]) for low in (0, 60, 120)]

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import dualnewton as dn
+from covering import all_pairs
 from dualnewton.estimators.model_selection import _few_coordinates
 from tuned import tuned
 
@@ -40,16 +41,20 @@ def fitted(search, rows, y, monkeypatch, tuning=None, **given):
         return search.fit(rows, y, **given)
 
 
-@pytest.mark.parametrize("storage", STORAGES.values(), ids=STORAGES)
-@pytest.mark.parametrize(
-    "given",
-    [{}, {"fit_intercept": False}, {"multi_class": "ovr"}, {"class_weight": "balanced"}, {"l1_ratios": [0.0, 0.5]}],
-    ids=["plain", "no intercept", "one against the rest", "class weights", "mixtures"],
-)
-@pytest.mark.parametrize("classes", CLASSES)
-def test_models_scores_and_choice_are_those_of_all_features(classes, given, storage, factors, monkeypatch):
-    words = {"Cs": [0.01, 0.3, 10.0], "cv": 3, "tol": 1e-11, "use_legacy_attributes": False} | given
-    rows, y = storage(X), CLASSES[classes]
+FORMS = {
+    "plain": {},
+    "no intercept": {"fit_intercept": False},
+    "one against the rest": {"multi_class": "ovr"},
+    "class weights": {"class_weight": "balanced"},
+    "mixtures": {"l1_ratios": [0.0, 0.5]},
+}
+
+
+@pytest.mark.parametrize(("form", "storage", "classes"), all_pairs(FORMS, STORAGES, CLASSES))
+def test_models_scores_and_choice_are_those_of_all_features(form, storage, classes, factors, monkeypatch):
+    """A covering design of the three factors: any two levels of any two of them meet."""
+    words = {"Cs": [0.01, 0.3, 10.0], "cv": 3, "tol": 1e-11, "use_legacy_attributes": False} | FORMS[form]
+    rows, y = STORAGES[storage](X), CLASSES[classes]
     weights = RNG.uniform(0.5, 2.0, N)
     few = fitted(dn.LogisticRegressionCV(**words), rows, y, monkeypatch, sample_weight=weights)
     assert len(factors) == 1

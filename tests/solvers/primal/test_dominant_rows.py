@@ -102,7 +102,7 @@ def test_a_preconditioner_is_kept_while_the_weights_are_and_grows_where_products
 
 
 def test_where_no_matrix_is_formed_auto_takes_conjugate_gradients_and_not_steps_on_few_rows():
-    X = sp.csr_array(sp.random(6000, 9000, 0.002, random_state=2))
+    X = sp.random_array((6000, 9000), density=0.002, format="csr", rng=np.random.default_rng(2))
     problem = Problem(X, np.where(RNG.random(6000) < 0.5, 1.0, -1.0), losses.Squared(), lam=1e-7)
     facts = Facts.of(problem)
     assert facts.matrix_free
