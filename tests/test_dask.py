@@ -152,7 +152,7 @@ def test_offsets_of_a_generalised_linear_model(rows):
 def test_what_cannot_be_fitted_says_so_by_name(rows):
     with pytest.raises(AttributeError, match=r"dualnewton\.dask has no MultiTaskLassoCV: .* Available are .*Ridge"):
         on_dask.MultiTaskLassoCV  # noqa: B018
-    with pytest.raises(DualnewtonError, match=r"RidgeCV needs rows in the memory of this process"):
+    with pytest.raises(DualnewtonError, match=r"RidgeCV\(cv=None\) needs rows in the memory of this process"):
         on_dask.RidgeCV().fit(rows, chunked(SCORES))
     with pytest.raises(DualnewtonError, match=r"X must be a dask array.* use dualnewton\.Ridge for data in memory"):
         on_dask.Ridge().fit(X, SCORES)
