@@ -224,6 +224,7 @@ class Tweedie(LogLink):
     """
 
     power: float = 1.5
+    nonnegative = True
 
     def __post_init__(self) -> None:
         between("power", self.power, 1.0, 2.0)
