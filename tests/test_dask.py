@@ -66,6 +66,7 @@ def rows(workers):
 SEARCHES = {
     "LogisticRegressionCV": ({"Cs": [0.01, 1.0], "cv": 2, "class_weight": "balanced"}, LABELS),
     "RidgeCV": ({"alphas": [1.0, 100.0], "cv": 2}, SCORES),
+    "RidgeClassifierCV": ({"alphas": [1.0, 100.0], "cv": 2, "class_weight": "balanced"}, KINDS),
     "ElasticNetCV": ({"alphas": [0.02, 0.5], "cv": 2}, SCORES),
     "LassoCV": ({"alphas": [0.02, 0.5], "cv": 2}, SCORES),
     "PoissonRegressorCV": ({"alphas": [0.1], "cv": 2}, np.floor(MEANS)),

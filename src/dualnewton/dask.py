@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model._base import LinearClassifierMixin
 
 from dualnewton import estimators, matrix
 from dualnewton.errors import DualnewtonError
@@ -54,6 +55,7 @@ AVAILABLE = (
     "Ridge",
     "RidgeCV",
     "RidgeClassifier",
+    "RidgeClassifierCV",
     "TweedieRegressor",
     "TweedieRegressorCV",
 )
@@ -86,7 +88,7 @@ class OnDask:
         data = matrix.as_data(X)
         self.n_features_in_ = data.d
         vars(self).pop("feature_names_in_", None)
-        if hasattr(X, "columns"):
+        if is_collection(X) and hasattr(X, "columns"):  # a data frame
             self.feature_names_in_ = np.array(list(X.columns), dtype=object)
         weights = None if sample_weight is None else _placed(data, "sample_weight", sample_weight)
         return self._with_targets(Data(data, _placed(data, "y", y), weights))
@@ -308,7 +310,7 @@ def _lazy(method: str) -> Any:
 
 
 MIXINS: dict[tuple[type, ...], type] = {
-    (CrossValidated, CertifiedClassifier): ClassifierSearchOnDask,
+    (CrossValidated, LinearClassifierMixin): ClassifierSearchOnDask,
     (CrossValidated, GeneralizedLinearRegressor): GeneralisedSearchOnDask,
     (CrossValidated,): SearchOnDask,
     (CertifiedClassifier,): ClassifierOnDask,

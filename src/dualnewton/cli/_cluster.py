@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -45,6 +46,11 @@ class Cluster:
 
         with stage(f"placing {dataset.name} on the cluster"):
             return replace(dataset, X=on_workers(dataset.X))
+
+    @property
+    def estimators(self) -> Any:
+        """The module of the estimators that fit rows where they are."""
+        return importlib.import_module("dualnewton.estimators" if self.client is None else "dualnewton.dask")
 
     def __str__(self) -> str:
         threads = self.client.nthreads()

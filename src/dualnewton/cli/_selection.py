@@ -24,7 +24,9 @@ SHARES = {"l2": 0.0, "l1": 1.0, "elasticnet": 0.5}
 """The share of the l1 norm in a penalty, for elasticnet by default."""
 
 
-def chosen_lam(task: Task, dataset: Dataset, cv: int, threads: int, seed: int) -> tuple[float, ChoiceCertificate]:
+def chosen_lam(
+    task: Task, dataset: Dataset, cv: int, threads: int, seed: int, estimators: Any
+) -> tuple[float, ChoiceCertificate]:
     """Return the λ that cross-validation chooses, and the certificate of the choice.
 
     Parameters
@@ -39,6 +41,8 @@ def chosen_lam(task: Task, dataset: Dataset, cv: int, threads: int, seed: int) -
         The number of threads.
     seed : int
         The seed of the random order in which examples are divided into folds.
+    estimators : module
+        The classes of searches for rows in memory or on a cluster.
     """
     words = task.objective
     known = words.loss in SEARCHES and words.penalty in SHARES and words.multiclass != "ovr"
@@ -54,7 +58,7 @@ def chosen_lam(task: Task, dataset: Dataset, cv: int, threads: int, seed: int) -
     if not 2 <= cv <= dataset.X.shape[0]:
         raise DualnewtonError(f"--cv must be a number of folds from 2 to the number of examples, got {cv}")
     share = float(words.penalty_parameters.get("l1_ratio", SHARES[words.penalty]))
-    return SEARCHES[words.loss](task, dataset, share, _folds(task, cv, seed), {"n_jobs": threads})
+    return SEARCHES[words.loss](task, dataset, share, _folds(task, cv, seed), estimators, {"n_jobs": threads})
 
 
 def _folds(task: Task, cv: int, seed: int) -> Any:
@@ -64,11 +68,10 @@ def _folds(task: Task, cv: int, seed: int) -> Any:
     return kind(cv, shuffle=True, random_state=seed)
 
 
-def _logistic(task: Task, dataset: Dataset, share: float, folds: Any, more: Mapping[str, Any]) -> Any:
-    from dualnewton.estimators import LogisticRegressionCV
+def _logistic(task: Task, dataset: Dataset, share: float, folds: Any, estimators: Any, more: Mapping[str, Any]) -> Any:
     from dualnewton.interop.labels import tidy
 
-    search = LogisticRegressionCV(
+    search = estimators.LogisticRegressionCV(
         Cs=LOGISTIC_CS,
         l1_ratios=(share,),
         cv=folds,
@@ -82,27 +85,25 @@ def _logistic(task: Task, dataset: Dataset, share: float, folds: Any, more: Mapp
     return 1.0 / (float(np.ravel(search.C_)[0]) * dataset.X.shape[0]), search.choice_certificate_
 
 
-def _squared(task: Task, dataset: Dataset, share: float, folds: Any, more: Mapping[str, Any]) -> Any:
-    from dualnewton.estimators import ElasticNetCV, RidgeCV
-
+def _squared(task: Task, dataset: Dataset, share: float, folds: Any, estimators: Any, more: Mapping[str, Any]) -> Any:
     n, y, c = dataset.X.shape[0], np.asarray(dataset.y, dtype=float), dataset.sample_weight
     if dataset.offset is not None:
         y = y - dataset.offset  # the loss is a function of z + o - y
     intercept = task.objective.fit_intercept
     if share == 0.0:
-        ridge = RidgeCV(alphas=RIDGE_LAMS * n, cv=folds, fit_intercept=intercept, **_without_jobs(more))
+        ridge = estimators.RidgeCV(alphas=RIDGE_LAMS * n, cv=folds, fit_intercept=intercept, **_without_jobs(more))
         ridge.fit(dataset.X, y, sample_weight=c)
         return float(ridge.alpha_) / n, ridge.choice_certificate_
-    net = ElasticNetCV(l1_ratio=share, cv=folds, fit_intercept=intercept, **more).fit(dataset.X, y, sample_weight=c)
+    net = estimators.ElasticNetCV(l1_ratio=share, cv=folds, fit_intercept=intercept, **more).fit(
+        dataset.X, y, sample_weight=c
+    )
     return _lam(float(net.alpha_), c), net.choice_certificate_
 
 
-def _deviance(task: Task, dataset: Dataset, share: float, folds: Any, more: Mapping[str, Any]) -> Any:
-    from dualnewton.estimators import TweedieRegressorCV
-
+def _deviance(task: Task, dataset: Dataset, share: float, folds: Any, estimators: Any, more: Mapping[str, Any]) -> Any:
     power = task.objective.power
     assert power is not None  # of the losses in SEARCHES
-    search = TweedieRegressorCV(
+    search = estimators.TweedieRegressorCV(
         power=power, l1_ratio=share, cv=folds, fit_intercept=task.objective.fit_intercept, **more
     )
     y, c = np.asarray(dataset.y, dtype=float), dataset.sample_weight

@@ -128,8 +128,6 @@ def fit(
     _output.ready(out)
     with _cluster.connected(dask) as cluster:
         with ended_by_signals():
-            if dask is not None and cv is not None:
-                raise DualnewtonError("--cv needs the rows in the memory of this process: leave out --dask, or --cv")
             added = offset_column(offset, exposure)
             wanted = Wanted(target, weights, None if added is None else added.name, memory=memory)
             training = _tables.training_data(data, wanted, table, test_size, seed).with_offsets(added)
@@ -141,7 +139,8 @@ def fit(
             n_threads = physical_cores() if threads is None else threads
             choice = None
             if cv is not None:
-                task, choice = with_chosen_lam(task, dataset, objective, cv, n_threads, seed)
+                given = cv, n_threads, seed, cluster.estimators
+                task, choice = with_chosen_lam(task, dataset, objective, *given)
             settings = {"method": method, "time_limit": time_limit, "max_epochs": max_epochs, "n_threads": n_threads}
             more = {} if checkpoint is None else {"checkpoint": checkpoint}
             results = solved(task, tol=tol, random_state=seed, **settings, **more)
@@ -198,7 +197,7 @@ def load_compiler(task: Task, method: str) -> None:
 
 
 def with_chosen_lam(
-    task: Task, dataset: Dataset, objective: options.Objective, cv: int, threads: int, seed: int
+    task: Task, dataset: Dataset, objective: options.Objective, cv: int, threads: int, seed: int, estimators: Any
 ) -> tuple[Task, ChoiceCertificate]:
     """Return the task with the lambda that cross-validation chooses, and the certificate of the choice."""
     from dualnewton.cli._problems import problems_from
@@ -208,7 +207,7 @@ def with_chosen_lam(
     if objective["C"] is not None or objective["lam"] is not None:
         raise DualnewtonError("--cv chooses lambda: leave out -C and --lam")
     with stage(f"choosing lambda by {cv}-fold cross-validation"):
-        lam, choice = chosen_lam(task, dataset, cv, threads, seed)
+        lam, choice = chosen_lam(task, dataset, cv, threads, seed, estimators)
     return problems_from(dataset, **{**objective, "lam": lam}), choice
 
 
