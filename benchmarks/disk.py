@@ -162,6 +162,7 @@ def _ours(problem: Any) -> dict[str, Any]:
         problem,
         tol=1e-6,
         n_threads=os.cpu_count(),
+        random_state=0,
         callback=lambda progress: seen.append((time.perf_counter() - start, progress.certificate.primal)) and None,
     )
     return {"trace": seen, "epochs": result.n_epochs, "method": result.plan.method, "primal": result.certificate.primal}

@@ -134,6 +134,20 @@ def scheduler():
         process.communicate()
 
 
+@contextlib.contextmanager
+def workers():
+    """Start a cluster of two worker processes, and yield its client."""
+    from distributed import Client, LocalCluster
+
+    made = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    try:
+        with Client(made) as client:
+            yield client
+    finally:
+        with contextlib.suppress(KeyError):  # of Dask, for a worker that was killed before it was known
+            made.close()
+
+
 def has_workers(client):
     """Whether both workers are there; Dask does not replace one that was killed while it started, then a new cluster is made."""
     try:
@@ -147,7 +161,6 @@ def main():
     """Kill many workers."""
     os.environ["DASK_LOGGING__DISTRIBUTED"] = "critical"  # workers report each lost connection
     import dask
-    from distributed import Client, LocalCluster
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=50)
@@ -159,7 +172,7 @@ def main():
     dask.config.set({"distributed.scheduler.allowed-failures": asked.kills})
     expected = None
     while kills.total() < asked.kills:
-        with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as made, Client(made) as client:
+        with workers() as client:
             expected = expected or bits(fit())
             while kills.total() < asked.kills and has_workers(client):
                 result, killed = fit_with_kills(client, rng, rng.permutation(PHASES).tolist())
