@@ -14,6 +14,7 @@ from dualnewton import losses, regularizers
 from dualnewton.objective import extended
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.rounding import rounding_bound
+from fake_device import on_device
 
 mp = mpmath.mp.clone()
 mp.dps = 50
@@ -303,3 +304,42 @@ def test_a_loss_without_a_bound_has_no_bound_and_still_converges():
     result = dn.solve(dn.Problem(X, np.arange(20.0) % 4, Counts(), lam=0.1))
     assert result.converged
     assert result.certificate.rounding is None
+
+
+# Rows elsewhere --------------------------------------------------------------------------------------------------------------
+
+ELSEWHERE = [losses.Logistic(), losses.Quantile(0.3), losses.Gamma(), losses.Softmax(3), losses.SquaredOutputs(2)]
+
+
+def same_bounds(loss, place):
+    """The bounds of one certificate with the rows in memory and at another place, whose values differ by rounding."""
+    rng = np.random.default_rng(5)
+    X, c, shape = rng.standard_normal((60, 3)), rng.random(60), (60, loss.columns)[: 1 + (loss.columns > 1)]
+    y = {"Softmax": rng.integers(0, 3, 60), "SquaredOutputs": rng.standard_normal(shape)}.get(type(loss).__name__)
+    y = np.where(X[:, 0] > 0.0, 1.0, -1.0) if y is None else y
+    y = np.abs(y) if type(loss).__name__ == "Gamma" else y
+    given = {"lam": 0.1, "sample_weight": c, "offset": rng.standard_normal(shape), "fit_intercept": True}
+    w, b = 0.1 * rng.standard_normal((*shape[1:], 3)), np.full(shape[1:], 0.2)
+    here, there = (dn.Problem(each, y, loss, **given).certify(w, b[()]) for each in (X, place(X)))
+    assert here.rounding > 0.0
+    assert there.rounding == pytest.approx(here.rounding, rel=1e-3)
+
+
+@pytest.mark.parametrize("loss", ELSEWHERE, ids=lambda loss: type(loss).__name__)
+def test_certificates_on_a_device_have_the_same_bound(loss):
+    same_bounds(loss, on_device)
+
+
+def test_certificates_on_a_cluster_have_the_same_bound(cluster):
+    import dask.array as da
+
+    same_bounds(losses.Softmax(3), lambda X: da.from_array(X, chunks=(30, 3)))
+
+
+def test_a_tolerance_below_rounding_is_told_where_there_is_no_extended_precision():
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((40, 3)) + 1e4
+    y = X @ np.ones(3) / 1e4 + rng.standard_normal(40)
+    problem = dn.Problem(on_device(X), y, losses.Squared(), lam=1e-3, fit_intercept=True)
+    assert dn.solve(problem, tol=1e-6).converged
+    assert dn.solve(problem, tol=1e-12, max_epochs=50).status is dn.Status.ROUNDING

@@ -12,7 +12,7 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses.base import Curvature, LabelForm, Loss
 from dualnewton.losses.rounding import Sizes
-from dualnewton.row_arrays import column_sums, on_host, ones
+from dualnewton.row_arrays import on_host, ones
 from dualnewton.validation import data_matrix, frozen, integer
 
 
@@ -82,15 +82,13 @@ class SquaredOutputs(Loss):
 
     def balancing_cost(
         self,
-        weighted: np.ndarray,
+        sizes: Sizes,
         y: np.ndarray,  # noqa: ARG002
         c: np.ndarray,  # noqa: ARG002
-        *,
-        sizes: Sizes,
         error: float,
     ) -> tuple[float, np.ndarray]:
         """Bound what :meth:`rebalanced` costs: with sums s and C = Σ c_i, Σ c_i φ* grows by at most ‖s‖(‖√c y‖/√C + ‖s‖/C)."""
-        sums = np.abs(column_sums(weighted)) + error * column_sums(np.abs(weighted))
+        sums = np.abs(sizes.sums) + error * sizes.absolute
         size = math.sqrt(float(sums @ sums))
         return 2.0 * size * (sizes.labels / math.sqrt(sizes.weight) + size / sizes.weight), sums
 

@@ -61,6 +61,10 @@ class Sizes(NamedTuple):
         Bounds of (Σ c_i x_i²)^½ for the margins x = z, the labels, the dual variables, and the errors of the margins.
     largest_change, away : float
         Bounds of the error of each margin, and of the distance of each dual variable from the domain of φ*.
+    squared_weight : float
+        Σ c_i².
+    sums, absolute, mass : arrays of shape (K,)
+        Σ c_i α_ik and Σ c_i |α_ik| as computed, and a bound of (Σ (c_i α_ik)²)^½.
     """
 
     value: float
@@ -74,6 +78,10 @@ class Sizes(NamedTuple):
     change: float
     largest_change: float
     away: float
+    squared_weight: float
+    sums: np.ndarray
+    absolute: np.ndarray
+    mass: np.ndarray
 
 
 class RoundingErrors:
@@ -135,11 +143,9 @@ class RoundingErrors:
 
     def balancing_cost(
         self,
-        weighted: Array,
+        sizes: Sizes,
         y: Array,  # noqa: ARG002
         c: Array,  # noqa: ARG002
-        *,
-        sizes: Sizes,
         error: float,
     ) -> tuple[float, np.ndarray]:
         """Bound what :meth:`rebalanced` costs in exact arithmetic.
@@ -148,12 +154,10 @@ class RoundingErrors:
 
         Parameters
         ----------
-        weighted : array of shape (n, K)
-            c_i α_i.
-        y, c : arrays of shape (n,)
-            Labels and weights.
         sizes : Sizes
             Sums over all examples.
+        y, c : arrays of shape (n,)
+            Labels and weights.
         error : float
             Relative error of a sum over the rows.
 
@@ -162,13 +166,10 @@ class RoundingErrors:
         float, array of shape (K,)
             Bounds of the growth of Σ c_i φ*(−α_i), and of the Euclidean norms of the moves of cα_k.
         """
-        up = float(np.maximum(weighted, 0.0).sum())
-        down = up - float(weighted.sum())
-        total = up + max(down, 0.0)
+        total, excess = float(sizes.absolute[0]), abs(float(sizes.sums[0]))
         if total == 0.0:
             return 0.0, np.zeros(1)
-        smaller = min(up, down) - 2.0 * error * total
-        share = (abs(up - down) + 4.0 * error * total) / smaller if smaller > 0.0 else math.inf
-        norm = math.sqrt(float(np.vdot(weighted, weighted)))
+        smaller = 0.5 * (total - excess) - 2.0 * error * total  # the sum of the entries of one sign
+        share = (excess + 4.0 * error * total) / smaller if smaller > 0.0 else math.inf
         at_zero = 0.0 if self.nonnegative else abs(sizes.below) + 2.0 * sizes.at_zero  # Σ c_i φ*(0) of some examples
-        return share * (sizes.conjugate + at_zero), np.array([min(share, 1.0) * norm])
+        return share * (sizes.conjugate + at_zero), min(share, 1.0) * sizes.mass

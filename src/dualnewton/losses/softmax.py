@@ -26,7 +26,7 @@ from dualnewton.losses.simplex import (
     probabilities,
     softmax,
 )
-from dualnewton.row_arrays import blocks, column_sums, is_elsewhere, on_host, ones
+from dualnewton.row_arrays import blocks, is_elsewhere, on_host, ones
 from dualnewton.validation import as_array, frozen, integer, vector
 
 UNDERFLOW = 800.0
@@ -142,11 +142,9 @@ class Softmax(Loss):
         beta[np.arange(len(y)), y] += 1.0
         return (1.0 - share) * alpha + share * beta
 
-    def balancing_cost(
-        self, weighted: np.ndarray, y: np.ndarray, c: np.ndarray, *, sizes: Sizes, error: float
-    ) -> tuple[float, np.ndarray]:
+    def balancing_cost(self, sizes: Sizes, y: np.ndarray, c: np.ndarray, error: float) -> tuple[float, np.ndarray]:
         """Bound what :meth:`rebalanced` costs: φ* lies between −log K and 0, and |β_ik − α_ik| ≤ 2."""
-        sums = np.abs(column_sums(weighted)) + error * column_sums(np.abs(weighted))
+        sums = np.abs(sizes.sums) + error * sizes.absolute
         N = class_weights(y, c, self.n_classes)
         if np.any(sums[N == 0.0] > 0.0):  # no dual point has the opposite sum
             return np.inf, sums
@@ -155,7 +153,7 @@ class Softmax(Loss):
         share = 2.0 * float(np.max(sums / np.where(N > 0.0, N, 1.0)))
         if not share < 1.0:
             return np.inf, sums
-        moves = 2.0 * share * np.sqrt(float(c @ c))
+        moves = 2.0 * share * np.sqrt(sizes.squared_weight)
         return share * sizes.weight * float(np.log(self.n_classes)), np.full(self.n_classes, moves)
 
     # The same by columns, for compiled passes ----------------------------------------------------------------------------

@@ -57,9 +57,10 @@ class Certificate:
     @property
     def relative_gap(self) -> float:
         """(P − D)/|P|, or 0 if the gap is 0."""
-        if self.gap == 0.0:
+        gap = self.gap
+        if gap == 0.0:
             return 0.0
-        return self.gap / abs(self.primal) if 0.0 < abs(self.primal) < np.inf else np.inf
+        return gap / abs(self.primal) if 0.0 < abs(self.primal) < np.inf else np.inf
 
     def agrees_with(self, other: Certificate) -> bool:
         """Whether both values are those of the other, up to rounding: twice the bound that the other has, if it has one."""
@@ -74,9 +75,10 @@ class Certificate:
     @property
     def relative_bound(self) -> float:
         """The bound divided by |P|, or 0 if P = D = 0."""
-        if self.gap == self.primal == 0.0 or self.bound == 0.0:
+        bound = self.bound
+        if self.gap == self.primal == 0.0 or bound == 0.0:
             return 0.0
-        return self.bound / abs(self.primal) if 0.0 < abs(self.primal) < np.inf else np.inf
+        return bound / abs(self.primal) if 0.0 < abs(self.primal) < np.inf else np.inf
 
     def meets(self, tol: float) -> bool:
         """Whether the bound is at most ``tol`` times |P|; where P = D = 0, for any rounding errors."""

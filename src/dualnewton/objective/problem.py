@@ -186,9 +186,9 @@ class Problem:
         return -self.data.transposed_times(self.weighted(self.slopes_at(self.o + self.best_intercept_at(self.o))))
 
     @cached_property
-    def losses_at_zero(self) -> float:
-        """Σ c_i |φ(0; y_i)|, which the bound of the rounding errors of every certificate needs."""
-        return row_sums.sizes_at_zero(self.loss, self.y, self.sample_weight, self.no_dual())
+    def label_sums(self) -> row_sums.LabelSums:
+        """Sums over labels, weights and offsets, which the bound of the rounding errors of every certificate needs."""
+        return row_sums.label_sums(self.loss, self.row_vectors)
 
     @cached_property
     def pieces(self) -> np.ndarray | None:
@@ -365,6 +365,11 @@ class Problem:
             return pair
         return pair.with_rounding(rounding_bound(self, pair.w, pair.intercept, pair.alpha, found.primal, found.dual))
 
+    @property
+    def extends(self) -> bool:
+        """Whether certificates can be recomputed in extended precision, for which the rows must be in this process."""
+        return self.data.capabilities.local
+
     def extended(self, pair: CertifiedPair) -> CertifiedPair:
         """Return the pair with its certificate recomputed in extended precision."""
         from dualnewton.objective.extended import extended_pair  # a rare request
@@ -412,6 +417,7 @@ class AroundProblem:
 
     unit: Any
     own_starts = True
+    extends = False
 
     def bounded(self, pair: CertifiedPair) -> CertifiedPair:
         """Return the pair as it is: no bound of the rounding errors of this objective is known."""

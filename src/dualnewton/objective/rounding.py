@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualnewton.losses.rounding import DOUBLE, Roundoff, Sizes
+from dualnewton.objective.row_sums import DualSizes, dual_sizes
 
 if TYPE_CHECKING:
     from dualnewton.objective.problem import Problem
@@ -62,7 +63,7 @@ def rounding_bound(
     conjugates : float, optional
         Σ c_i |φ*(−α_i)|, if it is known; else it is bounded by D and the losses at z = 0.
     """
-    if not (problem.data.capabilities.local and math.isfinite(primal) and math.isfinite(dual)):
+    if not (math.isfinite(primal) and math.isfinite(dual)):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         bound = _Analysis.of(problem, w, b, alpha, roundoff).bound(primal, dual, conjugates)
@@ -87,10 +88,10 @@ class _Analysis:
         (Σ_j N_j²)^½.
     margins : float
         Bound of ‖z‖.
-    weighted : array of shape (n, K)
-        c_i α_i.
+    sizes : DualSizes
+        Sums over the dual point.
     mass : array of shape (K,)
-        ‖cα_k‖.
+        Bound of ‖cα_k‖.
     """
 
     problem: Problem
@@ -102,7 +103,7 @@ class _Analysis:
     along: np.ndarray
     norm: float
     margins: float
-    weighted: Any
+    sizes: DualSizes
     mass: np.ndarray
 
     @classmethod
@@ -113,8 +114,8 @@ class _Analysis:
         along = np.atleast_1d(np.abs(w) @ features) * room
         each = along + math.sqrt(n) * np.abs(b)
         if problem.offset is not None:
-            each = each + np.sqrt(np.square(problem.offset.reshape(n, -1)).sum(axis=0)) * room
-        weighted = problem.weighted(alpha).reshape(n, -1)
+            each = each + np.sqrt(problem.label_sums.offsets) * room
+        sizes = dual_sizes(alpha, problem.row_vectors)
         return cls(
             problem,
             alpha,
@@ -125,8 +126,8 @@ class _Analysis:
             along=along,
             norm=math.sqrt(features.dot(features)) * room,
             margins=math.sqrt(each.dot(each)) * room,
-            weighted=weighted,
-            mass=np.sqrt(np.einsum("ik,ik->k", weighted, weighted)) * room,
+            sizes=sizes,
+            mass=np.sqrt(sizes.squares).astype(np.float64) * room,
         )
 
     def bound(self, primal: float, dual: float, conjugates: float | None) -> float | None:
@@ -138,10 +139,16 @@ class _Analysis:
             return None
         growth, moves = self._feasibility(sizes)
         moves = self.sums * self.mass + moves  # r_kj ≤ moves_k N_j/(λn)
-        known = (change + self._loss_error(sizes) + growth) / n
+        # The errors of Σ c_i φ(z_i) at the computed margins, Σ c_i φ*(−α_i) and Σ c_i o_i α_i; ‖o‖ is part of the margins' bound.
+        error = (roundoff.terms + self.sums) * (problem.loss.value_terms(sizes) + problem.loss.conjugate_terms(sizes))
+        linear = sizes.margins * sizes.dual if problem.offset is not None else 0.0
+        error += (DOUBLE + problem.columns * self.sums) * linear
+        known = (change + error + growth) / n
         # A regulariser that is given by its functions only is evaluated in float64; values of others are rounded to it.
-        own = FLOAT64 if problem.regularizer.form.is_general else roundoff
-        penalty_error = own.terms + own.gamma(problem.d + 8) + (problem.columns + 4) * DOUBLE
+        own, products = roundoff, self.products
+        if problem.regularizer.form.is_general:
+            own, products = FLOAT64, FLOAT64.gamma(problem.d + 8)
+        penalty_error = own.terms + products + (problem.columns + 4) * DOUBLE
         known += penalty_error * penalty + 8.0 * DOUBLE * (abs(primal) + abs(dual))
         if not problem.regularizer.strongly_convex:
             return known + (self._gauge(moves) + roundoff.feasible) * max(dual + sizes.below / n, 0.0)
@@ -150,7 +157,6 @@ class _Analysis:
         # The terms of g* are at most those of ⟨ᾱ, ∇g*(ᾱ)⟩ = g* + g(∇g*(ᾱ)), where g(∇g*(ᾱ)) ≤ g(w) + ‖ᾱ‖·distance, since ∇g*(ᾱ)
         # minimises g(w) − ⟨ᾱ, w⟩, and λ‖ᾱ‖ ≤ ‖cα‖ ‖N‖/n. λg* = −D − (1/n) Σ c_i (φ* + o_i α_i) ≤ gap + λ⟨ᾱ, w⟩ − λg(w).
         gap = max(primal - dual, 0.0)
-        linear = sizes.margins * sizes.dual if problem.offset is not None else 0.0
         conjugate = min(
             abs(dual) + (sizes.conjugate + linear) / n, gap + known + float(self.mass @ self.along) / n + penalty
         )
@@ -161,13 +167,10 @@ class _Analysis:
 
     def _sizes(self, primal: float, dual: float, conjugates: float | None) -> Sizes:
         """Return the sums over the examples that a loss needs."""
-        problem, roundoff, loss = self.problem, self.roundoff, self.problem.loss
-        n, c, y = problem.n, problem.sample_weight, problem.y
-        root = 1.0 if c is None else math.sqrt(float(c.max()))
-        own = loss.label_sizes(y)
-        labels, own = math.sqrt(np.vdot(own, problem.weighted(own))), math.sqrt(np.vdot(own, own))
-        at_zero = 1.01 * problem.losses_at_zero
-        dual_norm = float(np.vdot(self.alpha, self.weighted.reshape(self.alpha.shape)))
+        problem, roundoff, of_labels = self.problem, self.roundoff, self.problem.label_sums
+        n, root = problem.n, math.sqrt(of_labels.heaviest)
+        labels, own = math.sqrt(of_labels.labels), math.sqrt(of_labels.own)
+        at_zero, dual_norm = 1.01 * of_labels.at_zero, self.sizes.weighted
         relative = self.products + roundoff.terms
         # φ*(u) ≥ −φ(0), so that Σ c_i |φ*_i| ≤ Σ c_i φ*_i + 2 Σ c_i |φ_i(0)|. Σ c_i (φ*_i + o_i α_i) = −n(D + λg*), and g* is at
         # least −min g ≥ −g(w).
@@ -177,25 +180,20 @@ class _Analysis:
         return Sizes(
             value=n * (primal - self.penalty),
             conjugate=conjugates,
-            below=loss.shortfall(y, c),
+            below=of_labels.below,
             at_zero=at_zero,
-            weight=float(n) if c is None else float(c.sum()),
+            weight=of_labels.weight,
             margins=root * self.margins,
             labels=labels,
             dual=1.01 * math.sqrt(dual_norm),
             change=root * relative * self.margins + roundoff.terms * labels,
             largest_change=relative * self.margins + roundoff.terms * own,
-            away=loss.domain_distance(self.alpha, y, roundoff),
+            away=problem.loss.domain_distance(self.alpha, problem.y, roundoff),
+            squared_weight=of_labels.squared_weight,
+            sums=self.sizes.sums,
+            absolute=self.sizes.absolute,
+            mass=self.mass,
         )
-
-    def _loss_error(self, sizes: Sizes) -> float:
-        """Bound the errors of Σ c_i φ(z_i) at the computed margins, Σ c_i φ*(−α_i) and Σ c_i o_i α_i."""
-        problem, roundoff, loss = self.problem, self.roundoff, self.problem.loss
-        relative = roundoff.terms + self.sums
-        error = relative * loss.value_terms(sizes)
-        if problem.offset is not None:  # ‖o‖ is part of the bound of the margins
-            error += (DOUBLE + problem.columns * self.sums) * sizes.margins * sizes.dual
-        return error + relative * loss.conjugate_terms(sizes)
 
     def _feasibility(self, sizes: Sizes) -> tuple[float, np.ndarray]:
         """Bound what exact feasibility costs: the growth of Σ c_i φ*(−α_i), and the moves of cα_k in the Euclidean norm.
@@ -209,7 +207,7 @@ class _Analysis:
         moves = np.full(problem.columns, away * sizes.weight)  # ‖cζ‖ ≤ ζ Σ c_i
         if not problem.fit_intercept:
             return growth, moves
-        further = loss.balancing_cost(self.weighted, problem.y, problem.c, sizes=sizes, error=self.sums)
+        further = loss.balancing_cost(sizes, problem.y, problem.c, self.sums)
         return growth + further[0], moves + further[1]
 
     def _gauge(self, moves: np.ndarray) -> float:

@@ -191,3 +191,88 @@ def best_intercept(loss: Loss, z: np.ndarray, rows: RowVectors, near: Any) -> An
         return value, curvature, terms
 
     return zero_of(slope, near, reach=max(1.0, float(z.max()), -float(z.min())))
+
+
+class LabelSums(NamedTuple):
+    """Sums over rows that depend on labels, weights and offsets alone, for bounds of rounding errors.
+
+    Attributes
+    ----------
+    weight, squared_weight, heaviest : float
+        Σ c_i, Σ c_i² and max c_i.
+    labels, own : float
+        Σ c_i ‖y_i‖² and Σ ‖y_i‖² of the numbers that formulas compute from the labels (``Loss.label_sizes``).
+    at_zero, below : float
+        Σ c_i |φ_i(0)|, and an upper bound of −Σ c_i min φ_i.
+    offsets : array of shape (K,) or float
+        Σ o_ik².
+    """
+
+    weight: float
+    squared_weight: float
+    heaviest: float
+    labels: float
+    own: float
+    at_zero: float
+    below: float
+    offsets: Any
+
+
+def label_sums(loss: Loss, rows: RowVectors) -> LabelSums:
+    """Return the sums over labels, weights and offsets."""
+    heaviest = 1.0 if rows.c is None else float(rows.c.max())
+    weight, squared, labels, own, at_zero, below, offsets = summed(_label_sums, *rows, loss)
+    return LabelSums(
+        float(weight),
+        float(squared),
+        heaviest,
+        float(labels),
+        float(own),
+        float(at_zero),
+        float(below),
+        0.0 if rows.o is None else on_host(offsets),
+    )
+
+
+def _label_sums(y: np.ndarray, c: Any, o: Any, loss: Loss) -> tuple[Any, ...]:
+    n, own = len(y), loss.label_sizes(y)
+    at_zero = sizes_at_zero(loss, y, c, np.zeros(n if loss.columns == 1 else (n, loss.columns), like=y))
+    square, below, offsets = np.vdot(own, own), loss.shortfall(y, c), 0.0
+    if o is not None:
+        offsets = np.square(o.reshape(n, -1)).sum(axis=0)
+    if c is None:
+        return float(n), float(n), square, square, at_zero, below, offsets
+    return c.sum(), c @ c, np.vdot(own, RowVectors(y, c, o).weighted(own)), square, at_zero, below, offsets
+
+
+class DualSizes(NamedTuple):
+    """Sums over rows of a dual point, for bounds of rounding errors.
+
+    Attributes
+    ----------
+    squares, sums, absolute : arrays of shape (K,)
+        Σ (c_i α_ik)², Σ c_i α_ik and Σ c_i |α_ik|.
+    weighted : float
+        Σ c_i ‖α_i‖².
+    """
+
+    squares: np.ndarray
+    sums: np.ndarray
+    absolute: np.ndarray
+    weighted: float
+
+
+def dual_sizes(alpha: np.ndarray, rows: RowVectors) -> DualSizes:
+    """Return the sums over a dual point."""
+    squares, sums, absolute, weighted = summed(_dual_sizes, alpha, *rows)
+    if is_elsewhere(squares):
+        squares, sums, absolute = on_host(squares), on_host(sums), on_host(absolute)
+    return DualSizes(squares, sums, absolute, float(weighted))
+
+
+def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any) -> tuple[Any, ...]:
+    mass = alpha if c is None else RowVectors(y, c, o).weighted(alpha)
+    columns = mass.reshape(len(alpha), -1)
+    squares = np.einsum("ik,ik->k", columns, columns)
+    total = squares.sum() if c is None else np.vdot(alpha, mass)
+    return squares, column_sums(columns), column_sums(np.abs(columns)), total

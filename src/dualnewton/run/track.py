@@ -164,11 +164,14 @@ class Track:
 def proved(problem: Any, pair: CertifiedPair, tol: float) -> CertifiedPair:
     """Return a pair with a bound of the rounding errors of its certificate.
 
-    If these errors alone may be why the bound misses the tolerance, the certificate is computed in extended precision.
+    If these errors alone may be why the bound misses the tolerance, the certificate is computed in extended precision, where the
+    problem has it.
     """
     pair = problem.bounded(pair)
     found = pair.certificate
     if found.rounding is None or found.meets(tol) or found.gap - found.rounding > tol * abs(found.primal):
+        return pair
+    if not problem.extends:
         return pair
     sharper = problem.extended(pair)
     return sharper if sharper.certificate.bound < found.bound else pair
