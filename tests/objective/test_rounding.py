@@ -322,6 +322,7 @@ def same_bounds(loss, place):
     w, b = 0.1 * rng.standard_normal((*shape[1:], 3)), np.full(shape[1:], 0.2)
     here, there = (dn.Problem(each, y, loss, **given).certify(w, b[()]) for each in (X, place(X)))
     assert here.rounding > 0.0
+    assert [there.primal, there.dual] == pytest.approx([here.primal, here.dual], rel=1e-12)
     assert there.rounding == pytest.approx(here.rounding, rel=1e-3)
 
 
