@@ -23,9 +23,9 @@ OURS, OTHERS = "#1f6f8b", "#c05a2e"
 
 def draw_all(folder: Path) -> None:
     """Draw every figure into a folder."""
-    for name, draw in {"defaults": defaults, "cores": cores, "workers": workers}.items():
+    for draw in (defaults, cores, workers, kinks, glm):
         figure = draw()
-        figure.savefig(folder / f"{name}.png", dpi=120)
+        figure.savefig(folder / f"{draw.__name__}.png", dpi=120)
         plt.close(figure)
 
 
@@ -83,6 +83,46 @@ def workers() -> plt.Figure:
     axes.legend(fontsize=8)
     figure.suptitle("Beyond the dot more threads cost more than they save", fontsize=11)
     return figure
+
+
+def kinks() -> plt.Figure:
+    """Our time against LIBLINEAR's on losses with kinks, a point for each problem; at the cap where a solver does not finish."""
+    cap = 4.0
+    points = defaultdict(list)
+    for row in table("KINKS.md"):
+        ours, theirs = (float(cell) if cell != "—" else cap for cell in (row['"auto", s'], row["LIBLINEAR, s"]))
+        points[float(row["λn"])].append((theirs, ours))
+    figure, axes = plt.subplots(figsize=(5.5, 4.5), layout="constrained")
+    axes.plot([1e-3, cap], [1e-3, cap], color="black", linewidth=1)
+    axes.axvline(cap, color="#888888", linestyle=":")
+    axes.axhline(cap, color="#888888", linestyle=":")
+    for strength, each in sorted(points.items(), reverse=True):
+        axes.plot(*zip(*each, strict=True), "o", alpha=0.7, label=f"λn = {strength:g}")
+    axes.set(xscale="log", yscale="log", xlabel="LIBLINEAR, seconds", ylabel='"auto", seconds')
+    axes.legend(fontsize=8)
+    figure.suptitle("Below the line ours is faster; on the dotted lines: not in 4 s", fontsize=11)
+    return figure
+
+
+def glm() -> plt.Figure:
+    """The time of the best other library over ours for generalised linear models."""
+    cells = {row["cell"]: float(row["best other / ours"]) for row in table("GLM.md")}
+    figure, axes = plt.subplots(figsize=(7.5, 0.26 * len(cells) + 1.2), layout="constrained")
+    for place, ratio in enumerate(reversed(cells.values())):
+        axes.plot([1.0, ratio], [place, place], color="#bbbbbb", linewidth=3, zorder=1)
+        axes.plot(ratio, place, "o", color=OURS if ratio >= 1.0 else OTHERS, zorder=2)
+    axes.axvline(1.0, color="black", linewidth=1)
+    axes.set(xscale="log", yticks=range(len(cells)), yticklabels=list(reversed(cells)))
+    axes.set_xlabel("time of the best of scikit-learn and glum / our time")
+    figure.suptitle("Generalised linear models to a certified relative gap of 1e-6", fontsize=11)
+    return figure
+
+
+def table(file: str) -> list[dict[str, str]]:
+    """Return the rows of the table on a page that a benchmark wrote, by the names of its columns."""
+    lines = [line for line in (BENCHMARKS / file).read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    return [dict(zip(head, row, strict=True)) for row in rows]
 
 
 def fits(recorded: dict) -> dict[str, dict[int, float]]:

@@ -1,6 +1,7 @@
 """What the README and the docs show works as it is printed."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,13 @@ def test_links_between_pages_lead_somewhere():
     for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_figures_are_drawn_from_the_pages_of_the_benchmarks(tmp_path):
+    plots = runpy.run_path(str(ROOT / "docs" / "plots.py"))
+    plots["draw_all"](tmp_path)
+    drawn = {file.name for file in tmp_path.iterdir()}
+    assert drawn == {"defaults.png", "cores.png", "workers.png", "kinks.png", "glm.png"}
+    assert all((ROOT / "docs" / "img" / name).is_file() for name in drawn)
+    assert len(plots["table"]("KINKS.md")) == 47
+    assert {row["λn"] for row in plots["table"]("KINKS.md")} == {"10", "1", "0.1", "0.01"}

@@ -49,10 +49,10 @@ def certify(
 ) -> None:
     """Prove how far a MODEL is from the minimum of its objective on DATA, whoever fitted it.
 
-    The primal value P is computed from the coefficients, the dual value D from a dual point that is looked for, both from the
-    data: P - D bounds how far P is from its minimum. A saved model brings its own objective. Of coefficients in a text file the
-    options below say which it is; the file has the columns feature,coefficient (with a row named intercept, or the best one is
-    taken), one column for each class if there are more than two, or is a line or a column of numbers.
+    The primal value P and a dual value D are computed from the data and the coefficients: P - D bounds how far P is from its
+    minimum. The objective of a saved model is in its file. For coefficients in a text file the options below state the objective;
+    the file has the columns feature,coefficient (and a row named intercept; without it the best intercept is computed), one
+    column of coefficients for each class if there are more than two, or is one line or one column of numbers.
 
     For example:
 

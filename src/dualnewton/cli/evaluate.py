@@ -27,10 +27,10 @@ def evaluate(
 ) -> None:
     """Score a MODEL that `fit` has saved on DATA, whose target is known.
 
-    Of classes: the accuracy, the log loss where the model has probabilities, and the area under the ROC curve where there are
-    two classes. Of values: R2 (D2, the share of the deviance that is explained, for poisson, gamma and tweedie), the root mean
-    squared error and the mean absolute error. With --weights, weighted. A model that was fitted with --offset or --exposure needs
-    the same column here.
+    The scores of a classifier are the accuracy, the log loss if the model has probabilities, and the area under the ROC curve if
+    there are two classes. Those of a regression are R2 (for poisson, gamma and tweedie D2, the share of the deviance that is
+    explained), the root mean squared error and the mean absolute error. --weights gives each row its weight in them. A model that
+    was fitted with --offset or --exposure needs the same column here.
 
     For example:
 

@@ -53,8 +53,8 @@ class Specification:
 
         P(w, b) = (1/n) Σ c_i φ(x_iᵀw + b; y_i) + λ g(w)
 
-    Of more than two classes it is one such problem for each class against the rest, or one with the softmax loss and the
-    penalties of all w_k; of several outputs, one for each, or one for all if the penalty joins them.
+    More than two classes have one such problem for each class against the rest, or one with the softmax loss and the penalties
+    of all w_k; several outputs have one for each, or one for all if the penalty joins them.
 
     Parameters
     ----------
