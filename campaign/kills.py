@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -104,7 +105,8 @@ def _command(name: str, *words: str) -> Run:
         path = folder / "rows.npz"
         if not path.exists():
             X, y = _rows(3000, 20)
-            np.savez(path, X=X, y=y)
+            np.savez(folder / "unfinished.npz", X=X, y=y)  # a signal may come in between
+            (folder / "unfinished.npz").replace(path)
         model, state = folder / "out.model", folder / "run.checkpoint"
         sys.argv = [*f"dualnewton fit {path} --out {model} --checkpoint {state} --seed 3".split(), *words]
         code = 0
@@ -154,6 +156,8 @@ def started(run: Run, folder: Path) -> int:
             code = 0
         except KeyboardInterrupt:
             code = 130
+        except BaseException:
+            (folder / "error").write_text(traceback.format_exc())
         finally:
             os._exit(code)
     return pid
@@ -206,7 +210,13 @@ def require_same(run: Run, folder: Path, wanted: bytes) -> None:
     """Let a run end that was killed before; it has the bits of one that was not, and leaves no other file."""
     if finished(run, folder) != wanted:
         raise Defect(f"{run.name}: the run that was continued has other bits")
-    left = {path.name for path in folder.iterdir()} - {"bits", "run.checkpoint", "rows.npz", "out.model"}
+    left = {path.name for path in folder.iterdir()} - {
+        "bits",
+        "run.checkpoint",
+        "rows.npz",
+        "unfinished.npz",
+        "out.model",
+    }
     if left:
         raise Defect(f"{run.name}: left {sorted(left)}")
 
@@ -219,7 +229,9 @@ def killed(run: Run, folder: Path, sent: signal.Signals, moment: float) -> bool:
         os.kill(pid, sent)
     code = ended(pid)
     if code not in (0, -sent, 130, 143):
-        raise Defect(f"{run.name}: exit code {code} after {sent.name}")
+        error = folder / "error"
+        why = error.read_text() if error.exists() else "no exception"
+        raise Defect(f"{run.name}: exit code {code} after {sent.name}: {why}")
     require_whole(folder)
     return not (folder / "bits").exists()
 

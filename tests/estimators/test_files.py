@@ -159,6 +159,8 @@ OF = ("content", "estimator")
     (wrong(*OF, "parameters", "alpha", value={"code": "1"}), "a value must be of one of the kinds"),
     (wrong(*OF, "fitted", "predict", value=1), "attributes that end in _"),
     (wrong(*OF, "fitted", "coef_", value=[3.0]), "coef_ of the estimator must be the coefficients of the model"),
+    (wrong(*OF, "fitted", "n_features_in_", value=3), "n_features_in_ must be the 4 columns of coef_, got 3"),
+    (lambda header: header["content"]["estimator"]["fitted"].pop("n_features_in_"), "must hold .*, n_features_in_"),
     (wrong(*OF, "fitted", "dual_coef_", value={"array": "nowhere"}), "a value of the kind array is wrong"),
     (wrong("content", "scale", value=1.0), "scale must be there exactly where"),
 ])  # fmt: skip

@@ -15,6 +15,7 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.io.frames import Frame, read_frame
 from dualnewton.io.source import Wanted
 from dualnewton.preprocessing import Choices, Encoding, Kind, roles_of
+from dualnewton.preprocessing.examples import examples_of
 
 RNG = np.random.default_rng(0)
 N = 200
@@ -252,3 +253,17 @@ def test_faults_of_files_are_named(tmp_path, text, message):
     with pytest.raises(DualnewtonError) as caught:
         read(tmp_path, text)
     assert message in str(caught.value)
+
+
+def test_a_parquet_file_without_rows_holds_no_examples(tmp_path):
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"a": pa.array([], pa.float64()), "y": pa.array([], pa.float64())}), tmp_path / "t.parquet")
+    with pytest.raises(DualnewtonError, match=r"t\.parquet: holds no examples$"):
+        read_frame(tmp_path / "t.parquet", Wanted())
+
+
+def test_a_target_of_dates_is_refused_with_the_name_of_the_file(tmp_path):
+    found = read(tmp_path, "a,y\n1,2020-01-01\n2,2021-05-03\n")
+    with pytest.raises(DualnewtonError, match=r"t\.csv: the target 'y' must hold numbers, categories"):
+        examples_of(found, Wanted("y"))

@@ -132,12 +132,17 @@ def _estimator(saved: SavedModel) -> Any:
     model = kind(**{key: from_json(each, saved.values) for key, each in saved.estimator["parameters"].items()})
     model._validate_params()
     wrong = [key for key in fitted if not key.endswith("_") or key.startswith("_") or not key.isidentifier()]
-    if wrong or not {"coef_", "intercept_"} <= set(fitted):
+    needed = ["coef_", "intercept_", "n_features_in_", *(["classes_"] if saved.classes is not None else [])]
+    if wrong or not set(needed) <= set(fitted):
         raise DualnewtonError(
-            f"fitted must hold coef_, intercept_ and attributes that end in _, got {wrong or list(fitted)}"
+            f"fitted must hold {', '.join(needed)} and attributes that end in _, got {wrong or list(fitted)}"
         )
     for key, words in fitted.items():
         setattr(model, key, from_json(words, saved.values))
     if not np.array_equal(np.atleast_2d(model.coef_), saved.coef):
         raise DualnewtonError("coef_ of the estimator must be the coefficients of the model")
+    if not np.array_equal(model.n_features_in_, saved.d):
+        raise DualnewtonError(
+            f"n_features_in_ must be the {saved.d} columns of coef_, got {model.n_features_in_!r:.40}"
+        )
     return model

@@ -118,7 +118,8 @@ def number_of(names: tuple[str, ...], asked: str | int) -> int | None:
 
 def _list(names: tuple[str, ...], shown: int = 8) -> str:
     more = f", … {len(names)} in all" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
+    # A damaged file may have line breaks within a name.
+    return ", ".join(name if name.isprintable() else repr(name) for name in names[:shown]) + more
 
 
 def not_numbers(path: Path, columns: Columns, which: list[int], where: str, seen: object) -> DataError:

@@ -110,7 +110,10 @@ def _parquet(path: Path, wanted: Wanted, _: Collection[str]) -> Frame:
     names_of(path)  # which raises an error if pyarrow is missing or the file is none
     import pyarrow as pa
 
-    return Frame(path, pa.Table.from_batches(list(batches(path, wanted, wanted.block))))
+    found = list(batches(path, wanted, wanted.block))
+    if not found:
+        raise DataError(f"{path}: holds no examples")
+    return Frame(path, pa.Table.from_batches(found))
 
 
 def _csv(path: Path, wanted: Wanted, text: Collection[str]) -> Frame:

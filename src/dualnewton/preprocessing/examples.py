@@ -86,7 +86,7 @@ def examples_of(frame: Frame, wanted: Wanted, *, labelled: bool = True) -> Examp
     if columns.target is None:
         return Examples(frame, features, **vectors)
     name = frame.names[columns.target]
-    y, there = labels(name, frame.table.column(name), frame.decimal)
+    y, there = labels(frame, name)
     examples = Examples(frame, features, name, y, **vectors)
     if there.all() or not labelled:
         return examples
@@ -95,14 +95,15 @@ def examples_of(frame: Frame, wanted: Wanted, *, labelled: bool = True) -> Examp
     return replace(examples.some(np.flatnonzero(there)), left_out=int((~there).sum()))
 
 
-def labels(name: str, column: Any, decimal: str) -> tuple[np.ndarray, np.ndarray]:
+def labels(frame: Frame, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the labels in a column, numbers or text, and where there is one."""
+    column, decimal = frame.table.column(name), frame.decimal
     if values.is_numeric(column):
         x = values.numbers(name, column, decimal)
         return x, ~np.isnan(x)
     if not (values.is_text(column) or values.is_boolean(column) or values.is_empty(column)):
         raise DualnewtonError(
-            f"the target {name!r} must hold numbers, categories, or true and false, got {column.type}"
+            f"{frame.path}: the target {name!r} must hold numbers, categories, or true and false, got {column.type}"
         )
     codes, distinct = values.texts(column)
     numbers = notations.numbers_in(distinct, decimal)
