@@ -38,6 +38,12 @@ def test_a_fact_is_wrapped_below_its_value(screen):
     assert " ".join([first.removeprefix("status").strip(), *map(str.strip, others)]) == LONG
 
 
+def test_a_paragraph_is_wrapped(screen):
+    _output.paragraph(LONG)
+    assert all(len(line) <= screen.width for line in lines_of(screen))
+    assert " ".join(lines_of(screen)) == LONG
+
+
 def test_a_table_fits_and_keeps_every_word(screen):
     _output.table(HEAD, ROWS)
     assert all(len(line.rstrip()) <= screen.width for line in lines_of(screen))

@@ -50,10 +50,15 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         _print_folded([head, *cells], least)
     else:
         for name, *others in cells:
-            _print(name, style="bold")
+            _print(f"{head[0]} {name}", style="bold")
             for title, cell in zip(head[1:], others, strict=True):
                 if cell:
                     _print(_wrapped(f"  {title}: {cell}", 4))
+
+
+def paragraph(text: str) -> None:
+    """Print sentences, which are wrapped on a terminal."""
+    _print(_wrapped(text, 0))
 
 
 def terminal_width() -> int | None:

@@ -110,5 +110,5 @@ def show(found: Report, path: str) -> None:
     print()
     _output.table(table.columns, table.rows)
     print()
-    print(table.note)
+    _output.paragraph(table.note)
     _output.say("report", path)

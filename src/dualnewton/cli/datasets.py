@@ -32,7 +32,10 @@ def datasets(
         _output.as_json(rows if name is None else rows[0])
     elif name is None:
         _output.table(("name", "kind", "n", "d", "here", "from"), [list(row.values()) for row in rows])
-        print("\nGenerators: dense:NxD, uncentred:NxD, sparse:NxDxK (K entries per row), optionally followed by :SEED.")
+        print()
+        _output.paragraph(
+            "Generators: dense:NxD, uncentred:NxD, sparse:NxDxK (K entries per row), optionally followed by :SEED."
+        )
     else:
         for key, value in rows[0].items():
             _output.say(key, value)

@@ -69,10 +69,10 @@ def rates(
     _output.say("data", f"{dataset.name}: {_output.count(problem.n, 'example')}, {_output.count(problem.d, 'feature')}")
     _output.say("objective", task.objective)
     print()
-    print(shown.title)
+    _output.paragraph(shown.title)
     _output.table(shown.columns, shown.rows)
     print()
-    print(shown.note)
+    _output.paragraph(shown.note)
 
 
 def only(task: Task, command: str) -> Problem:
