@@ -24,8 +24,8 @@ def test_a_set_that_is_not_there_is_said(command, monkeypatch, tmp_path):
     monkeypatch.setitem(sets.SETS, "mushrooms", (absent, absent))
     said = command("reproduce", "figure1", "--quick", "--out", "paper")
     assert said.code == 0, said.err
-    assert "Without mushrooms, of which no figure has a panel" in said.out
-    assert "Without mushrooms" in (tmp_path / "paper" / "report.html").read_text(encoding="utf-8")
+    assert "The mushrooms data are missing, so that no figure shows them" in said.out
+    assert "mushrooms data are missing" in (tmp_path / "paper" / "report.html").read_text(encoding="utf-8")
 
 
 def test_what_is_refused(command):

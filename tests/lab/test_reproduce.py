@@ -121,7 +121,9 @@ def test_all_of_it_in_a_quick_look(monkeypatch):
         monkeypatch.setattr(figure, "QUICK", ended_by_epochs(figure.QUICK))
     report = whole.reproduce("all", quick=True)
     assert [section.name for section in report.sections] == list(whole.PARTS)
-    assert report.notes[0].startswith("Without mushrooms, of which no figure has a panel: put mushrooms there")
+    assert report.notes[0].startswith(
+        "The mushrooms data are missing, so that no figure shows them: put mushrooms there"
+    )
     for section in report.sections:
         assert section.records
         assert all(len(record) == len(section.columns) for record in section.records)

@@ -75,7 +75,7 @@ def posed(loss: str = "squared", *, quick: bool = False) -> tuple[list[Posed], l
         try:
             dataset = makers[quick]()
         except (DualnewtonError, OSError) as error:
-            missing.append(f"Without {name}, of which no figure has a panel: {' '.join(str(error).split())}")
+            missing.append(f"The {name} data are missing, so that no figure shows them: {' '.join(str(error).split())}")
             continue
         found.append(Posed(name, Problem(dataset.X, dataset.y, LOSSES[loss], lam=1.0 / dataset.X.shape[0])))
     return found, missing
