@@ -11,6 +11,9 @@ import dualnewton as dn
 import dualnewton.dask as on_dask
 from dualnewton.errors import DualnewtonError
 
+# A warning of Dask about a slow disk, which says nothing about the models.
+pytestmark = pytest.mark.filterwarnings("ignore:Creating scratch directories")
+
 N, D = 160, 5
 RNG = np.random.default_rng(4)
 X = RNG.standard_normal((N, D))
@@ -53,7 +56,7 @@ def chunked(values, size=70):
 def workers():
     """Workers in threads of this process: tests/matrix/dask and tests/cli/test_on_dask.py have processes."""
     distributed = pytest.importorskip("distributed")
-    local = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
+    local = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0")
     with local, distributed.Client(local) as client:
         yield client
 
