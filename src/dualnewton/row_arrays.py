@@ -108,6 +108,17 @@ def some_columns(array: RowArray, first: int, count: int) -> RowArray:
     return own if own.T.flags.c_contiguous else np.ascontiguousarray(own)
 
 
+def at_labels(columns: RowArray, y: RowArray) -> tuple[RowArray, Any]:
+    """Return an array with the entries of contiguous columns, of shape (K, n), and the places of columns[y_i, i] in it.
+
+    Rows on a cluster keep their axis. In memory the array is a flat view: one index per entry takes a third of the time of two.
+    """
+    positions = np.arange(len(y), like=y)
+    if type(columns) in _TO_HOST:
+        return columns, (y, positions)
+    return columns.reshape(-1), y * len(y) + positions
+
+
 def blocks(rows: RowArray, columns: int = 1, least: int = 1) -> Iterator[slice]:
     """Yield slices of rows that are evaluated together.
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from dualnewton.row_arrays import blocks, is_elsewhere, ones
+from dualnewton.row_arrays import at_labels, blocks, ones
 
 FEASIBLE = 1e-12
 """Absolute tolerance, for rounding, within which p_i = e_y − α_i counts as a distribution: Σ_k p_ik = 1 and p_ik ≥ 0."""
@@ -58,15 +58,14 @@ def probabilities(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def losses(Z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return log Σ_k exp(z_k) − z_y and p − e_y of each row; all differences are computed without cancellation."""
-    shifted, rows = Z.T.copy(), np.arange(len(Z), like=y)
+    shifted = Z.T.copy()
     shifted -= shifted.max(axis=0)
-    # Rows on a cluster keep their axis; in memory one index into a flat view takes a third of the time of two.
-    shape, own = (shifted.shape, (y, rows)) if is_elsewhere(Z) else ((-1,), y * len(Z) + rows)
-    below = shifted.reshape(shape)[own]
-    p, largest, rest = _normalised(shifted)
-    slopes = p.reshape(shape)
-    slopes[own] = np.where(largest.reshape(shape)[own], -rest / (1.0 + rest), slopes[own] - 1.0)
-    return np.log1p(rest) - below, slopes.reshape(p.shape).T
+    entries, own = at_labels(shifted, y)
+    below = entries[own]
+    p, largest, rest = _normalised(shifted)  # p takes the place of z − max z
+    is_largest, _ = at_labels(largest, y)
+    entries[own] = np.where(is_largest[own], -rest / (1.0 + rest), entries[own] - 1.0)
+    return np.log1p(rest) - below, p.T
 
 
 def entropy(alpha: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -26,7 +26,7 @@ from dualnewton.losses.simplex import (
     probabilities,
     softmax,
 )
-from dualnewton.row_arrays import blocks, is_elsewhere, on_host, ones
+from dualnewton.row_arrays import at_labels, blocks, is_elsewhere, on_host, ones
 from dualnewton.validation import as_array, frozen, integer, vector
 
 UNDERFLOW = 800.0
@@ -231,7 +231,7 @@ class Softmax(Loss):
         q = (N + S (1 − ε)/ε)/C. ε is the smallest for which q ≥ 0. A class without examples must have probability zero
         in every row; its probability is first moved to the class of the row's label.
         """
-        N, columns = class_weights(y, c, self.n_classes), alpha.T.astype(np.float64, order="C")
+        N, columns = class_weights(y, c, self.n_classes), alpha.astype(np.float64, copy=False).T.copy()
         for absent in np.flatnonzero(N == 0.0):
             columns[absent] = 0.0
         columns[np.abs(columns) < TINY] = 0.0
@@ -319,14 +319,9 @@ def _some_columns(Z: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 # Dual points by columns, of shape (K, n) and contiguous: NumPy is several times faster along long rows than along short ones.
 
 
-def _own(columns: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the entries as a vector, a view, and the places of α_{i,y_i} in it."""
-    return columns.reshape(-1), y * len(y) + np.arange(len(y), like=y)
-
-
 def _close(columns: np.ndarray, y: np.ndarray) -> None:
     """Set α_{i,y_i} to minus the sum of the other entries of its example, so that these sum to zero without cancellation."""
-    entries, own = _own(columns, y)
+    entries, own = at_labels(columns, y)
     entries[own] = 0.0
     entries[own] = -columns.sum(axis=0)
 
@@ -354,7 +349,7 @@ def _shift(columns: np.ndarray, y: np.ndarray, c: np.ndarray, N: np.ndarray) -> 
 def _distributions(columns: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return p_i = e_y − α_i by columns, given α, which is overwritten."""
     p = np.negative(columns, out=columns)
-    entries, own = _own(p, y)
+    entries, own = at_labels(p, y)
     entries[own] += 1.0
     return p
 
