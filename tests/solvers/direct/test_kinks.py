@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
 import dualnewton as dn
+from covering import all_pairs
 from dualnewton import losses, regularizers
 from dualnewton.objective.certificates import certify_pairs
 from dualnewton.planning.small import small_plan
@@ -50,11 +51,11 @@ def found(problem, tol, most=60):
     return pair.certificate, result.steps
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=repr)
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("fit_intercept", [False, True])
-@pytest.mark.parametrize("lam_n", [10.0, 1.0, 1e-2])
+@pytest.mark.parametrize(
+    ("loss", "shape", "fit_intercept", "lam_n"), all_pairs(LOSSES, SHAPES, [False, True], [10.0, 1.0, 1e-2])
+)
 def test_it_finds_what_the_general_method_finds(loss, shape, fit_intercept, lam_n):
+    """A covering design of the four factors: any two levels of any two of them meet."""
     n, d = SHAPES[shape]
     X, score, weights = drawn(n, d)
     cases = itertools.product((None, weights), (None, 0.3 * score), (None, np.linspace(1.0, 4.0, d)))

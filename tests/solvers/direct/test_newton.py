@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import dualnewton as dn
+from covering import all_pairs
 from dualnewton import losses, regularizers
 from dualnewton.planning import small
 from dualnewton.solvers.direct import newton
@@ -37,11 +38,13 @@ def stepped_by(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize(("loss", "y"), LOSSES, ids=lambda value: type(value).__name__)
-@pytest.mark.parametrize("fit_intercept", [False, True])
-@pytest.mark.parametrize("penalty", [None, np.linspace(1.0, 4.0, D)], ids=["plain", "weighted"])
-@pytest.mark.parametrize("lam", [1.0, 1e-4])
-def test_it_finds_what_the_general_method_finds(loss, y, fit_intercept, penalty, lam, monkeypatch):
+@pytest.mark.parametrize(
+    ("case", "fit_intercept", "penalty", "lam"),
+    all_pairs(LOSSES, [False, True], [None, np.linspace(1.0, 4.0, D)], [1.0, 1e-4]),
+)
+def test_it_finds_what_the_general_method_finds(case, fit_intercept, penalty, lam, monkeypatch):
+    """A covering design of the four factors: any two levels of any two of them meet."""
+    loss, y = case
     seen = stepped_by(monkeypatch)
     for storage, weights, offset in itertools.product(STORAGES.values(), (None, WEIGHTS), (None, 0.3 * SCORE)):
         problem = dn.Problem(

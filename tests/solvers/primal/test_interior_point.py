@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import dualnewton as dn
+from covering import all_pairs
 from dualnewton import losses, regularizers, samplings
 from dualnewton.matrix import ChunkedData, MemoryData
 from dualnewton.objective.unpenalised import Unpenalised
@@ -52,11 +53,11 @@ def assert_same_model(problem, one, other):
 # The optimum ---------------------------------------------------------------------------------------------------------
 
 
-@by_loss
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("storage", ["dense", "sparse", "float32"])
-@pytest.mark.parametrize("d", [6, 120])
+@pytest.mark.parametrize(
+    ("loss", "variant", "storage", "d"), all_pairs(LOSSES, VARIANTS, ["dense", "sparse", "float32"], [6, 120])
+)
 def test_it_is_the_model_of_the_smoothed_losses(loss, variant, storage, d):
+    """A covering design of the four factors: any two levels of any two of them meet."""
     problem = problem_for(loss, d=d, lam=0.02, sparse=storage == "sparse", **VARIANTS[variant])
     if storage == "float32":
         problem = replace(problem, X=problem.X.astype(np.float32))
