@@ -297,7 +297,7 @@ class Loss(RoundingErrors):
 
         −α_i stays in the domain of φ*, which is convex and contains 0 for every loss that is bounded below.
         """
-        up, down = float(c @ np.maximum(alpha, 0.0)), float(c @ np.maximum(-alpha, 0.0))
+        up, down = map(float, summed(_signed_sums, alpha, c))
         keep = min(up, down)
         shrink_up = keep / up if up > 0.0 else 0.0
         shrink_down = keep / down if down > 0.0 else 0.0
@@ -353,6 +353,11 @@ class Loss(RoundingErrors):
     ) -> Callable[[float], float]:
         """Return s ↦ Σ c_i φ*(−sα_i; y_i) for s ∈ (0, 1], given its value at s = 1."""
         return lambda s: self.conjugates(s * alpha, y, weights)
+
+
+def _signed_sums(alpha: np.ndarray, c: np.ndarray) -> tuple[Any, Any]:
+    """Return Σ c_i max(α_i, 0) and Σ c_i max(−α_i, 0)."""
+    return c @ np.maximum(alpha, 0.0), c @ np.maximum(-alpha, 0.0)
 
 
 def _intercept_sums(z: np.ndarray, y: np.ndarray, c: np.ndarray | None, loss: Loss, b: float) -> tuple[Any, Any, Any]:
