@@ -9,6 +9,7 @@ processes with one thread each, the parts are:
 - ``overhead``: passes over blocks of a few rows, for several numbers of blocks and of tasks, interleaved with as many tasks that
   do nothing: wall time, and processor time of the client (with the scheduler, which runs in its process) and of the workers;
 - ``speed``: the processor time of a certificate and of a fit on blocks of 32 MB, against that of one process, interleaved;
+- ``losses``: passes, exchanges of messages and time of fits with a smooth loss and with losses that have kinks;
 - ``fits``: a logistic fit beside those of dask-ml's LogisticRegression by each of its solvers, where it is installed, with gaps.
 
 The page also has what these parts predict for more workers; ``python docs/plots.py`` draws it.
@@ -196,6 +197,24 @@ class Cost:
         return math.sqrt(self.work / self.per_thread)
 
 
+def kinks(client: Any, n: int, d: int) -> list[dict[str, Any]]:
+    """Fit a smooth loss and losses with kinks to a relative gap of 1e-4; the labels are the targets of the quantile loss."""
+    from dualnewton import Problem, losses, solve
+
+    X, y = collections(2 * WORKERS, n // (2 * WORKERS), d)
+    meter, found = Meter(client), []
+    for loss in (losses.Logistic(), losses.Hinge(), losses.Quantile(0.3)):
+        problem = Problem(X, y, loss, lam=1e-3, fit_intercept=True)
+
+        def fit(problem: Any = problem) -> Any:
+            return solve(problem, tol=1e-4, random_state=0)
+
+        counts = counted(fit)  # imports and compiles on the workers
+        wall, here, there, _ = meter(fit).tolist()
+        found.append({"loss": repr(loss), **counts, "wall": wall, "client": here, "workers": there})
+    return found
+
+
 def fits(n: int, d: int) -> list[dict[str, Any]]:
     """Fit ours and dask-ml's logistic regression, and certify the models of both."""
     from dualnewton import Problem, losses
@@ -233,7 +252,8 @@ def report(found: dict[str, Any]) -> str:
         "",
         f"`python -m benchmarks.dask_scaling`: {WORKERS} worker processes of one thread, the scheduler in the client's process.",
     ]
-    for part, section in (("overhead", _overhead_lines), ("speed", _speed_lines), ("fits", _fits_lines)):
+    sections = {"overhead": _overhead_lines, "speed": _speed_lines, "losses": _losses_lines, "fits": _fits_lines}
+    for part, section in sections.items():
         lines += ["", *section(found[part]["found"]), "", f"({found[part]['machine']}.)"]
     lines += ["", *_prediction_lines(found["overhead"]["found"], found["speed"]["found"])]
     return "\n".join(lines) + "\n"
@@ -318,6 +338,23 @@ def _speed_lines(rate: dict[str, Any]) -> list[str]:
     ]
 
 
+def _losses_lines(given: dict[str, Any]) -> list[str]:
+    return [
+        "## Losses with kinks",
+        "",
+        f"Fits of {given['n']} rows of {given['d']} features to a certified relative gap of 10⁻⁴, λ = 10⁻³, an intercept, after "
+        "a first fit. Times in seconds.",
+        "",
+        "| loss | passes | exchanges of messages | tasks | wall | client and scheduler | workers |",
+        "|---|---|---|---|---|---|---|",
+        *(
+            f"| {each['loss']} | {each['passes']} | {each['exchanges']} | {each['tasks']} | {each['wall']:.2f} | "
+            f"{each['client']:.2f} | {each['workers']:.2f} |"
+            for each in given["rows"]
+        ),
+    ]
+
+
 def _fits_lines(given: dict[str, Any]) -> list[str]:
     lines = [
         "## A fit beside dask-ml's",
@@ -343,7 +380,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--parts", nargs="+", choices=("overhead", "speed", "fits"), default=("overhead", "speed", "fits")
+        "--parts", nargs="+", choices=(all_parts := ("overhead", "speed", "losses", "fits")), default=all_parts
     )
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--rows", type=int, default=100_000)
@@ -355,6 +392,11 @@ def main() -> None:
     parts: dict[str, Callable[[Any], dict[str, Any]]] = {
         "overhead": lambda client: overhead(client, asked.repeats),
         "speed": lambda client: speed(client, max(3, asked.repeats // 5)),
+        "losses": lambda client: {
+            "n": asked.rows,
+            "d": asked.features,
+            "rows": kinks(client, asked.rows, asked.features),
+        },
         "fits": lambda _: {"n": asked.rows, "d": asked.features, "rows": fits(asked.rows, asked.features)},
     }
     with (
