@@ -55,10 +55,7 @@ class StoredFile:
 
     @contextlib.contextmanager
     def read_in_order(self) -> Iterator[IO[bytes]]:
-        """Open the file as :meth:`opened` does, to read long ranges in order: the system then reads further ahead of them.
-
-        Files that are not in its cache were read in 60 % of the time (``benchmarks.disk``).
-        """
+        """Open the file as :meth:`opened` does, to read long ranges in order: the system then reads further ahead of them."""
         with self.opened() as file:
             if hasattr(os, "posix_fadvise"):  # Linux and other POSIX systems, not macOS and Windows
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
