@@ -19,7 +19,6 @@ from dualnewton.validation import data_matrix, vector
 __all__ = ["certify"]
 
 
-@np.errstate(over="ignore", invalid="ignore")  # as in a fit: what overflows proves nothing, and the values say so
 def certify(
     model: Any, X: Any, y: Any = None, *, sample_weight: Any = None, offset: Any = None, exact: bool = False
 ) -> Certificate:
@@ -97,9 +96,9 @@ def certify(
     translate = translation_of(model)
     if hasattr(model, "fit"):  # a saved model was
         require_fitted(model)
-    certificates = tuple(
-        part.certificate(exact=exact) for part in translate(model, _checked(X, y, sample_weight, offset))
-    )
+    parts = translate(model, _checked(X, y, sample_weight, offset))
+    with np.errstate(over="ignore", invalid="ignore"):  # as in a fit: what overflows proves nothing, as the values say
+        certificates = tuple(part.certificate(exact=exact) for part in parts)
     return certificates[0] if len(certificates) == 1 else Certificate.of_parts(certificates)
 
 

@@ -27,6 +27,10 @@ SOME = 1024
 """Rows whose mean is the origin of the moments, at least, where there are so many."""
 
 
+LOST = 64.0 * 2.0**-53
+"""Fraction of Σ c_i x_ij² below which what subtraction leaves about the mean is rounding of either sign: a constant feature."""
+
+
 class Centred(NamedTuple):
     """Σ c_i (x_i − m)(x_i − m)ᵀ, Σ c_i (x_i − m)(y_i − ȳ)ᵀ, m and ȳ."""
 
@@ -72,14 +76,18 @@ class Moments:
         return self if factor == 1.0 else Moments(factor * self.gram, factor * self.cross, self.origin)
 
     def centred(self, *, fit_intercept: bool) -> Centred:
-        """Return them about the means, or about zero where there is no intercept."""
+        """Return them about the means, or about zero where there is no intercept.
+
+        Features of sparse rows that are constant up to rounding are zero: a matrix of rounding errors is indefinite.
+        """
         second, cross, first = self.gram[:-1, :-1], self.cross[:-1], self.gram[:-1, -1]
         if not fit_intercept:
             return Centred(second, cross, np.zeros_like(first), np.zeros(cross.shape[1]))
         mean, target_mean = first / self.total, self.cross[-1] / self.total
-        return Centred(
-            second - np.outer(first, mean), cross - np.outer(first, target_mean), mean + self.origin, target_mean
-        )
+        left, along = second - np.outer(first, mean), cross - np.outer(first, target_mean)
+        if (lost := np.diag(left) < LOST * np.diag(second)).any():
+            left[lost], left[:, lost], along[lost] = 0.0, 0.0, 0.0
+        return Centred(left, along, mean + self.origin, target_mean)
 
     def __add__(self, other: Moments) -> Moments:
         return Moments(self.gram + other.gram, self.cross + other.cross, self.origin)

@@ -336,7 +336,6 @@ class Problem:
 
     # The verifier ----------------------------------------------------------------------------------------------------
 
-    @np.errstate(over="ignore", invalid="ignore")  # as in a run: what overflows proves nothing, and the values say so
     def certify(
         self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None, *, exact: bool = False
     ) -> Certificate:
@@ -355,8 +354,11 @@ class Problem:
             Whether the values of the same pair are recomputed in extended precision (``objective/extended.py``), which makes the
             bound of the rounding errors about 2000 times smaller and takes about ten times as long.
         """
-        pair = self.certified_pair(w, intercept, alpha)
-        return (self.extended(pair) if exact else self.bounded(pair)).certificate
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # as in a run: what overflows proves nothing, as the values say
+            pair = self.certified_pair(w, intercept, alpha)
+            return (self.extended(pair) if exact else self.bounded(pair)).certificate
 
     def bounded(self, pair: CertifiedPair) -> CertifiedPair:
         """Return the pair with a bound of the rounding errors of its certificate, if it has none."""

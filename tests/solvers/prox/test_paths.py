@@ -161,3 +161,17 @@ def test_a_singular_matrix_does_not_stop_the_other_models(monkeypatch):
     assert len(left) <= 4
     for k, penalty in enumerate(penalties):
         assert penalty.violations(found[k, 0], H[0] @ found[k, 0] - along[0]).max() <= 2e-6 * strengths[k]
+
+
+def test_features_of_sparse_rows_that_are_constant_up_to_rounding_have_no_moments():
+    # About the mean, the squares of 1e8 + noise are rounding errors of either sign: an indefinite matrix.
+    rng = np.random.default_rng(0)
+    X = np.column_stack([1e8 + 1e-3 * rng.standard_normal((40, 3)), rng.standard_normal((40, 2))])
+    y = rng.standard_normal((40, 1))
+    moments = Moments.of(as_data(sp.csr_array(X)), y, np.ones(40), np.zeros(5))
+    second, cross, mean, _ = moments.centred(fit_intercept=True)
+    assert not second[:3].any()
+    assert not cross[:3].any()
+    np.testing.assert_allclose(mean, X.mean(axis=0), rtol=1e-14, atol=1e-15)
+    np.testing.assert_allclose(second[3:, 3:], 40 * np.cov(X[:, 3:].T, bias=True), rtol=1e-12)
+    assert np.linalg.eigvalsh(second).min() >= 0.0
