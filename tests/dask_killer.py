@@ -103,7 +103,7 @@ class Killer(threading.Thread):
 
 def fit_with_kills(client, rng, prefixes, delay=0.05, **more):
     """Fit while workers are killed; return the result, and the phases in which one was, fewer if the fit was faster."""
-    client.wait_for_workers(2)
+    client.wait_for_workers(2, timeout=60)
     killer = Killer(client, rng, prefixes, delay)
     killer.start()
     try:
@@ -178,9 +178,7 @@ def main():
             while kills.total() < asked.kills and has_workers(client):
                 try:
                     result, killed = fit_with_kills(client, rng, rng.permutation(PHASES).tolist())
-                except (
-                    DualnewtonError
-                ) as error:  # no worker was left: Dask does not replace one killed while it started
+                except (DualnewtonError, TimeoutError) as error:  # Dask has not replaced the workers
                     lost += 1
                     print(f"a fit without workers ended with an error: {error}", flush=True)
                     break
