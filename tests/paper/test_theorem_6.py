@@ -8,7 +8,7 @@ from dualnewton.solvers import SDCA, SDNA
 from erm import gaps_along, optimum
 from tables import make_problem, name_of
 
-N, ROUNDS, SEEDS = 12, 60, 10
+N, ROUNDS, SEEDS = 12, 60, 20
 LAWS = [samplings.Serial(N), samplings.Nice(N, 3), samplings.Partition(N, 4), samplings.Nice(N, 9)]
 
 

@@ -107,9 +107,8 @@ class CertifiedPair:
 
     def with_rounding(self, rounding: float | None) -> CertifiedPair:
         """Return the pair with a bound of the rounding errors of its certificate."""
-        found = (
-            self.certificate
-        )  # not ``replace``, which takes twice as long: the time of a small fit is that of Python calls
+        # Not ``replace``, which takes twice as long: the time of a small fit is that of Python calls.
+        found = self.certificate
         certificate = Certificate(found.primal, found.dual, rounding=rounding, parts=found.parts)
         return CertifiedPair(self.w, self.intercept, self.alpha, certificate, self.scale)
 

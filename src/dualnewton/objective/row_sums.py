@@ -109,7 +109,8 @@ def _dual_terms(
 ) -> tuple[Any, ...]:
     rows = RowVectors(y, c, o)
     mass = rows.weighted(alpha)
-    sums = (column_sums(mass), column_sums(np.abs(mass))) if masses else (0.0, 0.0)
+    total: Any = column_sums if mass.ndim > 1 else np.sum
+    sums = (total(mass), total(np.abs(mass))) if masses else (0.0, 0.0)
     linear = 0.0 if o is None else float(np.vdot(mass, o))
     return *sums, linear, _conjugates(alpha, y, c, o, loss, many)[0]
 
@@ -275,4 +276,6 @@ def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any) -> tuple[Any, 
     columns = mass.reshape(len(alpha), -1)
     squares = np.einsum("ik,ik->k", columns, columns)
     total = squares.sum() if c is None else np.vdot(alpha, mass)
+    if mass.ndim == 1:
+        return squares, mass.sum(keepdims=True), np.abs(mass).sum(keepdims=True), total
     return squares, column_sums(columns), column_sums(np.abs(columns)), total

@@ -108,7 +108,7 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
         return wide_plan(problem, method, tau, models, tuning)
     for name, family in FAMILIES.items():
         if method in ("auto", family.method) and tau in ("auto", problem.n) and family.takes(problem, tuning):
-            together = family.together and _steps_together(problem, models, tuning)
+            together = family.together and models > 1 and _steps_together(problem, models, tuning)
             return Plan(family.method, problem.n, family.reason, family=name, together=together)
     return wide_plan(problem, method, tau, models, tuning)
 
@@ -119,7 +119,7 @@ def _steps_together(problem: Any, models: int, tuning: Tuning) -> bool:
     Losses without γ need their steps shortened, which each model does alone.
     """
     few = models * problem.n * problem.d <= tuning.together_entries
-    return models > 1 and few and problem.columns == 1 and problem.loss.gamma is not None
+    return few and problem.columns == 1 and problem.loss.gamma is not None
 
 
 def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:

@@ -85,7 +85,7 @@ class Switching:
         if self.problem.loss.kinked:
             return self._from_kinks(stuck=stuck)
         if stuck:
-            leave = plan.is_primal and not plan.has_switched and relative_gap > self.tuning.rounding_gap
+            leave = plan.is_primal and plan.before is None and relative_gap > self.tuning.rounding_gap
             others = self._others() if leave else []
             return min(others, key=itemgetter(0))[1].after(plan, "rounding stopped the steps") if others else None
         now, residual = self.state.history[-1]
@@ -177,7 +177,7 @@ class Switching:
     def _dual(self, passes_left: float, epochs: float) -> Plan | None:
         """Return another plan, mostly of a dual method, if the primal one has cost far more than predicted and still would."""
         a_pass, plan = Costs.of(self.problem.data.profile, self.tuning).pass_of(self.problem.columns), self.state.plan
-        if plan.has_switched or epochs * a_pass < self.tuning.overrun * plan.cost:
+        if plan.before is not None or epochs * a_pass < self.tuning.overrun * plan.cost:
             return None
         cost, other = min(self._others(), key=itemgetter(0), default=(math.inf, None))
         if other is None or self.tuning.switch_margin * cost >= passes_left * a_pass:

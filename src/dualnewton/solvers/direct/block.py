@@ -72,7 +72,7 @@ class Block:
 
     def gather(self, R: np.ndarray, *, intercept: bool) -> np.ndarray:
         """Return Σ_i R_ik a_i, and Σ_i R_ik where there are intercepts, as an array of shape (K, d) or (K, d + 1)."""
-        sums = weighted_sums(R, self.rows)
+        sums = R.T @ self.rows if R.shape[1] == 1 else weighted_sums(R, self.rows)
         return np.column_stack([sums, self.ones @ R]) if intercept else sums  # faster than a sum along short rows
 
     def gram(self, weights: np.ndarray, *, intercept: bool, equal: bool = False) -> np.ndarray:
@@ -94,8 +94,8 @@ class Block:
 
 
 def weighted_sums(R: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return Rᵀ rows for weights R of shape (n,) or (n, K), by products with vectors where K is small."""
-    return np.array([r @ rows for r in R.T]) if R.ndim > 1 and 1 < R.shape[1] <= FEW else R.T @ rows
+    """Return Rᵀ rows for weights R of shape (n, K), by products with vectors where K is small."""
+    return np.array([r @ rows for r in R.T]) if R.shape[1] <= FEW else R.T @ rows
 
 
 class Found(NamedTuple):

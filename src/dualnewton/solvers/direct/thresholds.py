@@ -150,9 +150,10 @@ class Rows:
         """Return the losses and their slopes of all features at a model and its best intercept; v of the features inside."""
         r = self.A @ v - self.targets
         mass = r if self.roots is None else (self.roots * r.T).T
+        one = mass.ndim == 1
         if self.fit_intercept:  # for features that are far from zero: what rounding has left of the sum
-            mass = mass - np.multiply.outer(self.shares, column_sums(mass))
-        return 0.5 * float(np.vdot(r, r)), weighted_sums(mass, self.values)
+            mass = mass - np.multiply.outer(self.shares, mass.sum() if one else column_sums(mass))
+        return 0.5 * float(np.vdot(r, r)), mass @ self.values if one else weighted_sums(mass, self.values)
 
     def intercept(self, v: np.ndarray) -> Any:
         """Return the best intercept of a model; v of the features inside."""
