@@ -17,6 +17,7 @@ import numpy as np
 from numba import float64, types
 from numba.extending import intrinsic
 
+from dualnewton.errors import DualnewtonError
 from dualnewton.kernels._compiler import address_of, call_address
 from dualnewton.kernels._jit import FASTMATH
 from dualnewton.regularizers import Regularizer
@@ -76,7 +77,7 @@ def _compiled(recipe: _Recipe) -> CompiledGradient:
     def gradient(s: np.ndarray, w: np.ndarray) -> None:
         found = method(self, s)
         if found.size != w.size:
-            raise ValueError("grad_conjugate must return a vector of the length of its argument")
+            raise DualnewtonError("grad_conjugate must return a vector of the length of its argument")
         # By a loop: an assignment of whole arrays would also compile the text of the error for shapes that differ, for seconds.
         for j in range(w.size):
             w[j] = found[j]

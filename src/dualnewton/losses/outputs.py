@@ -85,6 +85,7 @@ class SquaredOutputs(Loss):
         sizes: Sizes,
         y: np.ndarray,  # noqa: ARG002
         c: np.ndarray,  # noqa: ARG002
+        *,
         error: float,
     ) -> tuple[float, np.ndarray]:
         """Bound what :meth:`rebalanced` costs: with sums s and C = Σ c_i, Σ c_i φ* grows by at most ‖s‖(‖√c y‖/√C + ‖s‖/C)."""

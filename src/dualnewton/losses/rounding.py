@@ -146,6 +146,7 @@ class RoundingErrors:
         sizes: Sizes,
         y: Array,  # noqa: ARG002
         c: Array,  # noqa: ARG002
+        *,
         error: float,
     ) -> tuple[float, np.ndarray]:
         """Bound what :meth:`rebalanced` costs in exact arithmetic.

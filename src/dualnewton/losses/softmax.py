@@ -142,7 +142,7 @@ class Softmax(Loss):
         beta[np.arange(len(y)), y] += 1.0
         return (1.0 - share) * alpha + share * beta
 
-    def balancing_cost(self, sizes: Sizes, y: np.ndarray, c: np.ndarray, error: float) -> tuple[float, np.ndarray]:
+    def balancing_cost(self, sizes: Sizes, y: np.ndarray, c: np.ndarray, *, error: float) -> tuple[float, np.ndarray]:
         """Bound what :meth:`rebalanced` costs: φ* lies between −log K and 0, and |β_ik − α_ik| ≤ 2."""
         sums = np.abs(sizes.sums) + error * sizes.absolute
         N = class_weights(y, c, self.n_classes)

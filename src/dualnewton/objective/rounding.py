@@ -207,7 +207,7 @@ class _Analysis:
         moves = np.full(problem.columns, away * sizes.weight)  # ‖cζ‖ ≤ ζ Σ c_i
         if not problem.fit_intercept:
             return growth, moves
-        further = loss.balancing_cost(sizes, problem.y, problem.c, self.sums)
+        further = loss.balancing_cost(sizes, problem.y, problem.c, error=self.sums)
         return growth + further[0], moves + further[1]
 
     def _gauge(self, moves: np.ndarray) -> float:
