@@ -88,9 +88,8 @@ def plain_blocks(
 def _rows(table: Any, columns: Columns, text_labels: bool) -> Rows:
     X = np.empty((table.num_rows, len(columns.features)))
     at = 0
-    for (
-        batch
-    ) in table.to_batches():  # some thousand rows, which stay in the processor's cache while they are transposed
+    # A batch has some thousand rows, which stay in the processor's cache while they are transposed.
+    for batch in table.to_batches():
         for k, j in enumerate(columns.features.tolist()):
             X[at : at + batch.num_rows, k] = batch.column(j)
         at += batch.num_rows

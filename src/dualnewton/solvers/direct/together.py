@@ -19,12 +19,7 @@ from dualnewton.losses import Curvature, Loss
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.direct.active_set import solution
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Solver, Start, one_by_one
-
-SUFFICIENT = 1e-4
-"""Armijo's fraction of the predicted decrease that a step must reach."""
-
-ROUNDING = 1e-14
-"""Relative change of the objective that counts as rounding."""
+from dualnewton.solvers.direct.newton import ROUNDING, SUFFICIENT
 
 
 def solve(
