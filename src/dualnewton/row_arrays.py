@@ -100,9 +100,9 @@ def column_sums(rows: RowArray) -> Any:
     return np.ones(len(rows)) @ rows
 
 
-def some_columns(array: RowArray, first: int, count: int) -> RowArray:
-    """Return consecutive columns, contiguous in one of the two orders (those of compiled passes are); a vector if one."""
-    own = array[:, first] if count == 1 else array[:, first : first + count]
+def some_columns(array: RowArray, wanted: int | slice) -> RowArray:
+    """Return a column as a vector, or consecutive ones, contiguous in one of the two orders (those of compiled passes are)."""
+    own = array[:, wanted]
     if type(array) in _TO_HOST:
         return np.ascontiguousarray(own, like=array)
     return own if own.T.flags.c_contiguous else np.ascontiguousarray(own)

@@ -242,6 +242,15 @@ def test_products(storage, dtype, K):
 
 
 @DTYPES
+@pytest.mark.parametrize("K", [4, 7, 12, 13])
+def test_dense_rows_with_any_number_of_columns(dtype, K):
+    """Margins by groups of four columns and the columns left, and from 13 columns on by BLAS."""
+    X, rng = matrix("dense", dtype), np.random.default_rng(6)
+    data, A, W = MemoryData(X), dense(X), rng.standard_normal((D, K))
+    np.testing.assert_allclose(data.times(W), A @ W, rtol=1e-11, atol=1e-12)
+
+
+@DTYPES
 @pytest.mark.parametrize("K", [5, 9, 16, 21])
 def test_sparse_rows_with_any_number_of_columns(dtype, K, monkeypatch):
     """One to four vector registers at a time, and more than one group of them; as few parts as their sums require."""

@@ -113,7 +113,7 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
         free, kind = self.fit_intercept, NonNegativeUnpenalised if self.positive else Unpenalised
         more: dict[str, Any] = {"sample_weight": data.sample_weight, "fit_intercept": free}
         loss, targets = Squared(), data.y.reshape(n, -1)
-        objectives = [kind(data.matrix, some_columns(targets, k, 1), loss, **more) for k in range(targets.shape[1])]
+        objectives = [kind(data.matrix, some_columns(targets, k), loss, **more) for k in range(targets.shape[1])]
         if self.positive:
             equations = _System.of(data, fit_intercept=free)
             return [
@@ -219,7 +219,7 @@ class _NormalEquations:
 
     def duals(self) -> list[np.ndarray]:
         """Return α of each output: the residuals, orthogonal to all features."""
-        return [some_columns(self.rest, k, 1) for k in range(self.rest.shape[1])]
+        return [some_columns(self.rest, k) for k in range(self.rest.shape[1])]
 
     def model(self, w: np.ndarray, k: int) -> tuple[np.ndarray, float]:
         """Return w of output k with its intercept."""

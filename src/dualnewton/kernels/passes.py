@@ -33,6 +33,10 @@ from dualnewton.kernels.row_functions import call, call_gemm, call_syrk
 FEW = 2
 """Number of columns up to which rows are multiplied by plain loops: with so few, BLAS and whole vector registers are slower."""
 
+DOTS = 12
+"""Number of columns up to which margins of dense rows are products of vectors, four columns at a time. For 4 columns these take
+0.3 of the time of BLAS on rows of 50 to 100 entries, 0.6 on rows of 10 or 400; for 10 columns 0.5 to 1.2."""
+
 AHEAD = np.uintp(24)
 """Number of entries by which the coefficients of a sparse row's features are prefetched where there are several columns: their
 matrix exceeds the second-level cache."""
@@ -97,12 +101,30 @@ def _sparse_dot(data, columns, starts, i, w):
     return (u0 + u1) + (u2 + u3)
 
 
+@jit
+def _four_margins(data, first, last, W, k, Z):
+    """Z[k+m, i] = a_iᵀw_{k+m} for m = 0 … 3: each entry of a dense row is read once for four columns."""
+    w0, w1, w2, w3 = W[k], W[k + 1], W[k + 2], W[k + 3]
+    for i in range(first, last):
+        u0 = u1 = u2 = u3 = 0.0
+        for j in range(w0.size):
+            a = data[i, j]
+            u0 += a * w0[j]
+            u1 += a * w1[j]
+            u2 += a * w2[j]
+            u3 += a * w3[j]
+        Z[k, i], Z[k + 1, i], Z[k + 2, i], Z[k + 3, i] = u0, u1, u2, u3
+
+
 @overloads(_margins)
 def _margins_of(data, columns, starts, first, last, W, blas, room, Z):
     def dense(data, columns, starts, first, last, W, blas, room, Z):
         K, d = W.shape
-        if K <= FEW:
-            for k in range(K):
+        if K <= DOTS:
+            fours = K // 4 * 4
+            for k in range(0, fours, 4):
+                _four_margins(data, first, last, W, k, Z)
+            for k in range(fours, K):
                 for i in range(first, last):
                     Z[k, i] = row.dot(data, columns, starts, i, W[k])
         else:

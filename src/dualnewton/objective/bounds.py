@@ -239,7 +239,8 @@ def primal_bounds(
     for k, (problem, own) in enumerate(columns_of(problems)):
         count = 1 + points.forms[k].direction
         places = range(kept, kept + count * problem.columns, problem.columns)
-        vectors_kept = [some_columns(found.kept, place, problem.columns) for place in places]
+        K = problem.columns
+        vectors_kept = [some_columns(found.kept, at if K == 1 else slice(at, at + K)) for at in places]
         kept += count * problem.columns
         last = first + problem.columns * count * (2 - problem.regularizer.strongly_convex)
         sums = DualSums(

@@ -16,6 +16,7 @@ import numpy as np
 from dualnewton.matrix import Data
 from dualnewton.objective.bounds import Derivatives
 from dualnewton.objective.problem import Problem
+from dualnewton.row_arrays import some_columns
 from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.joint_softmax import JointHessian
@@ -105,7 +106,7 @@ class Descent(SharedPasses):
         for model, value in zip(self.models, found.values, strict=True):
             own = slice(column, column + model.objective.columns)
             gradient = model.objective.vector(found.gradients[own], found.slopes[own])
-            model.receive(float(value), gradient, np.ascontiguousarray(found.margins[:, own], like=found.margins))
+            model.receive(float(value), gradient, some_columns(found.margins, own))
             column = own.stop
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002

@@ -18,6 +18,7 @@ from dualnewton.losses import Curvature
 from dualnewton.matrix import Data
 from dualnewton.objective.bounds import Derivatives, columns_of
 from dualnewton.objective.problem import Problem
+from dualnewton.row_arrays import some_columns
 from dualnewton.solvers.deadline import Deadline, OutOfTime
 from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
 from dualnewton.solvers.prox.curvature import kind_of
@@ -79,10 +80,7 @@ class Proximal(SharedPasses):
         b = np.concatenate([trial.b for trial in trials])
         found = self.data.evaluate(W, b, Derivatives(problems), [each.row_vectors for each in problems])
         for model, trial, value, (_, own) in zip(models, trials, found.values, columns_of(problems), strict=True):
-            gradient, margins = (
-                found.gradients[own].ravel(),
-                np.ascontiguousarray(found.margins[:, own], like=found.margins),
-            )
+            gradient, margins = found.gradients[own].ravel(), some_columns(found.margins, own)
             model.receive(trial, float(value), gradient, np.atleast_1d(found.slopes[own]), margins)
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
