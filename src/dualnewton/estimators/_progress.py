@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from dualnewton.run.result import Progress
@@ -14,8 +13,6 @@ RECENT = 5
 
 AGREEMENT = 3.0
 """Largest ratio of two estimates of the time left for which one is shown."""
-
-Callback = Callable[[Progress], Any]
 
 
 class ProgressLine:

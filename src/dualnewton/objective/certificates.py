@@ -19,9 +19,6 @@ from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import label_weights
 
-ROUNDED = 1e-14
-"""Fraction by which a dual point is scaled down further than its computed ᾱ asks for, against the rounding of ᾱ."""
-
 
 def certify_duals(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[CertifiedPair]:
     """Certify w = ∇g*(ᾱ) for a dual point of each problem: in two passes, or in three if there is an intercept to search.
