@@ -280,7 +280,7 @@ CHANGED = {
     "feature_names": (["a", "b"], "must have 3 feature names, got 2"),
     "created": ("yesterday", "created must be a date"),
     "target": (7, "target must be text"),
-    "more": (1, "a field 'more' that this version does not know"),
+    "more": (1, "a field 'more' that is unknown to this version"),
     "objective": ({"loss": "logistic"}, "objective must have exactly the fields"),
 }
 
