@@ -89,7 +89,7 @@ def _solve_plus_identity(matrix: np.ndarray, r: np.ndarray) -> np.ndarray:
     if not failed:
         return x
     if not np.isfinite(matrix).all():
-        return np.full_like(r, np.nan)  # no such step decreases J, and the block ends where it is
+        return np.full_like(r, np.nan)  # a NaN step never decreases J, so that the block ends here
     # Rounding has made a badly scaled matrix indefinite; its exact eigenvalues are at least one.
     values, vectors = np.linalg.eigh(matrix)
     return vectors @ ((vectors.T @ r) / np.maximum(values, 1.0))

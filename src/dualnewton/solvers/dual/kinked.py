@@ -1,4 +1,6 @@
-"""SDNA and SDCA on a piecewise linear loss itself: rounds, joint steps of all free examples, and one linear system at the end."""
+"""SDNA and SDCA on a piecewise linear loss without smoothing: rounds, joint steps of all free examples, and one linear system
+at the end.
+"""
 
 from __future__ import annotations
 
@@ -19,36 +21,34 @@ from dualnewton.solvers.dual.piecewise import free_kinks
 from dualnewton.solvers.dual.sweeps import Sweeps
 
 PRODUCTS, MOST_PRODUCTS = 10, 320
-"""Products with the Gram matrix of the free examples in a joint step of theirs: while the free examples change from step to step,
-and at most. The number doubles with each step in which they stay the same."""
+"""Products with the Gram matrix of the free examples in a joint step: the number while the set of free examples changes, and the
+maximum. The number doubles with each step in which the set stays the same."""
 
 QUICK = 0.3
-"""Logarithm of the factor by which the residual falls per epoch, from which on rounds alone do: a joint step costs several
+"""Logarithm of the factor by which the residual decreases per epoch above which only rounds are done: a joint step costs several
 epochs."""
 
 
 class KinkDecisions(Protocol):
-    """What the method asks the planner."""
+    """The decisions of the planner for this method."""
 
     def solves_system(self, free: int, epochs: float) -> bool:
-        """Whether the linear system of so many free examples is worth its cost after so many epochs."""
+        """Whether to solve the linear system of ``size`` free examples after this number of epochs."""
 
 
 @dataclass(frozen=True)
 class Face:
-    """What is remembered of the free examples of one model."""
+    """The state of the free examples of one model."""
 
     free: np.ndarray  # indices, as of the last joint step
     products: int = PRODUCTS
     solved: bool = False  # whether their linear system has been tried
-    slow: bool = (
-        False  # whether a step left the residual unknown (NumPy rounds) or too large: then there are joint steps
-    )
+    slow: bool = False  # whether joint steps are needed: a step left the residual unknown (NumPy rounds) or too large
 
 
 @dataclass(frozen=True, eq=False)
 class KinkedState:
-    """What the sweeps remember, and the free examples of each model; the epochs so far decide whether a system is solved."""
+    """The state of the sweeps and of the free examples of each model; the epochs so far decide whether a system is solved."""
 
     sweeps: Any
     faces: tuple[Face, ...]
@@ -68,7 +68,7 @@ class KinkedSweeps(Sweeps):
         Whether to solve the linear system of the free examples.
     """
 
-    expected_ratio = 1.0  # the mean residual is the gap, but that each term is computed at the w of its visit
+    expected_ratio = 1.0  # the mean residual is the gap, except that each term uses the w at its visit
     focused_sweeps, focused_epochs, least_visits = 200, 4.0, 4096
 
     def __init__(
