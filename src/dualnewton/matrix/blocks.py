@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 FEW, FEW_MODELS = 3, 8
-"""Numbers of columns up to which RᵀA, and models up to which AWᵀ, are computed column by column: BLAS is slower with matrices of
-so few columns."""
+"""Largest numbers of columns for which RᵀA, and of models for which AWᵀ, are computed column by column: BLAS is slower with so
+few columns."""
 
 
 class LibraryBlock:
@@ -29,7 +29,9 @@ class LibraryBlock:
             self.transposed = self.A.T
 
     def read(self, room: list[np.ndarray]) -> LibraryBlock:
-        """Return a block whose two products do not convert the entries again; ``room`` keeps a buffer between blocks."""
+        """Return a block whose two products do not convert the entries again; ``room`` holds a buffer that is reused between
+        blocks.
+        """
         if self.A.dtype == np.float64:
             return self
         wide: Any = copy.copy(self)
@@ -47,7 +49,7 @@ class LibraryBlock:
 
     def products(self, W: np.ndarray, out: np.ndarray) -> None:
         """Out = A Wᵀ."""
-        if not W.any():  # most runs start at zero
+        if not W.any():  # most runs start at w = 0
             out[:] = 0.0
         elif len(W) == 1 or (len(W) <= FEW_MODELS and not sp.issparse(self.A)):
             for k, w in enumerate(W):

@@ -23,7 +23,7 @@ from dualnewton.matrix.workers import workers
 from dualnewton.validation import frozen
 
 BLOCK_BYTES, MOST_ROWS = 1 << 18, 1 << 13
-"""Size of a block of rows in bytes (256 KiB), which stays in a cache until it is read again, and its most rows."""
+"""Size of a block of rows in bytes (256 KiB), which stays in a cache until it is read again, and its largest number of rows."""
 
 SPARSE_BYTES, MOST_SPARSE_ROWS = 1 << 22, 1 << 16
 """The same for sparse rows and one column (4 MiB). Coefficients and gradient compete for the cache, so that longer blocks, which
@@ -31,8 +31,8 @@ alternate less, are faster although they are read from a slower cache: on 500000
 core, by a quarter on 16, compared to 1 MiB. Those of several columns fit into no fast cache, and the short blocks are used."""
 
 WIDE_PARTS, WIDE_SHARE, SUM_ENTRIES = 16, 8, 1 << 26
-"""Where each part of sparse rows has a gradient of several columns: maximum number of parts, minimum of a part's entries for each
-feature, and maximum of numbers of all these gradients (512 MiB)."""
+"""For parts of sparse rows with gradients of several columns: maximum number of parts, minimum of a part's entries for each
+feature, and maximum size of all these gradients (512 MiB)."""
 
 SUMMED = 1 << 13
 """Number of columns of the parts' sums that are added at a time (64 KiB)."""
@@ -45,13 +45,13 @@ GRAM_PARTS, LARGE_GRAM, GRAM_ENTRIES = 32, 1 << 25, 1 << 26
 of all parts' d×d sums (512 MiB)."""
 
 GRAM_BYTES, FEWEST = 1 << 20, 1 << 10
-"""Size of a block of scaled rows in bytes (1 MiB) for weighted Gram matrices, and its number of rows where a row is long."""
+"""Size of a block of scaled rows in bytes (1 MiB) for weighted Gram matrices, and its number of rows if rows are long."""
 
 REGISTER = 4
-"""Numbers in a vector register, as the kernels use them."""
+"""Numbers per vector register in the kernels."""
 
 NOWHERE = -1
-"""Place of a vector that is not kept."""
+"""Index of a vector that is not kept."""
 
 
 class CompiledPasses:
@@ -78,7 +78,7 @@ class CompiledPasses:
         self.long_step = max(16, min(MOST_SPARSE_ROWS, SPARSE_BYTES * self.n // max(stored, 1)) // 8 * 8)
         self.widens = X.dtype != np.float64 and not self.sparse
         self.ones, self.zeros = np.ones(self.long_step), np.zeros(self.long_step)
-        # Room of parts' sums that are not in use: of passes, and of Gram matrices.
+        # Buffers for sums of parts that are not in use: for passes, and for Gram matrices.
         self._room: list[np.ndarray] = []
         self._gram_room: list[np.ndarray] = []
 
@@ -97,9 +97,9 @@ class CompiledPasses:
     def evaluate(
         self, W: np.ndarray, b: np.ndarray, forms: Sequence[RowForm], vectors: Sequence[RowVectors]
     ) -> Evaluation:
-        """Margins, losses, sums of their derivatives, and dual points, as the forms say."""
+        """Margins, losses, sums of their derivatives, and dual points, as requested by the forms."""
         calls: list[Any] = []
-        held = []  # what the calls point to
+        held = []  # keeps the arrays alive whose addresses are passed
         column = factors = kept = 0
         for model, (form, own) in enumerate(zip(forms, vectors, strict=True)):
             K, functions = form.loss.columns, self._functions(form)
@@ -172,7 +172,7 @@ class CompiledPasses:
         H += np.triu(H, 1).T
         return H, borders.sum(axis=0)
 
-    # How -------------------------------------------------------------------------------------------------------------
+    # Implementation -------------------------------------------------------------------------------------------------------------
 
     def _run(
         self, W: np.ndarray, b: np.ndarray, calls: Sequence[Any], models: int, factors: int, kept: int = 0
@@ -181,14 +181,14 @@ class CompiledPasses:
         K, width = len(W), self._padded(factors) if self.sparse else factors
         ends = self._ends_for(width)
         parts = len(ends) - 1
-        W = W if W.any() else np.zeros((0, self.d))  # most runs start at zero
+        W = W if W.any() else np.zeros((0, self.d))  # most runs start at w = 0
         coefficients = self._columns_of(W) if self.sparse else np.array(W, dtype=np.float64, order="C")
         Z, vectors = np.empty((K, self.n)), np.empty((kept, self.n))
         values, slopes = np.zeros((parts, models)), np.zeros((parts, factors))
         sums = _take(self._room, parts, self.d * width)
         shape = (parts, self.d, width) if self.sparse else (parts, width, self.d)
         table = np.array(calls, dtype=np.intp).reshape(-1, 15)
-        # Room for a row of margins and one of factors, or for a block of rows in float64, which BLAS needs.
+        # A buffer for a row of margins and one of factors, or for a block of rows in float64, which BLAS needs.
         most = max(K, factors)
         widened = self.step if self.widens and most > self.kernels.FEW else 0
         room = (2, self._padded(most)) if self.sparse else (widened, self.d)
@@ -202,7 +202,7 @@ class CompiledPasses:
         return values.sum(axis=0), np.ascontiguousarray(products), slopes.sum(axis=0), Z, vectors
 
     def _ends_for(self, width: int) -> np.ndarray:
-        """Return where the parts of a pass end, each of which has so many sums per feature: fewer parts if these are many."""
+        """Return the ends of the parts of a pass, given the number of sums per feature: fewer parts if these are many."""
         parts = len(self.ends) - 1
         if not self.sparse or width <= self.kernels.FEW:
             return self.ends
@@ -210,7 +210,7 @@ class CompiledPasses:
         return self.ends if fewer == parts else np.linspace(0, self.n, fewer + 1).astype(self.ends.dtype)
 
     def _padded(self, columns: int) -> int:
-        """Return the numbers per feature of a matrix with so many columns: as many, or whole vector registers."""
+        """Return the padded number of columns of a matrix: unchanged, or a multiple of a vector register."""
         return columns if columns <= self.kernels.FEW else -(-columns // REGISTER) * REGISTER
 
     def _columns_of(self, W: np.ndarray) -> np.ndarray:
@@ -227,7 +227,7 @@ class CompiledPasses:
         workers().share(lambda: kernel(*given), len(ends) - 1)
 
     def _added(self, sums: np.ndarray) -> np.ndarray:
-        """Add the parts' sums in order, by ranges of columns, and give their room back."""
+        """Add the parts' sums in order, by ranges of columns, and release their buffers."""
         total = np.empty(sums.shape[1])
 
         def add(low: int) -> None:
@@ -243,7 +243,9 @@ class CompiledPasses:
 
 
 def _take(room: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
-    """Return an array of so many numbers for each part, of earlier room if it is as wide: its memory is mapped already."""
+    """Return an array of ``width`` numbers for each part; an earlier buffer of this width is reused, since its memory is
+    mapped.
+    """
     try:
         found = room.pop()
     except IndexError:  # in use by another thread, or none so far
@@ -253,12 +255,12 @@ def _take(room: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
 
 
 def gram_parts(size: int, d: int) -> int:
-    """Return the number of parts of the weighted Gram matrix of so many rows: each has a d×d sum, and at least d rows."""
+    """Return the number of parts of the weighted Gram matrix of a number of rows: each has a d×d sum, and at least d rows."""
     return max(1, min(GRAM_PARTS, size * d**2 // LARGE_GRAM, size // d, GRAM_ENTRIES // d**2))
 
 
 def row_parts(n: int) -> np.ndarray:
-    """Return where the parts of n rows begin, and n: part p has the rows from the p-th number to the next."""
+    """Return the first rows of the parts of n rows, followed by n."""
     return np.linspace(0, n, max(1, min(ROW_PARTS, n // PART_ROWS)) + 1).astype(np.intp)
 
 
@@ -286,7 +288,7 @@ def sum_over_rows(
         np.ones(step),
         np.zeros(step * K),
         np.empty(step),
-    )  # for vectors that are absent, or not wanted
+    )  # for vectors that are absent or not requested
     read = [(margins.ctypes.data, margins.itemsize), *map(_vector, given, (None, ones, zeros))]
     written = [
         (unread.ctypes.data, 0) if each is None else (each.ctypes.data, each.itemsize)
@@ -300,7 +302,7 @@ def sum_over_rows(
 
 
 def own_vectors(loss: Any, rows: RowVectors) -> list[np.ndarray | None]:
-    """Return labels, weights and offsets as functions of rows read them: numbers of 8 bytes, those of a row side by side."""
+    """Return labels, weights and offsets in the layout of row functions: numbers of 8 bytes, those of a row adjacent."""
     kind = np.int64 if loss.label_form is LabelForm.CLASS else np.float64
     return [np.ascontiguousarray(rows.y, dtype=kind), _contiguous(rows.c), _contiguous(rows.o)]
 
