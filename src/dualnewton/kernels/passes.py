@@ -31,10 +31,10 @@ from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.row_functions import call, call_gemm, call_syrk
 
 FEW = 2
-"""Number of columns up to which rows are multiplied by plain loops: with so few, BLAS and whole vector registers are slower."""
+"""Number of columns up to which rows are multiplied by plain loops: for so few, BLAS and padded vector registers are slower."""
 
 AHEAD = np.uintp(24)
-"""Number of entries by which the coefficients of a sparse row's features are prefetched where there are several columns: their
+"""Number of entries by which the coefficients of a sparse row's features are prefetched if there are several columns: their
 matrix exceeds the second-level cache."""
 
 
@@ -81,7 +81,7 @@ def _float64_rows_of(data, first, last, room):
 
 @jit
 def _sparse_dot(data, columns, starts, i, w):
-    """a_iᵀw by four sums, since one would wait for each addition."""
+    """a_iᵀw by four partial sums, since a single sum would wait for each addition."""
     one, two, three, four = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
     p, end = np.uintp(starts[i]), np.uintp(starts[i + 1])
     u0 = u1 = u2 = u3 = 0.0
@@ -267,9 +267,9 @@ def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, 
 
 @jit
 def _over_rows(ends, counter, function, fields, columns, vectors, sign, values):
-    """values[p] = what a function of rows returns for the rows of part p, given the addresses of its seven vectors.
+    """values[p] = the result of a function of rows for the rows of part p, given the addresses of its seven vectors.
 
-    Those with several columns have as many entries in each as there are rows; those that are not wanted have a distance of 0.
+    Those with several columns have as many entries in each as there are rows; those that are not requested have a distance of 0.
     """
     n = ends[-1]
     part = _next_part(counter)
@@ -299,7 +299,7 @@ def _over_rows(ends, counter, function, fields, columns, vectors, sign, values):
 
 @jit
 def _places(chances, points, places):
-    """places[s] = the first row up to which the chances add up to points[s]; the points increase."""
+    """places[s] = the first row at which the cumulative probability reaches points[s]; the points increase."""
     total, s = 0.0, 0
     for i in range(chances.size):
         total += chances[i]
@@ -374,7 +374,7 @@ def _add_outer_of(data, columns, starts, i, weight, H, border):
 
 
 def _add_square(rows: Any, first: int, count: int, sign: float, blas: Any, product: Any, H: Any) -> None:
-    """H += sign · BᵀB for so many consecutive rows B, on and above the diagonal; ``product`` is room for BᵀB of float32 rows."""
+    """H += sign · BᵀB for consecutive rows B, on and above the diagonal; ``product`` is a buffer for BᵀB of float32 rows."""
     raise NotImplementedError("for compiled code")
 
 
@@ -406,7 +406,7 @@ def _gram(data, columns, starts, ends, counter, step, indices, weights, blas, li
             for k in range(d):
                 own[j, k] = 0.0
         for low in range(ends[part], ends[part + 1], step):
-            # Rows of positive weight are collected from the first place on, those of negative weight from the last.
+            # Rows of positive weight are collected from the start of the buffer, those of negative weight from its end.
             high, positive, negative = min(low + step, ends[part + 1]), 0, step
             for s in range(low, high):
                 if weights[s] != 0.0:
