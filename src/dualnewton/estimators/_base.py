@@ -283,7 +283,7 @@ class CertifiedModel(BaseEstimator):
         return self
 
     def _separates(self, data: Data, results: Sequence[Result]) -> bool:
-        """Return True if there is no penalty and the model , with the logistic loss, classifies every row correctly.
+        """Return True if there is no penalty and the model, with the logistic loss, classifies every row correctly.
 
         The loss then falls towards 0 along (t w, t b) as t grows, and has no minimum. Called where a certificate misses ``tol``.
         """

@@ -175,7 +175,7 @@ class _TweedieOverFolds(OverFolds, TweedieRegressor):
 
 @estimator
 class PoissonRegressorCV(DevianceSearch, PoissonRegressor):
-    """Poisson regression whose alpha cross-validation chooses: :class:`PoissonRegressor`with its other parameters.
+    """Poisson regression whose alpha cross-validation chooses: :class:`PoissonRegressor` with its other parameters.
 
     Examples
     --------
@@ -194,7 +194,7 @@ class PoissonRegressorCV(DevianceSearch, PoissonRegressor):
 
 @estimator
 class GammaRegressorCV(DevianceSearch, GammaRegressor):
-    """Gamma regression whose alpha cross-validation chooses: :class:`GammaRegressor`with its other parameters.
+    """Gamma regression whose alpha cross-validation chooses: :class:`GammaRegressor` with its other parameters.
 
     Examples
     --------
@@ -213,7 +213,7 @@ class GammaRegressorCV(DevianceSearch, GammaRegressor):
 
 @estimator
 class TweedieRegressorCV(DevianceSearch, TweedieRegressor):
-    """Regression with a Tweedie deviance whose alpha cross-validation chooses: :class:`TweedieRegressor`with its other
+    """Regression with a Tweedie deviance whose alpha cross-validation chooses: :class:`TweedieRegressor` with its other
     parameters.
 
     Examples
