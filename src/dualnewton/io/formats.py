@@ -123,6 +123,6 @@ def format_of(path: Path) -> str:
     if any(mark in start for mark in (b",", b";", b"\t")) and b"\0" not in start:
         return "csv"
     raise DataError(
-        f"{path}: neither its ending nor its first bytes tell its format; known are svmlight (.svm), CSV (.csv, .tsv), "
+        f"{path}: its ending and its first bytes show no known format; known are svmlight (.svm), CSV (.csv, .tsv), "
         "Parquet (.parquet), .npz and .npy"
     )

@@ -12,7 +12,9 @@ MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "?"}
 
 
 def is_number(text: str) -> bool:
-    """Return True if a text is a finite number; Python's underscores and digits of other scripts do not count."""
+    """Return True if a text is a finite number; underscores and digits of other scripts, which Python accepts, are not
+    allowed.
+    """
     if "_" in text or not text.isascii():
         return False
     try:
