@@ -115,7 +115,7 @@ def offset_column(offset: str | None, exposure: str | None) -> OffsetColumn | No
 
 
 def with_offsets(dataset: Dataset, column: OffsetColumn | None) -> Dataset:
-    """Return the data with the offsets that belong to the values of a column, which were read as offsets."""
+    """Return the data with the offsets computed from the values of a column, which were read as offsets."""
     if column is None or dataset.offset is None:
         return dataset
     return replace(dataset, offset=column.offsets(np.asarray(dataset.offset)))

@@ -99,7 +99,7 @@ def compare(
 
 
 def show(found: Report, path: str) -> None:
-    """Print the notes and the table of a comparison, and where its report is."""
+    """Print the notes and the table of a comparison, and the path of its report."""
     from dualnewton.cli import _output
 
     table = found.sections[0].tables[0]

@@ -66,8 +66,8 @@ Checkpoint = Annotated[
     options.option(
         "--checkpoint",
         "FILE",
-        "Keep the state of the run here: the same command goes on from it after a crash or Ctrl-C. "
-        "It is removed once the fit is done and the model is saved.",
+        "Keep the state of the run here: the same command continues from it after a crash or Ctrl-C. "
+        "It is removed when the fit has ended and the model is saved.",
         options.RUN,
     ),
 ]

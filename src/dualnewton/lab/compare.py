@@ -90,7 +90,7 @@ def compare(
     problem : Problem
         The problem.
     objective : Specification
-        The same in words; its penalty must be l2, l1 or elasticnet.
+        The specification of the same problem; its penalty must be l2, l1 or elasticnet.
     name : str
         The name of the data.
     methods, peers : str
