@@ -46,7 +46,7 @@ FILES = ("load", "save")
 """Functions of ``estimators.files``."""
 
 ROOMS = ("data",)
-"""Parts that are loaded when they are first used."""
+"""Modules that are loaded on first use."""
 
 
 if not TYPE_CHECKING:  # a type checker knows the names from above, and should find a wrong one

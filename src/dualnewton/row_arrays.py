@@ -70,20 +70,20 @@ def is_elsewhere(array: Any) -> bool:
 
 
 def on_host(array: Any) -> Any:
-    """Return an array or a number as NumPy has it; one that is in memory already is returned as it is."""
+    """Return an array or a number as a NumPy array or number; one in memory is returned unchanged."""
     move = _TO_HOST.get(type(array))
     return array if move is None else move(array)
 
 
 def ones(shape: int | tuple[int, ...], like: RowArray) -> RowArray:
-    """Return ones of the kind of a row array. (``np.ones(…, like=)`` hands on an argument ``device``, which CuPy refuses.)"""
+    """Return ones of the kind of a row array. (``np.ones(…, like=)`` passes on an argument ``device``, which CuPy rejects.)"""
     return np.zeros(shape, like=like) + 1.0
 
 
 def summed(function: Callable[..., tuple[Any, ...]], rows: RowArray, *others: Any) -> tuple[Any, ...]:
     """Return ``function(rows, *others)``, a tuple of sums over rows (numbers or arrays).
 
-    Where rows are on other machines, the function is called there with the NumPy arrays of each block, and its values are added:
+    If rows are on other machines, the function is called there with the NumPy arrays of each block, and its values are added:
     several sums then take one exchange of messages, and compiled functions are used. It must be a function of a module.
     """
     there = _SUMMED.get(type(rows))
@@ -93,7 +93,7 @@ def summed(function: Callable[..., tuple[Any, ...]], rows: RowArray, *others: An
 def column_sums(rows: RowArray) -> Any:
     """Return the sum of each column, or of a vector.
 
-    In memory a product with ones takes an eighth of the time of NumPy's sum along axis 0, where rows are short.
+    In memory a product with ones takes an eighth of the time of NumPy's sum along axis 0, if rows are short.
     """
     if rows.ndim == 1 or type(rows) in _TO_HOST:
         return rows.sum(axis=0)
@@ -109,7 +109,7 @@ def some_columns(array: RowArray, first: int, count: int) -> RowArray:
 
 
 def at_labels(columns: RowArray, y: RowArray) -> tuple[RowArray, Any]:
-    """Return an array with the entries of contiguous columns, of shape (K, n), and the places of columns[y_i, i] in it.
+    """Return an array with the entries of contiguous columns, of shape (K, n), and the indices of columns[y_i, i] in it.
 
     Rows on a cluster keep their axis. In memory the array is a flat view: one index per entry takes a third of the time of two.
     """

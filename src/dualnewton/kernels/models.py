@@ -29,9 +29,7 @@ class Models(NamedTuple):
     limits: np.ndarray  # (4, d) threshold, factor, lower, upper of a separable ∇g*; else (4, 0)
     gradient: np.ndarray  # (1,) the address of a nonseparable ∇g* (see gradients.py); else (0,)
     tolerance: np.ndarray  # (K,) absolute tolerance of the margins in the block subproblems
-    residual: (
-        np.ndarray
-    )  # (K,) sum over the visits of a sweep of c (α + φ′)² or c (φ + φ* + αz), which decreases with P − D
+    residual: np.ndarray  # (K,) sum over the visits of a sweep of c (α + φ′)² or c (φ + φ* + αz); it decreases as P − D
     inactive_below: np.ndarray  # (K,) an example whose residual is at most this becomes inactive (shrinking)
     active: np.ndarray  # (n,) whether an example was active for any model at its last visit
 
