@@ -49,7 +49,7 @@ ROOMS = ("data",)
 """Modules that are loaded on first use."""
 
 
-if not TYPE_CHECKING:  # a type checker knows the names from above, and should find a wrong one
+if not TYPE_CHECKING:  # a type checker has the names above, and must report wrong ones
 
     def __getattr__(name: str) -> Any:
         # An estimator loads scikit-learn, which takes a second, so it is imported on first use.

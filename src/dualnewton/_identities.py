@@ -38,7 +38,7 @@ def call(owner: Any, method: str, *args: Any) -> Any:
     except Exception as error:
         raise UnusableError(f"cannot be used: {method} raised {type(error).__name__}: {error}") from error
     if not all(np.array_equal(old, new, equal_nan=True) for old, new in zip(before, args, strict=True)):
-        raise UnusableError(f"writes into the arguments of {method}; it must leave them as they are")
+        raise UnusableError(f"writes into the arguments of {method}; it must not change them")
     return result
 
 

@@ -6,7 +6,7 @@
     client = Client()                                   # or Client("scheduler:8786")
     model = LogisticRegression(C=0.1).fit(X, y)         # dask arrays, data frames, or lists of delayed matrices
     model.certificate_                                  # the same proof as in memory
-    model.predict(X_new)                                # a dask array, computed when it is asked for
+    model.predict(X_new)                                # a dask array, computed on demand
 
 ``fit`` keeps each block of rows on its worker, with its labels, margins and dual variables; see docs/scaling.md. ``predict``,
 ``predict_proba`` and ``decision_function`` are lazy for collections and work on NumPy arrays as always. ``score`` is a number.

@@ -24,7 +24,7 @@ import numpy as np
 
 BLOCK = 1 << 13
 """Number of entries per block of NumPy arrays. The temporaries of an expression (64 KiB each) then stay in cache; the operating
-system maps larger ones anew at every call."""
+system maps memory for larger ones at every call."""
 
 RowArray = Any
 """A NumPy array, or an array of a kind that :func:`declare` was called for."""
@@ -54,7 +54,7 @@ def declare(
 ) -> None:
     """Declare a type of row arrays that are not in this process's memory; ``to_host`` returns such an array as a NumPy array.
 
-    With an ``algebra``, data may keep Gram matrices in arrays of this type, too. ``summed`` calls a function for each block of
+    With an ``algebra``, data may also keep Gram matrices in arrays of this type. ``summed`` calls a function for each block of
     rows where the rows are (:func:`summed`); without it, functions are called with the arrays of this type.
     """
     _TO_HOST[kind] = to_host

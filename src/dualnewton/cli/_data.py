@@ -107,7 +107,7 @@ def offset_column(offset: str | None, exposure: str | None) -> OffsetColumn | No
     """Return the column that ``--offset`` or ``--exposure`` names, of which there may be one."""
     if offset is not None and exposure is not None:
         raise DualnewtonError(
-            f"--offset and --exposure both say what is added to the margins: give one of them, got {offset!r} and {exposure!r}"
+            f"--offset and --exposure both define the offset: give one of them, got {offset!r} and {exposure!r}"
         )
     if exposure is not None:
         return OffsetColumn(exposure, exposure=True)

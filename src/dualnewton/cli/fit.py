@@ -304,7 +304,7 @@ def describe_files(out: str | None, checkpoint: str | None) -> None:
 
 
 def target_line(task: Task, dataset: Dataset) -> str:
-    """Return what the target is: its column, and its classes with their numbers of examples, or its range."""
+    """Return a description of the target: its column, and its classes with their numbers of examples, or its range."""
     import numpy as np
 
     from dualnewton.interop.labels import listed, tidy
@@ -318,7 +318,7 @@ def target_line(task: Task, dataset: Dataset) -> str:
 
 
 def score(model: SavedModel, dataset: Dataset) -> str:
-    """Return the score in words."""
+    """Return the score as text."""
     value = model.score(dataset.X, dataset.y, dataset.sample_weight, offset=dataset.offset)
     name = "accuracy" if model.classes is not None else "R2" if model.objective.power is None else "D2"
     return f"{name} {value:.4f}"

@@ -285,7 +285,7 @@ class CertifiedModel(BaseEstimator):
     def _separates(self, data: Data, results: Sequence[Result]) -> bool:
         """Return True if there is no penalty and the model, with the logistic loss, classifies every row correctly.
 
-        The loss then falls towards 0 along (t w, t b) as t grows, and has no minimum. Called where a certificate misses ``tol``.
+        The loss then decreases to 0 along (t w, t b) as t grows, and has no minimum. Called if a certificate misses ``tol``.
         """
         if all(result.certificate.relative_gap <= self.tol for result in results):
             return False

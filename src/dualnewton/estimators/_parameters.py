@@ -38,7 +38,7 @@ def estimator(cls: Class) -> Class:
     made._defaults = {name: vars(cls)[name] for name in made._types}
     made._description = inspect.cleandoc(cls.__doc__ or "")
     made._allowed = vars(cls).get("_parameter_constraints", {})
-    # If bases have a common base, a dataclass may take the default of the farther one: declare the default of the nearest anew.
+    # If bases have a common base, a dataclass may take the default of the farther one: declare the default of the nearest again.
     types = _nearest(cls, "_types")
     made.__annotations__ = dict.fromkeys(types, Any)  # a dataclass would evaluate strings in the module of the class
     for name, default in _nearest(cls, "_defaults").items():

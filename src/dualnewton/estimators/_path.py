@@ -49,7 +49,7 @@ def walk(model: Any, X: Any, y: Any, values: Any, sample_weight: Any) -> Path:
     before: Sequence[Result] | None = None
     first = clone(model)
     data = first._checked(X, y, sample_weight)
-    # A penalty grows with alpha and falls with C.
+    # The penalty increases with alpha and decreases with C.
     order = np.argsort(values if model._weakens else -values, kind="stable")
     at_once = first._path_results(data, values[order])
     for k, place in enumerate(order):

@@ -108,7 +108,7 @@ class Session:
     def goal(self) -> float:
         """Return the relative gap that the solver aims at, which is ``tol`` or less.
 
-        A user with a tiny ``tol`` wants accurate coefficients, and a relative gap of ε leaves an error of about √ε in them. A gap
+        A tiny ``tol`` is set for accurate coefficients, and a relative gap of ε leaves an error of about √ε in them. A gap
         smaller by a factor of 100 costs one or two more passes. Rounding limits the gap that can be reached.
         """
         less = self.tol / 100.0 if self.tol < TINY else self.tol

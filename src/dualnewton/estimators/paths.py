@@ -20,7 +20,7 @@ from dualnewton.run.path import solve_path
 
 
 def lasso_path(X: Any, y: Any, **options: Any) -> tuple[Any, ...]:
-    """Compute the Lasso for falling alphas: :func:`enet_path` with ``l1_ratio=1``, with the same other parameters.
+    """Compute the Lasso for decreasing alphas: :func:`enet_path` with ``l1_ratio=1``, with the same other parameters.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def enet_path(
     sample_weight: Any = None,
     return_certificates: bool = False,
 ) -> tuple[Any, ...]:
-    """Compute the elastic net for falling alphas, without an intercept, with a certificate for each model.
+    """Compute the elastic net for decreasing alphas, without an intercept, with a certificate for each model.
 
         min_w  Σ c_i (x_iᵀw − y_i)²/(2 Σ c_i) + alpha (r‖w‖₁ + ½(1 − r)‖w‖²),    r = l1_ratio,  w ≥ 0 if ``positive``
 

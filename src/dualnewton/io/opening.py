@@ -100,7 +100,7 @@ def open(  # noqa: A001 (public as dualnewton.data.open)
     Parameters
     ----------
     source : path, array or sequence of these
-        A file of a format that :func:`read` knows; a folder of such files, all of one format; a pattern such as
+        A file in a format of :func:`read`; a folder of files of one format; a pattern such as
         ``big/part-*.npz``; a list of files; a memory-mapped array, or a list of memory-mapped arrays. Files of a folder or a
         pattern are taken in the order of their names.
     target, weights, offset : str, int or array, optional

@@ -123,7 +123,7 @@ class DenseSegment(ArraySegment):
             yield self._features(raw, Slot())
 
     def _features(self, raw: np.ndarray, slot: Slot) -> np.ndarray:
-        """Return the features of rows as they are stored, in the type in which they are used."""
+        """Return the features of stored rows, converted to the type in which they are used."""
         if self.features is None and raw.dtype == self.dtype:
             return raw
         found = slot.array("features", (len(raw), self.profiles[0].d), self.dtype)

@@ -182,7 +182,9 @@ def numbers_in(texts: list[str]) -> np.ndarray | None:
 
 
 def _with_point(text: str) -> str:
-    """Return a number with a decimal comma as one with a point; a text with a point is no such number and gets an underscore."""
+    """Return a number with a decimal comma as one with a point; a text with a point is not such a number and gets an
+    underscore.
+    """
     return text.replace(",", ".") if "." not in text else f"{text}_"
 
 

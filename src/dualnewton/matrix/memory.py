@@ -29,7 +29,7 @@ SQUARED_BYTES = 1 << 21
 
 BLOCK_MARGINS = 1 << 13
 """Number of sparse rows per block: vectors of 8 bytes per row (64 KiB) stay below the 128 KiB up to which the allocator reuses
-memory instead of mapping it anew."""
+memory instead of mapping new pages."""
 
 COMPILED_FROM = 1 << 21
 """Number of stored entries above which all passes are compiled (16 MiB, about 2 ms); below it, compiling does not pay."""

@@ -112,7 +112,7 @@ class Numeric:
 
     @property
     def described(self) -> str:
-        base = {"number": "as it is", "boolean": "1 for true, 0 for false", "date": "days since 1970-01-01"}[self.kind]
+        base = {"number": "unchanged", "boolean": "1 for true, 0 for false", "date": "days since 1970-01-01"}[self.kind]
         parts = ["standardised"] if self.scale != 1.0 or self.mean != 0.0 else [base]
         if self.kind == "date" and parts[0] == "standardised":
             parts = [f"{base}, standardised"]

@@ -107,7 +107,7 @@ class Encoding:
 
     @property
     def categorical(self) -> tuple[str, ...]:
-        """The columns of categories, whose values are read as they are written."""
+        """The columns of categories, whose values are read as text."""
         return tuple(column.name for column in self.columns if isinstance(column, Categorical))
 
     def matrix(self, frame: Frame) -> Matrix:

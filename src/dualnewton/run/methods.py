@@ -148,7 +148,7 @@ def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], reque
 
 
 def _walk(problem: Problem, data: Data, start: tuple[Any, Any], request: Request, *, compiled: bool) -> Method:
-    """Build the walk of one least-squares model to its penalty."""
+    """Build the method that solves one least-squares model along decreasing penalties."""
     from dualnewton.objective.moments import Moments, origin_of
     from dualnewton.solvers.prox.least_squares import LeastSquares
     from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups, Paths

@@ -44,7 +44,7 @@ class Status(enum.Enum):
 
     @property
     def message(self) -> str:
-        """The outcome in words."""
+        """The message of the status."""
         return str(self.value)
 
 
@@ -177,7 +177,7 @@ class Result:
     certificate : Certificate
         P(w, intercept) and D(alpha).
     status : Status
-        How the run ended; ``status.message`` says it in words.
+        How the run ended; ``status.message`` describes it.
     n_epochs : float
         The number of epochs: visits of examples divided by n.
     trace : Trace

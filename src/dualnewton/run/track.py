@@ -58,7 +58,7 @@ class Track:
     trace: Trace = field(default_factory=Trace)
 
     def state(self) -> dict[str, Any]:
-        """Return all but the problem and the number, as plain data."""
+        """Return the record without the problem and the number, as plain data."""
         own = {name: value for name, value in vars(self).items() if name not in ("problem", "number")}
         return own | {"status": self.status and self.status.name, "trace": tuple(self.trace.rows)}
 

@@ -64,7 +64,7 @@ def _close(models: Sequence[Model]) -> Iterator[tuple[list[Model], np.ndarray, b
         return
     mean = sum(weights[1:], start=weights[0]) / len(models)
     apart = [float(np.abs(own - mean).sum()) / (float(mean.sum()) or 1.0) for own in weights]
-    # A model that wants another curvature after a shared one gets its own.
+    # A model that needs a new curvature after a shared one gets its own.
     close = [SAME if model.policy.newton or model.shares else CLOSE for model in models]
     together = [k for k in range(len(models)) if apart[k] <= close[k]]
     shares = max((apart[k] for k in together), default=0.0) > SAME
