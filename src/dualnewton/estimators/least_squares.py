@@ -121,7 +121,8 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
                 self._result(objective, objective.certified_pair(*equations.model(equations.nonnegative(k), k)), ACTIVE)
                 for k, objective in enumerate(objectives)
             ]
-        summed = None if sparse or not sums_normal_equations(n, d) else _NormalEquations.of(data, fit_intercept=free)
+        sums = not sparse and sums_normal_equations(n, d, session.tuning)
+        summed = _NormalEquations.of(data, fit_intercept=free) if sums else None
         if summed is None and not whole:
             return super()._results(session, data, before)
         system = summed or _System.of(data, fit_intercept=free)
@@ -176,8 +177,7 @@ class _NormalEquations:
     """
 
     WELL, ACCURATE = 1e8, 1e10
-    """Largest ratio of the eigenvalues: of the matrix scaled to unit diagonal, and of the unscaled one, whose square roots are
-    the singular values."""
+    """Largest ratio of the eigenvalues: of the matrix scaled to unit diagonal, and of the unscaled matrix."""
 
     def __init__(self, data: Data, means: tuple[np.ndarray, np.ndarray], cross: np.ndarray, factor: Any) -> None:
         from scipy.linalg.lapack import dpotrs

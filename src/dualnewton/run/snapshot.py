@@ -85,7 +85,6 @@ def encode(state: Any, name: str = "the state") -> tuple[Any, list[np.ndarray]]:
 def decode(
     tree: Any,
     arrays: Sequence[np.ndarray],
-    name: str = "the state",
     placed: Callable[[np.ndarray], Any] = lambda array: array,
 ) -> Any:
     """Return the plain data that :func:`encode` has represented; ``placed`` moves a row array to the place of the data.
@@ -98,7 +97,7 @@ def decode(
     try:
         return _read(tree, arrays, placed)
     except FAULTS as error:
-        raise BadFileError(f"{name} is damaged: {str(error) or type(error).__name__}") from None
+        raise BadFileError(f"the state is damaged: {str(error) or type(error).__name__}") from None
 
 
 def _read(tree: Any, arrays: Sequence[np.ndarray], placed: Callable[[np.ndarray], Any]) -> Any:
