@@ -93,9 +93,7 @@ def problems_from(
 
 
 def problems_of(objective: Specification, dataset: Dataset, classes: np.ndarray | None) -> list[Any]:
-    """Return the problems of an objective on a data set, whose labels must belong to these classes, or be numbers if there are
-    no classes.
-    """
+    """Return the problems of an objective on a data set with labels of these classes, or numbers if there are no classes."""
     labels = labels_of(dataset)
     y = numbers(labels, objective.loss) if classes is None else codes_of(labels, classes)
     return objective.problems(dataset.X, y, classes, sample_weight=dataset.sample_weight, offset=dataset.offset)

@@ -44,9 +44,7 @@ def stage(text: str) -> Iterator[None]:
 
 
 def on_terminal(progress: Any) -> contextlib.AbstractContextManager[Any]:
-    """Show a display of rich on a terminal; elsewhere it is not started, since rich before 14.1 ends each display with an
-    empty line.
-    """
+    """Show a display of rich on a terminal only, since rich before 14.1 ends each display with an empty line."""
     return progress if progress.console.is_terminal else contextlib.nullcontext()
 
 

@@ -82,8 +82,7 @@ def certify(
 
 
 Certifiable = tuple["Task", "Dataset", "np.ndarray", "np.ndarray | None", str, list[str]]
-"""The problems, their data, coefficients, intercepts (None for the best), a description of their source, and notes on the
-data."""
+"""The problems, their data, coefficients, intercepts (None for the best), the source of these, and notes on the data."""
 
 
 def of_model(

@@ -340,8 +340,7 @@ class CertifiedModel(BaseEstimator):
         return walk(self, X, y, values, sample_weight)
 
     def _parts(self, X: Any, y: Any, sample_weight: Any, offset: Any = None) -> list[Part]:
-        """Return the parts that :func:`dualnewton.certify` certifies: ``coef_`` and ``intercept_``, with the dual point of the
-        fit.
+        """Return the parts that :func:`dualnewton.certify` certifies: ``coef_`` and ``intercept_``, and the dual point.
 
         Parameters have their current values; parameters that cross-validation chose have the chosen values.
         """
@@ -411,9 +410,7 @@ def _stacked(results: Sequence[Result], dtype: Any) -> tuple[np.ndarray, np.ndar
 
 
 def probabilities(margins: Any) -> Any:
-    """Return the probabilities of the classes by the logistic function; those of more than two (one against the rest) are
-    normalised.
-    """
+    """Return the probabilities of the classes by the logistic function, normalised for more than two classes."""
     return computed_on_host(_probabilities, margins)
 
 

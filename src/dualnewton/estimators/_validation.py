@@ -92,9 +92,7 @@ def weights_of(sample_weight: Any, X: Any) -> np.ndarray:
 
 
 def opened(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Return X, y and weights, taken from the data set if X is one; y and weights that are given replace those of the data
-    set.
-    """
+    """Return X, y and weights, by default those of the data set if X is one."""
     if not isinstance(X, Dataset):
         return X, y, sample_weight
     if X.offset is not None:
@@ -196,9 +194,7 @@ RESOLUTION = 1e-15
 
 
 def falling_grid(highest: float, eps: float, count: int) -> np.ndarray:
-    """Return ``count`` values in geometric progression, from the smallest strength at which all coefficients are zero down to
-    ``eps`` times it.
-    """
+    """Return ``count`` values in geometric progression, from the highest strength down to ``eps`` times it."""
     return np.full(count, RESOLUTION) if highest <= RESOLUTION else np.geomspace(highest, highest * eps, count)
 
 
@@ -238,9 +234,7 @@ def class_numbers(model: Any, data: Data) -> tuple[np.ndarray, Data]:
 
 
 def distinct(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct values of y in order, and the index of each entry among them; small integers are counted, not
-    sorted.
-    """
+    """Return the distinct values of y in order, and the index of each entry; small integers are counted, not sorted."""
     low, high = (int(y.min()), int(y.max())) if y.dtype.kind in "iu" and y.size else (0, MOST_VALUES)
     if high - low >= MOST_VALUES or high > np.iinfo(np.intp).max:
         values, numbers = np.unique(y, return_inverse=True)

@@ -116,9 +116,7 @@ class ERMClassifier(ERMModel, CertifiedClassifier):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class, if the loss is logistic; more than two classes are fitted one against the
-        rest, and normalised.
-        """
+        """Return the probability of each class, if the loss is logistic; normalised for more than two classes."""
         return probabilities(self.decision_function(X))
 
     @available_if(_has_probabilities)

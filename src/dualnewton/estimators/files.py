@@ -18,8 +18,7 @@ from dualnewton.row_arrays import on_host
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted estimator of this library, or a :class:`SavedModel`, to a file; the file is replaced only when the new
-    one is complete.
+    """Write a fitted estimator of this library, or a :class:`SavedModel`, to a file, atomically.
 
     ``dualnewton predict``, ``evaluate`` and ``certify``, and :func:`load`, read the file. It holds no code. Values that cannot be
     stored (callbacks, random generators, splitters, your own losses) are refused by name.

@@ -145,9 +145,7 @@ class LogisticRegression(CertifiedClassifier):
     # Probabilities -----------------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class: by the logistic function, softmax, or normalised one-against-the-rest
-        probabilities.
-        """
+        """Return the probability of each class, by the logistic function or softmax; normalised for one against the rest."""
         z = self.decision_function(X)
         return computed_on_host(partial(softmax, axis=1), z) if self._is_softmax else probabilities(z)
 

@@ -1,6 +1,4 @@
-"""Paths of Lasso and elastic net, with the signatures and return values of scikit-learn's functions, and a certificate for
-each model.
-"""
+"""Paths of Lasso and elastic net with scikit-learn's signatures and return values, and a certificate for each model."""
 
 from __future__ import annotations
 

@@ -80,9 +80,7 @@ def _temporary(path: Path, mode: str, options: dict[str, Any]) -> IO[Any]:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove temporary files of processes that no longer run. On systems without ``flock`` this is unknown, and the files
-    stay.
-    """
+    """Remove temporary files of processes that no longer run; only systems with ``flock`` can detect these."""
     for each in unfinished(path) if fcntl is not None else ():
         with contextlib.suppress(OSError), open(each, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises an error if its process runs

@@ -18,8 +18,7 @@ from dualnewton.interop.specification import RELATIVE, Specification, mixture, s
 
 
 def deviance(power: float, link: str = "auto") -> tuple[str, dict[str, float]]:
-    """Return the loss, by name and parameters, of the Tweedie distribution with this power and link; raise an error if it is
-    not convex.
+    """Return name and parameters of the loss of a Tweedie distribution with this power and link; raise if not convex.
 
     As in scikit-learn, the link "auto" is the identity for powers up to 0 and the logarithm beyond.
     """

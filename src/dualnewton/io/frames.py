@@ -1,6 +1,4 @@
-"""Tables with columns of any type: CSV and Parquet files as Arrow tables, for `dualnewton fit` and the commands that use its
-models.
-"""
+"""Tables with columns of any type: CSV and Parquet files as Arrow tables, for `dualnewton fit` and its models."""
 
 from __future__ import annotations
 

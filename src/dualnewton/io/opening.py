@@ -196,9 +196,7 @@ def _paths(given: Sequence[Any]) -> list[Path]:
 
 
 def _in_folder(folder: Path) -> list[Path]:
-    """Return the files of a folder by name, without hidden files, markers such as _SUCCESS, and arrays that belong to other
-    files.
-    """
+    """Return the files of a folder by name, without hidden files, markers such as _SUCCESS, and arrays of other files."""
     files = [path for path in sorted(folder.iterdir()) if not path.name.startswith((".", "_"))]
     if inner := [path for path in files if path.is_dir()]:
         raise DataError(f"{inner[0]} is a folder inside a folder of files: give the files as a list or as a pattern")

@@ -182,9 +182,7 @@ def numbers_in(texts: list[str]) -> np.ndarray | None:
 
 
 def _with_point(text: str) -> str:
-    """Return a number with a decimal comma as one with a point; a text with a point is not such a number and gets an
-    underscore.
-    """
+    """Return a number with a decimal comma as one with a point; an underscore makes a text with a point invalid."""
     return text.replace(",", ".") if "." not in text else f"{text}_"
 
 

@@ -12,9 +12,7 @@ MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "?"}
 
 
 def is_number(text: str) -> bool:
-    """Return True if a text is a finite number; underscores and digits of other scripts, which Python accepts, are not
-    allowed.
-    """
+    """Return True if a text is a finite number, without the underscores and non-ASCII digits that Python accepts."""
     if "_" in text or not text.isascii():
         return False
     try:

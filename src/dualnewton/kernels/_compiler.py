@@ -131,8 +131,7 @@ def source_stamp() -> bytes:
 
 
 class KernelFiles(IndexDataCacheFile):
-    """The files of a kernel in Numba's cache: each with its digest, so that a damaged file is treated as absent and written
-    again.
+    """The files of a kernel in Numba's cache, each with its digest: a damaged file is treated as absent.
 
     Numba numbers the files of a kernel, one for each combination of types. Two processes that compile it for different types at
     the same time would use one number for both, and a third process could load the wrong one: the names are hashes of the types.

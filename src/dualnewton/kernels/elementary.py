@@ -94,9 +94,7 @@ numpy_like.__dict__.update(exp=exp, log=log, log1p=log1p)
 
 
 def vectorised(method: Any) -> Any:
-    """Compile a method of a loss with these functions in place of NumPy's, and likewise the functions of its module that it
-    calls.
-    """
+    """Compile a method of a loss, and the functions of its module that it calls, with these functions instead of NumPy's."""
     names = dict(method.__globals__)
     for name in method.__code__.co_names:
         used = names.get(name)

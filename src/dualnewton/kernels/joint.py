@@ -34,9 +34,7 @@ LARGEST_FACTOR, HALVINGS = 1000, 8
 
 @jit
 def _moved(H, slopes, V, ridge, threshold, j, change):
-    """Move feature j to its best coefficients; return the change of its slope; the change of the coefficients is written to
-    ``change``.
-    """
+    """Move feature j to its best coefficients, write their change to ``change``, and return the change of its slope."""
     K, own = V.shape[0], H[j, j]
     curvature, norm = own + ridge, 0.0
     for k in range(K):
@@ -200,9 +198,7 @@ def _add_products(N, rows, sums):
 
 @jit
 def _longest_fraction(H, slopes, V, ridge, threshold, used, way):
-    """Return the largest of the fractions 1, ½, ¼, … of a step over the nonzero features that decreases the objective, or
-    zero.
-    """
+    """Return the largest fraction 1, ½, ¼, … of a step over the nonzero features that decreases the objective, or zero."""
     K, m = way.shape
     linear = curved = 0.0
     for k in range(K):

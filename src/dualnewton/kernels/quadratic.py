@@ -28,8 +28,7 @@ NOTHING = 1e-3
 """As in ``solvers/prox/subproblem.py``: fraction of the goal by which a coordinate must change its slope to be moved."""
 
 LIFT = 2e-15
-"""Fraction of its diagonal that is added to the matrix of a Newton step: constant features have a diagonal of rounding errors
-of either sign."""
+"""Fraction of its diagonal that is added to the matrix of a Newton step, since that of constant features is rounding."""
 
 
 @jit

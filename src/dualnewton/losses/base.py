@@ -78,9 +78,7 @@ BY_COLUMNS = {
 
 
 def _with_own(inherited: Callable[..., Any], own: tuple[str | None, ...]) -> Callable[..., Any]:
-    """Return a joint function that computes the named parts by the methods, and the other parts by the inherited joint
-    function.
-    """
+    """Return a joint function that computes the named parts by the methods, and the other parts as inherited."""
 
     def joint(self: Any, z: Array, y: Array) -> tuple[Array, ...]:
         rest = () if all(own) else inherited(self, z, y)
@@ -429,8 +427,7 @@ class NonSmooth(Loss):
     def _undecided(
         self, z: np.ndarray, y: np.ndarray, c: np.ndarray, reach: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-        """Return margins, labels and weights of the examples whose kinks are near the best intercept, and the slope of the
-        other examples.
+        """Return the examples whose kinks are near the best intercept (margins, labels, weights), and the slope of the others.
 
         An interval with all best intercepts is narrowed by the sign of the slope until few examples have a kink inside. The slope
         of every other example is constant there.

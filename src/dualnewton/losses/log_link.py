@@ -29,8 +29,7 @@ from dualnewton.row_arrays import RowArray, blocks
 from dualnewton.validation import Array, between
 
 LARGEST, BEFORE, FARTHEST = 700.0, 699.0, 710.0
-"""The largest exponent (e^700 is about 1e304), the zero of the tangent there, and the point at which the tangent ends, at
-about 1e305."""
+"""The largest exponent (e^700 is about 1e304), the zero of the tangent there, and the end of the tangent (about 1e305)."""
 
 UNDERFLOW = 746.0
 """exp(−UNDERFLOW) is zero in float64."""

@@ -31,9 +31,7 @@ class _OneBlasThread:
                 self._set(None)
 
     def _set(self, threads: int | None) -> None:
-        """Set the threads of the libraries, None restores the earlier numbers; threadpoolctl's own context takes 20 times as
-        long.
-        """
+        """Set the threads of the libraries (None: the earlier numbers); threadpoolctl's context takes 20 times as long."""
         for library, before in self.before:
             if before != 1:
                 library.set_num_threads(before if threads is None else threads)

@@ -29,9 +29,7 @@ class LibraryBlock:
             self.transposed = self.A.T
 
     def read(self, room: list[np.ndarray]) -> LibraryBlock:
-        """Return a block whose two products do not convert the entries again; ``room`` holds a buffer that is reused between
-        blocks.
-        """
+        """Return a block whose two products do not convert the entries again; ``room`` holds a buffer for reuse."""
         if self.A.dtype == np.float64:
             return self
         wide: Any = copy.copy(self)

@@ -243,9 +243,7 @@ class CompiledPasses:
 
 
 def _take(room: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
-    """Return an array of ``width`` numbers for each part; an earlier buffer of this width is reused, since its memory is
-    mapped.
-    """
+    """Return an array of ``width`` numbers for each part, an earlier one of this width if possible."""
     try:
         found = room.pop()
     except IndexError:  # in use by another thread, or none so far

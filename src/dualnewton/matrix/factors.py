@@ -15,8 +15,7 @@ BLOCK, STRIPE = 256, 256
 below them that a thread computes at a time."""
 
 LARGE = 1 << 10
-"""Largest number of rows for which LAPACK computes a factor at once, without a check, in 0.7 times the time of blocks on one
-thread."""
+"""Largest number of rows of a factor that LAPACK computes without a check, in 0.7 times the time of blocks."""
 
 
 def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = None) -> Any:

@@ -344,9 +344,7 @@ def as_data(X: Any) -> Data:
 
 
 def from_elsewhere(X: Any) -> Data | None:
-    """Return a matrix that is not in this process's memory (on a GPU, on a cluster), validated, as data; None for other
-    matrices.
-    """
+    """Return a matrix on a GPU or a cluster, validated, as data; None for other matrices."""
     one = X[0] if isinstance(X, list) and X else X  # a list of blocks
     kind = ELSEWHERE.get(type(one).__module__.partition(".")[0])
     made: Data | None = None if kind is None else import_module(f"dualnewton.matrix.{kind}").as_data(X)

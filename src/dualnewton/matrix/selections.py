@@ -37,9 +37,7 @@ class Selections:
         raise NotImplementedError
 
     def adopted(self, name: str, values: Any) -> Any:  # noqa: ARG002
-        """Return an argument with an entry per row: as a row array if it is a collection of the same kind as X, else
-        unchanged.
-        """
+        """Return an argument with an entry per row, as a row array if it is a collection of the same kind as X."""
         return values
 
     def placed(self, values: RowArray) -> RowArray:

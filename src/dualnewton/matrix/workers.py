@@ -82,9 +82,7 @@ def threads(count: int) -> Iterator[None]:
 
 
 def sum_of_squares(entries: np.ndarray) -> float:
-    """Return the sum of squares of a flat array, in threads if it is long; the threads of BLAS would keep cores busy
-    afterwards.
-    """
+    """Return the sum of squares of a flat array, in threads if it is long (those of BLAS keep cores busy afterwards)."""
     if entries.size <= LONG:
         return _squares(entries)
     pieces = [entries[low : low + LONG] for low in range(0, entries.size, LONG)]

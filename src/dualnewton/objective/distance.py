@@ -45,8 +45,7 @@ ROUNDING = 1e-13
 """Relative rounding error of sums over rows, which is added to each bound."""
 
 SINGULAR = 1e-12
-"""H counts as singular if a pivot of its factor is below this fraction of the largest diagonal entry: the result would be
-rounding errors."""
+"""H counts as singular if a pivot of its factor is below this fraction of the largest diagonal entry."""
 
 CLOSE = 0.1
 """MR‖v‖ up to which a simple bound of R is used: r* is then at most 6 % larger than for R = 0."""
@@ -163,9 +162,7 @@ class Ball:
 
 
 def ball(problem: Problem, certificate: Certificate) -> Ball | None:
-    """Return a ball around the certified model that contains the minimiser; None unless the loss is squared and g strongly
-    convex.
-    """
+    """Return a ball around the certified model that contains the minimiser; None unless P has the required curvature."""
     form = problem.regularizer.form
     if problem.loss.self_concordance != 0.0 or problem.columns > 1 or not problem.regularizer.strongly_convex:
         return None

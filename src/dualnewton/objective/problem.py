@@ -413,9 +413,7 @@ class Problem:
 
 
 class AroundProblem:
-    """An objective that is not a :class:`Problem`, but has one over the same data (``unit``) and certifies its own starting
-    point.
-    """
+    """An objective that is not a :class:`Problem`, but has one over the same data, ``unit``, and its own starting point."""
 
     unit: Any
     own_starts = True

@@ -1,5 +1,4 @@
-"""Predicted seconds of passes, sketches and epochs, from sizes alone: bytes divided by a bandwidth, multiplications divided by
-a rate, and calls.
+"""Predicted seconds of passes, sketches and epochs, from sizes alone: bytes, multiplications and calls times rates.
 
 No clock is read, so that equal seeds give equal runs. The rates (:class:`Rates`) are those of one ordinary processor core.
 """
@@ -40,9 +39,7 @@ class Costs(Profile):
 
     @cached_property
     def by_entry(self) -> bool:
-        """Whether a pass uses the stored entries; sparse rows that are nearly full and fit in the cache are made dense
-        instead.
-        """
+        """Whether a pass uses the stored entries; nearly full sparse rows that fit in the cache are made dense instead."""
         full, size = self.tuning.expanded_share * self.n * self.d, self.n * self.d * self.itemsize
         return self.sparse and (self.stored < full or size > self.tuning.rates.cache_bytes)
 

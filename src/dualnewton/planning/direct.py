@@ -20,9 +20,7 @@ def decomposes(n: int, d: int, tuning: Tuning = DEFAULT) -> bool:
 
 
 def sums_normal_equations(n: int, d: int, tuning: Tuning = DEFAULT) -> bool:
-    """Whether least squares without a penalty sums d×d normal equations, instead of decomposing X, whose factor Q is as large
-    as X.
-    """
+    """Whether least squares without a penalty sums d×d normal equations instead of decomposing X."""
     return n >= tuning.fewest_rows * d and n * d > tuning.small_entries
 
 
@@ -40,9 +38,7 @@ def sums_moments(d: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
 
 
 def gathers_columns(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
-    """Whether paths of multi-task models gather columns of dense rows as features enter, since there are more features than
-    rows.
-    """
+    """Whether paths of multi-task models gather columns of dense rows as features enter: there are more than rows."""
     return not profile.sparse and profile.d > profile.n and profile.n * profile.d <= tuning.fold_moments
 
 
@@ -59,9 +55,7 @@ def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT
 
 
 def bounds_choice(size: int, tuning: Tuning = DEFAULT) -> bool:
-    """Whether the distance to the exact model of cross-validation is bounded by a Hessian of this size, which costs about
-    three Newton steps.
-    """
+    """Whether cross-validation bounds the distance to exact models by a Hessian of this size (about three Newton steps)."""
     return size <= tuning.choice_size
 
 

@@ -223,9 +223,7 @@ class Facts:
 
 
 def _first_margins(problem: Problem, some: slice) -> np.ndarray:
-    """Return the margins of some rows at w = 0, with their best intercept if the loss has no γ: its φ″ varies by orders of
-    magnitude.
-    """
+    """Return the margins of some rows at w = 0, with their best intercept if the loss has no γ."""
     c, o, y = (problem.data.entries(each, some) for each in (problem.c, problem.o, problem.y))
     if problem.loss.gamma is not None or not problem.fit_intercept or problem.columns > 1:
         return o

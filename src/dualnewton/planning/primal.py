@@ -152,9 +152,7 @@ def _ihs_cost(facts: Facts, rows: int) -> float:
 
 
 def expected_ihs_cost(facts: Facts, rows: int) -> float:
-    """Predict the cost of sketched Newton for "auto"; with few rows, conjugate gradient steps converge faster than single
-    steps.
-    """
+    """Predict the cost of sketched Newton for "auto", with conjugate gradient steps if it has few rows."""
     tuning = facts.tuning
     if facts.samples:
         return facts.sampled_cost(facts.samples)

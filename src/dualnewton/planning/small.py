@@ -140,9 +140,7 @@ def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuni
 
 
 def _gradient_cost(problem: Any, tuning: Tuning) -> float:
-    """Seconds of a gradient over all features, of the margins along this gradient, and of the minimiser over all gradients so
-    far.
-    """
+    """Seconds of a gradient over all features, of the margins along it, and of the minimiser in the span of all gradients."""
     costs = Costs.of(problem.data.profile, tuning)
     every = costs.data_pass if problem.columns == 1 else costs.class_pass(problem.columns)
     return every + tuning.rates.call

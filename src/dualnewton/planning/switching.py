@@ -1,6 +1,4 @@
-"""Whether a run should change its method: the decrease of its gap is compared with predictions, by counted work and never by a
-clock.
-"""
+"""Whether a run should change its method: the decrease of its gap against predictions, by counted work, not by a clock."""
 
 from __future__ import annotations
 
@@ -177,9 +175,7 @@ class Switching:
         return passes * (costs.data_pass + costs.applied(other.tau)) + sketches * costs.sketch(other.tau)
 
     def _dual(self, passes_left: float, epochs: float) -> Plan | None:
-        """Return another plan, usually of a dual method, if the primal one has cost far more than predicted and would cost
-        more.
-        """
+        """Return another plan, usually of a dual method, if the primal one has cost far more than predicted."""
         a_pass, plan = Costs.of(self.problem.data.profile, self.tuning).pass_of(self.problem.columns), self.state.plan
         if plan.before is not None or epochs * a_pass < self.tuning.overrun * plan.cost:
             return None

@@ -103,9 +103,7 @@ class Rates:
         )
 
     def streamed(self, itemsize: int) -> Rates:
-        """Return the rates of a GPU to which each pass and each Gram matrix copies the rows, with ``itemsize`` bytes per
-        entry.
-        """
+        """Return the rates of a GPU to which each pass and Gram matrix copies the rows, with ``itemsize`` bytes per entry."""
         link = self.link_bandwidth
         return replace(
             self,

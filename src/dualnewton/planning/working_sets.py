@@ -151,7 +151,5 @@ def sums_at_once(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
 
 
 def ladder(profile: Profile, tuning: Tuning) -> float:
-    """Return the ratio of consecutive penalties for one model; with more examples than features it starts at the wanted
-    penalty.
-    """
+    """Return the ratio of consecutive penalties for one model; with n > d it starts at the wanted penalty."""
     return tuning.path_ladder if profile.d > profile.n else 0.0

@@ -66,8 +66,7 @@ def _number(text: str, decimal: str) -> float:
 
 
 def order_of(texts: Sequence[str]) -> str | None:
-    """Return the order of day and month in dates with slashes, ISO if it cannot be determined, or None if the texts are not
-    dates of this kind.
+    """Return the order of day and month in dates with slashes, ISO if it is undetermined, None if the texts are not dates.
 
     One value above 12 determines the order of the whole column.
     """

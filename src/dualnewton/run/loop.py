@@ -489,9 +489,7 @@ def _general_plan(problem: Any, request: Request, models: int) -> Plan:
 
 
 def _switching(problem: Any, plan: Plan, request: Request) -> Switching | None:
-    """Return the object that may change the method; None for a direct solver, and for an outer scheme, whose inner runs
-    switch.
-    """
+    """Return the object that may change the method; None for a direct solver or an outer scheme (inner runs switch)."""
     if plan.family is not None or scheme_of(problem, plan) is not None:
         return None
     all_auto = request.method == request.tau == "auto" and request.sampling is None

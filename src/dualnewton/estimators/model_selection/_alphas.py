@@ -51,9 +51,7 @@ class AlphaSearch(CrossValidated):
         return self._member(alpha=1.0, l1_ratio=self._values()[0])
 
     def _slope_sizes(self, slopes: np.ndarray) -> np.ndarray:
-        """Return the penalty strength below which the coefficient of each feature is nonzero, given the slopes of the losses
-        at zero.
-        """
+        """Return the strength below which the coefficient of each feature is nonzero, given the slopes at zero."""
         raise NotImplementedError
 
     def _grid(self, data: Data, ratio: float) -> np.ndarray:

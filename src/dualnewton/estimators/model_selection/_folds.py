@@ -64,9 +64,7 @@ class Folds:
 
     @cached_property
     def patterns(self) -> tuple[np.ndarray, np.ndarray]:
-        """Groups of rows that are in the same training sets: their counts, of shape (folds, groups), and the group of each
-        row.
-        """
+        """Groups of rows in the same training sets: their counts, of shape (folds, groups), and the group of each row."""
         _, group = np.unique(self.counts[0], return_inverse=True)
         for counts in self.counts[
             1:
@@ -83,7 +81,5 @@ def _taken(rows: np.ndarray, part: Any) -> np.ndarray:
 
 
 def indexed(data: Data) -> Any:
-    """Return X for scikit-learn's splitters, which only use its number of rows; for rows on disk, a column of zeros that takes
-    no memory.
-    """
+    """Return X for scikit-learn's splitters, which use its number of rows; for rows on disk, a column of zeros."""
     return data.X if data.matrix.capabilities.whole else np.broadcast_to(0.0, (data.matrix.n, 1))

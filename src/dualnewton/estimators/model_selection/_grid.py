@@ -16,8 +16,7 @@ from dualnewton.objective.problem import Problem
 from dualnewton.run.result import Result
 
 HIGHER = 2.0
-"""A fit starts from the fold's model for the last value only if its dual bound is this many times that of the model of all
-rows."""
+"""Ratio of the dual bounds of a fold's last model and of the model of all rows above which a fit starts at the former."""
 
 
 class OverFolds:

@@ -67,9 +67,7 @@ class HeldOut:
         return [Z[rows, fold] + b[fold] for fold, rows in enumerate(self.folds.tests)]
 
     def together(self, most: int) -> int:
-        """Return the number of models per fold, at most the given one, whose margins one pass computes within the allowed
-        memory.
-        """
+        """Return how many of the models of each fold have their margins computed in one pass, within the allowed memory."""
         able, n = self.data.matrix.capabilities, self.data.matrix.n
         return int(max(1, min(most, able.gathered / (n * len(self.folds)))))
 

@@ -27,8 +27,7 @@ BY_MOMENTS = "block coordinate descent on the d×d moments of the rows, computed
 """The reason in the plan of a model from moments."""
 
 WELL_BELOW = 0.9
-"""Fraction of the wanted relative gap, computed from the moments, at which a fit stops; the certificate on the data has other
-rounding errors."""
+"""Fraction of the wanted relative gap at which a fit on moments stops; the certificate has other rounding errors."""
 
 STEPS = 20
 """Limit on the Newton steps of a fit in the compiled kernel; a fit that has not converged by then continues in NumPy."""

@@ -75,9 +75,7 @@ class Grid:
         return choice.certificate(named, scores, ends, places.index(self.best()), scored.name, scored.proofs.reason)
 
     def take(self, place: Place, member: Any, data: Data, of_folds: list[Result], *, again: bool) -> None:
-        """Store the models of the folds for a value, with coefficients if they may be fitted again; add the epochs of earlier
-        fits.
-        """
+        """Store the models of the folds for a value, with coefficients if they may be fitted again, and add their epochs."""
         before = self.outcomes[place].ravel()
         spent = [0.0 if outcome is None else outcome.n_epochs for outcome in before]
         found = [

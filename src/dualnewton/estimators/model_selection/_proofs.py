@@ -75,9 +75,7 @@ class Proofs:
         return Held(margins, y, omega) if margins.ndim == 1 else Held.of_classes(margins, y, omega)
 
     def interval(self, fold: int, problem: Problem, model: Model, held: Held, score: float) -> Interval:
-        """Return an interval that contains the score of the minimiser, given a model, its predictions on held-out rows and
-        their score.
-        """
+        """Return an interval that contains the score of the minimiser, given a model and its held-out predictions and score."""
         if self.scoring not in BOUNDS:
             self.reason = f"no bound is known for the score {self.scoring!r}"
             return UNKNOWN

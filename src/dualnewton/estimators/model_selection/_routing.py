@@ -17,9 +17,7 @@ from sklearn.utils.metadata_routing import (
 
 
 def routed(owner: Any, method: str, params: dict[str, Any], unrouted: dict[str, Any]) -> Bunch:
-    """Return the metadata for splitter and scorer: as requested if routing is enabled; otherwise the scorer receives
-    ``unrouted``.
-    """
+    """Return the metadata for splitter and scorer as requested; without routing, the scorer receives ``unrouted``."""
     if _routing_enabled():
         return process_routing(owner, method, **params)
     return Bunch(splitter=Bunch(split={}), scorer=Bunch(score=unrouted))

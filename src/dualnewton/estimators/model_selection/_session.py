@@ -34,9 +34,7 @@ class Outcome:
 
     @classmethod
     def of_all(cls, results: Sequence[Result]) -> Outcome:
-        """Return the outcome of several outputs of one model: the certificate of their sum, the worst status and the most
-        epochs.
-        """
+        """Return the outcome of several outputs of one model: the certificate of the sum, the worst status, the most epochs."""
         if len(results) == 1:
             return cls.of(results[0])
         worst = max(results, key=lambda result: result.certificate.relative_gap)

@@ -213,8 +213,7 @@ class GammaRegressorCV(DevianceSearch, GammaRegressor):
 
 @estimator
 class TweedieRegressorCV(DevianceSearch, TweedieRegressor):
-    """Regression with a Tweedie deviance whose alpha cross-validation chooses: :class:`TweedieRegressor` with its other
-    parameters.
+    """Tweedie regression whose alpha cross-validation chooses: :class:`TweedieRegressor` with its other parameters.
 
     Examples
     --------

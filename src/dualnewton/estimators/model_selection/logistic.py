@@ -153,9 +153,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         return 1 if self._is_softmax or len(self.classes_) == 2 else len(self.classes_)
 
     def _until_chosen(self, session: GridSession, fits: GridFits, scored: Scored, grid: Grid) -> ChoiceCertificate:
-        """Fit all values to ``tol``, or, until the choice is proved, those that may still be the best more and more
-        accurately.
-        """
+        """Fit all values to ``tol``, or those that may still be the best more and more accurately until the choice is proved."""
         wanted = grid.places()
         for tol in LEVELS if self.certify_choice else (self.tol,):
             session.tol = tol

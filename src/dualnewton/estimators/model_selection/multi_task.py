@@ -31,9 +31,7 @@ from dualnewton.run.result import Result, Status
 
 
 class Scored(NamedTuple):
-    """The stored outcome of a value: outcome and error of the model of each fold, and a function that returns the model of all
-    rows.
-    """
+    """Outcome and error of the model of each fold for a value, and a function that returns the model of all rows."""
 
     outcomes: list[Outcome]
     errors: list[float]
@@ -195,9 +193,7 @@ def _certified(
     error_of: Callable[[np.ndarray], np.ndarray],
     error_of_model: Callable[[Sequence[Result]], float],
 ) -> list[tuple[Outcome, float]]:
-    """Certify the models of a fold for some alphas, and continue with the solver for those that miss ``tol``; return outcomes
-    and errors.
-    """
+    """Certify the models of a fold for some alphas, solve those that miss ``tol``, and return outcomes and errors."""
     part = slice(some.start, some.stop)
     proofs, missed = certify_path(problem, lams[part], path.W[part], path.b[part])
     seen = [

@@ -314,9 +314,7 @@ class _Exact:
 
 
 class _ByPasses:
-    """The models of a value in shared passes, from the strongest penalty to the weakest; folds start from the model of all
-    rows.
-    """
+    """The models of a value in shared passes, by decreasing penalty; folds start from the model of all rows."""
 
     def __init__(self, model: RidgeCV, session: GridSession, data: Data, folds: Folds, alphas: np.ndarray) -> None:
         self.model, self.session, self.data, self.folds, self.alphas = model, session, data, folds, alphas

@@ -242,9 +242,7 @@ class SavedModel:
         return self.classes[(margins > 0.0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)]
 
     def predict_proba(self, X: Any, *, offset: np.ndarray | None = None) -> np.ndarray:
-        """Return the probability of each class: by the logistic function, softmax, or normalised one-against-the-rest
-        probabilities.
-        """
+        """Return the probability of each class, by the logistic function or softmax; normalised for one against the rest."""
         if not self.objective.has_probabilities:
             raise DualnewtonError(
                 f"probabilities belong to the logistic loss, and this model has {self.objective.loss}"

@@ -1,6 +1,4 @@
-"""Parameters and fitted attributes of estimators as JSON and arrays, and back: a fixed set of kinds, so that reading runs no
-code.
-"""
+"""Parameters and fitted attributes of estimators as JSON and arrays, of a fixed set of kinds: reading runs no code."""
 
 from __future__ import annotations
 

@@ -28,8 +28,7 @@ HALVINGS = 6
 first example leaves its piece, which needs no clipping."""
 
 FLAT = 1e-10
-"""Conjugate gradients end at a direction whose curvature is at most this fraction of the largest one: repeated rows have no
-curvature."""
+"""Conjugate gradients end at a direction whose curvature is at most this fraction of the largest (repeated rows)."""
 
 
 def face_step(

@@ -1,6 +1,4 @@
-"""SDNA and SDCA on a piecewise linear loss without smoothing: rounds, joint steps of all free examples, and one linear system
-at the end.
-"""
+"""SDNA and SDCA on a piecewise linear loss without smoothing: rounds, joint steps of free examples, a linear system."""
 
 from __future__ import annotations
 

@@ -40,8 +40,7 @@ def eso_vectors(problems: Sequence[Problem], sampling: Sampling, squares: Sequen
 
 
 class SDCA(Solver):
-    """Update each example of a random set separately, with steps that are safe for all of them together (Section 4, algorithm
-    SDCA).
+    """Update each example of a random set separately, with steps that are jointly safe (Section 4, algorithm SDCA).
 
         h_i = argmin (a_iᵀw) h + (v_i/λn) h²/2 + φ*_i(−α_i − h)   for i ∈ S,        E[(A Aᵀ)_Ŝ] ⪯ D(p)D(v)
 

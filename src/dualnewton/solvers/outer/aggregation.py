@@ -1,5 +1,4 @@
-"""Many examples and few features: the interior-point method on few rows, with the other rows replaced by one mean row for each
-slope.
+"""Many examples and few features: the interior-point method on few rows and a mean row per slope for the others.
 
 If the margins of some examples all lie between the same two kinks, their piecewise linear losses have one slope there, and if
 φ(z; y) is a function of z − y, their sum is the loss of one example: the mean of their rows and of their labels, with their total

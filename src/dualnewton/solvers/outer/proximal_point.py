@@ -145,9 +145,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Watched:
-    """The tolerance of a stage, its lowest relative gap so far, and the number of consecutive certificates that did not halve
-    it.
-    """
+    """The tolerance of a stage, its lowest relative gap so far, and the consecutive certificates that did not halve it."""
 
     tolerance: float
     lowest: float = math.inf
@@ -237,9 +235,7 @@ class StagePoint(Point):
 
 
 def _width(models: Sequence[_Model]) -> float:
-    """Return the first width, for which smoothing costs about as much as the gap: (μ/2n) Σ c_i, since |α_i| ≤ 1 for a loss of
-    slopes up to one.
-    """
+    """Return the first width, for which smoothing costs about the gap: (μ/2n) Σ c_i, since |α_i| ≤ 1 for slopes up to one."""
     most = max(2.0 * model.known.best.certificate.gap / float(model.problem.c.mean()) for model in models)
     return _power_of_ten(most) if 0.0 < most < math.inf else 1.0
 

@@ -1,6 +1,4 @@
-"""The decisions of the primal methods that compare costs: when to compute a Hessian estimate, and in which form. ``planning``
-implements them.
-"""
+"""Decisions of the primal methods that compare costs (when to compute a Hessian, in which form); see ``planning``."""
 
 from __future__ import annotations
 

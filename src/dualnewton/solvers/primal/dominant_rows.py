@@ -48,9 +48,7 @@ class DominantRows:
         return data.row_scores(1.0 / scale)
 
     def at(self, weights: np.ndarray, size: int) -> Curvature:
-        """Return an estimate of Aᵀ D(weights) A + D(ridge) from ``size`` rows; it is exact if no more rows have a positive
-        weight.
-        """
+        """Return an estimate of Aᵀ D(weights) A + D(ridge) from ``size`` rows, exact if no more have a positive weight."""
         data, ridge = self.data, self.ridge[: self.data.d]
         if count_active(weights) <= size:
             chosen = data.active(weights)

@@ -144,8 +144,7 @@ class View:
         return np.append(np.where(zero, 0.0, x[:d]), x[d:])
 
     def nearest_vertices(self, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the kink of each example that seems to lie on one, NaN for other examples, and α with the other examples at
-        vertices.
+        """Return the kink of each example that seems to lie on one (else NaN), and α with the other examples at vertices.
 
         Of p s = μ the smaller factor tends to zero. Moving α_i to its vertex changes the margin by c_i p ‖a_i‖²/λn (in the
         norm of the penalty), which is negligible only if it is less than s. The α of examples on a kink are unchanged: with

@@ -130,8 +130,7 @@ def leverages(data: Data, weights: np.ndarray) -> np.ndarray | None:
 
 
 def bears_noise(data: Data, ridge: np.ndarray, weights: np.ndarray, most: float) -> bool:
-    """Whether products in single precision, which are twice as fast, change the curvature in every direction by at most this
-    factor.
+    """Whether products in single precision, twice as fast, change the curvature in each direction by at most this factor.
 
     The error of each entry is about 1e-7 of the diagonal of H, that of the matrix √d times as much for d features, and every
     direction has at least the curvature of the ridge. A few rows suffice to estimate the diagonal.
@@ -155,9 +154,7 @@ def _leaves(B: Curvature, sizes: np.ndarray, ridge: np.ndarray, enough: Enough) 
 
 @dataclass(frozen=True, eq=False)
 class SketchesState:
-    """Whether the leverages of the rows were computed, the leverages (None if they are about equal), and the last sum over all
-    rows.
-    """
+    """Whether leverages were computed, the leverages (None if they are about equal), and the last sum over all rows."""
 
     scored: bool
     scores: np.ndarray | None
