@@ -243,7 +243,7 @@ class CompiledPasses:
 
 
 def _take(room: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
-    """Return an array of ``width`` numbers for each part, an earlier one of this width if possible."""
+    """Return an array of ``numbers`` numbers for each part, an earlier one if it is as wide."""
     try:
         found = room.pop()
     except IndexError:  # in use by another thread, or none so far

@@ -31,7 +31,7 @@ class KinkDecisions(Protocol):
     """The decisions of the planner for this method."""
 
     def solves_system(self, free: int, epochs: float) -> bool:
-        """Whether to solve the linear system of ``size`` free examples after this number of epochs."""
+        """Whether to solve the linear system of ``free`` examples after ``epochs`` epochs."""
 
 
 @dataclass(frozen=True)
