@@ -55,7 +55,7 @@ def label_weights(y: np.ndarray, c: np.ndarray | None, columns: int) -> tuple[np
 
 
 def sizes_at_zero(loss: Loss, y: np.ndarray, c: np.ndarray | None, nothing: np.ndarray) -> float:
-    """Σ c_i |φ(0; y_i)|at zero margins."""
+    """Σ c_i |φ(0; y_i)|, at zero margins."""
     if len(y) >= MANY and (kinds := label_weights(y, c, loss.columns)) is not None:
         y, c = kinds
         nothing = np.zeros((len(y), *nothing.shape[1:]))
