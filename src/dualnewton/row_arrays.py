@@ -93,7 +93,7 @@ def summed(function: Callable[..., tuple[Any, ...]], rows: RowArray, *others: An
 def column_sums(rows: RowArray) -> Any:
     """Return the sum of each column, or of a vector.
 
-    In memory a product with ones takes an eighth of the time of NumPy's sum along axis 0, if rows are short.
+    In memory a product with ones takes an eighth of the time of NumPy's sum along axis 0, where rows are short.
     """
     if rows.ndim == 1 or type(rows) in _TO_HOST:
         return rows.sum(axis=0)

@@ -269,7 +269,7 @@ class CertifiedModel(BaseEstimator):
         return self._adopt(data, results)
 
     def _adopt(self, data: Data, results: Sequence[Result]) -> Any:
-        """Set the fitted attributes from the results."""
+        """Set what follows from the results."""
         self._fitted = results
         certificates, traces = [result.certificate for result in results], [result.trace for result in results]
         alone = len(results) == 1
@@ -283,7 +283,7 @@ class CertifiedModel(BaseEstimator):
         return self
 
     def _separates(self, data: Data, results: Sequence[Result]) -> bool:
-        """Return True if there is no penalty and the model, with the logistic loss, classifies every row correctly.
+        """Return True if there is no penalty and the model classifies every row rightly with the logistic loss.
 
         The loss then decreases to 0 along (t w, t b) as t grows, and has no minimum. Called if a certificate misses ``tol``.
         """
@@ -404,7 +404,7 @@ def scored(score: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
 
 
 def _stacked(results: Sequence[Result], dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the models as rows, and their intercepts: for one problem per class, and for one problem with all classes."""
+    """Return the models as rows, and their intercepts: the same for one problem per class and for one with all classes."""
     coef = np.array([result.w for result in results], dtype)
     return coef.reshape(-1, coef.shape[-1]), np.array([result.intercept for result in results], dtype).reshape(-1)
 

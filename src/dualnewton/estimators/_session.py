@@ -54,7 +54,7 @@ class Session:
         self.pool: AbstractContextManager[None] = nullcontext()
 
     def __enter__(self) -> Session:
-        # Passes between the runs, such as the Hessians and certificates of cross-validation, use these threads too.
+        # Also for passes between the runs, such as the Hessians and certificates of cross-validation.
         self.pool = threads(self.threads) if self.threads > 1 else nullcontext()
         self.pool.__enter__()
         return self

@@ -65,7 +65,7 @@ class MultiTaskModel(MultiOutputMixin, CertifiedRegressor):
         return multi_task(self, n)
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
-        # One result for all outputs; without a penalty, which couples them, one result for each output.
+        # One result for all outputs; without a penalty, which alone joins them, one for each.
         self.coef_ = np.vstack([result.w for result in results]).astype(data.X.dtype)
         intercept = np.hstack([result.intercept for result in results]).astype(data.X.dtype)
         self.intercept_ = intercept if self.fit_intercept else 0.0  # a number, as in scikit-learn

@@ -212,12 +212,12 @@ class Specification:
         return entry(**self.penalty_parameters)
 
     def unpenalised(self, count: int | None = None) -> list[bool]:
-        """Return, for each output or each given λ, whether it has no penalty."""
+        """Say of each of so many outputs, or of each λ that is given, whether it has no penalty."""
         count = len(self.lam) if count is None and isinstance(self.lam, list) else count
         return [lam == 0.0 for lam in self._lams(1 if count is None else count, 1.0)]
 
     def with_some_penalty(self) -> Specification:
-        """Return the same with (λ/2)‖w‖² if there is no penalty, as the start of a fit without a penalty; λ is arbitrary."""
+        """Return the same with (λ/2)‖w‖² where there is no penalty, from which a fit without a penalty starts; λ is arbitrary."""
         if not any(self.unpenalised()):
             return self
         lams = np.atleast_1d(np.array(self.lam))
@@ -374,7 +374,7 @@ def specified(loss: str, lam: Any, **words: Any) -> Specification:
     time.
     """
     try:
-        # Mappings from names to numbers are hashed as pairs.
+        # Numbers by name have a hash as pairs.
         known = ((name, type(word), tuple(word.items()) if name in NUMBERED else word) for name, word in words.items())
         return _specified(loss, lam, tuple(known))
     except TypeError:

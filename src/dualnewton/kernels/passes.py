@@ -267,9 +267,9 @@ def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, 
 
 @jit
 def _over_rows(ends, counter, function, fields, columns, vectors, sign, values):
-    """values[p] = the result of a function of rows for the rows of part p, given the addresses of its seven vectors.
+    """values[p] = what a function of rows returns for the rows of part p, given the addresses of its seven vectors.
 
-    Those with several columns have as many entries in each as there are rows; those that are not requested have a distance of 0.
+    Those with several columns have as many entries in each as there are rows; those that are not wanted have a distance of 0.
     """
     n = ends[-1]
     part = _next_part(counter)
@@ -299,7 +299,7 @@ def _over_rows(ends, counter, function, fields, columns, vectors, sign, values):
 
 @jit
 def _places(chances, points, places):
-    """places[s] = the first row at which the cumulative probability reaches points[s]; the points increase."""
+    """places[s] = the first row up to which the chances add up to points[s]; the points increase."""
     total, s = 0.0, 0
     for i in range(chances.size):
         total += chances[i]

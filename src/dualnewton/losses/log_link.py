@@ -39,8 +39,8 @@ TINY = float(np.finfo(np.float64).tiny)
 
 ROOT_STEPS = 0.74
 """The Newton steps by which the conjugate of :class:`Tweedie` inverts φ′ are 4 − ROOT_STEPS log min(p − 1, 2 − p), rounded down:
-this number reaches the rounding of 80-bit numbers, four at p = 1.5 and nine at p = 1.001. At the start the two sides differ by
-a factor of at most 2."""
+so many reach the rounding of 80-bit numbers, four at p = 1.5 and nine at p = 1.001. At the start the two sides differ by a factor
+of at most 2."""
 
 
 class LogLink(Loss):

@@ -88,7 +88,7 @@ class SquaredOutputs(Loss):
         *,
         error: float,
     ) -> tuple[float, np.ndarray]:
-        """Bound the cost of :meth:`rebalanced`: with sums s and C = Σ c_i, Σ c_i φ* grows by at most ‖s‖(‖√c y‖/√C + ‖s‖/C)."""
+        """Bound what :meth:`rebalanced` costs: with sums s and C = Σ c_i, Σ c_i φ* grows by at most ‖s‖(‖√c y‖/√C + ‖s‖/C)."""
         sums = np.abs(sizes.sums) + error * sizes.absolute
         size = math.sqrt(float(sums @ sums))
         return 2.0 * size * (sizes.labels / math.sqrt(sizes.weight) + size / sizes.weight), sums

@@ -143,10 +143,10 @@ class Softmax(Loss):
         return (1.0 - share) * alpha + share * beta
 
     def balancing_cost(self, sizes: Sizes, y: np.ndarray, c: np.ndarray, *, error: float) -> tuple[float, np.ndarray]:
-        """Bound the cost of :meth:`rebalanced`: φ* lies between −log K and 0, and |β_ik − α_ik| ≤ 2."""
+        """Bound what :meth:`rebalanced` costs: φ* lies between −log K and 0, and |β_ik − α_ik| ≤ 2."""
         sums = np.abs(sizes.sums) + error * sizes.absolute
         N = class_weights(y, c, self.n_classes)
-        if np.any(sums[N == 0.0] > 0.0):  # no feasible dual point has the opposite sum
+        if np.any(sums[N == 0.0] > 0.0):  # no dual point has the opposite sum
             return np.inf, sums
         # Rows that are moved into the simplex change the sums as well.
         sums = np.where(N > 0.0, sums + sizes.away * sizes.weight, 0.0)

@@ -47,7 +47,7 @@ class LibraryBlock:
 
     def products(self, W: np.ndarray, out: np.ndarray) -> None:
         """Out = A Wᵀ."""
-        if not W.any():  # most runs start at w = 0
+        if not W.any():  # most runs start at zero
             out[:] = 0.0
         elif len(W) == 1 or (len(W) <= FEW_MODELS and not sp.issparse(self.A)):
             for k, w in enumerate(W):

@@ -31,8 +31,8 @@ alternate less, are faster although they are read from a slower cache: on 500000
 core, by a quarter on 16, compared to 1 MiB. Those of several columns fit into no fast cache, and the short blocks are used."""
 
 WIDE_PARTS, WIDE_SHARE, SUM_ENTRIES = 16, 8, 1 << 26
-"""For parts of sparse rows with gradients of several columns: maximum number of parts, minimum of a part's entries for each
-feature, and maximum size of all these gradients (512 MiB)."""
+"""Where each part of sparse rows has a gradient of several columns: maximum number of parts, minimum of a part's entries for each
+feature, and maximum of numbers of all these gradients (512 MiB)."""
 
 SUMMED = 1 << 13
 """Number of columns of the parts' sums that are added at a time (64 KiB)."""
@@ -227,7 +227,7 @@ class CompiledPasses:
         workers().share(lambda: kernel(*given), len(ends) - 1)
 
     def _added(self, sums: np.ndarray) -> np.ndarray:
-        """Add the parts' sums in order, by ranges of columns, and release their buffers."""
+        """Add the parts' sums in order, by ranges of columns, and give their room back."""
         total = np.empty(sums.shape[1])
 
         def add(low: int) -> None:
@@ -243,7 +243,7 @@ class CompiledPasses:
 
 
 def _take(room: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
-    """Return an array of ``numbers`` numbers for each part, an earlier one if it is as wide."""
+    """Return an array of so many numbers for each part, of earlier room if it is as wide: its memory is mapped already."""
     try:
         found = room.pop()
     except IndexError:  # in use by another thread, or none so far
@@ -253,7 +253,7 @@ def _take(room: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
 
 
 def gram_parts(size: int, d: int) -> int:
-    """Return the number of parts of the weighted Gram matrix of a number of rows: each has a d×d sum, and at least d rows."""
+    """Return the number of parts of the weighted Gram matrix of so many rows: each has a d×d sum, and at least d rows."""
     return max(1, min(GRAM_PARTS, size * d**2 // LARGE_GRAM, size // d, GRAM_ENTRIES // d**2))
 
 
@@ -286,7 +286,7 @@ def sum_over_rows(
         np.ones(step),
         np.zeros(step * K),
         np.empty(step),
-    )  # for vectors that are absent or not requested
+    )  # for vectors that are absent, or not wanted
     read = [(margins.ctypes.data, margins.itemsize), *map(_vector, given, (None, ones, zeros))]
     written = [
         (unread.ctypes.data, 0) if each is None else (each.ctypes.data, each.itemsize)

@@ -336,7 +336,7 @@ class MemoryData(Data):
 
 
 def as_data(X: Any) -> Data:
-    """Return X itself if it is ``Data``, else the validated matrix as data of the kind for its library."""
+    """Return X itself if it is ``Data``, else the matrix, validated, as the kind of data of the library that it belongs to."""
     if isinstance(X, Data):
         return X
     found = from_elsewhere(X)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dualnewton.matrix.protocol import Data
 
 MANY_CHANCES = 1 << 16
-"""Number of rows above which they are drawn by a kernel, in one pass instead of several."""
+"""Number of rows from which they are drawn by a kernel, in one pass instead of several."""
 
 Selection = Any
 """Rows in increasing order."""
@@ -97,7 +97,7 @@ class Selections:
         """
         (active,) = np.nonzero(weights)
         small = -weights[active] * norms[active]
-        # The order among the other rows matters only if some of them are sampled.
+        # The order among the other rows counts only where some of them are sampled.
         order = active[np.argsort(small, kind="stable") if few else np.argpartition(small, size)]
         chosen, others = np.sort(order[:size]), order[size:]
         return chosen, np.sort(
@@ -117,7 +117,7 @@ def places_of(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
 
 
 def find_places(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
-    """The same, compiled."""
+    """Do the same by a kernel."""
     from dualnewton.kernels import passes
 
     found = np.empty(points.size, dtype=np.intp)

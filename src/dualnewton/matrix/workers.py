@@ -91,7 +91,7 @@ def sum_of_squares(entries: np.ndarray) -> float:
 
 
 def _squares(entries: np.ndarray) -> float:
-    with np.errstate(over="ignore", invalid="ignore"):  # the setting applies to this thread
+    with np.errstate(over="ignore", invalid="ignore"):  # of this thread
         return float(entries @ entries)
 
 

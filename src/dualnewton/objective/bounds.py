@@ -132,7 +132,7 @@ class DualSums:
         return Bound(problem.dual_at(alpha, bar), alpha, bar)
 
     def _moved(self, bar: np.ndarray, t: Any, column: int) -> np.ndarray:
-        """ᾱ − t d̄, where the columns of the direction start at the given one."""
+        """ᾱ − t d̄, where the direction has the columns from this one on."""
         return bar - (np.multiply(t, self._bars(column).T)).T if np.count_nonzero(t) else bar
 
 
@@ -288,7 +288,7 @@ def _intercept_matters(sums: DualSums, primal: float, bound: Bound) -> bool:
     if bound.value == -np.inf:
         return True
     if problem.loss.curvature is Curvature.CONSTANT or not np.count_nonzero(t):
-        return False  # the balanced point is the point of the best intercept
+        return False  # the balanced point is that of the best intercept
     if np.abs(t).max() > BALANCING:
         return True
     change = math.sqrt(np.abs(t).max() + BALANCING) * (sums.bar - sums.balanced_bar)

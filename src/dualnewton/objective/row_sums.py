@@ -204,7 +204,7 @@ class LabelSums(NamedTuple):
     labels, own : float
         Σ c_i ‖y_i‖² and Σ ‖y_i‖² of the numbers that the formulas of the loss compute from the labels (``Loss.label_sizes``).
     at_zero, below : float
-        Σ c_i |φ_i(0)|, and an upper bound on −Σ c_i min φ_i.
+        Σ c_i |φ_i(0)|, and an upper bound of −Σ c_i min φ_i.
     offsets : array of shape (K,) or float
         Σ o_ik².
     """

@@ -36,7 +36,7 @@ def has_thresholds(form: Form) -> bool:
 
 
 def every(condition: Any) -> bool:
-    """Whether a condition, a bool or an array, holds everywhere; for a bool NumPy would take microseconds."""
+    """Whether a condition holds, of one number or of each entry; NumPy takes microseconds for a number."""
     return condition if isinstance(condition, bool) else bool(np.all(condition))
 
 

@@ -39,7 +39,7 @@ def takes_interior(problem: Any, method: str, tau: Tau = "auto") -> bool:
 
 
 def refusal(problem: Problem, tuning: Tuning = DEFAULT) -> str | None:
-    """Return the reason why the method does not apply to a problem; None if it does."""
+    """Say why the method does not apply to a problem; None where it does."""
     loss, y, able = problem.loss, problem.unit.y, problem.data.capabilities
     if not able.local:
         return f"needs all dual variables in memory, but {able.reason}"

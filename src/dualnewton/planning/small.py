@@ -19,11 +19,11 @@ class Family(NamedTuple):
     Attributes
     ----------
     takes : callable
-        Whether it can solve a problem, by the declarations of loss, penalty and data, and by their sizes.
+        Whether it takes a problem, by what loss, penalty and data declare, and by their sizes.
     method : str
         The method that the plan reports; the solver is used for this method and "auto".
     reason : str
-        The reason in the plan.
+        What it does.
     together : bool
         Whether it batches the steps of several models, which is faster if calls take longer than the arithmetic.
     """
@@ -51,7 +51,7 @@ def _takes_kinks(problem: Any, tuning: Tuning) -> bool:
 
 
 def _takes_huber(problem: Any, tuning: Tuning) -> bool:
-    """Whether Newton's method in all variables, including the scale of the residuals, works on one dense block of all rows."""
+    """Whether Newton's method in all variables, the scale of the residuals included, works on one dense block of all rows."""
     return problem.scheme == "scale" and problem.epsilon > 1.0 and fits_one_block(problem, tuning)
 
 
@@ -114,7 +114,7 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
 
 
 def _steps_together(problem: Any, models: int, tuning: Tuning) -> bool:
-    """Whether several models of one column are so small that their steps are batched.
+    """Whether several models of one column are so small that they take their steps at once.
 
     Losses without γ may need shorter steps, which differ between models.
     """

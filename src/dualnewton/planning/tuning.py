@@ -131,10 +131,10 @@ GPU = Rates(
 """Rates of a GPU with 4.8 TB/s (H200). They are fits to the times that ``python -m benchmarks.gpu_probe`` prints.
 
 ``memory_bandwidth`` and ``margin`` are those of a pass in float64 over float32 rows (0.5 to 3.9 ms), ``multiply`` and
-``expanded_entry`` of weighted Gram matrices in float64, and ``sparse_entry`` of passes over CSR rows. ``call`` is the time of
-fits on 1,000,000×100 that their passes and Gram matrices do not explain: 12 ms in the 9 calls of Newton's method, and 23 ms in
-the 15 calls of sketched Newton. ``sparse_pair`` is an estimate, since the fits of the probe multiply no sparse rows on the GPU:
-their Gram matrices are of sampled rows, in memory. Rates not set here belong to work on the processor.
+``expanded_entry`` of weighted Gram matrices in float64, and ``sparse_entry`` of passes over CSR rows. ``call`` is what remains
+of fits on 1,000,000×100 without the time of their passes and Gram matrices: 12 ms of Newton's method in 9 calls, and 23 ms of
+sketched Newton in 15. ``sparse_pair`` is an estimate, since the fits of the probe multiply no sparse rows on the GPU: their
+Gram matrices are of sampled rows, in memory. What is not set here is not done on a GPU, and is as on a core.
 """
 
 

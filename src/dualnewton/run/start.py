@@ -135,11 +135,11 @@ def alike(problems: Sequence[Any]) -> list[Any]:
 
 @contextmanager
 def surroundings(n_threads: int) -> Iterator[None]:
-    """Set the threads and the floating-point error handling of a run and its planning.
+    """Set threads and arithmetic of a run, its planning included.
 
-    BLAS has one thread: its idle threads would keep cores busy between two products. Sums may overflow for data near the ends of
-    the range of float64, and at trial points of losses that grow exponentially: a line search shortens these steps, and the
-    certificate shows what is proved.
+    BLAS has one thread: after a product its threads would keep a core busy for a while, waiting for the next one. Sums may
+    overflow, for data near the ends of the range of float64 and at trial points of losses that grow exponentially: a line search
+    shortens such steps, and the certificate tells what is proved.
     """
     with one_blas_thread, threads(n_threads), np.errstate(over="ignore", invalid="ignore"):
         yield

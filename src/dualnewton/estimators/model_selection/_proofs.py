@@ -144,7 +144,7 @@ class LeastSquaresProofs:
     def factor(self, fold: int, lam: float) -> float | None:
         """Return f with √(mean (z_s − z_s*)²) ≤ f √gap for every model of the fold whose penalty has the curvature λ or more."""
         found = self._local(fold, lam) if self.local else None
-        if found is None and lam > 0.0 and self.data.capabilities.whole:  # ``_global`` selects the held-out rows
+        if found is None and lam > 0.0 and self.data.capabilities.whole:  # this selects the held-out rows
             found = self._global(fold, lam)
         return found
 

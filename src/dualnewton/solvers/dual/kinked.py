@@ -19,11 +19,11 @@ from dualnewton.solvers.dual.piecewise import free_kinks
 from dualnewton.solvers.dual.sweeps import Sweeps
 
 PRODUCTS, MOST_PRODUCTS = 10, 320
-"""Products with the Gram matrix of the free examples in a joint step: the number while the set of free examples changes, and the
-maximum. The number doubles with each step in which the set stays the same."""
+"""Products with the Gram matrix of the free examples in a joint step of theirs: while the free examples change from step to step,
+and at most. The number doubles with each step in which they stay the same."""
 
 QUICK = 0.3
-"""Logarithm of the factor by which the residual decreases per epoch above which only rounds are done: a joint step costs several
+"""Logarithm of the factor by which the residual falls per epoch, from which on rounds alone do: a joint step costs several
 epochs."""
 
 
@@ -66,7 +66,7 @@ class KinkedSweeps(Sweeps):
         Whether to solve the linear system of the free examples.
     """
 
-    expected_ratio = 1.0  # the mean residual is the gap, except that each term uses the w at its visit
+    expected_ratio = 1.0  # the mean residual is the gap, but that each term is computed at the w of its visit
     focused_sweeps, focused_epochs, least_visits = 200, 4.0, 4096
 
     def __init__(

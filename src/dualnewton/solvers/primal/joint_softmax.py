@@ -18,7 +18,7 @@ from dualnewton.solvers.primal.sketching import ALL, EXACT, Enough, Stateless, b
 
 NEGLIGIBLE = 1e-3
 """Rows whose weight is below this fraction of the mean weight of a pair of classes are left out of its Gram matrix: near the
-optimum these are most rows, with at most this fraction of the curvature."""
+optimum these are most rows, and together they hold at most this fraction of the curvature."""
 
 
 def joined(
@@ -30,7 +30,7 @@ def joined(
     single: bool = False,
     negligible: float = 0.0,
 ) -> np.ndarray:
-    """Return the Hessian for the weights of each pair of classes, one row array each, as an array of shape (K, m, K, m).
+    """Return the curvature for the weights of each two classes, a row array each, as an array of shape (K, m, K, m).
 
     Rows whose weight is no more than ``negligible`` times the mean of their pair are left out.
     """

@@ -24,7 +24,7 @@ CURVED = 1e-12
 
 
 SHORT = 4096
-"""Largest length of vectors that are copied into one matrix for each product; for short vectors this is faster."""
+"""Length of vectors up to which they are copied into one matrix for each product; vector by vector takes longer there."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ orders of magnitude longer than the distance to the minimum."""
 
 
 def first_length(loss: Loss, way: np.ndarray) -> float:
-    """Return the fraction of a step that is tried first: 1, or less if a margin of a loss without γ would change too much."""
+    """Return the part of a step that is tried first: 1, or less where a margin of a loss without γ would move too far."""
     farthest = LONGEST if loss.gamma is not None else float(np.abs(way).max(initial=0.0))
     return LONGEST / max(LONGEST, farthest)
 

@@ -168,7 +168,7 @@ class Model:
         return Place(x, place.value + 0.5 * t * length * slope, math.nan, place.gradient + t * change, margins)
 
     def _accepts(self, found: Place) -> bool:
-        """Armijo's rule; if values differ by rounding only, the slope decides instead (the approximate Wolfe rule)."""
+        """Armijo's rule; where values differ by rounding only, the slope decides instead (the approximate Wolfe rule)."""
         if not (math.isfinite(found.value) and math.isfinite(float(found.gradient @ found.gradient))):
             return False
         value, slope = self.place.value, self.direction.slope
@@ -260,6 +260,6 @@ class Model:
         self.pair = None
         step = -self.corrections.solve(gradient, image, scaled_well=curvature.scaled_well)
         self.direction = Direction(step, float(gradient @ step), image)
-        if not self.direction.slope < 0.0 and len(self.corrections):  # rounding has invalidated them
+        if not self.direction.slope < 0.0 and len(self.corrections):  # rounding has spoilt them
             self.corrections = Corrections.none()
             self._set_direction(curvature)

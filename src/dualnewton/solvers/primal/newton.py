@@ -143,7 +143,7 @@ class Descent(SharedPasses):
         return passes
 
     def _passes_made(self) -> float:
-        """The number of passes for products with the Hessian."""
+        """The passes that products with the Hessian have taken."""
         return sum(hessian.passes_made / len(each) for each in self.hessians.values() for hessian in each)
 
     def point(self, k: int) -> PrimalPoint:

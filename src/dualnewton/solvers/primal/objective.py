@@ -78,7 +78,7 @@ class Objective:
         return self.problem.data.feature_array(each.ravel())
 
     def gap(self, gradient: np.ndarray) -> float:
-        """n(P − D) for α = −φ′ at x: Σ g_j²/(2 ridge_j) by Fenchel–Young, if the intercept is optimal."""
+        """n(P − D) for the α that belongs to x: Σ g_j²/(2 ridge_j), by Fenchel and Young, where the intercept is at its best."""
         K, d = self.columns, self.problem.d
         g, ridge = gradient.reshape(K, -1)[:, :d], self.ridge.reshape(K, -1)[:, :d]
         return float((np.square(g) / (2.0 * ridge)).sum())
