@@ -51,7 +51,7 @@ REGISTER = 4
 """Numbers per vector register in the kernels."""
 
 NOWHERE = -1
-"""Index of a vector that is not kept."""
+"""Place of a vector that is not kept."""
 
 
 class CompiledPasses:
@@ -97,9 +97,9 @@ class CompiledPasses:
     def evaluate(
         self, W: np.ndarray, b: np.ndarray, forms: Sequence[RowForm], vectors: Sequence[RowVectors]
     ) -> Evaluation:
-        """Margins, losses, sums of their derivatives, and dual points, as requested by the forms."""
+        """Margins, losses, sums of their derivatives, and dual points, as the forms say."""
         calls: list[Any] = []
-        held = []  # keeps the arrays alive whose addresses are passed
+        held = []  # what the calls point to
         column = factors = kept = 0
         for model, (form, own) in enumerate(zip(forms, vectors, strict=True)):
             K, functions = form.loss.columns, self._functions(form)
@@ -181,14 +181,14 @@ class CompiledPasses:
         K, width = len(W), self._padded(factors) if self.sparse else factors
         ends = self._ends_for(width)
         parts = len(ends) - 1
-        W = W if W.any() else np.zeros((0, self.d))  # most runs start at w = 0
+        W = W if W.any() else np.zeros((0, self.d))  # most runs start at zero
         coefficients = self._columns_of(W) if self.sparse else np.array(W, dtype=np.float64, order="C")
         Z, vectors = np.empty((K, self.n)), np.empty((kept, self.n))
         values, slopes = np.zeros((parts, models)), np.zeros((parts, factors))
         sums = _take(self._room, parts, self.d * width)
         shape = (parts, self.d, width) if self.sparse else (parts, width, self.d)
         table = np.array(calls, dtype=np.intp).reshape(-1, 15)
-        # A buffer for a row of margins and one of factors, or for a block of rows in float64, which BLAS needs.
+        # Room for a row of margins and one of factors, or for a block of rows in float64, which BLAS needs.
         most = max(K, factors)
         widened = self.step if self.widens and most > self.kernels.FEW else 0
         room = (2, self._padded(most)) if self.sparse else (widened, self.d)
@@ -202,7 +202,7 @@ class CompiledPasses:
         return values.sum(axis=0), np.ascontiguousarray(products), slopes.sum(axis=0), Z, vectors
 
     def _ends_for(self, width: int) -> np.ndarray:
-        """Return the ends of the parts of a pass, given the number of sums per feature: fewer parts if these are many."""
+        """Return where the parts of a pass end, each of which has so many sums per feature: fewer parts if these are many."""
         parts = len(self.ends) - 1
         if not self.sparse or width <= self.kernels.FEW:
             return self.ends
