@@ -34,8 +34,6 @@ LONG = 10.0
 HARD = {"LinearSVC hinge", "LinearSVR"}
 """Models of losses with kinks: a certificate of scikit-learn's takes about as long as a fit."""
 
-Labels = Callable[[int], np.ndarray]
-
 
 @cache
 def data_of(name: str) -> tuple[Any, np.ndarray, np.random.Generator]:

@@ -295,7 +295,7 @@ WRONG_LOSSES = {
     FinitePastTheEnd: r"a conjugate that is .* just past the end u=.* must be \+inf",
     MarkedQuadratic: "declares CONSTANT curvature, but second_derivative is not constant: it runs from 0 to 1",
     MarkedPiecewise: "declares PIECEWISE curvature, but second_derivative is neither 0 nor 0.25: at z=",
-    KinkElsewhere: "declares a kink that is not there: just right of kink 0, at z=.* derivative is .* but the kink says",
+    KinkElsewhere: "declares a kink that does not exist: just right of kink 0, at z=.* derivative is .* but the kink says",
     KinkOfASmoothLoss: "declares kinks, but is not a NonSmooth loss",
     MissingMethods: r"has no second_derivative\(z, y\)(.|\n)*has no conjugate_inside\(u, y\)",
     MissingGamma: r"has no value\(z, y\)",

@@ -46,10 +46,10 @@ FILES = ("load", "save")
 """Functions of ``estimators.files``."""
 
 ROOMS = ("data",)
-"""Parts that are loaded when they are first used."""
+"""Modules that are loaded on first use."""
 
 
-if not TYPE_CHECKING:  # a type checker knows the names from above, and should find a wrong one
+if not TYPE_CHECKING:  # a type checker has the names above, and must report wrong ones
 
     def __getattr__(name: str) -> Any:
         # An estimator loads scikit-learn, which takes a second, so it is imported on first use.

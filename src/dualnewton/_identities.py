@@ -1,6 +1,6 @@
 """Tools of ``losses.check`` and ``regularizers.check``: call the methods of an object and report the identities that fail.
 
-Every identity is a small function of the test points that yields a sentence with the numbers found where the identity fails.
+Every identity is a small function of the test points that yields a sentence with the numbers found if the identity fails.
 The tolerances cover rounding only. In particular no derivative is compared with a finite difference up to an assumed truncation
 error: by convexity the slope of a secant lies between the derivatives at its ends, with or without kinks.
 """
@@ -24,7 +24,7 @@ to ROUNDING/STEP = 1e-7."""
 
 
 class UnusableError(Exception):
-    """A method cannot be called or gives unusable results; the message says why."""
+    """A method cannot be called or gives unusable results; the message has the reason."""
 
 
 def call(owner: Any, method: str, *args: Any) -> Any:
@@ -38,7 +38,7 @@ def call(owner: Any, method: str, *args: Any) -> Any:
     except Exception as error:
         raise UnusableError(f"cannot be used: {method} raised {type(error).__name__}: {error}") from error
     if not all(np.array_equal(old, new, equal_nan=True) for old, new in zip(before, args, strict=True)):
-        raise UnusableError(f"writes into the arguments of {method}; it must leave them as they are")
+        raise UnusableError(f"writes into the arguments of {method}; it must not change them")
     return result
 
 

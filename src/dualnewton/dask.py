@@ -6,7 +6,7 @@
     client = Client()                                   # or Client("scheduler:8786")
     model = LogisticRegression(C=0.1).fit(X, y)         # dask arrays, data frames, or lists of delayed matrices
     model.certificate_                                  # the same proof as in memory
-    model.predict(X_new)                                # a dask array, computed when it is asked for
+    model.predict(X_new)                                # a dask array, computed on demand
 
 ``fit`` keeps each block of rows on its worker, with its labels, margins and dual variables; see docs/scaling.md. ``predict``,
 ``predict_proba`` and ``decision_function`` are lazy for collections and work on NumPy arrays as always. ``score`` is a number.
@@ -62,17 +62,17 @@ AVAILABLE = (
 """Estimators that fit collections."""
 
 ON_WORKERS = ("_fitted", "dual_coef_", "outliers_")
-"""Attributes of a fitted model that have an entry per row, on the workers of a cluster, which a file outlives."""
+"""Attributes of a fitted model that have an entry per row, on the workers of a cluster, which are not stored in files."""
 
 LOCAL = (
     *ON_WORKERS, "callback", "certificate_", "certificates_", "choice_certificate_", "coefs_paths_", "feature_names_in_", "plan_",
     "trace_",
 )  # fmt: skip
-"""Attributes of a fitted model that predictions do not need: they stay with the client."""
+"""Attributes of a fitted model that predictions do not need: they are not sent to workers."""
 
 
 class OnDask:
-    """What changes in an estimator for collections: how data are checked, and where predictions are computed."""
+    """The changes of an estimator for collections: checks of data, and the place of predictions."""
 
     # Fit -------------------------------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class OnDask:
     def _of_blocks(self, method: str, X: Any, offset: Any = None) -> Any:
         """Apply a method to each block: to a dask array as a dask array, to a list of delayed matrices as a list.
 
-        The offsets, if any, are of the kind that X is.
+        The offsets, if any, are of the same kind as X.
         """
         own = getattr(super(), method)
         if not is_collection(X):
@@ -131,7 +131,7 @@ class OnDask:
         return rows.map_blocks(apply, *beside, dtype=meta.dtype, meta=meta, **more)
 
     def _light(self) -> Any:
-        """Return the model in memory that predicts a block: the class of the library, with coefficients and classes alone."""
+        """Return the model in memory that predicts a block: the class of the library, with coefficients and classes only."""
         made = object.__new__(type(self)._in_memory)  # type: ignore[attr-defined]
         vars(made).update({name: value for name, value in vars(self).items() if name not in LOCAL}, callback=None)
         return made
@@ -159,7 +159,7 @@ class OnDask:
         truth = truth.reshape(len(truth), -1)
         mean = (c @ truth) / float(c.sum())
         left, spread = c @ np.square(truth - margins), c @ np.square(truth - mean)
-        constant = np.where(left == 0.0, 1.0, 0.0)  # of a constant target, as scikit-learn has it
+        constant = np.where(left == 0.0, 1.0, 0.0)  # for a constant target, as in scikit-learn
         return float(np.mean(np.where(spread > 0.0, 1.0 - left / np.where(spread > 0.0, spread, 1.0), constant)))
 
 
@@ -197,7 +197,7 @@ class ClassifierOnDask(OnDask):
     """The same for classifiers."""
 
     def _with_targets(self, data: Data) -> Data:
-        """Return the data with the number of its class for each row, and class weights in the weights of rows."""
+        """Return the data with class numbers as y, and row weights multiplied by class weights."""
         if data.y.ndim != 1:
             raise DualnewtonError(f"y must have one label per row for dualnewton.dask, got shape {data.y.shape}")
         self.classes_, codes = np.unique(data.y, return_inverse=True)
@@ -231,7 +231,7 @@ class ClassifierOnDask(OnDask):
         if words.class_weighting == OWN_CLASS and len(self.classes_) > 2:
             raise DualnewtonError(
                 f"class_weight must be None for {len(self.classes_)} classes in dualnewton.dask.{type(self).__name__}, got "
-                f"{words.class_weight!r}: each class has weights of its own there; give sample_weight"
+                f"{words.class_weight!r}: each problem would need its own weights; use sample_weight"
             )
         return replace(words, class_weight=None)
 
@@ -249,7 +249,7 @@ class SearchOnDask(OnDask):
     """The same for searches by cross-validation, which have labels and weights in the memory of the client."""
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, **offset: Any) -> float:
-        """Return what the estimator without cross-validation returns; for collections no other scoring is computed."""
+        """Return the score of the estimator without cross-validation; other scores are not available for collections."""
         scoring = getattr(self, "scoring", None)
         if is_collection(X) and scoring not in (None, "warn"):
             raise DualnewtonError(
@@ -316,7 +316,7 @@ MIXINS: dict[tuple[type, ...], type] = {
     (CertifiedClassifier,): ClassifierOnDask,
     (GeneralizedLinearRegressor,): GeneralisedOnDask,
 }
-"""What changes for the subclasses of all of these, the first that fits; :class:`OnDask` for all others."""
+"""The mixin for subclasses of all these classes, the first that applies; :class:`OnDask` for all others."""
 
 
 def _made(name: str) -> type:

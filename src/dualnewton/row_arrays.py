@@ -24,7 +24,7 @@ import numpy as np
 
 BLOCK = 1 << 13
 """Number of entries per block of NumPy arrays. The temporaries of an expression (64 KiB each) then stay in cache; the operating
-system maps larger ones anew at every call."""
+system maps memory for larger ones at every call."""
 
 RowArray = Any
 """A NumPy array, or an array of a kind that :func:`declare` was called for."""
@@ -54,7 +54,7 @@ def declare(
 ) -> None:
     """Declare a type of row arrays that are not in this process's memory; ``to_host`` returns such an array as a NumPy array.
 
-    With an ``algebra``, data may keep Gram matrices in arrays of this type, too. ``summed`` calls a function for each block of
+    With an ``algebra``, data may also keep Gram matrices in arrays of this type. ``summed`` calls a function for each block of
     rows where the rows are (:func:`summed`); without it, functions are called with the arrays of this type.
     """
     _TO_HOST[kind] = to_host
@@ -70,20 +70,20 @@ def is_elsewhere(array: Any) -> bool:
 
 
 def on_host(array: Any) -> Any:
-    """Return an array or a number as NumPy has it; one that is in memory already is returned as it is."""
+    """Return an array or a number as a NumPy array or number; one in memory is returned unchanged."""
     move = _TO_HOST.get(type(array))
     return array if move is None else move(array)
 
 
 def ones(shape: int | tuple[int, ...], like: RowArray) -> RowArray:
-    """Return ones of the kind of a row array. (``np.ones(…, like=)`` hands on an argument ``device``, which CuPy refuses.)"""
+    """Return ones of the kind of a row array. (``np.ones(…, like=)`` passes on an argument ``device``, which CuPy rejects.)"""
     return np.zeros(shape, like=like) + 1.0
 
 
 def summed(function: Callable[..., tuple[Any, ...]], rows: RowArray, *others: Any) -> tuple[Any, ...]:
     """Return ``function(rows, *others)``, a tuple of sums over rows (numbers or arrays).
 
-    Where rows are on other machines, the function is called there with the NumPy arrays of each block, and its values are added:
+    If rows are on other machines, the function is called there with the NumPy arrays of each block, and its values are added:
     several sums then take one exchange of messages, and compiled functions are used. It must be a function of a module.
     """
     there = _SUMMED.get(type(rows))
@@ -109,7 +109,7 @@ def some_columns(array: RowArray, wanted: int | slice) -> RowArray:
 
 
 def at_labels(columns: RowArray, y: RowArray) -> tuple[RowArray, Any]:
-    """Return an array with the entries of contiguous columns, of shape (K, n), and the places of columns[y_i, i] in it.
+    """Return an array with the entries of contiguous columns, of shape (K, n), and the indices of columns[y_i, i] in it.
 
     Rows on a cluster keep their axis. In memory the array is a flat view: one index per entry takes a third of the time of two.
     """

@@ -121,7 +121,7 @@ def without_repeats(matrix: sp.csr_array) -> sp.csr_array:
 def frozen(array: np.ndarray) -> np.ndarray:
     """Return a read-only view of ``array``, so that no code of the library can modify its inputs.
 
-    Row arrays that are elsewhere cannot be protected: they are returned as they are.
+    Row arrays on other devices cannot be protected: they are returned unchanged.
     """
     if is_elsewhere(array):
         return array
@@ -143,7 +143,7 @@ def _floats(name: str, value: Any, dtype: type | None = None) -> np.ndarray:
 
 
 def as_array(value: Any) -> Any:
-    """Return a row array as it is, and anything else as a NumPy array."""
+    """Return a row array unchanged, and anything else as a NumPy array."""
     return value if is_elsewhere(value) else np.asarray(value)
 
 

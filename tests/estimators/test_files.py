@@ -149,7 +149,7 @@ OF = ("content", "estimator")
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    (wrong("version", value=VERSION + 1), f"of version {VERSION + 1}, this library knows versions up to {VERSION}"),
+    (wrong("version", value=VERSION + 1), f"of version {VERSION + 1}, this library reads versions up to {VERSION}"),
     (wrong("content", "objective", "loss", value="squred"), "loss must be one of .* did you mean squared"),
     (wrong("content", "objective", "penalty", value="l3"), "penalty must be one of l2"),
     (wrong(*OF, "class", value="Pipeline"), "class must be one of ERMClassifier, .*, got 'Pipeline'"),

@@ -177,7 +177,9 @@ def test_folds_that_can_be_separated_are_not_held_up_by_rows_that_cannot(Cs):
 def test_splits_with_one_class_are_refused():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((60, 3)), np.repeat(["a", "b"], 30)
-    with pytest.raises(DualnewtonError, match=r"cv must leave rows of at least two classes .* split 0 .* class b only"):
+    with pytest.raises(
+        DualnewtonError, match=r"cv must leave training rows of at least two classes, got split 0 .* class b only"
+    ):
         dn.LogisticRegressionCV(Cs=2, cv=KFold(2)).fit(X, y)
 
 

@@ -196,7 +196,7 @@ def pickled():
 
 WRONG = {
     "another kind": (header_with(format="dualnewton checkpoint"), "says it is 'dualnewton checkpoint'"),
-    "newer": (header_with(version=2), "version 2, this library knows versions up to 1"),
+    "newer": (header_with(version=2), "version 2, this library reads versions up to 1"),
     "version of nothing": (header_with(version=0), "its version is 0"),
     "version as text": (header_with(version="1"), "its version is '1'"),
     "no content": (header_with(content=None), "not a table"),

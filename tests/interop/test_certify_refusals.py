@@ -41,9 +41,9 @@ def refusal(model, y, data=X, **kwargs):
 # Models --------------------------------------------------------------------------------------------------------------
 
 MODELS = [
-    (lm.SGDClassifier(random_state=0), TWO, "stopped by a schedule", "dualnewton.Problem"),
-    (lm.SGDRegressor(random_state=0), REAL, "stopped by a schedule", "dualnewton.Problem"),
-    (lm.Perceptron(random_state=0), TWO, "stopped by a schedule", "dualnewton.Problem"),
+    (lm.SGDClassifier(random_state=0), TWO, "stops by a schedule", "dualnewton.Problem"),
+    (lm.SGDRegressor(random_state=0), REAL, "stops by a schedule", "dualnewton.Problem"),
+    (lm.Perceptron(random_state=0), TWO, "stops by a schedule", "dualnewton.Problem"),
     (NuSVC(kernel="linear"), TWO, "kernel machine", "SVC(kernel='linear')"),
     (NuSVR(kernel="linear"), REAL, "kernel machine", "SVR(kernel='linear')"),
     (make_pipeline(StandardScaler(), lm.Ridge()), REAL, "transform X first", "certify(pipeline[-1]"),

@@ -280,7 +280,7 @@ CHANGED = {
     "feature_names": (["a", "b"], "must have 3 feature names, got 2"),
     "created": ("yesterday", "created must be a date"),
     "target": (7, "target must be text"),
-    "more": (1, "a field 'more' that this version does not know"),
+    "more": (1, "a field 'more' that is unknown to this version"),
     "objective": ({"loss": "logistic"}, "objective must have exactly the fields"),
 }
 
@@ -343,7 +343,7 @@ def test_a_newer_file_says_both_versions(tmp_path):
     members = members_of(tmp_path / "m")
     header = json.loads(members["header.json"]) | {"version": VERSION + 1}
     path = zipped(tmp_path / "newer", members | {"header.json": json.dumps(header).encode()})
-    with pytest.raises(BadFileError, match=f"of version {VERSION + 1}, this library knows versions up to {VERSION}"):
+    with pytest.raises(BadFileError, match=f"of version {VERSION + 1}, this library reads versions up to {VERSION}"):
         SavedModel.load(path)
 
 

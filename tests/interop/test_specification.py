@@ -104,7 +104,7 @@ def test_an_object_of_the_users_own_stays_and_cannot_be_written():
     words = Specification(Own(), 0.1)
     assert isinstance(words.problems(X, TWO, np.arange(2))[0].loss, Own)
     with pytest.raises(
-        ValueError, match="loss must be one of the library's to be written down, got an object of the class Own"
+        ValueError, match="loss must be one of the library's to be stored in a file, got an object of the class Own"
     ):
         words.to_dict()
 

@@ -42,7 +42,7 @@ def test_svmlight_is_known_though_the_first_lines_say_nothing(tmp_path):
 def test_what_tells_nothing_is_refused(tmp_path, content):
     path = tmp_path / "file"
     path.write_bytes(content)
-    with pytest.raises(data.DataError, match="neither its ending nor its first bytes tell its format"):
+    with pytest.raises(data.DataError, match="its ending and its first bytes show no known format"):
         data.read(path)
 
 

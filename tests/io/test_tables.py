@@ -144,7 +144,7 @@ def test_an_absent_target_is_refused_with_the_columns_there_are(file, target):
 def test_the_width_is_checked(file):
     path = file("a,b,c\n1,2,3\n")
     assert data.read(path, n_features=2).X.shape == (1, 2)
-    with pytest.raises(data.DataError, match="has 2 features, n_features=3"):
+    with pytest.raises(data.DataError, match="has 2 features, expected n_features=3"):
         data.read(path, n_features=3)
     with pytest.raises(data.DataError, match="zero_based is for svmlight"):
         data.read(path, zero_based=True)

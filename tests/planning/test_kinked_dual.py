@@ -24,7 +24,7 @@ def problem_of(n=2000, d=40, lam=None, loss=None, **more):
 def test_the_plan_says_that_the_loss_is_taken_as_it_is(method):
     plan = dn.plan(problem_of(), method=method, tau=1, tuning=tuned(small_entries=0))
     assert plan.method == method
-    assert plan.reason == "rounds on Hinge itself, whose dual has box constraints; tau as asked"
+    assert plan.reason == "dual rounds on Hinge without smoothing (box constraints); tau given by the user"
     assert plan.cost == rounds_cost(problem_of(), tuned(small_entries=0))
     assert not plan.smoothed
     assert dn.plan(problem_of(), method="newton").smoothed

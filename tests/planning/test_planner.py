@@ -46,11 +46,11 @@ def test_the_plan_is_reported_and_can_be_overridden():
     assert not dn.plan(small).compiled
     assert dn.plan(small, method="sdna").tau == 40
     assert "Newton" in dn.plan(small, method="sdna").reason
-    assert "too small to wait for a compiler" in dn.plan(small, method="sdna").reason
+    assert "too small to load compiled kernels" in dn.plan(small, method="sdna").reason
     assert dn.plan(large, method="sdna").compiled
     assert dn.plan(large, method="sdna").tau < 2000
     chosen = dn.plan(large, method="sdca", tau=3)
-    assert (chosen.method, chosen.tau, chosen.reason, chosen.compiled) == ("sdca", 3, "tau as asked", True)
+    assert (chosen.method, chosen.tau, chosen.reason, chosen.compiled) == ("sdca", 3, "tau given by the user", True)
     assert not dn.plan(large, method="sdna", tau=101).compiled  # more examples than features: the d×d form
     assert dn.plan(large, tau=8).method == "sdna"
     assert dn.solve(large, max_epochs=0).plan == dn.plan(large)

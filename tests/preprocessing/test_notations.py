@@ -94,4 +94,4 @@ def test_dates_without_an_order_stay_text_and_say_so():
     unclear = pa.table({"day": [f"{k % 12 + 1}/{k // 12 + 1}/2022" for k in range(60)]})
     (role,) = roles_of(unclear, ("day",), Choices())
     assert role.kind is Kind.IDENTIFIER
-    assert "day and month cannot be told apart" in role.seen
+    assert "day and month cannot be distinguished" in role.seen

@@ -56,7 +56,7 @@ def test_every_sampling_drives_every_method(method):
     for sampling in samplings_for(8):
         result = dn.solve(problem, method=method, sampling=sampling, tol=1e-7, max_epochs=2000, random_state=1)
         assert result.status is Status.CONVERGED
-        assert result.plan.reason.startswith("sampling as asked")
+        assert result.plan.reason.startswith("sampling given by the user")
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_another_path():
@@ -255,7 +255,7 @@ def test_any_scale_ends_with_a_true_certificate_and_no_exception(loss, lam, scal
         ({"warm_start": np.zeros(3)}, r"warm_start must have shape \(6,\), got \(3,\)"),
         ({"sampling": "nice"}, "sampling must be a samplings.Sampling"),
         ({"sampling": samplings.Nice(5, 2)}, "sampling must be over the 6 examples of the problem, got one over 5"),
-        ({"sampling": samplings.Nice(6, 2), "tau": 2}, "tau must be left to the sampling"),
+        ({"sampling": samplings.Nice(6, 2), "tau": 2}, "tau must be 'auto' if a sampling is given"),
     ],
     ids=str,
 )

@@ -1,8 +1,9 @@
 """scikit-learn's own linear models, fitted by this library without a changed import.
 
-``install()`` replaces the classes of scikit-learn that this library has, too, by subclasses whose ``fit`` computes the model here
-and stores it in the attributes that scikit-learn's class has. Everything else, from ``predict`` to ``clone``, is scikit-learn's.
-Where the two libraries differ, or this one refuses, ``fit`` is scikit-learn's as well, and :func:`fallbacks` says why.
+``install()`` replaces the classes of scikit-learn that this library also has by subclasses whose ``fit`` uses this library
+and stores the model in the attributes of scikit-learn's class. Everything else, from ``predict`` to ``clone``, is scikit-learn's.
+If the two libraries differ, or this one refuses the arguments, scikit-learn's ``fit`` is used, and :func:`fallbacks` has the
+reason.
 
     python -m dualnewton.accel script.py arguments …
 """
@@ -20,7 +21,7 @@ _fallbacks: Counter[tuple[str, str]] = Counter()
 
 
 def install() -> None:
-    """Let scikit-learn's linear models be fitted by this library, in all modules of scikit-learn that are or will be loaded.
+    """Replace scikit-learn's linear models by those of this library, in all loaded and future modules of scikit-learn.
 
     Names that a program imported from scikit-learn before the call keep scikit-learn's classes.
 
@@ -42,7 +43,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Put scikit-learn's classes back; models that were fitted in between keep working.
+    """Restore scikit-learn's classes; models that were fitted in between keep working.
 
     Examples
     --------
@@ -69,7 +70,7 @@ def installed() -> bool:
 
 
 def fallbacks() -> dict[tuple[str, str], int]:
-    """Return how often ``fit`` was scikit-learn's own, by the name of the class and the reason.
+    """Return the number of fits by scikit-learn's own ``fit``, by class name and reason.
 
     Examples
     --------
@@ -88,5 +89,5 @@ def _exchange(before: type, after: type) -> None:
 
 
 def note(model: Any, reason: str) -> None:
-    """Count a fit that was scikit-learn's own."""
+    """Count a fit by scikit-learn's own ``fit``."""
     _fallbacks[type(model).__name__, reason] += 1

@@ -10,13 +10,13 @@ from dualnewton import accel
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Install, run the program as ``python`` would, and say on request which fits were scikit-learn's own."""
+    """Install, run the program as ``python`` would, and list on request the fits by scikit-learn's own ``fit``."""
     parser = argparse.ArgumentParser(
         prog="python -m dualnewton.accel",
         description="Run a program; scikit-learn's linear models in it are fitted and certified by dualnewton.",
     )
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="list at the end the fits that scikit-learn made, and why"
+        "-v", "--verbose", action="store_true", help="list at the end the fits by scikit-learn, with the reasons"
     )
     parser.add_argument("-m", dest="module", action="store_true", help="the program is a module, as in python -m")
     parser.add_argument("program", help="a script, or a module with -m")

@@ -21,7 +21,7 @@ HOMES = (linear_model, svm)
 
 
 def pairs() -> Iterator[tuple[type, type]]:
-    """Yield each class of scikit-learn that this library has, too, with the class that replaces it."""
+    """Yield each class of scikit-learn that this library also has, with its replacement."""
     for name in sorted(estimators.__all__):
         ours = getattr(estimators, name)
         theirs = next((vars(home)[name] for home in HOMES if name in vars(home)), None)
@@ -30,7 +30,7 @@ def pairs() -> Iterator[tuple[type, type]]:
 
 
 def accelerated(theirs: type, ours: type) -> type:
-    """Return a subclass of scikit-learn's class that ``ours`` fits.
+    """Return a subclass of scikit-learn's class that is fitted by ``ours``.
 
     It has the name and the module of its base, so that models are pickled under scikit-learn's name, and can be loaded by a
     process in which nothing is installed.
@@ -42,7 +42,7 @@ def accelerated(theirs: type, ours: type) -> type:
             try:
                 fitted = _fitted(self, ours, X, y, *given, **named)
             except (TypeError, ValueError, NotImplementedError) as error:
-                # What this library refuses, scikit-learn may accept; what both refuse, its own error describes.
+                # scikit-learn may accept arguments that this library refuses; if both refuse, scikit-learn's error is raised.
                 reason = str(error).partition("\n")[0]
             else:
                 _adopt(self, fitted, theirs, y)
@@ -81,7 +81,7 @@ def penalises_intercept(model: Any) -> bool:
 
 
 def _fitted(model: Any, ours: type, X: Any, y: Any, *given: Any, **named: Any) -> Any:
-    """Return this library's model with the same parameters, of the objective that scikit-learn minimises."""
+    """Return this library's model with the same parameters, fitted to the objective of scikit-learn."""
     parameters = model.get_params(deep=False)
     if not penalises_intercept(model):
         return ours(**parameters).fit(X, y, *given, **named)
@@ -100,7 +100,7 @@ def _fitted(model: Any, ours: type, X: Any, y: Any, *given: Any, **named: Any) -
 
 
 def _adopt(model: Any, fitted: Any, theirs: type, y: Any) -> None:
-    """Store the fitted attributes, in place of those of an earlier fit."""
+    """Store the fitted attributes, replacing those of an earlier fit."""
     for name in [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]:
         delattr(model, name)
     for name, value in vars(fitted).items():

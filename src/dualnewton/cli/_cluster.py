@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from dualnewton.io import Dataset
 
 LOCAL = "local"
-"""The address of a cluster that the command itself starts; ``local:2`` has two workers."""
+"""The address of a cluster that the command starts; ``local:2`` has two workers."""
 
 PRELOAD = "dualnewton.cli._worker"
 """The module that the workers of such a cluster load at their start."""
 
 PATIENCE = 10
-"""Seconds after which a scheduler that does not answer is given up."""
+"""Seconds to wait for the answer of a scheduler."""
 
 
 class Cluster:
-    """Where the rows of a fit are.
+    """The place of the rows of a fit.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Cluster:
 
     @property
     def estimators(self) -> Any:
-        """The module of the estimators that fit rows where they are."""
+        """The module of the estimators for rows at this place."""
         return importlib.import_module("dualnewton.estimators" if self.client is None else "dualnewton.dask")
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ def connected(address: str | None) -> Iterator[Cluster]:
         raise MissingPackageError(
             f'--dask needs dask and distributed: pip install "dualnewton[dask]" ({error})'
         ) from None
-    for name in ("distributed", "distributed.client"):  # the second has a level of its own
+    for name in ("distributed", "distributed.client"):  # the second has its own level
         logging.getLogger(name).setLevel(logging.CRITICAL)  # errors are raised; the rest is for the dashboard
     with contextlib.ExitStack() as stack:
         with stage(f"connecting to {address}"):
@@ -89,7 +89,7 @@ def connected(address: str | None) -> Iterator[Cluster]:
 
 
 def workers_in(address: str) -> int:
-    """Return the number of workers that an address such as ``local:2`` asks for; that of the physical cores by default."""
+    """Return the number of workers in an address such as ``local:2``; by default the number of physical cores."""
     from dualnewton.matrix.workers import physical_cores
 
     _, colon, number = address.partition(":")

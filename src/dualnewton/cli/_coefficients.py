@@ -52,7 +52,7 @@ class Coefficients:
         return self.coef[np.ix_(rows, places)], None if self.intercept is None else self.intercept[rows]
 
     def _rows(self, task: Task) -> list[int]:
-        """Find the column of each class; where there is but one, its name does not matter."""
+        """Find the column of each class; if there is only one, its name is ignored."""
         classes = list(map(str, task.names))
         wanted = len(classes) if len(classes) > 2 else 1
         if len(self.coef) != wanted:
@@ -69,7 +69,7 @@ class Coefficients:
         return [self.columns.index(name) for name in classes]
 
     def _places(self, dataset: Dataset) -> list[int]:
-        """Find the coefficient of each feature: by name where both have names, else by position."""
+        """Find the coefficient of each feature: by name if both have names, else by position."""
         d, own = dataset.X.shape[1], self.coef.shape[1]
         if own != d:
             raise DualnewtonError(
@@ -99,7 +99,7 @@ def read_coefficients(path: str) -> Coefficients:
             raise DualnewtonError(f"{path} is not text") from None
     rows = [[cell.strip() for cell in row] for row in _split(path, lines) if any(cell.strip() for cell in row)]
     if not rows:
-        raise DualnewtonError(f"{path} is empty: it should hold coefficients")
+        raise DualnewtonError(f"{path} is empty, expected coefficients")
     header = None if any(_is_number(cell) for cell in rows[0]) else rows.pop(0)
     if any(not _is_number(row[0]) for row in rows) or (header is not None and len(header) > 1):
         return _table(path, header, rows)

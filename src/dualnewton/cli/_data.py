@@ -107,7 +107,7 @@ def offset_column(offset: str | None, exposure: str | None) -> OffsetColumn | No
     """Return the column that ``--offset`` or ``--exposure`` names, of which there may be one."""
     if offset is not None and exposure is not None:
         raise DualnewtonError(
-            f"--offset and --exposure both say what is added to the margins: give one of them, got {offset!r} and {exposure!r}"
+            f"--offset and --exposure both define the offset: give one of them, got {offset!r} and {exposure!r}"
         )
     if exposure is not None:
         return OffsetColumn(exposure, exposure=True)
@@ -115,7 +115,7 @@ def offset_column(offset: str | None, exposure: str | None) -> OffsetColumn | No
 
 
 def with_offsets(dataset: Dataset, column: OffsetColumn | None) -> Dataset:
-    """Return the data with the offsets that belong to the values of a column, which were read as offsets."""
+    """Return the data with the offsets computed from the values of a column, which were read as offsets."""
     if column is None or dataset.offset is None:
         return dataset
     return replace(dataset, offset=column.offsets(np.asarray(dataset.offset)))

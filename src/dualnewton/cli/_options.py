@@ -34,7 +34,7 @@ Memory = Annotated[
     option(
         "--memory",
         "SIZE",
-        "Read the rows from disk in pieces, within so much memory, such as 2G; features must be numbers. By default files "
+        "Read the rows from disk in pieces, within this memory, such as 2G; features must be numbers. By default files "
         "are read as a whole, and folders in pieces within 4G.",
         FROM,
     ),
@@ -133,7 +133,7 @@ WORDS: dict[str, tuple[Any, Any, str]] = {
 """The type, the placeholder and the help text of each option that describes the objective."""
 
 UNASKED: Mapping[str, Any] = {**dict.fromkeys(WORDS), "penalty": "l2", "intercept": True}
-"""Their values where they are not given."""
+"""The default values of these options."""
 
 FLAGS = {
     "C": "-C",
@@ -156,7 +156,7 @@ COLUMNS: dict[str, tuple[Any, Any, str]] = {
         "The columns of a table to use; by default all that are numbers, dates or categories.",
     ),
     "categorical": (str | None, "NAMES", "Columns to treat as categories, such as codes that are written as numbers."),
-    "numeric": (str | None, "NAMES", "Columns to treat as numbers; text in them that is none counts as missing."),
+    "numeric": (str | None, "NAMES", "Columns to treat as numbers; other text in them counts as missing."),
     "standardise": (bool, None, "Give numbers and dates of a table mean 0 and standard deviation 1 for the fit."),
 }
 """The type, the placeholder and the help text of each option that describes the columns of a table."""
@@ -165,30 +165,30 @@ FILE: dict[str, tuple[Any, Any, str]] = {
     "encoding": (str | None, "NAME", "The encoding of a CSV file. By default UTF-8, or else cp1252."),
     "decimal": (str | None, "MARK", "The decimal mark of a CSV file, . or , . By default found from its numbers."),
 }
-"""The same for the options that describe how a text file is written."""
+"""The same for the options that describe the layout of a text file."""
 
 Table = Mapping[str, Any]
 
 AS_WRITTEN: Table = dict.fromkeys(FILE)
-"""The options of a text file where they are not given."""
+"""The default options of a text file."""
 
 ANY_COLUMNS: Table = {**dict.fromkeys(COLUMNS), "standardise": True, **AS_WRITTEN}
-"""The options of a table where they are not given."""
+"""The default options of a table."""
 
 GROUPS: dict[str, tuple[Mapping[str, tuple[Any, Any, str]], str]] = {
     "objective": (WORDS, OBJECTIVE),
     "table": ({**COLUMNS, **FILE}, TABLE),
 }
-"""The parameters of commands that stand for several options: these, and the title of their group."""
+"""The parameters of commands that represent several options, with the title of their group."""
 
 
 def only(*words: str) -> Objective:
-    """Return some of the words of the objective, for a command that does not take all."""
+    """Return some of the options of the objective, for a command that does not take all."""
     return {word: UNASKED[word] for word in words}
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter in ``GROUPS`` by an option for each word of its default; the command receives a dictionary."""
+    """Replace each parameter in ``GROUPS`` by an option for each key of its default; the command receives a dictionary."""
     taken: list[inspect.Parameter] = []
     found: dict[str, Mapping[str, Any]] = {}
     for each in inspect.signature(command, eval_str=True).parameters.values():

@@ -19,7 +19,7 @@ KEY = 12
 """Width in characters of the first column of facts, enough for the longest key."""
 
 LAST = 24
-"""Characters of the last column of a table from which its words, such as addresses, may be broken on a narrow terminal."""
+"""Width in characters of the last column of a table above which long words, such as addresses, may be broken."""
 
 SHOWN = 12
 """Largest number of classes whose certificates are all printed; with more classes, only the one with the largest gap is."""
@@ -34,7 +34,7 @@ def say(key: str, value: Any) -> None:
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table with left-aligned columns.
 
-    On a terminal that is too narrow for it, cells are wrapped at words; where the longest words do not fit beside each other,
+    On a terminal that is too narrow for it, cells are wrapped at words; if the longest words do not fit next to each other,
     each row becomes a list of its cells.
     """
     cells = [[str(cell) for cell in row] for row in rows]
@@ -68,7 +68,7 @@ def terminal_width() -> int | None:
 
 
 def count(number: float, thing: str) -> str:
-    """Return a number of things, in the singular where it is one."""
+    """Return a number with its noun, in the singular for one."""
     return f"{number:.10g} {thing}{'' if number == 1 else 's'}"
 
 
@@ -103,7 +103,7 @@ def finite_or_none(value: float | None) -> float | None:
 
 
 def warn(notes: Sequence[str]) -> None:
-    """Print what a person should know about the data on standard error, so that the output stays what was asked for."""
+    """Print a message about the data on standard error, so that standard output has only the result."""
     for note in notes:
         print(f"dualnewton: {note}", file=sys.stderr)
 

@@ -25,13 +25,13 @@ class Task:
     Attributes
     ----------
     problems : list of Problem, or of one MultinomialProblem
-        For ``solve_many``, all over one X. Of a saved model: its objectives.
+        The problems for ``solve_many``, which share one X; for a saved model, its objectives.
     objective : Specification
-        The same in words.
+        The specification of the objective.
     classes : array of shape (K,), optional
-        The labels in order; None where the targets are numbers. Of two classes the one problem has +1 for the second.
+        The labels in order; None if the targets are numbers. With two classes, the second has the label +1.
     why : str
-        Why this loss was chosen.
+        The reason for the choice of the loss.
     """
 
     problems: list[Any]
@@ -41,7 +41,7 @@ class Task:
 
     @property
     def names(self) -> list[Any]:
-        """The labels of the classes, in order; none where the targets are numbers."""
+        """The labels of the classes, in order; empty if the targets are numbers."""
         return [] if self.classes is None else self.classes.tolist()
 
 
@@ -64,15 +64,15 @@ def problems_from(
     dataset : Dataset
         The data, whose weights are used.
     loss : str, optional
-        A name; by default the labels decide.
+        A name; by default chosen by the labels.
     penalty, l1_ratio, intercept
-        The words of :class:`Specification`.
+        Fields of :class:`Specification`.
     C, lam : float, optional
         Either λ, or C with λ = 1/(Cn); C = 1 by default.
     multiclass : {"softmax", "ovr"}, optional
-        By default softmax where there is one.
+        By default softmax, if the loss has it.
     parameters : floats or None
-        Of the loss; None is its default.
+        Parameters of the loss; None is the default.
     """
     labels = labels_of(dataset)
     chosen = among("loss", loss, LOSSES) if loss is not None else ("logistic" if are_classes(labels) else "squared")
@@ -93,7 +93,7 @@ def problems_from(
 
 
 def problems_of(objective: Specification, dataset: Dataset, classes: np.ndarray | None) -> list[Any]:
-    """Return the problems of an objective on a data set, whose labels must be of these classes, or numbers if there are none."""
+    """Return the problems of an objective on a data set with labels of these classes, or numbers if there are no classes."""
     labels = labels_of(dataset)
     y = numbers(labels, objective.loss) if classes is None else codes_of(labels, classes)
     return objective.problems(dataset.X, y, classes, sample_weight=dataset.sample_weight, offset=dataset.offset)
@@ -125,7 +125,7 @@ def numbers(labels: np.ndarray, loss: str) -> np.ndarray:
 
 
 def refuse_constant(labels: np.ndarray, classes: np.ndarray | None) -> None:
-    """Refuse a target from which nothing can be learned."""
+    """Raise an error if the target is constant."""
     if np.all(labels == labels[0]):
         what = "holds a single class" if classes is not None else "is constant"
         raise DualnewtonError(f"the target {what}, {labels[0]} on all {len(labels)} rows: there is nothing to fit")
@@ -141,7 +141,7 @@ def strength(C: float | None, lam: float | None, n: int) -> float:
 
 
 def why(asked: str | None, chosen: str, labels: np.ndarray) -> str:
-    """Return the reason for the loss in words."""
+    """Return the reason for the choice of the loss."""
     if asked is not None:
         return "as asked"
     count = len(np.unique(labels))

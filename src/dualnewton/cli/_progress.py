@@ -17,7 +17,7 @@ NARROW = 60
 
 
 class ProgressBar(ProgressLine):
-    """The progress line after a bar that fills as the logarithm of the gap falls from its first value to that of ``tol``."""
+    """The progress line after a bar that fills as the logarithm of the gap decreases from its first value to that of ``tol``."""
 
     def __init__(self, name: str, tol: float) -> None:
         super().__init__(name, tol)

@@ -21,7 +21,7 @@ LOGISTIC_CS = 17
 """Values of C for the logistic loss, between 1e-4 and 1e4 in equal steps of the logarithm."""
 
 SHARES = {"l2": 0.0, "l1": 1.0, "elasticnet": 0.5}
-"""The share of the l1 norm in a penalty, for elasticnet by default."""
+"""The share of the l1 norm in each penalty; for elasticnet, the default."""
 
 
 def chosen_lam(
@@ -32,7 +32,7 @@ def chosen_lam(
     Parameters
     ----------
     task : Task
-        Loss, penalty and classes; its own λ is not used.
+        Loss, penalty and classes; its λ is not used.
     dataset : Dataset
         The examples.
     cv : int
@@ -112,7 +112,7 @@ def _deviance(task: Task, dataset: Dataset, share: float, folds: Any, estimators
 
 
 def _lam(alpha: float, c: np.ndarray | None) -> float:
-    """Return λ for the alpha of an estimator, which divides weights by their mean; the command line takes them as they are."""
+    """Return λ for the alpha of an estimator, which divides weights by their mean; the command line does not."""
     return alpha * (1.0 if c is None else float(np.mean(c)))
 
 

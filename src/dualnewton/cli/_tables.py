@@ -38,13 +38,13 @@ class Training:
     held_out : Dataset, optional
         The examples that ``--test-size`` keeps for a score.
     encoding : Encoding, optional
-        How a table became the matrix; None for other data.
+        The encoding of the table; None for other data.
     roles : sequence of Role
-        What each column of the table is.
+        The kind of each column of the table.
     described : str
         The file and its layout; empty for other data.
     notes : sequence of str
-        What a person should know: rows without a target, new values.
+        Messages for the user: rows without a target, new values.
     """
 
     dataset: Dataset
@@ -55,7 +55,7 @@ class Training:
     notes: Sequence[str] = ()
 
     def with_offsets(self, column: OffsetColumn | None) -> Training:
-        """Return the data with the offsets that belong to the values of a column, which were read as offsets."""
+        """Return the data with the offsets computed from the values of a column, which were read as offsets."""
         held = None if self.held_out is None else with_offsets(self.held_out, column)
         return replace(self, dataset=with_offsets(self.dataset, column), held_out=held)
 
@@ -88,7 +88,7 @@ def training_data(
     table : mapping
         The options in ``_options.COLUMNS`` and ``_options.FILE``.
     test_size : float, optional
-        The share of the rows that are held out, chosen at random with ``seed``; an encoding does not see them.
+        The share of the rows that are held out, chosen at random with ``seed``; the encoding is computed without them.
     """
     from dualnewton.cli._data import loaded
 
@@ -143,7 +143,7 @@ def model_data(
 
 
 class Encoded(NamedTuple):
-    """Data for a model, the table that they are from, if they are, and what a person should know about the values."""
+    """Data for a model, their table, if any, and messages for the user about the values."""
 
     dataset: Dataset
     frame: Frame | None = None
@@ -261,7 +261,7 @@ def _rows(dataset: Dataset, rows: np.ndarray) -> Dataset:
 
 
 def describe(training: Training) -> None:
-    """Print the table, what each of its columns is, and what was done to it."""
+    """Print the table, the kind of each of its columns, and its encoding."""
     from dualnewton.cli._output import say, table
 
     if training.encoding is None:

@@ -1,4 +1,4 @@
-"""The progress of what precedes a fit: downloading, reading, encoding. Each stage takes one line, which it removes at its end."""
+"""Progress of the stages before a fit: downloading, reading, encoding. Each stage shows one line, which it removes at its end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 SPEED_FROM, BAR_FROM = 70, 50
-"""Widths of the terminal in characters from which speed and bar are shown; a display that does not fit would jump."""
+"""Widths of the terminal in characters above which speed and bar are shown; a display that does not fit would flicker."""
 
 
 @contextlib.contextmanager
@@ -44,12 +44,12 @@ def stage(text: str) -> Iterator[None]:
 
 
 def on_terminal(progress: Any) -> contextlib.AbstractContextManager[Any]:
-    """Show a display of rich on a terminal; elsewhere it is not begun, since rich before 14.1 ends each with an empty line."""
+    """Show a display of rich on a terminal only, since rich before 14.1 ends each display with an empty line."""
     return progress if progress.console.is_terminal else contextlib.nullcontext()
 
 
 def _description() -> Any:
-    """Return the column of the text, which alone is cut on a narrow terminal."""
+    """Return the column of the text, the only column that is truncated on a narrow terminal."""
     from rich.progress import TextColumn
     from rich.table import Column
 

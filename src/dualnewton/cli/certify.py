@@ -29,7 +29,7 @@ Given = Annotated[
 
 Exact = Annotated[
     bool,
-    options.option("--exact", None, "Recompute P and D in extended precision, where rounding errors exceed the gap."),
+    options.option("--exact", None, "Recompute P and D in extended precision, if rounding errors exceed the gap."),
 ]
 
 
@@ -47,7 +47,7 @@ def certify(
     exact: Exact = False,
     json: options.Json = False,
 ) -> None:
-    """Prove how far a MODEL is from the minimum of its objective on DATA, whoever fitted it.
+    """Prove how far a MODEL is from the minimum of its objective on DATA, whatever program fitted it.
 
     The primal value P and a dual value D are computed from the data and the coefficients: P - D bounds how far P is from its
     minimum. The objective of a saved model is in its file. For coefficients in a text file the options below state the objective;
@@ -82,7 +82,7 @@ def certify(
 
 
 Certifiable = tuple["Task", "Dataset", "np.ndarray", "np.ndarray | None", str, list[str]]
-"""The problems, their data, coefficients, intercepts (None for the best), where these are from, and notes on the data."""
+"""The problems, their data, coefficients, intercepts (None for the best), the source of these, and notes on the data."""
 
 
 def of_model(

@@ -33,7 +33,7 @@ class Line(NamedTuple):
 def coefficients(model: options.Model, top: Top = 30, out: Out = None, json: options.Json = False) -> None:
     """List the coefficients of a MODEL by name, the largest effect first, with a bar.
 
-    The coefficient is in original units: by how much the margin x'w + b changes for one unit of the column. The effect is the
+    The coefficient is in original units: the change of the margin x'w + b for one unit of the column. The effect is the
     coefficient as it was fitted: for one standard deviation of a number that was standardised, for the presence of a category.
     Effects can be compared with each other, and the penalty is a function of them; the list is sorted by them.
 

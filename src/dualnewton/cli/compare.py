@@ -52,10 +52,9 @@ def compare(
 ) -> None:
     """Solve the same problem on DATA with our methods and with other libraries, and certify the suboptimality of each model.
 
-    Each solver runs in a separate process with a sequence of decreasing tolerances. Every model is certified in the same way, by
-    the duality gap, whatever the solver reports. The folder receives compare.html (interactive charts, a table, the machine),
-    compare.png and compare.csv. All solve the same problem; a solver that cannot, such as liblinear with an intercept that is not
-    penalised, is listed with the reason. More of them take part with --no-intercept. A table is encoded as by `fit`.
+    Each solver runs in a separate process with decreasing tolerances. Every model is certified by the duality gap, whatever the
+    solver reports. The folder receives compare.html (charts, a table, the machine), compare.png and compare.csv. A solver that
+    cannot solve the problem is listed with the reason; more take part with --no-intercept. A table is encoded as by `fit`.
 
     For example:
 
@@ -100,7 +99,7 @@ def compare(
 
 
 def show(found: Report, path: str) -> None:
-    """Print the notes and the table of a comparison, and where its report is."""
+    """Print the notes and the table of a comparison, and the path of its report."""
     from dualnewton.cli import _output
 
     table = found.sections[0].tables[0]

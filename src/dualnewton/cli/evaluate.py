@@ -68,10 +68,10 @@ NAMES = {
 
 
 def measured(model: SavedModel, dataset: Dataset) -> dict[str, float]:
-    """Return the scores by name; one that has no meaning on these data is nan."""
+    """Return the scores by name; a score that is undefined on these data is nan."""
     from dualnewton.cli._problems import objectives_of
 
-    objectives_of(model, dataset)  # raises an error if the data do not fit the model
+    objectives_of(model, dataset)  # raises an error if the data do not match the model
     return of_values(model, dataset) if model.classes is None else of_classes(model, dataset)
 
 

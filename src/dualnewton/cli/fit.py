@@ -66,8 +66,8 @@ Checkpoint = Annotated[
     options.option(
         "--checkpoint",
         "FILE",
-        "Keep the state of the run here: the same command goes on from it after a crash or Ctrl-C. "
-        "It is removed once the fit is done and the model is saved.",
+        "Keep the state of the run here: the same command continues from it after a crash or Ctrl-C. "
+        "It is removed when the fit has ended and the model is saved.",
         options.RUN,
     ),
 ]
@@ -147,31 +147,15 @@ def fit(
         with unmoved_by_signals():
             model = model_of(task, training, results, target, added, ctx.obj)
             if out is not None:
-                with _output.writing(out):
-                    model.save(out)
-                if checkpoint is not None and all(result.status.name in DONE for result in results):
-                    Path(checkpoint).unlink(missing_ok=True)
+                save(model, out, checkpoint)
         _tables.describe(training)
         if dask is not None:
             _output.say("cluster", cluster)
-        describe(
-            task,
-            dataset,
-            results,
-            choice,
-            offset=added,
-            encoded=training.encoding is not None,
-            resumes=checkpoint is not None,
-        )
+        describe(task, training, results, choice, offset=added, resumes=checkpoint is not None)
         _output.say("train", score(model, dataset))
     if tested is not None:
         _output.say("test", f"{score(model, tested)} on {tested.X.shape[0]} {'other' if test else 'held-out'} examples")
-    _output.say(
-        "model",
-        f"saved in {out}; `dualnewton coefficients {out}` lists it" if out else "not saved; --out FILE saves it",
-    )
-    if checkpoint is not None and Path(checkpoint).exists():
-        _output.say("checkpoint", f"{checkpoint}, from which the same command continues")
+    describe_files(out, checkpoint)
     if any(result.status is Status.INTERRUPTED for result in results):
         raise typer.Exit(130)
 
@@ -241,6 +225,16 @@ def model_of(
     )
 
 
+def save(model: SavedModel, out: str, checkpoint: str | None) -> None:
+    """Save the model, and remove the checkpoint if no higher limit could improve the model."""
+    from dualnewton.cli._output import writing
+
+    with writing(out):
+        model.save(out)
+    if checkpoint is not None and all(status in DONE for status in model.status):
+        Path(checkpoint).unlink(missing_ok=True)
+
+
 def other_data(
     task: Task,
     training: Training,
@@ -263,17 +257,17 @@ def other_data(
 
 def describe(
     task: Task,
-    dataset: Dataset,
+    training: Training,
     results: Sequence[Result],
     choice: ChoiceCertificate | None,
     *,
     offset: OffsetColumn | None,
-    encoded: bool,
     resumes: bool,
 ) -> None:
     """Print the problem, the status, the certificate and the plan."""
     from dualnewton.cli._output import certificate_lines, count, say
 
+    dataset = training.dataset
     n, d = dataset.X.shape
     classes = "" if task.classes is None else f", {len(task.classes)} classes"
     say("data", f"{dataset.name}: {count(n, 'example')}, {count(d, 'feature')}{classes}")
@@ -290,15 +284,27 @@ def describe(
     say("status", f"{worst.status.name}: {worst.status.message}" + (f"; {remedy}" if remedy else ""))
     for key, line in certificate_lines([result.certificate for result in results], task.names):
         say(key, line)
-    if encoded:
+    if training.encoding is not None:
         say("", "it covers the fit on the encoded matrix: columns as described above")
     seconds = max(result.trace.rows[-1].seconds for result in results)
     say("effort", f"{count(max(result.n_epochs for result in results), 'epoch')}, {seconds:.3g} s")
     say("plan", results[0].plan)
 
 
+def describe_files(out: str | None, checkpoint: str | None) -> None:
+    """Print where the model and the checkpoint are."""
+    from dualnewton.cli._output import say
+
+    say(
+        "model",
+        f"saved in {out}; `dualnewton coefficients {out}` lists it" if out else "not saved; --out FILE saves it",
+    )
+    if checkpoint is not None and Path(checkpoint).exists():
+        say("checkpoint", f"{checkpoint}, from which the same command continues")
+
+
 def target_line(task: Task, dataset: Dataset) -> str:
-    """Return what the target is: its column, and its classes with their numbers of examples, or its range."""
+    """Return a description of the target: its column, and its classes with their numbers of examples, or its range."""
     import numpy as np
 
     from dualnewton.interop.labels import listed, tidy
@@ -312,7 +318,7 @@ def target_line(task: Task, dataset: Dataset) -> str:
 
 
 def score(model: SavedModel, dataset: Dataset) -> str:
-    """Return the score in words."""
+    """Return the score as text."""
     value = model.score(dataset.X, dataset.y, dataset.sample_weight, offset=dataset.offset)
     name = "accuracy" if model.classes is not None else "R2" if model.objective.power is None else "D2"
     return f"{name} {value:.4f}"

@@ -31,8 +31,7 @@ def plan(
 
     tau is the number of examples in a round of sdna and sdca, and of rows in the first sketch of ihs. The cost is an estimate of
     the seconds to a relative gap of 1e-6 from the sizes and the conditioning: of the chosen method on all cores, of the others
-    on one core. During a fit the method may change
-    if the gap falls more slowly than predicted.
+    on one core. During a fit the method may change if the gap decreases more slowly than predicted.
 
     For example:
 

@@ -46,8 +46,8 @@ def predict(
 ) -> None:
     """Predict the class or the value of each row of DATA by a MODEL that `fit` has saved.
 
-    Columns are found by their names where model and data have names, whatever their order. Otherwise they are taken by
-    position, and there have to be as many as the model has. A target among them is left out, and need not be there. A table is
+    Columns are matched by name if model and data have names, in any order. Otherwise they are matched by position, and their
+    number must be that of the model. A target column is ignored, and may be absent. A table is
     encoded as in the fit; its identifiers, which the fit left out, are the first columns of the output. A model that was fitted
     with --offset or --exposure looks for the same column; without it, predictions are for an offset of 0 (an exposure of 1).
 
@@ -100,7 +100,7 @@ def predictions(
 def with_columns(
     names: list[str], values: np.ndarray, frame: Frame | None, model: SavedModel, keep: Sequence[str], data: str
 ) -> tuple[list[str], np.ndarray]:
-    """Return predictions after the identifiers of a table, and the columns that the user wants to keep."""
+    """Return predictions after the identifiers of a table, and the columns of ``--keep``."""
     import numpy as np
 
     if keep and frame is None:

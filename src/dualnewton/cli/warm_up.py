@@ -50,7 +50,7 @@ def _names(name: str, text: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _folder() -> str:
-    """Return the folder of compiled kernels; it must be writable, and the one that the user asked for."""
+    """Return the folder of compiled kernels; it must be writable, and the one in NUMBA_CACHE_DIR, if set."""
     from numba import config
 
     from dualnewton.kernels._compiler import cache_folder

@@ -1,6 +1,6 @@
-"""Estimators for users of scikit-learn: the names and parameters they know, and a proof with every fit.
+"""Estimators with the names and parameters of scikit-learn, and a certificate with every fit.
 
-Each is loaded when it is asked for, and scikit-learn with it: importing the package needs neither.
+Each estimator, and scikit-learn with it, is imported at its first use: ``import dualnewton`` imports neither.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ MODULES = {
     "enet_path": "paths",
     "lasso_path": "paths",
 }
-"""The module in which each estimator, or function, is found."""
+"""The module that defines each estimator or function."""
 
 __all__ = [
     "ERMClassifier",

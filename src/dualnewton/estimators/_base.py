@@ -1,4 +1,4 @@
-"""What all estimators share: from X, y and parameters to problems, from results to a model with its proof."""
+"""The base of all estimators: X, y and parameters become problems, and results become a model with its certificate."""
 
 from __future__ import annotations
 
@@ -40,80 +40,81 @@ REMEDIES = {
     Status.ROUNDING: "Features of about equal scale, float64 data or a larger tol help",
     Status.CONVERGED: "A larger tol accepts this gap",
 }
-"""What to do about each way in which a fit can end short of ``tol``."""
+"""Advice for each status in which a fit ends with a gap above ``tol``."""
 
 USELESS = 0.5
-"""Relative gap from which a certificate says little: the minimum may be as low as half of the objective."""
+"""Relative gap above which a certificate proves little: the minimum may be as low as half of the objective."""
 
 
 NO_MINIMUM = (
     "The model separates the classes, so that without a penalty no finite optimum exists: larger coefficients always lower the "
     "loss. A finite C gives the problem a minimum."
 )
-"""What a warning says where the objective has no minimum."""
+"""The warning if the objective has no minimum."""
 
 
 def meaning(gap: float) -> str:
-    """Return what a relative gap (P − D)/|P| proves about the objective, as a sentence."""
+    """Return a sentence that says what a relative gap (P − D)/|P| proves about the objective."""
     if gap >= USELESS:
         return "This bound proves little: the minimum may be far below the objective of this model."
     return f"The objective of this model is proved to exceed the minimum by at most {100.0 * gap:.2g} % of its value."
 
 
 NAMED_VALUES = 5
-"""Values of a grid that a warning names."""
+"""Number of values of a grid that a warning lists."""
 
 
 def solver_names(*foreign: str) -> list[Any]:
-    """Return the constraint on ``solver``: our names, which choose, and scikit-learn's, which mean "auto"."""
+    """Return the constraint on ``solver``: the names of our methods, and scikit-learn's names, which mean "auto"."""
     return [StrOptions({*METHODS, *foreign})]
 
 
 @estimator
 class CertifiedModel(BaseEstimator):
-    """A linear model that is fitted by ``solve`` and knows how close to optimal it is.
+    """A linear model that is fitted by ``solve`` and certified by a duality gap.
 
-    A class of this family declares its parameters (see ``_parameters``) and says in words what they stand for
-    (``_specification``); the rest is here.
+    A subclass declares its parameters (see ``_parameters``) and translates them into a specification of the objective
+    (``_specification``); everything else is inherited.
 
     Parameters
     ----------
     fit_intercept : bool
         Whether b is free (unpenalised) or zero.
     tol : float
-        The certified relative gap (P − D)/|P| at which a fit is good.
+        The certified relative gap (P − D)/|P| at which a fit has converged.
     max_iter : int, optional
-        The most epochs (passes over the data); 1000 if None.
+        Limit on the epochs (passes over the data); 1000 if None.
     solver : str
         "auto", "sdna", "sdca", "newton" and "ihs" choose the method.
     time_limit : float, optional
-        Stop after so many seconds, with the best model so far and its proven gap.
+        Limit in seconds; the fit then ends with the best model so far and its proven gap.
     callback : callable, optional
         Called with a :class:`Progress` after each certificate; a true return value stops the fit.
     verbose : int
         Show a progress line.
     warm_start : bool
-        Start from the model and the dual point of the last fit, which may have had another strength of the penalty.
+        Start from the model and the dual point of the last fit, whose penalty may have had another strength.
     random_state : int, RandomState, Generator or None
-        None is a fixed seed: equal fits give equal models.
+        None means a fixed seed, so that equal fits give equal models.
     n_jobs : int, optional
-        Threads. A given solver has the same bits for any number of them; "auto" may choose another method for another number.
+        Number of threads. A given solver returns the same bits for any number; "auto" may choose another method for another
+        number.
     device : {"cuda"}, optional
-        Copy X to an NVIDIA GPU and fit there. Arrays that are on a GPU are fitted there without it.
+        Copy X to an NVIDIA GPU and fit there. Arrays already on a GPU are fitted there without this parameter.
 
     Attributes
     ----------
     certificate_ : Certificate or list of Certificate
-        P, D and the gap of each class or output, of the objective that the class documents, divided by a constant; in double
-        precision, before ``coef_`` is rounded to that of X.
+        P, D and the gap of each class or output. The objective is the one in the docstring of the class, divided by a constant;
+        values are in double precision, before ``coef_`` is rounded to the precision of X.
     trace_ : Trace or list of Trace
-        The certificates along the way.
+        The certificates computed during the fit.
     dual_coef_ : array of shape (n,) or (n, K)
-        The dual point that proves it.
+        The dual point of the certificate.
     plan_ : Plan
-        Which method was used, and why.
+        The method that was used, and the reason.
     n_iter_ : array of integers
-        The epochs that each class or output took, rounded up.
+        Epochs of each class or output, rounded up.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -143,12 +144,12 @@ class CertifiedModel(BaseEstimator):
     device: str | None = None
 
     _strength: ClassVar[str] = "alpha"
-    """The parameter along which :meth:`path` walks; ``_weakens`` says whether more of it penalises less."""
+    """The parameter that varies in :meth:`path`; ``_weakens`` is True if a larger value penalises less."""
 
     _weakens: ClassVar[bool] = False
 
     _tuning: ClassVar[Tuning] = DEFAULT
-    """The record from which the planner predicts costs; not a parameter."""
+    """The measured rates by which the planner predicts costs; not a parameter."""
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
@@ -162,7 +163,7 @@ class CertifiedModel(BaseEstimator):
     # Defined by subclasses ---------------------------------------------------------------------------------------------
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
-        """Check what ``fit`` is given, and set what follows from it alone (``n_features_in_``, ``classes_``)."""
+        """Check the arguments of ``fit``, and set the attributes that depend on them alone (``n_features_in_``, ``classes_``)."""
         raise NotImplementedError
 
     def _specification(self, n: int) -> Specification:
@@ -170,7 +171,7 @@ class CertifiedModel(BaseEstimator):
         raise NotImplementedError
 
     def _path_results(self, data: Data, values: np.ndarray) -> list[list[Result]] | None:  # noqa: ARG002
-        """Return the results for falling penalties at once, or None: then each is fitted from the last."""
+        """Return the results for decreasing penalties at once, or None if each must be fitted from the one before."""
         return None
 
     def _posed(self, specification: Specification, data: Data) -> Sequence[Any]:
@@ -195,9 +196,9 @@ class CertifiedModel(BaseEstimator):
             return self._solved(session, posed, before)
         if getattr(self, "positive", False):
             raise DualnewtonError(
-                f"alpha must be > 0 with positive=True, got {self.alpha!r}: without a penalty the dual proves nothing there"
+                f"alpha must be > 0 with positive=True, got {self.alpha!r}: without a penalty there is no dual bound"
             )
-        # Problems without a penalty have another dual, and are solved apart; the others share passes.
+        # Problems without a penalty have another dual and are solved separately; those with a penalty share passes.
         fits = before is not None and len(before) == len(posed)
         own = [[k for k, is_free in enumerate(free) if is_free == wanted] for wanted in (True, False)]
         without, rest = ([posed[k] for k in places] for places in own)
@@ -211,7 +212,7 @@ class CertifiedModel(BaseEstimator):
         return session.solve(problems, self._starts(problems, before))
 
     def _starts(self, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result] | None:
-        """Return where the solver starts for each problem, given earlier results; None for w = 0."""
+        """Return the warm start of each problem, made from earlier results; None starts at w = 0."""
         return starts(problems, before)
 
     def _objectives(self, data: Data) -> Sequence[Objective]:
@@ -236,32 +237,33 @@ class CertifiedModel(BaseEstimator):
             CSR and C order are not copied; float32 stays float32. A data set that ``data.open`` has opened stays on disk. Arrays
             and CSR matrices of CuPy and tensors of PyTorch stay on their GPU, where the fit is then computed.
         y : array of shape (n,), or (n, outputs) where the class takes several
-            Labels or targets; those of the data set, if one is given and this is None.
+            Labels or targets; if None, those of the data set.
         sample_weight : number or array of shape (n,), optional
-            Nonnegative; a weight of two equals a repeated row, a weight of zero an absent one.
+            Nonnegative; a weight of two equals a repeated row, a weight of zero a removed row.
 
         Returns
         -------
         self
         """
-        # Scikit-learn's decorator of fit would also change and restore its configuration, for estimators that fit others.
+        # scikit-learn's decorator of fit is not used: it would also change and restore its configuration, for estimators that
+        # fit others.
         if not get_config()["skip_parameter_validation"]:
             self._validate_params()
         return self._fit_beside(X, self._checked(X, y, sample_weight))
 
     def _fit_beside(self, X: Any, data: Data) -> Self:
-        """Do what :meth:`fit` does, with data that are checked; what it keeps is beside X as it was given."""
+        """Fit on checked data, as :meth:`fit` does; move the fitted arrays to the device of X as it was given."""
         self._fit(data, getattr(self, "_fitted", None) if self.warm_start else None)
         return self._beside(X)
 
     def _beside(self, X: Any) -> Self:
-        """Move what a fit keeps to the library and the device of X, if the rows are on one."""
+        """Move the fitted arrays to the library and the device of X, if the rows are on one."""
         if self.device is not None or library_of(X) is not None:
             keep_beside(self, X)
         return self
 
     def _fit(self, data: Data, before: Sequence[Result] | None) -> Any:
-        """Do what :meth:`fit` does, with data that are checked and results to start from, if any."""
+        """Fit on checked data, as :meth:`fit` does, from earlier results if there are any."""
         with Session(self) as session:
             results = self._results(session, data, before)
         return self._adopt(data, results)
@@ -283,7 +285,7 @@ class CertifiedModel(BaseEstimator):
     def _separates(self, data: Data, results: Sequence[Result]) -> bool:
         """Return True if there is no penalty and the model classifies every row rightly with the logistic loss.
 
-        The loss then falls towards 0 along (t w, t b) as t grows, and has no minimum. Called where a certificate misses ``tol``.
+        The loss then decreases to 0 along (t w, t b) as t grows, and has no minimum. Called if a certificate misses ``tol``.
         """
         if all(result.certificate.relative_gap <= self.tol for result in results):
             return False
@@ -295,10 +297,10 @@ class CertifiedModel(BaseEstimator):
         return data.y.ndim == 1 and bool(np.all(predicted == data.y))
 
     def _warn_of_misses(self, results: Sequence[Any], names: Sequence[str] = (), *, unbounded: bool = False) -> None:
-        """Warn exactly when a certificate misses ``tol``: how far it got, what that means, why no farther, and what to do.
+        """Warn exactly when a certificate misses ``tol``: name the gap, what it proves, the reason, and a remedy.
 
-        ``names`` are those of the values of a grid, one for each result, which the warning then tells; ``unbounded`` says that
-        the objective has no minimum.
+        ``names`` are the values of a grid, one for each result, which the warning lists; ``unbounded`` means that the
+        objective has no minimum.
         """
         gaps = [result.certificate.relative_gap for result in results]
         missed = [k for k, gap in enumerate(gaps) if gap > self.tol]
@@ -318,16 +320,16 @@ class CertifiedModel(BaseEstimator):
         )
 
     def path(self, X: Any, y: Any, values: Any, *, sample_weight: Any = None) -> Path:
-        """Fit the model for each value of its strength of regularisation, each from the one before, each certified.
+        """Fit the model for several strengths of its penalty, each from the model before, and certify each.
 
-        The estimator itself stays as it is.
+        The estimator itself is not changed.
 
         Parameters
         ----------
         X, y, sample_weight
             As for :meth:`fit`.
         values : sequence of floats
-            Of ``C`` or ``alpha``, whichever the estimator has, in any order. They are fitted from the strongest penalty to
+            Values of ``C`` or ``alpha``, whichever the estimator has, in any order. They are fitted from the strongest penalty to
             the weakest.
 
         Returns
@@ -338,9 +340,9 @@ class CertifiedModel(BaseEstimator):
         return walk(self, X, y, values, sample_weight)
 
     def _parts(self, X: Any, y: Any, sample_weight: Any, offset: Any = None) -> list[Part]:
-        """Return what :func:`dualnewton.certify` certifies: ``coef_`` and ``intercept_``, beside the dual point of the fit.
+        """Return the parts that :func:`dualnewton.certify` certifies: ``coef_`` and ``intercept_``, and the dual point.
 
-        Parameters are read as they are now, and those that cross-validation has chosen as it chose them.
+        Parameters have their current values; parameters that cross-validation chose have the chosen values.
         """
         twin = copy.copy(self)
         data = twin._checked(X, y, sample_weight)._replace(offset=offset)
@@ -372,7 +374,7 @@ class CertifiedClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedModel
         return decided(self, self.decision_function(X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the accuracy of the predictions; ``y`` and the weights may be those of a data set that is given for X."""
+        """Return the accuracy of the predictions; ``y`` and the weights default to those of the data set, if X is one."""
         from sklearn.metrics import accuracy_score
 
         return scored(accuracy_score, self, *opened(X, y, sample_weight))
@@ -384,14 +386,14 @@ class CertifiedClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedModel
 
 
 def decisions(model: Any, X: Any) -> np.ndarray:
-    """Return the margins of a classifier: a vector for two classes."""
+    """Return the margins of a classifier: a vector if there are two classes."""
     margins = margins_of(model, X)
     return margins[:, 0] if margins.shape[1] == 1 else margins
 
 
 def decided(model: Any, margins: np.ndarray) -> np.ndarray:
     """Return the class for the margins of each row."""
-    last = min(1, len(model.classes_) - 1)  # 0 where a regression on labels was given one class only
+    last = min(1, len(model.classes_) - 1)  # 0 if a regression on labels has only one class
     numbers = (margins > 0.0) * last if margins.ndim == 1 else margins.argmax(axis=1)
     return computed_on_host(lambda each: np.asarray(model.classes_[each]), numbers)
 
@@ -408,7 +410,7 @@ def _stacked(results: Sequence[Result], dtype: Any) -> tuple[np.ndarray, np.ndar
 
 
 def probabilities(margins: Any) -> Any:
-    """Return the probabilities of the classes by the logistic function: of two, or of each against the rest, normalised."""
+    """Return the probabilities of the classes by the logistic function, normalised for more than two classes."""
     return computed_on_host(_probabilities, margins)
 
 
@@ -416,12 +418,12 @@ def _probabilities(margins: np.ndarray) -> np.ndarray:
     found = expit(margins)
     if margins.ndim == 1:
         return np.stack([1.0 - found, found], axis=1)
-    found[found.sum(axis=1) == 0.0] = 1.0  # all have underflowed: no class is preferred
+    found[found.sum(axis=1) == 0.0] = 1.0  # all have underflowed: equal probabilities
     return found / found.sum(axis=1, keepdims=True)
 
 
 def log_probabilities(margins: np.ndarray) -> np.ndarray:
-    """Return the logarithms of :func:`probabilities`; those of two classes with the digits of tiny ones."""
+    """Return the logarithms of :func:`probabilities`; for two classes, tiny probabilities keep their relative accuracy."""
     return log_expit(np.stack([-margins, margins], axis=1)) if margins.ndim == 1 else np.log(_probabilities(margins))
 
 
@@ -437,7 +439,7 @@ class CertifiedRegressor(RegressorMixin, SparseCoefMixin, CertifiedModel):
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         coef, intercept = _stacked(results, data.X.dtype)
         self.coef_ = coef[0] if len(coef) == 1 else coef
-        # Without an intercept it is the number 0.0 for any number of outputs, as in scikit-learn.
+        # Without an intercept the intercept is the number 0.0 for any number of outputs, as in scikit-learn.
         self.intercept_ = 0.0 if not self.fit_intercept else intercept if data.y.ndim == 2 else intercept[0]
 
     def predict(self, X: Any) -> np.ndarray:
@@ -446,7 +448,7 @@ class CertifiedRegressor(RegressorMixin, SparseCoefMixin, CertifiedModel):
         return margins_of(self, X, accept_sparse=["csr", "csc", "coo"])
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return R² of the predictions; ``y`` and the weights may be those of a data set that is given for X."""
+        """Return R² of the predictions; ``y`` and the weights default to those of the data set, if X is one."""
         from sklearn.metrics import r2_score
 
         return scored(r2_score, self, *opened(X, y, sample_weight))

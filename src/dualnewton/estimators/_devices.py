@@ -1,7 +1,7 @@
-"""Arrays that estimators are given on a GPU, and what they return beside them, by scikit-learn's convention for array libraries.
+"""Arrays on a GPU as arguments and results of estimators, by scikit-learn's convention for array libraries.
 
-What a fit keeps and what a prediction returns are arrays of the library and on the device of X. The rows stay there; labels and
-weights, with one number per row, are checked on the host, and so are probabilities and scores computed.
+Fitted attributes and predictions are arrays of the library and on the device of X. The rows stay on the device; labels and
+weights (one number per row) are checked on the host, and probabilities and scores are computed on the host.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GPU_LIBRARIES = ("cupy", "cupyx", "torch")
 """The packages of array types that may be on a GPU."""
 
 FITTED = ("coef_", "intercept_", "dual_coef_")
-"""What a fit keeps beside X."""
+"""The fitted attributes that are moved to the device of X."""
 
 
 def library_of(array: Any) -> str | None:
@@ -28,7 +28,7 @@ def library_of(array: Any) -> str | None:
 
 
 def rows_on_gpu(X: Any, device: str | None) -> Data | None:
-    """Return rows that are on a GPU, or that a model with this ``device`` moves there; None for all others."""
+    """Return rows that are on a GPU, or that a model with this ``device`` moves there; None for other rows."""
     if isinstance(X, Data) or (device is None and library_of(X) is None):
         return None
     from dualnewton.matrix import cuda_copies
@@ -37,7 +37,7 @@ def rows_on_gpu(X: Any, device: str | None) -> Data | None:
 
 
 def beside(X: Any, values: Any) -> Any:
-    """Return an array in the library and on the device of X; words, which no GPU holds, as a NumPy array."""
+    """Return an array in the library and on the device of X; strings, which no GPU stores, as a NumPy array."""
     library = library_of(X)
     if library is None:
         return on_host(values)
@@ -54,11 +54,11 @@ def beside(X: Any, values: Any) -> Any:
 
 
 def keep_beside(model: Any, X: Any) -> None:
-    """Move what a fit keeps to the library and the device of X."""
+    """Move the fitted arrays to the library and the device of X."""
     for name in FITTED:
         setattr(model, name, beside(X, getattr(model, name)))
 
 
 def computed_on_host(function: Callable[[np.ndarray], np.ndarray], margins: Any) -> Any:
-    """Return a function of margins, which is computed on the host, beside them."""
+    """Compute a function of margins on the host; return the result on the device of the margins."""
     return function(margins) if type(margins) is np.ndarray else beside(margins, function(on_host(margins)))

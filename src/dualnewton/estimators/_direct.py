@@ -1,4 +1,4 @@
-"""Ridge regression with fewer examples than features, solved at once for all outputs and penalties by one n×n decomposition."""
+"""Ridge regression with fewer examples than features, solved for all outputs and penalties by one n×n eigendecomposition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dualnewton.matrix import Data
 class ByExamples:
     """The solutions from the eigenvalues of the n×n products X Xᵀ: w = Xᵀ D(s) v, (PKP + alpha I) v = P D(s) y.
 
-    Here s = √c for weights c that are not all zero, K = D(s) X Xᵀ D(s), and P takes out the component along s where there is an
+    Here s = √c for weights c that are not all zero, K = D(s) X Xᵀ D(s), and P removes the component along s if there is an
     intercept. Y has the shape (n, outputs).
     """
 
@@ -23,7 +23,7 @@ class ByExamples:
         self.unit = self.s / np.linalg.norm(self.s) if fit_intercept else np.zeros(len(c))
         values, vectors = eigh(self._projected(self._projected(products * np.outer(self.s, self.s)).T))
         self.values, self.vectors = np.maximum(values, 0.0), self._projected(vectors)
-        self.along = self.vectors.T @ self._projected(self.s[:, None] * Y)  # exactly zero for constant targets
+        self.along = self.vectors.T @ self._projected(self.s[:, None] * Y)  # exactly zero if the targets are constant
 
     def _projected(self, columns: np.ndarray) -> np.ndarray:
         return columns - np.outer(self.unit, self.unit @ columns)
@@ -33,7 +33,7 @@ class ByExamples:
         return np.asarray(self.vectors @ (self.along / (self.values[:, None] + alpha)))
 
     def models(self, data: Data, rows: np.ndarray, Y: np.ndarray, alphas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return W of shape (alphas, K, d) and b of shape (alphas, K); the products were those of these rows of the data."""
+        """Return W of shape (alphas, K, d) and b of shape (alphas, K); ``rows`` are those of the products."""
         c, (m, K) = np.square(self.s) / np.square(self.s).sum(), Y.shape
         V = np.zeros((data.n, len(alphas) * K + 1))
         V[rows, :-1] = np.stack([self.s[:, None] * self.duals(alpha) for alpha in alphas], axis=1).reshape(m, -1)

@@ -1,7 +1,7 @@
-"""The parameters of estimators, declared as fields of a class: its ``__init__``, checks and help are made from them.
+"""The parameters of estimators, declared as fields of a class: its ``__init__``, checks and docstring are generated from them.
 
 An estimator declares only the parameters that it adds to those of its bases, or whose default it changes: as annotated class
-attributes, with what they may be in ``_parameter_constraints`` and a description in the docstring. The rest is inherited.
+attributes, with their allowed values in ``_parameter_constraints`` and a description in the docstring. The rest is inherited.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ HEADING = re.compile(r"\n\n(\w+)\n-+\n")
 """A line with the title of a section of a numpydoc docstring."""
 
 ORDER = {"": 0, "Parameters": 1, "Attributes": 2, "Examples": 4}
-"""The places of sections in the order of numpydoc; others are in place 3."""
+"""Positions of sections in the order of numpydoc; sections not listed have position 3."""
 
 
 @dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
 def estimator(cls: Class) -> Class:
-    """Make a class with annotated parameters an estimator by scikit-learn's rules.
+    """Turn a class with annotated parameters into an estimator that follows scikit-learn's rules.
 
-    Parameters are given by name, except those declared by ``field(kw_only=False)``. A parameter of a base that the class does not
-    have is declared by ``field(init=False)``.
+    Parameters are given by name, except those declared by ``field(kw_only=False)``. A parameter that a base has and the class
+    does not is declared by ``field(init=False)``.
     """
     made: Any = cls
     made._types = {name: kind for name, kind in inspect.get_annotations(cls).items() if "ClassVar" not in str(kind)}
     made._defaults = {name: vars(cls)[name] for name in made._types}
     made._description = inspect.cleandoc(cls.__doc__ or "")
     made._allowed = vars(cls).get("_parameter_constraints", {})
-    # Where bases share a base, a dataclass may take the default of the farther one: declared anew, that of the nearest counts.
+    # If bases have a common base, a dataclass may take the default of the farther one: declare the default of the nearest again.
     types = _nearest(cls, "_types")
-    made.__annotations__ = dict.fromkeys(types, Any)  # a dataclass would look strings up in the module of the class
+    made.__annotations__ = dict.fromkeys(types, Any)  # a dataclass would evaluate strings in the module of the class
     for name, default in _nearest(cls, "_defaults").items():
         setattr(made, name, copy(default))
     dataclass(eq=False, repr=False, kw_only=True)(made)
@@ -50,16 +50,16 @@ def estimator(cls: Class) -> Class:
     made._parameter_names = sorted(names)
     made._parameter_checks = {name: [make_constraint(each) for each in allowed[name]] for name in names}
     made._parameter_defaults = [(each.name, each.default) for each in fields(made) if each.init]
-    if made._description:  # python -OO has none
+    if made._description:  # python -OO removes docstrings
         _inherit_descriptions(cls, "Parameters", names)
         _inherit_descriptions(cls, "Attributes")
     return cls
 
 
 def are_allowed(model: Any) -> bool:
-    """Whether each parameter meets one of its constraints, which are made once per class; scikit-learn makes them at each fit.
+    """Whether each parameter meets one of its constraints, which are built once per class (scikit-learn builds them at each fit).
 
-    A default does: it is not examined again.
+    Default values always do, and are not checked.
     """
     for name, default in model._parameter_defaults:
         value = getattr(model, name)
@@ -69,7 +69,7 @@ def are_allowed(model: Any) -> bool:
 
 
 def _nearest(cls: type, attribute: str) -> dict[str, Any]:
-    """Merge the dictionaries that a class and its bases have as an attribute; the entry of the nearest class counts."""
+    """Merge the dictionaries that a class and its bases have as an attribute; the entry of the nearest class takes precedence."""
     merged: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         merged |= vars(base).get(attribute, {})
@@ -77,7 +77,7 @@ def _nearest(cls: type, attribute: str) -> dict[str, Any]:
 
 
 def _inherit_descriptions(cls: type, title: str, names: list[str] | None = None) -> None:
-    """Complete a section of the docstring by what the docstrings of the bases say; of some names only, where these are given."""
+    """Complete a section of the docstring from the docstrings of the bases; if ``names`` is given, only for these names."""
     entries: list[str] = []
     seen: set[str] = set()
     for base in cls.__mro__:
@@ -95,6 +95,6 @@ def _inherit_descriptions(cls: type, title: str, names: list[str] | None = None)
 
 
 def _sections(description: str) -> dict[str, str]:
-    """Return the sections of a numpydoc docstring by their titles; what stands before the first has the title ""."""
+    """Return the sections of a numpydoc docstring by their titles; the text before the first section has the title ""."""
     first, *rest = HEADING.split(description)
     return {"": first} | dict(zip(rest[::2], rest[1::2], strict=True))

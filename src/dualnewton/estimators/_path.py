@@ -1,4 +1,4 @@
-"""A regularisation path: one estimator, many strengths of its penalty, each fit from its neighbour."""
+"""A regularisation path: one estimator fitted for many strengths of its penalty, each fit started from the one before."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from dualnewton.validation import vector
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """The models of a path, in the order in which their values were given; if it was interrupted, those that were reached.
+    """The models of a path, in the order in which their values were given; if it was interrupted, those fitted so far.
 
     Attributes
     ----------
     values : array of shape (m,)
-        Of the strength of regularisation.
+        The strengths of the penalty.
     coef : array of shape (m, …)
         ``coef_`` of each model.
     intercept : array of shape (m, …)
-        ``intercept_`` of each.
+        ``intercept_`` of each model.
     certificates : list
-        ``certificate_`` of each.
+        ``certificate_`` of each model.
     models : list of estimators
-        Each of them, fitted, to predict with.
+        The fitted estimators.
     """
 
     values: np.ndarray
@@ -49,7 +49,7 @@ def walk(model: Any, X: Any, y: Any, values: Any, sample_weight: Any) -> Path:
     before: Sequence[Result] | None = None
     first = clone(model)
     data = first._checked(X, y, sample_weight)
-    # A penalty grows with alpha and falls with C.
+    # The penalty increases with alpha and decreases with C.
     order = np.argsort(values if model._weakens else -values, kind="stable")
     at_once = first._path_results(data, values[order])
     for k, place in enumerate(order):

@@ -1,10 +1,9 @@
-"""One line that tells how far a fit has come: the epoch, the certified gap, the time left."""
+"""One line that shows the progress of a fit: the epoch, the certified gap, the time left."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from dualnewton.run.result import Progress
@@ -14,8 +13,6 @@ RECENT = 5
 
 AGREEMENT = 3.0
 """Largest ratio of two estimates of the time left for which one is shown."""
-
-Callback = Callable[[Progress], Any]
 
 
 class ProgressLine:
@@ -27,7 +24,7 @@ class ProgressLine:
     """
 
     def __init__(self, name: str, tol: float, file: Any = None) -> None:
-        from rich.console import Console  # not needed by fits that say nothing
+        from rich.console import Console  # only fits with ``verbose`` need it
 
         self.name, self.tol = name, tol
         self.console = Console(file=sys.stderr if file is None else file)
@@ -36,7 +33,7 @@ class ProgressLine:
         self.next_line = 0.0
 
     def __call__(self, progress: Progress) -> None:
-        """Show the model that is farthest from its end."""
+        """Show the model with the longest estimated time left."""
         rows = self.recent.setdefault(progress.model, [])
         rows.append(progress)
         del rows[:-RECENT]
@@ -56,11 +53,11 @@ class ProgressLine:
             self.live.start()
         from rich.text import Text
 
-        # One line at any width of the terminal: what does not fit is cut.
+        # The line is cut at the width of the terminal, so that it never wraps.
         self.live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
 
     def close(self) -> None:
-        """Leave the last line where it is."""
+        """End the line, which stays visible."""
         if self.live is not None:
             self.live.stop()
             self.live = None
@@ -78,7 +75,7 @@ def described(rows: list[Progress], tol: float) -> str:
 def seconds_left(rows: list[Progress], tol: float) -> float:
     """Extrapolate the decrease of the logarithm of the gap to ``tol``; return the seconds left.
 
-    It is nan with fewer than three certificates, where the gap did not fall, and where all certificates and the newer half give
+    It is nan with fewer than three certificates, if the gap did not decrease, and if all certificates and the newer half give
     estimates that differ by more than the factor AGREEMENT: no estimate is better than a wrong one.
     """
     last = rows[-1]

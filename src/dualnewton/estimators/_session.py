@@ -23,20 +23,20 @@ from dualnewton.run.loop import solve_many
 from dualnewton.run.result import Progress, Result, Status
 
 METHODS = ("auto", "sdna", "sdca", "newton", "ihs", "interior")
-"""The names of ``solver`` that choose; scikit-learn's own all mean "auto"."""
+"""The names of ``solver`` that choose a method; all of scikit-learn's names mean "auto"."""
 
 TINY, FINEST = 1e-9, 1e-15
-"""The ``tol`` below which a smaller gap than asked for is aimed at, and the smallest gap that is aimed at."""
+"""The ``tol`` below which the solver aims at a smaller gap than ``tol``, and the smallest gap that it aims at."""
 
 MAX_EPOCHS = 1000
 """Limit on epochs where ``max_iter`` is None."""
 
 
 class Session:
-    """Solves on behalf of an estimator, and keeps to its ``max_iter`` and ``time_limit`` however often it is asked.
+    """Runs the solver for an estimator, within ``max_iter`` and ``time_limit`` over all runs of a fit together.
 
-    The parameters of the estimator are read once, at the start. Most fits ask once. Those that ask several times (values of λ,
-    outputs with and without a penalty) read from ``is_over`` whether the budget is spent or the callback has asked to stop.
+    The parameters of the estimator are read once, at the start. Most fits have one run. Those with several (values of λ,
+    outputs with and without a penalty) stop when ``is_over`` says that the budget is spent or the callback has asked to stop.
     """
 
     def __init__(self, model: Any) -> None:
@@ -45,7 +45,7 @@ class Session:
         self.tuning: Tuning = model._tuning
         self.epochs_left: float = MAX_EPOCHS if model.max_iter is None else model.max_iter
         self.deadline = math.inf if model.time_limit is None else time.perf_counter() + model.time_limit
-        # None is one thread; inside the workers of joblib, which share the cores, any number is one.
+        # None means one thread; inside joblib's workers, which share the cores, any number means one.
         self.threads = effective_n_jobs(model.n_jobs)
         self.seed = seed_of(model.random_state)
         self.callback = model.callback
@@ -66,12 +66,12 @@ class Session:
 
     @cached_property
     def rng(self) -> np.random.Generator:
-        """The random numbers of all runs; most small fits use none."""
+        """The random generator of all runs; most small fits use none."""
         return np.random.default_rng(self.seed)
 
     @property
     def is_over(self) -> bool:
-        """Whether the budget is spent, or the callback or the keyboard has asked to stop."""
+        """Whether the budget is spent, or the callback or Ctrl-C has asked to stop."""
         return self.stopped or self.epochs_left <= 0 or time.perf_counter() >= self.deadline
 
     def solve(
@@ -81,7 +81,7 @@ class Session:
         tol: float | None = None,
         method: str | None = None,
     ) -> list[Result]:
-        """Solve problems over the same X in shared passes, to the estimator's ``tol`` and by its method, or by what is given."""
+        """Solve problems over the same X in shared passes, by default with the estimator's ``tol`` and method."""
         results = solve_many(
             problems,
             method=self.method if method is None else method,
@@ -101,21 +101,21 @@ class Session:
     def solve_unpenalised(self, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result]:
         """Solve problems without their penalty, from earlier results, if there are any."""
         risks = [Unpenalised.of(problem) for problem in problems]
-        # One Newton step solves a quadratic problem: it is taken even where the start would do.
+        # One Newton step solves a quadratic problem: it is taken even if the start already meets ``tol``.
         return self.solve(risks, starts(problems, before), FINEST if risks[0].view.quadratic else None)
 
     @property
     def goal(self) -> float:
-        """Return the relative gap to ask for, which is ``tol`` or less.
+        """Return the relative gap that the solver aims at, which is ``tol`` or less.
 
-        A tiny ``tol`` asks for accurate coefficients: a relative gap of ε leaves an error of about √ε in them. A hundredth of it
-        costs one or two passes more. Rounding sets the limit.
+        A tiny ``tol`` is set for accurate coefficients, and a relative gap of ε leaves an error of about √ε in them. A gap
+        smaller by a factor of 100 costs one or two more passes. Rounding limits the gap that can be reached.
         """
         less = self.tol / 100.0 if self.tol < TINY else self.tol
         return min(self.tol, max(less, FINEST))
 
     def converged_by_tol(self, result: Result) -> Result:
-        """Return a result that meets ``tol`` as converged, also if a limit ended the run on its way to a smaller gap."""
+        """Return a result that meets ``tol`` as converged, even if a limit ended the run before it reached :meth:`goal`."""
         ended = result.status in (Status.EPOCH_LIMIT, Status.TIME_LIMIT, Status.NO_PROGRESS)
         return (
             replace(result, status=Status.CONVERGED)
@@ -131,14 +131,14 @@ class Session:
 
 
 def seed_of(random_state: Any) -> Any:
-    """Return what ``numpy.random.default_rng`` takes: None stands for a fixed seed, so that equal fits are equal."""
+    """Return the argument of ``numpy.random.default_rng``; None becomes a fixed seed, so that equal fits are equal."""
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(np.iinfo(np.int32).max))
     return 0 if random_state is None else random_state
 
 
 def starts(problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result] | None:
-    """Return earlier results as warm starts: w and α where both have the right shapes, else w and α(w) on the new examples."""
+    """Return earlier results as warm starts: w and α if both have the right shapes, else w and α(w) on the new examples."""
     if before is None or len(before) != len(problems):
         return None
     points = []

@@ -33,16 +33,16 @@ try:
     from sklearn.utils.validation import validate_data
 
     FINITE = "ensure_all_finite"
-except ImportError:  # up to scikit-learn 1.5 it was a method, with another name of its parameter
+except ImportError:  # up to scikit-learn 1.5 this was a method with another parameter name
     FINITE = "force_all_finite"
 
     def validate_data(estimator: Any, *args: Any, **kwargs: Any) -> Any:
-        """Check X and y, and remember or compare the number and the names of features."""
+        """Check X and y, and store or compare the number and the names of features."""
         return estimator._validate_data(*args, **kwargs)
 
 
 UNCHECKED = {FINITE: False}
-"""The argument by which scikit-learn leaves out its check that X is finite, which is made here together with another."""
+"""The argument that turns off scikit-learn's check that X is finite; here it is combined with another check."""
 
 LARGEST = 1e150
 """The largest entry of X whose square, added up over a row, is still finite in float64."""
@@ -53,7 +53,7 @@ PLAIN = tuple(map(np.dtype, ("float64", "float32", "int64")))
 
 
 def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data:
-    """Check what ``fit`` is given; CSR (of 32 or 64 bits) and C order are not copied, and float32 stays float32."""
+    """Check the arguments of ``fit``; CSR (of 32 or 64 bits) and C order are not copied, and float32 stays float32."""
     shapes = (1, 2) if of_y.get("multi_output") else (1,)
     plain = model.device is None and _is_plain(model, X, (2,)) and _is_plain(model, y, shapes, integers=True)
     if plain and len(X) == len(y):
@@ -77,7 +77,7 @@ def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data
             **of_y,
         )
         if sp.issparse(X):
-            X = without_repeats(sp.csr_array(X))  # once here, so that all problems hold the same arrays
+            X = without_repeats(sp.csr_array(X))  # here, so that all problems share the same arrays
         _require_finite_squares(model, X)
     if sample_weight is not None:
         sample_weight = weights_of(sample_weight, X)
@@ -85,14 +85,14 @@ def checked(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> Data
 
 
 def weights_of(sample_weight: Any, X: Any) -> np.ndarray:
-    """Check weights of the rows of X. (Options of scikit-learn's check for negative ones have changed their names.)"""
+    """Check weights of the rows of X. (scikit-learn's option against negative weights changed its name between versions.)"""
     found = _check_sample_weight(sample_weight, X, dtype=np.float64)
     check_non_negative(found, "`sample_weight`")
     return found
 
 
 def opened(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Return X, y and weights of a data set where one is given for X; what is given beside it takes the place of its own."""
+    """Return X, y and weights, by default those of the data set if X is one."""
     if not isinstance(X, Dataset):
         return X, y, sample_weight
     if X.offset is not None:
@@ -103,7 +103,7 @@ def opened(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
 
 
 def _checked_data(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -> tuple[Any, Any, Any]:
-    """Check the vectors of a data set, or of rows behind the data protocol; the rows are checked when they are read."""
+    """Check the vectors of a data set, or of a ``matrix.Data`` object; its rows are checked when they are read."""
     rows, names = (X.X, X.feature_names) if isinstance(X, Dataset) else (X, None)
     if y is None:
         raise DualnewtonError(f"{type(model).__name__} needs labels or targets: the data set has none, and y is None")
@@ -122,7 +122,7 @@ def _checked_data(model: Any, X: Any, y: Any, sample_weight: Any, **of_y: Any) -
 
 
 def margins_of(model: Any, X: Any, accept_sparse: Any = "csr") -> np.ndarray:
-    """Return the products of rows with ``coef_``, one column for each row of it, plus ``intercept_``."""
+    """Return X ``coef_``ᵀ + ``intercept_``."""
     if isinstance(X, Dataset | matrix.Data) or library_of(X) is not None:
         rows = as_data(X.X if isinstance(X, Dataset) else X)
         if rows.d != model.n_features_in_:
@@ -137,19 +137,19 @@ def margins_of(model: Any, X: Any, accept_sparse: Any = "csr") -> np.ndarray:
 
 
 def checked_rows(model: Any, X: Any, accept_sparse: Any = "csr") -> Any:
-    """Check the rows that a fitted model predicts."""
+    """Check the rows for a prediction by a fitted model."""
     named = hasattr(
         model, "feature_names_in_"
-    )  # scikit-learn warns of an array where the model was fitted on named columns
+    )  # scikit-learn warns if X is an array and the model was fitted on named columns
     if not named and _is_plain(model, X, (2,)) and X.shape[1] == model.n_features_in_:
         return X
     return validate_data(model, X, accept_sparse=accept_sparse, reset=False)
 
 
 def _is_plain(model: Any, values: Any, dimensions: tuple[int, ...], *, integers: bool = False) -> bool:
-    """Whether the values are an array that scikit-learn's validation would return as it is, with squares that can be summed.
+    """Whether the values are an array that scikit-learn's validation would return unchanged, with finite squares.
 
-    That validation takes longer than a small fit, and reads large arrays several times; the product reads them once.
+    That validation takes longer than a small fit, and reads large arrays several times; the sum of squares reads them once.
     """
     if type(values) is not np.ndarray or values.ndim not in dimensions:
         return False
@@ -161,7 +161,7 @@ def _is_plain(model: Any, values: Any, dimensions: tuple[int, ...], *, integers:
 
 
 def _squares(model: Any, entries: np.ndarray) -> float:
-    """Return the sum of squares of a flat array, in the threads of a model where it is long; no overflow is warned of."""
+    """Return the sum of squares of a flat array, on the threads of the model if it is long; overflow gives no warning."""
     if entries.size <= LONG:
         return float(np.vdot(entries, entries))
     with threads(effective_n_jobs(model.n_jobs)):
@@ -169,13 +169,13 @@ def _squares(model: Any, entries: np.ndarray) -> float:
 
 
 def _require_finite_squares(model: Any, X: Any) -> None:
-    """Refuse entries that are not finite, in scikit-learn's words, and entries whose squares overflow: every method needs the
+    """Reject entries that are not finite, with scikit-learn's message, and entries whose squares overflow: every method uses the
     norms of rows or of features.
 
-    The sum of all squares decides in one read; only where it is large are the entries examined.
+    The sum of all squares needs one pass; the entries are examined only if it is large or NaN.
     """
     entries = X.data if sp.issparse(X) else X
-    if _squares(model, entries.reshape(-1)) <= LARGEST:  # not where it is NaN
+    if _squares(model, entries.reshape(-1)) <= LARGEST:  # False for NaN
         return
     assert_all_finite(entries, estimator_name=type(model).__name__, input_name="X")
     largest = max(float(entries.max(initial=0.0)), -float(entries.min(initial=0.0)))
@@ -187,22 +187,22 @@ def _require_finite_squares(model: Any, X: Any) -> None:
 
 
 MOST_VALUES = 1 << 12
-"""Range of integer labels up to which they are counted instead of sorted."""
+"""Largest range of integer labels for which they are counted instead of sorted."""
 
 RESOLUTION = 1e-15
-"""Value of every alpha of the grid where no alpha > 0 would leave a coefficient nonzero; scikit-learn uses the same."""
+"""Value of every alpha of the grid if all coefficients are zero for every alpha > 0; scikit-learn uses the same value."""
 
 
 def falling_grid(highest: float, eps: float, count: int) -> np.ndarray:
-    """Return so many values in geometric steps, from the strength that leaves no feature in use down to ``eps`` times it."""
+    """Return ``count`` values in geometric progression, from the highest strength down to ``eps`` times it."""
     return np.full(count, RESOLUTION) if highest <= RESOLUTION else np.geomspace(highest, highest * eps, count)
 
 
 def strengths(name: str, values: Any, *, or_zero: bool, why: str = "") -> np.ndarray:
-    """Return the strengths of a penalty to choose from, in the given order, as floats.
+    """Check a list of penalty strengths and return it, in the given order, as floats.
 
-    They must be finite and positive, or zero where ``or_zero`` allows it. An error names the parameter, the first value that is
-    not allowed and, if it needs one, the reason ``why``.
+    They must be finite and positive, or zero if ``or_zero`` allows it. The error names the parameter and the first value that is
+    not allowed, with the reason ``why``, if given.
     """
     given = np.atleast_1d(np.asarray(values, dtype=object))
     if given.ndim != 1 or given.size == 0:
@@ -222,8 +222,8 @@ def in_unit_interval(values: np.ndarray) -> bool:
 
 
 def class_numbers(model: Any, data: Data) -> tuple[np.ndarray, Data]:
-    """Return the classes in order, and the data with the number of its class for each row."""
-    if data.y.dtype.kind not in "iubU":  # whole numbers and words are labels
+    """Return the classes in order, and the data with y replaced by the number of the class of each row."""
+    if data.y.dtype.kind not in "iubU":  # integers, booleans and strings are labels
         check_classification_targets(data.y)
     classes, codes = distinct(data.y)
     if len(classes) < 2:
@@ -234,7 +234,7 @@ def class_numbers(model: Any, data: Data) -> tuple[np.ndarray, Data]:
 
 
 def distinct(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct values of y in order, and the number of its value for each entry; without sorting small integers."""
+    """Return the distinct values of y in order, and the index of each entry; small integers are counted, not sorted."""
     low, high = (int(y.min()), int(y.max())) if y.dtype.kind in "iu" and y.size else (0, MOST_VALUES)
     if high - low >= MOST_VALUES or high > np.iinfo(np.intp).max:
         values, numbers = np.unique(y, return_inverse=True)

@@ -26,12 +26,12 @@ from dualnewton.run.result import Result
 
 @estimator
 class ElasticNetModel(CertifiedRegressor):
-    """What the elastic net and its cross-validation share.
+    """Base of the elastic net and its cross-validation.
 
     Parameters
     ----------
     precompute, copy_X, selection
-        Accepted and not needed: they choose between ways to run scikit-learn's algorithm.
+        Accepted and ignored: they are settings of scikit-learn's algorithm.
     positive : bool
         Whether the coefficients must not be negative.
 
@@ -76,7 +76,7 @@ class ElasticNet(MultiOutputMixin, ElasticNetModel):
 
         min_{w, b}  Σ c_i (x_iᵀw + b − y_i)²/(2 Σ c_i) + alpha (r‖w‖₁ + ½(1 − r)‖w‖²),    r = l1_ratio,  w ≥ 0 if ``positive``
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.ElasticNet``; what differs or is new:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.ElasticNet``; differences and additions:
 
     Parameters
     ----------
@@ -113,13 +113,14 @@ class ElasticNet(MultiOutputMixin, ElasticNetModel):
         Parameters
         ----------
         X : array, sparse array or data frame of shape (n, d), or Dataset
-            CSR and C order are not copied; float32 stays float32. A data set that ``data.open`` has opened stays on disk.
+            CSR and C-ordered arrays are not copied; float32 stays float32. A data set that ``data.open`` has opened stays on
+            disk.
         y : array of shape (n,) or (n, outputs)
-            The targets; those of the data set, if one is given and this is None.
+            The targets; if None, those of the data set.
         sample_weight : number or array of shape (n,), optional
-            Nonnegative; they count relative to each other.
+            Nonnegative; only their ratios matter.
         check_input : bool
-            Accepted and not needed: what is given is always checked.
+            Accepted and ignored: the arguments are always checked.
 
         Returns
         -------

@@ -29,10 +29,10 @@ from dualnewton.regularizers import Regularizer
 
 @estimator
 class ERMModel(CertifiedModel):
-    """What the two share: the parameters, and the problem they stand for.
+    """Base of ERMClassifier and ERMRegressor: the parameters and the problem that they define.
 
-    P(w, b) = Σ c_i φ(a_iᵀw + b; y_i) / Σ c_i + λ g(w): weights count relative to each other, so that a weight of two equals a
-    repeated row and a weight of zero an absent one.
+    P(w, b) = Σ c_i φ(a_iᵀw + b; y_i) / Σ c_i + λ g(w). Only ratios of weights matter: a weight of two equals a repeated row, a
+    weight of zero a removed row.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class ERMClassifier(ERMModel, CertifiedClassifier):
         φ: an object, such as ``losses.SmoothHinge(0.5)`` or your own, or the name of one of the library's, such as
         "logistic", "squared_hinge" or "hinge".
     class_weight : dict, "balanced" or None
-        Weights of the classes, times those of the rows.
+        Weights of the classes, multiplied by those of the rows.
 
     Examples
     --------
@@ -111,12 +111,12 @@ class ERMClassifier(ERMModel, CertifiedClassifier):
 
     def _has_probabilities(self) -> bool:
         if self.loss != "logistic" and not isinstance(self.loss, Logistic):
-            raise AttributeError(f"probabilities belong to the logistic loss, got loss={self.loss!r}")
+            raise AttributeError(f"only the logistic loss has probabilities, got loss={self.loss!r}")
         return True
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class, where the loss is logistic; with several, one against the rest, normalised."""
+        """Return the probability of each class, if the loss is logistic; normalised for more than two classes."""
         return probabilities(self.decision_function(X))
 
     @available_if(_has_probabilities)

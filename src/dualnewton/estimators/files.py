@@ -1,4 +1,4 @@
-"""Estimators as files: everything that is needed to predict and to certify again, and nothing that runs on loading."""
+"""Estimators as files, which hold everything needed to predict and to certify again; loading runs no code of the file."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from dualnewton.row_arrays import on_host
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted estimator of this library, or a :class:`SavedModel`, to a file, whole or not at all.
+    """Write a fitted estimator of this library, or a :class:`SavedModel`, to a file, atomically.
 
-    The file can be given to ``dualnewton predict``, ``evaluate`` and ``certify``, and to :func:`load`. It holds no code. What
-    cannot be written down is refused by name: callbacks, generators of random numbers, splitters, losses of your own.
+    ``dualnewton predict``, ``evaluate`` and ``certify``, and :func:`load`, read the file. It holds no code. Values that cannot be
+    stored (callbacks, random generators, splitters, your own losses) are refused by name.
 
     Parameters
     ----------
     model : fitted estimator or SavedModel
         Not changed.
     path : path
-        Where to; what is there is replaced.
+        The file; an existing one is replaced.
 
     Examples
     --------
@@ -48,17 +48,17 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> Any:
     """Read a model: the estimator that :func:`save` wrote, or else a :class:`SavedModel`, as ``dualnewton fit`` writes it.
 
-    An estimator comes back with its parameters and fitted attributes; only a warm start begins anew.
+    A loaded estimator has its parameters and fitted attributes, but no state for a warm start.
 
     Parameters
     ----------
     path : path
-        A file of this or an earlier version of the format.
+        A file in this or an earlier version of the format.
 
     Raises
     ------
     BadFileError
-        A ``ValueError`` that says in one line what is wrong: the file is damaged, something else, or of a newer version.
+        A ``ValueError`` with a message of one line: the file is damaged, of another kind, or of a newer version.
     OSError
         If it cannot be opened.
 

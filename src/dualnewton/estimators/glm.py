@@ -23,12 +23,12 @@ from dualnewton.run.result import Result
 from dualnewton.validation import vector
 
 LARGEST_SINGLE = 88.0
-"""e to this power is finite in float32."""
+"""Power of e that is still finite in float32."""
 
 
 @estimator
 class GeneralizedLinearRegressor(CertifiedRegressor):
-    """What the regressions with a deviance as loss share.
+    """Base of the regressions whose loss is a deviance.
 
         min_{w, b}  Σ c_i φ(x_iᵀw + b + o_i; y_i)/Σ c_i + alpha (r‖w‖₁ + ½(1 − r)‖w‖²),    r = l1_ratio
 
@@ -65,7 +65,7 @@ class GeneralizedLinearRegressor(CertifiedRegressor):
     solver: str = "auto"
 
     _power: ClassVar[float | None] = None
-    """The power of the distribution, where the class has one of its own."""
+    """The power of the distribution, if the class fixes it."""
 
     def _specification(self, n: int) -> Specification:
         return generalised_linear(self, n, self._power)
@@ -76,13 +76,14 @@ class GeneralizedLinearRegressor(CertifiedRegressor):
         Parameters
         ----------
         X : array, sparse array or data frame of shape (n, d), or Dataset
-            CSR and C order are not copied; float32 stays float32. A data set that ``data.open`` has opened stays on disk.
+            CSR and C-ordered arrays are not copied; float32 stays float32. A data set that ``data.open`` has opened stays on
+            disk.
         y : array of shape (n,)
-            Counts, or other targets in the domain of the loss; those of the data set, if one is given and this is None.
+            Counts, or other targets in the domain of the loss; if None, those of the data set.
         sample_weight : number or array of shape (n,), optional
-            Nonnegative; they count relative to each other. For rates y = counts/exposure they are the exposures.
+            Nonnegative; only their ratios matter. For rates y = counts/exposure they are the exposures.
         offset : array of shape (n,), optional
-            o, added to the margins: the logarithm of the exposures, for counts.
+            o, added to the margins; for counts, the logarithm of the exposures.
 
         Returns
         -------
@@ -98,7 +99,7 @@ class GeneralizedLinearRegressor(CertifiedRegressor):
 
     @property
     def _log_power(self) -> float | None:
-        """The power, where the mean is exp(z); None for least squares, the one deviance with another link that is fitted."""
+        """The power if the mean is exp(z); None for least squares, the only deviance here with another link."""
         return (self.power if self._power is None else self._power) or None
 
     def predict(self, X: Any, *, offset: Any = None) -> np.ndarray:
@@ -131,7 +132,7 @@ def with_offset(data: Data, offset: Any) -> Data:
 
 
 def means_of(margins: np.ndarray) -> np.ndarray:
-    """Return exp(z), which does not overflow: margins of float32 rows and coefficients are float32."""
+    """Return exp(z), clipped so that it does not overflow: margins of float32 rows and coefficients are float32."""
     return np.exp(np.minimum(margins, LARGEST if margins.dtype == np.float64 else LARGEST_SINGLE))
 
 
@@ -141,7 +142,7 @@ class PoissonRegressor(GeneralizedLinearRegressor):
 
         min_{w, b}  Σ c_i (e^{z_i} − y_i z_i)/Σ c_i + alpha (r‖w‖₁ + ½(1 − r)‖w‖²),    z_i = x_iᵀw + b + o_i,  r = l1_ratio
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.PoissonRegressor``; what differs or is new:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.PoissonRegressor``; differences and additions:
 
     Examples
     --------
@@ -164,7 +165,7 @@ class GammaRegressor(GeneralizedLinearRegressor):
 
         min_{w, b}  Σ c_i (z_i + y_i e^{−z_i})/Σ c_i + alpha (r‖w‖₁ + ½(1 − r)‖w‖²),    z_i = x_iᵀw + b + o_i,  r = l1_ratio
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.GammaRegressor``; what differs or is new:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.GammaRegressor``; differences and additions:
 
     Examples
     --------
@@ -188,15 +189,15 @@ class TweedieRegressor(GeneralizedLinearRegressor):
 
     φ is ½(z − y)² for power 0 and :class:`losses.Poisson`, :class:`losses.Tweedie` or :class:`losses.Gamma` for powers in [1, 2].
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.TweedieRegressor``; what differs or is new:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.TweedieRegressor``; differences and additions:
 
     Parameters
     ----------
     power : float
-        0 (least squares, with the identity as link), or in [1, 2] (1 Poisson, 2 gamma, with the logarithm). Others are refused:
-        their deviances are not convex in the coefficients.
+        0 (least squares, with the identity as link), or in [1, 2] (1 Poisson, 2 gamma, with the log link). Other powers are
+        refused: their deviances are not convex in the coefficients.
     link : {"auto", "identity", "log"}
-        "auto" is what the power has.
+        "auto" is the link of the power, as above.
 
     Examples
     --------

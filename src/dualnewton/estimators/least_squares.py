@@ -28,17 +28,17 @@ from dualnewton.row_arrays import on_host, some_columns
 from dualnewton.run.result import Progress, Result, Status, Trace
 
 EXPANDED = 1 << 24
-"""Entries up to which a sparse X is expanded for a decomposition; beyond, the moments of its features are solved."""
+"""Largest number of entries of a sparse X that is made dense and decomposed; a larger X is solved by its moments."""
 
 DECOMPOSED, SUMMED, ACTIVE = (
     "least squares by a singular value decomposition of X",
     "least squares by the normal equations of well-conditioned features, refined once",
     "nonnegative least squares by an active set",
 )
-"""What the plan of a solution says."""
+"""The reasons in the plan."""
 
 BLOCK = 64
-"""Columns of Householder reflections that LAPACK applies together: its workspace has room for so many."""
+"""Columns of Householder reflections that LAPACK applies together: the workspace has room for this many."""
 
 
 @estimator
@@ -47,26 +47,27 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
 
         min_{w, b}  Σ c_i (x_iᵀw + b − y_i)²,    w ≥ 0 if ``positive``
 
-    Where several w attain the minimum (features that depend on each other, more features than rows) the shortest is returned.
-    Dense data, and sparse data with up to 2²⁴ entries in all, are solved by a decomposition of X; other sparse data with up to
+    Where several w attain the minimum (features that depend on each other, more features than rows) the one with the smallest
+    norm is returned. Dense data, and sparse data with n·d ≤ 2²⁴, are solved by a decomposition of X; other sparse data with up to
     2000 features by their moments.
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.LinearRegression``; what differs or is new:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.LinearRegression``; differences and additions:
 
     Parameters
     ----------
     copy_X : bool
-        Accepted and not needed: X is never changed.
+        Accepted and ignored: X is never changed.
     tol : float
-        The certified relative gap (P − D)/|P| at which a fit is good; mostly it is at the level of rounding. (scikit-learn leaves
-        out singular values below ``tol`` times the largest; here only those at the level of rounding are left out.)
+        The certified relative gap (P − D)/|P| at which a fit has converged; usually the gap is of the order of rounding.
+        (scikit-learn leaves out singular values below ``tol`` times the largest; here only those of the order of rounding are
+        left out.)
     positive : bool
         Whether the coefficients must not be negative.
 
     Attributes
     ----------
     rank_ : int
-        The rank of the (centred, weighted) X, where it was decomposed.
+        The rank of the (centred, weighted) X, if X was decomposed.
     singular_ : array of shape (min(n, d),)
         Its singular values.
 
@@ -86,7 +87,7 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
     copy_X: bool = True  # noqa: N815
     tol: float = 1e-6
     positive: bool = False
-    # Parameters of the other estimators that this one does not take.
+    # Inherited parameters that this estimator does not have.
     solver: str = field(default="auto", init=False)
     max_iter: int | None = field(default=None, init=False)
     time_limit: float | None = field(default=None, init=False)
@@ -100,7 +101,7 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
 
     def _results(self, session: Session, data: Data, before: Sequence[Result] | None) -> list[Result]:
         n, d = data.X.shape
-        for name in ("rank_", "singular_"):  # of an earlier fit
+        for name in ("rank_", "singular_"):  # left by an earlier fit
             self.__dict__.pop(name, None)
         sparse, whole = data.matrix.profile.sparse, data.matrix.capabilities.whole
         if self.positive and not whole:
@@ -120,7 +121,8 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
                 self._result(objective, objective.certified_pair(*equations.model(equations.nonnegative(k), k)), ACTIVE)
                 for k, objective in enumerate(objectives)
             ]
-        summed = None if sparse or not sums_normal_equations(n, d) else _NormalEquations.of(data, fit_intercept=free)
+        sums = not sparse and sums_normal_equations(n, d, session.tuning)
+        summed = _NormalEquations.of(data, fit_intercept=free) if sums else None
         if summed is None and not whole:
             return super()._results(session, data, before)
         system = summed or _System.of(data, fit_intercept=free)
@@ -140,11 +142,11 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)
-        if data.y.ndim == 2:  # also for one column, as in scikit-learn
+        if data.y.ndim == 2:  # even if it has one column, as in scikit-learn
             self.coef_ = np.atleast_2d(self.coef_)
 
     def path(self, X: Any, y: Any, values: Any, *, sample_weight: Any = None) -> NoReturn:  # noqa: ARG002
-        """Refuse: there is no penalty along which a path could lead."""
+        """Raise an error: there is no penalty to vary."""
         raise DualnewtonError("path needs a penalty, which LinearRegression does not have: use Ridge or Lasso")
 
     def __sklearn_tags__(self) -> Any:
@@ -163,19 +165,19 @@ class LinearRegression(MultiOutputMixin, CertifiedRegressor):
 class _NormalEquations:
     """Σ c_i (x_i − m)(x_i − m)ᵀw = Σ c_i (x_i − m)(y_i − ȳ), for many more rows than features: one pass sums both sides.
 
-    Rounding errors of w are those of the decomposition of X, times its condition number. They are removed by a second solve, with
-    the residuals of all rows on the right; hence the condition must be moderate (``WELL``).
+    Rounding errors in w are those of the decomposition of X, times its condition number. A second solve with the residuals as
+    right-hand side removes them; this needs a moderate condition number (``WELL``).
 
     Attributes
     ----------
     singular : array
         The singular values of the centred, weighted X.
     rank : int
-        Their number.
+        The number of singular values.
     """
 
     WELL, ACCURATE = 1e8, 1e10
-    """Largest ratio of the eigenvalues: of the matrix with unit diagonal, and of itself, whose roots are the singular values."""
+    """Largest ratio of the eigenvalues: of the matrix scaled to unit diagonal, and of the unscaled matrix."""
 
     def __init__(self, data: Data, means: tuple[np.ndarray, np.ndarray], cross: np.ndarray, factor: Any) -> None:
         from scipy.linalg.lapack import dpotrs
@@ -195,7 +197,7 @@ class _NormalEquations:
 
     @classmethod
     def of(cls, data: Data, *, fit_intercept: bool) -> _NormalEquations | None:
-        """Sum over the rows; return None if the features depend on each other, exactly or nearly."""
+        """Sum over the rows; return None if the features are linearly dependent, exactly or nearly."""
         from scipy.linalg.lapack import dpotrf
 
         X, n = data.matrix, len(data.y)
@@ -214,7 +216,7 @@ class _NormalEquations:
         return cls(data, (mean, target_mean), cross, (L, scale, values))
 
     def shortest(self) -> np.ndarray:
-        """Return the w of least error for each output."""
+        """Return the least-squares solution w of each output."""
         return self.W.T
 
     def duals(self) -> list[np.ndarray]:
@@ -230,14 +232,14 @@ class _System:
     """The equations √c_i (x_i − m)ᵀw = √c_i (y_i − ȳ), and the decomposition QUΣVᵀ of their matrix A = Q R.
 
     With an intercept the first column of Q is √c, scaled to norm one, so that the columns of QU are orthogonal to it. Subtracting
-    the means m is not enough: it leaves rounding errors along √c, which the columns of small singular values would magnify.
+    the means m is not enough: it leaves rounding errors along √c, which division by small singular values would magnify.
 
     Attributes
     ----------
     singular : array
-        Σ.
+        The singular values Σ.
     rank : int
-        How many of them are not rounding.
+        The number of singular values above rounding.
     """
 
     def __init__(
@@ -260,9 +262,9 @@ class _System:
         self.right = self._turned(B, "T")
 
     def _turned(self, columns: np.ndarray, which: str) -> np.ndarray:
-        """Return Qᵀ ("T") or Q ("N") times columns, Q as the product of its n×n reflections.
+        """Return Qᵀ ("T") or Q ("N") times columns, where Q is stored as a product of n×n reflections.
 
-        For more features than rows there is at most the reflection of √c.
+        With more features than rows the only reflection, if any, is that of √c.
         """
         if self.reflectors is None:
             return columns.copy()
@@ -272,7 +274,7 @@ class _System:
 
     @classmethod
     def of(cls, data: Data, *, fit_intercept: bool) -> _System:
-        """Centre the rows by their weighted mean, if there is an intercept."""
+        """Build the system; with an intercept the rows are centred by their weighted mean."""
         X, Y = linear.to_dense(data.matrix.rows(slice(None))), data.y.reshape(len(data.y), -1)
         (n, d), c = X.shape, data.sample_weight
         means = np.zeros(d), np.zeros(Y.shape[1])
@@ -287,13 +289,13 @@ class _System:
         return cls(A, B, s, means, first=int(fit_intercept))
 
     def shortest(self) -> np.ndarray:
-        """Return the shortest w of least error for each output."""
+        """Return the least-squares solution of smallest norm for each output."""
         return np.asarray(((self.U.T @ self.right[: len(self.U)]).T / self.singular[: self.rank]) @ self.V)
 
     def duals(self) -> np.ndarray:
         """Return α of each output: the residuals, orthogonal to all features."""
         rest = self.B
-        for _ in range(2):  # the second time removes the rounding of the first
+        for _ in range(2):  # the second projection removes the rounding errors of the first
             turned = self._turned(rest, "T")
             turned[: self.first] = 0.0
             spanned = turned[: len(self.U)]
@@ -301,11 +303,11 @@ class _System:
             rest = self._turned(turned, "N")
         if self.s is None:
             return np.ascontiguousarray(rest.T)
-        roots = np.where(self.s > 0.0, self.s, 1.0)[:, None]  # a row of weight zero does not count
+        roots = np.where(self.s > 0.0, self.s, 1.0)[:, None]  # a row of weight zero has no effect
         return np.ascontiguousarray((rest * (self.s > 0.0)[:, None] / roots).T)
 
     def nonnegative(self, k: int) -> np.ndarray:
-        """Return a w ≥ 0 of least error for output k: of R, whose columns have the products of those of A."""
+        """Return the nonnegative least-squares solution of output k, from R, since RᵀR = AᵀA."""
         from scipy.optimize import nnls
 
         return np.asarray(nnls(self.R, self.right[: len(self.R), k])[0])

@@ -37,29 +37,29 @@ class LogisticRegression(CertifiedClassifier):
     for two classes. For more the loss is log Σ_k exp(z_ik) − z_{i,y_i} (softmax) and the penalty that of all w_k together, or it
     is this problem for each class against the rest. P is the objective divided by Cn.
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.LogisticRegression``; what differs or is new:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.LogisticRegression``; differences and additions:
 
     Parameters
     ----------
     penalty : {"l1", "l2", "elasticnet", None}
-        As up to scikit-learn 1.7; left alone, ``l1_ratio`` and ``C`` decide.
+        The parameter of scikit-learn up to 1.7; by default ``l1_ratio`` and ``C`` define the penalty.
     C : float
-        The inverse of the strength of the penalty; without any where it is infinite.
+        The inverse of the strength of the penalty; infinity means no penalty.
     l1_ratio : float
         r ∈ [0, 1], the share of ‖w‖₁ in the penalty.
     dual : bool
-        Accepted and not needed: primal and dual are always solved together.
+        Accepted and ignored: primal and dual are always solved together.
     fit_intercept : bool
         Whether b is free (unpenalised, also with ``solver="liblinear"``) or zero.
     intercept_scaling : float
-        Accepted and not needed: the intercept is not penalised.
+        Accepted and ignored: the intercept is not penalised.
     class_weight : dict, "balanced" or None
-        Weights of the classes, times those of the rows.
+        Weights of the classes, multiplied by those of the rows.
     solver : str
-        "auto", "sdna", "sdca", "newton" and "ihs" choose; scikit-learn's names mean "auto". Softmax has "ihs" where
-        ``l1_ratio`` = 0, and "newton" where that is more or all features of all classes are no more than 4000.
+        "auto", "sdna", "sdca", "newton" and "ihs" choose the method; scikit-learn's names mean "auto". Softmax has "ihs" if
+        ``l1_ratio`` = 0, and "newton" if ``l1_ratio`` > 0 or there are at most 4000 coefficients in all.
     multi_class : {"auto", "multinomial", "ovr"}
-        What to do with more than two classes: softmax, which is "auto", or one class against the rest.
+        The model of more than two classes: softmax ("auto", "multinomial") or one class against the rest ("ovr").
 
     Examples
     --------
@@ -112,7 +112,7 @@ class LogisticRegression(CertifiedClassifier):
         return super()._results(session, data, before)
 
     def _sums_to_zero(self) -> bool:
-        """Whether the best coefficients of softmax sum to zero over the classes: so they do without ‖w‖₁ in the penalty."""
+        """Whether the best coefficients of softmax sum to zero over the classes: true if the penalty has no ‖w‖₁."""
         words = logistic_regression(self, 1)
         return words.lam == 0.0 or words.penalty == "l2"
 
@@ -125,15 +125,15 @@ class LogisticRegression(CertifiedClassifier):
                 share = "l1_ratio = 0" if problem.regularizer.form.is_quadratic else "l1_ratio > 0"
                 raise DualnewtonError(
                     f"solver must be one of {', '.join(map(repr, own))} for {len(self.classes_)} classes of {problem.d} features "
-                    f'with the softmax loss and {share}, got {self.solver!r}: use multi_class="ovr" for the other methods'
+                    f'with the softmax loss and {share}, got {self.solver!r}: use multi_class="ovr" for the dual methods'
                 )
         return problems
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)
         if self._is_softmax:
-            # Only differences between classes count for the losses: as in scikit-learn, intercepts sum to zero, and so do
-            # coefficients where that is best for the penalty.
+            # The losses depend on differences between classes only. As in scikit-learn, intercepts sum to zero, and
+            # coefficients do if the penalty is smallest there.
             self.intercept_ -= self.intercept_.mean()
             if self._sums_to_zero():
                 self.coef_ -= self.coef_.mean(axis=0)
@@ -145,11 +145,11 @@ class LogisticRegression(CertifiedClassifier):
     # Probabilities -----------------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class: the logistic function, softmax, or one against the rest, normalised."""
+        """Return the probability of each class, by the logistic function or softmax; normalised for one against the rest."""
         z = self.decision_function(X)
         return computed_on_host(partial(softmax, axis=1), z) if self._is_softmax else probabilities(z)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Return the logarithm of :meth:`predict_proba`, with the digits of tiny probabilities."""
+        """Return the logarithm of :meth:`predict_proba`, in which tiny probabilities keep their relative accuracy."""
         z = self.decision_function(X)
         return computed_on_host(partial(log_softmax, axis=1) if self._is_softmax else log_probabilities, z)

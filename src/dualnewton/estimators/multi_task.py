@@ -23,14 +23,14 @@ from dualnewton.run.result import Result
 
 @estimator
 class MultiTaskModel(MultiOutputMixin, CertifiedRegressor):
-    """What the multi-task estimators share: a matrix of targets, and ``coef_`` of shape (outputs, d) for any number of them.
+    """Base of the multi-task estimators: a matrix of targets, and ``coef_`` of shape (outputs, d) for any number of them.
 
     Parameters
     ----------
     copy_X, selection
-        Accepted and not needed: they choose between ways to run scikit-learn's algorithm.
+        Accepted and ignored: they are settings of scikit-learn's algorithm.
     random_state : int, RandomState, Generator or None
-        Accepted; the method draws no random numbers.
+        Accepted and ignored: the method uses no random numbers.
     solver : str
         "auto" or "newton": the one method for these problems is block coordinate descent with Newton steps.
 
@@ -91,14 +91,15 @@ class MultiTaskElasticNet(MultiTaskModel):
 
         min_{W, b}  Σ c_i ‖W x_i + b − y_i‖²/(2 Σ c_i) + alpha (r Σ_j ‖W_j‖ + ½(1 − r)‖W‖²),    r = l1_ratio,
 
-    where ‖W_j‖ is the Euclidean norm of the coefficients of feature j in all outputs. The certificate is of all outputs together.
+    where ‖W_j‖ is the Euclidean norm of the coefficients of feature j in all outputs. One certificate covers all outputs
+    together.
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.MultiTaskElasticNet``; what differs or is new:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.MultiTaskElasticNet``; differences and additions:
 
     Parameters
     ----------
     alpha : float
-        The strength of the penalty. Zero is least squares for each output, with a certificate each.
+        The strength of the penalty. Zero is least squares for each output, each with its certificate.
     l1_ratio : float
         r: 0 is ridge regression, 1 the multi-task Lasso.
 

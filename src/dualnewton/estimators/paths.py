@@ -1,4 +1,4 @@
-"""Paths of Lasso and elastic net as functions: scikit-learn's signatures and return values, and a certificate for each model."""
+"""Paths of Lasso and elastic net with scikit-learn's signatures and return values, and a certificate for each model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dualnewton.run.path import solve_path
 
 
 def lasso_path(X: Any, y: Any, **options: Any) -> tuple[Any, ...]:
-    """Compute the Lasso for falling alphas: :func:`enet_path` with ``l1_ratio=1``, and its other parameters.
+    """Compute the Lasso for decreasing alphas: :func:`enet_path` with ``l1_ratio=1``, with the same other parameters.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def enet_path(
     sample_weight: Any = None,
     return_certificates: bool = False,
 ) -> tuple[Any, ...]:
-    """Compute the elastic net for falling alphas, without an intercept, with a certificate for each model.
+    """Compute the elastic net for decreasing alphas, without an intercept, with a certificate for each model.
 
         min_w  Σ c_i (x_iᵀw − y_i)²/(2 Σ c_i) + alpha (r‖w‖₁ + ½(1 − r)‖w‖²),    r = l1_ratio,  w ≥ 0 if ``positive``
 
@@ -63,25 +63,26 @@ def enet_path(
     X : array or sparse array of shape (n, d)
         The examples.
     y : array of shape (n,) or (n, outputs)
-        Targets. Several outputs are models of their own. (In scikit-learn they share the features that they use.)
+        Targets. Several outputs are fitted independently. (In scikit-learn they share the selected features.)
     l1_ratio : float
         r ∈ (0, 1].
     eps, alphas : float, int or sequence of floats
-        The values, or their number between the least that leaves no feature in use and ``eps`` times it.
+        The values, or their number; then the grid goes from the least alpha at which all coefficients are zero to ``eps``
+        times it.
     precompute, Xy, copy_X, coef_init, verbose, check_input
-        Accepted and not needed.
+        Accepted and ignored.
     return_n_iter : bool
-        Whether to return the passes over the data of each model.
+        Whether to return the number of passes over the data of each model.
     positive : bool
         Whether the coefficients must not be negative.
     tol : float
-        The certified relative gap (P − D)/|P| at which a model is done.
+        The certified relative gap (P − D)/|P| at which a fit has converged.
     max_iter : int
-        The most passes over the data of a model.
+        Limit on the passes over the data for each model.
     sample_weight : array of shape (n,), optional
         c, nonnegative.
     return_certificates : bool
-        Whether to return the certificates, too.
+        Whether to return the certificates.
 
     Returns
     -------
@@ -90,11 +91,11 @@ def enet_path(
     coefs : array of shape (d, m) or (outputs, d, m)
         The coefficients.
     dual_gaps : array of shape (m,)
-        P − D of each; of several outputs their sum.
+        P − D of each model; with several outputs, their sum.
     n_iters : list of int
-        If asked for.
+        Passes over the data, if ``return_n_iter``.
     certificates : list of Certificate, or of lists with one for each output
-        If asked for.
+        If ``return_certificates``.
 
     Examples
     --------

@@ -25,11 +25,11 @@ class QuantileRegressor(CertifiedRegressor):
 
         min_{w, b}  Σ c_i φ(y_i − x_iᵀw − b)/Σ c_i + alpha ‖w‖₁  or  + (alpha/2)‖w‖²,    φ(r) = max(q r, (q − 1) r),  q = quantile
 
-    P is this. With ‖w‖₁, or without a penalty, it is a linear program: an interior-point method solves it in the memory of a few
-    vectors of n numbers, and linear algebra moves its solution to the nearest vertex, where coefficients are exactly zero. Where
-    several models are optimal, scikit-learn may return another one.
+    P is this objective. With ‖w‖₁, or without a penalty, it is a linear program: an interior-point method solves it in the
+    memory of a few vectors of n numbers, and linear algebra moves its solution to the nearest vertex, where coefficients are
+    exactly zero. Where several models are optimal, scikit-learn may return another one.
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.QuantileRegressor``; what differs or is new:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.QuantileRegressor``; differences and additions:
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class QuantileRegressor(CertifiedRegressor):
         "auto", "interior", "sdna", "sdca", "newton" and "ihs" choose the method ("sdna", "sdca" and "ihs" need penalty="l2");
         without a penalty it is always "interior". scikit-learn's names all mean "auto".
     solver_options : dict, optional
-        Accepted and not needed: they are for scikit-learn's solvers.
+        Accepted and ignored: they are for scikit-learn's solvers.
 
     Examples
     --------

@@ -32,7 +32,7 @@ UNCOUNTED = ("auto", "svd", "cholesky", "sparse_cg", "lbfgs")
 
 @estimator
 class RidgeModel(CertifiedModel):
-    """What the regressor and the classifier share: the parameters, and least squares for each output or class.
+    """Base of the regressor and the classifier: the parameters, and least squares for each output or class.
 
     P(w, b) = (1/n) Σ ½ c_i (a_iᵀw + b − y_i)² + (alpha/2n)‖w‖², which is scikit-learn's objective divided by 2n.
 
@@ -41,7 +41,7 @@ class RidgeModel(CertifiedModel):
     alpha : float or array of shape (outputs,)
         The strength of the penalty.
     copy_X : bool
-        Accepted and not needed: X is never changed.
+        Accepted and ignored: X is never changed.
     solver : str
         "auto", "sdna", "sdca", "newton" and "ihs" choose the method; scikit-learn's names mean "auto".
     positive : bool
@@ -50,8 +50,8 @@ class RidgeModel(CertifiedModel):
     Attributes
     ----------
     n_iter_ : None or array of shape (outputs,)
-        The epochs of each output where ``solver`` is a method of this library or one of scikit-learn's that counts iterations
-        ("lsqr", "sag", "saga"), and else None, as there. ``trace_`` always has them.
+        The epochs of each output if ``solver`` is a method of this library or one of scikit-learn's that counts iterations
+        ("lsqr", "sag", "saga"); otherwise None, as in scikit-learn. ``trace_`` always has the epochs.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -77,14 +77,14 @@ class RidgeModel(CertifiedModel):
 
     def _fit(self, data: Data, before: Sequence[Result] | None) -> Any:
         super()._fit(data, before)
-        # The name that was asked for, if one was; plan_ says what was done.
+        # The name that the user gave, if any; plan_ has the method that ran.
         self.solver_ = self.plan_.method if self.solver == "auto" else self.solver
         if self.solver in UNCOUNTED:
             self.n_iter_ = None
         return self
 
     def _solved(self, session: Session, problems: Sequence[Any], before: Sequence[Result] | None) -> list[Result]:
-        """Solve what has a penalty; where a direct solution is cheap, it only remains to be certified."""
+        """Solve problems that have a penalty: directly, with one certificate, if that is cheap."""
         n, d = problems[0].n, problems[0].d
         if self.positive or session.method != "auto" or not decomposes(n, d, session.tuning):
             return session.solve(problems, starts(problems, before))
@@ -114,14 +114,14 @@ class Ridge(RidgeModel, MultiOutputMixin, CertifiedRegressor):
 
 @estimator
 class RidgeClassifier(RidgeModel, CertifiedClassifier):
-    """Ridge regression on labels ±1, one class against the rest; with several labels per row, one label after the other.
+    """Ridge regression on labels ±1, one class against the rest; with several labels per row, one model per label.
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.RidgeClassifier``; what differs or is new:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.RidgeClassifier``; differences and additions:
 
     Parameters
     ----------
     class_weight : dict, "balanced" or None
-        Weights of the classes, times those of the rows.
+        Weights of the classes, multiplied by those of the rows.
 
     Examples
     --------
@@ -155,7 +155,7 @@ class RidgeClassifier(RidgeModel, CertifiedClassifier):
             self.intercept_: Any = 0.0  # one number for all classes, as in scikit-learn
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the class of each row; a row of zeros and ones if it may have several labels."""
+        """Return the class of each row; with several labels per row, a row of zeros and ones."""
         check_is_fitted(self)
         return (self.decision_function(X) > 0.0).astype(int) if self.multilabel_ else super().predict(X)
 

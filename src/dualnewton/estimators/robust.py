@@ -22,14 +22,14 @@ from dualnewton.run.result import Result
 
 @estimator
 class HuberRegressor(CertifiedRegressor):
-    """Huber's robust regression with a joint scale, certified jointly.
+    """Huber's robust regression with a joint scale, and one certificate for coefficients and scale.
 
         min_{w, b, σ≥0}  Σ c_i (σ + σ H((x_iᵀw + b − y_i)/σ)) + alpha ‖w‖²,    H(t) = t² for |t| ≤ ε, else 2ε|t| − ε²
 
-    The certificate covers this objective in w, b and σ together, divided by 2n: no coefficients with any scale are better by
-    more than the gap. (Its dual is in ``dualnewton.objective.huber_scale``.)
+    The certificate covers this objective in w, b and σ together, divided by 2n: no coefficients and scale have an objective
+    lower by more than the gap. (Its dual is in ``dualnewton.objective.huber_scale``.)
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.HuberRegressor``; what differs or is new:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.HuberRegressor``; differences and additions:
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class HuberRegressor(CertifiedRegressor):
         super()._take(data, results)
         (result,) = results
         assert result.scale is not None
-        # One number, as in scikit-learn, and at most max_iter: the part of an epoch that a sketch takes does not count.
+        # One integer, as in scikit-learn, at most max_iter: the fraction of an epoch that a sketch takes is not counted.
         epochs = math.ceil(result.n_epochs)
         self.n_iter_ = epochs if self.max_iter is None else min(epochs, self.max_iter)
         self.scale_ = result.scale
@@ -86,7 +86,7 @@ class HuberRegressor(CertifiedRegressor):
 
 
 def _starts(before: Sequence[Result] | None, n: int, d: int) -> list[Result] | None:
-    """Return the last fit as a point to start from, if it has as many features; on other examples without its dual point."""
+    """Return the last fit as a warm start, if it has the same number of features; for other examples, without its dual point."""
     if before is None or before[0].scale is None or before[0].w.shape != (d,):
         return None
     return [before[0] if before[0].alpha.shape == (n,) else replace(before[0], alpha=np.zeros(n))]

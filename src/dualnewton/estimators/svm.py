@@ -21,16 +21,16 @@ from dualnewton.run.result import Result
 
 @estimator
 class SupportVectorMachine(CertifiedModel):
-    """What the classifier and the regressor share.
+    """Base of the classifier and the regressor.
 
     Parameters
     ----------
     C : float
         The inverse of the strength of the penalty.
     dual : bool or "auto"
-        Accepted and not needed: primal and dual are always solved together.
+        Accepted and ignored: primal and dual are always solved together.
     intercept_scaling : float
-        Accepted and not needed: the intercept is not penalised.
+        Accepted and ignored: the intercept is not penalised.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -47,7 +47,7 @@ class SupportVectorMachine(CertifiedModel):
 
     def _fit(self, data: Data, before: Sequence[Result] | None) -> Any:
         super()._fit(data, before)
-        # One number, as in scikit-learn, and at most max_iter: the part of an epoch that a sketch takes does not count.
+        # One integer, as in scikit-learn, at most max_iter: the fraction of an epoch that a sketch takes is not counted.
         most = int(self.n_iter_.max())
         self.n_iter_ = most if self.max_iter is None else min(most, self.max_iter)
         return self
@@ -59,10 +59,10 @@ class LinearSVC(SupportVectorMachine, CertifiedClassifier):
 
         min_{w, b}  C Σ c_i max(0, 1 − y_i (x_iᵀw + b))^p + ½‖w‖²  or  + ‖w‖₁,    p = 1 for "hinge", 2 for "squared_hinge"
 
-    P is this divided by pCn. The intercept b is *not* penalised. That of scikit-learn is, by ½(b/intercept_scaling)²; the two
-    tend to each other as ``intercept_scaling`` grows there, and agree without an intercept.
+    P is this objective divided by pCn. The intercept b is *not* penalised. scikit-learn adds ½(b/intercept_scaling)²; the two
+    models converge to each other as ``intercept_scaling`` grows, and agree without an intercept.
 
-    Parameters, attributes and shapes are those of ``sklearn.svm.LinearSVC``; what differs or is new:
+    Parameters, attributes and shapes are those of ``sklearn.svm.LinearSVC``; differences and additions:
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ class LinearSVC(SupportVectorMachine, CertifiedClassifier):
     multi_class : {"ovr"}
         One class against the rest; "crammer_singer" is refused.
     class_weight : dict, "balanced" or None
-        Weights of the classes, times those of the rows. With more than two classes the weight of a class counts
-        where it stands against the rest, as in scikit-learn; the rest has weight one.
+        Weights of the classes, multiplied by those of the rows. With more than two classes the weight of a class applies to the
+        problem of this class against the rest, as in scikit-learn; the rest has weight one.
 
     Examples
     --------
@@ -119,10 +119,10 @@ class LinearSVR(SupportVectorMachine, CertifiedRegressor):
 
         min_{w, b}  C Σ c_i max(0, |x_iᵀw + b − y_i| − epsilon)^p + ½‖w‖²,    p = 1, or 2 for "squared_epsilon_insensitive"
 
-    P is this divided by pCn. The intercept b is *not* penalised; that of scikit-learn is, by ½(b/intercept_scaling)². With
+    P is this objective divided by pCn. The intercept b is *not* penalised; scikit-learn adds ½(b/intercept_scaling)². With
     epsilon = 0 the plain loss is the absolute error.
 
-    Parameters, attributes and shapes are those of ``sklearn.svm.LinearSVR``; what differs or is new:
+    Parameters, attributes and shapes are those of ``sklearn.svm.LinearSVR``; differences and additions:
 
     Parameters
     ----------

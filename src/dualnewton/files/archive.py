@@ -1,7 +1,7 @@
 """Files of a JSON header and named arrays, for models and checkpoints: no pickle, atomic writes, validated reads.
 
 A file is a zip archive without compression. Its member ``header.json`` describes it; every other member is an array in
-NumPy's npy format, so that ``numpy.load`` opens the file, too:
+NumPy's npy format, so that ``numpy.load`` also opens the file:
 
     {"format": "dualnewton model", "version": 1, "content": {...}, "arrays": ["coef", "intercept"]}
 
@@ -36,7 +36,7 @@ NPY = (1, 0)
 
 
 class BadFileError(DualnewtonError):
-    """A file is damaged or of another kind; the message says why in one line."""
+    """A file is damaged or of another kind; the message has the reason in one line."""
 
 
 def write(
@@ -111,7 +111,7 @@ def _content(file: Any, path: Any, kind: str, version: int) -> tuple[dict[str, A
             raise BadFileError(f"{path} is damaged: its version is {stated['version']!r}")
         if stated["version"] > version:
             raise BadFileError(
-                f"{path} is a dualnewton {kind} of version {stated['version']}, this library knows versions up to {version}: "
+                f"{path} is a dualnewton {kind} of version {stated['version']}, this library reads versions up to {version}: "
                 "a newer dualnewton can read it"
             )
         arrays = {name: _array(_bytes(archive, members[f"{name}.npy"])) for name in stated["arrays"]}

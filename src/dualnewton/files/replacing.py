@@ -57,7 +57,7 @@ def replacing(path: str | os.PathLike[str], mode: str = "wb", **options: Any) ->
 
 
 def unfinished(path: Path) -> list[Path]:
-    """Return the temporary files of ``path``: those of running processes, and those that killed ones have left."""
+    """Return the temporary files of ``path``: those of running processes, and those left by killed processes."""
     pattern = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{12}}{re.escape(UNFINISHED)}")
     try:
         return [path.with_name(name) for name in os.listdir(path.parent) if pattern.fullmatch(name)]
@@ -66,13 +66,13 @@ def unfinished(path: Path) -> list[Path]:
 
 
 def _temporary(path: Path, mode: str, options: dict[str, Any]) -> IO[Any]:
-    """Create a file under a name of its own, and lock it until it is closed: others remove files that nobody has locked."""
+    """Create a file with a unique name, and lock it until it is closed: other processes remove files that are not locked."""
     while True:
         name = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}{UNFINISHED}")
         file: IO[Any] = open(name, mode, **options)  # noqa: SIM115 (the caller closes it)
         if fcntl is None:
             return file
-        with contextlib.suppress(OSError):  # file systems without locks, on which nobody removes files
+        with contextlib.suppress(OSError):  # file systems without locks, on which no process removes files
             fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_nlink:
             return file
@@ -80,7 +80,7 @@ def _temporary(path: Path, mode: str, options: dict[str, Any]) -> IO[Any]:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove temporary files of processes that no longer run. Systems without ``flock`` do not tell, and they stay."""
+    """Remove temporary files of processes that no longer run; only systems with ``flock`` can detect these."""
     for each in unfinished(path) if fcntl is not None else ():
         with contextlib.suppress(OSError), open(each, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises an error if its process runs

@@ -1,4 +1,4 @@
-"""From words to problems and back: specifications, certificates of anybody's models, and files.
+"""Specifications of objectives, certificates of models of any library, and model files.
 
-Estimators, the command line, model files and ``certify`` all say what is minimised as a :class:`Specification`.
+Estimators, the command line, model files and ``certify`` all describe the objective by a :class:`Specification`.
 """

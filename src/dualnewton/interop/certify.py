@@ -1,4 +1,4 @@
-"""Judge a fitted linear model, of this library or of scikit-learn: its duality gap, from its coefficients and the data."""
+"""Certificates of fitted linear models of this and other libraries: the duality gap from coefficients and data."""
 
 from __future__ import annotations
 
@@ -52,35 +52,36 @@ def certify(
     statsmodels without a penalty),
     H(t) = t² for ``|t|`` ≤ ``epsilon`` and 2 ``epsilon |t|`` − ``epsilon``² beyond, and c_i is the sample weight times the class
     weight. The intercept is free, except that liblinear (LinearSVC, LinearSVR, ``solver="liblinear"``) adds ½(b/s)²; with
-    the penalty ‖w‖₁ in the place of ½‖w‖² it adds ``|b/s|``. The objective of an estimator of this library, and the factor, are
+    the penalty ‖w‖₁ instead of ½‖w‖² it adds ``|b/s|``. The objective of an estimator of this library, and the factor, are
     in its docstring.
 
-    Close to the optimum the bound is sharp; far from it, it may overstate the suboptimality many times. The losses with a
-    kink (p = 1, quantiles) and HuberRegressor need more than w for a good dual point. There :func:`solve` looks for one, until
-    the bound exceeds the suboptimality by a ninth at most, which takes about as long as a fit. ``dual_coef_`` is tried first.
+    Close to the optimum the bound is tight; far from it, the bound may be many times the suboptimality. The losses with a
+    kink (p = 1, quantiles) and HuberRegressor need more than w for a good dual point. For these, :func:`solve` searches one until
+    the bound exceeds the suboptimality by at most a ninth, which takes about as long as a fit. ``dual_coef_`` is tried first.
 
     Parameters
     ----------
     model : fitted estimator, or model from a file (``dualnewton.load``)
-        Its parameters are read as they are now: if they were changed after ``fit``, the new ones count. What cannot be
-        certified is refused by name, with a way out.
+        Its parameters have their current values, even if they were changed after ``fit``. A model that cannot be certified is
+        refused with the reason and an alternative.
     X : array, sparse array or data frame of shape (n, d), or Dataset
         The data it was fitted on; rows of a data set on disk are read in passes, and those on a GPU stay there.
     y : array or series of shape (n,), or (n, outputs) for a regression with several outputs
-        The targets or class labels it was fitted on; those of the data set, if one is given and this is None.
+        The targets or class labels it was fitted on; if None, those of the data set.
     sample_weight : number or array of shape (n,), optional
-        The weights that were given to ``fit``. A fitted model does not remember them, so they must be given again:
-        without them the certificate is a valid one, but of another problem.
+        The weights that were given to ``fit``. A fitted model does not store them, so they must be given again: without them the
+        certificate is valid, but for another problem.
     offset : array of shape (n,), optional
-        The offsets that were given to ``fit`` (:class:`PoissonRegressor` and its like, glum, statsmodels), for the same reason.
+        The offsets that were given to ``fit`` (:class:`PoissonRegressor`, similar estimators, glum, statsmodels), for the same
+        reason.
     exact : bool
-        Whether P and D are recomputed in extended precision, for the last word where ``certificate.rounding`` is not negligible
-        against the gap. It takes about ten times as long; for data in memory or on disk, and objectives with a penalty.
+        Whether P and D are recomputed in extended precision, useful if ``certificate.rounding`` is not negligible against the
+        gap. It takes about ten times as long; for data in memory or on disk, and objectives with a penalty.
 
     Returns
     -------
     Certificate
-        Of the sum over classes or outputs where there are several; ``parts`` holds the certificate of each.
+        The certificate; with several classes or outputs, of their sum, and ``parts`` has the certificate of each.
 
     Examples
     --------
@@ -94,10 +95,10 @@ def certify(
     True
     """
     translate = translation_of(model)
-    if hasattr(model, "fit"):  # a saved model was
+    if hasattr(model, "fit"):  # a saved model is always fitted
         require_fitted(model)
     parts = translate(model, _checked(X, y, sample_weight, offset))
-    with np.errstate(over="ignore", invalid="ignore"):  # as in a fit: what overflows proves nothing, as the values say
+    with np.errstate(over="ignore", invalid="ignore"):  # as in a fit: values that overflow give an infinite gap
         certificates = tuple(part.certificate(exact=exact) for part in parts)
     return certificates[0] if len(certificates) == 1 else Certificate.of_parts(certificates)
 

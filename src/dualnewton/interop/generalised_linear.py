@@ -1,4 +1,4 @@
-"""Generalised linear models with the log link, of this library, scikit-learn, glum and statsmodels, in words.
+"""Generalised linear models with the log link, of this library, scikit-learn, glum and statsmodels, as specifications.
 
 All minimise Σ c_i φ(z_i + o_i; y_i)/Σ c_i + alpha(r‖w‖₁ + ½(1 − r)‖w‖²), where φ is half the unit deviance of a Tweedie
 distribution up to a term in y; P is this, without that term.
@@ -18,7 +18,7 @@ from dualnewton.interop.specification import RELATIVE, Specification, mixture, s
 
 
 def deviance(power: float, link: str = "auto") -> tuple[str, dict[str, float]]:
-    """Return the loss, by name and parameters, of the Tweedie distribution with this power and link; refuse what is not convex.
+    """Return name and parameters of the loss of a Tweedie distribution with this power and link; raise if not convex.
 
     As in scikit-learn, the link "auto" is the identity for powers up to 0 and the logarithm beyond.
     """
@@ -35,7 +35,7 @@ def deviance(power: float, link: str = "auto") -> tuple[str, dict[str, float]]:
 
 
 def generalised_linear(model: Any, n: int, power: float | None = None) -> Specification:  # noqa: ARG001
-    """Return the objective of a model of this library or of scikit-learn; ``power`` is given where the class implies it."""
+    """Return the objective of a model of this library or of scikit-learn; ``power`` is given if the class implies it."""
     loss, parameters = deviance(model.power, model.link) if power is None else deviance(power)
     return specified(
         loss,
@@ -48,7 +48,7 @@ def generalised_linear(model: Any, n: int, power: float | None = None) -> Specif
 
 
 def _penalty(model: Any) -> dict[str, Any]:
-    """Return the words of the penalty: a mixture, or the ridge with bounds."""
+    """Return the fields of the penalty: a mixture, or the ridge penalty with bounds."""
     ratio = float(chosen(model, "l1_ratio")) if hasattr(model, "l1_ratio") else 0.0
     bounds, positive = getattr(model, "bounds", None), getattr(model, "positive", False)
     if bounds is None:
@@ -63,7 +63,7 @@ def _penalty(model: Any) -> dict[str, Any]:
 
 
 def _listed(bound: Any) -> Any:
-    """Return a bound as a number or a list of numbers, as a file holds it."""
+    """Return a bound as a number or a list of numbers, as stored in a file."""
     return np.asarray(bound, dtype=np.float64).tolist()
 
 
@@ -97,7 +97,7 @@ _LINKS = {"LogLink": "log", "IdentityLink": "identity", "Log": "log", "Identity"
 
 @translates("GeneralizedLinearRegressorBase")
 def _glum(model: Any, data: Data) -> Iterator[Part]:
-    """glum's objective is scikit-learn's with the mixture; of its other settings those that change the objective are refused."""
+    """glum's objective is scikit-learn's with an l1_ratio; other settings that change the objective are refused."""
     for name, plain in (("P1", "identity"), ("P2", "identity"), ("scale_predictors", False), ("A_ineq", None)):
         if isinstance(given := getattr(model, name), np.ndarray) or given != plain:
             refuse(
@@ -131,9 +131,9 @@ _STATSMODELS = {"Gaussian": 0.0, "Poisson": 1.0, "Gamma": 2.0}
 
 @translates("GLMResultsWrapper", "GLMResults")
 def _statsmodels(results: Any, data: Data) -> Iterator[Part]:
-    """The maximum of the likelihood without a penalty; X holds the constant column, if there is one, as ``exog`` does.
+    """The maximum of the likelihood without a penalty; X contains the constant column, if any, as ``exog`` does.
 
-    Weights and offsets are those of the model where they are not given.
+    Weights and offsets default to those of the model.
     """
     model = results.model
     link = _LINKS.get(type(model.family.link).__name__, "another")

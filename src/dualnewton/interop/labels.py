@@ -1,4 +1,4 @@
-"""Labels: which classes there are, and which of them each example has."""
+"""Labels: the classes, and the class of each example."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from dualnewton.errors import DualnewtonError
 
 FEW = 20
-"""Largest number of distinct whole-number labels that are taken for classes; more are taken for a regression target."""
+"""Largest number of distinct whole-number labels that are interpreted as classes; with more, y is a regression target."""
 
 LARGEST = 2.0**53
 """Whole numbers up to here are exact in float64."""
 
 SHOWN = 5
-"""Labels that a message names."""
+"""Number of labels that a message lists."""
 
 
 def tidy(y: Any) -> np.ndarray:
-    """Return labels as integers where they are whole numbers, however they are stored, and else as they are or as text."""
+    """Return labels as integers if they are whole numbers in any type, otherwise unchanged or as text."""
     y = np.asarray(y)
     if y.dtype.kind in "iub":
         return y.astype(np.int64)
@@ -30,14 +30,14 @@ def tidy(y: Any) -> np.ndarray:
 
 
 def are_classes(y: np.ndarray) -> bool:
-    """Guess whether tidied labels name classes: text does, and whole numbers of which there are few."""
+    """Guess whether tidied labels are classes: text, or few distinct whole numbers."""
     return y.dtype.kind == "U" or (y.dtype.kind == "i" and len(np.unique(y)) <= FEW)
 
 
 def codes_of(y: Any, classes: np.ndarray) -> np.ndarray:
     """Return the number of the class of each label.
 
-    Labels are compared by what is written for them, so that 1, 1.0 and "1" are one: another file may hold them otherwise.
+    Labels are compared as text, so that 1, 1.0 and "1" are equal: another file may store them in another type.
     """
     values, positions = np.unique(tidy(y), return_inverse=True)
     number = {str(label): k for k, label in enumerate(classes.tolist())}

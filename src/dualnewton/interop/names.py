@@ -1,4 +1,4 @@
-"""The names of losses and penalties, in words that a command line can take and a file can hold."""
+"""The names of losses and penalties, for command lines and files."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ PENALTIES: dict[str, type[Regularizer] | Callable[..., tuple[float, Regularizer]
 }
 """Regularisers by name: a class, whose fields are its parameters, or a function of parameters that returns a factor of λ and g.
 
-The first two functions write λ(r‖w‖₁ + ½(1 − r)‖w‖²), scikit-learn's mixture with r = ``l1_ratio``; the second asks for w ≥ 0.
+The first two functions represent λ(r‖w‖₁ + ½(1 − r)‖w‖²), scikit-learn's mixture with r = ``l1_ratio``; the second with w ≥ 0.
 """

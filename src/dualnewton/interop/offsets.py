@@ -46,7 +46,7 @@ class OffsetColumn:
 
     @classmethod
     def from_dict(cls, words: Any) -> OffsetColumn:
-        """Undo :meth:`to_dict`; raise a ``DualnewtonError`` where the words are wrong."""
+        """Undo :meth:`to_dict`; raise a ``DualnewtonError`` if the fields are invalid."""
         fields = {"name": str, "exposure": bool}
         if not isinstance(words, dict) or set(words) != set(fields):
             raise DualnewtonError(f"offset must have exactly the fields {', '.join(fields)}")

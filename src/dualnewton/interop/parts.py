@@ -21,7 +21,7 @@ from dualnewton.run.loop import solve
 from dualnewton.run.result import Progress, Result
 
 SHARE, FINEST = 0.1, 1e-12
-"""A dual point is good enough if its own error is this share of the gap it proves, or this small relative to P."""
+"""A dual point is accurate enough if its error is at most this fraction of the gap that it proves, or of P."""
 
 
 class Data(NamedTuple):
@@ -34,7 +34,7 @@ class Data(NamedTuple):
 
     @property
     def matrix(self) -> matrix.Data:
-        """X behind the protocol by which everything is computed with it."""
+        """X, wrapped in the data protocol."""
         return self.X if isinstance(self.X, matrix.Data) else MemoryData(self.X)
 
 
@@ -43,23 +43,23 @@ class Objective(Protocol):
 
     @property
     def columns(self) -> int:
-        """K, the rows of ``coef_`` that belong to it."""
+        """K, the number of rows of ``coef_`` that belong to it."""
 
     def certify(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> Certificate:
-        """Prove how good (w, b) is; α is a dual point to try beside the one that belongs to w."""
+        """Certify (w, b); α is a dual point to try in addition to α(w)."""
 
 
 @runtime_checkable
 class Certifiable(Protocol):
-    """A fitted model that knows its own objective: every estimator of this library."""
+    """A fitted model that returns its own objective: every estimator of this library."""
 
     def _parts(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Sequence[Part]:
-        """Return one part for each class or output that was fitted by itself."""
+        """Return one part for each class or output that was fitted independently."""
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One independent fit of a model: its objective, the point (w, b) that it offers, and a dual point, if it has one."""
+    """One independent fit of a model: its objective, its point (w, b), and its dual point, if it has one."""
 
     problem: Objective
     w: np.ndarray
@@ -96,20 +96,20 @@ class AtScale:
     columns: int = 1
 
     def certify(self, w: np.ndarray, intercept: float = 0.0, alpha: np.ndarray | None = None) -> Certificate:
-        """Prove how good (w, b, σ) is, against all others with any scale."""
+        """Certify (w, b, σ) against all models with any scale."""
         if intercept != 0.0 and not self.problem.fit_intercept:
             raise DualnewtonError(f"intercept must be 0 in a problem with fit_intercept=False, got {intercept!r}")
-        # The certificate finds the best b and σ near these, whose dual point bounds these as well. Its bound is the error of
-        # the slopes squared over λ, and here λ is often tiny.
+        # The certificate finds the best b and σ near the given ones; its dual point bounds the given ones as well. Its bound
+        # is the squared error of the slopes divided by λ, and here λ is often tiny.
         dual = self.problem.certified_pair(w, intercept, self.scale, alpha).certificate.dual
         certificate = Certificate(self.problem.primal(w, intercept, self.scale), dual)
         return _sharpened(certificate, lambda **stop: solve(self.problem, **stop))
 
 
 def parts_of(model: Any, X: linear.Matrix, problems: Sequence[Objective]) -> Iterator[Part]:
-    """Give each problem its row of ``coef_`` and ``intercept_``, or all rows of them if it is one of several classes.
+    """Pair each problem with its row of ``coef_`` and ``intercept_``, or with all rows if it is one problem of several classes.
 
-    ``dual_coef_`` of this library goes with them where it is of as many examples.
+    ``dual_coef_`` of this library is used if its number of examples matches.
     """
     counts = [problem.columns for problem in problems]
     coef, intercept = coefficients(model, X, sum(counts))
@@ -138,9 +138,9 @@ def coefficients(model: Any, X: linear.Matrix, count: int) -> tuple[np.ndarray, 
 
 
 def _search(certificate: Certificate, search: Callable[..., Result]) -> Result | None:
-    """Run a solver until its dual value makes the certificate sharp; None if the certificate is sharp already.
+    """Run a solver until its dual value makes the certificate tight; None if the certificate is already tight.
 
-    With P* ≤ P̂ of the solver's own model, P̂ − D ≤ SHARE (P − D) makes P − D at most (P − P*)/(1 − SHARE): then it stops.
+    Let P̂ ≥ P* be the value of the solver's model. P̂ − D ≤ SHARE (P − D), at which it stops, gives P − D ≤ (P − P*)/(1 − SHARE).
     """
 
     def is_sharp(progress: Progress) -> bool:
@@ -154,7 +154,7 @@ def _search(certificate: Certificate, search: Callable[..., Result]) -> Result |
 
 
 def _sharpened(certificate: Certificate, search: Callable[..., Result]) -> Certificate:
-    """Return the certificate with the dual value that a solver finds, where that is larger."""
+    """Return the certificate with the dual value found by a solver, if it is larger."""
     found = _search(certificate, search)
     return (
         certificate if found is None else Certificate(certificate.primal, max(certificate.dual, found.certificate.dual))

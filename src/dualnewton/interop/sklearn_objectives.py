@@ -1,10 +1,10 @@
-"""The objectives of scikit-learn's linear models, and of ours, which have the same parameters, as specifications.
+"""Specifications of the objectives of scikit-learn's linear models, and of ours, which have the same parameters.
 
 A specification of each family is a function of a model and its number of rows. Our estimators call it by name. Models of
 scikit-learn are looked up in one table by the names of their classes, nearest first, so that nothing here imports scikit-learn
-(which takes a second) before a model of it is at hand. An entry of the table is a translation, which yields one :class:`Part` per
-class or output, or the reason why there is none. Each states the objective that scikit-learn minimises, as its sources have it
-(1.5 to 1.9), and what our P is of it. Notation: c weights, b intercept, z_i = x_iᵀw + b, and for liblinear
+(which takes a second) unless a model of it is given. An entry of the table is a translation, which yields one :class:`Part` per
+class or output, or the reason why there is none. Each states the objective that scikit-learn minimises, according to its sources
+(1.5 to 1.9), and its relation to our P. Notation: c weights, b intercept, z_i = x_iᵀw + b, and for liblinear
 s = ``intercept_scaling``.
 """
 
@@ -34,7 +34,7 @@ from dualnewton.interop.specification import (
 from dualnewton.matrix import linear
 
 NAMED = {"l1": 1.0, "l2": 0.0}
-"""The shares of ‖w‖₁ that a name of the penalty decides."""
+"""l1_ratio by the name of the penalty."""
 
 
 # Specifications --------------------------------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ def linear_regression(model: Any, n: int) -> Specification:  # noqa: ARG001
 
 def ridge_classifier(model: Any, n: int) -> Specification:
     """Ridge regression on labels ±1, one class against the rest: as for Ridge, P is the objective divided by 2n."""
-    # "balanced" counts rows here, where the other classifiers add up their sample weights.
+    # "balanced" counts rows here; the other classifiers sum sample weights.
     return ridge(
         model,
         n,
@@ -69,7 +69,7 @@ def ridge_classifier(model: Any, n: int) -> Specification:
 def elastic_net(model: Any, n: int) -> Specification:  # noqa: ARG001
     """Σ c_i (z_i − y_i)²/(2 Σ c_i) + alpha(r‖w‖₁ + ½(1 − r)‖w‖²) for each output, b free, w ≥ 0 if ``positive``; P is this.
 
-    The weights count only relative to each other: the objective is divided by their sum, P by n. LassoCV has no r, which is 1.
+    Only ratios of weights matter: the objective is divided by their sum, and P by n. LassoCV has no r, which is 1.
     """
     ratio = chosen(model, "l1_ratio") if hasattr(model, "l1_ratio") else 1.0
     words = mixture(float(ratio), positive=model.positive)
@@ -80,7 +80,7 @@ def elastic_net(model: Any, n: int) -> Specification:  # noqa: ARG001
 def multi_task(model: Any, n: int) -> Specification:  # noqa: ARG001
     """Σ c_i ‖z_i − y_i‖²/(2 Σ c_i) + alpha(r Σ_j ‖W_j‖ + ½(1 − r)‖W‖²), b free, ‖W_j‖ over all outputs; P is this.
 
-    The weights count only relative to each other. The Lasso's have no r, which is 1.
+    Only ratios of weights matter. For the Lasso r is 1.
     """
     ratio = float(chosen(model, "l1_ratio")) if hasattr(model, "l1_ratio") else 1.0
     words, alpha = mixture(ratio, joint=True), _first(chosen(model, "alpha"))
@@ -97,7 +97,7 @@ def huber_regressor(model: Any, n: int) -> Specification:
 def quantile_regressor(model: Any, n: int) -> Specification:  # noqa: ARG001
     """Σ c_i φ(z_i; y_i)/Σ c_i + alpha ‖w‖₁, φ the pinball loss max(q(y − z), (q − 1)(y − z)), b free; P is this.
 
-    The weights count only relative to each other. Ours has a ``penalty``, too: "l2" is ½‖w‖² in the place of ‖w‖₁.
+    Only ratios of weights matter. Ours also has a ``penalty``: "l2" is ½‖w‖² instead of ‖w‖₁.
     """
     words = mixture(NAMED[getattr(model, "penalty", "l1")])
     more = {"fit_intercept": model.fit_intercept, "parameters": {"q": float(model.quantile)}, "weights": RELATIVE}
@@ -107,8 +107,8 @@ def quantile_regressor(model: Any, n: int) -> Specification:  # noqa: ARG001
 def logistic_regression(model: Any, n: int) -> Specification:
     """C Σ c_i log(1 + exp(−y_i z_i)) + ½(1 − r)‖w‖² + r‖w‖₁, r the l1_ratio, b free; P is this divided by Cn.
 
-    With K > 2 classes the loss is log Σ_k exp(z_ik) − z_{i,y_i}, and the penalty is added up over the w_k. ``penalty`` decides r
-    where it is given (as up to 1.7), and there is none where it is None or C infinite.
+    With K > 2 classes the loss is log Σ_k exp(z_ik) − z_{i,y_i}, and the penalty is summed over the w_k. ``penalty`` defines r if
+    it is given (as up to 1.7); there is no penalty if it is None or C is infinite.
     """
     C, penalty = _first(chosen(model, "C")), getattr(model, "penalty", "deprecated")
     ratio = NAMED.get(str(penalty), float(np.ravel(chosen(model, "l1_ratio"))[0] or 0.0))
@@ -125,7 +125,7 @@ def logistic_regression(model: Any, n: int) -> Specification:
 
 def linear_svc(model: Any, n: int) -> Specification:
     """C Σ c_i max(0, 1 − y_i z_i)^p + ½‖w‖² or + ‖w‖₁ for each class against the rest, b free, p = 1 or 2; P is this over pCn."""
-    # With more than two classes liblinear weighs the class k alone; the rest of it has weight 1, whatever its classes.
+    # With more than two classes liblinear applies the class weight to class k only; the rest has weight 1.
     weights = {"class_weight": model.class_weight, "class_weighting": OWN_CLASS}
     return _svm(model, n, multiclass=_several(model, REST), **mixture(NAMED[model.penalty]), **weights)
 
@@ -159,26 +159,26 @@ def _several(model: Any, how: str) -> str | None:
 Translation = Callable[[Any, Data], Iterable[Part]]
 
 LIBRARIES = ("sklearn", "glum", "statsmodels")
-"""The libraries whose classes are known by name."""
+"""The libraries whose classes are recognised by name."""
 
 _ELSEWHERE = "For an objective of your own, build a dualnewton.Problem and call its certify(w, intercept)."
 
 _TABLE: dict[str, Translation | str] = {
     # The reasons continue the sentence "model cannot be certified: <class> ...".
-    "BaseSGD": "is stopped by a schedule, not by optimality, and has an objective for each setting of it: "
+    "BaseSGD": "stops by a schedule, not by optimality, and its objective depends on its settings: "
     "write it, with lam = alpha, as a dualnewton.Problem and call its certify(coef_.ravel(), intercept_[0]).",
-    "BaseLibSVM": "is a kernel machine with an objective of its own: use SVC(kernel='linear'), SVR(kernel='linear'), LinearSVC "
+    "BaseLibSVM": "is a kernel machine with another objective: use SVC(kernel='linear'), SVR(kernel='linear'), LinearSVC "
     "or LinearSVR.",
     "Pipeline": "is not a linear model in X: transform X first and pass the last step, "
     "certify(pipeline[-1], pipeline[:-1].transform(X), y).",
     "BaseSearchCV": "is a search over models: pass its best_estimator_.",
-    "_ConstantPredictor": "minimises nothing; OneVsRestClassifier puts it where one of its classes has no examples, or "
-    "nothing but examples. Fit the classifier without that class.",
+    "_ConstantPredictor": "minimises nothing; OneVsRestClassifier uses it for a class that has no examples, or "
+    "all examples. Fit the classifier without that class.",
 }
 
 
 def translates(*names: str) -> Callable[[Translation], Translation]:
-    """Enter a translation into the table under the names of the classes it is for."""
+    """Register a translation in the table under class names."""
 
     def enter(translation: Translation) -> Translation:
         _TABLE.update(dict.fromkeys(names, translation))
@@ -188,7 +188,7 @@ def translates(*names: str) -> Callable[[Translation], Translation]:
 
 
 def translation_of(model: Any) -> Translation:
-    """Return how ``model`` is translated: by itself, or by the entry of its nearest class that one of the libraries wrote."""
+    """Return the translation of ``model``: its own method, or the entry of its nearest base class in one of the libraries."""
     if isinstance(model, Certifiable) and not isinstance(model, type):
         return lambda own, data: own._parts(*data)
     for base in type(model).__mro__:
@@ -212,7 +212,7 @@ def require_fitted(model: Any) -> None:
 
 
 def _translated(model: Any, data: Data, specification: Specification) -> Iterator[Part]:
-    """Return the parts of a model with its own objective, which must penalise."""
+    """Return the parts of a model by its own objective, which must have a penalty."""
     for name in ("alpha", "C"):
         given: Iterable[Any] = (
             np.ravel(chosen(model, name)) if hasattr(model, name) or hasattr(model, f"{name}_") else []
@@ -258,7 +258,7 @@ def _logistic_regression(model: Any, data: Data) -> Iterator[Part]:
     if getattr(model, "penalty", "deprecated") is None:
         _unpenalised(model, "penalty=None")
     liblinear = model.solver == "liblinear"
-    # What scikit-learn before 1.8 could be told to do with classes.
+    # The options for several classes in scikit-learn before 1.8.
     if (K > 2 and (liblinear or multi_class == "ovr")) or (K == 2 and multi_class == "multinomial"):
         what = f"{K} classes and multi_class={multi_class!r}, solver={model.solver!r}"
         refuse(model, what, "fit OneVsRestClassifier(LogisticRegression(...)) and certify that.")
@@ -287,7 +287,7 @@ def _liblinear_svm(model: Any, data: Data) -> Iterator[Part]:
 def _libsvm(model: Any, data: Data) -> Iterator[Part]:
     """C Σ c_i φ(z_i; y_i) + ½‖w‖², b free, φ as LinearSVC or LinearSVR has it with p = 1; P is this divided by Cn.
 
-    The dual point of libsvm has c_i C α_i where it is not zero.
+    libsvm stores the nonzero entries of c_i C α_i.
     """
     classes = getattr(model, "classes_", None)
     if classes is not None and len(classes) > 2:
@@ -303,7 +303,7 @@ def _libsvm(model: Any, data: Data) -> Iterator[Part]:
     if classes is None:
         words = Specification("epsilon_insensitive", lam, parameters={"epsilon": model.epsilon})
     else:
-        # Unlike elsewhere, "balanced" counts rows here.
+        # Unlike in the other classes, "balanced" counts rows here.
         by_label = dict(zip(classes.tolist(), model.class_weight_.tolist(), strict=True))
         y, words = _class_codes(model, y), Specification("hinge", lam, class_weight=by_label)
     (problem,) = words.problems(data.X, y, classes, sample_weight=data.sample_weight)

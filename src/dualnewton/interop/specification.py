@@ -1,6 +1,6 @@
-"""What is minimised, in words that a command line can take and a file can hold, and the problems that the words stand for.
+"""The objective as plain values, for command lines and files, and its translation into problems.
 
-Every way into the library ends here: parameters of estimators and of scikit-learn's models (``sklearn_objectives``), options of
+Every interface of the library uses it: parameters of estimators and of scikit-learn's models (``sklearn_objectives``), options of
 commands, and model files. A new loss or regulariser is one line in ``LOSSES`` or ``PENALTIES``.
 """
 
@@ -29,37 +29,37 @@ from dualnewton.regularizers import Regularizer
 from dualnewton.validation import positive
 
 SOFTMAX, REST = "softmax", "ovr"
-"""How more than two classes are fitted: one problem over all of them, or one for each class against the rest."""
+"""Models of more than two classes: one problem for all, or one for each class against the rest."""
 
 SEVERAL = {SOFTMAX: "softmax over the classes", REST: "each class against the rest"}
 
 NUMBERS, CLASSES = "numbers", "classes"
-"""What the targets are."""
+"""Kinds of targets."""
 
 ABSOLUTE, RELATIVE = "absolute", "relative"
-"""How sample weights count: as they are, or divided by their mean."""
+"""Sample weights are used unchanged, or divided by their mean."""
 
 NUMBERED = ("parameters", "penalty_parameters")
-"""Words of a specification that are numbers by name."""
+"""Fields of a specification that are mappings from names to numbers."""
 
 BY_WEIGHT, BY_ROW, OWN_CLASS = "weights", "rows", "own"
-"""How class weights count. "balanced" adds up the sample weights of a class, or counts its rows. In the problem of one class
-against the rest they weigh all rows, or only those of that class (as liblinear does, adding up sample weights)."""
+"""How class weights are used. "balanced" sums the sample weights of a class, or counts its rows. In the problem of one class
+against the rest they apply to all rows, or only to those of that class (as in liblinear, which sums sample weights)."""
 
 
 @dataclass(frozen=True)
 class Specification:
-    """The objective P of a model, in words.
+    """The objective P of a model, as plain values.
 
         P(w, b) = (1/n) Σ c_i φ(x_iᵀw + b; y_i) + λ g(w)
 
-    More than two classes have one such problem for each class against the rest, or one with the softmax loss and the penalties
-    of all w_k; several outputs have one for each, or one for all if the penalty joins them.
+    More than two classes have one such problem for each class against the rest, or one problem with the softmax loss and the
+    sum of the penalties of all w_k; several outputs have one problem each, or one for all if the penalty joins them.
 
     Parameters
     ----------
     loss : str or Loss
-        φ, a name in ``LOSSES``. An object of the library is replaced by its name and parameters; one of the user's own stays,
+        φ, a name in ``LOSSES``. An object of the library is replaced by its name and parameters; a user's own object is kept,
         and cannot be written to a file.
     lam : float or sequence of floats, optional
         λ ≥ 0, one for all outputs or one for each. Zero is no penalty; None is 1/Σ c_i.
@@ -68,19 +68,19 @@ class Specification:
     fit_intercept : bool
         Whether b is free (unpenalised) or zero.
     parameters, penalty_parameters : mappings
-        Of the loss and of the penalty; what is absent has the default of its class.
+        Parameters of the loss and of the penalty; absent ones have the default of the class.
     multiclass : {"softmax", "ovr"}, optional
-        For more than two classes: which.
+        The model of more than two classes.
     targets : {"numbers", "classes"}, optional
-        What y holds; by default the loss decides. (Ridge classification has the squared loss on classes.)
+        The kind of y; by default that of the loss. (Ridge classification has the squared loss on classes.)
     weights : {"absolute", "relative"}
-        How sample weights count.
+        Whether sample weights are divided by their mean ("relative").
     class_weight : "balanced", mapping of labels to numbers or list of such pairs, optional
-        Weights of classes, times those of the rows.
+        Weights of classes, multiplied by those of the rows.
     class_weighting : {"weights", "rows", "own"}
-        How these count.
+        How class weights are used.
     free_scale : bool
-        Whether Huber's scale σ is minimised over, too (see ``dualnewton.objective.huber_scale``).
+        Whether Huber's scale σ is also minimised (see ``dualnewton.objective.huber_scale``).
     penalised_intercept : float, optional
         s, where b = s v and v is penalised as w is: liblinear's ``intercept_scaling``.
     """
@@ -152,7 +152,7 @@ class Specification:
             )
 
         several = "" if self.multiclass is None else f" ({SEVERAL[self.multiclass]})"
-        scale = ", its scale free" if self.free_scale else ""
+        scale = ", scale estimated" if self.free_scale else ""
         lams = self.lam if isinstance(self.lam, list) else [self.lam]
         lam = ", ".join("1/sum of weights" if each is None else f"{each:.6g}" for each in lams)
         balance = "" if self.class_weight is None else f", class weights {self.class_weight}"
@@ -182,18 +182,18 @@ class Specification:
 
     @property
     def is_one_problem(self) -> bool:
-        """Whether several classes or outputs are one problem: softmax, or a penalty that joins the outputs."""
+        """Whether several classes or outputs form one problem: softmax, or a penalty that joins the outputs."""
         joins = self.penalty == MULTI_TASK or self.regularizer[1].form.joint
         return self.is_softmax or (joins and self.lam != 0.0)
 
     @property
     def has_probabilities(self) -> bool:
-        """Whether margins stand for probabilities."""
+        """Whether margins define probabilities."""
         return self.loss == "logistic"
 
     @property
     def power(self) -> float | None:
-        """The power of the deviance that the loss is half of, where the mean is e^z; None for other losses."""
+        """The Tweedie power of the deviance, if the loss is half a deviance with mean e^z; None for other losses."""
         return getattr(self.loss_object, "power", None)
 
     @cached_property
@@ -203,7 +203,7 @@ class Specification:
 
     @cached_property
     def regularizer(self) -> tuple[float, Regularizer]:
-        """A factor of λ, and g: the penalty is λ · factor · g."""
+        """A factor and g: the penalty is λ · factor · g."""
         if isinstance(self.penalty, Regularizer):
             return 1.0, self.penalty
         entry = PENALTIES[self.penalty]
@@ -242,7 +242,7 @@ class Specification:
         X : matrix of shape (n, d)
             The examples.
         y : array of shape (n,) or (n, outputs)
-            Numbers of classes 0, …, K − 1 (or several labels per row, as zeros and ones), or targets.
+            Class numbers 0, …, K − 1 (or several labels per row, as zeros and ones), or targets.
         classes : array of shape (K,), optional
             The labels in order; None for targets.
         sample_weight : array of shape (n,), optional
@@ -271,7 +271,7 @@ class Specification:
         return made
 
     def _loss_of(self, y: np.ndarray) -> Loss:
-        """Return φ, of all outputs if they are one problem."""
+        """Return φ; a loss of all outputs if they form one problem."""
         if y.ndim == 1 or y.shape[1] == 1 or not self.is_one_problem:
             return self.loss_object
         if self.loss != "squared":
@@ -290,14 +290,14 @@ class Specification:
         offset: np.ndarray | None = None,
         scale: float | None = None,
     ) -> Sequence[Objective]:
-        """Return the objectives that certificates bound: the problems, except where there is no penalty or the scale is free.
+        """Return the objectives that certificates bound: the problems, except if there is no penalty or the scale is free.
 
         Parameters
         ----------
         X, y, classes, sample_weight, offset
             As for :meth:`problems`.
         scale : float, optional
-            σ of the model, where it is free.
+            σ of the model, if it is free.
         """
         if self.free_scale:
             assert scale is not None
@@ -323,7 +323,7 @@ class Specification:
     def _weights(
         self, y: np.ndarray, classes: np.ndarray | None, sample_weight: np.ndarray | None
     ) -> tuple[list[np.ndarray | None], float]:
-        """Return c, one for all problems or one for each, and the sum of what it was before it became relative."""
+        """Return c, one for all problems or one for each, and its sum before division by the mean."""
         given = [self.row_weights(y, classes, sample_weight)]
         total = float(len(y) if given[0] is None else given[0].sum())
         own = self.class_weight is not None and self.class_weighting == OWN_CLASS
@@ -338,7 +338,7 @@ class Specification:
     def row_weights(
         self, y: np.ndarray, classes: np.ndarray | None, sample_weight: np.ndarray | None
     ) -> np.ndarray | None:
-        """Return the sample weights times the class weights, as all problems have them but those of one class's own."""
+        """Return the sample weights times the class weights, as used by all problems, except with ``class_weighting="own"``."""
         if self.class_weight is None or classes is None:
             return sample_weight
         if self.class_weighting == BY_ROW:
@@ -351,7 +351,7 @@ class Specification:
 
     @property
     def _by_class(self) -> Any:
-        """The class weights as scikit-learn takes them."""
+        """The class weights in scikit-learn's form."""
         return dict(self.class_weight) if isinstance(self.class_weight, list) else self.class_weight
 
     # Plain data --------------------------------------------------------------------------------------------------------
@@ -361,16 +361,17 @@ class Specification:
         for word in ("loss", "penalty"):
             if not isinstance(getattr(self, word), str):
                 raise DualnewtonError(
-                    f"{word} must be one of the library's to be written down, got an object of the class "
+                    f"{word} must be one of the library's to be stored in a file, got an object of the class "
                     f"{type(getattr(self, word)).__name__}"
                 )
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 def specified(loss: str, lam: Any, **words: Any) -> Specification:
-    """Return ``Specification(loss, lam, **words)``; equal words give the same object, which is made and checked once.
+    """Return ``Specification(loss, lam, **words)``; equal arguments give the same object, which is built and checked once.
 
-    A small fit takes little longer than that. Words that have no hash, such as one λ for each output, are checked each time.
+    Building one takes almost as long as a small fit. Arguments without a hash, such as one λ for each output, are checked each
+    time.
     """
     try:
         # Numbers by name have a hash as pairs.
@@ -387,7 +388,7 @@ def _specified(loss: str, lam: Any, words: tuple[tuple[str, type, Any], ...]) ->
 
 
 def mixture(l1_ratio: float, *, positive: bool = False, joint: bool = False) -> dict[str, Any]:
-    """Return the words for r‖w‖₁ + ½(1 − r)‖w‖², with w ≥ 0 if ``positive``, or with Σ_j ‖W_j‖ for ‖w‖₁ if ``joint``."""
+    """Return the fields for r‖w‖₁ + ½(1 − r)‖w‖², with w ≥ 0 if ``positive``, or with Σ_j ‖W_j‖ for ‖w‖₁ if ``joint``."""
     if joint:
         return {"penalty": MULTI_TASK, "penalty_parameters": {"l1_ratio": float(l1_ratio)}}
     if positive:
@@ -399,7 +400,7 @@ def mixture(l1_ratio: float, *, positive: bool = False, joint: bool = False) -> 
 
 
 def outputs(y: np.ndarray, n_classes: int) -> list[np.ndarray]:
-    """Return the labels of each problem: targets as they are, two classes as ±1, more as one against the rest."""
+    """Return the labels of each problem: targets unchanged, two classes as ±1, more as one against the rest."""
     if y.ndim == 2:
         return list(np.where(y > 0, 1.0, -1.0).T) if n_classes else list(y.T)
     if not n_classes:
@@ -410,19 +411,19 @@ def outputs(y: np.ndarray, n_classes: int) -> list[np.ndarray]:
 def weights_of_classes(
     class_weight: Any, classes: np.ndarray, codes: np.ndarray, sample_weight: np.ndarray | None
 ) -> np.ndarray:
-    """Return the weight of each class, by the rule of the scikit-learn that is installed."""
+    """Return the weight of each class, by the rule of the installed scikit-learn."""
     from sklearn.utils.class_weight import compute_class_weight
 
-    # Up to version 1.6, "balanced" counted rows; since then it adds up their weights.
+    # Up to version 1.6, "balanced" counted rows; since then it sums their weights.
     counts_weights = "sample_weight" in inspect.signature(compute_class_weight).parameters
     more = {"sample_weight": sample_weight} if counts_weights else {}
-    with np.errstate(divide="ignore"):  # a class whose rows have no weight
+    with np.errstate(divide="ignore"):  # for a class of total weight zero
         found = np.asarray(compute_class_weight(class_weight, classes=classes, y=classes[codes], **more), dtype=float)
     return np.where(np.isinf(found), 0.0, found)
 
 
 def among(name: str, value: Any, known: Any) -> Any:
-    """Return a word if it is known, or say which are, and which one may have been meant."""
+    """Return a known name; otherwise raise an error that lists the known names and suggests the closest."""
     if isinstance(value, str) and value in known:
         return value
     close = difflib.get_close_matches(str(value), list(known), 1, 0.5)
@@ -431,7 +432,7 @@ def among(name: str, value: Any, known: Any) -> Any:
 
 
 def _settled(word: str, value: Any, parameters: Any, table: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the name of a loss or a penalty and all its parameters, or an object of the user's own."""
+    """Return the name of a loss or a penalty and all its parameters, or a user's own object."""
     base = Loss if table is LOSSES else Regularizer
     if isinstance(value, base):
         names = [name for name, kind in table.items() if kind is type(value)]
@@ -457,7 +458,7 @@ def _parameters(kind: Any) -> Mapping[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return arrays and tuples as lists, and numbers of NumPy as Python's."""
+    """Return arrays and tuples as lists, and NumPy numbers as Python numbers."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, list | tuple):

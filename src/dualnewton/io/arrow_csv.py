@@ -20,7 +20,7 @@ PARSED = 1 << 20
 
 
 class NotPlainError(Exception):
-    """A value is not a plain finite number, or the file is wrong; the specified reader decides which."""
+    """A value is not a plain finite number, or the file is invalid; the reader in ``tables`` decides which."""
 
 
 def options(layout: Layout, *, first: bool = True, quotes: bool = True, **convert: Any) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def options(layout: Layout, *, first: bool = True, quotes: bool = True, **conver
     Parameters
     ----------
     layout : Layout
-        How the file is written.
+        The layout of the file.
     first : bool
         True for the beginning of a file, which may hold the header.
     quotes : bool
@@ -145,9 +145,9 @@ def typed(stream: Any, layout: Layout, types: Mapping[str, Any]) -> Any:
     stream : binary file
         The decompressed bytes.
     layout : Layout
-        How the file is written.
+        The layout of the file.
     types : mapping
-        Types of columns that are known before; the others are inferred from all values of a column.
+        Known types of columns; the types of other columns are inferred from all their values.
     """
     from pyarrow import csv
 

@@ -91,7 +91,7 @@ def convert(
     with named(new), contextlib.ExitStack() as files:
 
         def spilled() -> SpilledPieces:
-            # The system deletes an unnamed file when the process ends, for whatever reason it ends.
+            # The system deletes an unnamed file when the process ends, for whatever reason.
             return SpilledPieces(files.enter_context(tempfile.TemporaryFile(dir=new.absolute().parent)))
 
         data = _gathered(source, Wanted(**options, block=block, report=report), options, spilled)

@@ -32,7 +32,7 @@ class DataError(DualnewtonError):
 def damage(path: Path, what: str, faults: tuple[type[Exception], ...], errnos: tuple[int, ...] = ()) -> Iterator[None]:
     """Convert the exceptions that a damaged file causes into a ``DataError``, which says ``what`` the file is.
 
-    An ``OSError`` is one of them if it has no number or one of ``errnos``; others, such as a missing file, stay as they are.
+    An ``OSError`` is one of them if it has no number or one of ``errnos``; others, such as a missing file, are raised unchanged.
     """
     caught: tuple[type[Exception], ...] = (OSError, *faults)
     try:
@@ -71,7 +71,7 @@ class Dataset:
     sample_weight : array of shape (n,), optional
         The weights of the examples.
     offset : array of shape (n,), optional
-        What is added to the margins of the examples.
+        The offsets that are added to the margins of the examples.
     feature_names : tuple of str, optional
         The names of the columns of X.
     name : str

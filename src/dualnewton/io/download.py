@@ -24,7 +24,7 @@ PIECE = 1 << 18
 
 
 class DownloadError(DataError):
-    """A file could not be downloaded; the message says why."""
+    """A file could not be downloaded; the message has the reason."""
 
 
 class _TransientError(Exception):
@@ -87,6 +87,6 @@ def _once(url: str, path: Path, sha256: str | None, progress: Progress | None) -
 
 
 def _reason(error: Exception) -> str:
-    """Return why a connection failed, in words: without the number of a system error."""
+    """Return the reason why a connection failed, without the number of a system error."""
     cause = getattr(error, "reason", None) or error
     return str(getattr(cause, "strerror", None) or cause).rstrip(".") or type(cause).__name__

@@ -67,10 +67,9 @@ def read(
     target : str or int, optional
         The column (by name, or by number from 0, negative from the end) or the array with the labels. By default the column
         named target, label, y or class, else the last; in npz and npy files the array y. ``False``: there are no labels.
-    weights : str or int, optional
-        The column or array with the weights of the examples, or another file with one number per line.
-    offset : str or int, optional
-        The column or array with what is added to the margins of the examples, or another file with one number per line.
+    weights, offset : str or int, optional
+        The column or array with the weights of the examples, and with the offsets that are added to their margins; or another
+        file with one number per line.
     n_features : int, optional
         The number of columns of X. A sparse file may use fewer, as test sets often do.
     zero_based : bool, optional
@@ -124,6 +123,6 @@ def format_of(path: Path) -> str:
     if any(mark in start for mark in (b",", b";", b"\t")) and b"\0" not in start:
         return "csv"
     raise DataError(
-        f"{path}: neither its ending nor its first bytes tell its format; known are svmlight (.svm), CSV (.csv, .tsv), "
+        f"{path}: its ending and its first bytes show no known format; known are svmlight (.svm), CSV (.csv, .tsv), "
         "Parquet (.parquet), .npz and .npy"
     )

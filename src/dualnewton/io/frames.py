@@ -1,4 +1,4 @@
-"""Tables with columns of any type: CSV and Parquet files as Arrow tables, for `dualnewton fit` and what belongs to it."""
+"""Tables with columns of any type: CSV and Parquet files as Arrow tables, for `dualnewton fit` and its models."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def read_frame(path: str | Path, wanted: Wanted, text: Collection[str] = ()) -> 
     path : path
         The file; text may be compressed.
     wanted : Wanted
-        The options of the user: names that tell whether the first line is a header, the encoding, the decimal mark.
+        The options of the user: names that show whether the first line is a header, the encoding, the decimal mark.
     text : collection of str
         Columns of a text file whose values are kept as they are written, such as 007.
 
@@ -107,7 +107,7 @@ def read_frame(path: str | Path, wanted: Wanted, text: Collection[str] = ()) -> 
 
 
 def _parquet(path: Path, wanted: Wanted, _: Collection[str]) -> Frame:
-    names_of(path)  # which raises an error if pyarrow is missing or the file is none
+    names_of(path)  # raises an error if pyarrow is missing or the file is not Parquet
     import pyarrow as pa
 
     found = list(batches(path, wanted, wanted.block))
@@ -128,7 +128,7 @@ def _csv(path: Path, wanted: Wanted, text: Collection[str]) -> Frame:
 
 
 def _encodings(wanted: Wanted) -> Iterator[str | None]:
-    """Yield the encoding that the user names, or else UTF-8 (or what a mark says) and then others."""
+    """Yield the encoding that the user names, or else UTF-8 (or that of a byte order mark) and then others."""
     yield wanted.encoding
     if wanted.encoding is None:
         yield from OTHERS

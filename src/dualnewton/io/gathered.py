@@ -58,7 +58,7 @@ class Gathered:
 
     @property
     def index_dtype(self) -> type:
-        """The integer type of the indices: int32 where it suffices."""
+        """The integer type of the indices: int32 if it suffices."""
         return np.int32 if max(self.shape[1], self.X.length) <= NARROW else np.int64
 
     def dataset(self) -> Dataset:
@@ -161,7 +161,7 @@ def _gather(source: Source, make: Maker) -> Gathered:
 
 
 class _Beside:
-    """Numbers beside the rows, from a column or from a file of their own.
+    """Numbers beside the rows, from a column or from a separate file.
 
     Parameters
     ----------
@@ -178,13 +178,13 @@ class _Beside:
         self.vector = None if path is None else vector_file(path)
 
     def append(self, column: np.ndarray | None, before: int, count: int) -> None:
-        """Add the numbers of the next rows, of which there are so many."""
+        """Add the numbers of the next ``count`` rows."""
         found = column if self.vector is None else self.vector[before : before + count]
         if found is not None:
             self.pieces.append(found)
 
     def complete(self, n: int) -> Pieces | None:
-        """Return the numbers of all rows, if there are any; raise an error if the file has not one for each."""
+        """Return the numbers of all rows, if there are any; raise an error if the file does not have one for each."""
         if self.vector is not None and len(self.vector) != n:
             raise DataError(f"{self.path}: must have one {self.name} for each of {n} examples, has {len(self.vector)}")
         return self.pieces if self.pieces.length else None

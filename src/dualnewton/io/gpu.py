@@ -1,4 +1,4 @@
-"""Rows for a GPU, by a name that loads none of its libraries before it is used."""
+"""Rows on a GPU; the libraries of the GPU are loaded on first use."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dualnewton.matrix import Data
 def on_gpu(X: Any) -> Data:
     """Return a matrix as rows on a GPU, for a ``Problem`` or an estimator.
 
-    Rows of the host that would take more than half of the memory of the GPU stay where they are: each pass copies them there
-    piece by piece, while the GPU computes with the piece before. ``device="cuda"`` of an estimator does the same.
+    Rows of the host that would take more than half of the memory of the GPU stay on the host: each pass copies them piece by
+    piece, while the GPU computes with the piece before. ``device="cuda"`` of an estimator does the same.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def on_gpu(X: Any) -> Data:
     Returns
     -------
     Data
-        What ``Problem`` takes in the place of X.
+        The data, to be passed to ``Problem`` as X.
 
     Raises
     ------

@@ -43,14 +43,14 @@ class EncodingError(DataError):
 
 @dataclass(frozen=True)
 class Layout:
-    """How a table is written.
+    """The layout of a table in a text file.
 
     Attributes
     ----------
     encoding : str
         The name of a codec of Python.
     delimiter, decimal : str
-        What separates two values, and the whole part of a number from its fraction.
+        The separator of values, and the decimal mark of numbers.
     names : tuple of str
         The names of the columns, generated if the file has none.
     has_names : bool
@@ -68,7 +68,7 @@ class Layout:
 
 
 def layout_of(path: Path, wanted: Wanted, member: str | None = None) -> Layout:
-    """Find the layout of a file; what ``wanted`` states is taken from there.
+    """Find the layout of a file; options in ``wanted`` take precedence.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def _rows(lines: Sequence[str], delimiter: str) -> list[list[str]]:
 def _decimal(rows: Sequence[Sequence[str]]) -> str:
     """Return the decimal mark: a comma if numbers are written with one, and none with a point.
 
-    Values such as 1,234 alone do not tell: they are thousands in some files and decimals in others. The point is then kept.
+    Values such as 1,234 alone are ambiguous: thousands in some files and decimals in others. The decimal mark is then the point.
     """
     values = [value.strip() for row in rows for value in row]
     if any(WITH_POINT.fullmatch(value) for value in values):

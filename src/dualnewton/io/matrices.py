@@ -32,7 +32,7 @@ def beside(path: Path, entry: str) -> Path:
 
 
 def arrays_beside(path: Path) -> dict[str, np.ndarray]:
-    """Return the labels, weights, offsets and feature names in files beside an npy file, those that there are."""
+    """Return the labels, weights, offsets and feature names in files beside an npy file, as far as they exist."""
     names = (LABELS, WEIGHTS, OFFSET, NAMES)
     return {name: arrays.npy(beside(path, name)) for name in names if beside(path, name).is_file()}
 
@@ -64,7 +64,7 @@ def entries_of(path: Path, members: Mapping[str, np.ndarray]) -> Any:
 
 
 def has_compressed_rows(path: Path, members: Any) -> bool:
-    """Whether a sparse matrix is stored by indptr and indices, else by coordinates; raise an error if it is neither."""
+    """Whether a sparse matrix is stored by indptr and indices, else by coordinates; raise an error if it has neither."""
     absent = {"data", "shape"}.difference(members) or {"indptr", "indices"}.difference(members)
     if absent and not {"row", "col", "data", "shape"}.issubset(members):
         raise DataError(f"{path}: expected entries X, or data, indices, indptr and shape; it has {', '.join(members)}")
@@ -72,7 +72,7 @@ def has_compressed_rows(path: Path, members: Any) -> bool:
 
 
 def sparse_width(path: Path, d: int, wanted: Wanted) -> int:
-    """Return the number of features of a sparse matrix of d columns: the one asked for, if it is not smaller."""
+    """Return the number of features of a sparse matrix of d columns: the requested one, if it is not smaller."""
     if wanted.n_features is not None and wanted.n_features < d:
         raise DataError(f"{path}: has {d} features, so n_features must be at least that, got {wanted.n_features}")
     if isinstance(wanted.target, int) and wanted.target is not False:
@@ -148,7 +148,7 @@ def finished(path: Path, X: Any, entries: Any, wanted: Wanted) -> Dataset:
 
 
 def _numbers(path: Path, entries: Any, n: int, usual: str, option: str, asked: str | int | None) -> np.ndarray | None:
-    """Return the weights or offsets: the array with the usual name, or what the option asks for."""
+    """Return the weights or offsets: the array with the usual name, or the one that the option names."""
     name = usual if asked is None else str(asked)
     if name in entries:
         found = vector(path, name, entries[name])

@@ -32,7 +32,7 @@ from dualnewton.validation import data_matrix
 
 PIECE, LEAST, SHARE = 1 << 24, 1 << 16, 16
 """Usual size of a piece in bytes (16 MiB: a piece that was just read is still in the processor's cache), its least size, and its
-largest share of the memory allowed: two pieces are in memory at a time, and a pass needs room for the sums of its parts."""
+largest share of the allowed memory: two pieces are in memory at a time, and a pass needs memory for the sums of its parts."""
 
 SPARSE, DENSE, LARGEST = 768, 4, 1 << 26
 """A piece is larger for data with many features: bytes of sparse rows for each feature, from which a pass has 16 parts for
@@ -40,14 +40,14 @@ threads (64 entries of 12 bytes); bytes of dense rows for each entry of the Gram
 computing it, and the largest size for that reason (64 MiB)."""
 
 MEMORY = "4G"
-"""The memory that a fit may use if nothing is said; a constant, since the size of the pieces decides the last bits of sums."""
+"""The default memory of a fit; a constant, since the size of the pieces determines the last bits of sums."""
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 @dataclass(frozen=True)
 class Options:
-    """How files are opened.
+    """The options with which files are opened.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Options:
         return max(LEAST, min(wanted, self.memory // SHARE))
 
     def spilled(self, path: Path) -> IO[bytes]:
-        """Return an unnamed file, which the system deletes when the process ends, for whatever reason it ends."""
+        """Return an unnamed file, which the system deletes when the process ends, for whatever reason."""
         return tempfile.TemporaryFile(dir=self.spill or path.absolute().parent)
 
 
@@ -94,30 +94,30 @@ def open(  # noqa: A001 (public as dualnewton.data.open)
     """Open data that stay on disk: a file, a folder of files, several files, or memory-mapped arrays.
 
     The rows are cut into pieces, which a thread reads ahead of the arithmetic in each pass of a fit or a prediction; labels,
-    weights and offsets are in memory. Rows of npy, npz and Parquet files are read where they are. Text (svmlight, CSV) and the
+    weights and offsets are in memory. Rows of npy, npz and Parquet files are read from these files. Text (svmlight, CSV) and the
     compressed arrays of npz files are parsed once, into unnamed files that take about the space of the rows in binary form.
 
     Parameters
     ----------
     source : path, array or sequence of these
-        A file of a format that :func:`read` knows; a folder of such files, all of one format; a pattern such as
-        ``big/part-*.npz``; a list of files; a memory-mapped array, or a list of such. Files of a folder or a pattern are taken in
-        the order of their names.
+        A file in a format of :func:`read`; a folder of files of one format; a pattern such as
+        ``big/part-*.npz``; a list of files; a memory-mapped array, or a list of memory-mapped arrays. Files of a folder or a
+        pattern are taken in the order of their names.
     target, weights, offset : str, int or array, optional
-        The labels, the weights and what is added to the margins: as for :func:`read`, or an array of all rows.
+        The labels, the weights and the offsets that are added to the margins: as for :func:`read`, or an array of all rows.
     n_features, zero_based, encoding, decimal
         As for :func:`read`.
     memory : int or str
-        Bytes of memory that a fit may use, such as "2G" (K, M, G, T: powers of 1024). Pieces are smaller for less memory, and
-        sums have other last bits for other pieces; from 256M on they are equal, unless there are more than 20 000 sparse or 2000
-        dense features.
+        Bytes of memory that a fit may use, such as "2G" (K, M, G, T: powers of 1024). With less memory, pieces are smaller and
+        sums differ in their last bits; from 256M on pieces are equal, unless there are more than 20 000 sparse or 2000 dense
+        features.
     spill : path, optional
         The folder for the unnamed files of text; by default that of the text file.
 
     Returns
     -------
     Dataset
-        Its ``X`` is for ``Problem``, and the whole for ``fit``, ``predict`` and ``score`` of estimators.
+        Pass its ``X`` to ``Problem``, or the data set to ``fit``, ``predict`` and ``score`` of estimators.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def _given_files(words: dict[str, Any]) -> dict[str, Path]:
 
 
 def _paths(given: Sequence[Any]) -> list[Path]:
-    """Return the files that paths, folders and patterns stand for."""
+    """Return the files of paths, folders and patterns."""
     found: list[Path] = []
     for each in given:
         path = Path(each)
@@ -196,7 +196,7 @@ def _paths(given: Sequence[Any]) -> list[Path]:
 
 
 def _in_folder(folder: Path) -> list[Path]:
-    """Return the files of a folder by name, without hidden ones, marks such as _SUCCESS, and arrays that belong to others."""
+    """Return the files of a folder by name, without hidden files, markers such as _SUCCESS, and arrays of other files."""
     files = [path for path in sorted(folder.iterdir()) if not path.name.startswith((".", "_"))]
     if inner := [path for path in files if path.is_dir()]:
         raise DataError(f"{inner[0]} is a folder inside a folder of files: give the files as a list or as a pattern")
@@ -246,7 +246,7 @@ def _kind(y: np.ndarray) -> str:
 
 
 def _joined(vectors: Sequence[np.ndarray | None]) -> np.ndarray | None:
-    """Return vectors of all files as one in memory, where each file has one."""
+    """Return vectors of all files as one in memory, if each file has one."""
     found = [each for each in vectors if each is not None]
     return np.concatenate(found) if found else None
 
@@ -291,7 +291,7 @@ def _of_npz(path: Path, options: Options) -> Dataset:
 
 
 def _member(members: Members, name: str, file: StoredFile, options: Options) -> tuple[StoredArray, bool]:
-    """Return an array of an npz file where it lies, or in an unnamed file if it is compressed, and whether it is in columns."""
+    """Return an array inside an npz file, or in an unnamed file if it is compressed, and whether it is in Fortran order."""
     found = members.place(name)
     if found is not None:
         return StoredArray(file, found[1], found[0].shape, found[0].dtype), found[0].in_columns
@@ -356,7 +356,7 @@ def _texts(paths: Sequence[Path], options: Options) -> list[Dataset]:
 
 
 class _Spilled:
-    """Maker of pieces of arrays that are kept in unnamed files: X, indices and ends of rows, in this order, then vectors."""
+    """Creates pieces of arrays that are stored in unnamed files: X, indices and ends of rows, in this order, then vectors."""
 
     def __init__(self, path: Path, options: Options) -> None:
         self.path, self.options, self.files = path, options, list[SpilledFile]()
@@ -406,7 +406,7 @@ OPENERS: dict[str, Callable[[Sequence[Path], Options], list[Dataset]]] = {
     "npz": _npz,
     "parquet": _parquet,
 }
-"""Formats whose rows are read where they are."""
+"""Formats whose rows are read from the original file."""
 
 
 # Arrays that are given ----------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ class ArraySegment(Segment):
             each.file.close()
 
     def _are_few(self, count: int, place: int) -> bool:
-        """Whether so many rows of a piece are read one by one, because that takes less time than reading the whole piece."""
+        """Whether reading ``count`` rows of a piece one by one takes less time than reading the whole piece."""
         profile = self.profiles[place]
         row = profile.stored * profile.itemsize / profile.n
         return count * max(row, SEEK) < profile.stored * profile.itemsize
@@ -123,7 +123,7 @@ class DenseSegment(ArraySegment):
             yield self._features(raw, Slot())
 
     def _features(self, raw: np.ndarray, slot: Slot) -> np.ndarray:
-        """Return the features of rows as they are stored, in the type in which they are used."""
+        """Return the features of stored rows, converted to the type in which they are used."""
         if self.features is None and raw.dtype == self.dtype:
             return raw
         found = slot.array("features", (len(raw), self.profiles[0].d), self.dtype)
@@ -143,7 +143,7 @@ class SparseSegment(ArraySegment):
     size : int
         Size of a piece in bytes.
     shift : int
-        What is to be subtracted from the column indices.
+        The number to subtract from the column indices.
     """
 
     def __init__(self, arrays: tuple[StoredArray, StoredArray, StoredArray], d: int, size: int, shift: int = 0) -> None:
@@ -161,7 +161,7 @@ class SparseSegment(ArraySegment):
         data, _, starts = self.arrays
         n, path = starts.shape[0] - 1, data.file.path
         self.cuts, self.profiles, before = [0], [], 0
-        entries, pairs = 0, 0.0  # of the piece at hand
+        entries, pairs = 0, 0.0  # of the current piece
         for at in range(0, n, STARTS):
             some = starts.range(at, min(at + STARTS, n) + 1).astype(np.int64)
             lengths = np.diff(some)

@@ -107,11 +107,11 @@ def refuse_zero_based(path: Path, wanted: Wanted) -> None:
 def check_width(path: Path, d: int, wanted: Wanted) -> None:
     """Raise an error if a dense file does not have the requested number of features."""
     if wanted.n_features not in (None, d):
-        raise DataError(f"{path}: has {d} features, n_features={wanted.n_features} was asked for")
+        raise DataError(f"{path}: has {d} features, expected n_features={wanted.n_features}")
 
 
 def separate_file(path: Path, name: str, asked: str | int | None, what: str) -> Path | None:
-    """Return the separate file that the option ``name`` asks for, or None; raise an error if there is no such file."""
+    """Return the separate file that the option ``name`` gives, or None; raise an error if the file does not exist."""
     if asked is None:
         return None
     if isinstance(asked, str) and Path(asked).is_file():

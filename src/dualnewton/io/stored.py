@@ -20,7 +20,7 @@ MOST = 1 << 30
 
 
 class StoredFile:
-    """A file that must stay as it is while its data set is used.
+    """A file that must not change while its data set is used.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class StoredFile:
     Attributes
     ----------
     private : str
-        Why other processes cannot read it; empty if they can.
+        The reason why other processes cannot read it; empty if they can.
     """
 
     private = ""
@@ -149,7 +149,7 @@ class StoredArray:
 
 
 def stored_array(array: Any) -> StoredArray | None:
-    """Return where a memory-mapped array in C order lies in its file; None for arrays in memory and for other orders."""
+    """Return the place of a memory-mapped array in C order in its file; None for arrays in memory and for other orders."""
     owners, each = [], array
     while isinstance(each, np.ndarray):
         owners.append(each)

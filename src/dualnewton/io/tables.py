@@ -1,7 +1,8 @@
 """CSV and TSV files of numbers: one example per line, with values separated by commas, semicolons, tabs or bars.
 
-The reader in this file, with Python's ``csv``, says what a file means and where it is wrong. From FAST bytes on the blocks are
-read with Arrow (``arrow_blocks``) as long as every value is a plain finite number; at the first that is not, this reader goes on.
+The reader in this file, with Python's ``csv``, is the specification of the format and of its errors. From FAST bytes on the
+blocks are read with Arrow (``arrow_blocks``) as long as every value is a plain finite number; from the first other value on,
+this reader continues.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LONGEST = 1 << 26
 """Largest length of a line in characters; a file with a longer line is not a table, and reading on would exhaust the memory."""
 
 FAST = 1 << 18
-"""Bytes of a file and of a block from which Arrow reads them; importing it takes as long as reading 256 KiB with ``csv``."""
+"""Bytes of a file and of a block above which Arrow reads them; importing it takes as long as reading 256 KiB with ``csv``."""
 
 Line = tuple[int, list[str]]
 
@@ -181,7 +182,7 @@ def numbers_in(texts: list[str]) -> np.ndarray | None:
 
 
 def _with_point(text: str) -> str:
-    """Return a number with a decimal comma as one with a point; a text with a point is no such number and gets an underscore."""
+    """Return a number with a decimal comma as one with a point; an underscore makes a text with a point invalid."""
     return text.replace(",", ".") if "." not in text else f"{text}_"
 
 

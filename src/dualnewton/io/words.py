@@ -12,7 +12,7 @@ MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "?"}
 
 
 def is_number(text: str) -> bool:
-    """Return True if a text is a finite number; Python's underscores and digits of other scripts do not count."""
+    """Return True if a text is a finite number, without the underscores and non-ASCII digits that Python accepts."""
     if "_" in text or not text.isascii():
         return False
     try:

@@ -43,7 +43,7 @@ DIGEST = 16
 
 
 class _NoEnvironment:
-    """Stands for the code generator of a part, which has no machine code and hence no place for the address of its globals."""
+    """Replaces the code generator of a part, which has no machine code and hence no address of its globals."""
 
     @staticmethod
     def set_env(name: str, env: Any) -> None:
@@ -131,7 +131,7 @@ def source_stamp() -> bytes:
 
 
 class KernelFiles(IndexDataCacheFile):
-    """The files of a kernel in Numba's cache: each with its digest, so that a damaged one counts as absent and is written again.
+    """The files of a kernel in Numba's cache, each with its digest: a damaged file is treated as absent.
 
     Numba numbers the files of a kernel, one for each combination of types. Two processes that compile it for different types at
     the same time would use one number for both, and a third process could load the wrong one: the names are hashes of the types.
@@ -145,7 +145,7 @@ class KernelFiles(IndexDataCacheFile):
     def _load_index(self) -> dict[Any, str]:
         try:
             return dict(super()._load_index())
-        except Exception:  # a damaged pickle may raise anything
+        except Exception:  # a damaged pickle may raise any exception
             return {}
 
     def _save_data(self, name: str, data: Any) -> None:
@@ -157,7 +157,7 @@ class KernelFiles(IndexDataCacheFile):
         raw = Path(self._data_path(name)).read_bytes()
         digest, content = raw[:DIGEST], raw[DIGEST:]
         if digest != _digest(content):
-            raise OSError(f"{name} is damaged")  # which Numba takes for a file that was removed
+            raise OSError(f"{name} is damaged")  # Numba treats it as a removed file
         return pickle.loads(content)
 
 
@@ -184,28 +184,28 @@ class KernelCache(FunctionCache):
 
 
 class NoCache(NullCache):
-    """Stands for a cache on disk where no folder for it can be written."""
+    """Replaces a cache on disk if no folder for it can be written."""
 
     def load_overload(self, sig: Any, target_context: Any) -> None:  # noqa: ARG002
         announce(sig, "in every process, since no folder for the cache can be written: set NUMBA_CACHE_DIR")
 
 
 def cache_of(py_func: Any) -> KernelCache | NoCache:
-    """Return the cache of a kernel on disk, or one that keeps nothing where no folder for it can be written."""
+    """Return the cache of a kernel on disk, or one that stores nothing if no folder for it can be written."""
     try:
         return KernelCache(py_func)
-    except RuntimeError:  # of Numba, which found no folder
+    except RuntimeError:  # raised by Numba if it found no folder
         return NoCache()
 
 
 def cache_folder() -> str | None:
-    """Return the folder in which kernels are kept, or None where none can be written."""
+    """Return the folder in which kernels are stored, or None if none can be written."""
     return cache_of(announce).cache_path
 
 
 @dataclass
 class SoFar:
-    """How many kernels this process has compiled and loaded, and whether it has said so."""
+    """The number of kernels that this process has compiled and loaded, and whether the message was printed."""
 
     compiled: int = 0
     loaded: int = 0
@@ -216,7 +216,7 @@ SO_FAR = SoFar()
 
 
 def announce(kinds: tuple[Any, ...], when: str) -> None:
-    """Say on standard error that a kernel with these types of arguments is being compiled, once per process."""
+    """Print a message on standard error, once per process, that a kernel for these argument types is being compiled."""
     SO_FAR.compiled += 1
     if not SO_FAR.announced:
         SO_FAR.announced = True
@@ -225,7 +225,7 @@ def announce(kinds: tuple[Any, ...], when: str) -> None:
 
 def described(kinds: tuple[Any, ...]) -> str:
     """Name the storage and the type of the data that a kernel works on."""
-    if isinstance(kinds[0], types.CPointer):  # the functions of kernels.sets, where dense data have no column indices
+    if isinstance(kinds[0], types.CPointer):  # functions of kernels.sets: dense data have no column indices
         return f"{'dense' if kinds[1] == types.voidptr else 'CSR'} {kinds[0].dtype} data"
     arrays = [kind for kind in kinds if isinstance(kind, types.Array)]
     if len(arrays) < 3:
@@ -238,14 +238,12 @@ def described(kinds: tuple[Any, ...]) -> str:
 
 
 def compiled_for(dispatcher: Any, kinds: tuple[Any, ...]) -> Any:
-    """Compile a function for these types of arguments, or load it from the cache; return what Numba knows of it."""
+    """Compile a function for these types of arguments, or load it from the cache; return Numba's compile result."""
     if isinstance(dispatcher._cache, NullCache):
         dispatcher._cache = cache_of(dispatcher.py_func)
     dispatcher.compile(kinds)
     made = dispatcher.overloads[kinds]
-    if (
-        made.metadata is not None
-    ):  # it was compiled now; after loading, Numba itself sets the addresses of the parts' globals
+    if made.metadata is not None:  # it was just compiled; after loading, Numba sets the addresses of the parts' globals
         for env in made._find_referenced_environments():
             made.codegen.set_env(env.env_name, env)
     return made

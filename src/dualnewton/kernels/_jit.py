@@ -17,7 +17,7 @@ FASTMATH = {"reassoc", "contract", "arcp", "nsz"}
 """LLVM flags that let sums be reordered, so that they are vectorised; NaN and infinity keep their meaning."""
 
 jit = partial(Part, fastmath=FASTMATH)
-"""Decorator of functions that kernels call, and of those of which a ``Kernel`` is made."""
+"""Decorator of functions that kernels call, and of functions wrapped by a ``Kernel``."""
 
 kernel_function = numba.njit(nogil=True, fastmath=FASTMATH)
 """Decorator of functions that Python calls, or compiled code through their address; :func:`compiled_for` compiles them."""
@@ -32,10 +32,10 @@ row_function = numba.njit(nogil=True, **ROWS)
 """Decorator of functions of rows, which compiled code calls through their addresses; :func:`compiled_for` compiles them."""
 
 row_part: Any = partial(Part, forceinline=True, **ROWS)
-"""Decorator of functions that these call."""
+"""Decorator of functions that functions of rows call."""
 
 row_overloads = partial(overload, jit_options={"forceinline": True, **ROWS, **PART_OF_OVERLOAD})
-"""Decorator that selects one of them by argument types."""
+"""Decorator that selects one of these by argument types."""
 
 
 @intrinsic

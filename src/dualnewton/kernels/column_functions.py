@@ -1,7 +1,7 @@
 """Functions of consecutive rows with K margins each, made of a loss's functions by columns (``Loss.losses_by_columns`` …).
 
 They have the parameters of ``row_functions``. Columns of the margins are ``z_apart`` numbers apart, those of ``slopes`` and
-``kept`` ``kept_apart`` and those of ``factors`` ``factors_apart``, 0 where they are not wanted. Offsets, and labels that are
+``kept`` ``kept_apart`` and those of ``factors`` ``factors_apart``, 0 if they are not requested. Offsets, and labels that are
 vectors, have K consecutive numbers for each row.
 
 The rows are processed in blocks of up to ``NUMBERS`` margins, which stay in the first-level cache.
@@ -25,7 +25,7 @@ _losses, _curvature, _couplings, _conjugates = BY_COLUMNS.values()
 
 
 def _made_of(method: str) -> Callable[[Any], Any]:
-    """Mark a function of rows with the method of the loss that it needs."""
+    """Mark a function of rows with the required method of the loss."""
 
     def mark(make: Any) -> Any:
         make.method = method
@@ -41,7 +41,7 @@ def _rows_at_a_time(m, K):
 
 @row_part
 def _read(z, apart, o, low, own):
-    """Copy the margins of as many rows as ``own`` has columns, from row ``low`` on, and add their offsets."""
+    """Copy the margins of as many rows as ``own`` has columns, starting at row ``low``, and add their offsets."""
     K, count = own.shape
     for k in range(K):
         for i in range(count):
@@ -50,7 +50,7 @@ def _read(z, apart, o, low, own):
 
 @row_part
 def _write(found, factor, weights, low, apart, out):
-    """Copy factor · weight · found to the columns of ``out`` from row ``low`` on, unless they are not wanted."""
+    """Copy factor · weight · found to the columns of ``out`` starting at row ``low``, if they are requested."""
     M, count = found.shape
     for k in range(M if apart > 0 else 0):
         for i in range(count):
@@ -88,7 +88,7 @@ def losses(kind: Any) -> Callable[..., float]:
 
 
 def _columns_made_of(method: str, by_columns: Any) -> Callable[[Any], Callable[..., float]]:
-    """Make functions that write c times what a function by columns writes to the columns of ``factors``."""
+    """Build functions that write c times the result of a function by columns to the columns of ``factors``."""
 
     @_made_of(method)
     def make(kind: Any) -> Callable[..., float]:
@@ -139,6 +139,6 @@ def conjugates(kind: Any) -> Callable[..., float]:
             _conjugates(self, own, labels_of(self, y, low, count, K), values, room)
             for i in range(count):
                 total += weights[i] * values[i] if weights[i] > 0.0 else 0.0
-        return total if total == total else np.inf  # a point that is not a number proves nothing
+        return total if total == total else np.inf  # NaN proves nothing
 
     return function

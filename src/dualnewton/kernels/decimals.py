@@ -114,8 +114,7 @@ def nearest(w, q):
 
 @jit
 def number(text, p):
-    """Parse the number that begins at text[p]; the text must end with a character that cannot belong to a number.
-
+    """Parse the number that begins at text[p]; the text must end with a character that cannot belong to a number:
     sign? (digits (. digits?)? | . digits) ([eE] sign? digits)?
     """
     sign = np.uint64(0)

@@ -1,7 +1,7 @@
 """∇g* of a nonseparable regulariser: compiled from its ``grad_conjugate`` method and called through its address.
 
 The kernels receive the address in an array with one entry, or an empty array if ∇g* needs no call. The argument types are thus
-the same for every regulariser, so that no kernel is recompiled for one, and g = ½‖w‖² pays nothing.
+the same for every regulariser, so that no kernel is recompiled for one, and g = ½‖w‖² has no extra cost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Gradient = types.void(float64[::1], float64[::1])
 """Signature of a compiled gradient (s, w), which writes ∇g*(s) to w."""
 
 NONE = frozen(np.zeros(0, dtype=np.uintp))
-"""Stands for no function: ∇g* needs no call."""
+"""The empty array: ∇g* needs no call."""
 
 _jit = partial(numba.njit, fastmath=FASTMATH, error_model="numpy")
 """Compiler options under which scalar division by zero gives inf or NaN, as in NumPy."""
@@ -78,7 +78,7 @@ def _compiled(recipe: _Recipe) -> CompiledGradient:
         found = method(self, s)
         if found.size != w.size:
             raise DualnewtonError("grad_conjugate must return a vector of the length of its argument")
-        # By a loop: an assignment of whole arrays would also compile the text of the error for shapes that differ, for seconds.
+        # A loop, since an array assignment would also compile its error message for different shapes, which takes seconds.
         for j in range(w.size):
             w[j] = found[j]
 

@@ -2,8 +2,9 @@
 
 sweeps(H, slopes, V, ridge, threshold, most, goal)                     updates V and slopes in place
 path(H, along, squares, slopes, V, ridges, thresholds, tol, most, models)
-                                                                       minima for falling penalties, each from the last; how many
-                                                                       were found with ``most`` Newton steps each
+                                                                       minima for decreasing penalties, each from the one
+                                                                       before; returns how many were found with ``most`` Newton
+                                                                       steps each
 follow(H, inside, steps, slopes)                                       slopes of all features after steps of some
 
 ``solvers/prox/joint_subproblem.py`` defines the model, and has sweeps and Newton steps in NumPy. Arrays of K columns have the
@@ -21,19 +22,19 @@ from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.quadratic import solve_factored
 
 SWEEPS = 10
-"""Sweeps over a working set, which cost about as much as the slopes of all features after them."""
+"""Number of sweeps over a working set, which cost about as much as updating the slopes of all features afterwards."""
 
 RENT = 50
-"""Divisor of the features in use that gives how many such working sets cost as much as a Newton step over these: so many are
-tried before one is taken."""
+"""Divisor of the number of nonzero features that gives how many working sets cost as much as a Newton step over these features:
+this many are tried before a Newton step."""
 
 LARGEST_FACTOR, HALVINGS = 1000, 8
-"""Features in use up to which there are Newton steps, and fractions 1, ½, ¼, … of a step that are tried."""
+"""Largest number of nonzero features for Newton steps, and number of fractions 1, ½, ¼, … of a step that are tried."""
 
 
 @jit
 def _moved(H, slopes, V, ridge, threshold, j, change):
-    """Move feature j to its best coefficients; return by how much that moves its slope, the change in ``change``."""
+    """Move feature j to its best coefficients, write their change to ``change``, and return the change of its slope."""
     K, own = V.shape[0], H[j, j]
     curvature, norm = own + ridge, 0.0
     for k in range(K):
@@ -72,7 +73,7 @@ def _sweeps(H, slopes, V, ridge, threshold, most, goal):
 
 @jit
 def _violators(slopes, V, threshold, inside):
-    """Write the features that are in use or whose slope exceeds the threshold; return how many."""
+    """Write the features that are nonzero or whose slope exceeds the threshold; return their number."""
     K, d = V.shape
     count, limit = 0, threshold * threshold
     for j in range(d):
@@ -88,7 +89,7 @@ def _violators(slopes, V, threshold, inside):
 
 @jit
 def _relative_gap(slopes, along, V, squares, ridge, threshold):
-    """(P − D)/P at V, for the dual point that belongs to it: see ``solvers/prox/joint.py``."""
+    """(P − D)/P at V, for the corresponding dual point: see ``solvers/prox/joint.py``."""
     K, d = V.shape
     penalty = product = fitted = beyond = steepest = 0.0
     for j in range(d):
@@ -114,7 +115,7 @@ def _relative_gap(slopes, along, V, squares, ridge, threshold):
 
 @jit
 def _follow(H, inside, steps, slopes):
-    """Add the change of the slopes of all features that belongs to steps of some features."""
+    """Update the slopes of all features after steps of some features."""
     for a in range(inside.size):
         for k in range(slopes.shape[0]):
             step = steps[k, a]
@@ -125,7 +126,7 @@ def _follow(H, inside, steps, slopes):
 
 @jit
 def _used(V, features):
-    """Write the features whose norm is positive; return how many."""
+    """Write the features whose norm is positive; return their number."""
     count = 0
     for j in range(V.shape[1]):
         square = 0.0
@@ -139,7 +140,7 @@ def _used(V, features):
 
 @jit
 def _newton_direction(H, slopes, V, ridge, threshold, used):
-    """The Newton step over the features in use, at which the norms are smooth, an array of shape (K, used).
+    """The Newton step over the nonzero features, at which the norms are smooth, an array of shape (K, used).
 
     The matrix of K·used rows is M = I ⊗ Q − Σ_j bend_j u_j u_jᵀ with u_j = V_j/‖V_j‖, bend_j = threshold/‖V_j‖ and
     Q = H + D(ridge + bend): one matrix for all columns, less one rank for each feature. By Woodbury's formula, with N = I ⊗ Q⁻¹
@@ -147,7 +148,7 @@ def _newton_direction(H, slopes, V, ridge, threshold, used):
 
         M⁻¹ = N + NU (I − UᵀNU)⁻¹ UᵀN,        (UᵀNU)_ij = √(bend_i bend_j) u_iᵀu_j (Q⁻¹)_ij,
 
-    so that all matrices have as many rows as features are in use.
+    so that all matrices have as many rows as there are nonzero features.
     """
     K, m = V.shape[0], used.size
     Q, U, right = np.empty((m, m)), np.empty((K, m)), np.empty((K, m))
@@ -197,7 +198,7 @@ def _add_products(N, rows, sums):
 
 @jit
 def _longest_fraction(H, slopes, V, ridge, threshold, used, way):
-    """Return the largest of the fractions 1, ½, ¼, … of a step over the features in use by which the model falls, or zero."""
+    """Return the largest fraction 1, ½, ¼, … of a step over the nonzero features that decreases the objective, or zero."""
     K, m = way.shape
     linear = curved = 0.0
     for k in range(K):
@@ -226,7 +227,7 @@ def _longest_fraction(H, slopes, V, ridge, threshold, used, way):
 
 @jit
 def _newton_step(H, slopes, V, ridge, threshold, used):
-    """Take the longest of the fractions of a Newton step over the features in use by which the model falls, if one does."""
+    """Take the longest fraction of a Newton step over the nonzero features that decreases the objective, if any."""
     try:
         way = _newton_direction(H, slopes, V, ridge, threshold, used)
     except Exception:  # the matrix is singular to rounding
@@ -263,7 +264,7 @@ def _extrapolated(slopes, V, old_slopes, old_V, along, squares, ridge, threshold
 
 @jit
 def _over_set(H, slopes, V, ridge, threshold, inside):
-    """Sweep over the features of a working set, with a matrix of its own; then bring the slopes of all features up to date."""
+    """Sweep over the features of a working set, with a separate matrix; then update the slopes of all features."""
     K = V.shape[0]
     count = inside.size
     part, own, now = np.empty((count, count)), np.empty((K, count)), np.empty((K, count))
@@ -286,7 +287,7 @@ def _path(H, along, squares, slopes, V, ridges, thresholds, tol, most, models):
     inside, old_V, old_slopes = np.empty(d, dtype=np.intp), V.copy(), slopes.copy()
     steps = 0
     for step in range(ridges.size):
-        # The first move is a Newton step where the last minimum needed one: sweeps would raise the gap of the extrapolated point.
+        # The first step is a Newton step if the last minimum needed one: sweeps would increase the gap of the extrapolated point.
         newton, factor = steps > 0, 0.0
         ridge, threshold, sets, steps = ridges[step], thresholds[step], 0, 0
         if step > 1 and thresholds[step - 2] > thresholds[step - 1]:
@@ -303,7 +304,7 @@ def _path(H, along, squares, slopes, V, ridges, thresholds, tol, most, models):
             else:
                 _over_set(H, slopes, V, ridge, threshold, inside[:count])
                 sets += 1
-        # By loops: an assignment of whole arrays would also compile the text of the error for shapes that differ, for seconds.
+        # Loops, since an array assignment would also compile its error message for different shapes, which takes seconds.
         for k in range(K):
             for j in range(d):
                 models[step, k, j] = V[k, j]

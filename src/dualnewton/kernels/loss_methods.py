@@ -14,7 +14,7 @@ from dualnewton.losses import base
 
 
 def loss_at(kind: Any, p: float, q: float) -> Any:
-    """Return the fields of a loss: those given as constants, or the type of fields filled with p and q."""
+    """Return the fields of a loss: given as constants, or built from p and q."""
     raise NotImplementedError("for compiled code")
 
 

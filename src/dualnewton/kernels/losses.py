@@ -27,7 +27,7 @@ SLOPES = types.UniTuple(float64, 2)(float64, float64, float64)
 
 
 class Pointers(NamedTuple):
-    """A loss as the kernels take it that are compiled once for all losses: addresses of its functions, and its parameter."""
+    """A loss as an argument of kernels that are compiled once for all losses: addresses of its functions, and its parameter."""
 
     values: np.uintp
     slopes: np.uintp
@@ -37,7 +37,7 @@ class Pointers(NamedTuple):
 class CompiledLoss(NamedTuple):
     """A loss as an argument of kernels: its addresses, valid as long as the compiled functions exist, or its fields.
 
-    A piecewise linear loss enters by its numbers (``Models.y``), and is None.
+    A piecewise linear loss is given by its numbers (``Models.y``), and its fields are None.
     """
 
     argument: Any
@@ -104,7 +104,7 @@ def _fields_type(kind: type[Loss], names: tuple[str, ...]) -> Any:
     name = f"{kind.__name__}Fields"
     made = namedtuple(name, names or ["none"])  # type: ignore[misc, arg-type]
     made.__module__ = __name__
-    if kind.__module__.startswith("dualnewton."):  # a user's class may have the name of one of ours
+    if kind.__module__.startswith("dualnewton."):  # a user's class may have the same name as one of ours
         globals()[name] = made
     _KINDS[made] = kind
     return made
@@ -138,7 +138,7 @@ _FIELDS: dict[type[Loss], Any] = {
 
 
 def inlined(loss: Loss) -> CompiledLoss:
-    """Return a loss as the serial rounds take it: the fields of one of the library's own, or the addresses of any other."""
+    """Return a loss as an argument of the serial rounds: the fields of a loss of the library, or the addresses of any other."""
     return CompiledLoss(fields_of(loss)) if type(loss) in _INLINED else compiled(loss)
 
 
@@ -149,7 +149,7 @@ def fields_of(loss: Loss) -> Any:
 
 
 def compiled(loss: Loss) -> CompiledLoss:
-    """Compile a loss from its own methods; one of the library's own is loaded from the cache where it is there."""
+    """Compile a loss from its own methods; a loss of the library is loaded from the cache, if possible."""
     if type(loss) in _FIELDS:
         return _of_library(_FIELDS[type(loss)], *fields_of(loss))
     return _of_user(loss)

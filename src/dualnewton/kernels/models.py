@@ -1,4 +1,4 @@
-"""The arguments of the kernels: the state of K models over the same rows, and kernels that know their types."""
+"""The arguments of the kernels: the state of K models over the same rows, and kernels with known argument types."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Models(NamedTuple):
     limits: np.ndarray  # (4, d) threshold, factor, lower, upper of a separable ∇g*; else (4, 0)
     gradient: np.ndarray  # (1,) the address of a nonseparable ∇g* (see gradients.py); else (0,)
     tolerance: np.ndarray  # (K,) absolute tolerance of the margins in the block subproblems
-    residual: np.ndarray  # (K,) sum over the visits of a sweep of c (α + φ′)² or c (φ + φ* + αz); it falls with the gap
+    residual: np.ndarray  # (K,) sum over the visits of a sweep of c (α + φ′)² or c (φ + φ* + αz); it decreases as P − D
     inactive_below: np.ndarray  # (K,) an example whose residual is at most this becomes inactive (shrinking)
     active: np.ndarray  # (n,) whether an example was active for any model at its last visit
 
@@ -42,7 +42,7 @@ class Kernel:
     """
 
     rounds: Kernel | None = None
-    """The kernel that alternates this one with other steps, where there is one."""
+    """The kernel that alternates this one with other steps, if there is one."""
 
     def __init__(self, part: Part) -> None:
         # Two dispatchers: ``called`` has compilation disabled, so that a call never compiles while another thread prepares other

@@ -31,14 +31,14 @@ from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.row_functions import call, call_gemm, call_syrk
 
 FEW = 2
-"""Number of columns up to which rows are multiplied by plain loops: with so few, BLAS and whole vector registers are slower."""
+"""Number of columns up to which rows are multiplied by plain loops: for so few, BLAS and padded vector registers are slower."""
 
 DOTS = 12
 """Number of columns up to which margins of dense rows are products of vectors, four columns at a time. For 4 columns these take
 0.3 of the time of BLAS on rows of 50 to 100 entries, 0.6 on rows of 10 or 400; for 10 columns 0.5 to 1.2."""
 
 AHEAD = np.uintp(24)
-"""Number of entries by which the coefficients of a sparse row's features are prefetched where there are several columns: their
+"""Number of entries by which the coefficients of a sparse row's features are prefetched if there are several columns: their
 matrix exceeds the second-level cache."""
 
 
@@ -85,7 +85,7 @@ def _float64_rows_of(data, first, last, room):
 
 @jit
 def _sparse_dot(data, columns, starts, i, w):
-    """a_iᵀw by four sums, since one would wait for each addition."""
+    """a_iᵀw by four partial sums, since a single sum would wait for each addition."""
     one, two, three, four = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
     p, end = np.uintp(starts[i]), np.uintp(starts[i + 1])
     u0 = u1 = u2 = u3 = 0.0
@@ -396,7 +396,7 @@ def _add_outer_of(data, columns, starts, i, weight, H, border):
 
 
 def _add_square(rows: Any, first: int, count: int, sign: float, blas: Any, product: Any, H: Any) -> None:
-    """H += sign · BᵀB for so many consecutive rows B, on and above the diagonal; ``product`` is room for BᵀB of float32 rows."""
+    """H += sign · BᵀB for consecutive rows B, on and above the diagonal; ``product`` is a buffer for BᵀB of float32 rows."""
     raise NotImplementedError("for compiled code")
 
 
@@ -428,7 +428,7 @@ def _gram(data, columns, starts, ends, counter, step, indices, weights, blas, li
             for k in range(d):
                 own[j, k] = 0.0
         for low in range(ends[part], ends[part + 1], step):
-            # Rows of positive weight are collected from the first place on, those of negative weight from the last.
+            # Rows of positive weight are collected from the start of the buffer, those of negative weight from its end.
             high, positive, negative = min(low + step, ends[part + 1]), 0, step
             for s in range(low, high):
                 if weights[s] != 0.0:

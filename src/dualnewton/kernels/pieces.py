@@ -1,8 +1,8 @@
-"""The exact dual step of one example for piecewise linear losses, which enter by their slopes and kinks: see ``Loss.pieces``.
+"""The exact dual step of one example for piecewise linear losses, given by their slopes and kinks: see ``Loss.pieces``.
 
 On the piece between two neighbouring slopes, φ* is linear, and its slope is a kink k of φ. With v = −α and a curvature q, the
 best v is where the margin u − q(v′ − v) reaches the kink, v′ = v + (u − k)/q, clipped to the piece; the pieces are in order, so
-that the last piece that v′ enters holds the solution. This is the step of LIBLINEAR for the hinge, and soft-threshold and clip
+that the solution is on the last piece that v′ enters. This is the step of LIBLINEAR for the hinge, and soft-threshold and clip
 for the ε-insensitive loss.
 
 ``at`` is the index of the example as a tuple. (Numba adds tuples, but does not unpack them into an index.)

@@ -4,9 +4,9 @@ sweeps(H, slopes, v, ridge, threshold, lower, upper, most, goal)      updates v 
 column_sweep(*rows, q, diagonal, slopes, v, moved, …)                 one sweep without forming H
 minima(H, slopes, V, size, ridge, …, progress, reached)               rounds of Newton steps and sweeps of several models
 
-``minima`` updates V and slopes of the F models in place, of which the first ``size`` rows and columns of H[f] count. ``progress``
-holds the least violation and the rounds in a row that brought none below half of it, infinity and zero at first; ``reached``
-receives whether the goal was reached.
+``minima`` updates V and slopes of the F models in place, using the first ``size`` rows and columns of H[f]. ``progress`` holds
+the least violation and the number of consecutive rounds that did not halve it, at first infinity and zero; ``reached`` receives
+whether the goal was reached.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from dualnewton.kernels._jit import jit
 from dualnewton.kernels.models import Kernel
 
 MOST_IN_VAIN = 4
-"""Rounds in a row that may leave the largest violation as it is."""
+"""Limit on consecutive rounds without a smaller largest violation."""
 
 SWEEPS, RENT = 3, 60
 """Sweeps of coordinate descent after Newton steps; and the divisor of (free)²/size that gives the number of sweeps which cost as
-much as a Newton step: so many are tried before one is taken."""
+much as a Newton step: this many are tried before a Newton step."""
 
 NOTHING = 1e-3
 """As in ``solvers/prox/subproblem.py``: fraction of the goal by which a coordinate must change its slope to be moved."""
 
 LIFT = 2e-15
-"""Fraction of its diagonal that is added to the matrix of a Newton step: constant features leave rounding of either sign."""
+"""Fraction of its diagonal that is added to the matrix of a Newton step, since that of constant features is rounding."""
 
 
 @jit
@@ -112,7 +112,7 @@ def solve_factored(L, x):
 
 @jit
 def _newton_step(H, slopes, v, ridge, threshold, lower, upper):
-    """Minimise over the coordinates away from kinks and bounds, up to the first sign change or bound on the way.
+    """Minimise over the coordinates away from kinks and bounds, up to the first sign change or bound.
 
     Return 1 if the minimum over these coordinates was reached, 0 if the step was cut short, and −1 if there was none.
     """

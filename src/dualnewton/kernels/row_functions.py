@@ -1,7 +1,7 @@
 """Functions of consecutive rows, compiled from the methods of a loss and called through their addresses.
 
-A pass calls such a function once for each block of rows: the call costs nothing, and no kernel is compiled again for a loss.
-Arrays are given by addresses, since each model of a pass has vectors of its own, some of which may be absent.
+A pass calls such a function once for each block of rows: the cost of the call is negligible, and no kernel is compiled again
+for a loss. Arrays are given by addresses, since each model of a pass has its own vectors, some of which may be absent.
 
 All have the parameters
 
@@ -43,7 +43,7 @@ from dualnewton.losses import Loss
 SIGNATURE = float64(float64, float64, *[intp] * 5, *[types.CPointer(float64)] * 7, float64)
 
 FIELDS = 2
-"""Number of fields of a loss that are arguments."""
+"""Largest number of fields of a loss that are passed as arguments."""
 
 
 class RowFunction(NamedTuple):
@@ -56,7 +56,7 @@ class RowFunction(NamedTuple):
 
 
 def _compiled(function: Callable[..., float], p: float = 0.0, q: float = 0.0, *, keep: bool = True) -> RowFunction:
-    """Compile a function; one that is kept on disk is loaded where it is there."""
+    """Compile a function, or load it from the cache on disk."""
     made = row_function(function)
     if keep:
         found = compiled_for(made, SIGNATURE.args)
@@ -69,7 +69,7 @@ def _compiled(function: Callable[..., float], p: float = 0.0, q: float = 0.0, *,
 def _of_loss(
     *overridden: str, columns: Callable[[Any], Callable[..., float]] | None = None
 ) -> Callable[[Callable[[Any], Callable[..., float]]], Callable[[Loss], RowFunction | None]]:
-    """Make functions of rows from losses, and remember them; None for a loss whose methods or fields cannot be compiled.
+    """Build functions of rows from losses, and cache them; None for a loss whose methods or fields cannot be compiled.
 
     The decorated function, and ``columns`` for losses of several columns, is given the type of the loss's fields, or the fields
     themselves where they are compiled as constants.
@@ -77,9 +77,9 @@ def _of_loss(
     Parameters
     ----------
     *overridden : str
-        Methods of ``Loss`` from which the function is derived; it does not hold for a loss with methods of its own.
+        Methods of ``Loss`` from which the function is derived; it is not valid for a loss that overrides one of them.
     columns : callable, optional
-        The same for losses of several columns; it names the method of the loss that it needs.
+        The same for losses of several columns; it names the required method of the loss.
     """
 
     def decorate(make: Callable[[Any], Callable[..., float]]) -> Callable[[Loss], RowFunction | None]:
@@ -109,7 +109,7 @@ def _of_loss(
 
 
 def _is_own(loss: Loss, name: str) -> bool:
-    """Whether the loss has a method of its own in place of that of ``Loss``."""
+    """Whether the loss overrides the method of ``Loss``."""
     return getattr(type(loss), name) is not getattr(Loss, name)
 
 
@@ -178,9 +178,9 @@ def conjugates_of(kind: Any) -> Callable[..., float]:
         for i in range(m):
             low, high = domain(self, z[i], y[i])
             inside = min(max(-z[i], low), high)
-            term = c[i] * conjugate_inside(self, inside, y[i])  # outside the choice, which is then no branch
+            term = c[i] * conjugate_inside(self, inside, y[i])  # before the selection, to avoid a branch
             total += term if c[i] > 0.0 else 0.0
-            outside += c[i] if inside != -z[i] else 0.0  # NaN is outside, too
+            outside += c[i] if inside != -z[i] else 0.0  # NaN is also outside
         return total if outside == 0.0 else np.inf
 
     return function
@@ -227,7 +227,7 @@ def couplings_of(kind: Any) -> Callable[..., float]:
 
 
 OF_LOSSES = losses_of, direction_of, curvature_of, couplings_of, conjugates_of, slope_of, intercept_slopes_of
-"""All functions of rows that are made of losses."""
+"""All functions of rows that are built from losses."""
 
 
 @lru_cache(maxsize=1)
@@ -287,7 +287,7 @@ def call(
 
 
 def _call_blas(builder: Any, address: Any, arguments: Any) -> None:
-    """Call a function of BLAS with arrays by address and numbers, which it takes by address, too."""
+    """Call a function of BLAS; arrays and numbers are passed by address."""
     byte = ir.IntType(8).as_pointer()
 
     def place(value: Any) -> Any:

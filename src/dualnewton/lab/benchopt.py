@@ -1,4 +1,4 @@
-"""What the solvers for benchopt share, which ``benchmarks/benchopt`` has: runs to a certified gap, and results as one vector."""
+"""The base of the benchopt solvers in ``benchmarks/benchopt``: runs to a certified gap, and results as one vector."""
 
 from __future__ import annotations
 

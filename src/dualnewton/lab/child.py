@@ -31,7 +31,7 @@ class Job(Protocol):
 
 
 def values_of(job: Job, cap: float, threads: int, start: str | None = None) -> Iterator[Any]:
-    """Run a job in a child process; yield its results and, as the last value, how it ended, as a string.
+    """Run a job in a child process; yield its results and, as the last value, its ending as a string.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ def compare(
     problem : Problem
         The problem.
     objective : Specification
-        The same in words; its penalty must be l2, l1 or elasticnet.
+        The specification of the same problem; its penalty must be l2, l1 or elasticnet.
     name : str
         The name of the data.
     methods, peers : str
@@ -117,13 +117,6 @@ def compare(
         known = {peer.name: peer for peer in table}
         rows += [of_peer(match, known[other], time_limit, steps) for other in others]
     rows.sort(key=lambda row: tuple(row.time_to(level) for level in reversed(LEVELS)))
-    notes = []
-    if not table:
-        notes.append(
-            f"No other library in the comparison has the loss {objective.loss}: only our own methods take part."
-        )
-    if (sharp := reference.certificate.relative_gap) > 0.1 * LEVELS[-1]:
-        notes.append(f"The reference has a relative gap of {sharp:.0e}, so no smaller suboptimality can be certified.")
     n, d = problem.X.shape
     report = Report(
         f"{name}: comparison of solvers",
@@ -131,10 +124,22 @@ def compare(
         f"tolerances 10⁻¹ to 10⁻¹⁰ in turn, {time_limit:g} s in all. Every model was certified with the same dual point.",
         [section(rows)],
         command,
-        notes,
+        _notes(objective, reference.certificate.relative_gap, alone=not table),
         environment(threads, sorted({row.by for row in rows} - {OURS, "scikit-learn"})),
     )
     return report, rows
+
+
+def _notes(objective: Specification, gap: float, *, alone: bool) -> list[str]:
+    """Return the limits of a comparison: no other library has the loss, or the reference has a large relative gap."""
+    notes = []
+    if alone:
+        notes.append(
+            f"No other library in the comparison has the loss {objective.loss}: only our own methods take part."
+        )
+    if gap > 0.1 * LEVELS[-1]:
+        notes.append(f"The reference has a relative gap of {gap:.0e}, so no smaller suboptimality can be certified.")
+    return notes
 
 
 def applies(problem: Problem, method: str) -> bool:

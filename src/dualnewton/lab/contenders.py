@@ -35,7 +35,7 @@ METHODS = ("auto", "sdna", "sdca", "newton", "ihs", "interior")
 """The methods of this library."""
 
 LADDER = tuple(10.0**-k for k in range(1, 11))
-"""The tolerances that a contender is run with, in this order, until its suboptimality reaches the goal."""
+"""The tolerances of the runs of a contender, in this order, until its suboptimality reaches the goal."""
 
 REPEATS, ENOUGH = 3, 0.2
 """A short fit is repeated up to REPEATS times, until the repetitions take ENOUGH seconds together; the shortest time counts."""
@@ -107,7 +107,7 @@ class Match:
     problem : Problem
         The problem.
     objective : Specification
-        The same in words.
+        The specification of the same problem.
     dual_point : array of shape (n,)
         The dual point of the reference solution.
     goal : float

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -133,10 +132,10 @@ def run(steps: Steps, seed: int = 0, *, quick: bool = False) -> Section:
     )
 
 
-def small_rates(loss: Any = None) -> list[tuple[int, theory.Rates]]:
+def small_rates() -> list[tuple[int, theory.Rates]]:
     """θ, σ₁ᵖʳᵒˣ and σ₁ of the dual of a small problem, for τ-nice samplings (Theorem 9)."""
     dataset = load(f"dense:{SMALL_N}x6")
-    problem = Problem(dataset.X, dataset.y, Squared() if loss is None else loss, lam=1.0 / SMALL_N)
+    problem = Problem(dataset.X, dataset.y, Squared(), lam=1.0 / SMALL_N)
     return [(tau, theory.rates(problem, Nice(SMALL_N, tau))) for tau in SMALL_TAUS]
 
 

@@ -18,11 +18,11 @@ from dualnewton.row_arrays import blocks, is_elsewhere, summed
 from dualnewton.validation import Array, vector
 
 BALANCING = 1e-2
-"""Largest multiple of the balancing direction by which a dual point may be moved, in units of margins."""
+"""Largest multiple of the balancing direction by which a dual point is changed, in units of margins."""
 
 
 FEW_KINKS, HALVINGS = 1 << 14, 60
-"""Examples with a kink near the best intercept that are gathered and sorted, and the most halvings of an interval around it."""
+"""Number of examples with a kink near the best intercept that are gathered and sorted, and the limit on bisections around it."""
 
 
 class Curvature(Enum):
@@ -41,7 +41,7 @@ class Curvature(Enum):
 
 
 class LabelForm(Enum):
-    """What the label of an example is."""
+    """The kind of the label of an example."""
 
     NUMBER = "one real number"
     CLASS = "a class number, stored as an integer of 64 bits"
@@ -74,11 +74,11 @@ BY_COLUMNS = {
     "couplings_by_columns": ("couplings",),
     "conjugates_by_columns": ("conjugate",),
 }
-"""Functions of a loss of several columns for compiled passes, and the functions for NumPy whose values they have."""
+"""Functions of a loss of several columns for compiled passes, and the NumPy functions to which they are equal."""
 
 
 def _with_own(inherited: Callable[..., Any], own: tuple[str | None, ...]) -> Callable[..., Any]:
-    """Return a joint function that takes the parts of these names from the methods, and the others from the inherited one."""
+    """Return a joint function that computes the named parts by the methods, and the other parts as inherited."""
 
     def joint(self: Any, z: Array, y: Array) -> tuple[Array, ...]:
         rest = () if all(own) else inherited(self, z, y)
@@ -116,8 +116,8 @@ class Loss(RoundingErrors):
     label_domain: ClassVar[str] = "finite real numbers"
 
     gamma: float | None = None
-    """The largest known γ for which φ is 1/γ-smooth on the whole real line; None if there is no such bound. Every method applies
-    without γ, too: the step of a dual round is Newton's method on the primal of the block. But the dual is not known to be
+    """The largest known γ for which φ is 1/γ-smooth on the whole real line; None if there is no such bound. Every method also
+    applies without γ: the step of a dual round is Newton's method on the primal of the block. But the dual is not known to be
     strongly concave, so that the paper's rates do not apply, and "auto" prefers primal methods."""
 
     curvature: Curvature = Curvature.VARYING
@@ -132,16 +132,16 @@ class Loss(RoundingErrors):
     """Whether φ′ has a jump: see :class:`NonSmooth`."""
 
     shifts: ClassVar[bool] = False
-    """Whether φ(z; y) is a function of z − y: examples with one slope can be added up (``solvers/outer/aggregation.py``)."""
+    """Whether φ(z; y) is a function of z − y: examples with equal slopes can be summed (``solvers/outer/aggregation.py``)."""
 
     columns: int = 1
     """K, the number of margins per example: z_i is a number for K = 1 and a vector of length K otherwise."""
 
     label_columns: int = 1
-    """The numbers that a label consists of: 1, or K where each column of margins has its own target."""
+    """Numbers per label: 1, or K if each column of margins has its own target."""
 
     label_form: ClassVar[LabelForm] = LabelForm.NUMBER
-    """What a label is."""
+    """The kind of a label."""
 
     @property
     def has_dual_rounds(self) -> bool:
@@ -168,14 +168,14 @@ class Loss(RoundingErrors):
         raise NotImplementedError(f"{type(self).__name__} has no second_derivative(z, y)")
 
     def __init_subclass__(cls, **rest: Any) -> None:
-        """Let a class that overrides φ or a derivative, but not the functions that depend on it, override these as well.
+        """If a class overrides φ or a derivative, also replace the inherited functions that depend on it.
 
-        Functions that return two of them call the new one. Those for compiled passes are removed, so that passes use NumPy.
+        Functions that return two of them call the new one. Functions for compiled passes are removed, so that passes use NumPy.
         A declaration that φ ≥ 0 is not inherited.
         """
         super().__init_subclass__(**rest)
         if "value" in vars(cls) and "nonnegative" not in vars(cls):
-            cls.nonnegative = False  # what the parent declares is about another function
+            cls.nonnegative = False  # the declaration of the parent is about another function
         for joint, names in JOINT.items():
             inherited = getattr(cls, joint)
             if joint not in vars(cls) and inherited is not getattr(Loss, joint):
@@ -187,11 +187,11 @@ class Loss(RoundingErrors):
                 setattr(cls, by_columns, getattr(Loss, by_columns))
 
     def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
-        """Return φ and φ′ of arrays; override it where the two formulas share an expensive term."""
+        """Return φ and φ′ of arrays; override it if the two formulas share an expensive term."""
         return self.value(z, y), self.derivative(z, y)
 
     def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
-        """Return φ′ and φ″ of arrays; override it where the two formulas share an expensive term."""
+        """Return φ′ and φ″ of arrays; override it if the two formulas share an expensive term."""
         return self.derivative(z, y), self.second_derivative(z, y)
 
     def conjugate_inside(self, u: Array, y: Array) -> Array:
@@ -225,8 +225,8 @@ class Loss(RoundingErrors):
     def pieces(self, y: Array) -> np.ndarray | None:
         """Return s_0, k_1, s_1, …, k_m, s_m for each label if φ is piecewise linear, with slope s_j between kinks k_j and k_j+1.
 
-        These numbers, one row per label, are all that the dual methods need: φ* has the domain [s_0, s_m] and the slope k_j
-        between s_j−1 and s_j. None for a loss whose slopes at its kinks, from left to right, leave a part of the domain out.
+        The dual methods need only these numbers, one row per label: φ* has the domain [s_0, s_m] and the slope k_j
+        between s_j−1 and s_j. None for a loss whose slopes at its kinks, from left to right, do not cover the domain.
         """
         kinks, (low, high) = self.kinks(y), self.domain(y)
         ends, starts = [low, *(kink.right for kink in kinks)], [*(kink.left for kink in kinks), high]
@@ -255,8 +255,8 @@ class Loss(RoundingErrors):
 
     # The same for compiled passes over losses of several columns ----------------------------------------------------------
     #
-    # A loss of several columns may define them as loops in the part of Python that Numba compiles, which may call functions of
-    # their module; without them NumPy evaluates its passes. z and u have the shape (K, m) for a block of m examples, so that
+    # A loss of several columns may define them as loops in the subset of Python that Numba compiles; they may call functions of
+    # their module. Without them NumPy evaluates the passes. z and u have the shape (K, m) for a block of m examples, so that
     # loops over examples read consecutive numbers, which LLVM vectorises. y has m labels, or the shape (K, m) for vectors.
 
     def losses_by_columns(self, z: np.ndarray, y: np.ndarray, values: np.ndarray, slopes: np.ndarray) -> None:
@@ -306,8 +306,8 @@ class Loss(RoundingErrors):
     def balancing_direction(self, alpha: np.ndarray, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return d ≥ 0, such that −(α − td) lies in the domain of φ* for |t| ≤ ``BALANCING``, at α = −φ′(z).
 
-        It corrects a small imbalance Σ c_i α_i: d_i = φ″(z_i), the change of α_i with the intercept, but for examples next to an
-        end of the domain, which move less.
+        It corrects a small imbalance Σ c_i α_i: d_i = φ″(z_i), the change of α_i with the intercept, except for examples near an
+        end of the domain, where d_i is smaller.
         """
         curvature = self.second_derivative(z, y)
         if type(self).domain is Loss.domain:
@@ -341,7 +341,7 @@ class Loss(RoundingErrors):
             if weights is not None:
                 conjugate = weights[rows] * np.where(weights[rows] > 0.0, conjugate, 0.0)
             total += float(conjugate.sum())
-        return math.inf if math.isnan(total) else total  # a point that is not a number proves nothing
+        return math.inf if math.isnan(total) else total  # NaN proves nothing
 
     def conjugates_along(
         self,
@@ -376,8 +376,8 @@ class NonSmooth(Loss):
 
     ``derivative`` returns any subgradient, ``second_derivative`` any number. Such a loss defines :meth:`smoothed`:
     :func:`dualnewton.solve` fits a sequence of smoothed losses, and the gap is certified for the loss itself. A piecewise linear
-    loss also declares its :meth:`kinks`, which let dual rounds and ``method="interior"`` solve it as it is, and a fit with a
-    quadratic penalty finish exactly.
+    loss also declares its :meth:`kinks`, so that dual rounds and ``method="interior"`` solve it without smoothing, and a fit
+    with a quadratic penalty ends exactly at a solution.
 
     Examples
     --------
@@ -396,16 +396,16 @@ class NonSmooth(Loss):
         return steepest * math.sqrt(sizes.weight) * sizes.change if steepest < math.inf else None
 
     def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0) -> Any:
-        """argmin_b Σ c_i φ(z_i + b); where it is an interval, the point of its middle half next to ``near``.
+        """argmin_b Σ c_i φ(z_i + b); if it is an interval, the point of its middle half nearest to ``near``.
 
         The sum of a piecewise linear loss is piecewise linear in b, with kinks k_im − z_i: its slope is added up over the kinks
-        in order until it is no longer negative. (A search for the zero of a slope that jumps over zero finds no zero.)
+        in order until it is no longer negative. (A root search fails for a slope that jumps over zero.)
         """
         if self.pieces(y) is None:
             return super().best_intercept(margins, y, weights, near=near)
         c, reach = np.ones_like(margins) if weights is None else weights, max(1.0, float(np.abs(margins).max()))
         outside = 0.0
-        if is_elsewhere(margins):  # sorting all rows is no operation there
+        if is_elsewhere(margins):  # rows on a GPU or a cluster cannot be sorted
             margins, y, c, outside = self._undecided(margins, y, c, reach)
         kinks, (low, _) = self.kinks(y), self.domain(y)
         places = np.concatenate([kink.position - margins for kink in kinks])
@@ -415,7 +415,7 @@ class NonSmooth(Loss):
         ends = np.concatenate([places[:1] - reach, places, places[-1:] + reach])
         slopes = (
             outside + float(c @ low) + np.concatenate([0.0 * places[:1], np.cumsum(jumps)])
-        )  # between each two ends
+        )  # between consecutive ends
         flat = EXACT * len(slopes) * float(jumps.sum())
         first = min(int(np.count_nonzero(slopes < -flat)), len(slopes) - 1)
         if float(slopes[first]) > flat:
@@ -427,10 +427,10 @@ class NonSmooth(Loss):
     def _undecided(
         self, z: np.ndarray, y: np.ndarray, c: np.ndarray, reach: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-        """Return margins, labels and weights of the examples among whose kinks the best intercept lies, and the others' slope.
+        """Return the examples whose kinks are near the best intercept (margins, labels, weights), and the slope of the others.
 
         An interval with all best intercepts is narrowed by the sign of the slope until few examples have a kink inside. The slope
-        of each of the others is one number there.
+        of every other example is constant there.
         """
         kinks = self.kinks(y)
         places, jumps = [kink.position - z for kink in kinks], [float(c @ (kink.right - kink.left)) for kink in kinks]

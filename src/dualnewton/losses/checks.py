@@ -1,4 +1,4 @@
-"""The identities tested by ``losses.check``: one small function each, which yields a sentence where the identity fails."""
+"""The identities tested by ``losses.check``: one small function each, which yields a sentence if the identity fails."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _derivative_is_slope_of_value(tried: _LossPoints) -> Iterator[str]:
 
 
 def _second_derivative_is_slope_of_derivative(tried: _LossPoints) -> Iterator[str]:
-    """φ″ agrees with the left and right difference quotients of φ′; where these two differ φ′ has a kink, which is skipped."""
+    """φ″ agrees with the left and right difference quotients of φ′; where these differ φ′ has a kink, which is skipped."""
     excess, climbs = [], []
     for shortening in (1.0, 1e-4):  # long steps suppress rounding, short ones resolve narrow losses: one must agree
         step = shortening * STEP * (1.0 + np.abs(tried.z))
@@ -309,7 +309,7 @@ def _declared_curvature(tried: _LossPoints) -> Iterator[str]:
 
 
 def _declared_self_concordance(tried: _LossPoints) -> Iterator[str]:
-    """|φ‴| ≤ Mφ″, so that |log φ″(z) − log φ″(t)| ≤ M|z − t|; it takes the place of γ where φ″ has no bound."""
+    """|φ‴| ≤ Mφ″, so that |log φ″(z) − log φ″(t)| ≤ M|z − t|; it replaces γ if φ″ has no bound."""
     if (M := tried.loss.self_concordance) is None:
         return
     a, b = _pairs(tried.z)
@@ -337,7 +337,7 @@ def _declared_kinks(tried: _LossPoints) -> Iterator[str]:
             seen = np.asarray(call(tried.loss, "derivative", z, y))
             for k in broken(np.abs(seen - slope), 1e-4 * (1.0 + np.abs(slope)), z):
                 place = f"just {'left' if side < 0.0 else 'right'} of kink {number}, at z={z[k]:.8g}, y={y[k]:g},"
-                yield f"declares a kink that is not there: {place} derivative is {seen[k]:.8g} but the kink says {slope[k]:.8g}"
+                yield f"declares a kink that does not exist: {place} derivative is {seen[k]:.8g} but the kink says {slope[k]:.8g}"
 
 
 def _smoothed(tried: _LossPoints, smoothed: Loss, width: float) -> Iterator[str]:

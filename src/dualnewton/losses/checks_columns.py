@@ -42,7 +42,7 @@ class _Rows:
 
 
 def _labels(loss: Loss) -> np.ndarray:
-    """Return labels of which rows that are a multiple of K apart are equal: class numbers, or K targets for each row."""
+    """Return labels that are equal for rows a multiple of K apart: class numbers, or K targets for each row."""
     number = np.arange(ROWS) % loss.columns
     return number if loss.label_columns == 1 else np.cos(number[:, None] + 3.0 * np.arange(loss.label_columns))
 

@@ -5,14 +5,14 @@ Each is half the unit deviance of a Tweedie distribution with power p (variance 
     φ(z; y) = e^{(2−p)z}/(2 − p) + y e^{−(p−1)z}/(p − 1),        φ′ = e^{(2−p)z} − y e^{−(p−1)z} = m^{1−p}(m − y)
 
 with the limits p = 1 (Poisson, e^z − yz) and p = 2 (gamma, z + y e^{−z}). These are convex, but 1/γ-smooth for no γ, since φ″
-grows exponentially. |φ‴| ≤ φ″, which takes the place of a bound of φ″ (``Loss.self_concordance``).
+grows exponentially. |φ‴| ≤ φ″, which replaces a bound on φ″ (``Loss.self_concordance``).
 
 For p > 2 the first term is −e^{−(p−2)z}/(p − 2), and φ″ = (p − 1) y e^{−(p−1)z} − (p − 2) e^{−(p−2)z} is negative for
 e^z > y(p − 1)/(p − 2). The inverse Gaussian deviance (p = 3) is therefore not convex in z, and weak duality would prove nothing
-about it: there is no such loss.
+about it; this loss is therefore not offered.
 
 An exponential with an exponent above ``LARGEST`` is replaced by its tangent there, so that no function overflows: the factor
-min(max(x, LARGEST), FARTHEST) − BEFORE is 1 up to there. The losses of such margins are finite, but smaller than the true ones.
+min(max(x, LARGEST), FARTHEST) − BEFORE is 1 up to there. The losses at these margins are finite, but smaller than the true ones.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from dualnewton.row_arrays import RowArray, blocks
 from dualnewton.validation import Array, between
 
 LARGEST, BEFORE, FARTHEST = 700.0, 699.0, 710.0
-"""The largest exponent (e^700 is about 1e304), the zero of the tangent there, and where the tangent ends, at about 1e305."""
+"""The largest exponent (e^700 is about 1e304), the zero of the tangent there, and the end of the tangent (about 1e305)."""
 
 UNDERFLOW = 746.0
 """exp(−UNDERFLOW) is zero in float64."""
 
 TINY = float(np.finfo(np.float64).tiny)
-"""The smallest number of which a logarithm is taken."""
+"""Lower limit for arguments of logarithms."""
 
 ROOT_STEPS = 0.74
 """The Newton steps by which the conjugate of :class:`Tweedie` inverts φ′ are 4 − ROOT_STEPS log min(p − 1, 2 − p), rounded down:
@@ -44,7 +44,7 @@ of at most 2."""
 
 
 class LogLink(Loss):
-    """What these losses share: the labels, and the best intercept in closed form."""
+    """Base of the losses with the log link: the labels, and the best intercept in closed form."""
 
     label_domain: ClassVar[str] = "finite numbers >= 0"
     self_concordance: ClassVar[float | None] = 1.0

@@ -41,7 +41,7 @@ def _normalised(shifted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
     """Return p, where z is largest, and rest, given z − max z of shape (K, n), which is overwritten by p."""
     p = np.exp(shifted, out=shifted)
     largest = p == 1.0
-    # All terms but one of those that are exactly one: nothing is rounded away next to a one.
+    # The sum leaves out one of the terms that equal one, so that small terms are not lost by rounding.
     rest = (p - largest).sum(axis=0) + (largest.sum(axis=0) - 1.0)
     p /= 1.0 + rest
     return p, largest, rest
@@ -62,7 +62,7 @@ def losses(Z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     shifted -= shifted.max(axis=0)
     entries, own = at_labels(shifted, y)
     below = entries[own]
-    p, largest, rest = _normalised(shifted)  # p takes the place of z − max z
+    p, largest, rest = _normalised(shifted)  # p overwrites z − max z
     is_largest, _ = at_labels(largest, y)
     entries[own] = np.where(is_largest[own], -rest / (1.0 + rest), entries[own] - 1.0)
     return np.log1p(rest) - below, p.T

@@ -77,7 +77,7 @@ class Softmax(Loss):
     # The functions of one example --------------------------------------------------------------------------------------
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return Softmax.value_and_derivative(self, z, y)[0]  # that of a subclass may call this method
+        return Softmax.value_and_derivative(self, z, y)[0]  # a subclass's version may call this method
 
     def derivative(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return Softmax.value_and_derivative(self, z, y)[1]
@@ -110,7 +110,7 @@ class Softmax(Loss):
     # Rounding errors ---------------------------------------------------------------------------------------------------
 
     def label_sizes(self, y: np.ndarray) -> np.ndarray:
-        """Return zeros: a label chooses a margin, and enters no arithmetic."""
+        """Return zeros: a label selects a margin, and is not used in arithmetic."""
         return 0.0 * y
 
     def domain_distance(self, alpha: np.ndarray, y: np.ndarray, roundoff: Roundoff) -> float:
@@ -223,7 +223,8 @@ class Softmax(Loss):
         return alpha
 
     def balanced(self, alpha: np.ndarray, y: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """Make Σ c_i α_i = 0: as a small change of the intercept would, if that suffices, then by mixing all p_i with one q.
+        """Make Σ c_i α_i = 0: first by the effect of a small change of the intercept, if that suffices, then by mixing all p_i
+        with one q.
 
         1. With t such that Σ c_i Q_i t = Σ c_i α_i, Q = diag(p) − ppᵀ, the points α_i − Q_i t are balanced, up to rounding. Each
         p_ik is multiplied by 1 + t_k − p_iᵀt, which is positive for small t.
@@ -264,7 +265,7 @@ class Softmax(Loss):
         present = class_weights(y, c, self.n_classes) > 0.0
         if present.all():
             return balancing_intercept(margins, y, c, None if near is None or np.ndim(near) == 0 else near)
-        # A row of weight zero may have the label of an absent class; it does not matter which present class replaces it.
+        # A row of weight zero may have the label of an absent class; any present class may replace it.
         numbers, b = np.maximum(np.cumsum(present) - 1, 0), np.zeros(self.n_classes)
         y, there = np.asarray(numbers, like=y)[y], _some_columns(margins, present)
         b[present] = balancing_intercept(there, y, c)
@@ -382,14 +383,14 @@ _MILD = 16.0
 """Largest |z| at which Newton's method for the intercept starts without continuation: all probabilities exceed about 1e-14."""
 
 _CLOSE = 1e-2
-"""Imbalance, as a fraction of its upper bound, at which Newton's method is trusted to continue from a point."""
+"""Imbalance, as a fraction of its upper bound, below which Newton's method continues from a point."""
 
 _LONGEST = 100.0
 """Largest allowed entry of a Newton step, in units of margins: longer steps arise only where the Hessian is nearly singular."""
 
 _ROUNDS = 300
-"""Maximum number of Newton steps, several times what practical margins need. :meth:`Softmax.balanced` removes what imbalance
-is left after them."""
+"""Maximum number of Newton steps, several times what practical margins need. :meth:`Softmax.balanced` removes the imbalance
+that remains."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ class _OneBlasThread:
 
     def __init__(self) -> None:
         self.lock, self.inside = threading.Lock(), 0
-        self.before: list[tuple[Any, int]] = []  # the libraries, and how many threads each had
+        self.before: list[tuple[Any, int]] = []  # the libraries and their earlier numbers of threads
 
     def __enter__(self) -> None:
         with self.lock:
@@ -31,7 +31,7 @@ class _OneBlasThread:
                 self._set(None)
 
     def _set(self, threads: int | None) -> None:
-        """Set the threads of the libraries, None for what they had; threadpoolctl's own context takes 20 times as long."""
+        """Set the threads of the libraries (None: the earlier numbers); threadpoolctl's context takes 20 times as long."""
         for library, before in self.before:
             if before != 1:
                 library.set_num_threads(before if threads is None else threads)

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 FEW, FEW_MODELS = 3, 8
-"""Numbers of columns up to which RᵀA, and models up to which AWᵀ, are computed column by column: BLAS is slower with matrices of
-so few columns."""
+"""Largest numbers of columns for which RᵀA, and of models for which AWᵀ, are computed column by column: BLAS is slower with so
+few columns."""
 
 
 class LibraryBlock:
@@ -29,7 +29,7 @@ class LibraryBlock:
             self.transposed = self.A.T
 
     def read(self, room: list[np.ndarray]) -> LibraryBlock:
-        """Return a block whose two products do not convert the entries again; ``room`` keeps a buffer between blocks."""
+        """Return a block whose two products do not convert the entries again; ``room`` holds a buffer for reuse."""
         if self.A.dtype == np.float64:
             return self
         wide: Any = copy.copy(self)

@@ -1,7 +1,7 @@
 """Data in pieces: one matrix whose rows are stored as a list of arrays or CSR arrays, in memory or in files.
 
 A pass visits the pieces in order and adds their sums in order. Pieces of files are read by one thread ahead of the arithmetic,
-which uses all threads of the run. Reading one random row may load a whole piece, so that dual methods are not offered for such
+which uses all threads of the run. Reading one random row may load a whole piece, so that dual methods are not offered for these
 data; primal methods and certificates need only passes and a few sampled rows.
 """
 
@@ -29,12 +29,12 @@ from dualnewton.row_arrays import on_host
 from dualnewton.validation import data_matrix
 
 Share = tuple[slice, np.ndarray | None, Any]
-"""Places of the rows of a piece among those wanted, their indices within it (None if it has no others), and the piece."""
+"""Positions of the rows of a piece among those requested, their indices within it (None if it has no others), and the piece."""
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What is made of a piece after it was read.
+    """The transformation of a piece after reading.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class View:
     constant : float, optional
         The value of an appended constant column.
     features : array of int, optional
-        The columns that are used, in this order, the constant one among them; all by default.
+        The columns that are used, in this order, including the constant one; all by default.
     """
 
     work: Work = Work()  # noqa: RUF009 (frozen)
@@ -59,7 +59,7 @@ class View:
         return MemoryData(matrix, self.work)
 
     def profile(self, stored: Profile) -> Profile:
-        """Return the profile of all rows, given that of the rows as stored; of some columns, as if they had a mean length."""
+        """Return the profile of all rows, given that of the rows as stored; for some columns, estimated from the mean column."""
         found = stored if self.constant is None else stored.with_constant()
         if self.features is None:
             return found
@@ -101,7 +101,7 @@ class ChunkedData(Data):
     def of(cls, segments: Sequence[Segment], gathered: float = math.inf) -> ChunkedData:
         """Return the rows of these segments, which are checked when they are read for the first time.
 
-        A sample of the rows that a method gathers may have ``gathered`` entries at most.
+        ``gathered`` is the largest number of entries of a sample that a method may gather.
         """
         made = cls.__new__(cls)._set(Pieces(segments), View())
         made.capabilities = replace(cls.capabilities, gathered=gathered)
@@ -139,7 +139,7 @@ class ChunkedData(Data):
     # Work --------------------------------------------------------------------------------------------------------
 
     def using(self, work: Work) -> ChunkedData:
-        # Rows that are expanded after each reading would take longer than sparse ones.
+        # Making rows dense after each read would take longer than using them sparse.
         return self._viewed(work=replace(work, dense=False))
 
     # Products ----------------------------------------------------------------------------------------------------
@@ -224,14 +224,14 @@ class ChunkedData(Data):
     def rows(self, indices: Rows) -> Any:
         wanted = np.arange(self.n)[indices] if isinstance(indices, slice) else indices
         with self._shares(wanted) as shares:
-            # Of a piece on disk a copy is kept, since its buffer serves the next piece.
+            # A piece on disk is copied, since its buffer is reused for the next piece.
             found = [piece.rows(np.arange(piece.n) if some is None else some) for _, some, piece in shares]
         return linear.stacked(found, dense=not self.profile.sparse)
 
     def subset(self, rows: np.ndarray) -> MemoryData:
         if self.profile.sparse:
             return MemoryData(self.rows(rows))
-        found = np.empty((len(rows), self.d), self.dtype)  # half the memory where the entries are float32
+        found = np.empty((len(rows), self.d), self.dtype)  # half the memory for float32 entries
         with self._shares(rows) as shares:
             for own, some, piece in shares:
                 found[own] = piece.X if some is None else linear.some_rows(piece.X, some)
@@ -256,15 +256,15 @@ class ChunkedData(Data):
             return functools.reduce(lambda one, other: added([one, other]), each)
 
     def _computing(self, indices: np.ndarray | None = None) -> AbstractContextManager[Iterator[Share]]:
-        """Open pieces as :meth:`_shares` does, where their sums are computed, which is here."""
+        """Open pieces, as :meth:`_shares` does, on the device that computes their sums: this process."""
         return self._shares(indices)
 
     @contextmanager
     def _shares(self, indices: np.ndarray | None = None) -> Iterator[Iterator[Share]]:
-        """Open the pieces that have some of the rows (all pieces if None), each of which may be used until the next is asked for.
+        """Open the pieces that have some of the rows (all pieces if None), each valid until the next is requested.
 
-        Each comes with the slice of ``indices`` that is in it, and with the indices within it; with None instead of these if the
-        piece consists of the wanted rows alone.
+        Yields the slice of ``indices`` in the piece, the indices within the piece (None if it consists of the requested rows
+        alone) and the piece.
         """
         wanted = self.source.wanted(indices)
         with self.source.reading(wanted) as found:

@@ -23,7 +23,7 @@ from dualnewton.matrix.workers import workers
 from dualnewton.validation import frozen
 
 BLOCK_BYTES, MOST_ROWS = 1 << 18, 1 << 13
-"""Size of a block of rows in bytes (256 KiB), which stays in a cache until it is read again, and its most rows."""
+"""Size of a block of rows in bytes (256 KiB), which stays in a cache until it is read again, and its largest number of rows."""
 
 SPARSE_BYTES, MOST_SPARSE_ROWS = 1 << 22, 1 << 16
 """The same for sparse rows and one column (4 MiB). Coefficients and gradient compete for the cache, so that longer blocks, which
@@ -45,10 +45,10 @@ GRAM_PARTS, LARGE_GRAM, GRAM_ENTRIES = 32, 1 << 25, 1 << 26
 of all parts' d×d sums (512 MiB)."""
 
 GRAM_BYTES, FEWEST = 1 << 20, 1 << 10
-"""Size of a block of scaled rows in bytes (1 MiB) for weighted Gram matrices, and its number of rows where a row is long."""
+"""Size of a block of scaled rows in bytes (1 MiB) for weighted Gram matrices, and its number of rows if rows are long."""
 
 REGISTER = 4
-"""Numbers in a vector register, as the kernels use them."""
+"""Numbers per vector register in the kernels."""
 
 NOWHERE = -1
 """Place of a vector that is not kept."""
@@ -78,7 +78,7 @@ class CompiledPasses:
         self.long_step = max(16, min(MOST_SPARSE_ROWS, SPARSE_BYTES * self.n // max(stored, 1)) // 8 * 8)
         self.widens = X.dtype != np.float64 and not self.sparse
         self.ones, self.zeros = np.ones(self.long_step), np.zeros(self.long_step)
-        # Room of parts' sums that are not in use: of passes, and of Gram matrices.
+        # Buffers for sums of parts that are not in use: for passes, and for Gram matrices.
         self._room: list[np.ndarray] = []
         self._gram_room: list[np.ndarray] = []
 
@@ -172,7 +172,7 @@ class CompiledPasses:
         H += np.triu(H, 1).T
         return H, borders.sum(axis=0)
 
-    # How -------------------------------------------------------------------------------------------------------------
+    # Implementation -------------------------------------------------------------------------------------------------------------
 
     def _run(
         self, W: np.ndarray, b: np.ndarray, calls: Sequence[Any], models: int, factors: int, kept: int = 0
@@ -210,7 +210,7 @@ class CompiledPasses:
         return self.ends if fewer == parts else np.linspace(0, self.n, fewer + 1).astype(self.ends.dtype)
 
     def _padded(self, columns: int) -> int:
-        """Return the numbers per feature of a matrix with so many columns: as many, or whole vector registers."""
+        """Return the padded number of columns of a matrix: unchanged, or a multiple of a vector register."""
         return columns if columns <= self.kernels.FEW else -(-columns // REGISTER) * REGISTER
 
     def _columns_of(self, W: np.ndarray) -> np.ndarray:
@@ -258,7 +258,7 @@ def gram_parts(size: int, d: int) -> int:
 
 
 def row_parts(n: int) -> np.ndarray:
-    """Return where the parts of n rows begin, and n: part p has the rows from the p-th number to the next."""
+    """Return the first rows of the parts of n rows, followed by n."""
     return np.linspace(0, n, max(1, min(ROW_PARTS, n // PART_ROWS)) + 1).astype(np.intp)
 
 
@@ -300,7 +300,7 @@ def sum_over_rows(
 
 
 def own_vectors(loss: Any, rows: RowVectors) -> list[np.ndarray | None]:
-    """Return labels, weights and offsets as functions of rows read them: numbers of 8 bytes, those of a row side by side."""
+    """Return labels, weights and offsets in the layout of row functions: numbers of 8 bytes, those of a row adjacent."""
     kind = np.int64 if loss.label_form is LabelForm.CLASS else np.float64
     return [np.ascontiguousarray(rows.y, dtype=kind), _contiguous(rows.c), _contiguous(rows.o)]
 

@@ -1,8 +1,8 @@
 """Rows on a device (a GPU): an array or a CSR matrix of a library whose functions are NumPy's, such as CuPy.
 
 Row arrays are arrays of the device. This class computes by the library's own functions, in chunks of rows that are converted to
-float64, and so specifies what every kind of data on a device must return; ``cuda.py`` has faster kernels for most of it. The
-tests run this class on the CPU, on arrays that behave as CuPy's do.
+float64, and thus specifies the results of every kind of data on a device; ``cuda.py`` has faster kernels for most of it. The
+tests run this class on the CPU, on arrays that behave like CuPy's.
 
 Equal calls return equal bits: sums are added in an order that depends on sizes alone, and rows are drawn by whole numbers.
 """
@@ -26,13 +26,13 @@ CHUNK = 1 << 27
 """Number of entries that are converted to float64 at a time (1 GiB)."""
 
 FEW = 200
-"""Features up to which a Gram matrix is factorised on the host, which takes less time there."""
+"""Largest number of features for which a Gram matrix is factorised on the host, which is faster."""
 
 HASHED = 1 << 24
 """Bytes that are copied to the host and hashed at a time (16 MiB)."""
 
 RESOLUTION = float(1 << 62)
-"""Total of the whole numbers by which rows are drawn. Their sums are exact, in whatever order a device adds them."""
+"""Total of the whole numbers by which rows are drawn. Their sums are exact in any order of addition."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class DeviceData(Data):
     )
 
     many = 1 << 16
-    """Features from which methods keep their vectors on the device. With fewer, starting a kernel for each operation takes longer
+    """Number of features above which methods keep their vectors on the device. With fewer, launching a kernel takes longer
     than the operation takes on the host."""
 
     def __init__(self, X: Any, namespace: Namespace) -> None:
@@ -178,7 +178,7 @@ class DeviceData(Data):
         total = float(chances.sum())
         ends = self.xp.cumsum((chances * (RESOLUTION / total)).astype(np.int64))
         points = (self.xp.asarray(np.arange(size) + rng.random(size)) * (float(ends[-1]) / size)).astype(np.int64)
-        # The first place at which the sum exceeds a point: rows without a chance are never drawn.
+        # The first index at which the sum exceeds a point: rows of probability zero are never drawn.
         places = np.minimum(self.xp.searchsorted(ends, points, side="right"), active.size - 1)
         # A row that was drawn several times is taken once, with the sum of its weights.
         firsts = self.xp.concatenate(

@@ -1,4 +1,4 @@
-"""Cholesky factors of d×d matrices: by LAPACK in memory, or where a kind of data keeps a Gram matrix beside its rows."""
+"""Cholesky factors of d×d matrices: by LAPACK in memory, or on the device that has the Gram matrix."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ BLOCK, STRIPE = 256, 256
 below them that a thread computes at a time."""
 
 LARGE = 1 << 10
-"""Number of rows up to which LAPACK computes a factor at once, without a check: on one thread in 0.7 times the time of blocks."""
+"""Largest number of rows of a factor that LAPACK computes without a check, in 0.7 times the time of blocks."""
 
 
 def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = None) -> Any:
     """Return the lower Cholesky factor of H + D(diagonal); H is changed in place.
 
-    Where rounding has made the matrix indefinite, its diagonal is lifted by as little as makes it definite.
+    If rounding has made the matrix indefinite, the smallest multiple that makes it definite is added to its diagonal.
     """
     elsewhere = ALGEBRA.get(type(H))
     if elsewhere is None:
@@ -36,7 +36,7 @@ def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = 
         if elsewhere is not None:
             factor, failed = elsewhere.cholesky(H)
         elif check is None or len(H) <= LARGE:
-            # LAPACK itself, as in solve: what SciPy puts around it takes longer than a small factor.
+            # LAPACK is called directly: SciPy's wrappers take longer than a small factor.
             from scipy.linalg.lapack import dpotrf
 
             factor, failed = dpotrf(H.T, lower=True, clean=False)

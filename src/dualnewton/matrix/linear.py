@@ -32,7 +32,7 @@ def to_dense(rows: Matrix) -> np.ndarray:
 
 
 def diagonal(values: np.ndarray) -> Any:
-    """D(values), sparse. (SciPy's ``diags_array`` is younger than the oldest version that is supported.)"""
+    """D(values), sparse. (The oldest supported SciPy has no ``diags_array``.)"""
     return sp.dia_array((np.asarray(values)[None, :], [0]), shape=(len(values), len(values)))
 
 
@@ -49,7 +49,7 @@ def scale_columns(X: Matrix, factors: np.ndarray) -> Matrix:
     """X D(factors)."""
     if not sp.issparse(X):
         return X * factors
-    # A product with a diagonal matrix of SciPy reads all features, however few of them the rows have.
+    # A product with SciPy's diagonal matrix reads all features, even if the rows have few.
     scaled = X.astype(np.float64)
     scaled.data *= factors[X.indices]
     return scaled

@@ -29,10 +29,10 @@ SQUARED_BYTES = 1 << 21
 
 BLOCK_MARGINS = 1 << 13
 """Number of sparse rows per block: vectors of 8 bytes per row (64 KiB) stay below the 128 KiB up to which the allocator reuses
-memory instead of mapping it anew."""
+memory instead of mapping new pages."""
 
 COMPILED_FROM = 1 << 21
-"""Number of stored entries from which all passes are compiled (16 MiB, about 2 ms): below, they would not repay the compiler."""
+"""Number of stored entries above which all passes are compiled (16 MiB, about 2 ms); below it, compiling does not pay."""
 
 PART_ENTRIES, DENSE_PART_ENTRIES = 1 << 17, 1 << 19
 """Minimum number of stored entries per part (the unit of work of a thread), sparse and dense; sparse entries take longer."""
@@ -50,10 +50,10 @@ PIECE = 1 << 17
 """Number of stored entries that are squared or gathered at a time (1 MiB), so that they stay in the cache."""
 
 ELSEWHERE = {"cupy": "cuda", "cupyx": "cuda", "dask": "dask", "torch": "cuda"}
-"""Libraries whose matrices are not in this process's memory, and the module of this package that makes data of them."""
+"""Libraries whose matrices are not in this process's memory, and the module of this package for each."""
 
 HASHED = 1 << 24
-"""Bytes that are hashed at a time (16 MiB), so that a memory-mapped array is never in memory as a whole."""
+"""Bytes that are hashed at a time (16 MiB), so that a memory-mapped array is never completely in memory."""
 
 
 class MemoryData(Data):
@@ -129,7 +129,7 @@ class MemoryData(Data):
 
     @cached_property
     def is_large(self) -> bool:
-        """Whether kernels repay the compiler for every pass; smaller data use them where NumPy would copy X."""
+        """Whether compiling pays for every pass; smaller data use kernels only if NumPy would copy X."""
         stored = max(self.profile.stored, self.work.whole)
         return stored >= COMPILED_FROM or (self.work.compiled and self.X.dtype != np.float64)
 
@@ -154,7 +154,7 @@ class MemoryData(Data):
         if self.is_large and self.compiled.takes(target.forms):
             return self.compiled.evaluate(W, b, target.forms, vectors)
         margins = np.empty((self.n, len(W)))
-        kept: dict[int, np.ndarray] = {}  # by the first row of the block
+        kept: dict[int, np.ndarray] = {}  # keyed by the first row of the block
 
         def work(blocks: Sequence[LibraryBlock]) -> tuple[np.ndarray, ...]:
             room: list[np.ndarray] = []
@@ -219,7 +219,7 @@ class MemoryData(Data):
             add(indices[part], weights[part], H, border)
             return H, border
 
-        # A part that is summed by pairs has at least four for each entry of its d×d sum.
+        # A part that is summed by pairs has at least four pairs for each entry of its d×d sum.
         most = int(pairs / max(4.0 * self.d**2, LEAST_PAIRS)) if by_pairs else indices.size
         parts = max(1, min(gram_parts(indices.size, self.d), most))
         H, border = added(workers().each(list(_pieces(indices.size, -(-indices.size // parts))), work))
@@ -228,7 +228,7 @@ class MemoryData(Data):
         return _bordered(H, border, weights, intercept=intercept)
 
     def _pairs(self, indices: np.ndarray) -> float:
-        """Return the pairs of entries in these rows if their Gram matrix is to be summed pair by pair, else 0."""
+        """Return the pairs of entries in these rows if their Gram matrix is summed pair by pair, else 0."""
         choice = self.work.by_pairs
         if choice is None or not (self.profile.sparse and self.work.compiled):
             return 0.0
@@ -344,7 +344,7 @@ def as_data(X: Any) -> Data:
 
 
 def from_elsewhere(X: Any) -> Data | None:
-    """Return a matrix that is not in this process's memory (on a GPU, on a cluster), validated, as data; None for all others."""
+    """Return a matrix on a GPU or a cluster, validated, as data; None for other matrices."""
     one = X[0] if isinstance(X, list) and X else X  # a list of blocks
     kind = ELSEWHERE.get(type(one).__module__.partition(".")[0])
     made: Data | None = None if kind is None else import_module(f"dualnewton.matrix.{kind}").as_data(X)

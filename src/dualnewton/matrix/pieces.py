@@ -1,4 +1,4 @@
-"""The pieces of chunked data: which rows each has, and reading them in order, those of files by a thread ahead of their use."""
+"""The pieces of chunked data: their rows, and reading them in order; pieces of files are read ahead by a thread."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from dualnewton.matrix.workers import sum_of_squares
 from dualnewton.validation import data_matrix
 
 AHEAD = 2
-"""Number of pieces of files in memory: one that is computed with, and one that is being read."""
+"""Number of pieces of files in memory: one in use, and one being read."""
 
 
 class Wanted(NamedTuple):
-    """Rows that are to be read of one piece.
+    """The rows to read of one piece.
 
     Attributes
     ----------
     number : int
         The number of the piece.
     own : slice
-        The places of its rows among all rows that are wanted.
+        The positions of its rows among all requested rows.
     indices : array, optional
         The rows within the piece, in increasing order; all if None.
     """
@@ -47,7 +47,7 @@ class Pieces:
     Parameters
     ----------
     segments : sequence of Segment
-        All with the same number of columns, all sparse or all dense.
+        The segments, with the same number of columns, all sparse or all dense.
 
     Attributes
     ----------
@@ -79,8 +79,8 @@ class Pieces:
         ends = np.cumsum([0, *(each.n for each in profiles)])
         self.rows = [slice(int(low), int(high)) for low, high in itertools.pairwise(ends)]
         self.bytes_read = 0
-        self._checked: dict[int, bool] = {}  # by number of a piece of a file: whether its rows repeat columns
-        self._slots: list[list[Slot]] = []  # of passes that have ended
+        self._checked: dict[int, bool] = {}  # for each piece of a file, whether its rows repeat columns
+        self._slots: list[list[Slot]] = []  # buffers of passes that have ended
         self._lock = threading.Lock()
 
     def _require_alike(self, name: str, profile: Profile, first: Profile) -> None:
@@ -91,11 +91,11 @@ class Pieces:
             raise DualnewtonError(f"pieces must all be sparse or all be dense: {here} and {name} differ")
 
     def identity(self) -> Hashable:
-        """Return what tells the storage of the rows from others."""
+        """Return an identifier of the storage of the rows."""
         return tuple(segment.identity() for segment in self.segments)
 
     def wanted(self, indices: np.ndarray | None) -> list[Wanted]:
-        """Return what is to be read of each piece with some of the rows, given by increasing indices; of all pieces if None."""
+        """Return the rows to read of each piece that has some of the requested rows (increasing indices); all rows if None."""
         if indices is None:
             return [Wanted(number, rows, None) for number, rows in enumerate(self.rows)]
         ends = np.searchsorted(indices, [0, *(rows.stop for rows in self.rows)])
@@ -108,9 +108,9 @@ class Pieces:
 
     @contextmanager
     def reading(self, wanted: Sequence[Wanted]) -> Iterator[Iterator[tuple[Matrix, np.ndarray | None]]]:
-        """Read pieces in order, each of which may be used until the next is asked for.
+        """Read pieces in order, each valid until the next is requested.
 
-        Each is the rows themselves with None, or, in memory, the whole piece with the indices of the rows.
+        Yields the rows and None or, for rows in memory, the whole piece and the indices of the rows.
         """
         with self._lock:
             slots = self._slots.pop() if self._slots else [Slot() for _ in range(AHEAD)]
@@ -139,7 +139,7 @@ class Pieces:
                     yield self._without_faults(each.number, matrix) if whole else matrix, None
 
     def _without_faults(self, number: int, matrix: Matrix) -> Matrix:
-        """Check a piece when it is read for the first time; later, only sum entries that it repeats."""
+        """Check a piece when it is read for the first time; later, only sum its repeated entries."""
         if number not in self._checked:
             segment, place = self.owners[number]
             checked = data_matrix(segment.name(place), matrix, sum_of_squares)

@@ -74,13 +74,13 @@ class Capabilities:
     whole : bool
         Whether all rows fit in memory at once, so that a method may gather them.
     local : bool
-        Whether row arrays are NumPy arrays, as methods need that work on all dual variables at once.
+        Whether row arrays are NumPy arrays, as required by methods that work on all dual variables at once.
     subsets : bool
         Whether a sample of the rows is gathered in a time proportional to its size (:meth:`Data.subset`).
     gathered : float
         Largest number of entries of a sample of the rows that a method may gather.
     reason : str
-        Why one of these is False; the plan quotes it.
+        The reason why one of these is False, for the plan.
     """
 
     random_rows: bool = True
@@ -119,7 +119,7 @@ class RowVectors(NamedTuple):
         return RowVectors(self.y[rows], None if c is None else c[rows], None if o is None else o[rows])
 
     def placed(self, place: Callable[[Any], Any]) -> RowVectors:
-        """Return them elsewhere, each by a function of an array."""
+        """Return the vectors moved elsewhere by a function of an array."""
         c, o = (None if each is None else place(each) for each in (self.c, self.o))
         return RowVectors(place(self.y), c, o)
 
@@ -133,7 +133,7 @@ class RowVectors(NamedTuple):
 
 
 class BlockLosses(NamedTuple):
-    """What a target returns for a block of m rows.
+    """The result of a target for a block of m rows.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class BlockLosses(NamedTuple):
 
 
 class RowForm(NamedTuple):
-    """What a target computes of one model, in words that compiled passes understand.
+    """A description of what a target computes for one model, for compiled passes.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class RowForm(NamedTuple):
     direction : bool
         Whether the balancing direction d of the dual point is kept as well, with the factor cd.
     thirds : bool
-        Whether the factors divided by three follow.
+        Whether the factors divided by three are appended.
     """
 
     loss: Any
@@ -176,7 +176,7 @@ class Target(Protocol):
 
     @property
     def forms(self) -> Sequence[RowForm]:
-        """What :meth:`losses` computes, a form for each model; none if no form says it."""
+        """What :meth:`losses` computes, as a form for each model; empty if no form describes it."""
 
     def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Return sums and factors of a block with margins Z (m × K), given its own entries of the per-row vectors."""
@@ -197,7 +197,7 @@ class Evaluation:
     margins : array of shape (n, K)
         a_iᵀw_k + b_k.
     kept : array of shape (n, L), optional
-        What the target has kept of each row.
+        The entries that the target keeps for each row.
     """
 
     values: np.ndarray
@@ -221,7 +221,7 @@ class Work:
         ``by_pairs(m, p)`` says whether the weighted Gram matrix of m sparse rows with p pairs of entries is summed pair by pair
         instead of by products of dense copies of the rows, which is the default.
     whole : int
-        Stored entries of the data set of which the rows are a piece, 0 if they are no piece: whether kernels repay the compiler
+        Stored entries of the data set of which the rows are a piece, 0 if they are not a piece: whether compiling pays
         depends on all pieces together.
     """
 
@@ -261,7 +261,7 @@ class Data(Selections, ABC):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, d), as arrays have it."""
+        """(n, d), as for arrays."""
         return self.n, self.d
 
     @property
@@ -298,7 +298,7 @@ class Data(Selections, ABC):
         """Return the same rows with an appended constant column."""
 
     def with_features(self, features: np.ndarray) -> Data:  # noqa: ARG002
-        """Return the same rows with these columns alone, in this order, unless ``capabilities.whole``."""
+        """Return the same rows with only these columns, in this order; not available if ``capabilities.whole``."""
         raise TypeError(f"{type(self).__name__} has no parts of its columns: {self.capabilities.reason}")
 
     # Work --------------------------------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ class Data(Selections, ABC):
     # Vectors over features ---------------------------------------------------------------------------------------
 
     def feature_array(self, x: np.ndarray) -> Any:
-        """Return a vector with an entry per feature (or several) where arithmetic with such vectors takes the least time.
+        """Return a vector with an entry per feature (or several) on the device on which arithmetic with it is fastest.
 
         It follows the rules of row arrays. :meth:`evaluate` and :meth:`weighted_products` also take models of this kind, and
         then return gradients of this kind.
@@ -321,9 +321,9 @@ class Data(Selections, ABC):
         return x
 
     def as_factor(self, rows: Any, indices: Rows) -> Any:  # noqa: ARG002
-        """Return ``rows``, which are those with these indices, as the left factor of products with feature arrays.
+        """Return ``rows``, the rows with these indices, as the left factor of products with feature arrays.
 
-        It has ``@``, and so has its transpose ``T``; vectors with an entry for each of these rows are NumPy arrays.
+        It and its transpose ``T`` support ``@``; vectors with an entry for each of these rows are NumPy arrays.
         """
         return rows
 
@@ -361,7 +361,7 @@ class Data(Selections, ABC):
         """Σ_s weights_s ã_s ã_sᵀ over the rows ``indices`` (all by default); ã has an appended constant 1 if ``intercept``.
 
         Weights may be negative. If ``single``, products in float32 are accurate enough for the caller. If ``keep``, the matrix
-        may stay where the rows are: the caller only adds such matrices and factorises the sum (``matrix/factors.py``).
+        may stay on the device of the rows: the caller only adds these matrices and factorises the sum (``matrix/factors.py``).
         """
 
     @abstractmethod

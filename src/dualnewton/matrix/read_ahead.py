@@ -1,4 +1,4 @@
-"""One thread that produces items ahead of their use: pieces of files are read while earlier ones are computed with."""
+"""One thread that produces items ahead of their use: pieces of files are read while earlier ones are in use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ReadAhead(Generic[T]):
     """The items of an iterator, produced in another thread while the block of the ``with`` statement runs.
 
     At most ``most`` items exist at a time: the one that the consumer holds and those that are ready or being produced. Asking
-    for the next item gives back the one before. An error of the iterator is raised in the consumer, in place of the item.
+    for the next item releases the one before. An error of the iterator is raised in the consumer, in place of the item.
     When the block ends, for whatever reason, the thread has ended and the iterator is closed.
 
     Parameters

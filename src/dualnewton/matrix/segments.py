@@ -1,7 +1,7 @@
-"""Where the rows of chunked data come from: segments, each of which is read as one or several pieces.
+"""Sources of chunked data: segments, each of which is read as one or several pieces.
 
-A segment in memory returns its matrix. One on disk reads its pieces into buffers (``Slot``) that serve one piece after the other,
-since mapping fresh memory takes longer than reading into it. Classes for files are in ``dualnewton.io``.
+A segment in memory returns its matrix. One on disk reads its pieces into buffers (``Slot``) that are reused for one piece
+after the other, since mapping fresh memory takes longer than reading into it. Classes for files are in ``dualnewton.io``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dualnewton.matrix.protocol import Profile
 
 
 class Slot:
-    """The buffers of one piece, which grow to the largest piece and are overwritten by the next piece that has the slot."""
+    """The buffers of one piece, which grow to the largest piece and are overwritten by the next piece in the slot."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, np.ndarray] = {}
@@ -49,7 +49,7 @@ class Segment(ABC):
     on_disk : bool
         Whether reading takes time, so that a thread reads ahead.
     private : str
-        Why other processes, to which the segment is sent, cannot read its pieces; empty if they can.
+        The reason why other processes cannot read its pieces; empty if they can.
     """
 
     profiles: Sequence[Profile]
@@ -73,7 +73,7 @@ class Segment(ABC):
 
     @abstractmethod
     def identity(self) -> Hashable:
-        """Return what tells the segment's storage from others: memory addresses, or the file with its time of change."""
+        """Return an identifier of the segment's storage: memory addresses, or the file with its time of change."""
 
     def close(self) -> None:  # noqa: B027 (optional)
         """Close files that stay open between reads."""

@@ -1,7 +1,7 @@
 """Selections of rows by their weights, for row arrays that are NumPy arrays; other kinds of data override these operations.
 
-A selection is a set of rows in increasing order. Where the rows are in memory it is an array of their indices; elsewhere it is
-whatever the data can read rows by. Its ``size`` is the number of rows.
+A selection is a set of rows in increasing order. For rows in memory it is an array of their indices; other kinds of data have
+their own type. Its ``size`` is the number of rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def count_active(weights: RowArray) -> int:
 
 
 class Selections:
-    """Operations on row arrays that need the places of rows."""
+    """Operations on row arrays that need the indices of rows."""
 
     @property
     def n(self) -> int:
@@ -37,11 +37,11 @@ class Selections:
         raise NotImplementedError
 
     def adopted(self, name: str, values: Any) -> Any:  # noqa: ARG002
-        """Return an argument with an entry per row: as a row array if it is a collection of the kind that X is, else as it is."""
+        """Return an argument with an entry per row, as a row array if it is a collection of the same kind as X."""
         return values
 
     def placed(self, values: RowArray) -> RowArray:
-        """Return a row array of any kind as this kind of data has them."""
+        """Return a row array of any kind as one of this kind of data."""
         return on_host(values)
 
     def ones(self) -> RowArray:
@@ -77,8 +77,8 @@ class Selections:
     ) -> tuple[Selection, RowArray]:
         """Draw about ``size`` rows with probabilities proportional to weight times score; return weights that keep the mean.
 
-        One point is drawn in each of ``size`` equal strata of the total, so a row of more than a stratum is surely there. If
-        no more than ``size`` rows have a weight, all of them are taken as they are.
+        One point is drawn in each of ``size`` equal strata of the total, so that a row larger than a stratum is always drawn. If
+        no more than ``size`` rows have a weight, all of them are taken with their own weights.
         """
         active = self.active(weights)
         if active.size <= size:
@@ -92,7 +92,7 @@ class Selections:
         return drawn, times * stratum if scores is None else times * stratum / scores[drawn]
 
     def dominant(self, weights: RowArray, norms: RowArray, size: int, few: int) -> tuple[Selection, np.ndarray | None]:
-        """Return the ``size`` rows with the largest weight_i norm_i and, if ``few`` is not zero, so many of the other active
+        """Return the ``size`` rows with the largest weight_i norm_i and, if ``few`` is not zero, ``few`` of the other active
         rows, evenly spaced in the order of these products; both in increasing order. More than ``size`` rows must have a weight.
         """
         (active,) = np.nonzero(weights)
@@ -105,12 +105,12 @@ class Selections:
         ) if few else None
 
     def subset(self, rows: np.ndarray) -> Data:
-        """Return some rows, given by their indices, as data of their own, if ``capabilities.subsets``."""
+        """Return some rows, given by their indices, as separate data, if ``capabilities.subsets``."""
         raise NotImplementedError
 
 
 def places_of(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
-    """Return for each point the first place up to which the chances add up to it, the last place at most; the points increase."""
+    """Return for each point, in increasing order, the first index at which the cumulative probability reaches it, or the last."""
     if chances.size < MANY_CHANCES:
         return np.minimum(np.searchsorted(np.cumsum(chances), points), chances.size - 1)
     return find_places(points, chances)

@@ -1,4 +1,4 @@
-"""Rows in the memory of the host that a device computes with, where they exceed the memory of the device.
+"""Rows in the memory of the host that exceed the memory of the device that computes with them.
 
 A pass copies the rows to the device piece by piece, and one thread copies the next piece while the device computes with the one
 before. Vectors with an entry per row stay on the host; samples of the rows, on which a method starts, are data on the device.
@@ -28,10 +28,10 @@ class StreamedData(ChunkedData):
     Parameters
     ----------
     pieces : sequence of arrays or CSR arrays
-        The rows, checked before, piece by piece: three of them must fit into the memory of the device together with what a pass
-        computes.
+        The rows, already checked, piece by piece: three of them, and the results of a pass, must fit into the memory of the
+        device together.
     place : callable
-        Copies a matrix to the device, and returns it as data there once it has arrived. It is called by a thread of its own.
+        Copies a matrix to the device, and returns it as data there once it has arrived. A separate thread calls it.
     """
 
     capabilities = Capabilities(
@@ -53,7 +53,7 @@ class StreamedData(ChunkedData):
         return made
 
     def subset(self, rows: np.ndarray) -> DeviceData:  # type: ignore[override]
-        """Return some rows on the device: steps on a sample take matrix products, for which it is faster than the host."""
+        """Return some rows on the device, which is faster than the host for the matrix products of steps on a sample."""
         return self.place(super().subset(rows).X)
 
     @contextmanager
@@ -63,7 +63,7 @@ class StreamedData(ChunkedData):
             yield iter(there)
 
     def _copied(self, wanted: Sequence[Wanted], found: Iterator[tuple[Matrix, np.ndarray | None]]) -> Generator[Share]:
-        """Copy the wanted rows of each piece to the device, and make of them what the view says."""
+        """Copy the wanted rows of each piece to the device, and apply the view to them."""
         for each, (matrix, some) in zip(wanted, found, strict=True):
             data = self.place(matrix if some is None else some_rows(matrix, some))
             data = data if self.view.constant is None else data.with_constant(self.view.constant)

@@ -17,13 +17,13 @@ CHUNK = 1 << 20
 
 
 FEW = 8
-"""Columns up to which X W is computed column by column, and twice the number for Xᵀ A: BLAS is slower with few columns. Above
-them the product (Aᵀ X)ᵀ takes half the time of Xᵀ A, since its long side is contiguous."""
+"""Largest number of columns for which X W, and twice as many for which Xᵀ A, is computed column by column: BLAS is slower
+then. Above them the product (Aᵀ X)ᵀ takes half the time of Xᵀ A, since its long side is contiguous."""
 
 
 def times(X: Matrix, w: np.ndarray) -> np.ndarray:
     """X w."""
-    if not w.any():  # most runs start at zero
+    if not w.any():  # most runs start at w = 0
         return np.zeros((X.shape[0], *w.shape[1:]))
     if X.dtype == np.float64:
         if w.ndim == 2 and w.shape[1] <= FEW and not sp.issparse(X):
@@ -58,7 +58,7 @@ def _gathered(X: np.ndarray, indices: np.ndarray) -> np.ndarray:
     found = np.empty((len(indices), X.shape[1]), X.dtype)
 
     def gather(low: int) -> None:
-        # Any mode but "raise" writes to the array itself.
+        # Modes other than "raise" write directly to the array.
         np.take(X, indices[low : low + step], axis=0, out=found[low : low + step], mode="wrap")
 
     workers().each(range(0, len(indices), step), gather)

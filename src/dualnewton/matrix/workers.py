@@ -65,7 +65,7 @@ _workers: ContextVar[Workers] = ContextVar("workers", default=Workers())  # noqa
 
 
 def workers() -> Workers:
-    """Return the threads that this thread may use: those of :func:`threads` around it, else none but itself."""
+    """Return the threads that this thread may use: those of :func:`threads` around it, else only itself."""
     return _workers.get()
 
 
@@ -82,7 +82,7 @@ def threads(count: int) -> Iterator[None]:
 
 
 def sum_of_squares(entries: np.ndarray) -> float:
-    """Return the sum of squares of a flat array, in threads if it is long; those of BLAS would keep cores busy after it."""
+    """Return the sum of squares of a flat array, in threads if it is long (those of BLAS keep cores busy afterwards)."""
     if entries.size <= LONG:
         return _squares(entries)
     pieces = [entries[low : low + LONG] for low in range(0, entries.size, LONG)]

@@ -8,6 +8,7 @@ they are Methods 1 and 3 of :mod:`dualnewton.methods.smooth`, and for |Ŝ| = 1 t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,39 @@ def pcdm(F: Composite, sampling: Sampling, x0: Any, iterations: int, rng: Any, *
     return trajectory(move, sampling, x0, iterations, rng)
 
 
+@dataclass(frozen=True)
+class _Residual:
+    """The residual R(β) of the proximal gradient step of :func:`minimise_block`, and the terms that it consists of."""
+
+    u: np.ndarray
+    Q: np.ndarray
+    x: np.ndarray
+    psi: Separable
+    S: np.ndarray
+    d: np.ndarray
+    step: np.ndarray
+
+    def __call__(self, beta: np.ndarray) -> np.ndarray:
+        return beta - self.prox(beta)
+
+    def prox(self, beta: np.ndarray) -> np.ndarray:
+        return self.psi.prox(self._gradient_step(beta), self.step, self.S)
+
+    def slopes(self, beta: np.ndarray) -> np.ndarray:
+        """Return π, the slopes of the prox."""
+        return self.psi.prox_slope(self._gradient_step(beta), self.step, self.S)
+
+    def rounding(self, beta: np.ndarray) -> np.ndarray:
+        """Return a bound on the rounding error of each entry of R(β)."""
+        return _EPS * (np.abs(beta) + self.step * (np.abs(self.u) + np.abs(self.Q) @ np.abs(beta - self.x)))
+
+    def norm(self, R: np.ndarray) -> float:
+        return float(np.sqrt(self.d @ (R * R)))
+
+    def _gradient_step(self, beta: np.ndarray) -> np.ndarray:
+        return beta - self.step * (self.u + self.Q @ (beta - self.x))
+
+
 def minimise_block(u: np.ndarray, Q: np.ndarray, x: np.ndarray, psi: Separable, S: np.ndarray) -> np.ndarray:
     """Return argmin_β m(β) + Σ_{i∈S} ψ_i(β_i), m(β) = ⟨u, β − x⟩ + ½(β − x)ᵀQ(β − x), to rounding, for any ψ with a prox.
 
@@ -124,36 +158,23 @@ def minimise_block(u: np.ndarray, Q: np.ndarray, x: np.ndarray, psi: Separable, 
 
     Parameters
     ----------
-    u, Q : arrays of shape (s,) and (s, s)
-        ∇_S f(x) and M_S.
-    x : array of shape (s,)
-        The block x_S of the current point.
-    psi : Separable
-        ψ.
-    S : array of s indices
-        The coordinates of the block, which are passed to ψ.
+    u, Q, x : arrays of shape (s,), (s, s) and (s,)
+        ∇_S f(x), M_S and the block x_S of the current point.
+    psi, S : Separable, array of s indices
+        ψ, and the coordinates of the block, which are passed to it.
     """
     d = 2.0 * np.abs(Q).sum(axis=1) - np.diag(Q)
     d[d == 0.0] = d.max() or 1.0  # without curvature any step length is valid, and ψ must bound the coordinate
     step = 1.0 / d
     contraction = np.eye(len(x)) - step[:, None] * Q
-
-    def gradient_step(beta: np.ndarray) -> np.ndarray:
-        return beta - step * (u + Q @ (beta - x))
-
-    def residual(beta: np.ndarray) -> np.ndarray:
-        return beta - psi.prox(gradient_step(beta), step, S)
-
-    def norm(R: np.ndarray) -> float:
-        return float(np.sqrt(d @ (R * R)))
-
+    residual = _Residual(u, Q, x, psi, S, d, step)
+    norm = residual.norm
     beta, R = x, residual(x)
     first = record = norm(R)
     for _ in range(_NEWTON_STEPS):
-        rounding = _EPS * (np.abs(beta) + step * (np.abs(u) + np.abs(Q) @ np.abs(beta - x)))
+        rounding = residual.rounding(beta)
         # 1. The full step.
-        pi = psi.prox_slope(gradient_step(beta), step, S)
-        matrix = (1.0 + _RIDGE) * np.eye(len(x)) - pi[:, None] * contraction
+        matrix = (1.0 + _RIDGE) * np.eye(len(x)) - residual.slopes(beta)[:, None] * contraction
         # Least squares also works where rounding cancels the ridge, and its singular values show a singular matrix.
         newton, _, _, spectrum = np.linalg.lstsq(matrix, -R, rcond=None)
         full = residual(beta + newton)
@@ -164,7 +185,7 @@ def minimise_block(u: np.ndarray, Q: np.ndarray, x: np.ndarray, psi: Separable, 
         if (np.abs(R) <= _SLACK * rounding).all():
             if spectrum[-1] < 10.0 * _RIDGE and norm(beta - x) > _FAR * first:
                 break
-            return psi.prox(gradient_step(beta), step, S)  # equals β − R, but inside the domain of ψ
+            return residual.prox(beta)  # equals β − R, but inside the domain of ψ
         # 3. A shorter step.
         # (d − Q) newton @ R(β) is the slope of the envelope along the step.
         length, R = _bisected(lambda t: residual(beta + t * newton), d * newton - Q @ newton, R, full)  # noqa: B023

@@ -1,4 +1,4 @@
-"""Problems made of another one: with another λ or other weights, or on some of its rows."""
+"""Problems derived from another one: with another λ or other weights, or on some of its rows."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy as np
 from dualnewton.validation import frozen
 
 OF_DATA = ("data", "n", "d", "columns")
-"""What is computed from X and the loss alone, once."""
+"""Attributes that depend on X and the loss alone, computed once."""
 
 OF_ROWS = ("y", "sample_weight", "offset")
-"""What has an entry for each row."""
+"""Attributes with an entry per row."""
 
 
 @cache
 def _kept(kind: Any) -> tuple[str, ...]:
-    """Return the names of what such problems share."""
+    """Return the names of the attributes that derived problems share."""
     return *(field.name for field in fields(kind)), *(name for name in OF_DATA if hasattr(kind, name))
 
 
@@ -28,7 +28,7 @@ def like(
 ) -> Any:
     """Return the problem with another λ, other weights or another regulariser, each if given.
 
-    To check X again for each of the hundreds of problems of a grid would take as long as a pass over the data for each.
+    Checking X again for each of the hundreds of problems of a grid would take a pass over the data for each.
     """
     kind: Any = type(problem)
     twin = object.__new__(kind)
@@ -44,7 +44,7 @@ def like(
 
 
 def on_rows(problem: Any, rows: np.ndarray, data: Any) -> Any:
-    """Return the problem on some of its rows, of which ``data`` holds the features."""
+    """Return the problem on some of its rows, whose features are in ``data``."""
     own = [field.name for field in fields(problem) if field.name in OF_ROWS]
     given = {name: getattr(problem.unit, name) for name in own}
     return replace(

@@ -1,16 +1,16 @@
 """Dual bounds from one pass: P, the dual point α_i = −φ′(z_i) and ᾱ are sums over rows, so that one pass gives them all.
 
-What makes α feasible follows from these sums and from α itself, without reading X again:
+α is made feasible from these sums and from α itself, without reading X again:
 
 1. *Balance.* With an intercept, Σ c_i α_i = 0 is required. α − td is balanced for t = Σ c_i α_i / Σ c_i d_i, where d_i is
    φ″(z_i), or less next to an end of the domain (``Loss.balancing_direction``); the pass sums c_i d_i a_i as well as c_i α_i a_i.
 2. *Domain of the conjugate of g.* For penalties that are not strongly convex (the Lasso), α is scaled by a factor, and ᾱ with
-   it. The pass sums ᾱ a second time from α/3: the two sums differ by rounding errors, which measures these.
+   it. The pass sums ᾱ a second time from α/3: the difference between the two sums measures the rounding errors.
 3. *Far from the optimum* the best multiple sα is searched; φ*(−sα_i) needs α alone, and ᾱ is multiplied by s.
 
-Only another intercept changes every α_i. It is searched, on the margins of the pass, where this correction would change the gap
-noticeably, or where the loss has none (softmax) and the imbalance is large; ᾱ of the point found takes a second pass. A small
-imbalance of softmax is removed from α (``Loss.balanced``), which takes a second pass as well.
+Another intercept changes every α_i. It is searched, on the margins of the pass, if the balancing above would change the gap
+noticeably, or if the loss has no balancing direction (softmax) and the imbalance is large; ᾱ of the new point takes a second
+pass. A small imbalance of softmax is removed from α (``Loss.balanced``), which takes a second pass as well.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ SLACK, ROUNDING = 0.2, 1e-15
 measures, and D by more than this fraction of |P|, for rounding."""
 
 SLIGHT, TWICE = 1e-3, 2.0
-"""Imbalance Σ_k |Σ_i c_i α_ik| as a fraction of Σ c_i, and gap as a multiple of that without an imbalance, up to which a dual
-point without a balancing direction (softmax) is balanced as it is, without another intercept."""
+"""Two limits up to which a dual point without a balancing direction (softmax) is balanced without another intercept: the
+imbalance Σ_k |Σ_i c_i α_ik| as a fraction of Σ c_i, and the gap as a multiple of the gap without an imbalance."""
 
 TINY = float(np.finfo(float).tiny)
-"""The smallest number that a sum of curvatures is taken for."""
+"""Lower limit for a sum of curvatures that is used as a divisor."""
 
 FAR = 1e-2
 """Relative gap above which the best multiple sα of the dual point is searched: far from the optimum −φ′ overshoots."""
@@ -82,7 +82,7 @@ class DualSums:
     direction: np.ndarray | None = None
 
     def _bars(self, column: int) -> np.ndarray:
-        """Return (1/λn) Σ c_i r_ik a_i for K columns from this one on, in the shape of w."""
+        """Return (1/λn) Σ c_i r_ik a_i for K columns, starting at the given one, in the shape of w."""
         problem, K = self.problem, self.problem.columns
         return self.products[column if K == 1 else slice(column, column + K)] / (problem.lam * problem.n)
 
@@ -139,7 +139,7 @@ class DualSums:
 def sum_columns(rows: RowVectors, columns: np.ndarray, *, thirds: bool) -> np.ndarray:
     """Return columns of some rows whose sums give ᾱ: c_i α_i, c_i d_i with the balancing direction d, and thirds of both.
 
-    The thirds, by which rounding errors are measured, are there if g is not strongly convex. ``columns`` are α_i and d_i.
+    The thirds, which measure rounding errors, are included if g is not strongly convex. ``columns`` are α_i and d_i.
     """
     columns = rows.weighted(columns)
     return np.concatenate([columns, columns / 3.0], axis=1) if thirds else columns
@@ -160,9 +160,9 @@ def columns_of(models: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
 
 
 class Derivatives:
-    """The losses of several models, whose margins stand side by side, and their derivatives (see :class:`Target`).
+    """The losses of several models, whose margins are adjacent columns, and their derivatives (see :class:`Target`).
 
-    A target holds the forms of its problems, not the problems: it is sent to where the rows are.
+    A target holds only the declared forms of its problems, since it is sent to the rows (on a cluster).
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
@@ -198,7 +198,7 @@ class PrimalPoints:
 
 
 def _form_of(problem: Problem) -> RowForm:
-    """Return what a pass computes for the certificate of a primal point; with an intercept, most losses have a direction."""
+    """Return the outputs of a pass that certifies a primal point; with an intercept, most losses have a balancing direction."""
     direction = problem.fit_intercept and problem.loss.balances_by_direction
     return RowForm(problem.loss, True, direction, not problem.regularizer.strongly_convex)
 
@@ -264,10 +264,10 @@ def primal_bounds(
 
 
 def _nearly_balanced(sums: DualSums, primal: float, w: np.ndarray) -> Bound | None:
-    """Return the bound of a point that ``Loss.balanced`` has changed little, for a loss without a direction (softmax).
+    """Return the bound of a point that ``Loss.balanced`` changes little, for a loss without a direction (softmax).
 
-    It takes a second pass, too, but no search for the intercept. None if the imbalance is large, or if balancing costs more than
-    the gap of the point itself, λ(g(w) + g*(ᾱ) − ⟨w, ᾱ⟩), which is the whole gap where nothing is to be balanced.
+    It takes a second pass, but no search for the intercept. None if the imbalance is large, or if balancing costs more than the
+    gap of the point itself, λ(g(w) + g*(ᾱ) − ⟨w, ᾱ⟩), which is the whole gap of a balanced point.
     """
     problem = sums.problem
     if problem.loss.balances_by_direction or np.abs(sums.mass).sum() > SLIGHT * float(problem.c.sum()):
@@ -281,9 +281,9 @@ def _nearly_balanced(sums: DualSums, primal: float, w: np.ndarray) -> Bound | No
 def _intercept_matters(sums: DualSums, primal: float, bound: Bound) -> bool:
     """Whether the best intercept may have a noticeably smaller gap than the balanced point.
 
-    Balancing moves α to first order as the best intercept does. They differ by the share |t| of the move, and for about the share
-    ``BALANCING`` of the examples, which are next to an end of the domain; the sum over these is random, hence the square root. If
-    the difference of ᾱ is negligible against the gap, the two gaps agree.
+    Balancing changes α, to first order, as the best intercept does. The two differ by the fraction |t| of the change, and for
+    about the fraction ``BALANCING`` of the examples, which are near an end of the domain; the sum over these is random, hence the
+    square root. If the difference of ᾱ is negligible against the gap, the two gaps agree.
     """
     problem, t = sums.problem, sums.step
     if bound.value == -np.inf:

@@ -23,8 +23,8 @@ class Certificate:
     primal, dual : float
         P(w) and D(α), recomputed from the data in float64.
     rounding : float, optional
-        A proved bound on what rounding errors may have taken from P − D (``objective/rounding.py``); None if none was computed.
-        Certificates with the same values are equal whether or not it was.
+        A proved bound on the rounding error of P − D (``objective/rounding.py``); None if none was computed.
+        It is ignored when certificates are compared.
     parts : tuple of Certificate
         The certificates of the independent fits (classes, outputs) of which the model consists; the values are their sums.
 
@@ -63,13 +63,13 @@ class Certificate:
         return gap / abs(self.primal) if 0.0 < abs(self.primal) < np.inf else np.inf
 
     def agrees_with(self, other: Certificate) -> bool:
-        """Whether both values are those of the other, up to rounding: twice the bound that the other has, if it has one."""
+        """Whether both values equal those of the other certificate up to rounding: twice its rounding bound, if it has one."""
         allowed = ROUNDING * (abs(self.primal) + abs(self.dual)) if other.rounding is None else 2.0 * other.rounding
         return abs(self.primal - other.primal) <= allowed and abs(self.dual - other.dual) <= allowed
 
     @property
     def bound(self) -> float:
-        """The gap and its rounding errors together, where they are known: P(w) − P(w*) is at most this in exact arithmetic."""
+        """The gap plus its rounding errors, if they are known: P(w) − P(w*) is at most this in exact arithmetic."""
         return self.gap + (self.rounding or 0.0)
 
     @property
@@ -81,7 +81,7 @@ class Certificate:
         return bound / abs(self.primal) if 0.0 < abs(self.primal) < np.inf else np.inf
 
     def meets(self, tol: float) -> bool:
-        """Whether the bound is at most ``tol`` times |P|; where P = D = 0, for any rounding errors."""
+        """Whether the bound is at most ``tol`` times |P|; if P = D = 0, whatever the rounding errors."""
         return self.relative_gap <= tol and (self.bound <= tol * abs(self.primal) or self.primal == 0.0)
 
     def __str__(self) -> str:
@@ -107,7 +107,7 @@ class CertifiedPair:
 
     def with_rounding(self, rounding: float | None) -> CertifiedPair:
         """Return the pair with a bound of the rounding errors of its certificate."""
-        # Not ``replace``, which takes twice as long: the time of a small fit is that of Python calls.
+        # Not ``replace``, which takes twice as long: Python calls dominate the time of a small fit.
         found = self.certificate
         certificate = Certificate(found.primal, found.dual, rounding=rounding, parts=found.parts)
         return CertifiedPair(self.w, self.intercept, self.alpha, certificate, self.scale)
@@ -121,7 +121,7 @@ class CertifiedPair:
     def joined_with(self, other: CertifiedPair) -> CertifiedPair:
         """Return the better model and the better dual point of two pairs: weak duality holds for any combination.
 
-        A value that is no number is worse than any other.
+        NaN is worse than any number.
         """
         primal = min(self, other, key=lambda pair: _or(np.inf, pair.certificate.primal))
         dual = max(self, other, key=lambda pair: _or(-np.inf, pair.certificate.dual))

@@ -19,12 +19,9 @@ from dualnewton.objective.certificate import Certificate, CertifiedPair
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import label_weights
 
-ROUNDED = 1e-14
-"""Fraction by which a dual point is scaled down further than its computed ᾱ asks for, against the rounding of ᾱ."""
-
 
 def certify_duals(problems: Sequence[Problem], alphas: Sequence[np.ndarray]) -> list[CertifiedPair]:
-    """Certify w = ∇g*(ᾱ) for a dual point of each problem: in two passes, or in three if there is an intercept to search.
+    """Certify w = ∇g*(ᾱ) for a dual point of each problem: in two passes, or three if an intercept must be searched.
 
     Only α is taken from the dual method: w is recomputed, so that rounding errors accumulated in the method's w do not matter.
     """
@@ -79,7 +76,7 @@ def certify_cold_starts(problems: Sequence[Problem]) -> list[CertifiedPair]:
 def _of_labels(
     problem: Problem, w: np.ndarray, bar: np.ndarray, kinds: np.ndarray, weights: np.ndarray
 ) -> tuple[Any, float, float]:
-    """Return the best intercept, P and D for w = 0 and α = 0, where examples differ by their labels alone."""
+    """Return the best intercept, P and D for w = 0 and α = 0, if examples differ by their labels alone."""
     loss, n = problem.loss, problem.n
     zeros = np.zeros(len(kinds) if problem.columns == 1 else (len(kinds), problem.columns))
     b = loss.best_intercept(zeros, kinds, weights) if problem.fit_intercept else problem.no_intercept()
@@ -115,7 +112,7 @@ def certify_pairs(
 ) -> list[CertifiedPair]:
     """Certify a model of each problem by the dual point that is given with it, balanced: two passes, and no search.
 
-    For methods that move both: on a kink −φ′(z_i) is any slope between its ends, and a wrong one proves nothing.
+    For methods that compute both: at a kink −φ′(z_i) is any slope in an interval, and a wrong choice proves nothing.
     """
     models = [problem.model(w) for problem, w in zip(problems, models, strict=True)]
     intercepts = [problem.allowed_intercept(b) for problem, b in zip(problems, intercepts, strict=True)]

@@ -15,17 +15,17 @@ class ChoiceCertificate:
     Attributes
     ----------
     parameters : tuple of dicts
-        The values that were tried, in the order in which the first is taken of several with the same score.
+        The values that were tried, in order of preference among equal scores.
     scores : array of shape (values,)
         Mean scores over the folds; larger is better.
     lower, upper : arrays of shape (values,)
-        Between these the mean score lies if every model is the exact minimiser.
+        Bounds on the mean score if every model were the exact minimiser.
     chosen : int
-        The place of the value that was chosen.
+        The index of the chosen value.
     scoring : str
         The name of the score.
     reason : str
-        Why nothing is proved of some values, if so.
+        The reason why nothing is proved about some values, if any.
     """
 
     parameters: tuple[dict[str, Any], ...]
@@ -38,7 +38,7 @@ class ChoiceCertificate:
 
     @property
     def rivals(self) -> np.ndarray:
-        """Places of the values that exact fits might choose instead."""
+        """Indices of the values that exact fits might choose instead."""
         places = np.arange(len(self.scores))
         least = self.lower[self.chosen]
         beaten = np.where(places < self.chosen, self.upper < least, self.upper <= least)

@@ -1,12 +1,12 @@
-"""Problems with more features than examples in n coordinates or fewer.
+"""Problems with more features than examples, rewritten in at most n coordinates.
 
 With the penalty (λ/2) Σ v_j w_j² the minimiser has the form w = V⁻¹Xᵀβ, for any loss. In coordinates u of a basis of this span
 that is orthonormal for V,
 
     a_iᵀw = r_iᵀu,        Σ v_j w_j² = ‖u‖²,
 
-so that the rows r_i take the place of a_i, and ½‖u‖² that of the penalty; labels, weights, offsets and intercept stay as they
-are. P and D of the two problems agree at w and u, and at equal α.
+so that the rows r_i replace a_i, and ½‖u‖² the penalty; labels, weights, offsets and intercept are unchanged. P and D of the
+two problems agree at w and u, and at equal α.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dualnewton.objective.alike import like
 from dualnewton.regularizers import L2
 
 ROUNDING = 1e-13
-"""A row whose part outside the span of the others is below this fraction of its square norm depends on them."""
+"""A row is linearly dependent on other rows if its component outside their span is below this fraction of its squared norm."""
 
 
 def in_coordinates(problem: Any, data: MemoryData) -> Any:
@@ -37,8 +37,8 @@ def in_coordinates(problem: Any, data: MemoryData) -> Any:
 class Factor:
     """The rows in coordinates by the factor X V⁻¹ Xᵀ = L Lᵀ.
 
-    Pivoting takes the rows in an order in which those that depend on earlier ones add no coordinate: r of them span all, their
-    rows L_r of L are triangular, and w = V⁻¹ X_rᵀ L_r⁻ᵀ u.
+    Pivoting orders the rows so that rows that depend on earlier ones add no coordinate: r rows span all, their rows L_r of L are
+    triangular, and w = V⁻¹ X_rᵀ L_r⁻ᵀ u.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Factor:
         K = K * unit
         K *= unit[:, None]
         L, order, rank, _ = dpstrf(K.T, tol=ROUNDING, lower=1)
-        order, rank = order - 1, max(rank, 1)  # rows of zeros have one coordinate, which is zero
+        order, rank = order - 1, max(rank, 1)  # if all rows are zero there is one coordinate, which is zero
         rows = np.zeros((data.n, rank))
         rows[order] = np.tril(L)[:, :rank]
         rows *= sizes[:, None]
@@ -76,7 +76,7 @@ class Factor:
 
     @cached_property
     def matrix(self) -> MemoryData:
-        """L behind the protocol by which everything is computed with it."""
+        """L, wrapped in the data protocol."""
         return MemoryData(self.rows)
 
     def problem(self, problem: Any) -> Any:

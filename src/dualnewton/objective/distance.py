@@ -1,4 +1,4 @@
-"""How far a model can be from the minimiser: ellipsoids around the model that are proved to contain it.
+"""Bounds on the distance between a model and the minimiser: ellipsoids around the model that are proved to contain it.
 
 Let x = (w, b) be a model, v any subgradient of nP at x, and
 
@@ -17,7 +17,7 @@ moment of t is at most its variance times its range.) Let u = θ(x* − x) with 
 
     uᵀ(∂(nP)(x + u) − v) ≥ r² (1 − e^{−MRr})/(MRr),        uᵀv ≥ −r‖v‖_{H⁻¹}.
 
-A convex function does not rise on the way to its minimiser, so that no point of the segment has a larger r than
+A convex function does not increase along the segment to its minimiser, so that r at any point of the segment is at most
 
     r* = −log(1 − MR‖v‖_{H⁻¹})/(MR),    if MR‖v‖_{H⁻¹} < 1:    ‖x − x*‖_H ≤ r*.
 
@@ -45,13 +45,13 @@ ROUNDING = 1e-13
 """Relative rounding error of sums over rows, which is added to each bound."""
 
 SINGULAR = 1e-12
-"""H counts as singular if a pivot of its factor is below this fraction of the largest diagonal entry: rounding would decide."""
+"""H counts as singular if a pivot of its factor is below this fraction of the largest diagonal entry."""
 
 CLOSE = 0.1
 """MR‖v‖ up to which a simple bound of R is used: r* is then at most 6 % larger than for R = 0."""
 
 COLUMNS = 64
-"""Columns of L⁻ᵀ that are multiplied by the rows at a time: bounds the memory to 64 numbers a row."""
+"""Columns of L⁻ᵀ that are multiplied by the rows at a time: limits the memory to 64 numbers per row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class Region:
     factor : array of shape (d or d + 1, same)
         L, the lower Cholesky factor of H, of size K(d + 1): the entries of x are (w_1, b_1), …, (w_K, b_K).
     radius : float
-        In units of √(nP); infinite if nothing is proved.
+        In units of √(nP); infinite if no bound is proved.
     columns : int
         K.
     with_intercept : bool
@@ -114,7 +114,7 @@ class Region:
     def spread(self, sample: Sample) -> float:
         """Return a bound of √(Σ ω_s ‖z_s − z_s*‖²), z and z* the margins of the model and of the minimiser.
 
-        For K > 1 columns, the margins of a row are taken up to a constant, on which no prediction depends.
+        For K > 1 columns, a constant may be added to all margins of a row: no prediction depends on it.
         """
         if not math.isfinite(self.radius):
             return math.inf
@@ -135,7 +135,7 @@ class Region:
 def _largest_eigenvalue(S: np.ndarray) -> float:
     """Return ‖S⁴‖_F^¼, a bound of the largest eigenvalue of a positive semidefinite matrix, at most size^⅛ times as large.
 
-    Three products cost less than the eigenvalue itself, and iterations would approach it from below.
+    Three matrix products cost less than an eigenvalue computation, and iterations would give a lower bound.
     """
     size = float(np.linalg.norm(S))
     if size == 0.0:
@@ -149,7 +149,7 @@ class Ball:
     """‖w − w*‖ ≤ radius around the model of a squared loss, and |b − b̂| ≤ shift, b̂ the best intercept for w.
 
     By strong convexity of P(w, b̂(w)), (λ/2)‖w − w*‖² + (mean c/2)(b − b̂)² ≤ gap. The best intercept is ȳ − x̄ᵀw, so that
-    predictions differ by (a − x̄)ᵀ(w − w*) + b − b̂. It needs products only, :class:`Region` a matrix of all features.
+    predictions differ by (a − x̄)ᵀ(w − w*) + b − b̂. It needs only products with X; :class:`Region` needs a d×d matrix.
     """
 
     centre: np.ndarray
@@ -162,7 +162,7 @@ class Ball:
 
 
 def ball(problem: Problem, certificate: Certificate) -> Ball | None:
-    """Return a ball around the certified model that contains the minimiser; None unless loss and g have the curvature for it."""
+    """Return a ball around the certified model that contains the minimiser; None unless P has the required curvature."""
     form = problem.regularizer.form
     if problem.loss.self_concordance != 0.0 or problem.columns > 1 or not problem.regularizer.strongly_convex:
         return None
@@ -184,16 +184,16 @@ def spread_per_root_gap(gram: np.ndarray, sample_gram: np.ndarray, ridge: np.nda
     Parameters
     ----------
     gram, sample_gram : arrays of the same shape
-        Σ c_i ã_i ã_iᵀ of the rows that are fitted, and Σ ω_s ã_s ã_sᵀ of the sample.
+        Σ c_i ã_i ã_iᵀ of the training rows, and Σ ω_s ã_s ã_sᵀ of the sample.
     ridge : array
-        Of each entry of x; zero for an intercept.
+        The curvature for each entry of x; zero for an intercept.
     """
     L = _factor(gram + np.diag(ridge))
     return None if L is None else Region(L, math.sqrt(2.0)).spread_of(sample_gram)
 
 
 def region(problem: Problem, w: np.ndarray, intercept: Any, *, outside: float = 0.0) -> Region | None:
-    """Return an ellipsoid around the model that contains the minimiser; None if there is no proof of one.
+    """Return an ellipsoid around the model that contains the minimiser; None if none is proved.
 
     The problem must have a loss with a declared ``self_concordance``, and a penalty that is a sum over features. Everything is
     computed from the data and the model.
@@ -201,11 +201,11 @@ def region(problem: Problem, w: np.ndarray, intercept: Any, *, outside: float = 
     Parameters
     ----------
     problem : Problem
-        What (w, b) shall minimise.
+        The problem that (w, b) approximately minimises.
     w, intercept : array, and number or array
         The model.
     outside : float
-        ‖w‖ of a part of the model that is orthogonal to all rows, see :class:`Rotation`.
+        The norm of the component of w that is orthogonal to all rows, see :class:`Rotation`.
     """
     from scipy.linalg import solve_triangular
 
@@ -235,7 +235,7 @@ def region(problem: Problem, w: np.ndarray, intercept: Any, *, outside: float = 
 
 @dataclass(frozen=True, eq=False)
 class Rotation:
-    """The same rows with n coordinates each, where there are more features: Xᵀ = QRᵀ, so that x_iᵀw = r_iᵀ(Qᵀw).
+    """The same rows with n coordinates each, for more features than rows: Xᵀ = QRᵀ, so that x_iᵀw = r_iᵀ(Qᵀw).
 
     With the penalty ½‖w‖² the problem in these coordinates has the same minimiser, which lies in the span of the rows.
 
@@ -257,17 +257,18 @@ class Rotation:
         return cls(as_data(np.ascontiguousarray(R.T)), basis)
 
     def region(self, problem: Problem, w: np.ndarray, intercept: Any) -> Region | None:
-        """Return what :func:`region` does, by a matrix of the size n instead of d; the samples are rows of ``data``."""
+        """Do the same as :func:`region` with a matrix of size n instead of d; the samples are rows of ``data``."""
         inside = w @ self.basis
         outside = float(np.linalg.norm(w - inside @ self.basis.T))
         return region(replace(problem, X=self.data), inside, intercept, outside=outside)
 
 
 def _hessian(problem: Problem, z: np.ndarray) -> np.ndarray:
-    """H at the margins z; for several columns Σ_{k<l} (e_k − e_l)(e_k − e_l)ᵀ ⊗ Σ_i c_i q_ikl ã_i ã_iᵀ, plus that of the penalty.
+    """H at the margins z; for several columns Σ_{k<l} (e_k − e_l)(e_k − e_l)ᵀ ⊗ Σ_i c_i q_ikl ã_i ã_iᵀ, plus the Hessian of
+    the penalty.
 
-    All intercepts may be shifted together there, without any effect: this direction has a curvature added, along which x* is the
-    minimiser with the sum of the intercepts of x.
+    For several columns, a constant added to all intercepts changes nothing. A curvature is added in this direction; x* is then
+    the minimiser with the same sum of intercepts as x.
     """
     K, with_one = problem.columns, problem.fit_intercept
     weights = problem.loss.couplings(z, problem.y) if K > 1 else problem.loss.second_derivative(z, problem.y)[:, None]
@@ -287,7 +288,7 @@ def _hessian(problem: Problem, z: np.ndarray) -> np.ndarray:
 
 
 def _factor(H: np.ndarray) -> np.ndarray | None:
-    """Return the lower Cholesky factor of H; None if H is singular but for rounding."""
+    """Return the lower Cholesky factor of H; None if H is singular up to rounding."""
     from scipy.linalg import LinAlgError, cholesky
 
     try:
@@ -313,7 +314,7 @@ def _largest_form(problem: Problem, L: np.ndarray) -> float:
     """Return R, the largest range max_kl (e_k − e_l ⊗ ã_i)ᵀu over the rows of positive weight and ‖u‖_H ≤ 1.
 
     It is max_i ‖ã_i‖_{H⁻¹} for one column. The squared range for classes k and l is ã_iᵀBã_i with a matrix B of size d + 1,
-    made of blocks of H⁻¹; with B = CCᵀ it is the squared norm of a row of ÃC, of which a few columns are computed at a time.
+    made of blocks of H⁻¹; with B = CCᵀ it is the squared norm of a row of ÃC, computed for a few columns at a time.
     """
     from scipy.linalg import cholesky, solve_triangular
 

@@ -40,7 +40,7 @@ STATIONARY = 1e-12
 """A Newton step for intercept and scale ends the minimisation if it is at most this multiple of the scale."""
 
 CANCELLED = 1e-3
-"""Fraction of a sum of squares that subtraction must leave for its digits to count."""
+"""Smallest fraction of a sum of squares that may remain after subtraction; below it the remainder is rounding."""
 
 ORTHOGONAL = 1e-11
 """Tolerance of the constraint Σ c_i α_i a_ij = 0 of a problem without penalty, as a fraction of Σ c_i |α_i a_ij|."""
@@ -55,7 +55,7 @@ SOME = 1 << 16
 """Number of rows, at least, whose median is the first intercept."""
 
 MOST = 2000
-"""Features up to which, without a penalty, a dual point is made orthogonal to them, by a matrix of their size."""
+"""Without a penalty, the largest d for which a dual point is made orthogonal to the features, by a d×d matrix."""
 
 HALVINGS, DAMPINGS = 10, (0.0, 1e-6, 1e-3, 1.0)
 """Maximum number of trial lengths 1, ½, ¼, … of a step, and the multiples of the Hessian's diagonal that are added to it in
@@ -70,7 +70,7 @@ class JointStep(NamedTuple):
     w, intercept, scale
         The model.
     alpha : array of shape (n,), optional
-        A dual point that belongs to w, if P changed by rounding only: r_i/σ then has the rounding error of r_i over σ.
+        A dual point for w, if P changed by rounding only: r_i/σ then has the rounding error of r_i divided by σ.
     shortened : bool
         Whether the step was shorter than Newton's.
     """
@@ -134,7 +134,7 @@ class HuberScaleProblem(AroundProblem):
         return self.certified_pair(np.zeros(self.d), self._median() if self.fit_intercept else 0.0)
 
     def _median(self) -> float:
-        """Return the median of the targets that have a weight, of every k-th where there are very many."""
+        """Return the median of the targets of positive weight; of every k-th target if there are very many."""
         data, some = self.unit.data, slice(None, None, max(1, self.unit.n // SOME))
         y, c = data.entries(self.unit.y, some), data.entries(self.unit.c, some)
         return float(np.median(y[c > 0.0])) if (c > 0.0).any() else 0.0
@@ -166,7 +166,7 @@ class HuberScaleProblem(AroundProblem):
         return linear if np.all(np.abs(along) <= allowed) else -math.inf
 
     def recomputed(self, pair: CertifiedPair) -> Certificate:
-        """Return P(w, b, σ) and D(α) of a pair whose certificate is not to be believed, such as that of a file."""
+        """Return P(w, b, σ) and D(α) of a pair whose certificate must be recomputed, for example one from a file."""
         scale = positive("scale", np.nan if pair.scale is None else pair.scale, or_zero=True)
         return Certificate(
             self.primal(pair.w, self.unit.allowed_intercept(pair.intercept), scale), self.dual(pair.alpha)
@@ -177,7 +177,7 @@ class HuberScaleProblem(AroundProblem):
         return self._feasible(alpha)[0]
 
     def _feasible(self, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Do this, and return Σ c_i α_i a_i of the point as well."""
+        """Do the same, and also return Σ c_i α_i a_i of the point."""
         unit = self.unit
         alpha = unit.dual_near(np.where(unit.c > 0.0, alpha, 0.0))
         if self.lam == 0.0 and unit.d <= MOST:
@@ -205,7 +205,7 @@ class HuberScaleProblem(AroundProblem):
         r = unit.margins(w) - unit.y
         spread = math.sqrt(float(unit.c @ np.square(r + intercept) / unit.c.sum()))
         primal, b, sigma, lowest = self._settled(r, w, intercept, scale or 0.0)
-        if not lowest:  # another start, since the iteration cannot leave σ = 0
+        if not lowest:  # start again, since the iteration cannot leave σ = 0
             primal, b, sigma = min((primal, b, sigma), self._settled(r, w, intercept, spread)[:3])
         own = -np.clip((r + b) / sigma, -self.epsilon, self.epsilon) if sigma > 0.0 else -self.epsilon * np.sign(r + b)
         candidates = [self._feasible(unit.data.placed(point)) for point in (own, alpha) if point is not None]
@@ -230,7 +230,7 @@ class HuberScaleProblem(AroundProblem):
             if spread < CANCELLED * at.second:
                 spread = float(np.where(at.outside, 0.0, self.unit.c) @ np.square(r + b - middle))
             left = total - self.epsilon**2 * (total - at.weight) - at.weight * pull**2
-            aim, move = 2.0 * scale, 0.0  # with so many outliers P decreases as σ grows
+            aim, move = 2.0 * scale, 0.0  # with this many outliers P decreases as σ grows
             if left > 0.0 and at.weight > 0.0:
                 aim = math.sqrt(spread / left)
                 move = -middle - aim * pull if self.fit_intercept else -b

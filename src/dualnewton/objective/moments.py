@@ -1,10 +1,10 @@
-"""Moments of the rows, from which least squares with few features is solved, and certified, without further passes over the data.
+"""Moments of the rows, from which least squares with few features is solved and certified without further passes over the data.
 
     Σ_i c_i (x_iᵀw + b − y_i)² = uᵀGu − 2uᵀk + Σ_i c_i t_i²,        G = Σ_i c_i x̃_i x̃_iᵀ,  k = Σ_i c_i x̃_i t_i
 
 with x̃ = (x − o, 1), t = y − ȳ and u = (w, b + oᵀw − ȳ). The sums are sufficient: P, D and the feasibility of the dual point
 follow from them, up to rounding errors that are a small multiple of the unit roundoff times Σ c_i t_i² + |uᵀGu|. The certificates
-below subtract a bound of these errors from D and add it to P.
+below subtract a bound on these errors from D and add it to P.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.problem import Problem
 
 ROUNDING = 16.0 * np.finfo(float).eps
-"""Bound of the rounding errors as a fraction of the terms that cancel. (BLAS adds up partial sums: the errors grow far more
+"""Bound on the rounding errors as a fraction of the terms that cancel. (BLAS adds partial sums, so that errors grow far more
 slowly than the number of rows.)"""
 
 
 SOME = 1024
-"""Rows whose mean is the origin of the moments, at least, where there are so many."""
+"""Least number of rows whose mean is the origin of the moments (all rows if there are fewer)."""
 
 
 LOST = 64.0 * 2.0**-53
-"""Fraction of Σ c_i x_ij² below which what subtraction leaves about the mean is rounding of either sign: a constant feature."""
+"""A feature is constant if its variance about the mean is below this fraction of Σ c_i x_ij²: the difference is rounding."""
 
 
 class Centred(NamedTuple):
@@ -42,7 +42,7 @@ class Centred(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Weighted sums over rows of x̃ = (x − o, 1) and targets y, about an origin o that keeps their digits.
+    """Weighted sums over rows of x̃ = (x − o, 1) and targets y, about an origin o that avoids cancellation.
 
     Attributes
     ----------
@@ -60,8 +60,8 @@ class Moments:
 
     @classmethod
     def of(cls, data: Data, Y: np.ndarray, c: np.ndarray, origin: np.ndarray) -> Moments:
-        """Sum over the rows that have a weight."""
-        if not data.capabilities.local or c.all():  # rows by index would be copied
+        """Sum over the rows of positive weight."""
+        if not data.capabilities.local or c.all():  # selecting rows would copy them
             return cls(*data.moments(c, Y, origin), origin)
         rows = data.active(c)
         return cls(*data.moments(data.take(c, rows), data.take(Y, rows), origin, rows), origin)
@@ -72,11 +72,11 @@ class Moments:
         return float(self.gram[-1, -1])
 
     def times(self, factor: float) -> Moments:
-        """Return the moments of rows that count so many times."""
+        """Return the moments of rows repeated the given number of times."""
         return self if factor == 1.0 else Moments(factor * self.gram, factor * self.cross, self.origin)
 
     def centred(self, *, fit_intercept: bool) -> Centred:
-        """Return them about the means, or about zero where there is no intercept.
+        """Return the moments about the means, or about zero if there is no intercept.
 
         Features of sparse rows that are constant up to rounding are zero: a matrix of rounding errors is indefinite.
         """
@@ -94,9 +94,9 @@ class Moments:
 
 
 def origin_of(data: Data, c: np.ndarray, *, shift: bool) -> np.ndarray:
-    """Return about the mean of dense rows, and zero for sparse ones, which it would expand, or where no intercept asks for it.
+    """Return about the mean of dense rows; zero without an intercept, and for sparse rows, which centring would make dense.
 
-    The mean of some rows is as good: the sums keep their digits about any point that is not far from the mean.
+    The mean of some rows suffices: any origin near the mean avoids cancellation.
     """
     if not shift or data.profile.sparse:
         return np.zeros(data.d)
@@ -115,9 +115,9 @@ class Verifier:
     Parameters
     ----------
     moments : Moments
-        Of the rows, with the weights c of the problems and one target.
+        The moments of the rows, with the weights c of the problems and one target.
     problem : Problem
-        One of the problems; the others have another λ.
+        One of the problems, which differ in λ only.
     """
 
     def __init__(self, moments: Moments, problem: Problem) -> None:
@@ -140,7 +140,7 @@ class Verifier:
         r_r, r_t = fitted - 2.0 * crossed + self.squares, crossed - self.squares
         size = np.abs(GU) + np.abs(self.k)
         error = ROUNDING * (np.einsum("kj,kj->k", np.abs(U), size) + self.squares)
-        unsure = ROUNDING * size[:, :-1].max(axis=1)  # of the largest slope
+        unsure = ROUNDING * size[:, :-1].max(axis=1)  # error of the largest slope
         primal_losses = 0.5 * r_r
         slopes = gradient[:, :-1]
         if free:  # move to the best intercept, where Σ c_i α_i = 0

@@ -10,15 +10,15 @@ from dualnewton.objective.certificate import Certificate
 from dualnewton.objective.problem import Problem
 
 ROUNDED = 1e-14
-"""Fraction by which a dual point is scaled down further than its computed ᾱ asks for, against the rounding of ᾱ."""
+"""Fraction by which a dual point is scaled down more than its computed ᾱ requires, to cover the rounding of ᾱ."""
 
 
 def certify_path(
     problem: Problem, lams: Sequence[float], models: np.ndarray, intercepts: np.ndarray
 ) -> tuple[list[Certificate], np.ndarray]:
-    """Certify models of the squared loss of K outputs for several λ, in two products with X and a few sums for all of them.
+    """Certify models of the squared loss of K outputs for several λ, in two products with X and a few sums for all models.
 
-    With the residuals ρ_i = W a_i + b − y_i, their mean m by weight, α_i = m − ρ_i, which is balanced, and C = Σ c_i
+    With the residuals ρ_i = W a_i + b − y_i, their weighted mean m, α_i = m − ρ_i, which is balanced, and C = Σ c_i
 
         n P(W, b) = ½ Σ c_i ‖ρ_i‖² + λn g(W),        Σ c_i ‖α_i‖² = Σ c_i ‖ρ_i‖² − C‖m‖²,
         n D(rα)   = r Σ c_i α_iᵀ(y_i − ȳ) − ½ r² Σ c_i ‖α_i‖² − λn g*(rĀ),
@@ -28,7 +28,8 @@ def certify_path(
     Parameters
     ----------
     problem : Problem
-        With ``losses.SquaredOutputs``, or ``losses.Squared`` for K = 1, no offsets, and a regulariser that joins the columns.
+        A problem with ``losses.SquaredOutputs``, or ``losses.Squared`` for K = 1, no offsets, and a regulariser that joins the
+        columns.
     lams : sequence of floats
         λ of each model.
     models, intercepts : arrays of shape (models, K, d) and (models, K)
@@ -37,7 +38,7 @@ def certify_path(
     Returns
     -------
     list of Certificate, array of shape (n, models, K)
-        The certificates, and the residuals ρ of all rows, those of weight zero included.
+        The certificates, and the residuals ρ of all rows, including rows of weight zero.
     """
     data, g, n, c = problem.data, problem.g, problem.n, problem.c
     Y = problem.y.reshape(n, -1)
@@ -54,7 +55,7 @@ def certify_path(
     if free:
         slopes -= np.multiply.outer(data.transposed_times(c), mean)
     own = squares - total * np.square(mean).sum(axis=1)
-    # A regulariser that joins the columns depends on the norm of each feature alone.
+    # A regulariser that joins the columns depends only on the norm of the coefficients of each feature.
     lengths = np.sqrt(np.einsum("akj,akj->aj", models, models))
     steepness = np.sqrt(np.einsum("jak,jak->aj", slopes, slopes))
     certificates = []

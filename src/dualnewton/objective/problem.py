@@ -43,14 +43,14 @@ class Problem:
     For a loss of K > 1 columns (:class:`losses.Softmax`), an example has K margins z_i = W a_i + b + o_i: w is a K × d matrix W,
     b has K entries, α and o are n × K, and the penalty is Σ_k g(w_k) over the rows of W. A regulariser that joins the columns
     (``form.joint``) is a function of W itself: for g(W) = Σ_j ‖W_j‖ over the features j, g*(Ā) is finite where all ‖Ā_j‖ ≤ 1,
-    and α is scaled down until they are; Σ c_i α_i = 0 in each column survives the scaling.
+    and α is scaled down until they are, which preserves Σ c_i α_i = 0 in each column.
 
     Parameters
     ----------
     X : array or sparse array of shape (n, d)
-        One example a_i per row; float32 and float64 are kept as they are, CSR and C order are not copied.
+        One example a_i per row; float32 and float64 are kept; CSR and C-ordered arrays are not copied.
     y : array of shape (n,), or (n, K) for :class:`losses.SquaredOutputs`
-        The labels; the loss defines which are allowed.
+        The labels; the loss defines the allowed values.
     loss : Loss
         φ.
     regularizer : Regularizer
@@ -131,7 +131,7 @@ class Problem:
             f"{''.join(f', {name}=...' for name in extras)}{', fit_intercept=True' if self.fit_intercept else ''})"
         )
 
-    own_starts = False  # whether the objective certifies where a run starts (``starting_pair``); else in shared passes
+    own_starts = False  # True if the objective certifies its own starting point (``starting_pair``)
 
     # The data --------------------------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class Problem:
 
     @property
     def unit(self) -> Problem:
-        """The problem over these data whose labels, weights and offsets are checked: itself (see :class:`AroundProblem`)."""
+        """The problem over these data with checked labels, weights and offsets: itself (see :class:`AroundProblem`)."""
         return self
 
     @property
@@ -187,7 +187,7 @@ class Problem:
 
     @cached_property
     def label_sums(self) -> row_sums.LabelSums:
-        """Sums over labels, weights and offsets, which the bound of the rounding errors of every certificate needs."""
+        """Sums over labels, weights and offsets, for the rounding bound of every certificate."""
         return row_sums.label_sums(self.loss, self.row_vectors)
 
     @cached_property
@@ -221,7 +221,7 @@ class Problem:
         return self.dual_at(alpha, self.alpha_bar(alpha))
 
     def dual_at(self, alpha: np.ndarray, alpha_bar: np.ndarray) -> float:
-        """D(α), given ᾱ; −∞ where sums exceed the range of float64 (∞, or ∞ − ∞): they prove nothing."""
+        """D(α), given ᾱ; −∞ if sums exceed the range of float64 (∞, or ∞ − ∞)."""
         terms = row_sums.dual_terms(self.loss, alpha, self.row_vectors, masses=self.fit_intercept)
         if (np.abs(terms.mass) > _FEASIBLE * terms.size).any():
             return -np.inf
@@ -246,11 +246,11 @@ class Problem:
         return RowVectors(self.y, self.sample_weight, self.offset)
 
     def row_losses(self, rows: RowVectors, z: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return Σ c_i φ_i and c_i φ′_i over a block of rows with margins z = a_iᵀw + b, given without the offsets."""
+        """Return Σ c_i φ_i and c_i φ′_i over a block of rows with margins z = a_iᵀw + b without the offsets."""
         return row_sums.value_and_slopes(self.loss, z, rows)
 
     def row_curvature(self, z: np.ndarray) -> np.ndarray:
-        """c_i φ″_i of all rows with margins z = a_iᵀw + b, given without the offsets; for several columns, the diagonals."""
+        """c_i φ″_i of all rows with margins z = a_iᵀw + b without the offsets; for several columns, the diagonals."""
         return row_sums.curvature(self.loss, z, self.row_vectors)
 
     def row_couplings(self, z: np.ndarray) -> np.ndarray:
@@ -273,7 +273,7 @@ class Problem:
         return self.g.grad_conjugate(self.alpha_bar(self.dual_point(alpha)))
 
     def alpha_of(self, w: np.ndarray, intercept: Any = None) -> np.ndarray:
-        """α_i = −φ′(z_i), made feasible: the dual point of (w, b), with the best intercept for w if none is given."""
+        """Return α_i = −φ′(z_i), made feasible; b is the best intercept for w if none is given."""
         margins = self.margins(self.model(w))
         b = self.best_intercept_at(margins) if intercept is None else self._intercept(intercept)
         return self.feasible(self.slopes_at(margins + np.asarray(b, like=margins)))
@@ -327,7 +327,7 @@ class Problem:
         return finite("intercept", intercept) if self.columns == 1 else vector("intercept", intercept, self.columns)
 
     def allowed_intercept(self, intercept: Any) -> Any:
-        """Return b as it is certified; raise an error if it is not finite, or not zero in a problem without an intercept."""
+        """Return b as an array or float; raise an error if it is not finite, or not zero in a problem without an intercept."""
         given = self._intercept(intercept)
         if not self.fit_intercept and np.any(given):
             seen = np.asarray(given).tolist()
@@ -354,14 +354,12 @@ class Problem:
             Whether the values of the same pair are recomputed in extended precision (``objective/extended.py``), which makes the
             bound of the rounding errors about 2000 times smaller and takes about ten times as long.
         """
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # as in a run: what overflows proves nothing, as the values say
+        with np.errstate(over="ignore", invalid="ignore"):  # as in a run: values that overflow give an infinite gap
             pair = self.certified_pair(w, intercept, alpha)
             return (self.extended(pair) if exact else self.bounded(pair)).certificate
 
     def bounded(self, pair: CertifiedPair) -> CertifiedPair:
-        """Return the pair with a bound of the rounding errors of its certificate, if it has none."""
+        """Return the pair with a bound on the rounding errors of its certificate, if it has none."""
         found = pair.certificate
         if found.rounding is not None or len(pair.alpha) != self.n:
             return pair
@@ -369,18 +367,18 @@ class Problem:
 
     @property
     def extends(self) -> bool:
-        """Whether certificates can be recomputed in extended precision, for which the rows must be in this process."""
+        """Whether certificates can be recomputed in extended precision, which needs the rows in this process."""
         return self.data.capabilities.local
 
     def extended(self, pair: CertifiedPair) -> CertifiedPair:
         """Return the pair with its certificate recomputed in extended precision."""
-        from dualnewton.objective.extended import extended_pair  # a rare request
+        from dualnewton.objective.extended import extended_pair  # rarely used
 
         self.data.capabilities.require_local("a certificate in extended precision")
         return extended_pair(self, pair)
 
     def certified_pair(self, w: np.ndarray, intercept: Any = None, alpha: np.ndarray | None = None) -> CertifiedPair:
-        """Do what :meth:`certify` does, and return the model and the dual point together with the certificate."""
+        """Do the same as :meth:`certify`, and return the model and the dual point together with the certificate."""
         w = self.model(w)
         given = None if intercept is None else self.allowed_intercept(intercept)
         if given is None and self.fit_intercept:
@@ -395,7 +393,7 @@ class Problem:
         return CertifiedPair(w, b, bound.alpha, Certificate(primal, bound.value))
 
     def recomputed(self, pair: CertifiedPair) -> Certificate:
-        """Return P(w, b) and D(α) of a pair whose certificate is not to be believed, such as that of a file."""
+        """Return P(w, b) and D(α) of a pair whose certificate must be recomputed, for example one from a file."""
         return Certificate(self.primal(pair.w, self.allowed_intercept(pair.intercept)), self.dual(pair.alpha))
 
     def primal_at(self, margins: np.ndarray, w: np.ndarray) -> float:
@@ -415,14 +413,14 @@ class Problem:
 
 
 class AroundProblem:
-    """An objective that is no :class:`Problem`, but has one over the same data, ``unit``, and certifies its own starts."""
+    """An objective that is not a :class:`Problem`, but has one over the same data, ``unit``, and its own starting point."""
 
     unit: Any
     own_starts = True
     extends = False
 
     def bounded(self, pair: CertifiedPair) -> CertifiedPair:
-        """Return the pair as it is: no bound of the rounding errors of this objective is known."""
+        """Return the pair unchanged: no bound on the rounding errors of this objective is known."""
         return pair
 
     def extended(self, pair: CertifiedPair) -> CertifiedPair:  # noqa: ARG002

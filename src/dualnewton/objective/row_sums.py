@@ -1,6 +1,6 @@
 """Functions of a loss over all rows, given margins or dual variables: compiled and in threads for many rows, else by NumPy.
 
-The data are not read, but at many threads these sums would take longer than the passes.
+They do not read X, but on one thread they would take longer than passes on many threads.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ MANY = 1 << 16
 """Number of rows from which the functions are compiled."""
 
 MOST_LABELS = 32
-"""Distinct labels up to which examples with equal margins are summed label by label."""
+"""Largest number of distinct labels for which examples with equal margins are summed per label."""
 
 
 def _compiled(name: str, loss: Loss, rows: RowArray, many: bool) -> Any:
-    """Return a compiled function of rows; None where NumPy's expressions are to compute it.
+    """Return a compiled function of rows; None if NumPy's expressions compute it.
 
-    ``many`` says whether the functions are to be compiled, by the number of all rows: blocks on workers are shorter.
+    ``many`` is True if the number of all rows, not only of this block, is large enough for compiled functions.
     """
     if not many or is_elsewhere(rows):
         return None
@@ -37,13 +37,13 @@ def _compiled(name: str, loss: Loss, rows: RowArray, many: bool) -> Any:
 def value_and_slopes(loss: Loss, z: np.ndarray, rows: RowVectors) -> tuple[float, np.ndarray]:
     """Σ c_i φ(z_i + o_i; y_i) and c_i φ′_i of a block of rows."""
     value, slopes = loss.value_and_derivative(z if rows.o is None else z + rows.o, rows.y)
-    if rows.c is None:  # called for each step of small fits, whose time is that of Python calls
+    if rows.c is None:  # called in each step of small fits, whose time is dominated by Python calls
         return float(value.sum()), slopes
     return float(rows.c @ value), rows.weighted(slopes)
 
 
 def label_weights(y: np.ndarray, c: np.ndarray | None, columns: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the distinct labels with the sums of their weights, if a few rows show that there are only a few."""
+    """Return the distinct labels with the sums of their weights, if a sample of rows has only a few."""
     kinds = np.unique(on_host(y[: 2 * MOST_LABELS]))
     if y.ndim > 1 or len(kinds) > MOST_LABELS or len(kinds) < max(2, columns):
         return None
@@ -55,7 +55,7 @@ def label_weights(y: np.ndarray, c: np.ndarray | None, columns: int) -> tuple[np
 
 
 def sizes_at_zero(loss: Loss, y: np.ndarray, c: np.ndarray | None, nothing: np.ndarray) -> float:
-    """Σ c_i |φ(0; y_i)|, given margins that are zero."""
+    """Σ c_i |φ(0; y_i)|, at zero margins."""
     if len(y) >= MANY and (kinds := label_weights(y, c, loss.columns)) is not None:
         y, c = kinds
         nothing = np.zeros((len(y), *nothing.shape[1:]))
@@ -81,12 +81,12 @@ def _values(z: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, many: bool
 
 
 class DualTerms(NamedTuple):
-    """Sums over rows of which the dual value consists.
+    """Sums over rows that make up the dual value.
 
     Attributes
     ----------
     mass, size : number, or array of shape (K,)
-        Σ c_i α_i and Σ c_i |α_i|; zeros if they were not asked for.
+        Σ c_i α_i and Σ c_i |α_i|; zeros if they were not requested.
     linear : float
         Σ c_i α_i o_i.
     conjugates : float
@@ -186,7 +186,7 @@ def best_intercept(loss: Loss, z: np.ndarray, rows: RowVectors, near: Any) -> An
     own, starts, sums = rows._replace(o=None), row_parts(len(z))[:-1], np.empty(len(z))
 
     def slope(b: float) -> tuple[float, float, float]:
-        # The sums of a part are written from its first row on.
+        # The sums of a part are stored starting at the index of its first row.
         sum_over_rows(function, loss, z, own, kept=sums, sign=b)
         value, curvature, terms = (float(sums[starts + place].sum()) for place in range(3))
         return value, curvature, terms
@@ -195,14 +195,14 @@ def best_intercept(loss: Loss, z: np.ndarray, rows: RowVectors, near: Any) -> An
 
 
 class LabelSums(NamedTuple):
-    """Sums over rows that depend on labels, weights and offsets alone, for bounds of rounding errors.
+    """Sums over rows that depend on labels, weights and offsets alone, for bounds on rounding errors.
 
     Attributes
     ----------
     weight, squared_weight, heaviest : float
         Σ c_i, Σ c_i² and max c_i.
     labels, own : float
-        Σ c_i ‖y_i‖² and Σ ‖y_i‖² of the numbers that formulas compute from the labels (``Loss.label_sizes``).
+        Σ c_i ‖y_i‖² and Σ ‖y_i‖² of the numbers that the formulas of the loss compute from the labels (``Loss.label_sizes``).
     at_zero, below : float
         Σ c_i |φ_i(0)|, and an upper bound of −Σ c_i min φ_i.
     offsets : array of shape (K,) or float
@@ -247,7 +247,7 @@ def _label_sums(y: np.ndarray, c: Any, o: Any, loss: Loss) -> tuple[Any, ...]:
 
 
 class DualSizes(NamedTuple):
-    """Sums over rows of a dual point, for bounds of rounding errors.
+    """Sums over rows of a dual point, for bounds on rounding errors.
 
     Attributes
     ----------

@@ -70,7 +70,7 @@ class Unpenalised(AroundProblem):
         """Return a problem without its penalty."""
         names = ("sample_weight", "offset", "fit_intercept")
         found = cls(problem.X, problem.y, problem.loss, **{name: getattr(problem, name) for name in names})
-        vars(found)["unit"] = like(problem, regularizer=cls.regularizer)  # the fields have been checked
+        vars(found)["unit"] = like(problem, regularizer=cls.regularizer)  # the fields are already checked
         return found
 
     @cached_property
@@ -119,7 +119,7 @@ class Unpenalised(AroundProblem):
         theta = self.view.joined(w, intercept)
         nothing, primal = self.unit.no_dual(), self.primal_at(theta)  # α = 0 is orthogonal to everything
         at_zero = -row_sums.conjugates(self.loss, nothing, self.unit.row_vectors) / self.n
-        if primal <= at_zero:  # a model without errors, as least squares with more features than examples has
+        if primal <= at_zero:  # a perfect fit, as in least squares with more features than examples
             return CertifiedPair(w, intercept, nothing, Certificate(primal, at_zero))
         if alpha is None:
             Z = self.view.margins(theta)
@@ -129,7 +129,7 @@ class Unpenalised(AroundProblem):
         return CertifiedPair(w, intercept, best, Certificate(primal, value))
 
     def recomputed(self, pair: CertifiedPair) -> Certificate:
-        """Return P(w, b) and D₀(α) of a pair whose certificate is not to be believed, such as that of a file."""
+        """Return P(w, b) and D₀(α) of a pair whose certificate must be recomputed, for example one from a file."""
         w, intercept = self.unit.model(pair.w), self.unit.allowed_intercept(pair.intercept)
         return Certificate(self.primal_at(self.view.joined(w, intercept)), self.dual(self.unit.dual_point(pair.alpha)))
 
@@ -160,7 +160,7 @@ class Unpenalised(AroundProblem):
 
 
 class NonNegativeUnpenalised(Unpenalised):
-    """The same subject to w ≥ 0: Σ c_i α_i x_ij ≤ 0 is then enough for a dual point, with equality where w_j > 0.
+    """The same subject to w ≥ 0: a dual point then needs only Σ c_i α_i x_ij ≤ 0, with equality where w_j > 0.
 
     α_i = −φ′(z_i) is projected onto the features with w_j > 0. At the optimum the projection changes nothing, and the other
     features satisfy their inequality.
@@ -235,7 +235,7 @@ class View:
         return columns[:, 0] if self.columns == 1 else columns
 
     def inverse(self, H: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the product with H⁻¹, or with a generalised inverse that gives the shortest w if H is singular."""
+        """Return a function that multiplies by H⁻¹, or with a generalised inverse that gives the shortest w if H is singular."""
         V, reciprocal, scale = _decomposed(H, scaled=True)
         # For several columns H is always singular: adding the same vector to all of them does not change the loss.
         if V.shape[0] == V.shape[1] or self.columns > 1:
@@ -243,7 +243,7 @@ class View:
         d = self.problem.d
         # H may be zero (all rows classified with large margins): the divisor is then one, and the step zero.
         edge, corner = (H[:d, d], H[d, d] or 1.0) if self.with_one else (np.zeros(d), 1.0)
-        V, reciprocal, _ = _decomposed(H[:d, :d] - np.outer(edge, edge) / corner, scaled=False)  # of centred features
+        V, reciprocal, _ = _decomposed(H[:d, :d] - np.outer(edge, edge) / corner, scaled=False)  # for centred features
 
         def product(g: np.ndarray) -> np.ndarray:
             along, one = g[0, :d], g[0, d:]

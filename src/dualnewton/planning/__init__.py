@@ -1,1 +1,1 @@
-"""Which method, at which predicted cost: every comparison of costs."""
+"""The choice of the method: all predictions and comparisons of costs."""

@@ -1,4 +1,4 @@
-"""Predicted seconds of passes, sketches and epochs, from sizes alone: bytes over a bandwidth, multiplications over a rate, calls.
+"""Predicted seconds of passes, sketches and epochs, from sizes alone: bytes, multiplications and calls times rates.
 
 No clock is read, so that equal seeds give equal runs. The rates (:class:`Rates`) are those of one ordinary processor core.
 """
@@ -16,14 +16,14 @@ from dualnewton.planning.tuning import DEFAULT, Rates, Tuning
 
 @dataclass(frozen=True, eq=False)
 class Costs(Profile):
-    """Predicted seconds of one model's work on data of this size and sparsity.
+    """Predicted seconds of operations for one model on data of this size and sparsity.
 
     Attributes
     ----------
     tuning : Tuning
         Machine rates and thresholds.
     gathered : Rates
-        Rates of the work on a few rows that are gathered in memory: those of the processor, also where a GPU reads the data.
+        Rates for a few rows gathered in memory: those of the processor, even if a GPU reads the data.
     """
 
     tuning: Tuning = DEFAULT
@@ -39,7 +39,7 @@ class Costs(Profile):
 
     @cached_property
     def by_entry(self) -> bool:
-        """Whether a pass goes by stored entries; sparse rows that are nearly full and fit in the cache are expanded instead."""
+        """Whether a pass uses the stored entries; nearly full sparse rows that fit in the cache are made dense instead."""
         full, size = self.tuning.expanded_share * self.n * self.d, self.n * self.d * self.itemsize
         return self.sparse and (self.stored < full or size > self.tuning.rates.cache_bytes)
 
@@ -54,7 +54,7 @@ class Costs(Profile):
     @cached_property
     def reading(self) -> float:
         """Seconds to read all rows from their files; zero if they are in memory."""
-        size = self.stored * (self.itemsize + 4.0 * self.sparse)  # with the column indices
+        size = self.stored * (self.itemsize + 4.0 * self.sparse)  # including column indices
         return size / self.tuning.rates.file_bandwidth if self.on_disk else 0.0
 
     def _read(self, size: float, rates: Rates) -> float:
@@ -63,7 +63,7 @@ class Costs(Profile):
 
     @cached_property
     def drawing(self) -> float:
-        """Seconds to draw the rows of a sketch, which depend on n and not on the number of rows drawn."""
+        """Seconds to draw the rows of a sketch, which depends on n and not on the number of rows drawn."""
         return self.tuning.rates.call + self.n * self.tuning.rates.drawn_row
 
     def sketch(self, rows: float) -> float:
@@ -73,7 +73,7 @@ class Costs(Profile):
         return self.drawing + self.gram(rows)
 
     def is_dear(self, rows: float) -> bool:
-        """Whether a sketch of ``rows`` rows is so expensive that it is computed only after steps without it were slow."""
+        """Whether a sketch of ``rows`` rows is so expensive that it is computed only after steps without it have been slow."""
         return self.sketch(rows) > self.tuning.dear_sketch * self.data_pass
 
     def factor(self, size: float) -> float:
@@ -114,7 +114,7 @@ class Costs(Profile):
         """Seconds of an epoch: a dual method visits each example once."""
         rates, visits = self.tuning.rates, self.n * self.tuning.rates.visited_row
         if self.sparse:
-            size = self.stored * (self.itemsize + 4.0)  # with the column indices
+            size = self.stored * (self.itemsize + 4.0)  # including column indices
             read = size / rates.random_bandwidth if size > rates.cache_bytes else 0.0
             return visits + self.stored * rates.visited_entry + read
         size = self.stored * self.itemsize
@@ -122,11 +122,11 @@ class Costs(Profile):
 
     @cached_property
     def first_sketch(self) -> int:
-        """The number of rows whose sketch, once drawn, costs about a pass."""
+        """The number of rows for which a sketch, without the drawing, costs about a pass."""
         return self.affordable_sketch(1.0)
 
     def affordable_sketch(self, passes: float) -> int:
-        """Return the number of rows whose sketch, once drawn, costs about ``passes`` passes, found by bisection."""
+        """Return, by bisection, the number of rows for which a sketch, without the drawing, costs about ``passes`` passes."""
         low, high, seconds = 1, self.n, self.drawing + passes * self.data_pass
         if self.sketch(high) <= seconds:
             return high
@@ -136,7 +136,7 @@ class Costs(Profile):
         return low
 
     def pass_of(self, columns: int) -> float:
-        """Seconds of a pass with so many columns of margins."""
+        """Seconds of a pass with the given number of columns of margins."""
         return self.data_pass if columns == 1 else self.class_pass(columns)
 
     # Softmax -----------------------------------------------------------------------------------------------------------
@@ -155,16 +155,16 @@ class Costs(Profile):
         return self.class_pass(classes) + sums + self.factor(classes * (self.d + 1))
 
     def of_classes(self, columns: int) -> Costs:
-        """Return the costs where each class has features of its own, as for softmax with working sets."""
+        """Return the costs if each class has its own features, as for softmax with working sets."""
         if columns == 1:
             return self
         return replace(self, d=columns * self.d, stored=columns * self.stored, pairs=columns**2 * self.pairs)
 
 
 def on_threads(tuning: Tuning, profile: Profile, threads: int) -> Tuning:
-    """Return the numbers by which "auto" compares methods on data of this size in so many threads.
+    """Return the tuning by which "auto" compares methods on data of this size with this number of threads.
 
-    A method that was asked for is planned without them, so that it has the same bits for any number of threads.
+    A method that the user chose is planned without it, so that it has the same bits for any number of threads.
     """
     parts = 1 if profile.on_gpu else parts_of(profile)
     return tuning if min(threads, parts) == 1 else replace(tuning, rates=tuning.rates.on(min(threads, parts)))
@@ -176,7 +176,7 @@ def is_small(tuning: Tuning, n: int, d: int, columns: int = 1) -> bool:
 
 
 def prepared(data: Data, *, compiled: bool, tuning: Tuning = DEFAULT) -> Data:
-    """Return data set up for the passes of a run: expanded where that is cheaper."""
+    """Return data prepared for the passes of a run: sparse rows are made dense if that is cheaper."""
     costs = Costs.of(data.profile, tuning)
     dense = costs.sparse and not costs.by_entry
     return data.using(Work(compiled, dense, None if dense else costs.by_pairs))

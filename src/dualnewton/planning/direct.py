@@ -1,4 +1,4 @@
-"""Where a direct solution (a decomposition, a linear system, one exact step) costs less than iterations."""
+"""Whether a direct solution (a decomposition, a linear system, one exact step) costs less than iterations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dualnewton.planning.tuning import DEFAULT, Tuning
 
 
 def direct_plan(problem: Problem, reason: str) -> Plan:
-    """Return the plan of a solution that no iterative method has found."""
+    """Return the plan of a direct solution."""
     return Plan("direct", problem.n, reason)
 
 
@@ -20,12 +20,12 @@ def decomposes(n: int, d: int, tuning: Tuning = DEFAULT) -> bool:
 
 
 def sums_normal_equations(n: int, d: int, tuning: Tuning = DEFAULT) -> bool:
-    """Whether least squares without a penalty sums d×d normal equations, instead of decomposing X, whose Q has the size of X."""
+    """Whether least squares without a penalty sums d×d normal equations instead of decomposing X."""
     return n >= tuning.fewest_rows * d and n * d > tuning.small_entries
 
 
 def decomposes_folds(smaller: int, tuning: Tuning = DEFAULT) -> bool:
-    """Whether cross-validation of least squares solves each fold from a moment matrix with ``smaller`` rows.
+    """Whether cross-validation of least squares solves each fold from a moment matrix of size ``smaller``.
 
     For larger matrices, passes over the data cost less than a decomposition for every fold.
     """
@@ -33,21 +33,21 @@ def decomposes_folds(smaller: int, tuning: Tuning = DEFAULT) -> bool:
 
 
 def sums_moments(d: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
-    """Whether cross-validation of multi-task models holds the d×d moments of so many folds in memory."""
+    """Whether cross-validation of multi-task models keeps the d×d moments of all folds in memory."""
     return folds * d * d <= tuning.fold_moments
 
 
 def gathers_columns(profile: Profile, tuning: Tuning = DEFAULT) -> bool:
-    """Whether paths of multi-task models gather features of dense rows as they come in, since these are more than the rows."""
+    """Whether paths of multi-task models gather columns of dense rows as features enter: there are more than rows."""
     return not profile.sparse and profile.d > profile.n and profile.n * profile.d <= tuning.fold_moments
 
 
 def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT) -> bool:
-    """Whether each fold takes a Newton step of its own from the model of all rows.
+    """Whether each fold takes its own Newton step from the model of all rows.
 
-    The Hessians of all folds are sums over groups of rows that the folds treat alike: they must be about as many as the folds,
-    and cost no more than the passes that the folds would take otherwise. With more features than rows, other methods
-    solve systems of the size of the rows.
+    The Hessians of all folds are sums over groups of rows that are in the same training sets: there must be about as many groups
+    as folds, and the Hessians must cost no more than the passes that they replace. With more features than rows, other methods
+    solve n×n systems.
     """
     costs = Costs.of(data.profile, tuning)
     affordable = costs.sketch(costs.n) <= tuning.fold_hessian_passes * costs.data_pass
@@ -55,17 +55,17 @@ def steps_to_folds(data: Data, groups: int, folds: int, tuning: Tuning = DEFAULT
 
 
 def bounds_choice(size: int, tuning: Tuning = DEFAULT) -> bool:
-    """Whether a model of cross-validation is located by a Hessian of this size, which costs about three Newton steps."""
+    """Whether cross-validation bounds the distance to exact models by a Hessian of this size (about three Newton steps)."""
     return size <= tuning.choice_size
 
 
 def solves_kinks(
     problem: Problem, free: int, relative_gap: float, stage: Plan, n_epochs: float, tuning: Tuning = DEFAULT
 ) -> bool:
-    """Whether the linear system of the examples on kinks is worth its cost, after a stage of ``n_epochs`` epochs.
+    """Whether the linear system of the examples on kinks is solved, after a stage of ``n_epochs`` epochs.
 
     Above ``late_kink_gap`` more free examples than unknowns in w and b mean that the set was guessed too early: they can all lie
-    on kinks only where rows repeat or depend on each other.
+    on kinks only if rows are repeated or linearly dependent.
     """
     late = relative_gap <= tuning.late_kink_gap
     if free > tuning.kink_system or (not late and free > problem.d + problem.fit_intercept):
@@ -76,8 +76,8 @@ def solves_kinks(
 
 
 def steps_jointly(n: int, d: int, tuning: Tuning) -> bool:
-    """Whether a Newton step of Huber's regression in all variables, its scale included, is worth its d×d matrix.
+    """Whether a Newton step of Huber's regression in all variables, its scale included, pays for its d×d matrix.
 
-    With more features than examples the matrix is singular but for the penalty, and solving with it takes 20 times as long.
+    With more features than examples the matrix is singular without the penalty, and solving with it takes 20 times as long.
     """
     return d <= (tuning.joint_scale_features if d <= n else tuning.joint_scale_wide_features)

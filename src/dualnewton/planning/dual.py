@@ -20,7 +20,7 @@ def sdna(facts: Facts, tau: Tau) -> Plan:
     """Plan SDNA."""
     _needs_a_dual_method("sdna", facts.problem)
     obstacle = why_not_compiled(facts, tau)
-    size, reason = (tau, "tau as asked") if tau != "auto" else (_numpy_size if obstacle else _size)(facts)
+    size, reason = (tau, "tau given by the user") if tau != "auto" else (_numpy_size if obstacle else _size)(facts)
     return _dual_plan("sdna", facts, size, reason, obstacle)
 
 
@@ -29,7 +29,7 @@ def sdca(facts: Facts, tau: Tau) -> Plan:
     _needs_a_dual_method("sdca", facts.problem)
     obstacle = why_not_compiled(facts, tau)
     few = 16 if obstacle else 1
-    reason = "larger sets would cost minibatch SDCA more epochs" if tau == "auto" else "tau as asked"
+    reason = "larger sets would cost minibatch SDCA more epochs" if tau == "auto" else "tau given by the user"
     return _dual_plan("sdca", facts, few if tau == "auto" else tau, reason, obstacle)
 
 
@@ -81,18 +81,18 @@ def dual_epoch(facts: Facts) -> float:
 
 
 def why_not_compiled(facts: Facts, tau: Tau = "auto") -> str:
-    """Say why the NumPy rounds are to be used; an empty string if the kernels are.
+    """Return the reason why NumPy rounds are used; an empty string if kernels are.
 
-    On small data "auto" takes blocks that are large enough for NumPy. With a τ that was asked for, the rounds may be so many
-    that kernels are worth waiting for.
+    On small data "auto" uses blocks that are large enough for NumPy. With a τ given by the user there may be so many rounds that
+    compiled kernels are worth their loading time.
     """
     problem = facts.problem
     if facts.small:
         loading = facts.tuning.rates.kernel_loading
         if tau == "auto" or _numpy_cost(facts, tau) <= loading + _compiled_cost(facts):
-            return "since the data are too small to wait for a compiler"
+            return "since the data are too small to load compiled kernels"
     if tau != "auto" and tau > problem.d:
-        return "since blocks of more examples than features are best left to LAPACK"
+        return "since LAPACK is faster for blocks of more examples than features"
     from dualnewton.solvers.dual.compiled import why_not  # loads Numba
 
     return why_not(problem)
@@ -107,7 +107,7 @@ def _numpy_size(facts: Facts) -> tuple[int, str]:
 def _size(facts: Facts) -> tuple[int, str]:
     costs = facts.costs
     if facts.problem.regularizer.form.is_general:
-        # For each example ∇g* costs about d/τ and its part of the Gram block τ/2 entries of a row.
+        # Per example, ∇g* costs about d/τ operations and the Gram block about τ/2 entries of a row.
         size = max(8, round(math.sqrt(2.0 * costs.d * costs.n / max(1, costs.stored))))
         return min(size, costs.d), "blocks that balance the conjugate regularizer's gradient against their Gram matrix"
     if costs.sparse:

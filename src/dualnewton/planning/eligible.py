@@ -1,4 +1,4 @@
-"""Which methods can solve a problem, by what its loss, its regulariser and its data declare."""
+"""The methods that can solve a problem, by the declarations of its loss, regulariser and data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from dualnewton.regularizers.base import Form
 
 
 def is_joint(problem: Problem) -> bool:
-    """Whether the losses are quadratic in several columns, whose features are moved jointly (``solvers/prox/joint.py``)."""
+    """Whether the losses are quadratic in several columns, whose coefficients of a feature are updated jointly
+    (``solvers/prox/joint.py``).
+    """
     return problem.columns > 1 and problem.loss.curvature is Curvature.CONSTANT
 
 
@@ -41,7 +43,7 @@ def every(condition: Any) -> bool:
 def methods_for(problem: Problem, tuning: Tuning = DEFAULT) -> tuple[str, ...]:
     """Return the methods among which "auto" may choose, for this loss, this penalty and these data.
 
-    Dual methods are predicted by their rate, which needs γ: without it they are chosen only where no primal method applies.
+    The predicted rate of dual methods needs γ: without it they are chosen only if no primal method applies.
     """
     form = problem.regularizer.form
     able = problem.loss.has_dual_rounds and problem.data.capabilities.random_rows
@@ -60,7 +62,7 @@ def primal_methods(problem: Problem) -> tuple[str, ...]:
     if not (own := methods_for(problem)):
         raise DualnewtonError(
             "regularizer must be L2(), JointElasticNet() or JointL1() for SquaredOutputs (with others, each output is a "
-            "problem of its own), and must not "
+            "separate problem), and must not "
             f"join the columns of other losses, got {problem.regularizer!r} for {problem.loss!r}"
         )
     return own

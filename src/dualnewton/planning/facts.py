@@ -1,4 +1,4 @@
-"""The numbers from which costs are predicted: sizes, conditioning, and what the loss and the penalty declare."""
+"""The numbers from which costs are predicted: sizes, conditioning, and the declarations of loss and penalty."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ class Facts:
     def difficulty(self) -> float:
         """An estimate, up to a constant, of the epochs in which a dual method divides the gap by e.
 
-        The conditioning is the worst case: all rows have the same direction. Rows in random directions, fewer than features,
+        The conditioning is the worst case: all rows have the same direction. Rows in random directions, with n < d,
         have a Gram matrix with eigenvalues in (1 ± ρ)², where ρ² = n E[cos²] over pairs of rows. Where ∇g* is not linear, steps
-        are shorter, since they follow a bound of g*.
+        are shorter, since they use a bound on g*.
         """
         rho, worst = math.sqrt(self.row_overlap), self.conditioning
         epochs = min(worst, ((1.0 + rho) / (1.0 - rho)) ** 2) if rho < 1.0 else worst
@@ -110,8 +110,8 @@ class Facts:
         """The expected number of nonzero coefficients, over all classes, with a penalty that has kinks or bounds.
 
         It is at least a fixed share of min(n, d). Features whose gradient at w = 0 has a standard deviation above the threshold
-        count too, since noise alone makes them nonzero. Without strong convexity there are at most n. Least squares with such a
-        penalty has no other method to be compared with, and is not worth that pass.
+        are included, since noise alone makes them nonzero. Without strong convexity there are at most n. Least squares with
+        such a penalty has only one method, so that this pass is not made.
         """
         problem, n, d = self.problem, self.costs.n, self.costs.d * self.columns
         guess = self.tuning.used_share * min(n, d)
@@ -139,12 +139,12 @@ class Facts:
 
     @cached_property
     def columns(self) -> int:
-        """The number of classes if the penalty has kinks or bounds, so that each class has coordinates of its own; else 1."""
+        """The number of classes if the penalty has kinks or bounds, so that each class has its own coordinates; else 1."""
         return 1 if self.has_hessian else self.classes
 
     @cached_property
     def small(self) -> bool:
-        """Whether the data are so small that NumPy does all the work and nothing is compiled."""
+        """Whether the data are so small that NumPy is used and nothing is compiled."""
         few = not is_joint(self.problem) or self.costs.d <= self.tuning.numpy_features
         return few and is_small(self.tuning, self.costs.n, self.costs.d, self.columns)
 
@@ -165,9 +165,9 @@ class Facts:
 
     @cached_property
     def samples(self) -> tuple[int, ...]:
-        """The sizes of the samples on which the problem is solved first; none where it has too few rows for its unknowns.
+        """The sizes of the samples on which the problem is solved first; none if it has too few rows for its unknowns.
 
-        They grow while a larger sample saves more, in passes over all rows, than it costs. The first is not the smallest where a
+        They grow while a larger sample saves more, in passes over all rows, than it costs. The first is not the smallest if a
         step on a larger one takes hardly longer, as on a GPU.
         """
         costs, tuning, able = self.costs, self.tuning, self.problem.data.capabilities
@@ -201,7 +201,7 @@ class Facts:
         return samples + (self.sampled_passes(sizes[-1]) + tuning.certificate_passes) * self.data_pass
 
     def _sample_cost(self, size: int, steps: float) -> float:
-        """The cost of so many Newton steps on a sample: a pass and a matrix each."""
+        """The cost of a number of Newton steps on a sample: a pass and a matrix each."""
         costs, K, call = self.costs, self.classes, self.tuning.rates.call
         products = costs.outer(size, size / costs.n * costs.pairs)[0] * (1 if K == 1 else K * (K - 1) / 2)
         pass_ = call + size / costs.n * (self.data_pass - call)
@@ -223,7 +223,7 @@ class Facts:
 
 
 def _first_margins(problem: Problem, some: slice) -> np.ndarray:
-    """Return the margins of some rows at w = 0, with their best intercept if the loss has no γ: its φ″ is not of one order."""
+    """Return the margins of some rows at w = 0, with their best intercept if the loss has no γ."""
     c, o, y = (problem.data.entries(each, some) for each in (problem.c, problem.o, problem.y))
     if problem.loss.gamma is not None or not problem.fit_intercept or problem.columns > 1:
         return o

@@ -15,7 +15,7 @@ from dualnewton.planning.tuning import DEFAULT, Tuning
 
 
 def interior(problem: Problem, tau: Tau, tuning: Tuning = DEFAULT) -> Plan:
-    """Plan the interior-point method; raise an error that says why where it does not apply."""
+    """Plan the interior-point method; raise an error with the reason if it does not apply."""
     if (reason := refusal(problem, tuning)) is not None:
         raise DualnewtonError(f'method="interior" {reason}: use another method')
     if tau not in ("auto", problem.n):
@@ -27,9 +27,9 @@ def interior(problem: Problem, tau: Tau, tuning: Tuning = DEFAULT) -> Plan:
 
 
 def takes_interior(problem: Any, method: str, tau: Tau = "auto") -> bool:
-    """Whether the interior-point method is asked for, or "auto" meets a linear program: a kinked loss and no quadratic penalty.
+    """Whether the user chose the interior-point method, or "auto" has a linear program: a kinked loss and no quadratic penalty.
 
-    Without any penalty no other method serves a kinked loss, whatever is asked for.
+    Without any penalty no other method solves a kinked loss, whatever the user chose.
     """
     if problem.scheme not in ("smoothing", "no penalty") or method == "interior":
         return method == "interior"
@@ -51,15 +51,15 @@ def refusal(problem: Problem, tuning: Tuning = DEFAULT) -> str | None:
         return f"needs regularizer L2(), L1() or ElasticNet(), without bounds, got {problem.regularizer!r}"
     if math.isinf(interior_cost(problem, tuning)):
         least = problem.d if not problem.data.capabilities.whole else min(problem.n, problem.d)
-        return f"needs a dense matrix of {least} rows and columns, and {tuning.largest_matrix} are the most"
+        return f"needs a dense matrix of {least} rows and columns, and the limit is {tuning.largest_matrix}"
     return None
 
 
 def sample_size(problem: Any, tuning: Tuning = DEFAULT) -> int | None:
-    """Return how many rows a first fit takes, if the rows near its kinks and the means of the others are to replace all rows.
+    """Return the number of sampled rows of a first fit; the second fit uses the rows near its kinks and means of the other rows.
 
-    With m rows in the sample, the error of a margin is about √(d/m) of its spread, and about n√(d/m) margins are within it: the
-    two smaller problems are of equal size for m = (n√d)^(2/3). (A few times that, since both numbers are rough.)
+    With m rows in the sample, the error of a margin is about √(d/m) of its spread, and about n√(d/m) margins are within it: both
+    fits have the same size for m = (n√d)^(2/3). (The returned number is a few times that, since both estimates are rough.)
     """
     rows = math.ceil(2.0 * (problem.n * math.sqrt(problem.d + 1.0)) ** (2.0 / 3.0))
     able = problem.loss.shifts and problem.data.capabilities.random_rows
@@ -67,7 +67,7 @@ def sample_size(problem: Any, tuning: Tuning = DEFAULT) -> int | None:
 
 
 def penalty_is_split(problem: Problem) -> bool:
-    """Whether the penalty is Σ ½ v_j w_j² + t_j |w_j|, each part of which may be missing."""
+    """Whether the penalty is Σ ½ v_j w_j² + t_j |w_j|, where each term may be absent."""
     form = problem.regularizer.form
     if form.is_general or form.joint:
         return False
@@ -93,14 +93,14 @@ def interior_cost(problem: Problem, tuning: Tuning = DEFAULT) -> float:
 
 
 def corrections(problem: Problem, tuning: Tuning = DEFAULT) -> int:
-    """Return how many centrality corrections a step may take: they pay where its matrix costs many products with the data."""
+    """Return the number of centrality corrections per step: they pay if the matrix costs many products with X."""
     costs = Costs.of(problem.data.profile, tuning)
     dear = _matrix(costs, rows=by_rows(problem)) > tuning.correction_passes * _products(costs)
     return tuning.interior_corrections if dear else 0
 
 
 def in_single(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
-    """Whether the matrices of the first steps are computed in float32: where they are dense products of many rows."""
+    """Whether the matrices of the first steps are computed in float32: true for dense products of many rows."""
     costs = Costs.of(problem.data.profile, tuning)
     by_pairs = costs.outer(costs.n, costs.pairs)[1]
     return not by_rows(problem) and not by_pairs and costs.n * float(costs.d) ** 2 >= tuning.single_products
@@ -114,5 +114,5 @@ def _matrix(costs: Costs, *, rows: bool) -> float:
 
 
 def _products(costs: Costs) -> float:
-    """A product with X and one with its transpose, each of which reads all of it."""
+    """A product with X and one with its transpose, each of which reads all of X."""
     return 2.0 * (costs.data_pass - costs.n * costs.tuning.rates.margin)

@@ -1,4 +1,4 @@
-"""Piecewise linear losses by dual rounds on the loss itself: where that is possible, and what it costs."""
+"""Piecewise linear losses by dual rounds without smoothing: eligibility and predicted cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dualnewton.planning.costs import Costs
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
 METHODS = ("sdna", "sdca")
-"""The methods whose rounds take a piecewise linear loss as it is; all others take smoothed losses."""
+"""The methods whose rounds solve a piecewise linear loss without smoothing; all others solve smoothed losses."""
 
 
 def takes_rounds(problem: Problem, method: str) -> bool:
@@ -25,8 +25,8 @@ def takes_rounds(problem: Problem, method: str) -> bool:
 def expected_rounds(problem: Problem, tuning: Tuning = DEFAULT) -> float:
     """Predict the epochs of dual rounds on a piecewise linear loss to a relative gap of 1e-4.
 
-    The conditioning is R/(λn), R the mean of c_i‖a_i‖²: a margin that is off by one changes a dual variable by λn/(c_i‖a_i‖²).
-    Joint steps by conjugate gradients make the epochs grow with its root.
+    The conditioning is R/(λn), R the mean of c_i‖a_i‖²: an error of one in a margin changes a dual variable by λn/(c_i‖a_i‖²).
+    With joint steps by conjugate gradients the epochs grow with its square root.
     """
     some = slice(None, None, max(1, problem.n // tuning.norm_sample))
     with np.errstate(over="ignore"):
@@ -46,14 +46,14 @@ def rounds_cost(problem: Problem, tuning: Tuning = DEFAULT) -> float:
 
 @dataclass(frozen=True, eq=False)
 class KinkSystems:
-    """Decides whether the linear system of the free examples is worth its cost."""
+    """Decides whether to solve the linear system of the free examples."""
 
     costs: Costs
     tuning: Tuning = DEFAULT
 
     @classmethod
     def of(cls, problem: Problem, tuning: Tuning | None) -> KinkSystems:
-        """Decide for the data of a problem."""
+        """Return the decisions for the data of a problem."""
         tuning = DEFAULT if tuning is None else tuning
         return cls(Costs.of(problem.data.profile, tuning), tuning)
 

@@ -9,7 +9,7 @@ from typing import Literal
 Tau = int | Literal["auto"]
 
 PRIMAL = ("newton", "ihs", "interior")
-"""Methods that move w, by passes over the data; the others move α, by rounds over sets of examples."""
+"""Methods that update w by passes over the data; the others update α by rounds over sets of examples."""
 
 
 @dataclass(frozen=True)
@@ -19,31 +19,30 @@ class Plan:
     Attributes
     ----------
     method : str
-        "sdna", "sdca", "newton", "ihs" or "interior"; "direct" for a solution that no iterative method has found, such as the
-        eigendecomposition by which ``RidgeCV`` fits all its values. Estimators use it where it is cheap; ``solve`` does not take
-        it.
+        "sdna", "sdca", "newton", "ihs" or "interior"; "direct" for a solution without iterations, such as the eigendecomposition
+        by which ``RidgeCV`` fits all its values. Estimators use "direct" where it is cheap; ``solve`` does not accept it.
     tau : int
-        Examples per round; of the primal methods, rows of the (first) sketch; of a direct solution, all examples.
+        Examples per round; for primal methods, rows of the (first) sketch; for a direct solution, all examples.
     reason : str
         Why this method was chosen, or what was computed.
     compiled : bool
-        Whether kernels do the work, or NumPy alone.
+        Whether compiled kernels are used, or NumPy alone.
     cost : float
-        Predicted seconds to a relative gap of 1e-6, on a core with the rates of :class:`Rates`; NaN of a direct solution.
+        Predicted seconds to a relative gap of 1e-6, on a core with the rates of :class:`Rates`; NaN for a direct solution.
     family : str, optional
-        The direct solver that solves the problem in one call (:mod:`dualnewton.planning.small`), if one does.
+        The direct solver that solves the problem in one call (:mod:`dualnewton.planning.small`), if any.
     inner : str, optional
         The direct solver of the small problems to which "wide" reduces a problem with more features than examples.
     directions : int
-        Gradients that "wide" tries before it factorises the products of all rows.
+        Number of gradients that "wide" tries before it factorises the n×n Gram matrix.
     together : bool
-        Whether the steps of several models are taken at once, by array operations that serve all of them.
+        Whether the steps of several models are batched in shared array operations.
     smoothed : bool
-        Whether a loss with kinks is solved through smoothed losses, which the method takes one after the other, or as it is.
+        Whether a loss with kinks is solved through a sequence of smoothed losses.
     samples : tuple of int
         Sizes of the samples of rows on which the problem is solved first, each from the solution on the one before.
     before : Plan, optional
-        What was done first, if the run has changed its method.
+        The earlier plan, if the run has changed its method.
 
     Examples
     --------
@@ -77,12 +76,12 @@ class Plan:
 
     @property
     def is_primal(self) -> bool:
-        """Whether the method moves w, by passes over the data, or α, by rounds."""
+        """Whether the method updates w by passes over the data, and not α by rounds."""
         return self.method in PRIMAL
 
     @property
     def has_switched(self) -> bool:
-        """Whether the run has left a method that the loop drives step by step; a direct solver is one call, and not left."""
+        """Whether the run has changed from an iterative method; a direct solver does not count."""
         return self.before is not None and self.before.family is None
 
     def after(self, earlier: Plan, reason: str) -> Plan:

@@ -29,7 +29,7 @@ PLANS: dict[str, Callable[[Facts, Tau], Plan]] = {
     "ihs": primal.ihs,
 }
 METHODS = ("auto", *PLANS, "interior")
-"""The names that ``method`` may have; the last is of losses with kinks, which the others solve by smoothed losses."""
+"""The allowed values of ``method``; the last is for losses with kinks."""
 
 PREDICTIONS: dict[str, Callable[[Facts], float]] = {
     "sdna": dual.sdna_cost,
@@ -48,7 +48,7 @@ def plan(
     n_threads: int = 1,
     tuning: Tuning | None = None,
 ) -> Plan:
-    """Return the plan of a run; a method or a τ that is given is kept, "auto" is chosen by predicted costs.
+    """Return the plan of a run; a given method or τ is kept, "auto" is chosen by predicted costs.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def plan(
 
 
 def check_names(problem: Problem, method: str, tau: Tau) -> tuple[str, Tau]:
-    """Return the method and τ that were asked for; raise an error if there is no such method, or no set of τ examples."""
+    """Return the checked method and τ; raise an error if the method is unknown or τ is not a possible set size."""
     if method not in METHODS:
         allowed = ", ".join(map(repr, METHODS))
         raise DualnewtonError(f"method must be one of {allowed}, got {method!r}")
@@ -119,11 +119,11 @@ def general_plan(
 
 
 def kinked_plans(problem: Problem, *, models: int = 1, near: bool = False, tuning: Tuning = DEFAULT) -> list[Plan]:
-    """Return the plans for a loss with kinks, from the cheapest on: interior points, rounds on the dual, smoothed losses.
+    """Return the plans for a loss with kinks, cheapest first: interior-point method, dual rounds, smoothed losses.
 
-    For small data the kernels of the rounds are not loaded. Losses are smoothed only where interior points are not affordable,
-    since they took longer in nearly all cells of ``benchmarks/kinks.py``, or where rows are read from files: an interior-point
-    step reads them six times (``benchmarks/DISK.md``).
+    For small data the kernels of the rounds are not loaded. Losses are smoothed only if the interior-point method is too
+    expensive, since smoothing took longer in nearly all cells of ``benchmarks/kinks.py``, or if rows are read from files: an
+    interior-point step reads them six times (``benchmarks/DISK.md``).
     """
     plans, reading = [], Costs.of(problem.data.profile, tuning).reading
     small, able = is_small(tuning, problem.n, problem.d), refusal(problem, tuning) is None
@@ -140,7 +140,7 @@ def kinked_plans(problem: Problem, *, models: int = 1, near: bool = False, tunin
 
 
 def _kinked(problem: Problem, plans: Sequence[Plan], tuning: Tuning) -> Plan:
-    """Choose the cheapest plan, or rounds where a few epochs of them, which show their speed, cost little against it."""
+    """Choose the cheapest plan, or rounds if a few epochs of them, which measure their speed, are comparatively cheap."""
     best = plans[0]
     rounds = next((plan for plan in plans[1:] if plan.method == "sdna" and not plan.smoothed), None)
     trial = tuning.kinked_trial_epochs * Costs.of(problem.data.profile, tuning).epoch
@@ -153,7 +153,7 @@ def _rounds(problem: Problem, method: str, tau: Tau, *, near: bool, tuning: Tuni
     """Plan rounds of a dual method on a loss with kinks itself: one example at a time, a clipped division, unless τ is given."""
     planned = PLANS[method](Facts.of(problem, tuning, near=near), 1 if tau == "auto" else tau)
     how = "one example at a time" if tau == "auto" else planned.reason
-    reason = f"rounds on {type(problem.loss).__name__} itself, whose dual has box constraints; {how}"
+    reason = f"dual rounds on {type(problem.loss).__name__} without smoothing (box constraints); {how}"
     return replace(planned, reason=reason, cost=rounds_cost(problem, tuning))
 
 
@@ -162,7 +162,7 @@ def _smoothed(problem: Problem, method: str, tau: Tau, *, models: int, near: boo
     smoothed = replace(problem, loss=problem.loss.smoothed(1.0))
     first = plan(smoothed, method=method, tau=tau, models=models, near=near, tuning=tuning)
     name = type(problem.loss).__name__
-    return replace(first, reason=f"{name} by smoothed losses; in the first: {first.reason}", smoothed=True)
+    return replace(first, reason=f"{name} through smoothed losses; the first by {first.reason}", smoothed=True)
 
 
 def _automatic(facts: Facts, tau: Tau, models: int) -> Plan:
@@ -172,13 +172,13 @@ def _automatic(facts: Facts, tau: Tau, models: int) -> Plan:
     if method in PRIMAL and _is_tried_first(facts, chosen.cost):
         return replace(dual.sdna(facts, "auto"), reason="trial of SDNA: a few epochs cost little and show its speed")
     if models > 1 and method == "newton" and facts.has_hessian and not facts.quadratic:
-        why = "sketched Newton with all rows: one Hessian is shared by models that are close together"
+        why = "sketched Newton with all rows: models that are close together share one Hessian"
         return replace(primal.ihs_plan(facts, facts.problem.n), reason=why)
     return chosen
 
 
 def _without_dual_rounds(facts: Facts, method: str, tau: Tau) -> Plan:
-    """Choose among the primal methods, for a loss that has no dual ones."""
+    """Choose among the primal methods, for a loss without dual methods."""
     problem, own = facts.problem, primal_methods(facts.problem)
     if method not in ("auto", *own):
         others = ", ".join(f'"{name}"' for name in ("auto", *own[:-1]))
@@ -204,15 +204,15 @@ def predicted(facts: Facts) -> dict[str, float]:
 
 
 def offered(facts: Facts, *, primal: bool) -> list[Plan]:
-    """Return the plans of the primal, or of the dual, methods that "auto" may choose for a problem, as it would run them."""
+    """Return the plans of the primal or the dual methods among which "auto" may choose."""
     return [PLANS[name](facts, "auto") for name in facts.methods if (name in PRIMAL) == primal]
 
 
 def _is_tried_first(facts: Facts, cost: float) -> bool:
     """Whether a few epochs of SDNA are tried before a primal method of this predicted cost.
 
-    They are not for quadratic losses, whose Hessian is computed once, for small data, where epochs by NumPy are slow, and for
-    dense rows, of which passes in order are much faster than visits one by one.
+    They are not for quadratic losses, whose Hessian is computed once, for small data, where NumPy epochs are slow, and for dense
+    rows, for which passes in order are much faster than visits in random order.
     """
     able = "sdna" in facts.methods and facts.has_hessian and facts.costs.sparse
     if not able or facts.quadratic or facts.small or facts.near:

@@ -12,7 +12,7 @@ from dualnewton.planning.working_sets import affordable, by_entries, compiles_wa
 
 
 def newton(facts: Facts, tau: Tau) -> Plan:
-    """Plan Newton's method, with proximal steps where the penalty has kinks or bounds."""
+    """Plan Newton's method, with proximal steps if the penalty has kinks or bounds."""
     if "newton" not in facts.methods:
         raise DualnewtonError(
             f"method='newton' needs a regularizer that is a sum over features, got {facts.problem.regularizer!r}: "
@@ -74,7 +74,7 @@ def _takes_all(facts: Facts) -> bool:
 def _proximal_cost(facts: Facts) -> float:
     """Predict the cost of proximal Newton steps; the last ones are over ``used_features`` features.
 
-    For softmax each class has features of its own, and their matrix is always formed.
+    For softmax each class has its own features, and their matrix is always formed.
     """
     tuning, costs, once = facts.tuning, facts.costs.of_classes(facts.columns), facts.quadratic
     every, used = _takes_all(facts), facts.used_features
@@ -86,7 +86,7 @@ def _proximal_cost(facts: Facts) -> float:
     else:
         if every:
             matrix = costs.outer(costs.n, costs.pairs)[0]
-        else:  # of gathered features
+        else:  # for gathered features
             matrix = 0.5 * costs.n * size**2 / tuning.rates.multiply
             pairs = costs.pairs * (size / costs.d) ** 2 * tuning.rates.gathered_pair
             matrix = min(matrix, pairs) if costs.sparse else matrix
@@ -114,7 +114,7 @@ def ihs_plan(facts: Facts, tau: Tau) -> Plan:
         return Plan("ihs", samples[-1], reason, compiled=not facts.small, cost=cost, samples=samples)
     rows = ihs_size(facts) if tau == "auto" else tau
     cost = expected_ihs_cost(facts, rows) if facts.classes > 1 else _ihs_cost(facts, rows)
-    reason = _ihs_reason(facts, rows) if tau == "auto" else "tau as asked"
+    reason = _ihs_reason(facts, rows) if tau == "auto" else "tau given by the user"
     return Plan("ihs", rows, reason, compiled=not facts.small, cost=cost)
 
 
@@ -152,7 +152,7 @@ def _ihs_cost(facts: Facts, rows: int) -> float:
 
 
 def expected_ihs_cost(facts: Facts, rows: int) -> float:
-    """Predict the cost of sketched Newton for "auto"; conjugate gradients make more of few rows than single steps do."""
+    """Predict the cost of sketched Newton for "auto", with conjugate gradient steps if it has few rows."""
     tuning = facts.tuning
     if facts.samples:
         return facts.sampled_cost(facts.samples)

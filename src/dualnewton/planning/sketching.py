@@ -1,4 +1,4 @@
-"""When a primal method computes new curvature, from how many rows, and in which form."""
+"""Decisions of primal methods: when to compute a new Hessian estimate, from how many rows, and in which form."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class Sketching:
     Attributes
     ----------
     costs : Costs
-        Of passes and sketches.
+        Predicted costs of passes and sketches.
     """
 
     costs: Costs
 
     @classmethod
     def of(cls, data: Data, tuning: Tuning = DEFAULT) -> Sketching:
-        """Decide for some data."""
+        """Return the decisions for some data."""
         return cls(Costs.of(data.profile, tuning))
 
     def on(self, data: Data) -> Sketching:
-        """Decide for other data, such as a sample of the rows."""
+        """Return the decisions for other data, such as a sample of the rows."""
         return Sketching.of(data, self.costs.tuning)
 
     def policy(self, tol: float, first: int, *, newton: bool, coupled: bool, quadratic: bool) -> SketchPolicy:
@@ -37,27 +37,27 @@ class Sketching:
         return SketchPolicy(self.costs, tol, first, newton=newton, coupled=coupled, quadratic=quadratic)
 
     def is_matrix_free(self, features: int) -> bool:
-        """Whether Newton's method forms no matrix of the size of the rows or of the features."""
+        """Whether Newton's method forms neither an n×n nor a d×d matrix."""
         return min(self.costs.n, features) > self.costs.tuning.largest_matrix
 
     def keeps_rows(self, rows: int, features: int) -> bool:
-        """Whether the curvature of so few rows is kept as rows, instead of as a square matrix of the features."""
+        """Whether the curvature of ``rows`` rows is stored as these rows instead of a d×d matrix."""
         return rows < features and features > self.costs.tuning.always_square
 
     def considers_single(self, rows: int) -> bool:
-        """Whether a Gram matrix of so many rows is large enough for single precision, if it is faster, to be worth a check."""
+        """Whether a Gram matrix of this many rows is large enough to consider single precision, if that is faster."""
         tuning = self.costs.tuning
         return tuning.rates.single_is_faster and rows * self.costs.d**2 >= tuning.single_products
 
     @property
     def first_preconditioner(self) -> int:
-        """The rows of the first preconditioner of conjugate gradients."""
+        """The number of rows of the first preconditioner of conjugate gradients."""
         return self.costs.first_sketch
 
     def preconditioner(self, rows: int, products: float) -> int:
-        """Return the rows of the next preconditioner, after so many products with one of ``rows`` rows.
+        """Return the number of rows of the next preconditioner, after a number of products with one of ``rows`` rows.
 
-        It is doubled as long as the products that this should save cost more than the larger sketch.
+        It is doubled as long as the products that this is expected to save cost more than the larger sketch.
         """
         costs, kept = self.costs, 2.0**-self.costs.tuning.rows_exponent
         most = min(costs.n, costs.tuning.largest_matrix, costs.affordable_sketch(costs.tuning.dearest_sketch))
@@ -68,16 +68,16 @@ class Sketching:
 
 @dataclass(frozen=True)
 class SketchState:
-    """What a :class:`SketchPolicy` remembers.
+    """The state of a :class:`SketchPolicy`.
 
     Attributes
     ----------
     rows : int
-        The rows of the sketch that was asked for last; zero for a diagonal.
+        The rows of the last requested sketch; zero for a diagonal.
     active : int
-        The rows that had any curvature when the last sketch was computed.
+        The number of rows with nonzero curvature when the last sketch was computed.
     refreshed : float
-        The factor by which a new sketch of as many rows should speed up the steps, because its weights are new.
+        The expected factor by which a new sketch of the same size speeds up the steps, because its weights are current.
     decrements : tuple of float
         gᵀB⁻¹g before each step since the last sketch (the squared Newton decrement).
     noisy : bool
@@ -85,7 +85,7 @@ class SketchState:
     unstable : bool
         Whether the curvature changes at every step.
     chosen : int, optional
-        The rows of the next sketch, where sizes below the number of features were compared.
+        The rows of the next sketch, if sizes below the number of features were compared.
     before : (int, float), optional
         The rows and the speed of the steps at the last such comparison.
     settled : bool
@@ -104,27 +104,27 @@ class SketchState:
 
 
 class SketchPolicy:
-    """When a model computes a sketch, and of how many rows; decided by work alone.
+    """Decides when a model computes a sketch, and of how many rows, by counted work and not by a clock.
 
     Parameters
     ----------
     costs : Costs
-        Of passes and sketches.
+        Predicted costs of passes and sketches.
     tol : float
-        The relative gap that is wanted.
+        The wanted relative gap.
     first : int
         The rows of the first sketch.
     newton : bool
-        Whether each step has the curvature at its start.
+        Whether each step uses the Hessian at its starting point.
     coupled : bool
-        Whether the model has columns (classes) whose coupling is in no sketch, only in the gradients.
+        Whether the model has columns (classes) whose coupling no sketch contains.
     quadratic : bool
         Whether the curvature is the same everywhere, so that no sketch is computed twice.
 
     Attributes
     ----------
     state : SketchState
-        What is remembered between steps.
+        The state between steps.
     """
 
     def __init__(
@@ -139,21 +139,21 @@ class SketchPolicy:
 
     @cached_property
     def most(self) -> int:
-        """The rows of the largest sketch that may ever be computed."""
+        """The largest number of rows of any sketch."""
         if self.first >= self.costs.n:
             return self.first
         return max(self.first, self.costs.affordable_sketch(self.costs.tuning.dearest_sketch))
 
     @cached_property
     def memory(self) -> int:
-        """The number of correction pairs that are kept: as many as cost half a pass."""
+        """The number of L-BFGS correction pairs that are kept: those that cost half a pass."""
         tuning = self.costs.tuning
         affordable = int(0.5 * self.costs.data_pass / (6.0 * self.costs.d * tuning.rates.corrected_entry))
         return min(max(affordable, tuning.least_memory), tuning.most_memory)
 
     @property
     def rows(self) -> int:
-        """The rows of the sketch that was asked for last; zero for a diagonal."""
+        """The rows of the last requested sketch; zero for a diagonal."""
         return self.state.rows
 
     def ask_for(self, rows: int) -> None:
@@ -161,11 +161,11 @@ class SketchPolicy:
         self.state = replace(self.state, rows=rows)
 
     def start(self, rows: int) -> None:
-        """Record that the model starts at its solution on a sample of so many rows, with their curvature."""
+        """Record that the model starts at its solution on a sample of ``rows`` rows, with their Hessian."""
         self.state = replace(self.state, rows=rows, settled=True)
 
     def begin(self, decrement: float, active: int) -> None:
-        """Record gᵀB⁻¹g of the first step on a new sketch, and how many rows had any curvature when it was computed."""
+        """Record gᵀB⁻¹g of the first step on a new sketch, and the number of rows with nonzero curvature."""
         self.state = replace(self.state, decrements=(decrement,), noisy=False, chosen=None, active=active)
 
     def watch(self, decrement: float, value: float, step_length: float) -> None:
@@ -189,12 +189,12 @@ class SketchPolicy:
         return len(self.state.decrements) - 1
 
     def wants_another(self, gap: float, value: float, step_length: float) -> bool:
-        """Whether the passes that another sketch should save cost more than it does."""
+        """Whether another sketch costs less than the passes that it is expected to save."""
         if self.newton:
             return True
         state = self.state
         if self.coupled and state.rows:
-            return False  # no sketch holds the coupling, and the corrections of this one would be lost
+            return False  # no sketch contains the coupling, and the corrections of this one would be lost
         if 0 < min(state.rows, state.active) < self.costs.d:
             return self._wants_other_rows(gap, value)
         tuning, rows = self.costs.tuning, min(self.next_rows, state.active)
@@ -213,29 +213,29 @@ class SketchPolicy:
         return left / speed - left / self._expected_speed(rows) > price
 
     def ends(self, gap: float, value: float) -> bool:
-        """Whether the next step, if it is as fast as the last, leaves clearly less than the gap that is wanted.
+        """Whether the next step, if it is as fast as the last, leaves clearly less than the wanted gap.
 
-        Near the optimum, where a model that was solved on a sample starts, steps on one sketch get faster, if anything, as the
+        Near the optimum, where a model that was solved on a sample starts, steps on one sketch do not get slower, since the
         gradients correct it. Elsewhere their speed varies too much.
         """
         known = self.age >= 1 and self.state.settled
         return known and gap * math.exp(-self._speed(1)) <= self.costs.tuning.skipped_gap * self.tol * abs(value)
 
     def _left(self, gap: float, value: float) -> float:
-        """Return the logarithm of the factor by which the gap is still to fall."""
+        """Return the logarithm of the factor by which the gap must still decrease."""
         return math.log(max(gap / (self.tol * abs(value) or 1e-300), 1.0))
 
     def _wants_other_rows(self, gap: float, value: float) -> bool:
-        """Whether a sketch of fewer rows than features should be replaced; ``chosen`` is then the size of the next.
+        """Whether a sketch of fewer rows than features should be replaced; ``chosen`` then has the next size.
 
         The speed of the steps depends on the spread of the curvature that the rows leave out, which only the steps themselves
-        show. That the first steps are shortened does not count: the curvature is too small until the gradients have corrected it.
+        reveal. Shortened first steps are ignored: the curvature is too small until the gradients have corrected it.
         """
         costs, tuning, state = self.costs, self.costs.tuning, self.state
         if self.age < tuning.longest_wait:
             return False
         speed, refreshed = max(self._speed(self.age - self.age // 2), 0.01), state.refreshed
-        if state.before and not self.quadratic:  # the gain of the last sketch beyond that of its size
+        if state.before and not self.quadratic:  # the gain of the last sketch beyond the gain from its size
             rows, slower = state.before
             gained = speed / slower / (state.rows / rows) ** tuning.rows_exponent
             refreshed = min(max(gained, 1.0), tuning.refreshed_speed)
@@ -261,7 +261,7 @@ class SketchPolicy:
         return (math.log(before) - math.log(now)) / window
 
     def _expected_speed(self, rows: int) -> float:
-        """Return the logarithm of the factor by which a step on a fresh sketch should divide the gap."""
+        """Return the logarithm of the factor by which a step on a fresh sketch is expected to divide the gap."""
         tuning = self.costs.tuning
         if self.coupled:
             return tuning.slowest_step
@@ -272,7 +272,7 @@ class SketchPolicy:
 
     @property
     def next_rows(self) -> int:
-        """The rows of the sketch after this one."""
+        """The number of rows of the next sketch."""
         rows = self.state.rows
         if self.state.chosen is not None:
             return self.state.chosen

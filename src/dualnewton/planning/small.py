@@ -1,4 +1,4 @@
-"""Problems so small that the interpreter takes longer than the arithmetic: which direct solver takes them."""
+"""Direct solvers for problems so small that the interpreter takes longer than the arithmetic."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from dualnewton.planning.tuning import DEFAULT, Tuning
 
 
 class Family(NamedTuple):
-    """Problems that one of the direct solvers takes (:mod:`dualnewton.solvers.direct`).
+    """The problems that a direct solver can solve (:mod:`dualnewton.solvers.direct`).
 
     Attributes
     ----------
     takes : callable
         Whether it takes a problem, by what loss, penalty and data declare, and by their sizes.
     method : str
-        The name of the method, under which the plan reports it; the solver serves this method and "auto".
+        The method that the plan reports; the solver is used for this method and "auto".
     reason : str
         What it does.
     together : bool
-        Whether it takes the steps of several models at once, where each operation takes longer than its arithmetic.
+        Whether it batches the steps of several models, which is faster if calls take longer than the arithmetic.
     """
 
     takes: Callable[[Any, Tuning], bool]
@@ -69,9 +69,9 @@ def _takes_proximal(problem: Any, tuning: Tuning) -> bool:
 
 
 def _takes_joint(problem: Any, tuning: Tuning) -> bool:
-    """Whether features of one dense block are gathered for several outputs, with a threshold for each feature.
+    """Whether features are gathered from one dense block: several outputs with a threshold for each feature.
 
-    With a ridge, and more features than examples, so many features are in use that coordinate descent costs less.
+    With a ridge term and more features than examples, so many coefficients are nonzero that coordinate descent costs less.
     """
     if problem.scheme is not None or not is_joint(problem) or problem.n * problem.d > tuning.direct_entries:
         return False
@@ -91,18 +91,18 @@ FAMILIES = {
     ),
     "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows", together=True),
     "thresholds": Family(
-        _takes_thresholds, "newton", "Newton's method on the features in use, on one dense block of rows"
+        _takes_thresholds, "newton", "Newton's method on the nonzero features, on one dense block of rows"
     ),
-    "proximal": Family(_takes_proximal, "newton", "proximal Newton steps on the features in use of one dense block"),
+    "proximal": Family(_takes_proximal, "newton", "proximal Newton steps on the nonzero features of one dense block"),
     "joint": Family(
-        _takes_joint, "newton", "Newton's method on the features in use of all outputs, on one dense block of rows"
+        _takes_joint, "newton", "Newton's method on the nonzero features of all outputs, on one dense block of rows"
     ),
 }
-"""The direct solvers, by the name of their family; the first that takes a problem is used."""
+"""The direct solvers, by the name of their family; the first that can solve a problem is used."""
 
 
 def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
-    """Return the plan of the direct solver that takes so many problems like this one, if there is one."""
+    """Return the plan of the direct solver for this number of similar problems, if there is one."""
     most = tuning.direct_entries
     if problem.n * problem.d > max(most // models, min(most, tuning.small_entries)):
         return wide_plan(problem, method, tau, models, tuning)
@@ -116,16 +116,16 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
 def _steps_together(problem: Any, models: int, tuning: Tuning) -> bool:
     """Whether several models of one column are so small that they take their steps at once.
 
-    Losses without γ need their steps shortened, which each model does alone.
+    Losses without γ may need shorter steps, which differ between models.
     """
     few = models * problem.n * problem.d <= tuning.together_entries
     return few and problem.columns == 1 and problem.loss.gamma is not None
 
 
 def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
-    """Return the plan of a direct solution on n coordinates, for so many problems like this one with more features than examples.
+    """Return the plan of a direct solution on n coordinates, for a number of similar problems with more features than examples.
 
-    Passes for gradients are tried as long as they cost no more than the factor of all rows.
+    Gradients are tried first as long as they cost no more than the Cholesky factor of the n×n Gram matrix.
     """
     n, d = problem.n, problem.d
     multiplications = max(n * n * d, (problem.columns * n) ** 3 // 6)
@@ -140,14 +140,14 @@ def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuni
 
 
 def _gradient_cost(problem: Any, tuning: Tuning) -> float:
-    """Seconds of a gradient over all features, of the margins along it, and of the minimiser over all gradients so far."""
+    """Seconds of a gradient over all features, of the margins along it, and of the minimiser in the span of all gradients."""
     costs = Costs.of(problem.data.profile, tuning)
     every = costs.data_pass if problem.columns == 1 else costs.class_pass(problem.columns)
     return every + tuning.rates.call
 
 
 def _factor_cost(problem: Any, models: int, tuning: Tuning) -> float:
-    """Seconds of the products of all rows, and of Newton's method on n coordinates for each model."""
+    """Seconds of the n×n Gram matrix, and of Newton's method on n coordinates for each model."""
     n = problem.n
     few = Costs(n, n, n * n, 0.5 * n**3, False, 8, tuning=tuning)
     step = few.added(n) if problem.columns == 1 else few.class_step(problem.columns)
@@ -158,6 +158,6 @@ def _factor_cost(problem: Any, models: int, tuning: Tuning) -> float:
 
 
 def fits_one_block(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
-    """Whether all rows, as one dense block, are so few that passes over the data would take longer than the arithmetic."""
+    """Whether all rows, as one dense block, are so few that the calls of passes would take longer than the arithmetic."""
     few = problem.n * problem.d <= tuning.direct_entries
     return few and problem.d <= tuning.one_block_features and problem.data.capabilities.whole

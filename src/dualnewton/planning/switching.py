@@ -1,4 +1,4 @@
-"""Whether a run should change its method: the decrease of its gap compared with predictions, by work and never by the clock."""
+"""Whether a run should change its method: the decrease of its gap against predictions, by counted work, not by a clock."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from dualnewton.planning.tuning import DEFAULT, Tuning
 
 @dataclass(frozen=True)
 class SwitchingState:
-    """What :class:`Switching` remembers.
+    """The state of :class:`Switching`.
 
     Attributes
     ----------
     plan : Plan
-        The present plan.
+        The current plan.
     history : tuple of (float, float)
         The epochs done and the residual of the slowest model, after each step on this plan.
     relative_gap : float
-        The relative gap that is expected of the slowest model.
+        The expected relative gap of the slowest model.
     """
 
     plan: Plan
@@ -43,13 +43,13 @@ class Switching:
     Parameters
     ----------
     problem : Problem
-        One of those that are solved together.
+        One of the problems that are solved together.
     plan : Plan
-        The plan with which the run begins.
+        The plan at the start of the run.
     tol : float
-        The relative gap that is wanted.
+        The wanted relative gap.
     free : bool
-        Whether the method may change: the user did not ask for one.
+        Whether the method may change: the user did not choose one.
     tuning : Tuning
         The numbers by which costs are predicted.
     """
@@ -61,16 +61,16 @@ class Switching:
 
     @cached_property
     def facts(self) -> Facts:
-        """What costs are computed from; most runs end before it is needed."""
+        """The inputs of the cost predictions, computed on first use: most runs end before."""
         return Facts.of(self.problem, self.tuning)
 
     @cached_property
     def kinked(self) -> list[Plan]:
-        """The plans for a loss with kinks, from the cheapest on: computed once, since each step asks for them."""
+        """The plans for a loss with kinks, cheapest first; computed once, since each step uses them."""
         return kinked_plans(self.problem, tuning=self.tuning)
 
     def note(self, epochs: float, relative_gap: float, residual: float) -> None:
-        """Record the expected relative gap of the slowest model, and the residual from which it is expected (see ``Method``).
+        """Record the expected relative gap of the slowest model, and the residual from which it is estimated (see ``Method``).
 
         The speed is measured by the residual, since each certificate changes the ratio between the two.
         """
@@ -78,7 +78,7 @@ class Switching:
         self.state = SwitchingState(self.state.plan, history, relative_gap)
 
     def better(self, *, stuck: bool = False) -> Plan | None:
-        """Return the plan of another method, if it is clearly better for the rest of the run, or this one is stuck."""
+        """Return the plan of another method, if it is clearly better for the rest of the run, or the current one is stuck."""
         plan, relative_gap = self.state.plan, self.state.relative_gap
         if not self.free or (len(self.state.history) <= self.tuning.switch_window and not stuck):
             return None
@@ -90,12 +90,12 @@ class Switching:
             return min(others, key=itemgetter(0))[1].after(plan, "rounding stopped the steps") if others else None
         now, residual = self.state.history[-1]
         if not (self.tol < relative_gap < math.inf and residual > 0.0):
-            return None  # the run is about to end, or the gap is not known: both numbers may be NaN
+            return None  # the run is about to end, or the gap is unknown: both numbers may be NaN
         left = math.log(relative_gap / self.tol) / self._pace()
         return self._dual(left, now) if plan.is_primal else self._primal(left, relative_gap)
 
     def _from_kinks(self, *, stuck: bool) -> Plan | None:
-        """Return another plan for a loss with kinks, once: from rounds that are slow, or from steps that rounding has stopped."""
+        """Return another plan for a loss with kinks, at most once: after slow rounds, or after steps that rounding stopped."""
         plan, relative_gap = self.state.plan, self.state.relative_gap
         if plan.has_switched:
             return None
@@ -117,7 +117,7 @@ class Switching:
     def _pace(self) -> float:
         """Return the logarithm of the factor by which an epoch divided the gap over the last steps; at least ``slowest_epoch``.
 
-        It is ``slowest_epoch``, too, where the gap was zero, infinite or unknown at one end of the window.
+        It is also ``slowest_epoch`` if the gap was zero, infinite or unknown at one end of the window.
         """
         slowest = self.tuning.slowest_epoch
         history = self.state.history
@@ -127,14 +127,14 @@ class Switching:
         return max((math.log(far) - math.log(near)) / (now - before), slowest)
 
     def change_to(self, plan: Plan) -> None:
-        """Start the history of another plan."""
+        """Set another plan, with an empty history."""
         self.state = SwitchingState(plan, (), self.state.relative_gap)
 
     def _others(self) -> list[tuple[float, Plan]]:
-        """Return the plans for which a primal method may be left, each with its predicted cost.
+        """Return the plans that may replace a primal method, each with its predicted cost.
 
-        These are dual methods where the problem has any: the sketches of "ihs" grow until they are Newton's method by
-        themselves. Softmax has none, and there the curvature of each class apart ("ihs") never becomes the joint one.
+        These are dual methods if the problem has any: the sketches of "ihs" grow into Newton's method by themselves. Softmax has
+        no dual methods; its "ihs", which has a separate Hessian for each class, never grows into the joint Hessian.
         """
         dual = expected_epochs(self.facts.difficulty, self.tuning) * dual_epoch(self.facts)
         primal = offered(self.facts, primal=True)
@@ -154,10 +154,10 @@ class Switching:
         return other.after(self.state.plan, reason)
 
     def _rest(self, other: Plan, relative_gap: float) -> float:
-        """Guess what a primal method would cost from here."""
+        """Predict the cost of a primal method from here."""
         costs, tuning, newton = self.facts.costs, self.tuning, other.method == "newton"
         if not has_hessian(self.problem):
-            return other.cost  # it has the features in use to find first
+            return other.cost  # it must find the nonzero features first
         if not newton and math.isinf(expected_ihs_cost(self.facts, other.tau)):
             return math.inf
         if newton and self.facts.matrix_free:
@@ -165,7 +165,7 @@ class Switching:
             return newton_by_products(self.facts, tuning.restart_passes, math.log(relative_gap / self.tol) / by_product)
         gain = tuning.fastest_pass if newton else min(tuning.fastest_pass, speed(self.facts, other.tau))
         if not newton and costs.is_dear(other.tau):
-            return other.cost  # most of it for the passes that may do without a sketch
+            return other.cost  # most of it is for passes without a sketch
         passes = tuning.restart_passes + math.log(relative_gap / self.tol) / gain
         sketches = 1.0
         if self.facts.quadratic:
@@ -175,7 +175,7 @@ class Switching:
         return passes * (costs.data_pass + costs.applied(other.tau)) + sketches * costs.sketch(other.tau)
 
     def _dual(self, passes_left: float, epochs: float) -> Plan | None:
-        """Return another plan, mostly of a dual method, if the primal one has cost far more than predicted and still would."""
+        """Return another plan, usually of a dual method, if the primal one has cost far more than predicted."""
         a_pass, plan = Costs.of(self.problem.data.profile, self.tuning).pass_of(self.problem.columns), self.state.plan
         if plan.before is not None or epochs * a_pass < self.tuning.overrun * plan.cost:
             return None

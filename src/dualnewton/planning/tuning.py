@@ -1,7 +1,7 @@
-"""The numbers by which costs are predicted: each was measured or chosen once, and none follows from a formula.
+"""The numbers by which costs are predicted; each was measured, or chosen by measurements.
 
-``benchmarks/calibrate.py`` measures them, and ``tests/planning/test_regret.py`` bounds what the plans that follow from them lose
-against the fastest method on recorded times. A run takes them as one argument, so that a test can hand over its own.
+``benchmarks/calibrate.py`` measures them, and ``tests/planning/test_regret.py`` bounds how much slower the resulting plans are
+than the fastest method on recorded times. They are one argument of a run, so that a test can pass its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class Rates:
-    """How fast an ordinary core works. Plans depend on the ratios of these numbers, not on their absolute values.
+    """Speeds of an ordinary processor core. Plans depend on the ratios of these numbers, not on their absolute values.
 
     Attributes
     ----------
@@ -30,13 +30,13 @@ class Rates:
     sparse_pair : float
         Seconds per pair of stored entries of a row in a Gram matrix of sparse rows.
     gathered_pair : float
-        The same for features gathered into a working set, whose products SciPy computes.
+        The same for features in a working set, whose products SciPy computes.
     expanded_entry : float
         Seconds per entry when sparse rows are expanded to dense ones.
     margin : float
         Seconds per example for its loss and its derivative.
     call : float
-        Seconds of interpreter per pass or sketch, however small the data.
+        Seconds of Python overhead per pass or sketch, independent of the size of the data.
     drawn_row : float
         Seconds per example to compute its sampling probability and to draw a sketch.
     visited_row, visited_entry : float
@@ -46,16 +46,16 @@ class Rates:
     corrected_entry : float
         Seconds per coefficient and stored vector in a product with the limited-memory (L-BFGS) correction.
     numpy_round : float
-        Seconds of interpreter and small LAPACK calls in a dual round by NumPy.
+        Seconds of Python overhead and small LAPACK calls in a dual round by NumPy.
     kernel_loading : float
-        Seconds to load compiled kernels from their cache. To compile them takes ten times as long, once.
+        Seconds to load compiled kernels from their cache. Compiling them, once, takes ten times as long.
     pass_scaling, product_scaling : float
-        Powers of the number of threads with which passes over the data, limited by the memory's bandwidth, and matrix products
-        get faster: 9 and 12 times at 16 threads.
+        Powers of the number of threads by which passes over the data, limited by memory bandwidth, and matrix products become
+        faster: 9 and 12 times at 16 threads.
     round_scaling : float
-        The same of dual rounds: most of a round waits for the one before it.
+        The same for dual rounds: most of a round depends on the one before it.
     single_is_faster : bool
-        Whether matrix products in float32 take less time than in float64: half of it on a core.
+        Whether matrix products in float32 take less time than in float64: half the time on a core.
     """
 
     link_bandwidth: float = 5e10
@@ -84,7 +84,7 @@ class Rates:
     single_is_faster: bool = True
 
     def on(self, threads: float) -> Rates:
-        """Return the rates of so many threads; factorisations and calls take one."""
+        """Return the rates for a number of threads; factorisations and calls use one."""
         passes, products, rounds = (
             threads**power for power in (self.pass_scaling, self.product_scaling, self.round_scaling)
         )
@@ -103,13 +103,13 @@ class Rates:
         )
 
     def streamed(self, itemsize: int) -> Rates:
-        """Return the rates of a GPU to which each pass and each Gram matrix copies the rows, with so many bytes per entry."""
+        """Return the rates of a GPU to which each pass and Gram matrix copies the rows, with ``itemsize`` bytes per entry."""
         link = self.link_bandwidth
         return replace(
             self,
             memory_bandwidth=link,
             cache_bandwidth=link,
-            sparse_entry=self.sparse_entry + (itemsize + 4) / link,  # with its column index
+            sparse_entry=self.sparse_entry + (itemsize + 4) / link,  # including its column index
             expanded_entry=self.expanded_entry + itemsize / link,
         )
 
@@ -150,32 +150,32 @@ class Tuning:
     rates : Rates
         Machine rates.
     gpu : Rates
-        Those of a GPU, for data that are there.
+        Rates of a GPU, for data on a GPU.
     joint_scale_features, joint_scale_wide_features : int
-        Features up to which Huber's regression takes Newton steps in all variables, with d ≤ n and with d > n.
+        Largest number of features for which Huber's regression takes Newton steps in all variables, for d ≤ n and for d > n.
     one_block_features : int
-        Features up to which Newton's method on small data factorises the d×d Hessian of one dense block, which takes well under a
-        millisecond.
+        Largest number of features for which Newton's method on small data factorises the d×d Hessian of one dense block, in well
+        under a millisecond.
     direct_entries : int
-        Entries of X up to which problems are solved directly on one dense block of rows.
+        Largest number of entries of X for which problems are solved directly on one dense block of rows.
     together_entries : int
-        Entries of X, times the number of models, up to which small models take their Newton steps at once.
+        Largest number of entries of X, times the number of models, for which Newton steps of small models are batched.
     small_entries : int
-        Entries of X up to which NumPy does the work, so that a first fit does not wait for a compiler.
+        Largest number of entries of X for which NumPy is used, so that a first fit does not wait for a compiler.
     numpy_features : int
-        Features up to which block coordinate descent over the features of several columns runs in NumPy.
+        Largest number of features for which block coordinate descent over the features of several columns runs in NumPy.
     numpy_single_block : int
-        Examples up to which a NumPy round of SDNA takes all of them as one block.
+        Largest number of examples for which a NumPy round of SDNA takes all of them as one block.
     numpy_block : int
         Examples per NumPy round of SDNA on larger data.
     norm_sample : int
-        Rows from which the mean squared norm of all rows is estimated.
+        Number of sampled rows from which the mean squared norm of all rows is estimated.
     overlap_sample : int
-        Rows from which the mean squared cosine between rows is estimated.
+        Number of sampled rows from which the mean squared cosine between rows is estimated.
     largest_conditioning : float
-        Upper limit of the estimated conditioning, so that predictions stay finite.
+        Upper limit on the estimated conditioning, so that predictions stay finite.
     expanded_share : float
-        Share of nonzero entries above which sparse rows that fit in the cache are expanded to dense ones.
+        Share of nonzero entries above which sparse rows that fit in the cache are made dense.
 
     newton_passes : float
         Passes of Newton's method from w = 0 to a relative gap of 1e-6.
@@ -186,18 +186,18 @@ class Tuning:
     sketches : float
         Sketches per run of sketched Newton from w = 0.
     diagonal_passes, sketch_needed : float
-        Where a sketch costs more than ``dear_sketch`` passes, sketched Newton starts with a diagonal Hessian: passes it takes
-        then, at least, and the share of badly conditioned runs that need a sketch after all.
+        If a sketch costs more than ``dear_sketch`` passes, sketched Newton starts with a diagonal Hessian: the least number of
+        passes it then takes, and the share of badly conditioned runs that need a sketch later.
     missed_curvature : float
         Passes per factor e of the gap, divided by the square root of the curvature that a sketch of few rows leaves out.
     changed_rows : float
         For losses with piecewise constant φ″ (squared hinge): the share of rows whose φ″ changes in a Newton step.
     inexact_products : float
-        Factor on the Hessian products of conjugate gradients when each Newton step starts them anew.
+        Factor on the Hessian products of conjugate gradients since each Newton step restarts them.
     softmax_passes, softmax_spread : float
         Passes of sketched Newton for softmax, whose Hessian leaves out the coupling between classes: passes + spread · s ·
         conditioning^¼, where s is the standard deviation of ln(1 + E[a_j²]/λ) over the features. A direction that all classes
-        share has the curvature λ only; if the features have equal scales, a few corrections make up for all these directions.
+        share has the curvature λ only; if the features have equal scales, a few L-BFGS corrections cover all these directions.
     softmax_steps, softmax_steps_per_log : float
         Newton steps for softmax from w = 0 to a relative gap of 1e-6: steps + factor · ln(conditioning).
     paired_rows : float
@@ -205,121 +205,122 @@ class Tuning:
     epochs_fixed, epochs_per_conditioning : float
         Epochs of SDNA to a relative gap of 1e-6: fixed + factor · conditioning.
     kinked_epochs : float
-        Factor on these epochs where the regularizer has kinks or bounds.
+        Factor on these epochs if the regularizer has kinks or bounds.
     kinked_rounds_fixed, kinked_rounds_per_root : float
         Epochs of dual rounds on a piecewise linear loss itself to a relative gap of 1e-4: fixed + factor · √(R/λn), R the mean of
-        c_i‖a_i‖². Measured by ``benchmarks/kinks.py``: between 0.2 and 4 times as many.
+        c_i‖a_i‖². Measured by ``benchmarks/kinks.py``: actual numbers are between 0.2 and 4 times the prediction.
     trial_epochs, trial_share : float
-        "auto" begins with so many epochs of SDNA on sparse data, if they cost at most this share of the primal method's cost.
+        "auto" begins with this many epochs of SDNA on sparse data, if they cost at most this share of the primal method's cost.
     smoothing_stages : float
         Predicted cost of solving a loss with kinks through smoothed losses, as a multiple of that of the first of them.
     smoothing_reads, interior_reads : float
-        Times that rows on disk are read by smoothed losses, and by the interior-point method (``benchmarks/DISK.md``).
+        Number of reads of rows on disk with smoothed losses, and with the interior-point method (``benchmarks/DISK.md``).
     kinked_trial_epochs : float
         Epochs of dual rounds on a loss with kinks after which their speed is known.
     interior_steps, interior_passes, interior_vectors : float
         Steps of the interior-point method to a relative gap of 1e-6; and in each, pairs of products with X and its transpose
         (refinements included), and operations on a row's slopes that cost about as much as its loss.
     interior_corrections, correction_passes : int, float
-        Centrality corrections in a step of that method where its matrix costs more than so many pairs of products.
+        Centrality corrections per step of that method, used if its matrix costs more than this many pairs of products.
     aggregated : float
-        Ratio of examples to rows of a sample from which a kinked loss is solved on a sample, then on few rows and mean rows.
+        Least ratio of examples to sampled rows for which a kinked loss is solved on a sample, then on few rows and mean rows.
     working_set_steps : float
         Proximal Newton steps over working sets for quadratic losses; other losses take twice as many.
     used_share : float
-        Share of the features (of the examples, if fewer) that have nonzero coefficients at the optimum, at least.
+        Least share of the features (of the examples, if fewer) with nonzero coefficients at the optimum.
     column_sweeps : float
         Coordinate sweeps per proximal Newton step without a matrix.
 
     switch_margin : float
         A run changes its method if another is predicted to be cheaper by this factor for the remaining work.
     switch_window : int
-        Turns of the loop over which the speed of the present method is measured.
+        Steps of the loop over which the speed of the current method is measured.
     restart_passes, fastest_pass : float
-        Of a primal method that takes over near the optimum: passes before it converges fast, and the largest ln(factor) by which
+        For a primal method that takes over near the optimum: passes before it converges fast, and the largest ln(factor) by which
         a pass is assumed to divide the gap.
     slowest_epoch : float
-        Least ln(factor) per epoch that is assumed for the present method.
+        Least ln(factor) per epoch that is assumed for the current method.
     rounding_gap : float
         Relative gap below which a primal method that is stuck is not replaced by a dual one.
     overrun : float
         A primal method may be replaced after it has cost this multiple of its prediction.
 
     cheap_sketch, dear_sketch : float
-        In passes: a cheaper sketch is renewed at every step; a dearer one is computed only when steps turn out to be slow.
+        Costs in passes: a cheaper sketch is renewed at every step; a more expensive one is computed only if steps are slow.
     speed_window, longest_wait : int
-        Steps over which the speed on a sketch is measured; most steps before it is measured for the first time.
+        Steps over which the speed on a sketch is measured; and the most steps before the first measurement.
     fastest_step, slowest_step : float
-        Bounds of the ln(factor) by which the first steps on a new sketch are expected to divide the gap.
+        Bounds on the ln(factor) by which the first steps on a new sketch are expected to divide the gap.
     light_sketch, dearest_sketch : float
-        In passes: most that a first sketch of fewer rows than features may cost, and most that any sketch may cost.
+        Costs in passes: the limit for a first sketch of fewer rows than features, and the limit for any sketch.
     refreshed_speed, resketch_margin : float
         With fewer rows than features: factor by which recomputed weights speed up the steps, until it has been measured; and
-        factor by which another sketch must be predicted to be cheaper than to go on.
+        the factor by which another sketch must be predicted to be cheaper than continuing.
     rows_exponent : float
         With fewer rows than features: the speed of conjugate gradient steps grows with this power of the rows.
     sketch_rows : int
-        Rows per feature of a sketch that estimates the Hessian well.
+        Rows per feature with which a sketch estimates the Hessian well.
     sample_rows, sample_growth, sample_share : int, int, float
-        Of a run that starts on samples of the rows: rows per unknown of the first, ratio of consecutive samples, and largest
+        For a run that starts on samples of the rows: rows per unknown of the first, ratio of consecutive samples, and largest
         share of all rows.
     skipped_gap : float
-        A step that should leave at most this fraction of the gap that is wanted is certified without being evaluated.
+        A step that is expected to leave at most this fraction of the wanted gap is certified without an evaluation.
     first_sample_steps, later_sample_steps : float
         Newton steps on the first sample and on each later one.
     least_memory, most_memory : int
-        Bounds of the number of L-BFGS correction pairs; between them, pairs that cost half a pass.
+        Bounds on the number of L-BFGS correction pairs; between them, the number that costs half a pass.
     largest_matrix : int
-        Rows of the largest dense matrix that is factorised; beyond it, conjugate gradients or working sets.
+        Size of the largest dense matrix that is factorised; beyond it, conjugate gradients or working sets are used.
     always_square : int
-        Features up to which a d×d Hessian is formed, however few the rows.
+        Largest number of features for which a d×d Hessian is formed, however few the rows.
     single_products : float
-        Multiplications of a Gram matrix from which single precision is considered.
+        Least number of multiplications of a Gram matrix for which single precision is considered.
 
     least_set : int
-        Features of a working set whose matrix is always affordable.
+        Number of features of a working set whose matrix is always formed.
     quadratic_set_factor, most_together : float, int
-        For quadratic losses, whose matrix is computed once, all features take part up to this multiple of those whose matrix
+        For quadratic losses, whose matrix is computed once, all features are used up to this multiple of those whose matrix
         costs a pass, and up to this number.
     numpy_path_features : int
-        Features up to which NumPy solves the systems of all models of a path at once, instead of a kernel one after the other.
+        Largest number of features for which NumPy solves the systems of all models of a path at once, instead of a kernel.
     path_entries : int
-        Entries of the matrices that the models of paths keep, all together.
+        Limit on the entries of all matrices that the models of paths keep.
     largest_walk : int
-        Rows or features, whichever are fewer, up to which one least-squares model walks on the matrix of the features it uses.
+        Largest min(n, d) for which one least-squares model is fitted along penalties on the matrix of its nonzero features.
     walk_share : float
-        Share of the features with a slope beyond their threshold at w = 0, from which on that model takes the matrix of all.
+        Share of the features with a slope beyond their threshold at w = 0 above which that model uses the matrix of all.
     wide_walk : int
-        Rows from which a walk over more features than rows uses kernels even where the data are small.
+        Least number of rows for which such a path over more features than rows uses kernels even on small data.
     path_ladder : float
-        Ratio of consecutive penalties on the way from w = 0 to the wanted one, where there are more features than examples.
+        Ratio of consecutive penalties from w = 0 to the wanted one, with more features than examples.
     thin_share : float
         Share of nonzero entries up to which gathered features stay sparse.
     matrix_entries : float
         A working set's matrix is not formed if it has more entries than this multiple of the features' stored entries.
 
     kink_system, late_kink_gap, late_kink_factor : int, float, float
-        Most examples in the linear system that finishes a piecewise linear loss; and the relative gap below which that system
+        Limit on the examples in the linear system that solves a piecewise linear loss; and the relative gap below which it
         may cost this multiple of the stage before it.
     direct_multiplications : float
-        Multiplications up to which a matrix of products of all rows, or of all features, is computed at once.
+        Largest number of multiplications for which the n×n or d×d Gram matrix is computed directly.
     fewest_directions : int
-        Gradients that must be affordable for a problem with fewer examples than features to be solved over gradients first.
+        Least number of affordable gradients for which a problem with n < d is first solved in the span of gradients.
     fewest_rows : int
-        Rows per feature from which least squares without a penalty sums its normal equations.
+        Least number of rows per feature for which least squares without a penalty sums its normal equations.
     fold_decomposition : int
-        Features (of ``RidgeCV``: or examples) up to which cross-validation solves each fold from d×d or n×n moments.
+        Largest number of features (in ``RidgeCV``, or examples) for which cross-validation solves each fold from d×d or n×n
+        moments.
     fold_moments : int
-        Numbers in the moments of all folds together up to which cross-validation of multi-task models holds them (256 MiB).
+        Limit on the numbers in the moments of all folds that cross-validation of multi-task models keeps in memory (256 MiB).
     fold_hessian, fold_hessian_passes : int, float
-        Features, and cost in passes, up to which logistic folds take a Newton step with Hessians of their own.
+        Limits on the features and the cost in passes for which logistic folds take a Newton step with their own Hessians.
     choice_size : int
-        Size of the Hessian, K(d + 1) for K classes, up to which cross-validation bounds the scores of exact fits by it.
+        Largest size K(d + 1) of the Hessian, for K classes, by which cross-validation bounds the scores of exact fits.
     """
 
     rates: Rates = field(default_factory=Rates)
     gpu: Rates = GPU
-    # What is small
+    # Limits of small problems
     direct_entries: int = 1 << 20
     together_entries: int = 1 << 17
     small_entries: int = 1 << 17
@@ -427,4 +428,4 @@ class Tuning:
 
 
 DEFAULT = Tuning()
-"""The numbers of every run that is given none."""
+"""The default tuning of runs."""

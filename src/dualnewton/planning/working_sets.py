@@ -1,4 +1,4 @@
-"""How many features a proximal Newton step takes, and whether it forms their matrix."""
+"""Sizes of the working sets of proximal Newton steps, and whether their matrix is formed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SetSizes:
 
     @classmethod
     def of(cls, data: Data, tuning: Tuning = DEFAULT, *, columns: int = 1, once: bool, compiled: bool) -> SetSizes:
-        """Choose the sizes for some data; ``once`` if one matrix serves for all steps, since the losses are quadratic."""
+        """Choose the sizes for some data; ``once`` if one matrix serves all steps, as for quadratic losses."""
         costs = Costs.of(data.profile, tuning).of_classes(columns)
         if takes_all(costs, once=once):
             return cls(True, 0, 0, tuning)
@@ -44,7 +44,7 @@ class SetSizes:
 
     @classmethod
     def of_paths(cls, models: int, tuning: Tuning = DEFAULT) -> SetSizes:
-        """Choose the sizes for so many models that walk along paths, each of which keeps a matrix."""
+        """Choose the sizes for a number of models fitted along paths, each of which keeps a matrix."""
         return cls(False, tuning.least_set, math.isqrt(tuning.path_entries // models), tuning)
 
     @property
@@ -58,12 +58,12 @@ class SetSizes:
         return self.tuning.thin_share
 
     def by_entries(self, stored: int, features: int) -> bool:
-        """Whether sparse features with so many stored entries are moved one by one, without their matrix."""
+        """Whether sparse features with this many stored entries are updated one by one, without their matrix."""
         return by_entries(self.tuning, stored, features)
 
 
 def by_entries(tuning: Tuning, stored: float, features: float) -> bool:
-    """Whether the matrix of sparse features has so many more entries than the features themselves that it is not formed."""
+    """Whether the matrix of sparse features is not formed, since it has many more entries than the features."""
     return tuning.matrix_entries * stored < features**2
 
 
@@ -80,7 +80,7 @@ def affordable(costs: Costs) -> int:
 def takes_all(costs: Costs, *, once: bool) -> bool:
     """Whether every step is over all features; ``once`` if their matrix is computed once.
 
-    Thin features of which no matrix would be formed are moved one by one, and then smaller sets are better.
+    Very sparse features, whose matrix would not be formed, are updated one by one; smaller sets are then better.
     """
     tuning = costs.tuning
     one_by_one = is_thin(costs) and by_entries(tuning, costs.stored, costs.d)
@@ -89,37 +89,37 @@ def takes_all(costs: Costs, *, once: bool) -> bool:
 
 
 def is_thin(costs: Costs) -> bool:
-    """Whether the features have so few entries that they stay sparse when they are gathered."""
+    """Whether the features are sparse enough to stay sparse when they are gathered."""
     return costs.sparse and costs.stored <= costs.tuning.thin_share * costs.n * costs.d
 
 
 def sums_moments(profile: Profile, tuning: Tuning) -> bool:
-    """Whether paths of least squares work with the matrix of all features, which one pass sums, rather than of some of them."""
+    """Whether paths of least squares use the matrix of all features, computed in one pass, instead of that of a working set."""
     return profile.d <= tuning.fold_decomposition and profile.d <= max(tuning.always_square, profile.n)
 
 
 def compiles_paths(features: int, tuning: Tuning) -> bool:
-    """Whether paths are walked by a kernel: for few features, NumPy solves the systems of all models in less than its loading."""
+    """Whether paths are computed by a kernel: for few features, NumPy takes less time than loading the kernel."""
     return features > tuning.numpy_path_features
 
 
 def walks(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
-    """Whether one least-squares model walks along penalties on the matrix of the features it uses.
+    """Whether one least-squares model is fitted along decreasing penalties, on the matrix of its nonzero features.
 
-    Every feature needs a threshold, so that few are used, and the smaller side of the data bounds how many these mostly are. To
-    gather sparse features a few at a time costs more than it saves.
+    Every feature needs a threshold, so that few coefficients are nonzero, usually at most min(n, d). Gathering sparse features a
+    few at a time costs more than it saves.
     """
     profile = problem.data.profile
-    # Beyond a few features, those that are used are gathered.
+    # With more than a few features, the nonzero ones are gathered.
     able = problem.data.capabilities.whole or profile.d <= tuning.least_set
     few = min(profile.n, profile.d) <= tuning.largest_walk
     return able and not profile.sparse and few and selects_features(problem)
 
 
 def compiles_walk(problem: Problem, tuning: Tuning) -> bool:
-    """Whether a walk uses kernels even on small data.
+    """Whether such a path uses kernels even on small data.
 
-    With more features than examples its linear systems are many, and NumPy takes ten times as long for them.
+    With more features than examples it has many linear systems, and NumPy takes ten times as long for them.
     """
     n, d = problem.n, problem.d
     return tuning.wide_walk < n < d and n * d > tuning.small_entries // 4 and walks(problem, tuning)
@@ -134,10 +134,10 @@ def selects_features(problem: Problem) -> bool:
 
 
 def sums_at_once(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
-    """Whether one model takes the matrix of all features, which one pass sums: where they are few, or most will be used.
+    """Whether one model uses the matrix of all features, computed in one pass: if they are few, or most will be nonzero.
 
-    The matrix of some features is gathered column by column, which takes about twice the time per entry. A feature counts as used
-    if its slope at w = 0 exceeds its threshold.
+    The matrix of some features is gathered column by column, which takes about twice the time per entry. A feature counts as
+    nonzero if its slope at w = 0 exceeds its threshold.
     """
     profile, form = problem.data.profile, problem.regularizer.form
     if profile.d <= tuning.least_set:
@@ -151,5 +151,5 @@ def sums_at_once(problem: Problem, tuning: Tuning = DEFAULT) -> bool:
 
 
 def ladder(profile: Profile, tuning: Tuning) -> float:
-    """Return the ratio of the penalties on the way of one model: with more examples than features it goes there directly."""
+    """Return the ratio of consecutive penalties for one model; with n > d it starts at the wanted penalty."""
     return tuning.path_ladder if profile.d > profile.n else 0.0

@@ -1,4 +1,4 @@
-"""Tables of mixed columns as matrices: what each column is, how it is encoded, and coefficients in its original units."""
+"""Tables of mixed columns as matrices: the kind of each column, its encoding, and coefficients in original units."""
 
 from dualnewton.preprocessing.encoding import Encoding
 from dualnewton.preprocessing.roles import Choices, Kind, Role, roles_of

@@ -1,4 +1,4 @@
-"""Encoded columns: how one column of a table becomes columns of a matrix, as plain data that a file can hold."""
+"""Encoded columns: the transformation of one column of a table into columns of a matrix, as plain data for files."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Encoded(Protocol):
 
     @property
     def described(self) -> str:
-        """What is done to the column, in a few words."""
+        """A short description of the encoding."""
 
     def entries(self, column: Any, decimal: str, notes: list[str]) -> Iterator[Entries]:
-        """Yield the entries that are not zero; what a person should know about the values is added to ``notes``."""
+        """Yield the entries that are not zero; messages for the user about the values are added to ``notes``."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,17 @@ class Numeric:
     name : str
         The name of the column.
     kind : {"number", "boolean", "date"}
-        What the values are. True is 1, and dates are days since 1970-01-01.
+        The kind of the values. True is 1, and dates are days since 1970-01-01.
     fill : float
-        What a missing value is replaced by: the median, or the most frequent of true and false.
+        The replacement of a missing value: the median, or the most frequent of true and false.
     mean, scale : float
-        0 and 1 where the column is not standardised.
+        0 and 1 if the column is not standardised.
     indicator : bool
         True if there is a column for missing values.
     lenient : bool
         True if text that is not a number counts as missing.
     order : {"", "month first", "day first"}
-        The order of day and month in dates that are text; empty where the reader of the file has converted them.
+        The order of day and month in dates that are text; empty if the reader of the file has converted them.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Numeric:
     def fit(
         cls, role: Role, column: Any, decimal: str, *, standardise: bool, lenient: bool, weights: np.ndarray | None
     ) -> Numeric:
-        """Compute the numbers with scikit-learn's ``SimpleImputer`` and ``StandardScaler``; the latter counts weights."""
+        """Compute the numbers with scikit-learn's ``SimpleImputer`` and ``StandardScaler``; the latter uses weights."""
         from sklearn.impute import SimpleImputer
         from sklearn.preprocessing import StandardScaler
 
@@ -112,7 +112,7 @@ class Numeric:
 
     @property
     def described(self) -> str:
-        base = {"number": "as it is", "boolean": "1 for true, 0 for false", "date": "days since 1970-01-01"}[self.kind]
+        base = {"number": "unchanged", "boolean": "1 for true, 0 for false", "date": "days since 1970-01-01"}[self.kind]
         parts = ["standardised"] if self.scale != 1.0 or self.mean != 0.0 else [base]
         if self.kind == "date" and parts[0] == "standardised":
             parts = [f"{base}, standardised"]
@@ -141,7 +141,7 @@ class Numeric:
 class Categorical:
     """Categories: a column of 0 and 1 for each value, and one for missing values if the fit had some.
 
-    A value that the fit did not have is 0 in all of them.
+    A value that did not occur in the fit is 0 in all of them.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class Categorical:
 
     @classmethod
     def fit(cls, role: Role, column: Any) -> Categorical:
-        """Take the values of the fit."""
+        """Store the distinct values of the fit."""
         codes, distinct = values.texts(column)
         return cls(role.name, tuple(distinct), bool((codes < 0).any()))
 
@@ -203,7 +203,7 @@ class Categorical:
 
 
 KINDS: dict[str, type[Numeric] | type[Categorical]] = {kind.word: kind for kind in (Numeric, Categorical)}
-"""Kinds of encoded columns by the word that a file uses for each."""
+"""Kinds of encoded columns by their names in files."""
 
 
 def to_dict(column: Any) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def to_dict(column: Any) -> dict[str, Any]:
 
 
 def from_dict(words: Mapping[str, Any]) -> Any:
-    """Undo :func:`to_dict`; raise a ``DualnewtonError`` where the words are wrong."""
+    """Undo :func:`to_dict`; raise a ``DualnewtonError`` if the fields are invalid."""
     if not isinstance(words, Mapping) or words.get("encoded") not in KINDS:
         raise DualnewtonError(f"a column must be {' or '.join(KINDS)}, got {words!r:.60}")
     fields = {key: value for key, value in words.items() if key != "encoded"}

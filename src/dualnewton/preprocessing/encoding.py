@@ -18,11 +18,11 @@ DENSE, SPARSE = 8, 12
 """Bytes of an entry in a dense and in a sparse matrix."""
 
 GAIN = 2
-"""The matrix is sparse where that takes less than 1/GAIN of the memory; products with it cost more for each entry."""
+"""The matrix is sparse if that takes less than 1/GAIN of the memory; products with it cost more per entry."""
 
 
 class Matrix(NamedTuple):
-    """The matrix of a table, and what a person should know about the values (missing, unknown)."""
+    """The matrix of a table, and messages about its values (missing, unknown)."""
 
     X: Any
     notes: list[str]
@@ -30,12 +30,12 @@ class Matrix(NamedTuple):
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the columns of a table become those of a matrix.
+    """The transformation of the columns of a table into those of a matrix.
 
     Attributes
     ----------
     columns : tuple of encoded columns
-        Those that the model uses, in order.
+        The columns that the model uses, in order.
     names : tuple of str
         All columns of the table of the fit, in order.
     has_names : bool
@@ -70,13 +70,13 @@ class Encoding:
         frame : Frame
             The rows.
         roles : sequence of Role
-            What each column is.
+            The kind of each column.
         standardise : bool
             True if numbers and dates get mean 0 and standard deviation 1.
         target : str, optional
             The column of the target.
         choices : Choices, optional
-            What the user said about columns.
+            The choices of the user about columns.
         weights : array of shape (n,), optional
             The weights of the rows, for means and standard deviations.
         """
@@ -107,11 +107,11 @@ class Encoding:
 
     @property
     def categorical(self) -> tuple[str, ...]:
-        """The columns of categories, whose values are read as they are written."""
+        """The columns of categories, whose values are read as text."""
         return tuple(column.name for column in self.columns if isinstance(column, Categorical))
 
     def matrix(self, frame: Frame) -> Matrix:
-        """Encode a table that has the columns of the fit, in any order and beside others."""
+        """Encode a table that has the columns of the fit, in any order, possibly with other columns."""
         frame = self.named(frame)
         absent = [column.name for column in self.columns if column.name not in frame.names]
         if absent:
@@ -145,7 +145,7 @@ class Encoding:
     # Units -----------------------------------------------------------------------------------------------------------
 
     def in_original_units(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return coefficients and intercepts for the values as they are in the table.
+        """Return coefficients and intercepts in the original units of the table.
 
         With x̃ = (x − m)/s, wᵀx̃ + b = (w/s)ᵀx + b − (w/s)ᵀm.
         """
@@ -167,7 +167,7 @@ class Encoding:
 
     @classmethod
     def from_dict(cls, words: Any) -> Encoding:
-        """Undo :meth:`to_dict`; raise a ``DualnewtonError`` where the words are wrong."""
+        """Undo :meth:`to_dict`; raise a ``DualnewtonError`` if the fields are invalid."""
         keys = ("columns", "names", "has_names", "target", "identifiers")
         if not isinstance(words, Mapping) or set(words) != set(keys):
             raise DualnewtonError(f"table must have exactly the fields {', '.join(keys)}")
@@ -183,7 +183,7 @@ class Encoding:
 
 
 def _matrix(entries: Sequence[tuple[Any, Any, Any]], n: int, d: int) -> Any:
-    """Return the matrix with these entries, sparse where that takes much less memory."""
+    """Return the matrix with these entries, sparse if that takes much less memory."""
     stored = sum(n if isinstance(rows, slice) else len(rows) for rows, _, _ in entries)
     if GAIN * SPARSE * stored < DENSE * n * d:
         import scipy.sparse as sp

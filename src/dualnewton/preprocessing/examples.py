@@ -32,7 +32,7 @@ class Examples:
     y, sample_weight, offset : arrays of shape (n,), optional
         Target, weight and offset of each row.
     left_out : int
-        Rows of the file that are not here, since they have no target.
+        The number of rows that were left out, since they have no target.
     """
 
     frame: Frame
@@ -66,7 +66,7 @@ class Examples:
 
 
 def examples_of(frame: Frame, wanted: Wanted, *, labelled: bool = True) -> Examples:
-    """Find target, weights and offsets of a table, and leave out rows without a target where one is required.
+    """Find target, weights and offsets of a table, and leave out rows without a target if one is required.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def examples_of(frame: Frame, wanted: Wanted, *, labelled: bool = True) -> Examp
 
 
 def labels(frame: Frame, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the labels in a column, numbers or text, and where there is one."""
+    """Return the labels in a column, numbers or text, and a mask of the rows that have one."""
     column, decimal = frame.table.column(name), frame.decimal
     if values.is_numeric(column):
         x = values.numbers(name, column, decimal)

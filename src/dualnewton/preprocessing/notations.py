@@ -11,7 +11,7 @@ import numpy as np
 from dualnewton.io.words import is_number
 
 NUMERIC = re.compile(r"[\d\s.,+\-eE$€£¥%]+")
-"""The characters of numbers, by which most other texts are told apart at little cost."""
+"""The characters of numbers, by which most other texts are excluded at little cost."""
 
 SIGNS = re.compile(r"^([+-]?)[$€£¥]\s?|\s?[$€£¥%]$")
 """A sign of a currency before or after a number, or one of a percentage after it."""
@@ -35,14 +35,14 @@ MONTH_FIRST, DAY_FIRST, ISO = "month first", "day first", ""
 """Orders of such dates; the empty one stands for notations that are unambiguous, which the reader of files converts."""
 
 MONTHS, PIVOT = 12, 69
-"""Months of a year, and the first year of the 20th century among years of two digits, as in POSIX."""
+"""Months of a year, and the first two-digit year that means the 20th century, as in POSIX."""
 
 
 def numbers_in(texts: Sequence[str], decimal: str) -> np.ndarray:
-    """Return texts as numbers, NaN where a text is none.
+    """Return texts as numbers, NaN if a text is not a number.
 
     Signs of currencies and separators of thousands are removed. Percentages are counted in percent; beside numbers without the
-    sign they are not numbers, since 5% and 0.05 might be the same.
+    sign they are not accepted as numbers, since 5% and 0.05 might mean the same.
     """
     percent = [text.endswith("%") for text in texts]
     mixed = any(percent) and not all(percent)
@@ -66,9 +66,9 @@ def _number(text: str, decimal: str) -> float:
 
 
 def order_of(texts: Sequence[str]) -> str | None:
-    """Return the order of day and month in dates with slashes, ISO if nothing tells it, or None if the texts are not such dates.
+    """Return the order of day and month in dates with slashes, ISO if it is undetermined, None if the texts are not dates.
 
-    One value above 12 tells the order of the whole column.
+    One value above 12 determines the order of the whole column.
     """
     matches = [SLASHED.fullmatch(text) for text in texts]
     found = [match for match in matches if match is not None]
@@ -81,7 +81,7 @@ def order_of(texts: Sequence[str]) -> str | None:
 
 
 def days_in(texts: Sequence[str], order: str) -> np.ndarray:
-    """Return dates in an order as days since 1970-01-01, NaN where a text is none."""
+    """Return dates in an order as days since 1970-01-01, NaN if a text is not a date."""
     return np.array([_day(SLASHED.fullmatch(text), order) for text in texts], dtype=float)
 
 

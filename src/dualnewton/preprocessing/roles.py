@@ -1,4 +1,4 @@
-"""What each column of a table is, found from its values, and whether a fit uses it."""
+"""The kind of each column of a table, found from its values, and whether a fit uses it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from dualnewton.errors import DualnewtonError
 from dualnewton.preprocessing import notations, values
 
 FEW, MANY, SHARE = 20, 1000, 0.5
-"""Text is taken for categories if it has at most FEW distinct values, or at most MANY that are at most SHARE of the rows."""
+"""Text is interpreted as categories if it has at most FEW distinct values, or at most MANY that are at most SHARE of the rows."""
 
 NAMED = re.compile(
     r"(^|[\W_])(?i:id|ids|uuid|guid|key|index|nr|no)$|[a-z](ID|Id|Nr|No)$|(?i:kundennr|nummer|number)$|^Unnamed: 0$"
 )
-"""Names of identifiers. Whole numbers with such a name are taken for identifiers if they differ in all rows."""
+"""Names of identifiers. Integers with one of these names are interpreted as identifiers if they differ in all rows."""
 
 SHOWN = 4
-"""Values of a category that a description names."""
+"""Number of values of a category that a description lists."""
 
 
 class Kind(enum.Enum):
-    """What a column is; the value is the word for it."""
+    """The kind of a column; the value is its name in messages."""
 
     NUMBER = "number"
     BOOLEAN = "boolean"
@@ -47,14 +47,14 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user says about columns; each is a collection of names.
+    """The choices of the user about columns; each is a collection of names.
 
     Attributes
     ----------
     drop : names
         Columns that are left out.
     features : names
-        If there are any: all columns that are used.
+        If not empty: all columns that are used.
     categorical, numeric : names
         Columns of these kinds, whatever their values look like.
     """
@@ -65,7 +65,7 @@ class Choices:
     numeric: Collection[str] = ()
 
     def check(self, names: Sequence[str]) -> None:
-        """Raise an error for a name that is not a column, and for a column that is to be two things."""
+        """Raise an error for a name that is not a column, and for a column with two contradictory choices."""
         for word in ("drop", "features", "categorical", "numeric"):
             for name in getattr(self, word):
                 if name not in names:
@@ -85,18 +85,18 @@ class Choices:
 
 @dataclass(frozen=True)
 class Role:
-    """What a column is.
+    """The kind of a column.
 
     Attributes
     ----------
     name : str
         The name of the column.
     kind : Kind
-        What it is.
+        The kind.
     seen : str
-        Its values in a few words.
+        A short description of its values.
     missing : int
-        How many are missing.
+        The number of missing values.
     order : str
         The order of day and month in dates that are text.
     """
@@ -118,7 +118,7 @@ def roles_of(table: Any, features: Sequence[str], choices: Choices, decimal: str
     features : sequence of str
         The columns except target and weights.
     choices : Choices
-        What the user says.
+        The choices of the user.
     decimal : {".", ","}
         The decimal mark of numbers in text.
     """
@@ -163,14 +163,14 @@ def _texts(name: str, column: Any, decimal: str, category: bool) -> Role:
             words = distinct[int(np.argmax(np.isnan(numbers)))]
             hint = f", most of them numbers, but not {words[:20]!r}: --numeric {name} uses them"
         if order == notations.ISO:
-            hint = ", dates of which day and month cannot be told apart: write them as 2023-12-31"
+            hint = ", dates in which day and month cannot be distinguished: write them as 2023-12-31"
         return Role(name, Kind.IDENTIFIER, f"text with {len(distinct)} distinct values{hint}", missing)
     more = f", … ({len(distinct)} in all)" if len(distinct) > SHOWN else ""
     return Role(name, Kind.CATEGORY, ", ".join(distinct[:SHOWN]) + more, missing)
 
 
 def _numbers(name: str, column: Any, decimal: str, asked: bool, order: str = notations.ISO) -> Role:
-    """Return the role of a column of numbers, booleans or dates; ``asked`` if the user wants it to be used."""
+    """Return the role of a column of numbers, booleans or dates; ``asked`` if the user chose it."""
     x = values.numbers(name, column, decimal, lenient=asked, order=order)
     there = x[np.isfinite(x)]
     missing = len(x) - len(there)
@@ -189,5 +189,5 @@ def _numbers(name: str, column: Any, decimal: str, asked: bool, order: str = not
 
 
 def _name_rows(name: str, x: np.ndarray) -> bool:
-    """Return True if numbers are taken for identifiers of the rows."""
+    """Return True if numbers are interpreted as identifiers of the rows."""
     return bool(NAMED.search(name)) and bool(np.all(np.floor(x) == x)) and len(np.unique(x)) == len(x)

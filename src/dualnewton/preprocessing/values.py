@@ -69,7 +69,7 @@ def texts(column: Any) -> Texts:
         whole = whole.unify_dictionaries().combine_chunks()
     written = [None if value is None else _written(value) for value in whole.dictionary.to_pylist()]
     codes = pc.fill_null(whole.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    # Values that differ in the spaces around them alone become one; the order is that of the text.
+    # Values that differ only in surrounding spaces are merged; the order is that of the text.
     distinct = sorted({text for text in written if text})
     place = {text: k for k, text in enumerate(distinct)}
     table = np.array([place.get(text or "", -1) for text in written] + [-1], dtype=np.int64)

@@ -12,7 +12,7 @@ from dualnewton.validation import Array
 
 
 class Kind(Enum):
-    """How much the library knows about g.
+    """The structure of g that is declared.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class Form:
     threshold, factor, lower, upper : floats or arrays of shape (d,)
         One number for all features, or one number per feature.
     joint : bool
-        Whether |w_j| stands for the Euclidean norm of the coefficients of feature j in all columns of a model. With one column
+        Whether |w_j| denotes the Euclidean norm of the coefficients of feature j in all columns of a model. With one column
         this makes no difference.
 
     Examples

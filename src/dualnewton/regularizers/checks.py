@@ -1,4 +1,4 @@
-"""The identities tested by ``regularizers.check``: one function each, which yields a sentence where the identity fails."""
+"""The identities tested by ``regularizers.check``: one function each, which yields a sentence if the identity fails."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Regularisers that join the columns of a model: the coefficients of a feature in all columns become zero together.
 
 For W of shape (K, d), with one row for each column of margins, ‖W_j‖ is the Euclidean norm of the K coefficients of feature j. A
-vector w is a matrix with one row, for which ‖w_j‖ = |w_j|: there these are the l1 penalties feature by feature.
+vector w is a matrix with one row, for which ‖w_j‖ = |w_j|: for these the penalties are the ordinary l1 penalties.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class JointElasticNet(Regularizer):
         return 0.5 * float(beyond @ beyond)
 
     def grad_conjugate(self, s: Array) -> Any:
-        """Shorten each S_j by l1, to zero if it is no longer than that."""
+        """Shorten each S_j by l1, or to zero if ‖S_j‖ ≤ l1."""
         norms = feature_norms(s)
         # For a feature of norm zero the divisor is one, which avoids 0/0.
         return s * (np.maximum(norms - self.l1, 0.0) / (norms + (norms == 0.0)))

@@ -190,7 +190,7 @@ def mixed(
     positive : bool
         Whether to constrain w ≥ 0.
     joint : bool
-        Whether Σ_j ‖W_j‖, over the columns of a model, takes the place of ‖w‖₁; not with ``positive``.
+        Whether Σ_j ‖W_j‖, over the columns of a model, replaces ‖w‖₁; not with ``positive``.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""The one loop that drives a method, and what it keeps and returns."""
+"""The loop that drives all methods, its results and its checkpoints."""

@@ -1,4 +1,4 @@
-"""Checkpoints: the state of a run in a file, the run to which it belongs, and when it is written.
+"""Checkpoints: the state of a run in a file, the description of the run to which it belongs, and the times of writing.
 
 A checkpoint changes nothing about a run. It holds the state between two steps of the loop (:mod:`dualnewton.run.snapshot`), so
 that a resumed run ends as if it had never stopped, bit for bit. See docs/checkpoints.md.
@@ -32,33 +32,33 @@ from dualnewton.validation import positive
 KIND, VERSION = "checkpoint", 2
 
 SECONDS, SPACING = 0.25, 20.0
-"""Least seconds between two writes, and the same as a multiple of what a write takes: writing takes a twentieth of the time."""
+"""Least seconds between two writes, and the same as a multiple of the duration of a write: at most 5 % of the time is writing."""
 
 HASHED = 1 << 24
-"""Bytes of the data that are hashed at a time, so that data on a disk are never in memory as a whole."""
+"""Bytes of the data that are hashed at a time, so that data on disk are never completely in memory."""
 
 LONG = 200
-"""Characters beyond which a description is cut short and completed by its hash."""
+"""Length beyond which a description is truncated and its hash appended."""
 
 SOFTWARE = ("dualnewton", "numpy", "scipy", "numba")
-"""Another version of these may round otherwise."""
+"""Packages whose versions are part of the description: another version may round differently."""
 
 ENDED = frozenset({None, Status.CONVERGED, Status.ROUNDING, Status.NO_PROGRESS})
-"""Statuses of a run without limits and callbacks, whose states alone are saved."""
+"""Statuses that do not depend on limits and callbacks; only states with these are saved."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where the state of a run is kept, and how often it is written.
+    """The file for the state of a run, and how often it is written.
 
     Parameters
     ----------
     path : path
-        The file. A run that finds it continues from there, if it is of the same problem and the same settings.
+        The file. If it exists, the run continues from it; it must be of the same problem and settings.
     seconds : float
         The least time between two writes.
     spacing : float
-        The least time between them as a multiple of what the last one took.
+        The least time between two writes as a multiple of the duration of the last one.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class Checkpoint:
 
 
 class Keeper:
-    """Keeps the state of a run, and that of its random numbers, in a file."""
+    """Stores the state of a run and of its random generator in a file."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Keeper:
             content, arrays = _archive.read(path, KIND, VERSION)
             theirs, text = dict(content["run"]), arrays.pop("state")
             if content["digest"] != _digest_of_state(theirs, text, arrays):
-                raise DualnewtonError("its digest is not that of its content")
+                raise DualnewtonError("its digest does not match its content")
         except BadFileError:
             raise
         except FAULTS as error:
@@ -129,11 +129,11 @@ class Keeper:
             raise self.damaged(error) from None
 
     def damaged(self, error: Exception) -> BadFileError:
-        """Return the error of a file whose content is not that of a checkpoint."""
+        """Return the error for a file that is not a valid checkpoint."""
         return BadFileError(f"{self.checkpoint.path} is a damaged {KIND} ({str(error) or type(error).__name__})")
 
     def _compare(self, theirs: Mapping[str, Any]) -> None:
-        """Refuse the checkpoint of another run, and say what differs."""
+        """Raise an error if the checkpoint is of another run, and name the difference."""
         names = [*self.identity, *(name for name in theirs if name not in self.identity)]
         differ = [name for name in names if self.identity.get(name) != theirs.get(name)]
         if not differ:
@@ -143,16 +143,16 @@ class Keeper:
         )
         raise DualnewtonError(
             f"checkpoint {os.fspath(self.checkpoint.path)!r} was written with {theirs_words}, this run has {our_words}: "
-            "give it the same to continue from there, or another path to start again"
+            "use the same setting to continue from it, or another path to start again"
         )
 
     def take(self) -> Any:
-        """Return the state to continue from, once, so that its memory is released when the run has moved on; or None."""
+        """Return the state to continue from, or None; only once, so that its memory can be released."""
         found, self.found = self.found, None
         return found
 
     def is_due(self, statuses: Collection[Status | None]) -> bool:
-        """Whether the state is to be saved now, between two steps or at the end, given how each model has ended."""
+        """Whether the state must be saved now, between two steps or at the end, given the status of each model."""
         rest = max(self.checkpoint.seconds, self.checkpoint.spacing * self.took)
         due = None not in statuses or time.perf_counter() - self.written >= rest
         return due and ENDED.issuperset(statuses)
@@ -183,18 +183,18 @@ def keeper_of(
     rng: np.random.Generator,
     placed: Callable[[np.ndarray], Any] = lambda array: array,
 ) -> Keeper | None:
-    """Return the keeper of a run's state; a file that is already there is read, and refused if it is not of this run.
+    """Return the keeper of a run's state; an existing file is read, and refused if it belongs to another run.
 
     Parameters
     ----------
     checkpoint : path, Checkpoint or None
-        What the user gave.
+        The argument of the user.
     identity : callable
         Returns the description of the run; called only if there is a checkpoint.
     rng : numpy.random.Generator
-        The random numbers of the run, which are put where the file says.
+        The random generator of the run; its state is set from the file.
     placed : callable
-        Moves a row array to where the data are.
+        Moves a row array to the place of the data (a GPU, a cluster).
     """
     if checkpoint is None:
         return None
@@ -205,11 +205,11 @@ def keeper_of(
 
 
 SHARED = ("loss", "regularizer", "fit_intercept")
-"""What problems that are solved together have in common."""
+"""Attributes that problems solved together have in common."""
 
 
 SETTINGS = ("tol", "method", "tau", "sampling", "certify_every", "tuning")
-"""What is asked for and decides which steps a run takes."""
+"""Settings of the user that determine the steps of a run."""
 
 
 def identity_of(
@@ -218,20 +218,20 @@ def identity_of(
     rng: np.random.Generator | None,
     request: Request,
 ) -> dict[str, str]:
-    """Describe a run, by words and hashes: two runs with the same description take the same steps.
+    """Describe a run by strings and hashes: two runs with the same description take the same steps.
 
-    Limits, threads and callbacks are not part of it: they decide where a run is left, not where it goes.
+    Limits, threads and callbacks are not part of it: they decide when a run stops, not which steps it takes.
 
     Parameters
     ----------
     problems : sequence of problems
-        They share X.
+        The problems, which share X.
     warm_start : sequence, optional
         Results or dual points.
     rng : numpy.random.Generator, optional
-        As it is at the start; None if any would do.
+        Its state at the start; None if the user gave no seed.
     request : Request
-        The rest.
+        The other settings.
     """
     first, starts = problems[0], list(() if warm_start is None else warm_start)
     found = {"software": ", ".join(f"{name} {_version(name)}" for name in SOFTWARE)}
@@ -252,7 +252,7 @@ def identity_of(
 
 
 def described(thing: Any) -> str:
-    """Describe a number, an array, a loss, a sampling …: equal descriptions mean equal things."""
+    """Describe a number, an array, a loss, a sampling …: equal descriptions mean equal values."""
     text = _text(thing)
     return text if len(text) <= LONG else f"{text[: LONG // 2]}… {_digest([text.encode()])}"
 
@@ -277,7 +277,7 @@ def _text(thing: Any) -> str:
     kind = type(thing)
     if isinstance(thing, type) or callable(getattr(thing, "__get__", None)):
         return f"{thing.__module__}.{thing.__qualname__}"
-    # Properties that an object has computed and cached are no part of its description.
+    # Cached properties of an object are not part of its description.
     cached = {name for base in kind.__mro__ for name, part in vars(base).items() if isinstance(part, cached_property)}
     own = {name: value for name, value in getattr(thing, "__dict__", {}).items() if name not in cached}
     return (

@@ -19,9 +19,9 @@ def solved_directly(
 ) -> list[Result] | None:
     """Return the results if a direct solver takes the problems and every certificate meets the tolerance, else None.
 
-    In the second case the loop repeats the steps (:class:`~dualnewton.solvers.direct.method.Direct`), with the same bits, and
-    goes on from there. The loop also takes them where a callback asks for each certificate, a limit may cut the steps short, or
-    there is a start.
+    Otherwise the loop repeats the steps (:class:`~dualnewton.solvers.direct.method.Direct`), with the same bits, and continues
+    from there. The loop is also used if a callback needs each certificate, if a limit may end the steps early, or if there is a
+    warm start.
     """
     began = time.perf_counter()
     if not request.cold or request.callback is not None or max_epochs < STEP_EPOCHS * MOST_STEPS or began >= deadline:

@@ -58,57 +58,57 @@ def solve(
 ) -> Result:
     """Fit the model and prove how good it is.
 
-    Each step 1. records the last certificate and stops where there is a reason to, 2. moves the models (draws index blocks and
-    runs rounds on them, or passes over the data), 3. chooses another method where the gap falls more slowly than predicted,
-    4. has the problem certify the point from scratch, if a certificate is due; then the checkpoint is written, if it is due.
+    Each step 1. records the last certificate and stops if a status applies, 2. moves the models (draws index blocks and runs
+    rounds on them, or passes over the data), 3. changes the method if the gap decreases more slowly than predicted, 4. has the
+    problem certify the point from scratch, if a certificate is due; then the checkpoint is written, if it is due.
 
     Parameters
     ----------
     problem : Problem
-        The problem to solve. (Of a loss of K > 1 columns, w is K×d, the intercept a vector and alpha n×K.) It may also be a
+        The problem to solve. (For a loss of K > 1 columns, w is K×d, the intercept a vector and alpha n×K.) It may also be a
         :class:`~dualnewton.objective.huber_scale.HuberScaleProblem` or an
         :class:`~dualnewton.objective.unpenalised.Unpenalised` risk.
     method : {"auto", "sdna", "sdca", "newton", "ihs", "interior"}
-        "auto" chooses the method with the least predicted cost, and changes it where the gap falls more slowly than predicted.
-        Piecewise linear losses are solved as they are by "sdna" and "sdca" (box constraints in the dual) and, with a quadratic
-        penalty, by "interior" (an interior-point method); by the others through smoothed losses.
+        "auto" chooses the method with the least predicted cost, and changes it if the gap decreases more slowly than predicted.
+        Piecewise linear losses are solved without smoothing by "sdna" and "sdca" (box constraints in the dual) and, with a
+        quadratic penalty, by "interior" (an interior-point method); the other methods solve smoothed losses.
     tau : int or "auto"
         The number of examples per round; with "ihs", of rows in the first sketch.
     sampling : Sampling, optional
-        How they are drawn. By default: a fresh permutation of all examples, cut into sets of τ, and between two of these
+        The law of the sets. By default: a fresh permutation of all examples, cut into sets of τ, and between two of these
         (compiled rounds only) sweeps over the active examples, those with a large dual residual.
     tol : float
         Stop when the certified relative gap (P − D)/|P| is at most this.
     max_epochs : int
-        Stop after so many passes over the data.
+        Limit on the passes over the data.
     time_limit : float, optional
-        Stop after so many seconds; the result is the best certified model so far. Where that happens the bits of the result
+        Limit in seconds; the result is the best certified model so far. If it is reached, the bits of the result
         depend on the clock, even if it meets ``tol`` and its status is ``CONVERGED``.
     n_threads : int, optional
-        How many threads may work; one by default. A given method has the same bits for any number; "auto" may choose another
+        The number of threads; one by default. A given method returns the same bits for any number; "auto" may choose another
         method for another number.
     random_state : int, numpy.random.Generator or None
         The same seed gives the same result, bit for bit.
     warm_start : Result or array of shape (n,), optional
-        Start from the model and the dual point of an earlier result, of this problem or one like it, or from a dual point.
+        Start from the model and the dual point of an earlier result, of this or a similar problem, or from a dual point.
     callback : callable, optional
-        Called with a :class:`Progress` after each certificate; a true return value stops the run. Where the problem is solved
-        by runs on others (a loss with a kink by smoothed ones), it is also called after each of their steps, with the last
+        Called with a :class:`Progress` after each certificate; a true return value stops the run. If the problem is solved
+        through other problems (a loss with a kink by smoothed losses), it is also called after each step of these, with the last
         certificate.
     checkpoint : path or Checkpoint, optional
-        A file in which the state of the run is kept as it goes. Where it is there already, of this problem and these settings,
-        the run continues from it and ends, bit for bit, as if it had never stopped. Limits, threads and the callback may
-        differ. The file stays when the run has ended.
+        A file for the state of the run, written during the run. If it exists, and is of this problem and these settings, the run
+        continues from it and ends, bit for bit, as if it had never stopped. Limits, threads and the callback may differ. The file
+        is not removed when the run ends.
     certify_every : int, optional
         The most steps (about an epoch each) between two certificates; 1 for a curve of every epoch. By default a certificate is
-        computed when it may change what happens next, since each costs about an epoch.
+        computed only when it may end the run or change the method, since each costs about an epoch.
     tuning : Tuning, optional
         The numbers by which the planner predicts costs, from ``dualnewton.planning.tuning``.
 
     Returns
     -------
     Result
-        Ctrl-C too returns it, with the best certified point so far.
+        The result; after Ctrl-C, with the best certified point so far.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def solve_many(
     """Fit several models over the same data in shared passes: classes, outputs, values of λ, weights.
 
     The problems must share X (the same object), the loss, the regulariser and ``fit_intercept``; labels, λ, weights and offsets
-    may differ. Each has its own certificate, and leaves the passes when that meets ``tol``. The parameters are those of
+    may differ. Each has its own certificate, and is left out of the passes once that meets ``tol``. The parameters are those of
     :func:`solve`; ``warm_start`` has one entry per problem, and ``progress.model`` is the number of the model. ``random_state``
     may be a function that returns a generator: it is called only if the run uses random numbers.
 
@@ -206,7 +206,7 @@ def solve_many(
 
 
 def _resumed(problems: Sequence[Any], request: Request, keeper: Keeper | None) -> Run | None:
-    """Return the run that a checkpoint holds, if there is one."""
+    """Return the run restored from the checkpoint, if there is one."""
     state = None if keeper is None else keeper.take()
     if keeper is None or state is None:
         return None
@@ -219,7 +219,7 @@ def _resumed(problems: Sequence[Any], request: Request, keeper: Keeper | None) -
 
 
 def _drive(run: Run, rng: np.random.Generator, max_epochs: int, deadline: float, keeper: Keeper | None) -> None:
-    """Take steps until the run has ended; Ctrl-C ends it, too. Save its state, if there is a checkpoint."""
+    """Take steps until the run ends, also by Ctrl-C; save its state if there is a checkpoint."""
     unlimited = True  # while the state equals that of a run without limits
     try:
         while not run.finished:
@@ -236,17 +236,17 @@ def _drive(run: Run, rng: np.random.Generator, max_epochs: int, deadline: float,
 
 @dataclass(frozen=True, eq=False)
 class RunState:
-    """What a run remembers between two steps, as plain data; the fields are those of :class:`Run`."""
+    """The state of a run between two steps, as plain data; the fields are those of :class:`Run`."""
 
     tracks: tuple[dict[str, Any], ...]
-    moving: tuple[int, ...]  # by their numbers
+    moving: tuple[int, ...]  # numbers of the models
     plan: Plan
     switching: SwitchingState | None
-    method: Any  # None, too, where the run has ended
+    method: Any  # also None if the run has ended
     steps: int
     epochs: float
     work_seconds: float
-    seconds: float  # until now
+    seconds: float  # so far
 
 
 @dataclass
@@ -258,16 +258,16 @@ class Run:
     moving: list[Track]  # of those in the last step, in the order of the method
     plan: Plan
     switching: Switching | None  # None for an outer scheme, whose inner runs switch
-    method: Method | None = None  # None where another one is to begin
+    method: Method | None = None  # None if a new one must be built
     steps: int = 0
     epochs: float = 0.0
     work_seconds: float = 0.0  # of the methods' steps alone, without certificates, in all processes
-    seconds: float = 0.0  # of earlier processes
+    seconds: float = 0.0  # in earlier processes
     since: float = field(default_factory=time.perf_counter)  # when this process began
 
     @classmethod
     def start(cls, problems: Sequence[Any], request: Request, warm_start: Sequence[Start] | None = None) -> Run:
-        """Plan a run, and certify where it starts."""
+        """Plan a run, and certify its starting point."""
         request = replace(request, cold=warm_start is None)
         plan = direct_plan_for(problems, request) or _general_plan(problems[0], request, len(problems))
         switching = _switching(problems[0], plan, request)
@@ -288,7 +288,7 @@ class Run:
 
     @property
     def statuses(self) -> list[Status | None]:
-        """How each model has ended."""
+        """The status of each model."""
         return [track.status for track in self.tracks]
 
     # One step ----------------------------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ class Run:
         return spent
 
     def _after_direct(self) -> Plan | None:
-        """Return the plan of a general method for models whose direct solution misses the tolerance."""
+        """Return the plan of an iterative method for models whose direct solution misses the tolerance."""
         missed = [track for track in self.moving if track.best.certificate.relative_gap > self.request.tol]
         if self.plan.family is None or not missed:
             return None
@@ -337,7 +337,7 @@ class Run:
         """Add the certificates of the last step to the traces, call the callback, and set the status of models that end."""
         callback, ends = self.request.callback, late or exhausted
         if self.steps == 0 and self.plan.family is not None and self.request.cold and not ends:
-            return  # a direct solver from nothing: its solution is the first point to tell of
+            return  # a direct solver without a warm start: its solution is the first recorded point
         for track in self.open:
             is_new = track.certified_at == self.steps
             if not self.certified_last(track.number):
@@ -397,7 +397,7 @@ class Run:
         self.plan, self.method = plan, None
 
     def _certify(self, points: dict[int, Any]) -> None:
-        """Have the problems certify points of the models at these places, and pass the certified pairs to the method."""
+        """Have the problems certify points of the models with these indices, and pass the certified pairs to the method."""
         for place in [place for place, point in points.items() if not point.is_finite]:
             self.moving[place].fail(self.steps)
             del points[place]
@@ -426,7 +426,7 @@ class Run:
 
     def interrupt(self) -> None:
         """End all models, with their best points so far."""
-        with contextlib.suppress(KeyboardInterrupt):  # pressed once more
+        with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl-C
             self._end_early(self.open)
         for track in self.open:
             if track.recorded_at < track.certified_at:
@@ -440,19 +440,19 @@ class Run:
                 track.status = Status.STOPPED_BY_CALLBACK
 
     def close(self) -> None:
-        """Release what the method holds."""
+        """Release the resources of the method."""
         if self.method is not None:
             self.method.close()
 
     # The checkpoint ----------------------------------------------------------------------------------------------------
 
     def recertify(self) -> None:
-        """Compute the certificates of a restored run again, and have models go on whose end they do not confirm."""
+        """Recompute the certificates of a restored run; models whose status they do not confirm continue."""
         for track in self.tracks:
             track.recertify(self.steps, self.request.tol)
 
     def state(self) -> RunState:
-        """Return what the run and the runs inside it remember."""
+        """Return the state of the run and of its inner runs."""
         return record(
             RunState,
             self,
@@ -465,7 +465,7 @@ class Run:
 
     @classmethod
     def restored(cls, problems: Sequence[Any], request: Request, state: RunState) -> Run:
-        """Return the run with this state: what follows from the problems and the request is computed again."""
+        """Return the run with this state: everything derived from the problems and the request is recomputed."""
         tracks = [Track.restored(problems[k], k, own) for k, own in enumerate(state.tracks)]
         moving = [tracks[k] for k in state.moving]
         switching = _switching(problems[0], state.plan, request)
@@ -481,7 +481,7 @@ class Run:
 
 def _general_plan(problem: Any, request: Request, models: int) -> Plan:
     """Return the plan of a run that the loop drives step by step."""
-    plan = Plan("none", 0, "the start was good enough")
+    plan = Plan("none", 0, "the starting point meets tol")
     if problem.scheme in (None, "smoothing") or takes_interior(problem, request.method, request.tau):
         wanted = plan_for(problem, request, models)
         return replace(plan, smoothed=True) if wanted.smoothed else wanted
@@ -489,7 +489,7 @@ def _general_plan(problem: Any, request: Request, models: int) -> Plan:
 
 
 def _switching(problem: Any, plan: Plan, request: Request) -> Switching | None:
-    """Return what may change the method; None for a direct solver, and for an outer scheme, whose inner runs switch."""
+    """Return the object that may change the method; None for a direct solver or an outer scheme (inner runs switch)."""
     if plan.family is not None or scheme_of(problem, plan) is not None:
         return None
     all_auto = request.method == request.tau == "auto" and request.sampling is None

@@ -1,4 +1,4 @@
-"""From a plan to the method that the loop drives."""
+"""Construction of the method that the loop drives, from a plan."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from dualnewton.solvers.protocol import Method, Request
 SCHEMES: dict[str | None, Any] = {
     "smoothing": ProximalPoint, "scale": ScaleSearch, "no penalty": NewtonWithoutPenalty
 }  # fmt: skip
-"""Outer schemes by the name that an objective gives to its own, as ``scheme``; None for a problem that needs none."""
+"""Outer schemes by the name in ``scheme`` of an objective; None for a problem that needs none."""
 
 
 def direct_solver(plan: Plan) -> Solvers:
@@ -54,7 +54,7 @@ def direct_solver(plan: Plan) -> Solvers:
 def scheme_of(problem: Any, plan: Plan) -> Any | None:
     """Return the outer scheme of a run, if it needs one.
 
-    A loss with kinks does where the plan smooths it. A direct solver needs none, nor does the interior-point method without a
+    A loss with kinks needs one if the plan smooths it. A direct solver needs none, nor does the interior-point method without a
     penalty.
     """
     if plan.family is not None:
@@ -65,18 +65,18 @@ def scheme_of(problem: Any, plan: Plan) -> Any | None:
 
 
 def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request: Request, runs: Any) -> Method:
-    """Build what the plan says, at the points that the pairs say.
+    """Build the method of a plan, started at the given points.
 
     Parameters
     ----------
     plan : Plan
         Method, τ, and whether kernels do the work.
     starts : sequence of (Problem, CertifiedPair)
-        The problems, which share X, and where each starts: a dual method from α, a primal one from (w, b).
+        The problems, which share X, and their starting points: α for a dual method, (w, b) for a primal one.
     request : Request
-        What the run is asked for. A sampling asks for rounds, those of the paper's Section 6 if the method is "ihs".
+        The settings of the run. A sampling selects rounds, those of the paper's Section 6 if the method is "ihs".
     runs : type of Run
-        By which an outer scheme starts and restores its inner runs.
+        The class by which an outer scheme starts and restores its inner runs.
     """
     problems: list[Any] = [problem for problem, _ in starts]
     sampling, tol, n_threads = request.sampling, request.tol, request.n_threads
@@ -109,7 +109,7 @@ def make_method(plan: Plan, starts: Sequence[tuple[Any, CertifiedPair]], request
         return Descent(
             problems, data, points, tol=tol, sketch=plan.tau, newton=newton, decisions=decisions, samples=plan.samples
         )
-    # Sets of active examples only follow another law than the one from which minibatch SDCA has its ESO vector v.
+    # Sets of active examples have another law than the one that defines the ESO vector v of minibatch SDCA.
     focus = sampling is None and (plan.method == "sdna" or plan.tau == 1)
     law = Shuffled(problems[0].n, plan.tau) if sampling is None else sampling
     engine = _engine(plan, starts, law, n_threads)
@@ -148,7 +148,7 @@ def _interior(plan: Plan, starts: Sequence[tuple[Problem, CertifiedPair]], reque
 
 
 def _walk(problem: Problem, data: Data, start: tuple[Any, Any], request: Request, *, compiled: bool) -> Method:
-    """Build the walk of one least-squares model to its penalty."""
+    """Build the method that solves one least-squares model along decreasing penalties."""
     from dualnewton.objective.moments import Moments, origin_of
     from dualnewton.solvers.prox.least_squares import LeastSquares
     from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups, Paths

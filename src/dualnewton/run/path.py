@@ -1,4 +1,4 @@
-"""Least squares along a path: one problem, many strengths of its penalty, each model with its certificate."""
+"""Least squares along a path: one problem, many penalty strengths, a certificate for each model."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups, Path
 from dualnewton.solvers.prox.subproblem import Penalty
 
 WELL_BELOW = 0.3
-"""Violation of the optimality conditions at which a model is done, as a fraction of its threshold times the gap wanted."""
+"""Violation of the optimality conditions at which a fit stops, as a fraction of the threshold times the wanted gap."""
 
-REASON = "a path of least-squares models, each from its neighbour"
-"""What the plan of such a model says."""
+REASON = "a path of least-squares models, each started from the one before"
+"""The reason in the plan of a model of a path."""
 
 
 def solve_path(
@@ -45,20 +45,20 @@ def solve_path(
     Parameters
     ----------
     problem : Problem
-        With the squared loss and a penalty that selects features: a threshold > 0 for each, and zero within the bounds.
+        Has the squared loss and a penalty with a threshold > 0 for each feature and zero within the bounds.
     lams : sequence of floats
-        Falling.
+        The values of λ, decreasing.
     tol : float
-        The certified relative gap at which a model is good; one that misses it is solved by itself, by :func:`solve`.
+        The certified relative gap at which a model has converged; a model that misses it is solved separately by :func:`solve`.
     max_epochs : int
-        The most passes over the data for a model that is solved by itself.
+        Limit on the passes over the data for a model that is solved separately.
     time_limit : float, optional
-        Seconds, for all of them; what it leaves no time for stays where its neighbour is.
+        Limit in seconds for all models; a model not fitted by then equals the one before it.
     tuning : Tuning
         The numbers by which costs are predicted.
     duals : bool
-        Whether the results need their dual points. Else those of models that moments of the rows certify are left out (empty):
-        each would cost a pass over the data.
+        Whether the results need their dual points. If not, those of models that are certified from moments of the rows are left
+        out (empty), since each would cost a pass over the data.
     """
     deadline = math.inf if time_limit is None else time.perf_counter() + time_limit
     base, results = Penalty.of(problem), list[Result]()
@@ -69,7 +69,7 @@ def solve_path(
         for stretch in paths.along(penalties, goals, lambda: time.perf_counter() > deadline):
             posed = [like(problem, lam=float(lam)) for lam in lams[len(results) : len(results) + len(stretch.W)]]
             results += _certified(posed, stretch, tol, None if duals else verifier)
-    left = [like(problem, lam=float(lam)) for lam in lams[len(results) :]]  # with too many features for a matrix
+    left = [like(problem, lam=float(lam)) for lam in lams[len(results) :]]  # these use too many features for a matrix
     for k, own in enumerate([like(problem, lam=float(lam)) for lam in lams[: len(results)]] + left):
         if k < len(results) and results[k].converged:
             continue
@@ -81,7 +81,7 @@ def solve_path(
 
 
 def _walk_of(problem: Problem, tuning: Tuning) -> tuple[Paths, Verifier | None]:
-    """Return the walk, and what certifies its models without passes over the data, where there is such a thing."""
+    """Return the path solver, and the verifier that certifies its models without passes over the data, if there is one."""
     data, c, free = problem.data, problem.c, problem.fit_intercept
     y = problem.y if problem.offset is None else problem.y - problem.offset
     compiled = compiles_paths(problem.d, tuning)
@@ -98,7 +98,7 @@ def _walk_of(problem: Problem, tuning: Tuning) -> tuple[Paths, Verifier | None]:
 def _certified(
     problems: Sequence[Problem], stretch: Stretch, tol: float, verifier: Verifier | None
 ) -> Iterator[Result]:
-    """Yield the models of a stretch with their certificates."""
+    """Yield the models of consecutive λ with their certificates."""
     W, b = stretch.W[:, 0], stretch.b[:, 0]
     pairs: list[CertifiedPair] = []
     if verifier is not None:

@@ -1,4 +1,4 @@
-"""The result of a run: the model, its certificate, how the run ended, and its trace."""
+"""The result of a run: the model, its certificate, its status and its trace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dualnewton.planning.plan import Plan
 
 
 class Status(enum.Enum):
-    """How a run ended; the value of each member is its message. Where several hold, the first in this order is the status.
+    """How a run ended; the value of each member is its message. If several apply, the first in this order is the status.
 
     Examples
     --------
@@ -39,29 +39,29 @@ class Status(enum.Enum):
 
     @classmethod
     def first(cls, reasons: Mapping[Status, bool]) -> Status | None:
-        """Return the first status that holds; None where the run continues."""
+        """Return the first status that applies; None if the run continues."""
         return next((status for status in cls if reasons.get(status)), None)
 
     @property
     def message(self) -> str:
-        """The outcome in words."""
+        """The message of the status."""
         return str(self.value)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One row of the trace, and what a callback is given.
+    """One row of the trace, and the argument of a callback.
 
     Attributes
     ----------
     epoch, seconds : float
-        How many epochs had been done, and how long the run had taken, its certificates included.
+        Epochs and seconds since the start of the run, including certificates.
     certificate : Certificate
-        Of the best model and the best dual point so far.
+        The certificate of the best model and the best dual point so far.
     model : int
-        Which of the problems of :func:`solve_many`.
+        The number of the problem in :func:`solve_many`.
     latest : Certificate, optional
-        Of the current iterate itself, which may be worse than the best.
+        The certificate of the current iterate, which may be worse than the best.
     work_seconds : float, optional
         Seconds of the method's steps alone, without certificates.
 
@@ -114,12 +114,12 @@ class Trace:
 
     @property
     def epoch(self) -> np.ndarray:
-        """How many epochs had been done."""
+        """Epochs since the start of the run."""
         return np.array([row.epoch for row in self.rows])
 
     @property
     def seconds(self) -> np.ndarray:
-        """How long the run had taken, its certificates included."""
+        """Seconds since the start of the run, including certificates."""
         return np.array([row.seconds for row in self.rows])
 
     @property
@@ -156,7 +156,7 @@ class Trace:
 
             _, ax = plt.subplots()
         gap = self.gap
-        shown = gap > 0.0  # a gap of zero has no place on a logarithmic scale
+        shown = gap > 0.0  # a gap of zero cannot be shown on a logarithmic scale
         ax.semilogy(getattr(self, x)[shown], gap[shown], marker=".", label=label)
         ax.set_xlabel(x)
         ax.set_ylabel("certified duality gap")
@@ -166,7 +166,7 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The best model of a run with its proof.
+    """The best model of a run with its certificate.
 
     Attributes
     ----------
@@ -177,15 +177,15 @@ class Result:
     certificate : Certificate
         P(w, intercept) and D(alpha).
     status : Status
-        How the run ended; ``status.message`` says it in words.
+        How the run ended; ``status.message`` describes it.
     n_epochs : float
-        How many epochs were done: visits of examples over n.
+        The number of epochs: visits of examples divided by n.
     trace : Trace
-        The certificates along the way.
+        The certificates computed during the run.
     plan : Plan
-        Which method and τ were used, and why.
+        The method and τ that were used, and the reason.
     scale : float, optional
-        σ of the residuals, where it was fitted beside the model.
+        σ of the residuals, if it was fitted together with the model.
 
     Examples
     --------
@@ -213,7 +213,7 @@ class Result:
 
     @classmethod
     def of(cls, pair: CertifiedPair, status: Status, *, trace: Trace, plan: Plan) -> Result:
-        """Put together what a run has found."""
+        """Return the result of a run from its parts."""
         return cls(
             pair.w,
             pair.intercept,
@@ -228,7 +228,7 @@ class Result:
 
     @property
     def converged(self) -> bool:
-        """Whether the certificate meets the tolerance that was asked for."""
+        """Whether the certificate meets ``tol``."""
         return self.status is Status.CONVERGED
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""Plain data as JSON and arrays, and back, bit for bit: the state that a checkpoint holds.
+"""Plain data as JSON and arrays, and back, bit for bit: the format of the state in a checkpoint.
 
 Plain data are None, booleans, numbers, strings, arrays of numbers, tuples and dicts (with strings as keys) of plain data, and
-frozen dataclasses whose fields are plain data. JSON has a list for everything that it does not know itself:
+frozen dataclasses whose fields are plain data. Types that JSON does not have are represented by lists:
 
     ["array", 3, true]              array number 3, which may be written
     ["rows", 4]                     array number 4, a row array that the data keep elsewhere (see ``row_arrays.py``)
@@ -10,7 +10,7 @@ frozen dataclasses whose fields are plain data. JSON has a list for everything t
     ["planning.plan:Plan", …]       a frozen dataclass, with its fields in order
 
 An array keeps its dtype and its order, C or Fortran, on which the last bits of products depend. An array that occurs twice is
-stored once. Reading makes frozen dataclasses from the packages in ``PACKAGES`` only, and runs nothing of theirs.
+stored once. Reading makes frozen dataclasses from the packages in ``PACKAGES`` only, and calls none of their code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dualnewton.files.archive import BadFileError
 from dualnewton.row_arrays import is_elsewhere, on_host
 
 PACKAGES = ("objective.certificate", "planning", "run", "solvers")
-"""Modules, or packages of modules, whose frozen dataclasses a state may hold."""
+"""Modules, or packages of modules, whose frozen dataclasses a state may contain."""
 
 ROOT = __name__.partition(".")[0]
 
@@ -40,7 +40,7 @@ PLAIN = (bool, int, float, str)
 FAULTS = (
     ArithmeticError, AttributeError, ImportError, LookupError, MemoryError, RecursionError, TypeError, ValueError
 )  # fmt: skip
-"""What may be raised where a state is not what it should be."""
+"""Exceptions that a malformed state may raise."""
 
 
 def encode(state: Any, name: str = "the state") -> tuple[Any, list[np.ndarray]]:
@@ -85,20 +85,19 @@ def encode(state: Any, name: str = "the state") -> tuple[Any, list[np.ndarray]]:
 def decode(
     tree: Any,
     arrays: Sequence[np.ndarray],
-    name: str = "the state",
     placed: Callable[[np.ndarray], Any] = lambda array: array,
 ) -> Any:
-    """Return the plain data that :func:`encode` has represented; ``placed`` moves a row array to where the data are.
+    """Return the plain data that :func:`encode` has represented; ``placed`` moves a row array to the place of the data.
 
     Raises
     ------
     BadFileError
-        If the values represent no plain data.
+        If the values do not represent plain data.
     """
     try:
         return _read(tree, arrays, placed)
     except FAULTS as error:
-        raise BadFileError(f"{name} is damaged: {str(error) or type(error).__name__}") from None
+        raise BadFileError(f"the state is damaged: {str(error) or type(error).__name__}") from None
 
 
 def _read(tree: Any, arrays: Sequence[np.ndarray], placed: Callable[[np.ndarray], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Where a run starts: its problems checked, its plan, and the first certified points."""
+"""The start of a run: checks of the problems, the plan, and the first certified points."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Start = Result | CertifiedPair | np.ndarray
 """A model with its dual point, or a dual point."""
 
 Seed = int | np.random.Generator | Callable[[], np.random.Generator] | None
-"""Where the random numbers of a run come from; a function is called only if the run uses any."""
+"""Source of the random numbers of a run; a function is called only if the run uses any."""
 
 
 def direct_plan_for(problems: Sequence[Any], request: Request) -> Plan | None:
@@ -40,7 +40,7 @@ def direct_plan_for(problems: Sequence[Any], request: Request) -> Plan | None:
 
 
 def plan_for(problem: Problem, request: Request, models: int) -> Plan:
-    """Return the plan of a run on so many problems like this one; refuse a sampling that does not go with the rest."""
+    """Return the plan of a run on this number of similar problems; reject a sampling that is incompatible with other settings."""
     method, tau, sampling = request.method, request.tau, request.sampling
     if sampling is None:
         check_names(problem, method, tau)
@@ -54,7 +54,7 @@ def plan_for(problem: Problem, request: Request, models: int) -> Plan:
         )
     if tau != "auto":
         raise DualnewtonError(
-            f"tau must be left to the sampling when one is given, got tau={tau!r} beside {sampling!r}"
+            f"tau must be 'auto' if a sampling is given, since the sampling defines it; got tau={tau!r} and {sampling!r}"
         )
     if method in ("newton", "interior") or not (problem.loss.kinked or problem.loss.has_dual_rounds):
         what = f'method="{method}"' if method in ("newton", "interior") else repr(problem.loss)
@@ -63,27 +63,27 @@ def plan_for(problem: Problem, request: Request, models: int) -> Plan:
         )
     tau = max(1, round(sampling.expected_size))
     chosen = general_plan(problem, method=check_names(problem, method, tau)[0], tau=tau, tuning=request.tuning)
-    return replace(chosen, reason=chosen.reason.replace("tau as asked", "sampling as asked"))
+    return replace(chosen, reason=chosen.reason.replace("tau given by the user", "sampling given by the user"))
 
 
 def tuning_for(problem: Problem, request: Request) -> Tuning:
-    """Return the numbers by which methods are compared, in the threads of the run if the method is to be chosen."""
+    """Return the tuning by which methods are compared; adjusted to the number of threads if the method is "auto"."""
     auto = request.n_threads > 1 and request.method == "auto" and request.tau == "auto"
     return on_threads(request.tuning, problem.data.profile, request.n_threads) if auto else request.tuning
 
 
 def has_model(start: Any) -> bool:
-    """Whether a start has a model beside its dual point."""
+    """Whether a warm start has a model in addition to its dual point."""
     return isinstance(start, Result | CertifiedPair)
 
 
 def starting_pairs(
     problems: Sequence[Any], warm_start: Sequence[Start] | None, *, primal: bool = False, shared: bool = True
 ) -> list[CertifiedPair]:
-    """Certify where a run starts: at α = 0, at dual points, or at the models and dual points of earlier results.
+    """Certify the starting points of a run: α = 0, dual points, or the models and dual points of earlier results.
 
-    A primal method does not need the model that belongs to the dual point of a result: it starts at the model of that result.
-    Where the passes are not shared, each objective certifies its own start.
+    A primal method starts at the model of an earlier result, not at the model ∇g*(ᾱ) of its dual point. If passes are not
+    shared, each objective certifies its own start.
     """
     if warm_start is not None and len(warm_start) != len(problems):
         raise DualnewtonError(
@@ -99,7 +99,7 @@ def starting_pairs(
     pairs: dict[int, CertifiedPair] = {}
     if results:
         own = [problems[k] for k, _ in results]
-        # The old intercept, where there is to be one now.
+        # The intercept of the earlier result, if this problem has one.
         intercepts = [start.intercept * problem.fit_intercept for problem, (_, start) in zip(own, results, strict=True)]
         duals = [problem.dual_near(start.alpha) for problem, (_, start) in zip(own, results, strict=True)]
         certified = certify_models(own, [start.w for _, start in results], intercepts, duals)
@@ -115,7 +115,7 @@ def starting_pairs(
 
 
 def alike(problems: Sequence[Any]) -> list[Any]:
-    """Return the problems of a run as a list, if they share what problems that are solved together must share."""
+    """Return the problems of a run as a list; raise an error if they do not share X, loss, regulariser and intercept."""
     problems = list(problems)
     if not problems:
         raise DualnewtonError("problems must hold at least one problem, got none")
@@ -146,7 +146,7 @@ def surroundings(n_threads: int) -> Iterator[None]:
 
 
 def numbers_of(random_state: Seed) -> Callable[[], np.random.Generator]:
-    """Return a function that returns the generator of a run, always the same; a seed that is not allowed is refused here."""
+    """Return a function that returns the generator of a run, always the same object; an invalid seed raises an error here."""
     if callable(random_state):
         return random_state
     try:

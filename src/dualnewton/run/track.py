@@ -13,11 +13,11 @@ from dualnewton.run.start import starting_pairs
 from dualnewton.solvers.protocol import Method, Request
 
 STALLED_CERTIFICATES, TINY_RELATIVE_GAP = 25, 1e-9
-"""Certificates in a row without a smaller gap after which a relative gap as small as this is taken for rounding."""
+"""Number of consecutive certificates without a smaller gap, and relative gap below which these are attributed to rounding."""
 
 STEPS_WITHOUT_CERTIFICATE = 10
-"""Largest number of steps without a certificate, which costs about as much as an epoch of compiled rounds. Primal methods, whose
-gradient gives the gap, may go without one for half as many steps as the run had at its last certificate, if these are more."""
+"""Largest number of steps without a certificate, which costs about as much as an epoch of compiled rounds. In primal methods,
+whose gradient gives the gap, it is half the number of steps at the last certificate, if that is more."""
 
 
 @dataclass(eq=False)
@@ -27,19 +27,19 @@ class Track:
     Attributes
     ----------
     problem, number : Problem, int
-        The model's problem, and its place among those of the run.
+        The model's problem, and its index in the run.
     best, latest : CertifiedPair, Certificate
         The best pair so far, and the last certificate.
     certified_at, recorded_at : int
         The step of the last certificate, and that of the last row of the trace.
     stalled : int
-        The number of certificates in a row without a smaller gap.
+        The number of consecutive certificates without a smaller gap.
     stuck : bool
         Whether the method can make no further progress.
     ratio, residual : float
-        The gap over the residual at the last certificate, and the residual of the last step (see :meth:`Method.residual`).
+        The gap divided by the residual at the last certificate, and the residual of the last step (see :meth:`Method.residual`).
     status : Status, optional
-        How the model ended.
+        The status of the model, if it has ended.
     trace : Trace
         The certificates so far.
     """
@@ -58,7 +58,7 @@ class Track:
     trace: Trace = field(default_factory=Trace)
 
     def state(self) -> dict[str, Any]:
-        """Return all but the problem and the number, as plain data."""
+        """Return the record without the problem and the number, as plain data."""
         own = {name: value for name, value in vars(self).items() if name not in ("problem", "number")}
         return own | {"status": self.status and self.status.name, "trace": tuple(self.trace.rows)}
 
@@ -69,7 +69,7 @@ class Track:
         return cls(problem, number, **state | {"status": status, "trace": trace})
 
     def update(self, method: Method, place: int) -> None:
-        """Take the residual of the method's last step, and whether it is stuck."""
+        """Store the residual of the method's last step, and whether the method is stuck."""
         self.residual, self.stuck = method.residual(place), method.is_stuck(place)
         if math.isnan(self.ratio):
             self.ratio = method.expected_ratio
@@ -80,13 +80,13 @@ class Track:
         return self.best.certificate.gap if math.isnan(self.residual) else expected
 
     def expected_relative_gap(self) -> float:
-        """Return the same, relative to P."""
+        """Return this estimate divided by |P|."""
         return self.expected_gap() / (abs(self.best.certificate.primal) or 1.0)
 
     def is_due(self, steps: int, plan: Plan, request: Request) -> bool:
         """Whether the expected gap is small enough, the method is stuck, or the last certificate was many steps ago.
 
-        Certificates of a primal method become rare in a long run, except near rounding, where they tell when to stop.
+        In a long run certificates of a primal method become rare, except near rounding, where they decide when to stop.
         """
         close = self.expected_gap() <= request.tol * abs(self.best.certificate.primal)
         rare = plan.is_primal and self.best.certificate.relative_gap > TINY_RELATIVE_GAP
@@ -94,7 +94,7 @@ class Track:
         return close or self.stuck or steps - self.certified_at >= (request.certify_every or longest)
 
     def learn(self, found: CertifiedPair, steps: int) -> None:
-        """Take a certified pair."""
+        """Update the record with a certified pair."""
         if self.residual > 0.0:
             self.ratio = found.certificate.gap / self.residual
         joined = found.joined_with(self.best)
@@ -102,15 +102,15 @@ class Track:
         self.best, self.latest, self.certified_at = joined, found.certificate, steps
 
     def fail(self, steps: int) -> None:
-        """Note that the arithmetic of the method has overflowed: the model ends at its best point so far."""
+        """Record that the arithmetic of the method has overflowed: the model ends at its best point so far."""
         self.learn(self.best, steps)
         self.stuck = True
 
     def recertify(self, steps: int, tol: float) -> None:
-        """Compute the certificate of the best pair again: a file from which a run continues may state anything.
+        """Recompute the certificate of the best pair: the values in a checkpoint file are not trusted.
 
-        A certificate that agrees keeps its bits; otherwise the pair is certified as the start of a run is. What is certified then
-        decides whether the model has ended.
+        A certificate that agrees keeps its bits; otherwise the pair is certified like the start of a run. The recomputed
+        certificate decides whether the model has ended.
         """
         given, is_proved = self.best.certificate, self.best.certificate.rounding is not None
         found = self.problem.bounded(replace(self.best, certificate=self.problem.recomputed(self.best)))
@@ -135,7 +135,7 @@ class Track:
         late: bool = False,
         exhausted: bool = False,
     ) -> None:
-        """Give the model the first status for which there is a reason, if there is any."""
+        """Set the first status that applies to the model, if any."""
         tol, gap, proof = request.tol, self.best.certificate.relative_gap, self.best
         stalled = self.stalled >= STALLED_CERTIFICATES and gap <= TINY_RELATIVE_GAP
         if request.proved and (gap <= tol or stalled or self.stuck):
@@ -153,19 +153,19 @@ class Track:
             }
         )
         if self.status is not None:
-            self.best = proof  # while the run goes on, its certificates are compared with others in float64
+            self.best = proof  # during the run, certificates in float64 are compared with each other
 
     def result(self, plan: Plan) -> Result:
-        """Put together what was found."""
+        """Return the result of the model."""
         assert self.status is not None
         return Result.of(self.best, self.status, trace=self.trace, plan=plan)
 
 
 def proved(problem: Any, pair: CertifiedPair, tol: float) -> CertifiedPair:
-    """Return a pair with a bound of the rounding errors of its certificate.
+    """Return a pair with a bound on the rounding errors of its certificate.
 
-    If these errors alone may be why the bound misses the tolerance, the certificate is computed in extended precision, where the
-    problem has it.
+    If the bound may miss the tolerance because of these errors alone, the certificate is computed in extended precision, if the
+    problem supports it.
     """
     pair = problem.bounded(pair)
     found = pair.certificate

@@ -1,6 +1,6 @@
-"""All kernels of fits, to be compiled ahead: the steps of ``dualnewton warm-up``.
+"""All kernels of fits, compiled in advance: the steps of ``dualnewton warm-up``.
 
-Each step makes what a fit would make, on data of two rows, and so prepares the kernels for the types that fits use.
+Each step runs the code of a fit on data of two rows, which compiles the kernels for the types that fits use.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ SMOOTH: tuple[Loss, ...] = (
     losses.SmoothHinge(),
     losses.SquaredEpsilonInsensitive(),
 )
-"""The losses that are compiled into the rounds of single examples; all others are one kernel there."""
+"""The losses that are compiled into the rounds of single examples; all other losses share one kernel."""
 
 BY_ADDRESS: tuple[Loss, ...] = (losses.Poisson(), losses.Gamma(), losses.Tweedie())
-"""Losses that rounds of single examples call through addresses; these rounds are one kernel for all such losses."""
+"""Losses that rounds of single examples call through addresses; these losses share one kernel."""
 
 OTHERS = (
     losses.Hinge(),
@@ -50,14 +50,14 @@ OF_COLUMNS = losses.Softmax(2), losses.SquaredOutputs(2)
 
 @dataclass(frozen=True)
 class Step:
-    """The compilation of a few kernels: what it is for, and a function that does it."""
+    """The compilation of a few kernels: its purpose, and a function that does it."""
 
     name: str
     prepare: Callable[[], Any]
 
 
 def steps(storages: tuple[str, ...] = STORAGES, dtypes: tuple[str, ...] = DTYPES) -> Iterator[Step]:
-    """Yield the compilation of all kernels for these storages and types of data, those that most fits use first."""
+    """Yield the compilation of all kernels for these storages and types of data, starting with those that most fits use."""
     kinds = [(storage, dtype) for storage in storages for dtype in dtypes]
     for storage, dtype in kinds:
         X = _matrix(storage, dtype)

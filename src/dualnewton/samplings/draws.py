@@ -13,7 +13,7 @@ class Categorical:
     def __init__(self, q: np.ndarray) -> None:
         self.cdf = np.cumsum(q)
         self.total = float(self.cdf[-1])
-        self.cdf[-1] = np.inf  # so that rounding cannot select an index past the last
+        self.cdf[-1] = np.inf  # so that rounding cannot select an index beyond the last
         self.guide = np.searchsorted(self.cdf, np.arange(q.size) / q.size * self.total, side="right")
 
     def draw(self, rng: np.random.Generator, rounds: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The solvers that ``solve()`` drives, by the names their users give them."""
+"""The solvers that ``solve()`` drives."""
 
 from dualnewton.solvers.dual.base import Solver
 from dualnewton.solvers.dual.ihs import IterativeHessianSketch

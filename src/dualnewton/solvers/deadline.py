@@ -9,37 +9,37 @@ from dataclasses import dataclass
 
 
 class OutOfTime(Exception):  # noqa: N818 (it reports no error)
-    """Raised by :meth:`Deadline.check`: the step ends with the point it has reached."""
+    """Raised by :meth:`Deadline.check`: the step ends at its current point."""
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """A moment after which a step is to end.
+    """A time after which a step must end.
 
-    The clock decides only whether the work stops. Work is cut into pieces between two checks by its size alone, so that a run
-    which stops before its deadline has the same bits as a run without one.
+    The clock only decides when the work stops. The pieces of work between two checks depend on sizes alone, so that a run which
+    stops before its deadline has the same bits as a run without one.
 
     Attributes
     ----------
     at : float
-        By ``time.perf_counter``.
+        The time, by ``time.perf_counter``.
     """
 
     at: float = math.inf
 
     def is_over(self) -> bool:
-        """Whether the moment has passed."""
+        """Whether the time has passed."""
         return time.perf_counter() > self.at
 
     def check(self) -> None:
-        """Raise :class:`OutOfTime` where the moment has passed."""
+        """Raise :class:`OutOfTime` if the time has passed."""
         if self.is_over():
             raise OutOfTime
 
 
 @dataclass(frozen=True)
 class Until(Deadline):
-    """The end that a function tells, for work whose caller has its own reasons to stop."""
+    """A deadline given by a function, for callers with other reasons to stop."""
 
     ended: Callable[[], bool] = lambda: False
 

@@ -1,4 +1,4 @@
-"""The interface between the loop and the methods: K models over the same data that move a step at a time."""
+"""The interface between the loop and the methods: K models over the same data that are updated step by step."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from dualnewton.samplings import Sampling
 
 
 class Point(ABC):
-    """What a method offers for certification."""
+    """A point that a method returns for certification."""
 
     @property
     @abstractmethod
     def parts(self) -> tuple[Any, ...]:
-        """The model and the dual point, or what is there of them."""
+        """The model, the dual point, or both."""
 
     @property
     def is_finite(self) -> bool:
-        """Whether no number of it is infinite or NaN: a method whose arithmetic has overflowed offers nothing to certify."""
+        """Whether all its numbers are finite; points of a method whose arithmetic has overflowed are not certified."""
         return all(bool(np.isfinite(part).all()) for part in self.parts if part is not None)
 
     @staticmethod
     @abstractmethod
     def certified(problems: Sequence[Any], points: Sequence[Any]) -> list[CertifiedPair]:
-        """Have the problems certify points of this class, in shared passes where they can."""
+        """Have the problems certify points of this class, in shared passes if possible."""
 
 
 @dataclass(frozen=True, eq=False)
 class DualPoint(Point):
-    """α, offered by a dual method for certification."""
+    """α, returned by a dual method for certification."""
 
     alpha: np.ndarray
 
@@ -52,7 +52,7 @@ class DualPoint(Point):
 
 @dataclass(frozen=True, eq=False)
 class PrimalPoint(Point):
-    """(w, b), offered by a primal method for certification."""
+    """(w, b), returned by a primal method for certification."""
 
     w: np.ndarray
     intercept: Any
@@ -69,7 +69,7 @@ class PrimalPoint(Point):
 
 @dataclass(frozen=True, eq=False)
 class PairPoint(Point):
-    """(w, b) and α, offered together for certification by a method that moves both."""
+    """(w, b) and α, returned together for certification by a method that computes both."""
 
     w: np.ndarray
     intercept: Any
@@ -88,9 +88,9 @@ class PairPoint(Point):
 
 @dataclass(frozen=True, eq=False)
 class WholePoint(Point):
-    """A model with its dual point, offered by an outer scheme for certification."""
+    """A model with its dual point, returned by an outer scheme for certification."""
 
-    arguments: dict[str, Any]  # of the objective's ``certified_pair``
+    arguments: dict[str, Any]  # arguments of the objective's ``certified_pair``
 
     @property
     def parts(self) -> tuple[Any, ...]:
@@ -103,19 +103,19 @@ class WholePoint(Point):
 
 
 class Method(ABC):
-    """K models and the method that moves them.
+    """K models and the method that updates them.
 
-    An outer scheme (smoothing, a scale, no penalty) is a method, too: its steps are those of a run on other problems, ``inner``.
-    It offers a point where that run has ended, and only then.
+    An outer scheme (smoothing, a scale, no penalty) is also a method: its steps are those of a run on other problems, ``inner``.
+    It returns a point only when that run has ended.
 
     Attributes
     ----------
     certificates_are_cheap : bool
-        Whether a certificate costs little against a step.
+        Whether a certificate is cheap compared with a step.
     expected_ratio : float
         The gap divided by :meth:`residual`, before the first certificate measures it.
     inner : Run, optional
-        The inner run under way.
+        The current inner run.
     """
 
     certificates_are_cheap = False
@@ -124,14 +124,14 @@ class Method(ABC):
 
     @abstractmethod
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
-        """Move the models; return how many epochs of work that was, about ``most`` at most."""
+        """Update the models; return the work in epochs, about ``most`` at most."""
 
     @abstractmethod
     def point(self, k: int) -> Any:
-        """Return where model k is, as an object that has the problems certify it (``certified``)."""
+        """Return the point of model k, an object whose ``certified`` has the problems certify it."""
 
     def offers(self, k: int) -> bool:  # noqa: ARG002
-        """Whether :meth:`point` of model k may be asked for after this step."""
+        """Whether :meth:`point` of model k is available after this step."""
         return True
 
     def certified_last(self, k: int) -> bool:  # noqa: ARG002
@@ -143,51 +143,51 @@ class Method(ABC):
         return None
 
     def residual(self, k: int) -> float:  # noqa: ARG002
-        """Return a number that falls as the gap of model k does, as of the last step; NaN if it is not known."""
+        """Return a number that decreases with the gap of model k, as of the last step; NaN if unknown."""
         return np.nan
 
     def is_stuck(self, k: int) -> bool:  # noqa: ARG002
         """Whether model k can make no further progress, because of rounding."""
         return False
 
-    def learn(self, k: int, found: CertifiedPair, best: CertifiedPair) -> None:  # noqa: B027 (most have nothing to learn)
-        """Take the certified pair of the last point of model k, and the best pair so far."""
+    def learn(self, k: int, found: CertifiedPair, best: CertifiedPair) -> None:  # noqa: B027 (most methods need nothing)
+        """Receive the certified pair of the last point of model k, and the best pair so far."""
 
     def adapt(self, k: int, gap: float, residual: float) -> None:  # noqa: B027
-        """Take the expected gap and the residual of model k, to which the accuracy of a step may be tied."""
+        """Receive the expected gap and the residual of model k, which may determine the accuracy of a step."""
 
     @abstractmethod
     def keep(self, wanted: Sequence[int]) -> None:
         """Continue with these models only."""
 
     def reported(self, plan: Any) -> Any:
-        """Return the plan as it is reported: that of an outer scheme says what its inner runs have done."""
+        """Return the plan as reported to the user; an outer scheme adds its inner runs."""
         return plan
 
     @abstractmethod
     def state(self) -> Any:
-        """Return what the method remembers between two steps, as plain data (see :mod:`dualnewton.run.snapshot`).
+        """Return the state of the method between two steps, as plain data (see :mod:`dualnewton.run.snapshot`).
 
-        What follows from the problems alone is not part of it. Later steps do not change what was returned.
+        Values that follow from the problems alone are not part of it. Later steps do not change the returned object.
         """
 
     @abstractmethod
     def restore(self, state: Any) -> None:
-        """Take the state of a method that was made for the same problems, plan and request: further steps have the same bits."""
+        """Restore the state of a method with the same problems, plan and request: further steps have the same bits."""
 
     def close(self) -> None:  # noqa: B027
-        """Release what the method holds."""
+        """Release the resources of the method."""
 
 
 class SharedPasses(Method):
-    """A primal method: models that know their gap and whether they are stuck, over the same passes.
+    """A primal method: models with a known gap, which share passes.
 
     Attributes
     ----------
     data : Data
         The data.
     models : list
-        In the order of the problems.
+        The models, in the order of the problems.
     """
 
     data: Any
@@ -208,7 +208,7 @@ class SharedPasses(Method):
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What a run is asked for, but for the problems and its limits: parameters of :func:`dualnewton.solve`."""
+    """The settings of a run except problems and limits: parameters of :func:`dualnewton.solve`."""
 
     method: str
     tau: Any
@@ -218,9 +218,9 @@ class Request:
     n_threads: int
     callback: Callable[[Any], Any] | None
     near: bool = False  # whether the run starts from earlier models
-    cold: bool = True  # whether it starts from nothing
+    cold: bool = True  # whether it has no warm start
     tuning: Any = None  # the planner's tuned numbers
-    proved: bool = True  # whether rounding errors count as part of the gap, as they do but in inner runs
+    proved: bool = True  # whether the gap includes rounding errors; False in inner runs
 
 
 class OuterMethod(Method):
@@ -231,33 +231,33 @@ class OuterMethod(Method):
     models : list
         One object for each model.
     request : Request
-        What the outer run is asked for.
+        The settings of the outer run.
     runs : type of Run
-        Starts an inner run (``start``), given its problems, its request and where each starts, or restores one (``restored``).
+        Starts an inner run (``start``), given its problems, its request and its starting points, or restores one (``restored``).
     """
 
     certificates_are_cheap = True
 
     def __init__(self, models: list[Any], request: Request, runs: Any) -> None:
         self.models, self.request, self.runs = models, request, runs
-        self.places = list(range(len(models)))  # of the models in the inner run
+        self.places = list(range(len(models)))  # indices of the models in the inner run
 
     @abstractmethod
     def inner_task(self) -> tuple[list[Problem], Request]:
-        """Return the problems of the inner run, and what it is asked for."""
+        """Return the problems and the request of the inner run."""
 
     @abstractmethod
     def outer_point(self, k: int, found: CertifiedPair) -> dict[str, Any]:
-        """Return the arguments by which the objective of model k certifies what the inner run has found."""
+        """Return the arguments by which the objective of model k certifies the result of the inner run."""
 
     def advance(self, starts: Sequence[Any] | None, rng: np.random.Generator, deadline: float, most: float) -> float:
-        """Take a step of the inner run, which begins at these points where there is none."""
+        """Take a step of the inner run; if there is none, start one at these points."""
         if self.inner is None:
             self.inner = self.runs.start(*self._warm_task(), starts)
         return float(self.inner.step(rng, deadline, most))
 
     def _warm_task(self) -> tuple[list[Problem], Request]:
-        """Return the inner task as one that starts from given points, whether or not the outer run did, and proves nothing."""
+        """Return the inner task with a warm start, whether or not the outer run has one, and without rounding bounds."""
         problems, request = self.inner_task()
         return problems, replace(request, cold=False, proved=False)
 
@@ -294,16 +294,16 @@ class OuterMethod(Method):
 
     @abstractmethod
     def own_state(self) -> Any:
-        """Return what the scheme remembers, but for the inner run."""
+        """Return the state of the scheme without the inner run."""
 
     @abstractmethod
     def restore_own(self, state: Any) -> None:
-        """Take such a state."""
+        """Restore this state."""
 
     def state(self) -> tuple[Any, tuple[int, ...], Any]:
-        """Return what the scheme remembers, the places of its models in the inner run, and the state of that run.
+        """Return the state of the scheme, the indices of its models in the inner run, and the state of that run.
 
-        The points of an inner run that has ended are certified: it is not needed any more.
+        The points of an inner run that has ended are certified: it is no longer needed.
         """
         inner = None if self.inner is None or self.is_over else self.inner.state()
         return self.own_state(), tuple(self.places), inner

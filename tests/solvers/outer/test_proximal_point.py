@@ -171,7 +171,7 @@ def test_any_primal_method_may_do_the_stages(loss, method):
     result = dn.solve(problem, method=method, tol=1e-5, max_epochs=5000, random_state=0)
     assert result.converged
     assert result.plan.method == method
-    assert f"{type(loss).__name__} by smoothed losses" in result.plan.reason
+    assert f"{type(loss).__name__} through smoothed losses" in result.plan.reason
 
 
 def test_a_sampling_may_draw_the_sets():

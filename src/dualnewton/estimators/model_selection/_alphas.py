@@ -1,4 +1,4 @@
-"""Grids of alpha, and of the share of the norm that selects features, for searches by cross-validation."""
+"""Grids of alpha, and of l1_ratio, for cross-validation."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from dualnewton.estimators.model_selection._cross_validated import CrossValidate
 
 @estimator
 class AlphaSearch(CrossValidated):
-    """A search over alpha, from the least that leaves no feature in use downwards, and over shares of the penalty.
+    """A search over alpha, downwards from the least value at which all coefficients are zero, and over l1_ratio.
 
     Parameters
     ----------
     l1_ratio : float or sequence of floats
-        r, or several to choose from.
+        r, or several values to choose from.
     eps : float
-        The smallest alpha of a grid over the largest.
+        The smallest alpha of a grid divided by the largest.
     alphas : int or sequence of floats
-        The values, or their number between the least that leaves no feature in use and ``eps`` times it.
+        The values, or their number; then the grid goes from the least alpha at which all coefficients are zero to ``eps``
+        times it.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -50,11 +51,11 @@ class AlphaSearch(CrossValidated):
         return self._member(alpha=1.0, l1_ratio=self._values()[0])
 
     def _slope_sizes(self, slopes: np.ndarray) -> np.ndarray:
-        """Return the strength of the penalty below which each feature is in use, given the slopes of the losses at zero."""
+        """Return the strength below which the coefficient of each feature is nonzero, given the slopes at zero."""
         raise NotImplementedError
 
     def _grid(self, data: Data, ratio: float) -> np.ndarray:
-        """Return the values of alpha for a share, from the largest to the smallest."""
+        """Return the values of alpha for an l1_ratio, from the largest to the smallest."""
         if not isinstance(self.alphas, Integral):
             return np.sort(strengths("alphas", self.alphas, or_zero=True))[::-1]
         if ratio == 0.0:
@@ -69,7 +70,7 @@ class AlphaSearch(CrossValidated):
         return falling_grid(highest, self.eps, int(self.alphas))
 
     def _set_chosen(self, grids: list[np.ndarray], ratio: float, alpha: float) -> None:
-        """Set the attributes that tell the grid and the choice."""
+        """Set the attributes with the grid and the chosen values."""
         self.l1_ratio_, self.alpha_ = ratio, alpha
         several = isinstance(self.alphas, Integral) and len(grids) > 1
         self.alphas_ = np.stack(grids) if several else grids[0]

@@ -14,7 +14,7 @@ from dualnewton.planning.direct import direct_plan
 from dualnewton.run.result import Progress, Result, Status, Trace
 
 TOGETHER = 1 << 22
-"""Margins that are held in memory at a time while models are certified."""
+"""Number of margins that are in memory at a time while models are certified."""
 
 
 def certified(
@@ -26,13 +26,13 @@ def certified(
 ) -> list[Result]:
     """Return models w with intercepts b and their certificates, in shared passes over the one X of the problems.
 
-    Nothing is improved: a model has converged if its relative gap is at most ``tol``. ``reason`` says in its plan how it was
+    Nothing is improved: a model has converged if its relative gap is at most ``tol``. ``reason`` states in its plan how it was
     computed.
     """
     results = []
     for k, pair in enumerate(certify_models(problems, models, intercepts)):
         met = pair.certificate.relative_gap <= tol
-        trace = Trace([Progress(1.0, 0.0, pair.certificate, model=k)])  # a pass, at least, brought the model
+        trace = Trace([Progress(1.0, 0.0, pair.certificate, model=k)])  # computing the model took at least one pass
         status = Status.CONVERGED if met else Status.NO_PROGRESS
         results.append(Result.of(pair, status, trace=trace, plan=direct_plan(problems[k], reason)))
     return results
@@ -45,10 +45,11 @@ def finished(
     intercepts: Sequence[Any],
     reason: str,
 ) -> list[Result]:
-    """Certify exact solutions, and solve the problems for which rounding has left them short of ``tol``."""
+    """Certify exact solutions, and run the solver on problems whose gap exceeds ``tol`` by rounding."""
     data = problems[0].data
     able = data.capabilities
-    most = TOGETHER if able.whole else max(TOGETHER, min(able.gathered, TOGETHER * len(problems)))  # a pass reads files
+    # For data in files, more models share a pass.
+    most = TOGETHER if able.whole else max(TOGETHER, min(able.gathered, TOGETHER * len(problems)))
     step = max(1, int(most // (data.n * problems[0].columns)))
     results: list[Result] = []
     for low in range(0, len(problems), step):

@@ -1,4 +1,4 @@
-"""What the estimators share whose penalty cross-validation chooses."""
+"""The base of estimators whose penalty is chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from dualnewton.row_arrays import on_host
 
 @estimator
 class CrossValidated(CertifiedModel):
-    """An estimator that fits a grid of models of another class, and becomes the best of them.
+    """An estimator that fits a grid of models of another class, and takes the coefficients of the best of them.
 
     Parameters
     ----------
     cv : int, splitter, iterable of splits or None
         The folds: 5 by default.
     tol : float
-        The certified relative gap (P − D)/|P| at which a model is good, of each model.
+        The certified relative gap (P − D)/|P| at which a model has converged, for each model.
     max_iter : int, optional
-        The most epochs of each model that needs passes; 1000 if None.
+        Limit on the epochs of each model that is fitted in passes; 1000 if None.
     time_limit : float, optional
-        For all models together; those that it leaves no time for are certified where they would have started.
+        Limit in seconds for all models together; models not started by then are certified at their starting points.
     callback : callable, optional
-        Called with a :class:`Progress` after each certificate; ``progress.model`` counts the models at hand.
+        Called with a :class:`Progress` after each certificate; ``progress.model`` is the number of the model within the
+        current run.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"cv": ["cv_object"]}
@@ -44,16 +45,16 @@ class CrossValidated(CertifiedModel):
 
     @property
     def _holds_out(self) -> bool:
-        """Whether rows that are held out are gathered for their scores, instead of margins of all rows computed in passes."""
+        """Whether held-out rows are selected for scoring; otherwise passes compute the margins of all rows."""
         return False
 
     @property
     def _by_folds_alone(self) -> bool:
-        """Whether folds and passes are all that the search needs, so that rows may be on the workers of a cluster."""
+        """Whether the search needs only folds and passes, so that the rows may be on a cluster."""
         return True
 
     def _values(self) -> Any:
-        """Return the values to choose from, where these do not depend on the data; raise an error if one is not allowed."""
+        """Return the values to choose from, if they do not depend on the data; raise an error if one is not allowed."""
         raise NotImplementedError
 
     def _search(self, data: Data, values: Any, params: dict[str, Any]) -> None:
@@ -61,7 +62,7 @@ class CrossValidated(CertifiedModel):
         raise NotImplementedError
 
     def _first_member(self) -> Any:
-        """Return an estimator of the grid, whose strength of the penalty is yet to be set."""
+        """Return an estimator of the grid, whose penalty strength is not set yet."""
         return self._member()
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -71,13 +72,14 @@ class CrossValidated(CertifiedModel):
         Parameters
         ----------
         X : array, sparse array or data frame of shape (n, d), or Dataset
-            CSR and C order are not copied; float32 stays float32. A data set that ``data.open`` has opened stays on disk.
+            CSR and C-ordered arrays are not copied; float32 stays float32. A data set that ``data.open`` has opened stays on
+            disk.
         y : array of shape (n,), or (n, outputs) where the class takes several
-            Labels or targets; those of the data set, if one is given and this is None.
+            Labels or targets; if None, those of the data set.
         sample_weight : number or array of shape (n,), optional
-            Nonnegative; they count in the fits, and in the scores where the scorer takes weights.
+            Nonnegative; used in the fits, and in the scores if the scorer takes weights.
         **params
-            For the splitter and the scorer, where metadata routing is enabled.
+            For the splitter and the scorer, if metadata routing is enabled.
 
         Returns
         -------
@@ -89,7 +91,7 @@ class CrossValidated(CertifiedModel):
         return self._beside(X)
 
     def _checked_for_folds(self, X: Any, y: Any, sample_weight: Any) -> Data:
-        """Check what ``fit`` is given; folds are rows of it, selected in memory or on disk."""
+        """Check the arguments of ``fit``; folds select rows in memory or on disk."""
         data = self._checked(X, y, sample_weight)
         able = data.matrix.capabilities
         if not self._by_folds_alone:
@@ -97,19 +99,19 @@ class CrossValidated(CertifiedModel):
         if self._holds_out and not able.whole:
             raise DualnewtonError(
                 f"{type(self).__name__} gathers the rows that each fold holds out, but {able.reason}: fit a path of values "
-                "(``path``), and score each on a data set of its own"
+                "(``path``), and score each model on a separate data set"
             )
-        # Splitters and scorers take labels and weights from memory, wherever the rows are.
+        # Splitters and scorers need labels and weights in memory, even if the rows are elsewhere.
         return data._replace(y=on_host(data.y), sample_weight=on_host(data.sample_weight))
 
     def _member(self, kind: type[CertifiedModel] | None = None, **values: Any) -> Any:
-        """Return an estimator of the grid, not yet fitted, with the parameters of the search and these values."""
+        """Return an estimator of the grid, not yet fitted, with the parameters of the search and the given values."""
         kind, own = kind or self._kind, self.get_params(deep=False)
         return kind(**{name: own[name] for name in kind().get_params() if name in own} | values)
 
     def _warn_of_misses(self, results: Sequence[Any], names: Sequence[str] = (), *, unbounded: bool = False) -> None:
-        """Say nothing of the final model alone: the search warns once, of all models."""
+        """Give no warning for the final model: the search warns once, for all models."""
 
     def path(self, X: Any, y: Any, values: Any, *, sample_weight: Any = None) -> Path:
-        """Do what ``path`` of the estimators of the grid does, with the first of the other values to choose from."""
+        """Call ``path`` of an estimator of the grid, with the first of the values of the other parameters."""
         return self._first_member().path(X, y, values, sample_weight=sample_weight)

@@ -1,4 +1,4 @@
-"""The models of a grid over fewer examples than features: fitted on n coordinates, mapped back, certified from the data."""
+"""The models of a grid over fewer examples than features: fitted in n coordinates, mapped back, and certified on the data."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dualnewton.run.track import proved
 
 
 class FewCoordinates:
-    """One factor of the products of all rows, for all values, folds and classes with the penalty ½‖w‖²."""
+    """One factor of the n×n Gram matrix of the rows, for all values, folds and classes; the penalty must be ½‖w‖²."""
 
     def __init__(self, data: Data) -> None:
         self.factor = Factor.of(data.matrix)
 
     @staticmethod
     def pay(data: Data, tuning: Tuning) -> bool:
-        """Whether there are fewer examples than features, and the products of all rows are affordable."""
+        """Whether there are fewer examples than features, and the n×n Gram matrix is cheap enough."""
         n, d = data.X.shape
         return n < d and data.matrix.capabilities.whole and decomposes(n, d, tuning)
 
@@ -41,7 +41,7 @@ class FewCoordinates:
         return self._mapped(results, self.factor.coordinates)
 
     def lifted(self, session: GridSession, problems: Sequence[Any], found: Sequence[Result]) -> list[Result]:
-        """Return the results for the problems over all features; those that rounding has left short of ``tol`` are continued."""
+        """Return the results for the problems over all features; those whose gap exceeds ``tol`` by rounding are continued."""
         results = self._mapped(found, self.factor.lifted)
         pairs = certify_models(problems, [each.w for each in results], [each.intercept for each in results])
         pairs = [proved(problem, pair, session.tol) for problem, pair in zip(problems, pairs, strict=True)]

@@ -20,7 +20,7 @@ class Folds:
     Attributes
     ----------
     counts : array of shape (folds, n)
-        How often each row is among those to fit on: 0 or 1, or more where a splitter repeats rows.
+        How often each row is in the training set: 0 or 1, or more if the splitter repeats rows.
     tests : list of integer arrays
         The test rows.
     """
@@ -30,7 +30,7 @@ class Folds:
 
     @classmethod
     def of(cls, splits: Iterable[tuple[Any, Any]], n: int, sample_weight: np.ndarray | None = None) -> Folds:
-        """Read the splits of n rows, given by row numbers or by masks; each must have weights on both sides."""
+        """Read the splits of n rows, given by row numbers or by masks; training and test set must each have a positive weight."""
         rows = np.arange(n)
         pairs = [(_taken(rows, train), _taken(rows, test)) for train, test in splits]
         if not pairs:
@@ -38,11 +38,11 @@ class Folds:
         for k, (train, test) in enumerate(pairs):
             if not (train.size and test.size):
                 raise DualnewtonError(
-                    f"cv must leave rows to fit on and rows to judge by, got {train.size} and {test.size} in split {k}"
+                    f"cv must leave training rows and test rows, got {train.size} and {test.size} in split {k}"
                 )
             if sample_weight is not None and not (sample_weight[train].any() and sample_weight[test].any()):
                 raise DualnewtonError(
-                    "sample_weight must be positive for a row that each split of cv fits on and for one that it judges by, got "
+                    "sample_weight must be positive for at least one training row and one test row of each split, got "
                     f"only zeros in split {k}"
                 )
         return cls(
@@ -54,21 +54,21 @@ class Folds:
         return len(self.tests)
 
     def weights(self, c: np.ndarray | None) -> list[np.ndarray]:
-        """Return the weights of the rows in each fold, where those of all data are c: zero on rows that are held out."""
+        """Return the weights of the rows in each fold, given the weights c of all rows; held-out rows have weight zero."""
         return list(self.counts if c is None else self.counts * c)
 
     def and_all_rows(self) -> Folds:
-        """Return the folds and one more, which holds nothing out."""
+        """Return the folds and one more, which holds out no row."""
         n = self.counts.shape[1]
         return Folds(np.vstack([self.counts, np.ones(n)]), [*self.tests, np.arange(0)])
 
     @cached_property
     def patterns(self) -> tuple[np.ndarray, np.ndarray]:
-        """Groups of rows that the folds treat alike: their counts, of shape (folds, groups), and the group of each row."""
+        """Groups of rows in the same training sets: their counts, of shape (folds, groups), and the group of each row."""
         _, group = np.unique(self.counts[0], return_inverse=True)
         for counts in self.counts[
             1:
-        ]:  # fold by fold: to sort whole columns would take longer than a pass over the data
+        ]:  # fold by fold, since sorting whole columns takes longer than a pass over the data
             kinds, own = np.unique(counts, return_inverse=True)
             _, group = np.unique(group * kinds.size + own, return_inverse=True)
         _, first = np.unique(group, return_index=True)
@@ -76,10 +76,10 @@ class Folds:
 
 
 def _taken(rows: np.ndarray, part: Any) -> np.ndarray:
-    """Return the rows selected by their numbers or by a mask; an empty list, whose type is neither, selects none."""
+    """Return the rows selected by their numbers or by a mask; an empty list, which has neither type, selects no rows."""
     return rows[np.asarray(part)] if np.size(part) else rows[:0]
 
 
 def indexed(data: Data) -> Any:
-    """Return X for scikit-learn's splitters, which count its rows; a column of zeros, without memory, for rows on disk."""
+    """Return X for scikit-learn's splitters, which use its number of rows; for rows on disk, a column of zeros."""
     return data.X if data.matrix.capabilities.whole else np.broadcast_to(0.0, (data.matrix.n, 1))

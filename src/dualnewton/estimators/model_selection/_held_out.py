@@ -1,7 +1,7 @@
-"""The rows that folds hold out, as scorers are given them: the rows themselves, or margins where rows cannot be selected.
+"""The rows that folds hold out, as arguments of scorers: the rows themselves, or margins if rows cannot be selected.
 
 Rows on disk and on a cluster are read in order, so that one pass computes the margins of all rows for the models of all folds.
-Scorers that go by a name ask a model for its predictions only: they are given the margins in the place of the rows, and a model
+Scorers that are given by name use the predictions of a model only: they receive the margins instead of the rows, and a model
 that returns them.
 """
 
@@ -30,7 +30,7 @@ class HeldOut:
     folds : Folds
         Which of them each fold holds out.
     scoring : str, callable or None
-        By what models are scored; a function of the user's own may read the rows, which only those in memory allow.
+        The score. A user's own function may read the rows, and therefore needs rows in memory.
     """
 
     def __init__(self, data: Data, folds: Folds, scoring: Any = None) -> None:
@@ -39,15 +39,15 @@ class HeldOut:
         self.selects = able.whole
         if callable(scoring) and not self.selects:
             raise DualnewtonError(
-                f"scoring must be a name, such as 'accuracy', got {scoring!r}, which is given the rows that each fold holds out, "
+                f"scoring must be a name, such as 'accuracy', got {scoring!r}, which reads the rows that each fold holds out, "
                 f"but {able.reason}"
             )
 
     def seen(self, models: Mapping[Key, Sequence[Any]]) -> Iterator[tuple[Key, int, Any, Any]]:
-        """Yield the key, the fold, the rows and the model, as a scorer is given them, for all models.
+        """Yield the key, the fold, the rows and the model, as arguments of a scorer, for all models.
 
-        ``models`` has a fitted model for each fold under each key. In memory rows are selected once for all keys; else there is a
-        pass for each key.
+        ``models`` has a fitted model for each fold under each key. In memory, rows are selected once for all keys; otherwise
+        there is a pass for each key.
         """
         if self.selects:
             for fold, rows in enumerate(self.folds.tests):
@@ -61,13 +61,13 @@ class HeldOut:
                 yield key, fold, margins, _returning(own[fold], margins.shape[1])
 
     def margins(self, W: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
-        """Return the margins of the held-out rows of each fold, given M models of it: W (folds, M, d) and b (folds, M)."""
+        """Return the margins of the held-out rows of each fold, given M models of each fold: W (folds, M, d) and b (folds, M)."""
         folds, count, d = W.shape
         Z = on_host(self.data.matrix.times(W.reshape(-1, d).T)).reshape(-1, folds, count)
         return [Z[rows, fold] + b[fold] for fold, rows in enumerate(self.folds.tests)]
 
     def together(self, most: int) -> int:
-        """Return for how many of so many models of each fold one pass computes margins within the memory that data allow."""
+        """Return how many of the models of each fold have their margins computed in one pass, within the allowed memory."""
         able, n = self.data.matrix.capabilities, self.data.matrix.n
         return int(max(1, min(most, able.gathered / (n * len(self.folds)))))
 
@@ -81,7 +81,7 @@ def _intercepts(model: Any) -> np.ndarray:
 
 
 def _returning(model: Any, margins: int) -> Any:
-    """Make of a model one that predicts from margins: its examples are they, and its coefficients the identity."""
+    """Turn a model into one that predicts from margins: X holds the margins, and the coefficients are the identity."""
     model.coef_ = np.eye(margins) if model.coef_.ndim == 2 else np.ones(1)
     model.intercept_ = np.zeros(margins) if np.ndim(model.intercept_) else 0.0
     model.n_features_in_ = margins

@@ -2,8 +2,8 @@
 
     n P(W, b) = (n/Σc) Σ_i ½ c_i ‖W x_i + b − y_i‖² + Σ_j ½ ridge ‖W_j‖² + threshold ‖W_j‖
 
-The moments of a fold are sums over groups of rows that the folds treat alike. Along a path each minimum starts from the last.
-Certificates do not use the moments: every model is certified from the data.
+The moments of a fold are sums over groups of rows that are in the same training sets. Along a path each fit starts from the
+one before. Certificates do not use the moments: every model is certified on the data.
 """
 
 from __future__ import annotations
@@ -23,32 +23,33 @@ from dualnewton.regularizers.joint import feature_norms
 from dualnewton.run.result import Result
 from dualnewton.solvers.prox.joint_subproblem import JointPenalty, minimise, sweep_of
 
-BY_MOMENTS = "block coordinate descent on the d×d moments of the rows, which one pass over the data has summed"
-"""What the plan of such a model says."""
+BY_MOMENTS = "block coordinate descent on the d×d moments of the rows, computed in one pass over the data"
+"""The reason in the plan of a model from moments."""
 
 WELL_BELOW = 0.9
-"""Fraction of the wanted relative gap, by the moments, at which a fit stops: the certificate, from the data, rounds otherwise."""
+"""Fraction of the wanted relative gap at which a fit on moments stops; the certificate has other rounding errors."""
 
 STEPS = 20
-"""Newton steps of a minimum in the kernel; one that is not reached by then goes on in NumPy."""
+"""Limit on the Newton steps of a fit in the compiled kernel; a fit that has not converged by then continues in NumPy."""
 
 NEAR, VIOLATION, TIGHTER = 0.97, 8.0, 0.25
-"""Slope, as a fraction of the threshold, from which on a feature takes part in Newton steps; violation of the optimality
-conditions at which the first of these stop, as a fraction of the threshold times the gap wanted; and factor of that for the next,
-where the gap was not reached: it is at most twice the violation over the threshold, and mostly far less."""
+"""Three numbers: the slope, as a fraction of the threshold, above which a feature takes part in Newton steps; the violation of
+the optimality conditions at which the first Newton steps stop, as a fraction of the threshold times the wanted gap; and the
+factor for the next violation if the gap was not reached. (The gap is at most twice the violation over the threshold, usually far
+less.)"""
 
 FINEST, TRIES = 1e-2, 20
-"""The least such fraction, and the most working sets of Newton steps for a minimum; one that is not reached by then is left to
-the certificate."""
+"""The smallest fraction of this kind, and the limit on working sets of Newton steps in a fit; a fit that has not converged by
+then is left to the certificate and the solver after it."""
 
 AT_ONCE = 1 << 24
-"""Entries of the moments, times columns and values of alpha, between two looks at the time that is left."""
+"""Entries of the moments, times columns and values of alpha, between two checks of the time limit."""
 
 
 AHEAD, STRONG, OUTSIDE = 16, 0.8, 0.2
-"""The most alphas between two checks of the features outside; the fraction of the threshold from which on a feature may be
-gathered before it violates the optimality conditions (see ``solvers/prox/paths.py``); and the violation that the features outside
-may leave, as a fraction of the threshold times the gap wanted."""
+"""Three numbers: the most alphas between two checks of the features outside the working set; the fraction of the threshold above
+which a feature may enter the working set before it violates the optimality conditions (see ``solvers/prox/paths.py``); and the
+allowed violation of the features outside, as a fraction of the threshold times the wanted gap."""
 
 
 class Path(NamedTuple):
@@ -58,7 +59,7 @@ class Path(NamedTuple):
     b: np.ndarray
 
     def solved(self, session: GridSession, problem: Problem, k: int) -> Result:
-        """Certify the model of alpha k in its own problem, and go on with it if it misses ``tol``."""
+        """Certify the model for alpha k in its own problem, and continue with the solver if its gap exceeds ``tol``."""
         own = (self.W[k, 0], float(self.b[k, 0])) if problem.columns == 1 else (self.W[k], self.b[k])
         return finished(session, [problem], [own[0]], [own[1]], BY_MOMENTS)[0]
 
@@ -69,11 +70,11 @@ class JointPaths:
     Parameters
     ----------
     session : GridSession
-        Of the search.
+        The session of the search.
     data : Data
         All rows.
     folds : Folds
-        Which of them a fold fits on.
+        The training rows of each fold.
     fit_intercept : bool
         Whether the intercepts are free.
     """
@@ -94,7 +95,7 @@ class JointPaths:
         self.squares = [n / own.sum() * float(own @ np.square(data.y - m.target_mean).sum(axis=1)) for own, m in each]
 
     def along(self, ratio: float, alphas: np.ndarray, tol: float) -> list[Path]:
-        """Return the paths of the folds, and last that of all rows, for alphas and a share that are positive."""
+        """Return the paths of the folds, followed by that of all rows, for positive alphas and a positive l1_ratio."""
         thresholds, ridges = self.n * ratio * alphas, self.n * (1.0 - ratio) * alphas
         each = zip(self.centred, self.squares, strict=True)
         return [self._path(own, squares, ridges, thresholds, tol) for own, squares in each]
@@ -117,11 +118,11 @@ class JointPaths:
         tol: float,
         models: np.ndarray,
     ) -> None:
-        """Move V and the slopes, in place, from minimum to minimum of falling penalties; write these into ``models``."""
+        """Move V and the slopes, in place, from minimum to minimum as the penalty decreases; write the minima into ``models``."""
         step, done, tries = max(1, AT_ONCE // (V.size * len(H))), 0, 0
         while done < len(ridges):
             part = slice(done, done + step)
-            if self.session.is_over:  # the models stay where they are
+            if self.session.is_over:  # the remaining models keep their starting values
                 models[done:] = V
                 break
             penalties = ridges[part], thresholds[part]
@@ -138,7 +139,7 @@ class JointPaths:
     def _newton(
         self, H: np.ndarray, slopes: np.ndarray, V: np.ndarray, ridge: float, threshold: float, goal: float
     ) -> None:
-        """Move V and the slopes, in place, to the minimum over the features in use and those near their threshold."""
+        """Move V and the slopes, in place, to the minimum over the nonzero features and those near their threshold."""
         inside = np.flatnonzero((feature_norms(V) > 0.0) | (feature_norms(slopes) > NEAR * threshold))
         penalty = JointPenalty(np.full(inside.size, ridge), np.full(inside.size, threshold))
         old = V[:, inside]
@@ -149,10 +150,10 @@ class JointPaths:
 
 
 class JointColumns(JointPaths):
-    """The same for dense rows with fewer rows than features: moments of the features gathered so far, not of all.
+    """The same for dense data with fewer rows than features: moments of the features in the working set only.
 
     Passes over the rows of a fold check the features outside for several alphas at once; those that violate the optimality
-    conditions are gathered, too. What is gathered stays, since falling penalties use more and more features.
+    conditions enter the working set. None leaves it, since weaker penalties use more features.
     """
 
     def _prepare(self, n: int, c: np.ndarray, data: Data, folds: Folds, *, fit_intercept: bool) -> None:
@@ -217,7 +218,7 @@ class JointColumns(JointPaths):
 
 
 def _bordered(H: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return the products of columns, of which those of the first are there."""
+    """Extend a Gram matrix of the first columns to all given columns."""
     old, size = len(H), columns.shape[1]
     if old == size:
         return H

@@ -18,9 +18,9 @@ from dualnewton.objective.moments import Moments, origin_of
 
 
 def moments_of_folds(data: Data, Y: np.ndarray, c: np.ndarray, folds: Folds, *, shift: bool) -> list[Moments]:
-    """Return the moments of each fold; rows that all folds treat alike are summed once."""
+    """Return the moments of each fold; rows that are in the same training sets are summed once."""
     origin, (kinds, group) = origin_of(data, c, shift=shift), folds.patterns
-    if kinds.shape[1] > len(folds) + 1:  # the folds overlap in so many ways that each is better summed on its own
+    if kinds.shape[1] > len(folds) + 1:  # with so many groups, summing each fold separately is cheaper
         return [Moments.of(data, Y, c * counts, origin) for counts in folds.counts]
     groups = [Moments.of(data, Y, c * (group == k), origin) for k in range(kinds.shape[1])]
     parts = [[groups[k].times(count) for k, count in enumerate(counts) if count > 0.0] for counts in kinds]
@@ -33,7 +33,7 @@ class ByFeatures:
     Attributes
     ----------
     mean, target_mean : arrays
-        m and ȳ, by weight; zeros without an intercept.
+        The weighted means m and ȳ; zeros without an intercept.
     values, vectors : arrays
         Λ and V of Σ c_i (x_i − m)(x_i − m)ᵀ.
     """

@@ -1,7 +1,8 @@
 """Leave-one-out errors of ridge regression, for all rows and strengths of the penalty from one decomposition.
 
-With the model of all rows, of residuals r, the error at row i of the model without it is r_i/(1 − h_i), where the leverage h_i is
-c_i times the i-th diagonal entry of the matrix that maps targets to predictions, intercept included (Rifkin and Lippert 2007).
+If r are the residuals of the model of all rows, the error at row i of the model fitted without it is r_i/(1 − h_i), where the
+leverage h_i is c_i times the i-th diagonal entry of the matrix that maps targets to predictions, intercept included (Rifkin
+and Lippert 2007).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dualnewton.estimators.model_selection._least_squares import ByFeatures, Mom
 from dualnewton.matrix import Data
 
 PIECE = 1 << 18
-"""Entries of the rows that are gathered at a time."""
+"""Number of entries of the rows that are read at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,16 +38,16 @@ class LeaveOneOut:
 
 
 def leave_one_out(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, *, fit_intercept: bool) -> LeaveOneOut:
-    """Compute the errors from the moments of the features or the products of the examples, whichever are fewer.
+    """Compute the errors from the moments of the features or the products of the examples, whichever matrix is smaller.
 
     Parameters
     ----------
     data : Data
-        Examples.
+        The examples.
     Y : array of shape (n, K)
         Targets.
     c : array of shape (n,)
-        Weights; a row of weight zero takes part in no model.
+        Weights; a row of weight zero is ignored.
     alphas : array
         Positive.
     fit_intercept : bool
@@ -55,7 +56,7 @@ def leave_one_out(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, 
     if fit_intercept and np.count_nonzero(c) < 2:
         raise DualnewtonError(
             "leave-one-out cross-validation (cv=None) with an intercept needs at least 2 rows of positive weight, got "
-            f"{np.count_nonzero(c)} (n_samples={data.n}): give the model a value of alpha instead"
+            f"{np.count_nonzero(c)} (n_samples={data.n}): use Ridge with a value of alpha instead"
         )
     by = _by_features if data.n > data.d else _by_examples
     return by(data, Y, c, alphas, fit_intercept)
@@ -70,7 +71,7 @@ def _by_features(data: Data, Y: np.ndarray, c: np.ndarray, alphas: np.ndarray, f
     errors, step = np.empty((len(alphas), *Y.shape)), max(64, PIECE // max(factors.shape))
     for low in range(0, data.n, step):
         part = slice(low, min(low + step, data.n))
-        # In the coordinates of the eigenvectors predictions and leverages are sums of a factor for each.
+        # In the basis of the eigenvectors, predictions and leverages are sums with one factor per eigenvector.
         A = data.rows(part) @ found.vectors - found.mean @ found.vectors
         missing = 1.0 - share[part, None] - c[part, None] * (np.square(A) @ inverse)
         fitted = (A @ factors).reshape(len(A), len(alphas), -1)

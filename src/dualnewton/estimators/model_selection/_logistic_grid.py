@@ -26,26 +26,26 @@ from dualnewton.objective.certificate import Certificate
 from dualnewton.run.result import Result
 
 Place = tuple[int, int]
-"""The places of the share of ‖w‖₁ and of C."""
+"""Indices of l1_ratio and of C in the grid."""
 
 
 class Grid:
-    """What is known of the models of all values.
+    """The fitted models of the grid, and their scores.
 
     Attributes
     ----------
     whole : dict of lists of Result
-        The models of all rows, by place.
+        The models of all rows, by index in the grid.
     outcomes : array of Outcome of shape (l1_ratios, Cs, folds, fits)
-        What is remembered of the models of the folds.
+        Certificates and statuses of the models of the folds.
     of_folds : dict of lists of Result
-        These models, one fold after the other, if they are to be fitted again.
+        The models of the folds, one fold after the other, if they may be fitted again.
     coefs : dict of arrays of shape (folds, rows, coefficients)
         One row for two classes and K for K, with the intercepts in the last column if there are any.
     scores : array of shape (l1_ratios, Cs, folds)
         On the held-out rows.
     ends : array of shape (l1_ratios, Cs, folds, 2)
-        Between which the scores of exact fits lie.
+        Lower and upper bounds on the scores of exact fits.
     """
 
     def __init__(self, Cs: np.ndarray, ratios: list[float], folds: int, fits: int) -> None:
@@ -58,11 +58,11 @@ class Grid:
         self.ends = np.full((*self.scores.shape, 2), choice.UNKNOWN)
 
     def places(self) -> list[Place]:
-        """Return all places in the order of preference among equal scores: the first C, and for one C the first share."""
+        """Return all indices in the order of preference among equal scores: by C, then by l1_ratio."""
         return [(r, k) for k in range(len(self.Cs)) for r in range(len(self.ratios))]
 
     def best(self, fold: int | slice = slice(None)) -> Place:
-        """Return the first place with the largest mean score, over all folds or one."""
+        """Return the first index with the largest mean score, over all folds or one."""
         scores = self.scores[:, :, fold]
         return max(self.places(), key=lambda place: float(np.mean(scores[place])))
 
@@ -75,7 +75,7 @@ class Grid:
         return choice.certificate(named, scores, ends, places.index(self.best()), scored.name, scored.proofs.reason)
 
     def take(self, place: Place, member: Any, data: Data, of_folds: list[Result], *, again: bool) -> None:
-        """Keep the models of the folds for a value, in full if they may be fitted again; epochs of earlier fits are added."""
+        """Store the models of the folds for a value, with coefficients if they may be fitted again, and add their epochs."""
         before = self.outcomes[place].ravel()
         spent = [0.0 if outcome is None else outcome.n_epochs for outcome in before]
         found = [
@@ -103,13 +103,13 @@ class GridFits:
     Parameters
     ----------
     search : LogisticRegressionCV
-        Whose parameters the models have.
+        The estimator whose parameters the models have.
     session : GridSession
-        Of the search.
+        The session of the search.
     data : Data
         All rows.
     folds : Folds
-        Which of them a fold fits on.
+        The training rows of each fold.
     """
 
     def __init__(self, search: Any, session: GridSession, data: Data, folds: Folds) -> None:
@@ -134,15 +134,15 @@ class GridFits:
         self.stack.close()
 
     def member(self, grid: Grid, place: Place) -> Any:
-        """Return the estimator of a value, which poses its problems for all folds."""
+        """Return the estimator of a value, which has one problem per fold and class."""
         r, k = place
         member = self.search._at(float(grid.Cs[k]), grid.ratios[r], _OverFolds)
-        member.class_weight, member.weightings = None, self.weightings  # the weights of classes are in c
+        member.class_weight, member.weightings = None, self.weightings  # c includes the class weights
         member.few = self.few
         return member
 
     def fit(self, grid: Grid, wanted: Sequence[Place]) -> None:
-        """Fit values for the first time, from the strongest penalty to the weakest, or again from where they are."""
+        """Fit values for the first time, from the strongest penalty to the weakest, or continue earlier fits."""
         for r in range(len(grid.ratios)):
             places = sorted((place for place in wanted if place[0] == r), key=lambda place: grid.Cs[place[1]])
             members = [self.member(grid, place) for place in places]
@@ -189,9 +189,7 @@ class Scored:
         for place, fold, X, model in self.held_out.seen(models):
             labels, more = self.data.y[self.folds.tests[fold]], self.params[fold]
             y = self.search.classes_[labels]
-            if (
-                self.scorer is None
-            ):  # accuracy; scikit-learn's own checks its arguments, which takes longer than the models
+            if self.scorer is None:  # accuracy; the checks in scikit-learn's function take longer than the fits
                 score = float(np.average(y == model.predict(X), weights=more.get("sample_weight")))
             else:
                 score = self.scorer(model, X, y, **more)
@@ -208,7 +206,7 @@ class Scored:
         return model
 
     def _interval(self, fold: int, problem: Any, model: Any, certificate: Certificate, score: float) -> choice.Interval:
-        """Return where the score of the exact fit lies."""
+        """Return an interval that contains the score of the exact fit."""
         rows = self.folds.tests[fold]
         z, labels = model.decision_function(self.data.X[rows]), self.data.y[rows]
         w, b = model.coef_.astype(float), model.intercept_.astype(float)
@@ -218,10 +216,10 @@ class Scored:
         return self.proofs.interval(fold, problem, Model(w, b, certificate), held, score)
 
     def _problems(self, grid: Grid, place: Place, fits: GridFits) -> Sequence[Any] | None:
-        """Return the problems of the folds; None where no bound is known."""
+        """Return the problems of the folds; None if no bound is known."""
         member, reason = fits.member(grid, place), ""
         if not self.search.certify_choice:
-            reason = "ask by certify_choice=True for a proof"
+            reason = "certify_choice=True computes a proof"
         elif not self.held_out.selects:
             reason = f"a proof selects the rows that each fold holds out, but {self.data.matrix.capabilities.reason}"
         elif self.search._fits > 1:
@@ -239,9 +237,9 @@ class _OverFolds(OverFolds, LogisticRegression):
     Attributes
     ----------
     neighbours : Neighbours, optional
-        Steps from the model of all rows, where these pay.
+        Steps from the model of all rows, if these are cheaper.
     few : FewCoordinates, optional
-        The coordinates of the rows, where there are more features.
+        The coordinates of the rows, if there are more features than rows.
     """
 
     neighbours: Neighbours | None = None

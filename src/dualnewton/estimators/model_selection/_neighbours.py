@@ -1,8 +1,8 @@
-"""The models of folds, a step of Newton's method away from that of all rows.
+"""The models of folds, from the model of all rows by one step of Newton's method.
 
-At the model (w, b) of all rows with the same penalty, margins, losses' slopes and curvature are the same for every fold. Its
-gradient and its Hessian are sums over the rows it fits on, so that those of all folds together cost one pass over the data. One
-step from there usually suffices for a fold. Each is certified; folds that miss ``tol`` are solved together in shared passes.
+At the model (w, b) of all rows with the same penalty, margins, slopes and curvatures of the losses are the same for every fold.
+Gradient and Hessian of a fold are sums over its training rows, so that those of all folds together cost one pass over the data.
+One step usually suffices. Each model is certified; folds that miss ``tol`` are solved together in shared passes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Neighbours:
         results = certified(problems, points, intercepts, goal, "one Newton step from the model of all rows")
         session.report(results)
         missed = [k for k, result in enumerate(results) if not result.converged]
-        # With a weaker penalty the models of the folds are farther apart: where no step sufficed, none will later.
+        # With a weaker penalty the models of the folds are farther apart: if no step sufficed, no later one will.
         self.useful = len(missed) < len(results)
         if missed:
             starts = [
@@ -69,7 +69,7 @@ class Neighbours:
         return results
 
     def _steps(self, first: Problem, whole: Result) -> list[tuple[np.ndarray, float]]:
-        """Return w and b of each fold, given the problem of the first, of which the weights are not used."""
+        """Return w and b of each fold, given the problem of the first fold, whose weights are not used."""
         n, d, with_one = first.n, first.d, first.fit_intercept
         z = first.data.times(whole.w) + whole.intercept
         slopes = self.c * first.loss.derivative(z, first.y)

@@ -19,7 +19,7 @@ from dualnewton.planning.direct import bounds_choice
 from dualnewton.planning.tuning import Tuning
 
 MOST_ENTRIES = 1 << 25
-"""Entries of the dense rows that a rotation may hold in memory."""
+"""Largest number of entries of the dense rows that a rotation keeps in memory."""
 
 
 class Model(NamedTuple):
@@ -38,13 +38,13 @@ class Proofs:
     data : Data
         All rows.
     folds : Folds
-        Which of them each fold holds out.
+        The test rows of each fold.
     weights : sequence of arrays or None
-        Weights of the held-out rows of each fold in the score; None for equal ones.
+        Weights of the held-out rows of each fold in the score; None for equal weights.
     scoring : str
         The name of the score.
     tuning : Tuning
-        Up to which size a Hessian is computed.
+        Has the largest size of a Hessian that is computed.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Proofs:
         return Held(margins, y, omega) if margins.ndim == 1 else Held.of_classes(margins, y, omega)
 
     def interval(self, fold: int, problem: Problem, model: Model, held: Held, score: float) -> Interval:
-        """Return where the score of the minimiser lies, given a model, its predictions on held-out rows and their score."""
+        """Return an interval that contains the score of the minimiser, given a model and its held-out predictions and score."""
         if self.scoring not in BOUNDS:
             self.reason = f"no bound is known for the score {self.scoring!r}"
             return UNKNOWN
@@ -102,22 +102,22 @@ class Proofs:
 
 
 class LeastSquaresProofs:
-    """Bounds the scores of least squares by the gaps of the models alone: one number for each fold serves all of them.
+    """Bounds the scores of least squares by the gaps of the models alone: one factor per fold serves all models.
 
     Parameters
     ----------
     data : Data
         All rows.
     folds : Folds
-        Which of them each fold fits on and holds out.
+        The training and test rows of each fold.
     weights : array of shape (n,), optional
         The weights of the rows, in the fits and in the score.
     tuning : Tuning
-        Up to which size a Hessian is computed.
+        Has the largest size of a Hessian that is computed.
     fit_intercept : bool
         Whether the models have an intercept.
     normalised : bool
-        Whether the problems of folds have weights with the mean one, or those of the rows.
+        Whether the problems of folds scale their weights to mean one.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class LeastSquaresProofs:
 
     @cached_property
     def _groups(self) -> list[np.ndarray]:
-        """Σ c_i ã_i ã_iᵀ over each group of rows that the folds treat alike."""
+        """Σ c_i ã_i ã_iᵀ over each group of rows that are in the same training sets."""
         _, group = self.folds.patterns
         each = [np.flatnonzero(group == k) for k in range(group.max() + 1)]
         return [self.data.weighted_gram(self.c[rows], rows, intercept=True) for rows in each]
@@ -179,7 +179,7 @@ class LeastSquaresProofs:
     def interval(
         self, scoring: str, factor: float | None, certificate: Certificate, score: float, y: np.ndarray | None = None
     ) -> Interval:
-        """Return where the score of the exact fit lies, given that of the model with this certificate."""
+        """Return an interval that contains the score of the exact fit, given the score and the certificate of the model."""
         if factor is None:
             return UNKNOWN
         gap = certificate.gap + ROUNDING * abs(certificate.primal)

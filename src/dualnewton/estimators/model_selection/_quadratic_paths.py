@@ -2,10 +2,10 @@
 
     n P(w, b) = (n/Σc) Σ_i ½ c_i (x_iᵀw + b − y_i)² + nλ g(w)
 
-The models of all folds, and of all rows, walk together along falling alphas (:mod:`dualnewton.solvers.prox.paths`). With few
-features the moments of the rows give the models, and the verifier certifies them from the same moments
-(:mod:`dualnewton.objective.moments`); with many, shared passes over the data certify some at a time. A model whose certificate
-misses the tolerance is solved again, by itself.
+The models of all folds, and of all rows, are fitted together for decreasing alphas (:mod:`dualnewton.solvers.prox.paths`).
+With few features the models are computed from the moments of the rows, and the verifier certifies them from the same moments
+(:mod:`dualnewton.objective.moments`); with many, shared passes over the data certify several at a time. A model whose
+certificate misses the tolerance is solved again separately.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from dualnewton.run.result import Result, Status
 from dualnewton.solvers.prox.paths import FromColumns, FromMoments, Groups, Paths, Stretch
 from dualnewton.solvers.prox.subproblem import Penalty
 
-BY_MOMENTS = "paths over all features, from moments of the rows that one pass has summed"
+BY_MOMENTS = "paths over all features, from the moments of the rows, computed in one pass"
 BY_COLUMNS = "paths over a growing set of features, checked by shared passes over the data"
-"""The reasons in the plans of such models."""
+"""The reasons in the plans of models from paths."""
 
 WELL_BELOW = 0.3
-"""Violation of the optimality conditions at which a fit stops, as a fraction of the l1 threshold times the gap wanted. A
+"""Violation of the optimality conditions at which a fit stops, as a fraction of the l1 threshold times the wanted gap. A
 violation of ε times the threshold makes a relative gap of at most 2ε."""
 
 
@@ -64,7 +64,7 @@ class Fitted:
 
     @classmethod
     def of(cls, of_folds: Sequence[Result], whole: Sequence[Result]) -> Fitted:
-        """Take the results of one alpha."""
+        """Return the models of one alpha from its results."""
         W, b = np.stack([result.w for result in of_folds]), np.array([result.intercept for result in of_folds])
         return cls(W[None], b[None], [list(map(Outcome.of, of_folds))], lambda _: list(whole))
 
@@ -75,15 +75,15 @@ class QuadraticPaths:
     Parameters
     ----------
     session : GridSession
-        Of the search.
+        The session of the search.
     data : Data
         All rows.
     folds : Folds
-        Which of them a fold fits on.
+        The training rows of each fold.
     weightings : sequence of arrays of shape (n,)
-        The weights of the rows in each fold, and last those of all rows, each with the mean one.
+        The weights of the rows in each fold, followed by those of all rows, each scaled to mean one.
     pose : callable
-        The estimator that poses the problems for an alpha and a share, :class:`OverFolds`.
+        Returns the estimator (:class:`OverFolds`) with the problems for an alpha and an l1_ratio.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class QuadraticPaths:
         self.means = kind(session, data, folds.and_all_rows(), fit_intercept=pose(1.0, 0.5).fit_intercept)
 
     def along(self, ratio: float, alphas: np.ndarray) -> Iterator[Fitted]:
-        """Yield what was found for some of the alphas at a time, which must be positive and fall; perhaps not for the last."""
+        """Yield the models of several alphas at a time; the alphas must be positive and decrease, and the last may be missing."""
         poser = self.pose(1.0, ratio)
         poser.weightings = self.weightings
         problems, done = poser._problems(self.data), 0
@@ -117,7 +117,7 @@ class QuadraticPaths:
             done += len(stretch.W)
 
     def _fitted(self, problems: Sequence[Problem], stretch: Stretch, lams: np.ndarray) -> Fitted:
-        """Certify the models of the folds; those of all rows when they are asked for."""
+        """Certify the models of the folds; those of all rows are certified when ``final`` is called."""
         folds = len(problems) - 1
         posed = [[like(problem, lam=float(lam)) for problem in problems] for lam in lams]
         models = _Models(problems[:folds], lams, posed, np.array(stretch.W[:, :folds]), np.array(stretch.b[:, :folds]))
@@ -143,7 +143,7 @@ class _Models:
     posed : sequence of sequences of Problem
         The problems of the folds, and of all rows, at each λ.
     W, b : arrays of shape (values, folds, d) and (values, folds)
-        The models, which better ones may replace.
+        The models; a model that misses the tolerance is replaced.
     """
 
     problems: Sequence[Problem]
@@ -154,7 +154,7 @@ class _Models:
 
 
 class _Means(ABC):
-    """How the models of paths are computed and certified."""
+    """Computes and certifies the models of paths."""
 
     reason: str
     paths: Paths
@@ -162,10 +162,10 @@ class _Means(ABC):
 
     @abstractmethod
     def certified(self, models: _Models) -> list[list[Outcome]]:
-        """Certify the models of the folds for each λ; put better ones in the place of those that miss the tolerance."""
+        """Certify the models of the folds for each λ; replace those that miss the tolerance."""
 
     def _better(self, models: _Models, places: Sequence[tuple[int, int]]) -> list[Outcome]:
-        """Certify models from the data, improve what misses the tolerance, and put them in their places."""
+        """Certify models on the data, improve those that miss the tolerance, and store them."""
         W, b = models.W, models.b
         results = finished(
             self.session,

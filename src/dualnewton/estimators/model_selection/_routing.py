@@ -17,14 +17,14 @@ from sklearn.utils.metadata_routing import (
 
 
 def routed(owner: Any, method: str, params: dict[str, Any], unrouted: dict[str, Any]) -> Bunch:
-    """Return the metadata for splitter and scorer: by request if routing is enabled; else ``unrouted`` goes to the scorer."""
+    """Return the metadata for splitter and scorer as requested; without routing, the scorer receives ``unrouted``."""
     if _routing_enabled():
         return process_routing(owner, method, **params)
     return Bunch(splitter=Bunch(split={}), scorer=Bunch(score=unrouted))
 
 
 def router(owner: Any, splitter: Any, scorer: Any, *callers: str) -> MetadataRouter:
-    """Return the router of an estimator with a splitter and, if not None, a scorer that these of its methods call."""
+    """Return the router of an estimator with a splitter and, if not None, a scorer, called by the given methods."""
     found = MetadataRouter(owner=owner).add_self_request(owner)
     found.add(splitter=splitter, method_mapping=MethodMapping().add(caller="fit", callee="split"))
     if scorer is not None:
@@ -36,7 +36,7 @@ def router(owner: Any, splitter: Any, scorer: Any, *callers: str) -> MetadataRou
 
 
 def takes_weights(scorer: Any) -> bool:
-    """Whether a scorer can be handed weights of the rows."""
+    """Whether a scorer accepts weights of the rows."""
     accepts = getattr(scorer, "_accept_sample_weight", None)
     if accepts is not None:
         return bool(accepts())
@@ -44,7 +44,7 @@ def takes_weights(scorer: Any) -> bool:
 
 
 def knowing_the_classes(scorer: Any, classes: np.ndarray) -> Any:
-    """Return a scorer that knows all classes, if its function has ``labels``: the rows of a fold may lack some."""
+    """Return a scorer with all classes, if its function has ``labels``: the rows of a fold may lack some classes."""
     function = getattr(scorer, "_score_func", None)
     names = inspect.signature(function).parameters if function is not None else {}
     if "labels" not in names:

@@ -1,4 +1,4 @@
-"""The solving of a grid of models: each may spend what ``max_iter`` allows, all together what ``time_limit`` does."""
+"""The budget of a grid of models: ``max_iter`` limits each model, ``time_limit`` all together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dualnewton.run.result import Progress, Result, Status
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is remembered of a model of the grid: its proof, how it ended, and the epochs it took."""
+    """The stored outcome of a model of the grid: its certificate, status and epochs."""
 
     certificate: Certificate
     status: Status
@@ -29,12 +29,12 @@ class Outcome:
 
     @classmethod
     def of(cls, result: Result) -> Outcome:
-        """Keep these of a result: w and α of all models of a grid would take too much memory."""
+        """Return the outcome of a result, without w and α, which would take too much memory for a whole grid."""
         return cls(result.certificate, result.status, result.n_epochs)
 
     @classmethod
     def of_all(cls, results: Sequence[Result]) -> Outcome:
-        """Return the outcome of several outputs that are one model: the proof of their sum, and the worst of the rest."""
+        """Return the outcome of several outputs of one model: the certificate of the sum, the worst status, the most epochs."""
         if len(results) == 1:
             return cls.of(results[0])
         worst = max(results, key=lambda result: result.certificate.relative_gap)
@@ -49,7 +49,7 @@ of_each = np.vectorize(getattr, otypes=[object])
 class GridSession(Session):
     """A session with one progress line and one deadline for the whole grid.
 
-    After a stop (by the callback or the keyboard) models are certified where they would have started, and no more is done.
+    After a stop (by the callback or Ctrl-C) models are certified at their starting points, and nothing else is computed.
     """
 
     def __init__(self, model: Any) -> None:
@@ -58,7 +58,7 @@ class GridSession(Session):
         self.began = time.perf_counter()
 
     def __enter__(self) -> GridSession:
-        # Decompositions too have last bits that depend on the number of threads of BLAS.
+        # The last bits of decompositions also depend on the number of threads of BLAS.
         self.contexts = ExitStack()
         self.contexts.enter_context(one_blas_thread)
         self.contexts.enter_context(threads(self.threads))
@@ -70,7 +70,7 @@ class GridSession(Session):
 
     @property
     def seconds(self) -> float:
-        """How long the grid has taken so far."""
+        """Seconds since the grid began."""
         return time.perf_counter() - self.began
 
     def begin(self, what: str) -> None:
@@ -82,7 +82,7 @@ class GridSession(Session):
             self.line.next_line = 0.0
 
     def report(self, results: Sequence[Result | Outcome]) -> None:
-        """Pass the certificates of models that :meth:`solve` did not find to the progress line and the callback."""
+        """Pass the certificates of models that were not computed by :meth:`solve` to the progress line and the callback."""
         if self.line is None and self.callback is None:
             return
         for k, result in enumerate(results):
@@ -95,7 +95,7 @@ class GridSession(Session):
         tol: float | None = None,
         method: str | None = None,
     ) -> list[Result]:
-        """Solve as a session does; after a stop, models that are not converged have the status of a stopped run."""
+        """Solve as a session does; after a stop, models that have not converged have the status of a stopped run."""
         was_stopped = self.stopped
         results = super().solve(problems, start, tol, method)
         if not was_stopped:

@@ -17,7 +17,7 @@ import numpy as np
 from dualnewton.objective.choice import ChoiceCertificate
 
 SLACK = 1e-12
-"""Relative widening of an interval against rounding in its ends."""
+"""Relative widening of an interval that covers rounding in its ends."""
 
 Interval = tuple[float, float]
 
@@ -30,7 +30,7 @@ UNKNOWN: Interval = (-math.inf, math.inf)
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Predictions for the held-out rows of a fold, and what they are compared with.
+    """Predictions for the held-out rows of a fold, with their targets.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Held:
 
     @classmethod
     def of_classes(cls, margins: np.ndarray, labels: np.ndarray, omega: np.ndarray) -> Held:
-        """Reduce K margins of each row to one: it changes its sign before the class with the largest margin changes.
+        """Reduce K margins of each row to one: the sign of this margin changes before the predicted class does.
 
         The difference of two margins moves by at most √2‖z − z*‖, and so does the logarithm of a probability.
         """
@@ -62,14 +62,14 @@ class Held:
 
 
 def _accuracy(held: Held, score: float, spread: float) -> Interval:
-    """A row changes its class if its margin moves by |z_s| or more, which takes ω_s z_s² of ρ² = Σ ω_s (z_s − z_s*)²."""
+    """A row changes its class if its margin moves by |z_s| or more, which uses ω_s z_s² of ρ² = Σ ω_s (z_s − z_s*)²."""
     right = (held.margins > 0.0) == (held.y > 0.0)
     lost, won = (_most_weight(held, rows, spread) for rows in (right, ~right))
     return score - lost, score + won
 
 
 def _most_weight(held: Held, rows: np.ndarray, spread: float) -> float:
-    """Return the largest total weight of some of the rows whose class may change."""
+    """Return the largest total weight of rows that can change their class together."""
     squares, omega = np.square(held.margins[rows]), held.omega[rows]
     order = np.argsort(squares, kind="stable")
     spent = np.cumsum(omega[order] * squares[order])
@@ -78,13 +78,13 @@ def _most_weight(held: Held, rows: np.ndarray, spread: float) -> float:
         return 0.0
     part = 0.0
     if count < len(order) and not np.all(omega == omega[0]):
-        # Rows of different weights: the bound of the linear relaxation, of which the next row is a part.
+        # Rows of different weights: the bound of the linear relaxation, which includes a fraction of the next row.
         part = float(omega[order[count]])
     return (float(omega[order[:count]].sum()) + part) * (1.0 + SLACK)
 
 
 def _squared(held: Held, score: float, spread: float) -> Interval:  # noqa: ARG001
-    """√MSE is a norm of the errors, which the spread changes by ρ at most."""
+    """√MSE is a norm of the errors, which changes by at most ρ."""
     root = math.sqrt(max(-score, 0.0))
     return -((root + spread) ** 2) * (1.0 + SLACK), -(max(root - spread, 0.0) ** 2) * (1.0 - SLACK)
 
@@ -116,7 +116,7 @@ BOUNDS: dict[str, Callable[[Held, float, float], Interval]] = {
 
 
 def interval(scoring: str, held: Held, score: float, spread: float | None) -> Interval:
-    """Return between which numbers the score of the exact fit lies, given that of the model; spread None is unknown."""
+    """Return an interval that contains the score of the exact fit, given the score of the model; a spread of None is unknown."""
     bound = BOUNDS.get(scoring)
     if bound is None or spread is None or not math.isfinite(spread) or math.isnan(score):
         return UNKNOWN
@@ -131,22 +131,22 @@ def certificate(
     scoring: str,
     reason: str = "",
 ) -> ChoiceCertificate:
-    """Average over folds.
+    """Return the certificate of the choice: scores and intervals, averaged over the folds.
 
     Parameters
     ----------
     parameters : sequence of dicts
-        The values, in the order of preference among equals.
+        The values, in the order of preference among equal scores.
     scores : array of shape (values, folds)
-        Of the models.
+        The scores of the models.
     ends : array of shape (values, folds, 2)
         Lower and upper ends of the intervals.
     chosen : int
-        The place of the chosen value.
+        The index of the chosen value.
     scoring : str
         The name of the score.
     reason : str
-        Why some intervals are unknown, if they are.
+        The reason why some intervals are unknown, if any.
     """
     known = bool(np.isfinite(ends).all())
     mean = ends.mean(axis=1)

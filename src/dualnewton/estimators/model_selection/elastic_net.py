@@ -31,18 +31,18 @@ from dualnewton.run.result import Result
 class ElasticNetCV(AlphaSearch, ElasticNetModel):
     """Least squares with a penalty that selects features, chosen by cross-validation, with a certificate for each model.
 
-    With few features the moments of all folds come from one pass over the data, and the models of a fold follow each other
-    along the grid without another; then all of them are certified from the data. With many, the models of all folds move
-    together in shared passes, from that of all rows.
+    With few features the moments of all folds come from one pass over the data, and the models of a fold are computed along the
+    grid from them; then all models are certified. With many features, the models of all folds are fitted together in shared
+    passes, starting from the model of all rows.
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.ElasticNetCV``; what differs or is new:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.ElasticNetCV``; differences and additions:
 
     Attributes
     ----------
     choice_certificate_ : ChoiceCertificate
-        Between which numbers the mean score of each value lies for exact fits, and whether these choose the same value.
+        Bounds on the mean score of exact fits for each value, and whether exact fits would choose the same value.
     certificates_ : array of Certificate of shape (l1_ratios, alphas, folds)
-        The proof of each model.
+        The certificate of each model.
 
     Examples
     --------
@@ -106,12 +106,12 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
         ]
         chosen = int(np.ravel_multi_index(search.best, errors.shape[:2]))
         scores = -errors.reshape(-1, len(folds))
-        reason = "the Lasso has no bound where features outnumber the rows or depend on each other"
+        reason = "the Lasso has no bound if the features outnumber the rows or are linearly dependent"
         return choice.certificate(
             named, scores, ends.reshape(*scores.shape, 2), chosen, "neg_mean_squared_error", reason
         )
 
-    # What is to be tried -----------------------------------------------------------------------------------------------
+    # The grid ---------------------------------------------------------------------------------------------------------
 
     def _slope_sizes(self, slopes: np.ndarray) -> np.ndarray:
         return slopes if self.positive else np.abs(slopes)
@@ -119,12 +119,12 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
     def _first_member(self) -> Any:
         return self._posing(1.0, self._values()[0], ElasticNet)
 
-    # How ---------------------------------------------------------------------------------------------------------------
+    # Fits ---------------------------------------------------------------------------------------------------------------
 
     def _found(self, session: GridSession, data: Data, folds: Folds) -> Callable[[float, np.ndarray], Iterator[Fitted]]:
-        """Return what fits a falling grid of alphas for a share, some at a time."""
+        """Return a function that fits a decreasing grid of alphas for an l1_ratio, several at a time."""
         c = data.sample_weight
-        # The weights count relative to each other: the objective of a fold is divided by their sum, P by n.
+        # Only ratios of weights matter: the objective of a fold is divided by their sum, and P by n.
         weightings = [each / each.mean() for each in folds.weights(c)]
 
         def in_passes(ratio: float, alphas: np.ndarray) -> Iterator[Fitted]:
@@ -134,7 +134,7 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
 
         able = data.matrix.capabilities
         if session.method != "auto" or not (able.whole or sums_moments(data.matrix.profile, session.tuning)):
-            return in_passes  # features of rows on disk cannot be gathered
+            return in_passes  # columns of rows on disk cannot be selected
         whole = np.ones(len(data.y)) if c is None else c / c.mean()
         paths = QuadraticPaths(session, data, folds, [*weightings, whole], self._posing)
 
@@ -143,22 +143,22 @@ class ElasticNetCV(AlphaSearch, ElasticNetModel):
             for found in paths.along(ratio, alphas[alphas > 0.0]):
                 yield found
                 done += len(found)
-            yield from in_passes(ratio, alphas[done:])  # zero, which has a dual of its own, or too many features
+            yield from in_passes(ratio, alphas[done:])  # alpha = 0, which has another dual, or too many features
 
         return along_paths
 
     def _posing(self, alpha: float, ratio: float, kind: type[ElasticNet] | None = None) -> Any:
-        """Return the estimator of one value, which poses its problems for all folds."""
+        """Return the estimator of one value, which has one problem per fold."""
         return self._member(kind or _OverFolds, alpha=alpha, l1_ratio=ratio, precompute=False)
 
     def get_metadata_routing(self) -> Any:
-        """Return who takes which metadata: the splitter of ``fit``."""
+        """Return the metadata routing: the splitter of ``fit`` takes metadata."""
         return _routing.router(self, check_cv(self.cv), None)
 
 
 @estimator
 class LassoCV(ElasticNetCV):
-    """The Lasso whose alpha cross-validation chooses: :class:`ElasticNetCV` with ``l1_ratio=1``, and its other parameters.
+    """The Lasso whose alpha cross-validation chooses: :class:`ElasticNetCV` with ``l1_ratio=1``, with the same other parameters.
 
     Examples
     --------
@@ -183,11 +183,11 @@ class _Search:
     Attributes
     ----------
     errors : array of shape (l1_ratios, alphas, folds)
-        The mean squared errors, by weight.
+        The weighted mean squared errors.
     outcomes : array of Outcome of the same shape
-        What is remembered of the models.
+        Certificates and statuses of the models.
     best : (int, int)
-        Where the mean over the folds is least, the first such place.
+        The first index with the least mean over the folds.
     """
 
     def __init__(self, data: Data, folds: Folds, shape: tuple[int, int]) -> None:
@@ -199,7 +199,7 @@ class _Search:
         self.final: Callable[[], list[Result]] = list
 
     def take(self, ratio: int, first: int, found: Fitted) -> None:
-        """Take what was found for some alphas, from a place on."""
+        """Store the models of several alphas, starting at an index."""
         own = slice(first, first + len(found))
         for fold, missed in enumerate(self._in_memory(found) if self.held_out.selects else self._in_passes(found)):
             rows = np.sort(self.folds.tests[fold])

@@ -33,7 +33,7 @@ from dualnewton.row_arrays import on_host
 from dualnewton.run.result import Result
 
 LEAST_RATIO = 1e-3
-"""The share of ‖w‖₁ for which the largest alpha of an automatic grid is computed where ``l1_ratio`` is smaller."""
+"""The least ``l1_ratio`` with which the largest alpha of an automatic grid is computed."""
 
 NO_BOUND = "deviances have no bounded slope, so that a distance of the predictions does not bound the score"
 
@@ -45,9 +45,10 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
     Parameters
     ----------
     l1_ratio : float or sequence of floats
-        r, or several to choose from.
+        r, or several values to choose from.
     alphas : int or sequence of floats
-        The values, or their number between the least that leaves no feature in use (with r at least 0.001) and ``eps`` times it.
+        The values, or their number; then the grid goes from the least alpha at which all coefficients are zero (for r at least
+        0.001) to ``eps`` times it.
 
     Attributes
     ----------
@@ -56,16 +57,16 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
     alphas_ : array of shape (alphas,) or (l1_ratios, alphas)
         The values of alpha that were tried.
     deviance_path_ : array of shape (l1_ratios, alphas, folds)
-        The mean deviance of each model on the rows that its fold holds out, by weight.
+        The mean deviance of each model on the held-out rows of its fold, weighted.
     certificates_ : array of Certificate of shape (l1_ratios, alphas, folds)
-        The proof of each model.
+        The certificate of each model.
     choice_certificate_ : ChoiceCertificate
-        Says that the choice is not proved, and why.
+        States that the choice is not proved, and the reason.
     """
 
     _kind: ClassVar[type[CertifiedModel]]
     _folded: ClassVar[type[CertifiedModel]]
-    """The class of the grid's models that poses its problems for all folds."""
+    """The class of the grid's models with one problem per fold."""
 
     alpha: float = field(default=1.0, init=False)
     l1_ratio: Any = 0.0
@@ -79,9 +80,9 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
         Parameters
         ----------
         X, y, sample_weight, offset
-            As for the model without cross-validation; weights count in the scores, too.
+            As for the model without cross-validation; weights are also used in the scores.
         **params
-            For the splitter, where metadata routing is enabled.
+            For the splitter, if metadata routing is enabled.
 
         Returns
         -------
@@ -98,7 +99,7 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
         folds = Folds.of(
             check_cv(self.cv).split(indexed(data), data.y, **given.splitter.split), data.X.shape[0], data.sample_weight
         )
-        # The weights count relative to each other: the objective of a fold is divided by their sum, P by n.
+        # Only ratios of weights matter: the objective of a fold is divided by their sum, and P by n.
         weightings = [each / each.mean() for each in folds.weights(data.sample_weight)]
         shape = len(ratios), len(grids[0]), len(folds)
         scores, outcomes, best = np.empty(shape), np.empty(shape, dtype=object), (np.inf, 0, 0, list[Result]())
@@ -156,7 +157,7 @@ class DevianceSearch(AlphaSearch, GeneralizedLinearRegressor):
         return slopes if self.positive else np.abs(slopes)
 
     def get_metadata_routing(self) -> Any:
-        """Return who takes which metadata: the splitter of ``fit``."""
+        """Return the metadata routing: the splitter of ``fit`` takes metadata."""
         return _routing.router(self, check_cv(self.cv), None)
 
 
@@ -174,7 +175,7 @@ class _TweedieOverFolds(OverFolds, TweedieRegressor):
 
 @estimator
 class PoissonRegressorCV(DevianceSearch, PoissonRegressor):
-    """Poisson regression whose alpha cross-validation chooses: :class:`PoissonRegressor`, and its other parameters.
+    """Poisson regression whose alpha cross-validation chooses: :class:`PoissonRegressor` with its other parameters.
 
     Examples
     --------
@@ -193,7 +194,7 @@ class PoissonRegressorCV(DevianceSearch, PoissonRegressor):
 
 @estimator
 class GammaRegressorCV(DevianceSearch, GammaRegressor):
-    """Gamma regression whose alpha cross-validation chooses: :class:`GammaRegressor`, and its other parameters.
+    """Gamma regression whose alpha cross-validation chooses: :class:`GammaRegressor` with its other parameters.
 
     Examples
     --------
@@ -212,7 +213,7 @@ class GammaRegressorCV(DevianceSearch, GammaRegressor):
 
 @estimator
 class TweedieRegressorCV(DevianceSearch, TweedieRegressor):
-    """Regression with a Tweedie deviance whose alpha cross-validation chooses: :class:`TweedieRegressor`, with its parameters.
+    """Tweedie regression whose alpha cross-validation chooses: :class:`TweedieRegressor` with its other parameters.
 
     Examples
     --------

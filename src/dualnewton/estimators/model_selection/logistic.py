@@ -1,4 +1,4 @@
-"""Logistic regression whose C (and share of ‖w‖₁) cross-validation chooses."""
+"""Logistic regression whose C (and l1_ratio) cross-validation chooses."""
 
 from __future__ import annotations
 
@@ -31,55 +31,57 @@ from dualnewton.interop.sklearn_objectives import NAMED
 from dualnewton.run.result import Result, Status
 
 POWERS = (-4.0, 4.0)
-"""The powers of ten between which values of C are spread where only their number is given."""
+"""The powers of ten between which the values of C lie if only their number is given."""
 
 LEVELS = (1e-2, 1e-6, 1e-12)
-"""Relative gaps to which values are fitted, one after the other, until the choice among them is proved."""
+"""Relative gaps to which the models are fitted, one after the other, until the choice among them is proved."""
 
 FINAL = 1e-14
 """The relative gap of the final model on small data."""
 
 LARGEST = 1e300
-"""Value that replaces an infinite C where a mean of models is certified; the bound is valid and very large."""
+"""Value that replaces an infinite C if a mean of models is certified; the bound is valid and very large."""
 
 
 @estimator
 class LogisticRegressionCV(CrossValidated, LogisticRegression):
-    """Logistic regression, with C chosen by cross-validation, and a certificate for each model on the way.
+    """Logistic regression, with C chosen by cross-validation, and a certificate for each model.
 
     For each l1_ratio and C it fits :class:`LogisticRegression` on all rows and on those of each fold. The models of a value are
-    fitted in shared passes, and those of the folds start from that of all rows; the one that is chosen needs no refit.
+    fitted in shared passes, and those of the folds start from that of all rows; the chosen model needs no refit.
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.LogisticRegressionCV``; what differs or is
-    new:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.LogisticRegressionCV``; differences and
+    additions:
 
     Parameters
     ----------
     Cs : int or sequence of floats
         The values, or their number between 1e-4 and 1e4.
     l1_ratios : sequence of floats, optional
-        Shares of ‖w‖₁ in the penalty to choose from; left alone, there is none of it.
+        Shares of ‖w‖₁ in the penalty to choose from; by default only 0.
     cv : int, splitter, iterable of splits or None
         The folds: 5 stratified ones by default.
     scoring : str, callable or None
-        What is best; left alone, accuracy.
+        The score; by default accuracy.
     refit : bool
-        Whether the final model is that of all rows for the values with the best mean score, or the mean of each fold's best.
+        Whether the final model is that of all rows for the values with the best mean score, or the mean of the best models of
+        the folds.
     certify_choice : bool
-        Whether to prove that exact fits choose the same value. The models of folds are then fitted as exactly as this needs:
-        first roughly, and then ever more exactly those whose value may still be the best. The final model is fitted to ``tol``.
+        Whether to prove that exact fits choose the same value. The models of folds are then fitted as accurately as this needs:
+        first roughly, and then more accurately for values that may still be the best. The final model is fitted to ``tol``.
     use_legacy_attributes : bool
-        Whether attributes have the shapes of scikit-learn up to 1.9 (dicts by class; left alone, this is so) or those after.
+        Whether attributes have the shapes of scikit-learn up to 1.9 (dicts by class; the default) or those after 1.9.
 
     Attributes
     ----------
     choice_certificate_ : ChoiceCertificate
-        With ``certify_choice``: between which numbers the mean score of each value lies for exact fits, and whether these choose
-        the same value.
+        With ``certify_choice``: bounds on the mean score of exact fits for each value, and whether exact fits would choose the
+        same value.
     certificates_ : array of Certificate of shape (l1_ratios, Cs, folds, fits)
-        The proof of each model; there is one fit for two classes or softmax, and one for each class against the rest.
+        The certificate of each model; there is one fit for two classes or softmax, and one for each class against the rest.
     certificate_ : Certificate or list of Certificate
-        Of the final model; with ``refit=False``, of the mean of models, which need not be near the optimum for the mean of C.
+        The certificate of the final model; with ``refit=False``, of the mean of models, which need not be near the optimum for
+        the mean of C.
 
     Examples
     --------
@@ -102,7 +104,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         "use_legacy_attributes": ["boolean", StrOptions({"warn"})],
     }
     _kind: ClassVar[type[CertifiedModel]] = LogisticRegression
-    __metadata_request__score: ClassVar[dict[str, str]] = {"sample_weight": UNUSED}  # it goes to the scorer
+    __metadata_request__score: ClassVar[dict[str, str]] = {"sample_weight": UNUSED}  # the scorer takes it
 
     penalty: str | None = "deprecated"
     C: float = field(default=1.0, init=False)
@@ -129,19 +131,19 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         self._adopt(data, final)
         self._set_attributes(grid)
         names, models = grid.everything()
-        if self.certify_choice:  # rough fits were asked for, and are no misses
+        if self.certify_choice:  # models of folds are fitted roughly on purpose
             wanted = [k for k, model in enumerate(models) if model.status is not Status.CONVERGED]
             names, models = [names[k] for k in wanted], [models[k] for k in wanted]
             names, models = [*names, *[f"C = {self._final.C:.3g}"] * len(final)], [*models, *final]
         CertifiedModel._warn_of_misses(self, models, names)
 
     def _need_two_classes(self, folds: Folds, y: np.ndarray) -> None:
-        """Refuse splits that leave the rows of one class only to fit on."""
+        """Reject splits whose training rows have one class only."""
         for k, counts in enumerate(folds.counts):
             (seen,) = np.nonzero(np.bincount(y[counts > 0.0], minlength=len(self.classes_)))
             if len(seen) < 2:
                 raise DualnewtonError(
-                    f"cv must leave rows of at least two classes to fit on, got split {k} with rows of the class "
+                    f"cv must leave training rows of at least two classes, got split {k} with rows of the class "
                     f"{self.classes_[seen[0]]} only: use StratifiedKFold (an integer cv does), or other folds"
                 )
 
@@ -151,7 +153,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         return 1 if self._is_softmax or len(self.classes_) == 2 else len(self.classes_)
 
     def _until_chosen(self, session: GridSession, fits: GridFits, scored: Scored, grid: Grid) -> ChoiceCertificate:
-        """Fit all values, once to ``tol``, or those that may be the best ones ever more exactly until the choice is proved."""
+        """Fit all values to ``tol``, or those that may still be the best more and more accurately until the choice is proved."""
         wanted = grid.places()
         for tol in LEVELS if self.certify_choice else (self.tol,):
             session.tol = tol
@@ -166,10 +168,10 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         session.tol = self.tol
         return choice
 
-    # What is to be tried -----------------------------------------------------------------------------------------------
+    # The grid ---------------------------------------------------------------------------------------------------------
 
     def _values(self) -> tuple[np.ndarray, list[float]]:
-        """Return the values of C and of the share of ‖w‖₁."""
+        """Return the values of C and of l1_ratio."""
         if self.certify_choice and not (self.refit and self.scoring in (None, "warn", *BOUNDS)):
             raise DualnewtonError(
                 "certify_choice=True needs refit=True and a score for which an interval is known, one of "
@@ -223,7 +225,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         return self._certified_mean(data, mean, self._at(C, self._final.l1_ratio))
 
     def _refined(self, session: GridSession, data: Data, found: list[Result], member: Any) -> list[Result]:
-        """Take further steps to ``tol``, and beyond where these cost nothing: the final model is as good as can be."""
+        """Continue to ``tol``, and to a smaller gap if that is cheap: the final model is fitted as accurately as possible."""
         problems = member._problems(data)
         if member.penalty is None or math.isinf(member.C) or session.is_over:
             return found
@@ -234,7 +236,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         return session.solve(problems, found, tol=FINAL) if exact else found
 
     def _certified_mean(self, data: Data, coefs: np.ndarray, member: Any) -> list[Result]:
-        """Certify coefficients that are the mean of others, as a model with the penalty of ``member``."""
+        """Certify mean coefficients as a model with the penalty of ``member``."""
         member.C = min(member.C, LARGEST)
         problems = member._problems(data)
         w, b = parted(coefs, fit_intercept=self.fit_intercept)
@@ -261,7 +263,7 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
             )
             return
         classes = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        shares: Any = slice(None) if self._has_ratios else 0  # their axis is there if they were asked for
+        shares: Any = slice(None) if self._has_ratios else 0  # the axis exists if ``l1_ratios`` was given
         of_fold = scores.transpose(2, 1, 0)[:, :, shares]
         self.C_ = np.full(len(classes), C)
         self.l1_ratio_ = np.full(len(classes), ratio if self._has_ratios or not self.refit else None)
@@ -283,5 +285,5 @@ class LogisticRegressionCV(CrossValidated, LogisticRegression):
         return get_scorer("accuracy" if self.scoring in (None, "warn") else self.scoring)
 
     def get_metadata_routing(self) -> Any:
-        """Return who takes which metadata: the splitter of ``fit``, and the scorer of ``fit`` and ``score``."""
+        """Return the metadata routing: the splitter of ``fit`` and the scorer of ``fit`` and ``score`` take metadata."""
         return _routing.router(self, self.cv, self._scorer(), "fit", "score")

@@ -31,7 +31,7 @@ from dualnewton.run.result import Result, Status
 
 
 class Scored(NamedTuple):
-    """What is remembered of a value: how the model of each fold ended and its error, and what gives the model of all rows."""
+    """Outcome and error of the model of each fold for a value, and a function that returns the model of all rows."""
 
     outcomes: list[Outcome]
     errors: list[float]
@@ -42,17 +42,17 @@ class Scored(NamedTuple):
 class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
     """A multi-task elastic net chosen by cross-validation, with a certificate for each model.
 
-    Where the d×d moments of all folds fit into memory they come from one pass over the data, and the models of a fold follow
-    each other along the grid without another; then all of them are certified from the data. Else the models of all folds move
-    together in shared passes, from that of all rows.
+    If the d×d moments of all folds fit into memory, they come from one pass over the data, and the models of a fold are computed
+    along the grid from them; then all models are certified on the data. Otherwise the models of all folds are fitted together in
+    shared passes, starting from the model of all rows.
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.MultiTaskElasticNetCV``; what differs or is
-    new:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.MultiTaskElasticNetCV``; differences and
+    additions:
 
     Attributes
     ----------
     certificates_ : array of Certificate of shape (l1_ratios, alphas, folds)
-        The proof of each model; of the sum over the outputs where alpha is zero.
+        The certificate of each model; if alpha is zero, of the sum over the outputs.
 
     Examples
     --------
@@ -91,17 +91,17 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
         names = [f"alpha = {alpha:.3g}" for alpha in values]
         CertifiedModel._warn_of_misses(self, [*final, *search.outcomes.ravel()], names)
 
-    # What is to be tried -----------------------------------------------------------------------------------------------
+    # The grid ---------------------------------------------------------------------------------------------------------
 
     def _slope_sizes(self, slopes: np.ndarray) -> np.ndarray:
         return np.linalg.norm(slopes, axis=1)
 
-    # How ---------------------------------------------------------------------------------------------------------------
+    # Fits ---------------------------------------------------------------------------------------------------------------
 
     def _walk(self, session: GridSession, data: Data, folds: Folds) -> Callable[[float, np.ndarray], Iterator[Scored]]:
-        """Return what fits a falling grid of alphas for a share, and yields what it finds for each."""
+        """Return a function that fits a decreasing grid of alphas for an l1_ratio and yields the outcome for each."""
         c = data.sample_weight
-        # The weights count relative to each other: the objective of a fold is divided by their sum, P by n.
+        # Only ratios of weights matter: the objective of a fold is divided by their sum, and P by n.
         weightings = [each / each.mean() for each in folds.weights(c)]
 
         errors = _Errors(data, folds)
@@ -125,7 +125,7 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
         everybody = [*weightings, np.ones(len(data.y)) if c is None else c / c.mean()]
 
         def by_moments(ratio: float, alphas: np.ndarray) -> Iterator[Scored]:
-            apart = (alphas == 0.0) | (ratio == 0.0)  # a dual of its own, and no threshold that stops a path
+            apart = (alphas == 0.0) | (ratio == 0.0)  # these have another dual, and no threshold at which a path stops
             poser = self._member(_OverFolds, alpha=1.0, l1_ratio=ratio)
             poser.weightings = everybody
             yield from _by_moments(paths, poser._problems(data), errors, ratio, alphas[~apart])
@@ -134,7 +134,7 @@ class MultiTaskElasticNetCV(AlphaSearch, MultiTaskModel):
         return by_moments
 
     def get_metadata_routing(self) -> Any:
-        """Return who takes which metadata: the splitter of ``fit``."""
+        """Return the metadata routing: the splitter of ``fit`` takes metadata."""
         return _routing.router(self, check_cv(self.cv), None)
 
 
@@ -162,7 +162,7 @@ class _OverFolds(OverFolds, MultiTaskElasticNet):
 def _by_moments(
     paths: JointPaths, posed: Sequence[Problem], errors: _Errors, ratio: float, alphas: np.ndarray
 ) -> Iterator[Scored]:
-    """Yield what is found for alphas that fall: first all paths, then fold by fold the certificates of some alphas together.
+    """Yield the outcomes for decreasing alphas: first all paths, then, fold by fold, certificates of several alphas together.
 
     The problems are those of the folds and, last, of all rows, for any λ.
     """
@@ -193,7 +193,7 @@ def _certified(
     error_of: Callable[[np.ndarray], np.ndarray],
     error_of_model: Callable[[Sequence[Result]], float],
 ) -> list[tuple[Outcome, float]]:
-    """Certify the models of a fold for some alphas, and go on with those that miss ``tol``; return outcomes and errors."""
+    """Certify the models of a fold for some alphas, solve those that miss ``tol``, and return outcomes and errors."""
     part = slice(some.start, some.stop)
     proofs, missed = certify_path(problem, lams[part], path.W[part], path.b[part])
     seen = [
@@ -212,7 +212,7 @@ def _whole(session: GridSession, problem: Problem, path: JointPath, k: int) -> l
 
 
 class _Errors:
-    """The mean squared errors on the rows that each fold holds out, over rows, by weight, and outputs."""
+    """The mean squared errors over the held-out rows of each fold (weighted) and the outputs."""
 
     def __init__(self, data: Data, folds: Folds) -> None:
         self.data, self.tests = data, [np.sort(rows) for rows in folds.tests]
@@ -242,9 +242,9 @@ class _Search:
     errors : array of shape (l1_ratios, alphas, folds)
         The mean squared errors.
     outcomes : array of Outcome of the same shape
-        What is remembered of the models.
+        Certificates and statuses of the models.
     best : (int, int)
-        Where the mean over the folds is least, the first such place.
+        The first index with the least mean over the folds.
     """
 
     def __init__(self, shape: tuple[int, int, int]) -> None:
@@ -253,7 +253,7 @@ class _Search:
         self.final: Callable[[], list[Result]] = list
 
     def take(self, ratio: int, place: int, found: Scored) -> None:
-        """Take what was found for a value."""
+        """Store the outcome for a value."""
         self.errors[ratio, place] = found.errors
         for fold, outcome in enumerate(found.outcomes):
             self.outcomes[ratio, place, fold] = outcome

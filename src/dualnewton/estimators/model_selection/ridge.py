@@ -1,4 +1,4 @@
-"""Ridge regression whose alpha cross-validation chooses: by leaving one row out, by a formula, or by folds."""
+"""Ridge regression whose alpha cross-validation chooses: by leave-one-out errors, from a formula, or by folds."""
 
 from __future__ import annotations
 
@@ -45,39 +45,39 @@ DECOMPOSED = "least squares for all alphas by one eigendecomposition of the mome
 
 @estimator
 class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
-    """Ridge regression, with alpha chosen by cross-validation, and a certificate for each model on the way.
+    """Ridge regression, with alpha chosen by cross-validation, and a certificate for each model.
 
     Without ``cv`` one row is left out at a time: the errors of these models follow from one decomposition. With folds, the
-    moments of all folds come from one pass over the data, and their models for all values from one decomposition each; where
-    there are many features and examples, from shared passes.
+    moments of all folds come from one pass over the data, and the models of a fold for all values from one decomposition; if both
+    features and examples are many, the models are fitted in shared passes.
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.RidgeCV``; what differs or is new:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.RidgeCV``; differences and additions:
 
     Parameters
     ----------
     alphas : float or sequence of floats
-        The values; zero, which is least squares, only with ``cv``.
+        The values; zero, which is least squares, is allowed only with ``cv``.
     scoring : str, callable or None
-        What is best; None is the squared error without ``cv``, and R² with it.
+        The score; None is the squared error without ``cv``, and R² with it.
     cv : int, splitter, iterable of splits or None
         The folds; None leaves one row out at a time.
     gcv_mode : str or None
-        Accepted and not needed: the smaller of the two decompositions is used.
+        Accepted and ignored: the smaller of the two decompositions is used.
     store_cv_results : bool
         Without ``cv``: keep the errors or predictions of each row in ``cv_results_``.
     alpha_per_target : bool
         Without ``cv``: choose an alpha for each output.
     solver : str
-        As in :class:`Ridge`; a name of ours asks for passes in the place of decompositions.
+        As in :class:`Ridge`; a method of this library is run in passes instead of decompositions.
 
     Attributes
     ----------
     choice_certificate_ : ChoiceCertificate
-        With ``cv``: between which numbers the mean score of each value lies for exact fits, and whether these choose the same.
+        With ``cv``: bounds on the mean score of exact fits for each value, and whether exact fits would choose the same.
     certificates_ : array of Certificate of shape (alphas, folds, outputs)
-        The proof of each model. Without ``cv`` there is one fold, that of all rows, from which the errors are derived.
+        The certificate of each model. Without ``cv`` there is one fold, that of all rows, from which the errors are derived.
     scores_ : array of shape (alphas, folds)
-        With ``cv``: the score of each.
+        With ``cv``: the score of each model.
 
     Examples
     --------
@@ -120,17 +120,17 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
 
     @property
     def _by_folds_alone(self) -> bool:
-        return self.cv is not None  # leaving out one row at a time works on blocks of rows in memory
+        return self.cv is not None  # leave-one-out errors need blocks of rows in memory
 
     def _values(self) -> np.ndarray:
         """Return the values of alpha."""
         lone = self.cv is None
-        why = ", since one row at a time is left out (cv=None)" if lone else ""
+        why = ", since cv=None leaves out one row at a time" if lone else ""
         values = strengths("alphas", self.alphas, or_zero=not lone, why=why)
         for name in ("store_cv_results", "alpha_per_target"):
             if getattr(self, name) and not lone:
                 raise DualnewtonError(
-                    f"cv!=None and {name}=True are incompatible: there are folds then, got cv={self.cv!r}"
+                    f"cv!=None and {name}=True are incompatible: cv defines folds, got cv={self.cv!r}"
                 )
         return values
 
@@ -157,7 +157,7 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
             results = finished(session, problems, models[0], [float(b[0]) for b in models[1]], DECOMPOSED)
             each = [results[low : low + len(posed)] for low in range(0, len(results), len(posed))]
         scores = self._scores_of_rows(data, Y, c, found, params)  # (alphas, outputs or one)
-        best = np.argmax(scores, axis=0)  # the first of several
+        best = np.argmax(scores, axis=0)  # the first of equal ones
         self.alpha_ = alphas[best] if best.size > 1 else float(alphas[best[0]])
         top = scores[best, np.arange(scores.shape[1])]
         self.best_score_ = top if best.size > 1 else float(top[0])
@@ -190,7 +190,7 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
         with GridSession(self) as session:
             n, d = data.X.shape
             exact = session.method == "auto" and decomposes_folds(min(n, d), session.tuning)
-            exact = exact and (n > d or data.matrix.capabilities.whole)  # products of all rows
+            exact = exact and (n > d or data.matrix.capabilities.whole)  # the Gram matrix needs all rows
             held_out = HeldOut(data, folds, self.scoring)
             solutions = (_Exact if exact else _ByPasses)(self, session, data, folds, alphas)
             for place, results in solutions.of_folds():
@@ -223,7 +223,7 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
         named, ends = [{"alpha": float(alpha)} for alpha in alphas], np.full((*scores.shape, 2), choice.UNKNOWN)
         reason = f"no bound is known for the score {scoring!r}, weights of rows or several outputs"
         if data.y.ndim == 1 and data.sample_weight is None and scoring in choice.BOUNDS:
-            reason = "without a penalty features that depend on each other leave the models unbounded"
+            reason = "without a penalty, linearly dependent features leave the models unbounded"
             given = data.matrix, folds, None, session.tuning
             proofs = LeastSquaresProofs(*given, fit_intercept=self.fit_intercept, normalised=False)
             for k, fold in np.ndindex(scores.shape):
@@ -233,11 +233,11 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
         return choice.certificate(named, scores, ends, chosen, scoring, reason)
 
     def _fitted_model(self, data: Data, results: Sequence[Result]) -> Any:
-        """Return the model of a fold, which a scorer is given."""
+        """Return the model of a fold, for a scorer."""
         return _Fitted()._taking(data, results)
 
     def _truth(self, y: np.ndarray) -> np.ndarray:
-        """Return what predictions are compared with."""
+        """Return the targets with which predictions are compared."""
         return y
 
     # Both --------------------------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ class RidgeCV(CrossValidated, MultiOutputMixin, CertifiedRegressor):
         return check_scoring(self, scoring=self.scoring, allow_none=True)
 
     def get_metadata_routing(self) -> Any:
-        """Return who takes which metadata: the splitter and the scorer of ``fit``."""
+        """Return the metadata routing: the splitter and the scorer of ``fit`` take metadata."""
         return _routing.router(self, self.cv, self._scorer(), "fit")
 
 
@@ -290,11 +290,11 @@ class _Exact:
 
     @property
     def _positive(self) -> np.ndarray:
-        """The values, with 1 in the place of 0, which is solved separately."""
+        """The values, with 1 instead of 0, which is solved separately."""
         return np.where(self.alphas > 0.0, self.alphas, 1.0)
 
     def of_folds(self) -> Iterator[tuple[int, list[Result]]]:
-        """Yield the place of each value and the results of its folds."""
+        """Yield the index of each value and the results of its folds."""
         weightings = self.folds.weights(self.data.sample_weight)
         for place in range(len(self.alphas)):
             yield place, self._at(place, weightings, slice(len(weightings)))
@@ -314,14 +314,14 @@ class _Exact:
 
 
 class _ByPasses:
-    """The models of a value in shared passes, from the strongest penalty to the weakest; those of folds from that of all rows."""
+    """The models of a value in shared passes, by decreasing penalty; folds start from the model of all rows."""
 
     def __init__(self, model: RidgeCV, session: GridSession, data: Data, folds: Folds, alphas: np.ndarray) -> None:
         self.model, self.session, self.data, self.folds, self.alphas = model, session, data, folds, alphas
         self.whole: dict[int, list[Result]] = {}
 
     def of_folds(self) -> Iterator[tuple[int, list[Result]]]:
-        """Yield the place of each value and the results of its folds."""
+        """Yield the index of each value and the results of its folds."""
         before: list[Result] | None = None
         for place in map(int, np.argsort(-self.alphas, kind="stable")):
             before = self.whole[place] = self._at(place, [self.data.sample_weight], before)
@@ -357,8 +357,8 @@ class _Fitted(Ridge):
 
 
 class _Identity(RegressorMixin, BaseEstimator):
-    """A model whose examples are its predictions, to hand these to a scorer."""
+    """A model that returns its input as predictions, for a scorer."""
 
     def predict(self, predictions: np.ndarray) -> np.ndarray:
-        """Return what is given."""
+        """Return the input."""
         return predictions

@@ -30,17 +30,17 @@ from dualnewton.run.result import Result
 
 @estimator
 class RidgeClassifierCV(LinearClassifierMixin, RidgeCV):
-    """Ridge regression on labels ±1, with alpha chosen by cross-validation, and a certificate for each model on the way.
+    """Ridge regression on labels ±1, with alpha chosen by cross-validation, and a certificate for each model.
 
-    Parameters, attributes and shapes are those of ``sklearn.linear_model.RidgeClassifierCV``; what differs or is new:
+    Parameters, attributes and shapes are those of ``sklearn.linear_model.RidgeClassifierCV``; differences and additions:
 
     Parameters
     ----------
     scoring : str, callable or None
-        What is best; None is the squared error without ``cv``, and the accuracy with it. Without ``cv`` the predictions for each
-        row are those of the model without it. (scikit-learn 1.9 gives all models of two classes the same score there.)
+        The score; None is the squared error without ``cv``, and the accuracy with it. Without ``cv`` the prediction for each
+        row is that of the model fitted without this row. (scikit-learn 1.9 gives all models of two classes the same score there.)
     class_weight : dict, "balanced" or None
-        Weights of the classes, times those of the rows; they count in the scores, too.
+        Weights of the classes, multiplied by those of the rows; they are also used in the scores.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class RidgeClassifierCV(LinearClassifierMixin, RidgeCV):
         return member
 
     def _labels(self, signs: np.ndarray) -> np.ndarray:
-        """Return the labels that rows of ±1 stand for."""
+        """Return the labels of rows of ±1."""
         if self.multilabel_:
             return (signs > 0.0).astype(int)
         codes = (signs[:, 0] > 0.0).astype(int) if signs.shape[1] == 1 else signs.argmax(axis=1)
@@ -130,7 +130,7 @@ class RidgeClassifierCV(LinearClassifierMixin, RidgeCV):
         return check_scoring(self, scoring=self.scoring, allow_none=True)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the class of each row; a row of zeros and ones if it may have several labels."""
+        """Return the class of each row; with several labels per row, a row of zeros and ones."""
         check_is_fitted(self)
         if self.multilabel_:
             return (self.decision_function(X) > 0.0).astype(int)
@@ -142,7 +142,7 @@ class RidgeClassifierCV(LinearClassifierMixin, RidgeCV):
         return decisions(self, X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the accuracy of the predictions; ``y`` and the weights may be those of a data set that is given for X."""
+        """Return the accuracy of the predictions; ``y`` and the weights default to those of the data set, if X is one."""
         return ClassifierMixin.score(self, *opened(X, y, sample_weight))
 
     def __sklearn_tags__(self) -> Any:
@@ -158,13 +158,13 @@ class _FittedClassifier(RidgeClassifier):
 
 
 class _Identity(ClassifierMixin, BaseEstimator):
-    """A classifier whose examples are its scores, to hand these to a scorer."""
+    """A classifier that returns its input as decision values, for a scorer."""
 
     def __init__(self, classes: np.ndarray, *, multilabel: bool) -> None:
         self.classes, self.classes_, self.multilabel = classes, classes, multilabel
 
     def decision_function(self, scores: np.ndarray) -> np.ndarray:
-        """Return what is given, as a vector for two classes."""
+        """Return the input, as a vector for two classes."""
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, scores: np.ndarray) -> np.ndarray:

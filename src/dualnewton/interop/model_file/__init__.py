@@ -1,4 +1,4 @@
-"""Models as files: what was fitted, how good it is proved to be, and all that is needed to use it.
+"""Models as files: the fitted model, its certificate, and everything needed to predict with it.
 
 The format is described in docs/model-format.md.
 """

@@ -24,22 +24,22 @@ Check = Callable[[str, Any], Any]
 OBJECTIVE = tuple(each.name for each in fields(Specification))
 
 FIRST_OBJECTIVE = ("loss", "lam", "penalty", "l1_ratio", "fit_intercept", "parameters", "multiclass")
-"""Fields of an objective in version 1 of the format, in which ``l1_ratio`` had a field of its own."""
+"""Fields of an objective in version 1 of the format, which had a separate field ``l1_ratio``."""
 
 
 def checked(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the fields of a header; raise a ``DualnewtonError`` that names the first field that is wrong."""
+    """Return the values of the fields of a header; raise a ``DualnewtonError`` that names the first invalid field."""
     absent = [name for name in FIELDS if name not in content]
     if absent:
         raise DualnewtonError(f"it has no field {absent[0]!r}")
     unknown = [name for name in content if name not in FIELDS]
     if unknown:
-        raise DualnewtonError(f"it has a field {unknown[0]!r} that this version does not know")
+        raise DualnewtonError(f"it has a field {unknown[0]!r} that is unknown to this version")
     return {name: check(name, content[name]) for name, check in FIELDS.items()}
 
 
 def of_this_version(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a header of an earlier version as this version has them, and those of this version as they are."""
+    """Return the fields of a header in the form of this version; earlier versions are converted."""
     content = {"table": None, "offset": None, **content}  # versions 1 and 2 had none of these, 3 had no offset
     if "estimator" in content or "objective" not in content:
         return dict(content)
@@ -61,7 +61,7 @@ def now() -> str:
 
 
 def parameters(coef: Any, intercept: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return coefficients and intercepts if they are finite float64 and belong together."""
+    """Return coefficients and intercepts if they are finite float64 and have matching shapes."""
     for name, array, axes in (("coef", coef, 2), ("intercept", intercept, 1)):
         if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.ndim != axes or array.size == 0:
             raise DualnewtonError(f"{name} must be an array of float64 with {axes} axis(es) and at least one entry")
@@ -179,7 +179,7 @@ def _classes(name: str, value: Any) -> np.ndarray:
 
 
 def _certificates(name: str, value: Any) -> tuple[Certificate, ...]:
-    # Files of earlier versions have no bound of rounding errors.
+    # Files of earlier versions have no bound on rounding errors.
     tables = [{"rounding": None, **each} if isinstance(each, dict) else each for each in _list(name, value)]
     return tuple(_certificate(_table(name, each, ("primal", "dual", "rounding"))) for each in tables)
 

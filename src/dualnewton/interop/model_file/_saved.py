@@ -25,50 +25,50 @@ from dualnewton.row_arrays import on_host
 from dualnewton.validation import frozen
 
 KIND, VERSION = "model", 4
-"""The kind of file, and the version of its layout, which grows with each change that an older library would misread."""
+"""The kind of file, and the version of its layout, which is increased by each change that an older library would misread."""
 
 ARRAYS = ("coef", "intercept")
 
 LARGEST = 709.0
-"""The largest margin of which a mean exp(z) is predicted, for those above, too: it is finite in float64."""
+"""The largest margin z in a predicted mean exp(z); larger margins are clipped to it, so that the mean is finite in float64."""
 
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """A linear model with its objective and its proof.
+    """A linear model with its objective and its certificate.
 
     Attributes
     ----------
     coef, intercept : arrays of shape (K, d) and (K,)
-        One row for each target that is a number and for two classes; one for each class, if there are more.
+        One row for each numeric target, one row for two classes, and one per class for more.
     objective : Specification
-        What was minimised, in words.
+        The specification of the objective.
     classes : array, optional
-        The labels in order, integers, floats or text; None where the targets are numbers.
+        The labels in order, integers, floats or text; None if the targets are numbers.
     certificates : tuple of Certificate
         One for each problem that was solved: one for two classes and softmax, else one for each target or class.
     status : tuple of str
-        How each of them ended, a name in :class:`Status`.
+        The status of each problem, a name in :class:`Status`.
     plan : str
-        Which method was used, and why.
+        The method that was used, and the reason.
     n : int
         The number of examples that it was fitted on.
     feature_names : tuple of str, optional
-        Of the columns.
+        The names of the columns.
     target : str, optional
         The column that it predicts.
     offset : OffsetColumn, optional
         The column that is added to the margins.
     table : Encoding, optional
-        How the columns of a table become those of the matrix that the model was fitted on.
+        The encoding of a table's columns as the matrix on which the model was fitted.
     library, created, command : str
-        Which version of the library made it, when (UTC, ISO 8601), and by which command.
+        The version of the library, the time (UTC, ISO 8601) and the command that created it.
     scale : float, optional
-        σ, where the objective leaves it free.
+        σ, if the objective leaves it free.
     estimator : table, optional
-        The class, the parameters and the fitted attributes of the estimator that it was, for ``dualnewton.load``.
+        The class, the parameters and the fitted attributes of the original estimator, for ``dualnewton.load``.
     values : mapping of arrays
-        Those that the table refers to.
+        The arrays to which the table refers.
     """
 
     coef: np.ndarray
@@ -98,7 +98,7 @@ class SavedModel:
         self._check_counts()
 
     def _check_counts(self) -> None:
-        """Refuse parts that do not belong together."""
+        """Raise an error if parts are inconsistent."""
         K, d = self.coef.shape
         if self.objective.classifies != (self.classes is not None):
             raise DualnewtonError(
@@ -122,12 +122,12 @@ class SavedModel:
 
     @property
     def coef_(self) -> np.ndarray:
-        """The coefficients, by the name that estimators have for them."""
+        """The coefficients, under their name in estimators."""
         return self.coef
 
     @property
     def intercept_(self) -> np.ndarray:
-        """The intercepts, by the name that estimators have for them."""
+        """The intercepts, under their name in estimators."""
         return self.intercept
 
     @property
@@ -137,18 +137,18 @@ class SavedModel:
 
     @property
     def n_classes(self) -> int:
-        """The number of classes, 0 where the targets are numbers."""
+        """The number of classes, 0 if the targets are numbers."""
         return 0 if self.classes is None else len(self.classes)
 
     @property
     def certificate(self) -> Certificate:
-        """The proof: of the sum over the classes, where each has its own."""
+        """The certificate; if each class has one, that of their sum."""
         return self.certificates[0] if len(self.certificates) == 1 else Certificate.of_parts(self.certificates)
 
     # The file --------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file, whole or not at all."""
+        """Write the model to a file, which is replaced only when the new one is complete."""
         content = {
             "objective": self.objective.to_dict(),
             "classes": None if self.classes is None else self.classes.tolist(),
@@ -170,7 +170,7 @@ class SavedModel:
             "scale": self.scale,
             "estimator": self.estimator,
         }
-        _fields.checked(content)  # what could not be read again is not written
+        _fields.checked(content)  # a file that could not be read again is not written
         arrays = {name: getattr(self, name) for name in ARRAYS}
         _archive.write(path, KIND, VERSION, content, {**arrays, **self.values})
 
@@ -181,7 +181,7 @@ class SavedModel:
         Raises
         ------
         BadFileError
-            A ``DualnewtonError`` that says in one line what is wrong: the file is damaged, something else, or of a newer version.
+            A ``DualnewtonError`` with a message of one line: the file is damaged, of another kind, or of a newer version.
         OSError
             If it cannot be opened.
         """
@@ -206,7 +206,7 @@ class SavedModel:
         return model
 
     def in_original_units(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return coefficients and intercepts for the values of a table as they are; without a table, those of the fit."""
+        """Return coefficients and intercepts in the original units of a table; without a table, those of the fit."""
         if self.table is None:
             return self.coef, self.intercept
         return self.table.in_original_units(self.coef, self.intercept)
@@ -242,12 +242,12 @@ class SavedModel:
         return self.classes[(margins > 0.0).astype(int) if margins.ndim == 1 else margins.argmax(axis=1)]
 
     def predict_proba(self, X: Any, *, offset: np.ndarray | None = None) -> np.ndarray:
-        """Return the probability of each class: the logistic function, softmax, or one against the rest, normalised."""
+        """Return the probability of each class, by the logistic function or softmax; normalised for one against the rest."""
         if not self.objective.has_probabilities:
             raise DualnewtonError(
                 f"probabilities belong to the logistic loss, and this model has {self.objective.loss}"
             )
-        from scipy.special import expit, softmax  # not needed by whoever only looks at a model
+        from scipy.special import expit, softmax  # not needed to inspect a model
 
         margins = self.decision_function(X, offset=offset)
         if margins.ndim == 1:
@@ -256,11 +256,11 @@ class SavedModel:
             return softmax(margins, axis=1)
         each = expit(margins)
         total = each.sum(axis=1, keepdims=True)
-        # Where no class has any probability left in float64, their order is still in the margins.
+        # If all probabilities underflow in float64, the margins still define their order.
         return np.where(total > 0.0, each / (total + (total == 0.0)), softmax(margins, axis=1))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: np.ndarray | None = None) -> float:
-        """Return the share of right classes, or R² of values, its mean over the targets; D² for losses with the log link."""
+        """Return the accuracy for classes, the mean R² over the targets for numbers, and D² for losses with the log link."""
         weights = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
         if self.classes is not None:
             codes = codes_of(y, self.classes)

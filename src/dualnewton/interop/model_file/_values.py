@@ -1,4 +1,4 @@
-"""Parameters and fitted attributes of estimators as JSON and arrays, and back: a fixed set of kinds, none of which runs code."""
+"""Parameters and fitted attributes of estimators as JSON and arrays, of a fixed set of kinds: reading runs no code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def to_json(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
     Raises
     ------
     ValueError
-        If it is of no kind that a file can hold; ``where`` says what it is.
+        If its kind cannot be stored; ``where`` names the value in the message.
     """
     if value is None or isinstance(value, bool) or type(value) in (str, int):
         return value
@@ -46,7 +46,7 @@ def to_json(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
 
 
 def from_json(words: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Undo :func:`to_json`; raise a ``ValueError`` where the words stand for no value."""
+    """Undo :func:`to_json`; raise a ``ValueError`` if the content represents no value."""
     if isinstance(words, list):
         return [from_json(each, arrays) for each in words]
     if not isinstance(words, dict):
@@ -61,7 +61,7 @@ def from_json(words: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 class Kind(NamedTuple):
-    """A type, how a value of it becomes plainer values (None if it cannot), and how it is made of them again."""
+    """A type, the function that represents its values by simpler ones (or returns None), and the inverse function."""
 
     type: type
     words: Callable[[Any], Any]
@@ -130,4 +130,4 @@ KINDS: dict[str, Kind] = {
         lambda x: Specification("squared", penalty=x[0], penalty_parameters=x[1]).regularizer[1],
     ),
 }
-"""Kinds of values by the word that a file uses for each; a value is written by the first kind that can represent it."""
+"""Kinds of values by their names in a file; a value is stored by the first kind that can represent it."""

@@ -128,7 +128,7 @@ def _below(panel: Panel) -> int:
 
 
 def _room(panel: Panel) -> dict[str, int]:
-    """Return the heights in pixels of which a chart consists, for the page's script, which knows the width of the screen."""
+    """Return the heights in pixels of which a chart consists, for the page's script, which has the width of the screen."""
     heights = {"plot": PLOT, "top": TOP, "title": TITLE, "entry": ENTRY, "rest": REST}
     return {**heights, "entries": len(panel.curves), "narrow": NARROW}
 

@@ -29,7 +29,7 @@ LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 """The names of the line styles in matplotlib."""
 
 FEW = 40
-"""Number of points from which on a curve is drawn without markers, which would overlap."""
+"""Number of points above which a curve is drawn without markers, which would overlap."""
 
 
 def colour(shade: int) -> str:

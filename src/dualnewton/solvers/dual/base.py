@@ -38,7 +38,7 @@ class Solver:
         vanishes in the limit. Certificates do not contain it.
     """
 
-    takes_pieces = False  # whether the rounds know piecewise linear losses, too
+    takes_pieces = False  # whether the rounds also solve piecewise linear losses
     deadline = math.inf  # of the rounds of :meth:`run`, by ``time.perf_counter``
 
     def __init__(self, problem: Problem, sampling: Sampling) -> None:

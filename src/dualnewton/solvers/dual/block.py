@@ -89,7 +89,7 @@ def _solve_plus_identity(matrix: np.ndarray, r: np.ndarray) -> np.ndarray:
     if not failed:
         return x
     if not np.isfinite(matrix).all():
-        return np.full_like(r, np.nan)  # no such step decreases J, and the block ends where it is
+        return np.full_like(r, np.nan)  # a NaN step never decreases J, so that the block ends here
     # Rounding has made a badly scaled matrix indefinite; its exact eigenvalues are at least one.
     values, vectors = np.linalg.eigh(matrix)
     return vectors @ ((vectors.T @ r) / np.maximum(values, 1.0))
@@ -144,14 +144,10 @@ def solve_block(
 
     Parameters
     ----------
-    loss, y : Loss, array of shape (τ,)
-        φ and the labels of the block.
-    u : array of shape (τ,)
-        The margins at the current w.
-    curvature : Curvature
-        G.
-    alpha, c : arrays of shape (τ,)
-        The dual variables and the weights of the block.
+    loss, curvature : Loss, Curvature
+        φ and G.
+    y, u, alpha, c : arrays of shape (τ,)
+        The labels, the margins at the current w, the dual variables and the weights of the block.
     deadline : float
         The moment, by ``time.perf_counter``, after which no further step begins: the block is left unfinished.
     """
@@ -193,7 +189,13 @@ def solve_block(
     # 5. Project β onto the domain, which rounding may have left, and accept it only if the dual subproblem does not get worse.
     low, high = loss.domain(y)
     beta = -np.clip(-beta, low, high)
+    return beta if _increase(loss, y, u, curvature, alpha, c, beta) <= 0.0 else alpha
+
+
+def _increase(
+    loss: Loss, y: np.ndarray, u: np.ndarray, curvature: Curvature, alpha: np.ndarray, c: np.ndarray, beta: np.ndarray
+) -> float:
+    """Return by how much the objective of the dual subproblem, which is minimised, is larger at β than at α."""
     mass = c * (beta - alpha)
     conjugates = loss.conjugate(-beta, y) - loss.conjugate(-alpha, y)
-    gains = mass @ u + 0.5 * mass @ curvature.times(mass) + c @ conjugates <= 0.0
-    return beta if gains else alpha
+    return mass @ u + 0.5 * mass @ curvature.times(mass) + c @ conjugates

@@ -33,7 +33,7 @@ of about 1e-7 is then at most 1e-3 of the curvature that γ adds, so that every 
 
 
 MOVING = ("w", "w_bar", "alpha", "b", "tolerance", "inactive_below", "active")
-"""The parts of :class:`Models` that a step changes; the others follow from the problems, or are zero between steps."""
+"""The parts of :class:`Models` that a step changes; the other parts are computed from the problems, or are zero between steps."""
 
 
 class CompiledEngine(Engine):
@@ -42,7 +42,7 @@ class CompiledEngine(Engine):
     Parameters
     ----------
     problems : sequence of Problem
-        They may differ in y, λ, weights and offsets.
+        The problems, which may differ in y, λ, weights and offsets.
     sampling : Sampling
         Ŝ.
     alphas : sequence of arrays
@@ -210,7 +210,7 @@ class CompiledEngine(Engine):
             self.curvature = np.ascontiguousarray(self.curvature[wanted])
 
     def state(self) -> dict[str, Any]:
-        # The limit is that of all models at the start, of which some may have ended.
+        # The limit is computed from all models at the start; some of these may have ended.
         return {"limit": self.limit} | {name: getattr(self.models, name).copy() for name in MOVING}
 
     def restore(self, state: dict[str, Any]) -> None:

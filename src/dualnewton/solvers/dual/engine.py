@@ -49,7 +49,7 @@ class Engine:
         """Return the mean dual residual of model k over the visits since the last call; NaN if not recorded.
 
         The residual of an example is c (α + φ′)², for a piecewise linear loss c (φ + φ* + αz). It is zero if and only if the dual
-        variable is optimal for the margin; the mean falls with the gap.
+        variable is optimal for the margin; the mean decreases with the gap.
         """
         return np.nan
 
@@ -82,11 +82,11 @@ class Engine:
         self.solvers = [self.solvers[k] for k in wanted]
 
     def state(self) -> Any:
-        """Return what the models remember between sweeps, as plain data."""
+        """Return the state of the models between sweeps, as plain data."""
         return tuple(solver.state for solver in self.solvers)
 
     def restore(self, state: Any) -> None:
-        """Take the state of an engine for the same problems."""
+        """Restore the state of an engine for the same problems."""
         for solver, own in zip(self.solvers, state, strict=True):
             solver.state = own
 

@@ -1,13 +1,13 @@
 """A step of all free examples together, for piecewise linear losses: conjugate gradients on a face of the dual's feasible set.
 
-Rounds on small sets find the examples whose dual variables are at the ends of a piece of φ* quickly, and move the others, the
-free ones, slowly where the data are ill-conditioned. On the face on which only the free variables move, the dual of a quadratic
+Rounds on small sets quickly find the examples whose dual variables are at the ends of a piece of φ*, but move the remaining, free
+ones slowly if the data are ill-conditioned. On the face on which only the free variables move, the dual of a quadratic
 penalty is quadratic,
 
     D(α + h) − D(α) = (1/n) (Σ c_i h_i (k_i − z_i) − ½ (c∘h)ᵀ G (c∘h)),        G = A V⁻¹ Aᵀ/(λn) over the free rows,
 
 with the kinks k_i and the margins z_i (Moré and Toraldo, 1991, combine both kinds of steps likewise). For any other g it is a
-lower bound of the rise, as in SDNA. A step that leaves a piece is clipped to it, and shortened until D rises.
+lower bound on the increase, as in SDNA. A step that leaves a piece is clipped to it, and shortened until D increases.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ REDUCTION = 1e-3
 """Conjugate gradients end when the distance of the margins from their kinks has fallen to this fraction."""
 
 HALVINGS = 6
-"""Maximum number of times a step is halved, since clipping to the pieces may make D fall. After them the step ends where the
+"""Maximum number of times a step is halved, since clipping to the pieces may decrease D. After them the step ends where the
 first example leaves its piece, which needs no clipping."""
 
 FLAT = 1e-10
-"""Conjugate gradients end at a direction whose curvature is at most this fraction of the largest one: rows may repeat."""
+"""Conjugate gradients end at a direction whose curvature is at most this fraction of the largest (repeated rows)."""
 
 
 def face_step(
@@ -39,7 +39,7 @@ def face_step(
     products: int,
     most: float = math.inf,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return the free examples, their new dual variables, and how many products with G that took.
+    """Return the free examples, their new dual variables, and the number of products with G.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ def face_step(
     products : int
         Maximum number of products with G of conjugate gradients.
     most : float
-        Number of epochs after which there are no more of these, and no halved steps; a product costs the share of the free
-        examples in all.
+        Number of epochs after which there are no more products and no halved steps; a product costs the fraction of free
+        examples.
     """
     w, b, b_curvature = state
     at = free_kinks(pieces, alpha)
@@ -62,7 +62,7 @@ def face_step(
     weights, lam_n = problem.regularizer.form.weights, problem.lam * problem.n
     inverse = 1.0 / lam_n if weights is None or not problem.regularizer.form.is_quadratic else 1.0 / (lam_n * weights)
 
-    columns = rows.T  # once: a transposed sparse matrix is a new object
+    columns = rows.T  # computed once: transposing a sparse matrix creates an object
 
     def times(x: np.ndarray) -> np.ndarray:
         return rows @ (inverse * (columns @ x)) + b_curvature * x.sum()

@@ -1,6 +1,6 @@
 """The optimum of a piecewise linear loss and a quadratic penalty, by one linear system, given which examples lie on a kink.
 
-Every other −α_i is a vertex of φ*, a number that is known. The free examples, those on a kink k_i, satisfy
+Every other −α_i is at a vertex of φ*, which is known. The free examples, those on a kink k_i, satisfy
 
     a_iᵀw + b + o_i = k_i  for all free i,      w = V⁻¹ Σ c_i α_i a_i / λn,      Σ c_i α_i = 0 if b is free,
 
@@ -19,10 +19,10 @@ LIFT = 1e-13
 """Fraction of the mean diagonal entry that is added to the diagonal, since repeated rows make the matrix singular."""
 
 REFINED = 3
-"""Solves with one factor, each with the residual that the one before has left: the lift is gone, and rounding is what remains."""
+"""Number of solves with one factor, each for the residual of the one before: these remove the effect of the added diagonal."""
 
 OUTSIDE = 0.1
-"""Distance by which −α_i may leave its domain, as a fraction of the length of the domain; farther out, the set of examples on a
+"""Distance by which −α_i may leave its domain, as a fraction of the length of the domain; beyond it, the set of examples on a
 kink was wrong, and no certificate is computed."""
 
 Pair = tuple[np.ndarray, np.ndarray]
@@ -35,16 +35,16 @@ def solved_on_kinks(problem: Problem, alpha: np.ndarray, at: np.ndarray) -> Pair
     Parameters
     ----------
     problem : Problem
-        With a quadratic penalty.
+        A problem with a quadratic penalty.
     alpha : array of shape (n,)
-        The dual variables of all other examples, and where the free ones start.
+        The dual variables of all other examples, and starting values of the free ones.
     at : array of shape (n,)
         The kinks of the free examples; NaN for all others.
     """
     free, alpha = np.flatnonzero(~np.isnan(at) & (problem.c > 0.0)), alpha.copy()
     low, high = problem.loss.domain(problem.y)
     w = problem.w_of(alpha)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a wrong set may lead anywhere
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a wrong set may give any numbers
         if free.size:
             w, alpha[free] = _solved(problem, free, at[free], w, alpha)
         inside = np.clip(-alpha, low, high)
@@ -53,9 +53,9 @@ def solved_on_kinks(problem: Problem, alpha: np.ndarray, at: np.ndarray) -> Pair
 
 
 def _solved(problem: Problem, free: np.ndarray, kinks: np.ndarray, w: np.ndarray, alpha: np.ndarray) -> Pair:
-    """Return w and the free α_i that put their margins on the kinks and the masses in balance, from w = w(α) on.
+    """Return w and the free α_i for which their margins lie on the kinks and Σ c_i α_i = 0, starting at w = w(α).
 
-    In the variables h_i = √c_i Δα_i, and with q_i = √c_i, residuals r and what is missing of the balance, t = −Σ c_i α_i,
+    In the variables h_i = √c_i Δα_i, and with q_i = √c_i, residuals r and the imbalance t = −Σ c_i α_i,
 
         K h + βq = r,        qᵀh = t,        K = D(q) A V⁻¹ Aᵀ D(q) / λn.
     """

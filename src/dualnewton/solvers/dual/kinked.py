@@ -1,4 +1,4 @@
-"""SDNA and SDCA on a piecewise linear loss itself: rounds, joint steps of all free examples, and one linear system at the end."""
+"""SDNA and SDCA on a piecewise linear loss without smoothing: rounds, joint steps of free examples, a linear system."""
 
 from __future__ import annotations
 
@@ -28,27 +28,25 @@ epochs."""
 
 
 class KinkDecisions(Protocol):
-    """What the method asks the planner."""
+    """The decisions of the planner for this method."""
 
     def solves_system(self, free: int, epochs: float) -> bool:
-        """Whether the linear system of so many free examples is worth its cost after so many epochs."""
+        """Whether to solve the linear system of ``free`` examples after ``epochs`` epochs."""
 
 
 @dataclass(frozen=True)
 class Face:
-    """What is remembered of the free examples of one model."""
+    """The state of the free examples of one model."""
 
     free: np.ndarray  # indices, as of the last joint step
     products: int = PRODUCTS
     solved: bool = False  # whether their linear system has been tried
-    slow: bool = (
-        False  # whether a step left the residual unknown (NumPy rounds) or too large: then there are joint steps
-    )
+    slow: bool = False  # whether joint steps are needed: a step left the residual unknown (NumPy rounds) or too large
 
 
 @dataclass(frozen=True, eq=False)
 class KinkedState:
-    """What the sweeps remember, and the free examples of each model; the epochs so far decide whether a system is solved."""
+    """The state of the sweeps and of the free examples of each model; the epochs so far decide whether a system is solved."""
 
     sweeps: Any
     faces: tuple[Face, ...]

@@ -4,10 +4,10 @@ In each round the dual variables of a set S change by the h that minimises (Sect
 
     Σ c_i u_i h_i + ½ (c∘h)ᵀ G (c∘h) + Σ c_i φ*(−α_i − h_i),        u = A_S w + b + o,   G = A_S A_Sᵀ/(λn),
 
-where φ* is linear between the slopes of φ, with a kink of φ as its slope, and infinite outside (``Loss.pieces``). One variable at
-a time has a closed form. Sweeps over all variables in turn find the pieces on which the solution lies. On these pieces the
-problem is a linear system in the *free* variables, those inside a piece, whose margins z = u + G(c∘h) lie on kinks. Both steps
-decrease the objective, and a sweep that changes nothing proves optimality.
+where φ* is linear between the slopes of φ, its slopes are the kinks of φ, and it is infinite outside (``Loss.pieces``). One
+variable at a time has a closed form. Sweeps over all variables in turn find the pieces on which the solution lies. On these
+pieces the problem is a linear system in the *free* variables, those inside a piece, whose margins z = u + G(c∘h) lie on kinks.
+Both steps decrease the objective, and a sweep that changes nothing proves optimality.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ TOLERANCE = 1e-14
 """A block is solved when no step of a sweep changes its own margin by more than this, relative to the largest margin."""
 
 SNAP = 1e-14
-"""Distance from the end of a piece, as a fraction of its length, that is taken for rounding."""
+"""Distance from the end of a piece, as a fraction of its length, that is attributed to rounding."""
 
 LIFT = 1e-10
-"""Fraction of the largest diagonal entry of the linear system that is added to its diagonal: rows may repeat."""
+"""Fraction of the largest diagonal entry of the linear system that is added to its diagonal: repeated rows make it singular."""
 
 
 def solve_one(pieces: np.ndarray, u: np.ndarray, curvature: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     """Return the new dual variables of examples that are solved separately, each with its own curvature.
 
     The best v = −α on a piece is where the margin reaches the kink, v + (u − k)/curvature, clipped to the piece. The pieces are
-    in order, so that the last one that this enters holds the solution.
+    ordered, so that the solution is on the last piece that this point enters.
     """
     new = pieces[:, 0].copy()
     for p in range(1, pieces.shape[1], 2):
@@ -59,7 +59,7 @@ def residuals(pieces: np.ndarray, u: np.ndarray, alpha: np.ndarray) -> np.ndarra
 
 
 def free_kinks(pieces: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """Return for each example the kink on whose piece −α lies strictly inside, else NaN: the examples with a number are free."""
+    """Return for each example the kink on whose piece −α lies strictly inside, else NaN: examples with a kink are free."""
     at = np.full(alpha.size, np.nan)
     for p in range(1, pieces.shape[1], 2):
         np.copyto(at, pieces[:, p], where=(pieces[:, p - 1] < -alpha) & (-alpha < pieces[:, p + 1]))
@@ -67,7 +67,7 @@ def free_kinks(pieces: np.ndarray, alpha: np.ndarray) -> np.ndarray:
 
 
 def onto_ends(v: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Clip v to its piece, and move it to an end that only rounding keeps it from: an example at an end is not free."""
+    """Clip v to its piece, and to an end if it differs from it by rounding only: an example at an end is not free."""
     v = np.clip(v, left, right)
     near = SNAP * (right - left)
     return np.where(v - left <= near, left, np.where(right - v <= near, right, v))
@@ -99,13 +99,13 @@ def solve_block(
     alpha, c : arrays of shape (τ,)
         The dual variables and the weights of the block.
     deadline : float
-        The moment, by ``time.perf_counter``, after which no further sweep begins: the block is left unfinished.
+        Time, by ``time.perf_counter``, after which no further sweep begins: the block is left unfinished.
     """
     beta, z = alpha.copy(), u.copy()
     own = c * np.diagonal(gram)
     enough = TOLERANCE * max(1.0, float(np.abs(u).max(initial=0.0)))
     for _ in range(MAX_SWEEPS):
-        # 1. A step for each example in turn, with the margins that the steps before it have left.
+        # 1. A step for each example in turn, with the margins after the steps before it.
         largest = 0.0
         for i in range(u.size):
             (new,) = solve_one(pieces[[i]], z[[i]], own[[i]], beta[[i]])
@@ -116,7 +116,7 @@ def solve_block(
                 largest = max(largest, abs(gram[i, i] * change))
         if largest <= enough or time.perf_counter() > deadline:
             break
-        # 2. The margins of the free examples to their kinks, as far as no example leaves its piece.
+        # 2. Move the margins of the free examples to their kinks, until an example leaves its piece.
         beta, z = _free_step(pieces, z, gram, beta, c)
     return beta
 

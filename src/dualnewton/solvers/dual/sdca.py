@@ -25,7 +25,7 @@ def eso_vectors(problems: Sequence[Problem], sampling: Sampling, squares: Sequen
     problems, sampling : sequence of Problem, Sampling
         Problems that share X, and Ŝ.
     squares : sequence of float
-        ρ of each problem, the square of the constant feature of the intercept; zero where there is none.
+        ρ of each problem, the square of the constant feature of the intercept; zero without an intercept.
     """
     found: list[np.ndarray] = []
     for problem, rho in zip(problems, squares, strict=True):
@@ -40,7 +40,7 @@ def eso_vectors(problems: Sequence[Problem], sampling: Sampling, squares: Sequen
 
 
 class SDCA(Solver):
-    """Update each example of a random set separately, with steps safe for all of them together (Section 4, algorithm SDCA).
+    """Update each example of a random set separately, with steps that are jointly safe (Section 4, algorithm SDCA).
 
         h_i = argmin (a_iᵀw) h + (v_i/λn) h²/2 + φ*_i(−α_i − h)   for i ∈ S,        E[(A Aᵀ)_Ŝ] ⪯ D(p)D(v)
 

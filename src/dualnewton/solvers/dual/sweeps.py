@@ -1,4 +1,4 @@
-"""Dual methods as the loop drives them: a sampling draws index blocks, and an engine does the rounds on them."""
+"""Dual methods in the interface of the loop: a sampling draws index blocks, and an engine does the rounds on them."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Sweeps(Method):
         Whether to skip inactive examples in some sweeps. (Sets of active examples have a different law than Ŝ.)
     """
 
-    # Between two full sweeps: most calls for sweeps over active examples, their work in epochs, and visits per call, for which
-    # a small set is swept several times.
+    # Between two full sweeps: limits on the calls for sweeps over active examples, on their work in epochs, and on visits per
+    # call (a small set is swept several times).
     focused_sweeps, focused_epochs, least_visits = 10, math.inf, 1
     expected_ratio = 0.5  # first estimate of the duality gap divided by the dual residual, before any certificate
 
@@ -69,7 +69,7 @@ class Sweeps(Method):
             active = self.engine.active()
             if active is None or not 0 < active.size <= MAX_ACTIVE * self.sampling.n or time.perf_counter() > deadline:
                 break
-            # Fewer sweeps only where they use up the limit, so that an unlimited run never passes through what they leave.
+            # Fewer sweeps only if the limit ends the run, so that an unlimited run never has a state after fewer sweeps.
             allowed = math.ceil(min((most - epochs) * self.sampling.n / active.size, self.least_visits))
             sweeps = max(1, min(self.least_visits // active.size, allowed))
             order = np.concatenate([rng.permutation(active) for _ in range(sweeps)])

@@ -1,1 +1,1 @@
-"""Schemes that solve a problem by a sequence of others."""
+"""Outer schemes, which solve a problem through a sequence of other problems."""

@@ -1,10 +1,10 @@
 """The optimum of a piecewise linear loss and a quadratic penalty, by one linear system after a stage of smoothed losses.
 
-The loss declares its kinks, and a stage of the proximal point method tells which examples lie on one: at its margin s the
+The loss declares its kinks, and a stage of the proximal point method shows which examples lie on one: at its margin s the
 smoothed loss φ_μ = (φ* + μu²/2)* has the slope u = (s − k)/μ if that lies strictly between the slopes of φ at the kink k, and a
-vertex otherwise. The linear system of these examples (:mod:`~dualnewton.solvers.dual.kink_system`) gives the optimum but for
-rounding, if they are the right ones. A proximal step knows the margins only up to the root of what rounding leaves of its own
-gap. A loss whose kinks do not account for all its slopes is not piecewise linear: it is left to the proximal steps.
+vertex otherwise. If these examples are the right ones, their linear system (:mod:`~dualnewton.solvers.dual.kink_system`) gives
+the optimum up to rounding. A proximal step determines the margins only up to the square root of the rounding error of its own
+gap. A loss whose kinks do not cover all its slopes is not piecewise linear: it is left to the proximal steps.
 
 The result is a candidate; like every point, it is certified by the problem itself.
 """
@@ -24,18 +24,18 @@ from dualnewton.solvers.dual.piecewise import free_kinks
 def finish(
     problem: Problem, smoothed: Problem, stage: Result, relative_gap: float, tuning: Tuning = DEFAULT
 ) -> Pair | None:
-    """Take the free examples from a solution of a smoothed problem; return the w and α that follow, or None if they fail.
+    """Find the free examples from a solution of a smoothed problem; return the resulting w and α, or None if they are infeasible.
 
     1. Find the set by the kinks of the loss. 2. Take every α_i from the smoothed problem, and solve for the free ones.
 
     Parameters
     ----------
     problem : Problem
-        With the loss itself.
+        The problem with the original loss.
     smoothed : Problem
         The same with φ_μ and the offsets o − μα̂.
     stage : Result
-        The result of a method for the smoothed problem; the linear system may cost as much as its work.
+        The result of a method for the smoothed problem; the linear system may cost as much as this run.
     relative_gap : float
         The certified relative gap of the problem so far.
     tuning : Tuning
@@ -44,7 +44,7 @@ def finish(
     pieces = problem.pieces if problem.data.capabilities.local else None
     if pieces is None or not problem.regularizer.form.is_quadratic:
         return None
-    # 1. Who is free, by the slopes of the smoothed losses
+    # 1. The free examples, by the slopes of the smoothed losses
     alpha = -smoothed.loss.derivative(smoothed.margins(stage.w, stage.intercept), problem.y)
     at = free_kinks(pieces, alpha)
     free = int(np.count_nonzero(~np.isnan(at) & (problem.c > 0.0)))

@@ -1,6 +1,6 @@
-"""Many examples and few features: the interior-point method on few rows, with the others as one mean row for each slope.
+"""Many examples and few features: the interior-point method on few rows and a mean row per slope for the others.
 
-Where the margins of some examples all lie between the same two kinks, their piecewise linear losses have one slope there, and if
+If the margins of some examples all lie between the same two kinks, their piecewise linear losses have one slope there, and if
 φ(z; y) is a function of z − y, their sum is the loss of one example: the mean of their rows and of their labels, with their total
 weight. For margins elsewhere the loss of the mean is a lower bound (Jensen's inequality). Hence, for any division of the examples
 into kept ones and groups, the smaller problem has a dual point that is feasible for all examples (those of a group share the α of
@@ -9,8 +9,8 @@ regression: Portnoy and Koenker, The Gaussian hare and the Laplacian tortoise, 1
 
 1. Solve the problem on a sample of rows. Of the margins of all rows, keep those that are nearest to a kink.
 2. Solve the problem on the kept rows and the means of the others; the complete problem certifies the model and its dual point.
-3. Keep the examples whose margins have left the piece of their group as well, and repeat from 2. Where these are more than were
-   kept, the margins of the better model of the two are divided anew, and twice as many are kept.
+3. Also keep the examples whose margins have left the piece of their group, and repeat from 2. If these are more than were
+   kept, the margins of the better model of the two are grouped again, and twice as many are kept.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ SAMPLED = 1e-4
 """Relative gap of the fit on a sample."""
 
 FINER = 0.5
-"""Relative gap of the fits on kept rows and means, as a fraction of what is asked for."""
+"""Relative gap of the fits on kept rows and means, as a fraction of the requested gap."""
 
 KEPT = 1.5
-"""Rows that are kept at first, as a multiple of the sample."""
+"""Number of rows kept at first, as a multiple of the sample."""
 
 PASSES = 5.0
-"""Passes over all rows that a step counts for, beside those of its smaller problem."""
+"""Passes over all rows per step, in addition to the work on its smaller problem."""
 
 KEEP = -1
 """Marks an example that is kept, among the numbers of groups."""
@@ -47,7 +47,7 @@ KEEP = -1
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What is known of one model.
+    """The state of one model.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class State:
     groups : array of shape (n,), optional
         The group of each example, which is the number of kinks below its margin, or KEEP; None before the sample is solved.
     kept : int
-        How many are kept.
+        The number of kept examples.
     settled : bool
         Whether all margins were in the pieces of their groups.
     """
@@ -74,7 +74,7 @@ class State:
 
 @dataclass
 class _Model:
-    """One model: its problem, and what is known."""
+    """One model: its problem and its state."""
 
     problem: Any
     known: State
@@ -83,14 +83,14 @@ class _Model:
 class Aggregation(OuterMethod):
     """Models over the same data, each with its own smaller problems.
 
-    A step is one of the run on a smaller problem of one model. When that run has ended, it is the turn of the next model.
+    A step is a step of the run on a smaller problem of one model. When that run has ended, the next model follows.
 
     Parameters
     ----------
     starts : sequence of (Problem or Unpenalised, CertifiedPair)
-        Problems with a piecewise linear loss of z − y, and where each starts.
+        Problems with a piecewise linear loss of z − y, and their starting points.
     request : Request
-        What the run is asked for.
+        The settings of the run.
     runs : type of Run
         Starts the runs on smaller problems.
     sample : int
@@ -100,15 +100,15 @@ class Aggregation(OuterMethod):
     def __init__(
         self, starts: Sequence[tuple[Any, CertifiedPair]], request: Request, runs: Any, *, sample: int
     ) -> None:
-        # What is left of a problem is not sampled again: its mean rows count for most of it.
+        # Smaller problems are not sampled again: their mean rows have most of the weight.
         tuning = replace(request.tuning, aggregated=math.inf)
         own = replace(request, method="interior", tau="auto", callback=None, near=False, tuning=tuning)
         super().__init__(
             [_Model(problem, State(pair.w, pair.intercept, pair.alpha)) for problem, pair in starts], own, runs
         )
         self.sample, self.turn = sample, 0
-        self.numbers: list[int] = []  # of the groups in the smaller problem
-        self.ready: int | None = None  # the model that the last step has brought to a point of all examples
+        self.numbers: list[int] = []  # numbers of the groups in the smaller problem
+        self.ready: int | None = None  # the model for which the last step has given a point of all examples
         for model in self.models if request.near else ():
             model.known = _divided(model.problem, model.known, round(KEPT * sample))
 
@@ -145,7 +145,7 @@ class Aggregation(OuterMethod):
         return {"w": found.w, "intercept": found.intercept, "alpha": alpha}
 
     def _end_stage(self, model: _Model, found: CertifiedPair, *, whole: bool) -> None:
-        """Take the solution of a smaller problem, which a limit may have cut short, and divide the examples for the next."""
+        """Use the solution of a smaller problem, which a limit may have ended, and group the examples for the next."""
         problem, known = model.problem, model.known
         reached = State(**self.outer_point(self.turn, found))
         if known.groups is None:
@@ -163,7 +163,7 @@ class Aggregation(OuterMethod):
             groups = np.where(left, np.int8(KEEP), known.groups)
             model.known = replace(reached, groups=groups, kept=int(known.kept + count), settled=whole and count == 0)
 
-    # What the loop asks ------------------------------------------------------------------------------------------------
+    # The interface of the loop ------------------------------------------------------------------------------------------------
 
     def track(self, k: int) -> Any:  # noqa: ARG002
         return self.inner.tracks[0]
@@ -204,7 +204,7 @@ class Aggregation(OuterMethod):
 
 
 def _divided(problem: Any, state: State, count: int) -> State:
-    """Keep so many rows whose margins are nearest to a kink, in units of what an error of w makes of them."""
+    """Keep the given number of rows whose margins are nearest to a kink, in units of the effect of an error of w."""
     pieces, distance = _pieces(problem, state.w, state.intercept)
     scores = problem.data.row_scores(1.0 / np.square(root_mean_squares(problem.data)))
     distance /= np.sqrt(1.0 + scores)

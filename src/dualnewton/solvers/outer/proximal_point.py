@@ -7,7 +7,7 @@ The dual of a non-smooth loss is not strongly concave. Instead of it, maximise a
 which is a proximal step on D. Completing the square, it is the dual of the same problem with the smoothed loss
 φ_μ = (φ* + μu²/2)* and the margins shifted by −μα̂: a problem with offsets, which every method of the library solves. Its
 solution is the next centre. Smoothing changes the optimal value by at most (μ/2n) Σ c_i (α_i − α̂_i)², which falls with each
-move of the centre: the width μ need not go to zero, where the smoothed problems become as hard as the original. (Rockafellar,
+move of the centre: the width μ need not go to zero, where the smoothed problems would be as hard as the original. (Rockafellar,
 Augmented Lagrangians and applications of the proximal point algorithm in convex programming, 1976. For a piecewise linear loss
 and a quadratic penalty D is piecewise quadratic, and a few moves of the centre reach the optimum.)
 
@@ -45,19 +45,19 @@ FINER = 0.3
 """Factor on FRACTION after a stage that has not halved the gap."""
 
 ROUNDING = 4e-15
-"""The least relative gap that is asked of a stage: a smaller one is lost in rounding."""
+"""The least relative gap requested from a stage: a smaller one is below rounding."""
 
 NEARLY, IDLE = 1e-8, 10
-"""A model whose stage has this relative gap or less ends after so many certificates in a row that have not halved it."""
+"""A model whose stage has this relative gap or less ends after this many consecutive certificates that did not halve it."""
 
 PATIENCE, EXACT = 6, 1e-13
-"""Stages in a row without a smaller gap after which a model is stuck; one suffices if its relative gap is at most EXACT."""
+"""Consecutive stages without a smaller gap after which a model is stuck; one suffices if its relative gap is at most EXACT."""
 
 MARGINS = 1e-15
 """Rounding of margins, relative to their mean size."""
 
 NATURAL = (Status.CONVERGED, Status.NO_PROGRESS, Status.STOPPED_BY_CALLBACK)
-"""Statuses of a stage that no limit has cut short; the callback is :class:`_Watch`."""
+"""Statuses of a stage that was not ended by a limit; the callback is :class:`_Watch`."""
 
 
 class ProximalPoint(OuterMethod):
@@ -127,25 +127,25 @@ class ProximalPoint(OuterMethod):
         count, loss = len(self.widths), type(self.models[0].problem.loss).__name__
         stages = f"{count} stage{'s' if count > 1 else ''} of width {self.widths[0]:.0e} to {self.widths[-1]:.0e}"
         inner: Plan = self.inner.plan
-        reason = f"{loss} by smoothed losses, {stages}; in the last: {inner.reason}"
+        reason = f"{loss} through smoothed losses, {stages}; the last by {inner.reason}"
         return replace(inner, reason=reason, smoothed=True)
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What the stages know of one model."""
+    """The state of one model between stages."""
 
     best: CertifiedPair  # of the problem itself
     last: CertifiedPair | None = None  # of the smoothed problem, at the end of the last stage
     gained: float = math.inf  # the factor by which the last stage divided the gap
     fraction: float = FRACTION  # the inner tolerance of the next stage, as a fraction of the outer gap
-    stalled: int = 0  # stages in a row without a smaller gap
+    stalled: int = 0  # consecutive stages without a smaller gap
     stuck: bool = False
 
 
 @dataclass(frozen=True)
 class Watched:
-    """The tolerance of a stage, its lowest relative gap so far, and the certificates in a row that have not halved it."""
+    """The tolerance of a stage, its lowest relative gap so far, and the consecutive certificates that did not halve it."""
 
     tolerance: float
     lowest: float = math.inf
@@ -154,19 +154,19 @@ class Watched:
 
 @dataclass
 class _Model:
-    """One model: its problem, and what the stages know of it."""
+    """One model: its problem, and its state between stages."""
 
     problem: Problem
     known: Known
 
     @property
     def start(self) -> CertifiedPair | np.ndarray:
-        """Where the next stage starts."""
+        """The start of the next stage."""
         return self.known.best.alpha if self.known.last is None else self.known.last
 
     @property
     def centre(self) -> np.ndarray:
-        """α̂: where the last stage ended. From the best dual point, which may be an earlier one, steps would be repeated."""
+        """α̂: the end of the last stage. Starting from the best dual point, which may be an earlier one, would repeat steps."""
         return (self.known.last or self.known.best).alpha
 
     def smoothed(self, width: float) -> Problem:
@@ -175,10 +175,10 @@ class _Model:
         return replace(self.problem, loss=loss, offset=self.problem.o - width * self.centre)
 
     def tolerance(self, width: float) -> float:
-        """Return the relative gap that is asked of the next stage.
+        """Return the relative gap requested from the next stage.
 
         A gap of e leaves the margins of the smoothed problem, whose dual is μ-strongly concave, uncertain by δ_i with
-        mean c_i δ_i² ≤ 2μe, and so P by √(2μe mean c_i), since no slope exceeds one. This shall be a fraction of the gap. P of
+        mean c_i δ_i² ≤ 2μe, and so P by √(2μe mean c_i), since no slope exceeds one. This must be a fraction of the gap. P of
         the smoothed problem, by which e is divided, is larger than ours by the shift of its margins.
         """
         c, certificate = self.problem.c, self.known.best.certificate
@@ -189,7 +189,7 @@ class _Model:
         return max(enough / primal, ROUNDING)
 
     def end_stage(self, last: CertifiedPair, best: CertifiedPair) -> None:
-        """Move the centre to where a stage ended, and compute what it has gained."""
+        """Move the centre to the end of a stage, and compute the decrease of the gap."""
         before, after = self.known.best.certificate.gap, best.certificate.gap
         gained = before / after if after > 0.0 else math.inf
         stalled = 0 if gained > 1.0 else self.known.stalled + 1
@@ -198,7 +198,7 @@ class _Model:
         self.known = Known(best, last, gained, fraction, stalled, stuck)
 
     def _is_exact(self, best: CertifiedPair) -> bool:
-        """Whether the gap is rounding of P or, where the losses are much smaller than their margins, of the margins."""
+        """Whether the gap is rounding of P or, if the losses are much smaller than their margins, of the margins."""
         if best.certificate.relative_gap <= EXACT:
             return True
         sizes = np.abs(self.problem.margins(best.w, best.intercept))
@@ -207,7 +207,7 @@ class _Model:
 
 @dataclass(frozen=True, eq=False)
 class StagePoint(Point):
-    """The point of a stage for one model; where it misses ``tol``, the point of :mod:`active_kinks` is certified, too."""
+    """The point of a stage for one model; if it misses ``tol``, the point of :mod:`active_kinks` is certified as well."""
 
     stage: Result  # of the smoothed problem
     smoothed: Problem
@@ -225,7 +225,7 @@ class StagePoint(Point):
         return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
 
     def certified_by(self, problem: Problem) -> CertifiedPair:
-        """Have the problem certify the point; a stage that a limit has cut short is not finished by linear algebra."""
+        """Have the problem certify the point; after a stage that was ended by a limit, the linear system is not tried."""
         pair = problem.certified_pair(self.stage.w, alpha=self.stage.alpha)
         gap = pair.joined_with(self.best).certificate.relative_gap
         if gap <= self.tol or self.stage.status not in NATURAL:
@@ -235,18 +235,18 @@ class StagePoint(Point):
 
 
 def _width(models: Sequence[_Model]) -> float:
-    """Begin where smoothing may cost about as much as the gap: (μ/2n) Σ c_i, since |α_i| ≤ 1 for a loss of slopes up to one."""
+    """Return the first width, for which smoothing costs about the gap: (μ/2n) Σ c_i, since |α_i| ≤ 1 for slopes up to one."""
     most = max(2.0 * model.known.best.certificate.gap / float(model.problem.c.mean()) for model in models)
     return _power_of_ten(most) if 0.0 < most < math.inf else 1.0
 
 
 def _power_of_ten(width: float) -> float:
-    """Return the nearest one below, so that one compiled loss serves many fits."""
+    """Return the next lower power of ten, so that one compiled loss serves many fits."""
     return float(10.0 ** math.floor(math.log10(width) + 1e-9))
 
 
 class _Watch:
-    """The callback of a stage: it ends each model that has reached its tolerance, or is held up by rounding close to it."""
+    """The callback of a stage: it ends each model that has reached its tolerance, or is stopped by rounding close to it."""
 
     def __init__(self, known: list[Watched]) -> None:
         self.known = known

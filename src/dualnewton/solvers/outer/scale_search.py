@@ -23,48 +23,48 @@ from dualnewton.solvers.protocol import OuterMethod, Request, WholePoint
 
 FRACTION, FINER, FINEST = 1e-3, 1e-2, 1e-15
 """Inner tolerance of the fit at one scale, as a fraction of the joint gap; the factor on it after a fit that has not halved the
-gap; and the least relative gap that is asked for."""
+gap; and the least requested relative gap."""
 
 SAMPLED = 0.1
 """Relative gap of the solution on a sample, which is farther from the optimum of all rows."""
 
 TINY, FALLS, EXACT = 1e-6, 2, 1e-3
-"""A scale below this fraction of the first one is taken for zero, once, after so many fits in a row that have
-halved it: the scale of tiny but real residuals changes little from fit to fit. A scale smaller by the third number is taken for
-zero at once."""
+"""A scale below this fraction of the first one is treated as zero, once, after this many consecutive fits that halved it: the
+scale of tiny but real residuals changes little from fit to fit. A scale smaller by the third number is treated as zero at
+once."""
 
 ROUNDING = 1e-14
 """A scale below this fraction of the largest target is zero up to rounding."""
 
 RESIDUALS = 1e-15
-"""A gap below this fraction of the mean |y_i| is rounding of the residuals, whose margins are about y_i where P is as small."""
+"""A gap below this fraction of the mean |y_i| is rounding of the residuals: if P is this small, margins are about y_i."""
 
 STEP_EPOCHS = 1.0
-"""Epochs that a step of Newton's method counts for."""
+"""Work of a step of Newton's method, in epochs."""
 
 SLOW, SHORTENED = 9, 3
-"""Newton steps that have not halved the gap, after which a fit at one scale follows; a shortened one counts for several."""
+"""Newton steps without halving the gap, after which a fit at one scale follows; a shortened step counts as several."""
 
 PATIENCE = 10
-"""Points in a row without a smaller gap after which the model is stuck."""
+"""Consecutive points without a smaller gap after which the model is stuck."""
 
 MODEL = ("w", "intercept", "scale", "alpha")
 
 
 @dataclass(frozen=True, eq=False)
 class ScaleState:
-    """What the search remembers."""
+    """The state of the search."""
 
     best: CertifiedPair
     here: CertifiedPair  # the last pair, with the dual point that belongs to its own scale
     scales: Scales
     moved: tuple[np.ndarray, float, float, np.ndarray | None] | None = (
-        None  # of a Newton step that is not certified yet
+        None  # result of a Newton step that is not certified yet
     )
     fits: int = 0  # at one scale
     steps: int = 0  # of Newton's method
-    slow: int = 0  # Newton steps since the gap was halved last; a shortened one counts for several
-    stalled: int = 0  # points in a row without a smaller gap
+    slow: int = 0  # Newton steps since the gap was last halved; a shortened one counts as several
+    stalled: int = 0  # consecutive points without a smaller gap
     fraction: float = FRACTION  # the inner tolerance of the next fit, as a fraction of the joint gap
     plan: Plan | None = None  # of the last fit
     sample: int = 0  # rows of the sample whose solution is the start
@@ -73,7 +73,7 @@ class ScaleState:
 class ScaleSearch(OuterMethod):
     """A model with its scale.
 
-    Each step is a step of the run at a fixed scale or, after the first such fit and where the features are few enough, a step of
+    Each step is a step of the run at a fixed scale or, after the first such fit and if the features are few enough, a step of
     Newton's method in all variables. Both give points of the joint objective. At the optimum, the best scale for the residuals of
     a fit equals the scale of the fit: the next scale is the zero of the line through the last two differences. The sign of a
     difference shows on which side the optimum lies, so every fit narrows a bracket.
@@ -89,7 +89,7 @@ class ScaleSearch(OuterMethod):
         self.rounding = RESIDUALS * float(self.problem.unit.c @ np.abs(self.problem.unit.y)) / self.problem.unit.n
 
     def _first_scale(self, start: CertifiedPair) -> float:
-        """Return the best scale of the start; where that is zero up to rounding, the root of its mean squared residual.
+        """Return the best scale of the start; if that is zero up to rounding, its root mean squared residual.
 
         At w = 0 the best scale is zero if most targets are one number, whatever the best scale of other models is. A fit at scale
         zero has a loss with a kink and costs many fits at another scale, so that the search does not begin there, except for
@@ -128,10 +128,10 @@ class ScaleSearch(OuterMethod):
         return spent
 
     def _solve_sample(self, rng: np.random.Generator, deadline: float) -> float:
-        """Move from w = 0 to the solution on a sample of the rows, where there are many more than unknowns; return the epochs.
+        """Move from w = 0 to the solution on a sample of the rows, if there are many more rows than unknowns; return the epochs.
 
         As for other smooth losses (``solvers/primal/samples.py``) it is so close to the optimum that Newton's method converges
-        at once, and solving the sample costs little.
+        in a few steps, and solving the sample costs little.
         """
         unit, request, known = self.problem.unit, self.request, self.known
         sizes = Facts.of(unit, request.tuning, near=bool(known.here.w.any())).samples
@@ -158,7 +158,7 @@ class ScaleSearch(OuterMethod):
     def _newton_step(self) -> JointStep | None:
         """Take a step from the last point; None if no step decreases P, the last ones were slow, or its matrix is too large.
 
-        Steps are shortened where the best scale is zero, and each lowers σ by a few per cent. A fit at one scale finds the best
+        If the best scale is zero, steps are short and each lowers σ by only a few per cent. A fit at one scale finds the best
         scale of its residuals, which may be far lower.
         """
         unit, here = self.problem.unit, self.known.here
@@ -195,7 +195,7 @@ class ScaleSearch(OuterMethod):
         here, scales = known.here, known.scales
         if known.moved is not None:
             here, scales = found, scales.continued_from(found.scale)
-        elif self.is_over:  # the dual point at this scale, not the one that proves the most
+        elif self.is_over:  # the dual point at this scale, not the one with the largest dual value
             here = replace(found, alpha=self.outer_point(k, self.track(k).best)["alpha"])
             scales = scales.after(found.scale)
         before, after = known.best.certificate, best.certificate
@@ -224,20 +224,20 @@ class ScaleSearch(OuterMethod):
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales that were tried, and the next: a secant method on log σ, kept in a bracket.
+    """The scales that were tried, and the next: a secant method on log σ, kept within a bracket.
 
     Attributes
     ----------
     scale : float
         The next scale to try.
     tiny : float
-        A best scale of at most this is taken for zero, if it falls; −1 once zero has been tried.
+        A best scale of at most this is treated as zero, if it decreases; −1 once zero has been tried.
     low, high : float
         The bracket of log σ.
     points : tuple of (float, float)
         The last two log σ, each with the logarithm of the best scale for its residuals over σ.
     falls : int
-        Fits in a row whose residuals have a best scale of less than half their scale.
+        Consecutive fits whose residuals have a best scale below half their scale.
     """
 
     scale: float
@@ -257,7 +257,7 @@ class Scales:
         points, there = (*self.points[-1:], (at, step)), at + step
         if len(points) == 2:
             (x, f), (z, g) = points
-            if (f - g) * (z - x) > 0.0:  # the step falls through zero at the optimum, so the line must fall, too
+            if (f - g) * (z - x) > 0.0:  # the difference decreases through zero at the optimum
                 there = z + g * (z - x) / (f - g)
         return Scales(math.exp(there if low < there < high else at + step), self.tiny, low, high, points, falls)
 

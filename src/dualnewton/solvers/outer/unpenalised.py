@@ -1,4 +1,4 @@
-"""Newton's method on a risk without a penalty, started from a fit with a weak one; each step gives a feasible dual point."""
+"""Newton's method on a risk without a penalty, started from a fit with a weak penalty; each step gives a feasible dual point."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ STEPS, HALVINGS = 60, 30
 """Largest number of steps, and of halvings of a step."""
 
 PASSES = 2.0
-"""Passes over the data that a step counts for."""
+"""Work of a step, in passes over the data."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reached:
-    """(w, b) with one row for each column of margins, the number of steps that led there, and whether no other lowers P₀."""
+    """(w, b) with one row for each column of margins, the number of steps so far, and whether no further step lowers P₀."""
 
     theta: np.ndarray
     steps: int = 0
@@ -36,15 +36,15 @@ class Reached:
 class NewtonWithoutPenalty(OuterMethod):
     """Risks without a penalty that share X and a loss.
 
-    The first steps are those of the run with a weak penalty, unless the start is an earlier result, from which that run would
-    move away. All others are Newton steps on P₀, one for each model.
+    The first steps are those of the run with a weak penalty, unless there is a warm start, from which that run would move away.
+    All others are Newton steps on P₀, one for each model.
     """
 
     def __init__(self, starts: Sequence[tuple[Unpenalised, CertifiedPair]], request: Request, runs: Any) -> None:
         models = [_Model(problem, Reached(problem.view.joined(pair.w, pair.intercept))) for problem, pair in starts]
         super().__init__(models, request, runs)
         self.begun = request.near  # whether the Newton steps have begun
-        self.plan = Plan("newton", starts[0][0].n, "from an earlier result")  # of the run with a weak penalty
+        self.plan = Plan("newton", starts[0][0].n, "from an earlier result")  # the plan of the run with a weak penalty
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         if not self.begun:
@@ -94,7 +94,7 @@ class NewtonWithoutPenalty(OuterMethod):
 
 @dataclass
 class _Model:
-    """One model: its problem, and where it is."""
+    """One model: its problem and its current point."""
 
     problem: Unpenalised
     known: Reached
@@ -108,11 +108,11 @@ class _Model:
         return self.at
 
     def move_to(self, known: Reached) -> None:
-        """Move to another point."""
+        """Set the current point."""
         self.known, self.at = known, None
 
     def step(self) -> bool:
-        """Take the longest of the steps 1, ½, ¼, … by which P₀ falls; return False if there is none."""
+        """Take the longest of the steps 1, ½, ¼, … that decreases P₀; return False if there is none."""
         view, theta, steps = self.problem.view, self.known.theta, self.known.steps + 1
         value = view.primal(theta)
         direction = self.here.inverse(view.gradient(self.here.alpha))

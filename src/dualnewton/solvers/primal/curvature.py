@@ -1,4 +1,4 @@
-"""Matrices that stand for the Hessian Σ c_i φ″_i ã_i ã_iᵀ + D of a primal method: what a step solves with."""
+"""Approximations of the Hessian Σ c_i φ″_i ã_i ã_iᵀ + D of a primal method, with which a step solves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Curvature(Protocol):
 
     @property
     def scaled_well(self) -> bool:
-        """Whether B is computed from enough rows for its scale to be right; else the gradients set the scale."""
+        """Whether B is computed from enough rows for a correct scale; otherwise the gradients set the scale."""
 
     @property
     def exact(self) -> bool:
@@ -29,7 +29,7 @@ class Curvature(Protocol):
         """B⁻¹ g."""
 
     def state(self) -> Any:
-        """Return plain data whose method ``on(data)`` returns this curvature again; None where it serves one step only."""
+        """Return plain data whose method ``on(data)`` restores this curvature; None if it is used for one step only."""
 
 
 class Plain:
@@ -51,11 +51,11 @@ class Cholesky(Plain):
     Parameters
     ----------
     H : array of shape (m, m)
-        In memory, or where the data keep it; is changed in place.
+        In memory or on the device of the data; overwritten.
     diagonal : array of shape (m,)
         D.
     check : callable, optional
-        Called between blocks of the factor where there are many features; it may raise to end the work.
+        Called between blocks of a large factor; it may raise an exception to stop the work.
     """
 
     factor: np.ndarray
@@ -75,12 +75,12 @@ class Cholesky(Plain):
         vars(self).update(factor=factor, scaled_well=scaled_well, exact=exact)
 
     def solve(self, g: np.ndarray) -> np.ndarray:
-        if type(g) is np.ndarray:  # called for each step of small fits, whose time is that of Python calls
+        if type(g) is np.ndarray:  # called in each step of small fits, whose time is dominated by Python calls
             return solved(self.factor, g)
         return np.asarray(solved(self.factor, on_host(g)), like=g)
 
     def times(self, number: float) -> Cholesky:
-        """Return B times a positive number, as an estimate: of all rows if B is of a sample of them."""
+        """Return a multiple of B, as an estimate for all rows if B is computed from a sample."""
         made = object.__new__(Cholesky)
         vars(made).update(factor=math.sqrt(number) * self.factor, scaled_well=True, exact=False)
         return made
@@ -100,11 +100,11 @@ class Diagonal(Plain):
 
 @dataclass(frozen=True, eq=False, init=False)
 class Woodbury:
-    """B = D + Aᵀ W A for fewer rows than features, by a matrix of the size of the rows:
+    """B = D + Aᵀ W A for fewer rows than features, by an m×m matrix:
 
         B⁻¹g = D⁻¹g − D⁻¹Aᵀ W^½ E⁻¹ W^½ A D⁻¹g,        E = I + W^½ A D⁻¹ Aᵀ W^½
 
-    With an intercept, which has no D of its own, B is bordered by AᵀW1 and 1ᵀW1. Eliminating the features leaves
+    With an intercept, which has no entry in D, B is bordered by AᵀW1 and 1ᵀW1. Eliminating the features leaves
     σ = 1ᵀW^½ E⁻¹ W^½1 (``left``), a positive number in which nothing cancels.
 
     Parameters
@@ -116,9 +116,9 @@ class Woodbury:
     diagonal : array of shape (d,)
         D > 0.
     gram : array of shape (m, m), optional
-        A D⁻¹ Aᵀ, where it is known.
+        A D⁻¹ Aᵀ, if known.
     intercept : bool
-        Whether the last entry of a vector is that of an intercept.
+        Whether the last entry of a vector belongs to an intercept.
     chosen : array of shape (m,), optional
         The indices of the rows in the data; all rows by default.
     """
@@ -154,7 +154,7 @@ class Woodbury:
         vars(self).update(rows=rows, scaled_well=scaled_well, exact=exact)
 
     def state(self) -> Woodbury:
-        """Return all but the rows."""
+        """Return the state without the rows."""
         return self._with_rows(None)
 
     def on(self, data: Data) -> Woodbury:
@@ -163,7 +163,7 @@ class Woodbury:
         return self._with_rows(data.as_factor(data.rows(chosen), chosen))
 
     def placed(self, data: Data) -> Woodbury:
-        """Return the same curvature for vectors where the data have those over features."""
+        """Return the same curvature on the device on which the data keep vectors over features."""
         border = None if self.border is None else data.feature_array(self.border)
         rows = data.as_factor(self.rows, slice(None) if self.chosen is None else self.chosen)
         return self._with_rows(rows, diagonal=data.feature_array(self.diagonal), border=border)
@@ -191,7 +191,7 @@ class Together:
 
     each: tuple[Any, ...]
 
-    scaled_well = exact = False  # what couples the parts is missing
+    scaled_well = exact = False  # the coupling between the parts is missing
 
     def state(self) -> Together:
         """Return the states of the parts."""
@@ -214,7 +214,7 @@ def gram_of(rows: Any, diagonal: np.ndarray) -> np.ndarray:
 
 
 class ConjugateGradients:
-    """B by its products alone, solved to a fraction of ‖g‖ with another curvature as preconditioner.
+    """B given by its products, solved to a fraction of ‖g‖ with another curvature as preconditioner.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ class ConjugateGradients:
         self.products = 0
 
     def state(self) -> None:
-        """Return nothing: Newton's method makes another at its next step."""
+        """Return None: Newton's method computes a new one at its next step."""
 
     def solve(self, g: np.ndarray) -> np.ndarray:
         self.products = 0

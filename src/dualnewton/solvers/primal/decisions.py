@@ -1,4 +1,4 @@
-"""The decisions of the primal methods that compare costs: when to compute a curvature, and in which form. Planning makes them."""
+"""Decisions of the primal methods that compare costs (when to compute a Hessian, in which form); see ``planning``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Policy(Protocol):
     Attributes
     ----------
     tol : float
-        The relative gap that is wanted.
+        The wanted relative gap.
     newton : bool
-        Whether each step has the curvature of all rows at its start.
+        Whether each step uses the Hessian of all rows at its starting point.
     coupled : bool
-        Whether the model has columns (classes) whose coupling is in no sketch, only in the gradients.
+        Whether the model has columns (classes) whose coupling no sketch contains.
     state : object
-        What the policy remembers, as plain data.
+        The state of the policy, as plain data.
     """
 
     tol: float
@@ -29,11 +29,11 @@ class Policy(Protocol):
 
     @property
     def rows(self) -> int:
-        """The rows of the sketch that was asked for last; zero for a diagonal."""
+        """The rows of the last requested sketch; zero for a diagonal."""
 
     @property
     def most(self) -> int:
-        """The rows of the largest sketch that may ever be computed."""
+        """The largest number of rows of any sketch."""
 
     @property
     def memory(self) -> int:
@@ -45,48 +45,48 @@ class Policy(Protocol):
 
     @property
     def next_rows(self) -> int:
-        """The rows of the sketch after this one."""
+        """The number of rows of the next sketch."""
 
     def start(self, rows: int) -> None:
-        """Record that the model starts at its solution on a sample of so many rows, with their curvature."""
+        """Record that the model starts at its solution on a sample of ``rows`` rows, with their Hessian."""
 
     def ask_for(self, rows: int) -> None:
         """Set the rows of the next sketch."""
 
     def begin(self, decrement: float, active: int) -> None:
-        """Record gᵀB⁻¹g of the first step on a new sketch, and how many rows had any curvature when it was computed."""
+        """Record gᵀB⁻¹g of the first step on a new sketch, and the number of rows with nonzero curvature."""
 
     def watch(self, decrement: float, value: float, step_length: float) -> None:
         """Record gᵀB⁻¹g of the next step, given n P at its start and the length of the last step."""
 
     def wants_another(self, gap: float, value: float, step_length: float) -> bool:
-        """Whether the passes that another sketch should save cost more than it does."""
+        """Whether another sketch costs less than the passes that it is expected to save."""
 
     def ends(self, gap: float, value: float) -> bool:
-        """Whether the next step, if it is as fast as the last, leaves clearly less than the gap that is wanted."""
+        """Whether the next step, if it is as fast as the last, leaves clearly less than the wanted gap."""
 
 
 class Decisions(Protocol):
-    """In which form, and from how many rows, the curvature of some data is computed."""
+    """Choices of the form of a Hessian estimate, and of its number of rows, for some data."""
 
     def on(self, data: Data) -> Decisions:
         """Return the decisions for other data, such as a sample of the rows."""
 
     def policy(self, tol: float, first: int, *, newton: bool, coupled: bool, quadratic: bool) -> Policy:
-        """Return the policy of one model whose first sketch has so many rows."""
+        """Return the policy of one model whose first sketch has the given number of rows."""
 
     def is_matrix_free(self, features: int) -> bool:
-        """Whether Newton's method forms no matrix of the size of the rows or of the features."""
+        """Whether Newton's method forms neither an n×n nor a d×d matrix."""
 
     def keeps_rows(self, rows: int, features: int) -> bool:
-        """Whether the curvature of so few rows is kept as rows, instead of as a square matrix of the features."""
+        """Whether the curvature of ``rows`` rows is stored as these rows instead of a d×d matrix."""
 
     def considers_single(self, rows: int) -> bool:
-        """Whether a Gram matrix of so many rows is large enough for single precision to be worth a check of its error."""
+        """Whether a Gram matrix of this many rows is large enough to consider single precision."""
 
     @property
     def first_preconditioner(self) -> int:
-        """The rows of the first preconditioner of conjugate gradients."""
+        """The number of rows of the first preconditioner of conjugate gradients."""
 
     def preconditioner(self, rows: int, products: float) -> int:
-        """Return the rows of the next preconditioner, after so many products with one of ``rows`` rows."""
+        """Return the number of rows of the next preconditioner, after a number of products with one of ``rows`` rows."""

@@ -1,7 +1,7 @@
 """The curvature of fewer rows than features: the rows that contribute most to the Hessian.
 
 A sketch of fewer rows than features leaves most directions out, whichever rows are drawn. Scaling up the weights of the drawn
-rows, as a larger sketch does, would overestimate the curvature along them. With their own weights they are a lower bound of the
+rows, as a larger sketch does, would overestimate the curvature along them. With their own weights they give a lower bound on the
 Hessian. The speed of conjugate steps then depends only on the spread of the eigenvalues that the bound misses, which is least
 for the dominant rows.
 """
@@ -17,21 +17,21 @@ from dualnewton.matrix import Data, count_active, linear
 from dualnewton.solvers.primal.curvature import Cholesky, Curvature, Woodbury, gram_of
 
 FEW = 256
-"""Sampled rows from which the mean curvature of the rows left out is estimated."""
+"""Number of sampled rows from which the mean curvature of the remaining rows is estimated."""
 
 SPANNED = 1e-8
 """Eigenvalues of the Gram matrix below this fraction of the mean squared row norm count as zero: they are rounding."""
 
 
 class DominantRows:
-    """Σ w_i a_i a_iᵀ over the rows with the largest w_i‖a_i‖², and for the others a diagonal.
+    """Σ w_i a_i a_iᵀ over the rows with the largest w_i‖a_i‖², plus a diagonal for the other rows.
 
     Parameters
     ----------
     data : Data
         The data.
     ridge : array of shape (d,) or (d + 1,)
-        The penalties; with one more where there is an intercept.
+        The penalties; with one more entry if there is an intercept.
     """
 
     def __init__(self, data: Data, ridge: np.ndarray) -> None:
@@ -41,14 +41,14 @@ class DominantRows:
     def _norms(self) -> np.ndarray:
         """‖a_i‖² of each row, each feature divided by its scale.
 
-        Fewer rows than features span few directions: the scale is the ridge. Else the curvature of the rows counts, too.
+        Fewer rows than features span few directions: the scale is the ridge. Otherwise it includes the curvature of the rows.
         """
         data, ridge = self.data, self.ridge[: self.data.d]
         scale = ridge if data.n < data.d else ridge + data.column_norms(data.ones(), np.arange(data.d))
         return data.row_scores(1.0 / scale)
 
     def at(self, weights: np.ndarray, size: int) -> Curvature:
-        """Return an estimate of Aᵀ D(weights) A + D(ridge) from ``size`` rows; it is exact if no more have a weight."""
+        """Return an estimate of Aᵀ D(weights) A + D(ridge) from ``size`` rows, exact if no more have a positive weight."""
         data, ridge = self.data, self.ridge[: self.data.d]
         if count_active(weights) <= size:
             chosen = data.active(weights)

@@ -1,7 +1,7 @@
 """The Hessian of all rows, updated by the rows whose weight has changed since the last step.
 
-The curvature of a row under the squared hinge or Huber's loss is one number or zero. Few rows change between the two from step
-to step, and fewer near the end, so that a step of Newton's method costs little more than its passes.
+The curvature of a row under the squared hinge or Huber's loss is one number or zero. It changes for few rows between steps, and
+for fewer near the optimum, so that a step of Newton's method costs little more than its passes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dualnewton.matrix import Data, count_active
 from dualnewton.row_arrays import on_host
 
 FEW = 0.5
-"""Largest fraction of the weighted rows whose weight may have changed for an update; beyond it the sum is computed again."""
+"""Largest fraction of the weighted rows whose weight may have changed for an update; above it the sum is recomputed."""
 
 CANCELLED = 1e-6
-"""A diagonal entry that subtraction has left below this fraction of its largest value so far is mostly rounding: recompute."""
+"""A diagonal entry that subtraction reduced below this fraction of its largest value is mostly rounding: recompute."""
 
 
 @dataclass(frozen=True, eq=False)

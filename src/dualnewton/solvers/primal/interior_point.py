@@ -14,7 +14,7 @@ With p_im ∈ [0, J_im] for the part of a jump that is taken, q = J − p, and z
     ridge ∘ x + Σ_i c_i ã_i (u_i + Σ_m p_im) = 0,      p s = 0,  q t = 0,      p, q, s, t ≥ 0,
 
 and α_i = −(u_i + Σ_m p_im) is a feasible dual point at every step. (Its sum Σ c_i α_i is zero once the first condition holds.)
-The method follows p s = q t = μ → 0; where the first condition holds, n(P − D) = Σ c_i (p s + q t). Each of 10 to 30 steps solves
+The method follows p s = q t = μ → 0; when the first condition holds, n(P − D) = Σ c_i (p s + q t). Each of 10 to 30 steps solves
 with one weighted Gram matrix (:mod:`~dualnewton.solvers.primal.newton_system`), whatever λ is. (Mehrotra, On the implementation
 of a primal-dual interior point method, 1992; Gondzio, Multiple centrality corrections in a primal-dual method for linear
 programming, 1996; for quantile regression Portnoy and Koenker, The Gaussian hare and the Laplacian tortoise, 1997.)
@@ -51,29 +51,29 @@ BOUNDARY = 0.99
 
 REACH, SPREAD = 0.1, 10.0
 """A centrality correction aims at a step that is longer by ``REACH`` and brings the products p s and q t
-there back into [μ/SPREAD, μ·SPREAD]."""
+at its end back into [μ/SPREAD, μ·SPREAD]."""
 
 SLOW, CENTRAL, SHORTER = 0.1, 1e-2, 20
-"""While μ falls by no more than the factor ``SLOW``, products at the end of a step are at least ``CENTRAL`` times their mean, or
-the step has been shortened so many times."""
+"""While μ decreases by no more than the factor ``SLOW``, a step is shortened until the products at its end are at least
+``CENTRAL`` times their mean, at most this many times."""
 
 PREDICTED, CORRECTED = 1e-1, 1e-4
 """Residual of the linear system, as a fraction of the gap, that is small enough for the predictor and for the step itself."""
 
 PATIENCE = 6
-"""Steps in a row without a smaller residual after which rounding has stopped the method."""
+"""Consecutive steps without a smaller residual after which rounding is assumed to have stopped the method."""
 
 NEAR = 1e-3
 """Relative gap above which the examples on a kink are not known well enough for their linear system."""
 
 NEARLY = 100.0
-"""Factor of the tolerance within which a model with zeros is nearly good enough."""
+"""A model with zeros is nearly accurate enough if its gap is within this factor of the tolerance."""
 
 NOTHING = 1e-18
-"""A gap of this many units of a margin is rounding."""
+"""Gap, in units of a margin, below which it is rounding."""
 
 SHORTEST = 1e-10
-"""A shorter step is no step."""
+"""Steps shorter than this are treated as none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,21 +108,21 @@ class State:
 
 
 class InteriorPoint(Method):
-    """Models over the same data, each moved by its own steps.
+    """Models over the same data, each with its own steps.
 
     Parameters
     ----------
     starts : sequence of (Problem, CertifiedPair)
-        Problems that share X, with a piecewise linear loss and a penalty Σ ½ v_j w_j² + t_j |w_j|, which may be zero, and where
-        each starts.
+        Problems that share X, with a piecewise linear loss and a penalty Σ ½ v_j w_j² + t_j |w_j|, which may be zero, and
+        their starting points.
     operator : Operator
         Products with the data.
     tol : float
-        The relative gap that is wanted.
+        The wanted relative gap.
     corrections : int
-        Centrality corrections in a step at most: each costs two or three products with the data, and saves some steps.
+        Limit on centrality corrections per step: each costs two or three products with the data, and saves some steps.
     largest_system : int
-        The most examples on a kink for which the linear system of the kinks is solved.
+        Limit on the examples in the linear system of the kinks.
     single : bool
         Whether the first matrices are computed in float32.
     """
@@ -144,11 +144,11 @@ class InteriorPoint(Method):
         with_penalty = self.views[0].thresholds
         self.operator: Operator = WithCoordinates(operator, sizes) if with_penalty else operator
         self.states = [self._start(view, pair) for view, (_, pair) in zip(self.views, starts, strict=True)]
-        self.best = list(self.states)  # of least residual so far
-        self.idle = [0] * len(starts)  # steps in a row without a smaller residual
+        self.best = list(self.states)  # states with the least residual so far
+        self.idle = [0] * len(starts)  # consecutive steps without a smaller residual
 
     def _start(self, view: View, pair: CertifiedPair) -> State:
-        """Return a point off the boundary, the nearer to the pair, the smaller its gap."""
+        """Return an interior point; it is nearer to the pair if the gap of the pair is smaller."""
         x = np.append(pair.w, pair.intercept) if view.rows.fit_intercept else np.array(pair.w)
         z = self.operator.times(x)
         ahead = view.kinks - z
@@ -178,12 +178,12 @@ class InteriorPoint(Method):
         return epochs
 
     def _advance(self, k: int, deadline: Deadline, most: float) -> float:
-        """Take a step of model k, and return how many passes over the data it took; beyond ``most``, only necessary ones."""
+        """Take a step of model k, and return the number of passes over the data; beyond ``most``, only necessary ones."""
         view, state = self.views[k], self.states[k]
         with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
             found, epochs = self._stepped(view, state, deadline, most)
         if found is None or not math.isfinite(found.residual):
-            if epochs < most:  # otherwise the limit may be why
+            if epochs < most:  # otherwise the limit may be the cause
                 self.idle[k] = PATIENCE
             return epochs
         self.states[k] = found
@@ -197,8 +197,8 @@ class InteriorPoint(Method):
 
         After ``most`` passes there are no more refinements and corrections.
 
-        1. Factorise. 2. Predict: a step towards μ = 0 tells how far μ can fall. 3. Correct: a step to that μ, with the second-
-        order term of the predictor. 4. Correct for centrality, while that makes the step longer. 5. Move.
+        1. Factorise. 2. Predict: a step towards μ = 0 shows how far μ can decrease. 3. Correct: a step to that μ, with the
+        second- order term of the predictor. 4. Correct for centrality, while that makes the step longer. 5. Move.
         """
         boxes = state.boxes
         if view.gap(boxes) <= NOTHING * state.scale * float(view.c.sum()):
@@ -240,7 +240,7 @@ class InteriorPoint(Method):
         view.take_up(moved, z)
         return self._state(view, state.x + length * step.x, z, moved, state.scale, single=state.single), epochs
 
-    # What the loop asks ------------------------------------------------------------------------------------------------
+    # The interface of the loop ------------------------------------------------------------------------------------------------
 
     def point(self, k: int) -> KinkedPoint | VertexPoint:
         view, state = self.views[k], self.best[k]
@@ -256,7 +256,7 @@ class InteriorPoint(Method):
         return KinkedPoint(w, alpha, (self.tol, math.inf if self.is_stuck(k) else NEAR), at, vertices)
 
     def _vertex_point(self, view: View, state: State, nearly: float) -> VertexPoint:
-        """Return w, b and α, with p moved by the Newton step that removes what is left of the imbalance, and the vertex."""
+        """Return w, b and α, with p moved by the Newton step that removes the remaining imbalance, and the vertex."""
         with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
             directions = _Directions(self.operator, view, state, Deadline(math.inf))
             moved = directions.system.solve(state.imbalance, np.zeros_like(state.boxes[0]), 0.0).p
@@ -330,7 +330,7 @@ class _Directions:
     def towards(self, aim: np.ndarray, enough: float) -> _Direction:
         """Return the direction that changes the products by ``aim`` to first order and removes the imbalance.
 
-        It is computed until what is left of the imbalance is this fraction of the gap.
+        It is refined until the remaining imbalance is this fraction of the gap.
         """
         wanted = aim / self.values
         found = self.system.solve(self.state.imbalance, self.off + wanted[0] - wanted[1], enough * self.gap)
@@ -339,7 +339,7 @@ class _Directions:
         return _Direction(found.x, found.z, way, self.view.length(self.state.boxes, way))
 
     def central(self, direction: _Direction, length: float) -> float:
-        """Shorten a step until no product p s or q t is much smaller than their mean, where the next steps would be short."""
+        """Shorten a step until no product p s or q t is much smaller than their mean, which would make the next steps short."""
         for _ in range(SHORTER):
             there = self.view.living(self.products_at(direction, length))
             if float(there.min()) >= CENTRAL * float(there.mean()):
@@ -354,11 +354,11 @@ class _Directions:
 
 @dataclass(frozen=True, eq=False)
 class KinkedPoint(Point):
-    """w and α, and which examples seem to lie on a kink: where w and α miss the tolerance, what follows from these is tried."""
+    """w and α, and the examples that seem to lie on a kink, whose linear system is tried if w and α miss the tolerance."""
 
     w: np.ndarray
     alpha: np.ndarray
-    tried: tuple[float, float] = (math.inf, math.inf)  # between which relative gaps
+    tried: tuple[float, float] = (math.inf, math.inf)  # range of relative gaps
     at: np.ndarray | None = None
     vertices: np.ndarray | None = None
 
@@ -372,7 +372,7 @@ class KinkedPoint(Point):
         return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
 
     def certified_by(self, problem: Problem) -> CertifiedPair:
-        """Have the problem certify w and α and, where their gap is too large, what the linear system of the kinks gives."""
+        """Have the problem certify w and α and, if their gap is too large, the solution of the linear system of the kinks."""
         pair, (least, most) = problem.certified_pair(self.w, alpha=self.alpha), self.tried
         if not least < pair.certificate.relative_gap <= most or self.at is None or self.vertices is None:
             return pair
@@ -384,8 +384,8 @@ class KinkedPoint(Point):
 class VertexPoint(Point):
     """A vertex of a linear program, or a point with zeros for small coefficients, and the interior point: w, b and α of each.
 
-    Where the first is good enough, the second is not certified; nor where it is nearly so, within this factor of the tolerance,
-    since a few more steps then lead to a model with zeros.
+    If the first meets the tolerance, or nearly does (within a factor), the second is not certified, since a few more steps then
+    give a model with zeros.
     """
 
     points: tuple[tuple[np.ndarray, float, np.ndarray], ...]
@@ -402,7 +402,7 @@ class VertexPoint(Point):
         return [point.certified_by(problem) for problem, point in zip(problems, points, strict=True)]
 
     def certified_by(self, problem: Problem) -> CertifiedPair:
-        """Have the problem certify the first point and, where its relative gap is too large, the interior point."""
+        """Have the problem certify the first point and, if its relative gap is too large, the interior point."""
         first, *others = self.points
         pair = problem.certified_pair(*first)
         if others and pair.certificate.relative_gap > self.nearly * self.tol:

@@ -1,7 +1,7 @@
 """The joint Hessian of all classes of softmax, for Newton's method.
 
-The curvature of row i is c_i Q_i ⊗ ã_i ã_iᵀ with Q = diag(p) − ppᵀ = Σ_{k<l} p_k p_l (e_k − e_l)(e_k − e_l)ᵀ: one sum of outer
-products for each two classes, of weights that are not negative, makes the whole matrix, and nothing cancels.
+The Hessian of row i is c_i Q_i ⊗ ã_i ã_iᵀ with Q = diag(p) − ppᵀ = Σ_{k<l} p_k p_l (e_k − e_l)(e_k − e_l)ᵀ: the matrix is a sum
+of one Gram matrix with nonnegative weights for each pair of classes, without cancellation.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class JointHessian(Stateless):
     data : Data
         The data.
     ridge : array of shape (d,) or (d + 1,)
-        The penalties of a class; with one more where it has an intercept.
+        The penalties of a class; with one more entry if it has an intercept.
     classes : int
         K.
     decisions : Decisions
-        Whether single precision is considered.
+        Choose whether single precision is considered.
     """
 
     passes_made = 0
@@ -71,7 +71,7 @@ class JointHessian(Stateless):
         """Return the curvature for the weights of each of the K(K − 1)/2 pairs of classes, from about ``size`` rows."""
         K, m = self.classes, self.ridge.size
         exact, self.rows_read = size >= self.data.n, min(size, self.data.n)
-        if not exact:  # weights of zero leave rows out
+        if not exact:  # rows outside the sample have weight zero
             drawn = draw_strata(rng, self.data.n, size)
             weights = [self.data.only_at(own, drawn, self.data.n / size) for own in weights]
         # No class has more curvature than all pairs together.

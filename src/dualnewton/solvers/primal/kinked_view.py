@@ -1,9 +1,9 @@
-"""A problem as the interior-point method sees it: a sum of convex piecewise linear terms, and a ridge.
+"""A problem in the form of the interior-point method: a sum of convex piecewise linear terms, and a ridge.
 
     n P(x) = Σ_i c_i φ_i(z_i) + Σ_j λn (½ v_j w_j² + t_j |w_j|),        z = Ãx + o,  x = (w, b)
 
 A threshold t_j |w_j| is the loss of one more example: its row is r_j e_j, its weight λn t_j / r_j, its kink 0, and its slope
-rises there from −1 to 1. With r_j, the root mean square of feature j, its margin has the unit of the others. These examples
+rises there from −1 to 1. With r_j, the root mean square of feature j, its margin has the same unit as the others. These examples
 follow those of the data; none of their rows is stored (:class:`~dualnewton.solvers.primal.newton_system.WithCoordinates`).
 """
 
@@ -16,11 +16,11 @@ import numpy as np
 from dualnewton.matrix import Data
 
 SMALL_PART = 10.0
-"""s or t absorbs a rounding error if it is so many times as large."""
+"""s or t absorbs a rounding error if it is this many times as large."""
 
 
 def root_mean_squares(data: Data) -> np.ndarray:
-    """Return r_j of each feature; one for a feature that is zero."""
+    """Return r_j of each feature; 1 for a feature that is zero."""
     squares = data.column_norms(np.full(data.n, 1.0 / data.n))
     return np.sqrt(np.where(squares > 0.0, squares, 1.0))
 
@@ -31,7 +31,7 @@ class View:
     Parameters
     ----------
     problem : Problem or Unpenalised
-        With a piecewise linear loss, and a penalty Σ ½ v_j w_j² + t_j |w_j|.
+        Has a piecewise linear loss and a penalty Σ ½ v_j w_j² + t_j |w_j|.
     sizes : array of shape (d,)
         r_j.
 
@@ -40,7 +40,7 @@ class View:
     n : int
         Number of examples of the data; those of the thresholds follow.
     positions, kinks, jumps : arrays of shape (M, N)
-        Margins at which a slope rises, with and without offsets, and by how much.
+        Margins at which a slope increases, with and without offsets, and the increases.
     least : array of shape (N,)
         Slopes left of all kinks.
     c : array of shape (N,)
@@ -50,7 +50,7 @@ class View:
     units : array
         Units of x, if the unit of a margin is one.
     thresholds : bool
-        Whether the penalty has any.
+        Whether the penalty has thresholds.
     """
 
     def __init__(self, problem: Any, sizes: np.ndarray) -> None:
@@ -69,7 +69,7 @@ class View:
             self._append(scale * threshold / sizes)
 
     def _append(self, weights: np.ndarray) -> None:
-        """Append an example for each threshold; where the loss has M kinks, theirs count M times, with jumps of 2/M."""
+        """Append an example for each threshold; if the loss has M kinks, each threshold has M equal kinks, with jumps of 2/M."""
         several, of = len(self.jumps), np.zeros((len(self.jumps), len(weights)))
         self.positions = np.concatenate([self.positions, of], axis=1)
         self.kinks = np.concatenate([self.kinks, of], axis=1)
@@ -92,7 +92,7 @@ class View:
         return self.least + p.sum(axis=0)
 
     def split(self, alpha: np.ndarray) -> np.ndarray:
-        """Return p of a dual point, in which the jumps are used up from left to right; thresholds have the slope 0."""
+        """Return p of a dual point, in which the jumps are filled from left to right; thresholds have the slope 0."""
         slopes = np.zeros(len(self.c))
         slopes[: self.n] = -alpha
         before = np.cumsum(self.jumps, axis=0) - self.jumps
@@ -103,9 +103,9 @@ class View:
         return float((boxes[:2] * boxes[2:]).sum(axis=(0, 1)) @ self.c)
 
     def size(self, r: np.ndarray, scale: float) -> float:
-        """What an imbalance r adds to n(P − D).
+        """The contribution of an imbalance r to n(P − D).
 
-        That is the distance of w from w(α) where there is a ridge, and the unit of x_j for each unit of r_j elsewhere.
+        It is the distance of w from w(α) for entries with a ridge, and the unit of x_j times |r_j| for the others.
         """
         ridged = self.ridge > 0.0
         quadratic = np.square(r[ridged]) / (2.0 * self.ridge[ridged])
@@ -120,15 +120,15 @@ class View:
         return float(np.mean(self.living(products)))
 
     def alive(self, way: np.ndarray) -> np.ndarray:
-        """Return a step in which examples of weight zero stay where they are."""
+        """Return a step in which examples of weight zero do not change."""
         return way if self.live is None else way * self.live
 
     def length(self, boxes: np.ndarray, way: np.ndarray) -> float:
-        """Return the largest multiple of the step, one at most, that leaves p, q, s, t nonnegative."""
+        """Return the largest multiple of the step, at most one, that leaves p, q, s, t nonnegative."""
         return 1.0 / max(1.0, float(-self.living(way / boxes).min()))
 
     def take_up(self, boxes: np.ndarray, z: np.ndarray) -> None:
-        """Change s and t so that z − k = t − s to the last digit: the one that hardly changes by it, or the one that grows."""
+        """Change s and t so that z − k = t − s to the last digit: the one that hardly changes, or the one that increases."""
         off = z - self.kinks + boxes[2] - boxes[3]
         down = np.where(off > 0.0, boxes[2], boxes[3]) >= SMALL_PART * np.abs(off)
         boxes[2] -= np.where((off > 0.0) == down, off, 0.0)
@@ -144,11 +144,11 @@ class View:
         return np.append(np.where(zero, 0.0, x[:d]), x[d:])
 
     def nearest_vertices(self, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the kink of each example that seems to lie on one, NaN for the others, and α with the others at their vertices.
+        """Return the kink of each example that seems to lie on one (else NaN), and α with the other examples at vertices.
 
-        Of p s = μ the smaller factor tends to zero. To move α_i to its vertex moves the margin by c_i p ‖a_i‖²/λn (in the norm of
-        the penalty), and that may be taken for nothing only if it is less than s. The α of examples on a kink stay as they are:
-        where rows repeat, many are optimal, and those near an interior point are feasible.
+        Of p s = μ the smaller factor tends to zero. Moving α_i to its vertex changes the margin by c_i p ‖a_i‖²/λn (in the
+        norm of the penalty), which is negligible only if it is less than s. The α of examples on a kink are unchanged: with
+        repeated rows many are optimal, and those near an interior point are feasible.
         """
         (p, q, s, t), d = boxes, self.rows.d
         moved = self.c * self.rows.data.row_scores(1.0 / self.ridge[:d])

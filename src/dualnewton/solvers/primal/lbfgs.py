@@ -1,6 +1,6 @@
 """The correction pairs of L-BFGS, in their compact form.
 
-For a step s and the difference y of the gradients at its ends, B⁻¹y = s is required of the inverse. With the last pairs as the
+For a step s and the difference y of the gradients at its ends, the inverse must satisfy B⁻¹y = s. With the last pairs as the
 rows of S and Y, R the upper triangle and D the diagonal of SYᵀ, and Z = Y B₀⁻¹ for the matrix B₀ that is corrected,
 
     B⁻¹g = B₀⁻¹g + Sᵀ(R⁻ᵀ(D + YZᵀ)R⁻¹ Sg − R⁻ᵀ Zg) − Zᵀ R⁻¹ Sg

@@ -17,7 +17,7 @@ MOST_STEPS = 40
 
 LONGEST = 100.0
 """The largest first change of a margin for a loss without γ. Its φ″ may grow exponentially: where it is tiny, a Newton step is
-longer by orders of magnitude than the way to the minimum."""
+orders of magnitude longer than the distance to the minimum."""
 
 
 def first_length(loss: Loss, way: np.ndarray) -> float:
@@ -29,9 +29,9 @@ def first_length(loss: Loss, way: np.ndarray) -> float:
 def line_minimum(
     objective: Objective, x: np.ndarray, end: np.ndarray, margins: np.ndarray, end_margins: np.ndarray
 ) -> float:
-    """Return t ∈ [0, 1) that about minimises the convex Σ c φ(z + t(z′ − z)) + ½ Σ ridge (x + t(x′ − x))².
+    """Return t ∈ [0, 1) that approximately minimises the convex Σ c φ(z + t(z′ − z)) + ½ Σ ridge (x + t(x′ − x))².
 
-    The slope grows with t: its zero is found by the secant rule, kept in its bracket by bisection. t is 0 only where the
+    The slope grows with t: its zero is found by the secant rule, kept in its bracket by bisection. t is 0 only if the
     slope at the start is not negative.
     """
     way, loss, vectors = end - x, objective.problem.loss, objective.problem.row_vectors

@@ -1,4 +1,4 @@
-"""One model of a primal method: Newton's method with the curvature of rows, corrected by gradients as L-BFGS does."""
+"""One model of a primal method: Newton's method with a Hessian estimated from rows, corrected by L-BFGS."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from dualnewton.solvers.primal.sketching import Hessian
 from dualnewton.solvers.state import assign, record
 
 WELL_BELOW = 0.5
-"""Gap that the exact step of a quadratic problem may leave, as a fraction of the gap wanted."""
+"""Gap that the exact step of a quadratic problem may leave, as a fraction of the wanted gap."""
 
 FULL = 0.05
-"""Relative distance from the best length along its direction at which a step is taken as it is."""
+"""Relative distance from the best step length within which a step is accepted unchanged."""
 
 SUFFICIENT = 1e-4
 """Armijo's constant: the fraction of the decrease predicted by the gradient that a step must reach."""
 
 PATIENCE = 8
-"""Rejected trial points in a row after which a model is stuck; the largest possible sketch is tried before."""
+"""Consecutive rejected trial points after which a model is stuck; the largest possible sketch is tried before."""
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The solution of a model on a sample of so many rows, and the curvature of all rows as it estimates it, if it does."""
+    """The solution of a model on a sample of ``rows`` rows, and its estimate of the Hessian of all rows, if any."""
 
     x: np.ndarray
     curvature: Curvature | None = None
@@ -42,7 +42,7 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """A point x, and n P, n(P − D), the gradient of n P and the margins there; n P is infinite where it was not evaluated."""
+    """A point x, and n P, n(P − D), the gradient of n P and the margins there; n P is infinite if it was not evaluated."""
 
     x: np.ndarray
     value: float
@@ -53,7 +53,7 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A point for the next pass: the fraction ``step_length`` of the whole step, after so many rejected points on its way."""
+    """A point for the next pass: the fraction ``step_length`` of the full step, and the number of rejected points before it."""
 
     x: np.ndarray
     step_length: float = 1.0
@@ -71,19 +71,19 @@ class Direction:
 
 @dataclass(frozen=True, eq=False)
 class ModelState:
-    """What a model remembers between two steps."""
+    """The state of a model between two steps."""
 
     place: Place
     trial: Trial  # the point that the next pass evaluates
-    direction: Direction  # of the step that is tried
-    curvature: Any  # B₀; None where another is to be computed
+    direction: Direction  # of the current step
+    curvature: Any  # B₀; None if it must be recomputed
     shares: bool  # whether the curvature is the mean over several models
     corrections: Corrections
     pair: (
         tuple[np.ndarray, np.ndarray] | None
-    )  # the last step and its difference of gradients, until they are a correction
+    )  # the last step and its difference of gradients, before they become a correction pair
     stuck: bool  # whether no step decreases the objective beyond rounding
-    skipped: bool  # whether the model has moved to a point without evaluating it, which it does once
+    skipped: bool  # whether the model has moved to a point without evaluating it, which happens at most once
     policy: Any
 
 
@@ -113,19 +113,19 @@ class Model:
         self.shares = self.stuck = self.skipped = False
 
     def state(self) -> ModelState:
-        """Return what the model remembers. Newton's method computes another curvature at each step: it stores none."""
+        """Return the state of the model; without the curvature for Newton's method, which recomputes it at each step."""
         stored = None if self.curvature is None or self.policy.newton else self.curvature.state()
         return record(ModelState, self, curvature=stored, policy=self.policy.state)
 
     def restore(self, state: ModelState, data: Data) -> None:
-        """Take the state of a model with the same objective."""
+        """Restore the state of a model with the same objective."""
         self.policy.state = state.policy
         stored = None if state.curvature is None else state.curvature.on(data)
         assign(self, state, curvature=stored, policy=self.policy)
 
     @property
     def gap(self) -> float:
-        """n(P − D), as the gradient gives it."""
+        """n(P − D), computed from the gradient."""
         return self.place.gap
 
     @property
@@ -134,13 +134,13 @@ class Model:
         return len(self.place.margins) == 0
 
     def begin(self, found: Found) -> None:
-        """Start where a sample was solved, with the curvature that it estimates."""
+        """Start at the solution on a sample, with its estimate of the Hessian."""
         self.trial, self.curvature = Trial(found.x), found.curvature
         if found.curvature is not None:
             self.policy.start(found.rows)
 
     def receive(self, losses: float, loss_gradient: np.ndarray, margins: np.ndarray) -> None:
-        """Take the values at the trial point; move there if it is low enough, else try a lower point on the way."""
+        """Receive the values at the trial point; move there if it is low enough, else try a lower point on the segment to it."""
         ridge, x = self.objective.ridge, self.trial.x
         value = losses + 0.5 * float(ridge @ np.square(x))
         found = Place(x, value, math.nan, loss_gradient + ridge * x, margins)
@@ -153,7 +153,7 @@ class Model:
             self._shorten(found)
 
     def _lowest(self, found: Place) -> Place:
-        """Return the lowest point on the line through a point, of a parabola that is known from its two ends.
+        """Return the minimum along the line through a trial point, of the parabola given by its two ends.
 
         With exact steps the corrections make each direction conjugate to those before it: the method of conjugate gradients.
         """
@@ -184,7 +184,7 @@ class Model:
         self.trial = replace(self.trial, failures=0)
 
     def _shorten(self, found: Place) -> None:
-        """Try the lowest point on the way to the rejected one: its margins lie between, so no pass is needed."""
+        """Try the minimum on the segment to the rejected point: its margins are interpolated, so that no pass is needed."""
         place, failures = self.place, self.trial.failures + 1
         t = line_minimum(self.objective, place.x, found.x, place.margins, found.margins)
         if failures >= PATIENCE or t == 0.0:
@@ -193,15 +193,15 @@ class Model:
             self.trial = Trial(place.x + t * (found.x - place.x), self.trial.step_length * t, failures)
 
     def _give_up(self) -> None:
-        """Ask for the largest sketch; the model is stuck if that was the sketch of this very step."""
+        """Request the largest sketch; the model is stuck if this step already used it."""
         self.stuck = self.policy.rows >= self.policy.most and self.policy.age == 0
         self.policy.ask_for(self.policy.most)
         self.trial, self.curvature = replace(self.trial, failures=0), None
 
     def wants_curvature(self) -> bool:
-        """Choose a direction on the present curvature; return whether another is wanted, of ``policy.rows`` rows."""
+        """Compute the direction for the current curvature; return whether a new one, of ``policy.rows`` rows, is wanted."""
         if self.trial.failures:
-            return False  # a shorter step is to be tried
+            return False  # a shorter step is tried next
         if self.curvature is None:
             return True
         value, length = self.place.value, self.trial.step_length
@@ -217,7 +217,7 @@ class Model:
         return wanted
 
     def use(self, curvature: Curvature, active: int, *, shares: bool) -> None:
-        """Take the direction of a new curvature, to which ``active`` rows contribute."""
+        """Set the direction for a new curvature, to which ``active`` rows contribute."""
         self.curvature, self.pair, self.shares = curvature, None, shares
         self.corrections = self.corrections.rebased(curvature) if self.policy.coupled else Corrections.none()
         self._set_direction(curvature)
@@ -230,13 +230,14 @@ class Model:
 
     @property
     def negligible(self) -> float:
-        """The part of n(P − D) that a step on a quadratic objective may leave: well below the gap that is wanted."""
+        """The part of n(P − D) that a step on a quadratic objective may leave: well below the wanted gap."""
         return WELL_BELOW * self.policy.tol * abs(self.place.value) if self.objective.quadratic else 0.0
 
     @property
     def should_end(self) -> bool:
-        """Whether the trial point should meet ``tol``, so that it is certified unevaluated: the exact minimum of a quadratic
-        objective, or the end of a step that should make the gap small enough; once per run, since either may fail.
+        """Whether the trial point is expected to meet ``tol``, so that it is certified without an evaluation: the exact
+        minimum of a quadratic objective, or the end of a step that makes the gap small enough; once per run, since either may
+        fail.
         """
         if self.skipped or self.trial.failures or self.curvature is None:
             return False

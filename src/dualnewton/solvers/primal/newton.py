@@ -1,8 +1,8 @@
-"""Newton's method and its sketch as the loop drives them, one iteration per step of the loop.
+"""Newton's method and its sketch in the interface of the loop, one iteration per step.
 
 Each iteration takes x⁺ = x − t B⁻¹∇ where B is the curvature of rows (``curvature.py``): of all of them, which is SDNA with τ = n
 (Newton's method), or of a sketch of τ (Section 6 of the paper), corrected by the last gradients. A full gradient costs one
-pass; :class:`Decisions` says when another sketch is computed, and how large.
+pass; :class:`Decisions` decides when another sketch is computed, and of how many rows.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from dualnewton.solvers.protocol import PrimalPoint, SharedPasses
 
 
 class Descent(SharedPasses):
-    """Models that move together: their trial points share the passes.
+    """Models whose trial points share passes over the data.
 
     Parameters
     ----------
     problems : sequence of problems
-        They share X.
+        The problems, which share X.
     data : Data
         The data.
     starts : sequence of (w, intercept)
-        Where the models start.
+        The starting points of the models.
     tol : float
-        The relative gap that is wanted.
+        The wanted relative gap.
     sketch : int
         τ, the rows of the first sketch.
     newton : bool
-        Whether the curvature is that of all rows, at every step.
+        Whether every step uses the Hessian of all rows.
     decisions : Decisions
-        When curvature is computed, from how many rows and in which form.
+        Decide when a Hessian is computed, from how many rows and in which form.
     samples : sequence of int
         The sizes of the samples of rows on which problems that start at w = 0 are solved first (``samples.py``).
     """
@@ -79,7 +79,7 @@ class Descent(SharedPasses):
             self.models.append(Model(objective, policy, hessians, objective.vector(w, b)))
 
     def _hessians(self, objective: Objective, *, newton: bool) -> list[Hessian]:
-        """Return where the curvature of each column comes from; models with the same penalties have the same sources."""
+        """Return the source of the Hessian of each column; models with equal penalties share it."""
         ridge = objective.column_ridge
         if (key := ridge.tobytes()) not in self.hessians and objective.joint:
             self.hessians[key] = [JointHessian(self.data, ridge, objective.columns, self.decisions)]
@@ -110,7 +110,7 @@ class Descent(SharedPasses):
             column = own.stop
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:  # noqa: ARG002
-        # The models stay where they are if the deadline passes between two of their matrices.
+        # The models do not move if the deadline passes between two of their matrices.
         made, passes = self._passes_made(), 0.0
         if all(model.is_new for model in self.models):
             passes += self._start(rng)
@@ -133,7 +133,7 @@ class Descent(SharedPasses):
         return passes + (extra + self._passes_made() - made) / len(self.models)
 
     def _start(self, rng: np.random.Generator) -> float:
-        """Evaluate where the models start, at the solution on samples if there are any; return the passes of these."""
+        """Evaluate the starting points, at the solution on samples if there are any; return the passes of these."""
         if not self.samples:
             self._evaluate()
             return 0.0
@@ -156,7 +156,7 @@ class Descent(SharedPasses):
         self.hessians = {key: each for key, each in self.hessians.items() if key in used}
 
     def state(self) -> tuple[tuple[ModelState, tuple[Any, ...]], ...]:
-        """Return the state of each model, with those of its Hessians, which it may share with others."""
+        """Return the state of each model, with those of its Hessians, which several models may share."""
         return tuple((model.state(), tuple(hessian.state() for hessian in model.hessians)) for model in self.models)
 
     def restore(self, state: tuple[tuple[ModelState, tuple[Any, ...]], ...]) -> None:

@@ -11,7 +11,7 @@ for given D > 0. Elimination of Δp leaves the normal equations, a weighted Gram
 Near the optimum D grows without bound for examples on a kink and vanishes for all others, so that the matrix is badly
 conditioned: with λn = 10⁻³ the factor alone loses all digits at a relative gap of about 10⁻⁶. Refinement restores them: the
 residuals of the two equations above, in which nothing large cancels, are solved for with the same factor and added to Δx and to
-Δp apart.
+Δp separately.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from dualnewton.matrix import Data, linear
 from dualnewton.solvers.primal.curvature import Cholesky, Woodbury, gram_of
 
 MOST_REFINEMENTS = 6
-"""Solves with one factor after the first."""
+"""Limit on further solves with one factor."""
 
 FEW_REFINEMENTS = 2
-"""Refinements that cost less than a matrix in float64 instead of float32."""
+"""Number of refinements that cost less than a matrix in float64 instead of float32."""
 
 GAIN = 0.25
-"""A refinement that does not bring the residual below this fraction is the last one."""
+"""A refinement that does not reduce the residual to this fraction is the last one."""
 
 Check = Callable[[], None]
-"""Called between large pieces of work; it may raise to end them."""
+"""Called between large pieces of work; it may raise an exception to stop them."""
 
 
 class Operator(Protocol):
@@ -53,7 +53,7 @@ class Operator(Protocol):
         """D(ridge) + Ãᵀ D(weights) Ã, ready to solve with; from products in float32 if ``single``."""
 
     def close(self) -> None:
-        """Give back what is held."""
+        """Release resources."""
 
 
 class Solver(Protocol):
@@ -64,7 +64,7 @@ class Solver(Protocol):
 
 
 class ScaledCholesky:
-    """H + D(ridge), scaled to a unit diagonal before it is factorised: what is added to it in need is relative to each entry."""
+    """H + D(ridge), scaled to a unit diagonal before it is factorised: an added regularisation is then relative to each entry."""
 
     def __init__(self, H: np.ndarray, ridge: np.ndarray, check: Check) -> None:
         diagonal = np.einsum("ii->i", H)  # a view
@@ -81,7 +81,7 @@ class ScaledCholesky:
 
 
 class Block:
-    """Ã as one dense matrix, for data so small that the interpreter takes most of the time."""
+    """Ã as one dense matrix, for data so small that Python calls take most of the time."""
 
     def __init__(self, data: Data, *, intercept: bool) -> None:
         rows = linear.to_dense(data.rows(slice(None)))
@@ -97,7 +97,7 @@ class Block:
         return ScaledCholesky((self.rows.T * weights) @ self.rows, ridge, check)
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing."""
 
 
 class Passes:
@@ -121,7 +121,7 @@ class Passes:
         return ScaledCholesky(H, ridge, check)
 
     def close(self) -> None:
-        """Give back the threads of the data."""
+        """Release the threads of the data."""
         self.data.close()
 
 
@@ -130,7 +130,7 @@ class WidePasses(Passes):
 
     def __init__(self, data: Data, *, intercept: bool, penalty: np.ndarray | None) -> None:
         super().__init__(data, intercept=intercept)
-        self.penalty = penalty  # v, to which every ridge is proportional; None where it changes from step to step
+        self.penalty = penalty  # v, to which every ridge is proportional; None if it changes between steps
 
     @cached_property
     def rows(self) -> linear.Matrix:
@@ -177,7 +177,7 @@ class WithCoordinates:
         return self.operator.curvature(weights[: -self.d], own, check, single=single)
 
     def close(self) -> None:
-        """Give back what the operator holds."""
+        """Release the resources of the operator."""
         self.operator.close()
 
 
@@ -206,18 +206,18 @@ class NewtonSystem:
     size : Callable
         Measures a residual of the first equation: refinement ends when it is small enough.
     check : callable
-        Called between large pieces of work.
+        Called between large pieces of work; may raise an exception.
     single : bool
-        Whether the matrix is computed in float32, which refinement makes up for as long as it is well conditioned.
+        Whether the matrix is computed in float32, which refinement corrects if it is well conditioned.
     most : float
-        Number of products after which solutions are not refined.
+        Limit on products, beyond which solutions are not refined.
 
     Attributes
     ----------
     products : int
         Products with Ã and Ãᵀ so far.
     weak : bool
-        Whether a solution was not refined to the size that was asked for, or by many refinements.
+        Whether a solution missed the requested accuracy, or needed many refinements.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class NewtonSystem:
         self.products, self.weak = 0, False
 
     def solve(self, r: np.ndarray, g: np.ndarray, enough: float) -> Solution:
-        """Return Δx, ÃΔx and Δp, refined until the residual of the first equation is of size ``enough``, if it can be."""
+        """Return Δx, ÃΔx and Δp, refined until the residual of the first equation is at most ``enough``, if possible."""
         found = self._once(-r, g)
         left = self._residual(r, found)
         for count in range(MOST_REFINEMENTS):

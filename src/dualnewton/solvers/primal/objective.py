@@ -1,8 +1,8 @@
-"""A problem as a primal method sees it: a function of one vector x, whose losses depend on columns of margins.
+"""A problem in the form of the primal methods: a function of one vector x, whose losses depend on columns of margins.
 
     n P(x) = Σ_i c_i φ_i(z_i) + ½ Σ_j ridge_j x_j²,        z_ik = a_iᵀw_k + b_k,      x = (w_1, b_1, …, w_K, b_K)
 
-The intercepts b are there where the problem has them, and have no ridge.
+The intercepts b exist if the problem has them, and have no ridge.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Objective:
     column_ridge : array of shape (d,) or (d + 1,)
         λn v_j for each feature, and 0 for the intercept, of each column.
     ridge : feature array
-        The same for all columns, where x is.
+        The same for all columns, on the device of x.
     quadratic : bool
         Whether the curvature is the same everywhere.
     in_pieces : bool
@@ -55,13 +55,13 @@ class Objective:
         self.ridge = problem.data.feature_array(np.tile(self.column_ridge, self.columns))
 
     def curvature(self, margins: np.ndarray) -> np.ndarray:
-        """c_i ∂²φ_i/∂z_ik² of all rows, of shape (n, K); or what joins each two columns, of which one Hessian is made."""
+        """c_i ∂²φ_i/∂z_ik² of all rows, of shape (n, K); or the couplings of each pair of columns, for a joint Hessian."""
         if self.joint:
             return self.problem.row_couplings(margins)
         return self.problem.row_curvature(self.as_margins(margins)).reshape(margins.shape)
 
     def as_margins(self, Z: np.ndarray) -> np.ndarray:
-        """Return n × K margins as the problem takes them: a vector for K = 1."""
+        """Return n × K margins in the shape of the problem: a vector for K = 1."""
         return Z[:, 0] if self.columns == 1 else Z
 
     def parts(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -71,7 +71,7 @@ class Objective:
         return each[:, : self.problem.d], b
 
     def vector(self, W: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Join what :meth:`parts` took apart, where the data have vectors over features."""
+        """Undo :meth:`parts`, on the device on which the data keep vectors over features."""
         each = np.atleast_2d(W)
         if self.problem.fit_intercept:
             each = np.concatenate([each, np.asarray(np.reshape(b, (-1, 1)), like=each)], axis=1)

@@ -1,12 +1,12 @@
-"""Where a smooth problem with many more rows than unknowns starts: at its solution on random samples of the rows.
+"""The start of a smooth problem with many more rows than unknowns: its solution on random samples of the rows.
 
 The minimiser on m of n rows is within about D/(2m) of the optimum, in units of P, for D unknowns; and the Hessian of the sample,
 times n/m, is the Hessian of all rows up to a relative error of √(D/m), which makes it a good first matrix of L-BFGS. Each sample
-is several times as large as the one before and starts from its solution: only the first, smallest one takes more than one or
+is several times as large as the one before and starts from its solution: only the first, smallest sample needs more than one or
 two steps of Newton's method. Then a few gradients of all rows suffice.
 
-Uniform samples miss features that few rows have and classes that few rows belong to. Where the first sample holds too few of
-either, the run starts as it would have without samples.
+Uniform samples miss features that few rows have and classes with few rows. If the first sample has too few rows of
+either kind, the run starts without samples.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from dualnewton.solvers.primal.newton import Descent
 
 SETTLED = 0.05
-"""Decrease of the objective that a solution on a sample may leave, as a fraction of its distance from that of all rows."""
+"""Suboptimality of a solution on a sample, as a fraction of the distance between the optima of the sample and of all rows."""
 
 EVEN = 0.25
-"""Least number of rows of equal weight to which the weights of a sample amount, as a fraction of its rows."""
+"""Least effective number of rows of a weighted sample, as a fraction of its rows."""
 
 MOST_STEPS = 20
 """Largest number of steps on one sample."""
 
 
 def solve_samples(method: Descent, rng: np.random.Generator) -> tuple[list[Found], float]:
-    """Solve the problems of a method on its samples, one after the other; return what was found, and the passes it took."""
+    """Solve the problems of a method on its samples, one after the other; return the solutions and the number of passes."""
     n, problems = method.data.n, [model.objective.problem for model in method.models]
     found, passes = [Found(model.trial.x) for model in method.models], 0.0
     for size in method.samples:
@@ -69,7 +69,7 @@ def _of_all(curvature: Any, factor: float) -> Curvature:
 
 
 def _settle(method: Descent, rng: np.random.Generator) -> int:
-    """Take steps until each model is closer to the minimiser of its sample than that is to the one of all rows."""
+    """Take steps until each model is closer to the minimiser of its sample than this minimiser is to that of all rows."""
     for steps in range(1, MOST_STEPS + 1):
         method.step(rng, math.inf, math.inf)
         if all(model.stuck or _is_settled(model, method.data.n) for model in method.models):
@@ -84,7 +84,7 @@ def _is_settled(model: Any, n: int) -> bool:
 
 
 def represents(data: Data, problems: Sequence[Problem]) -> bool:
-    """Whether enough rows of a sample have each feature, enough belong to each class, and enough have a weight that counts."""
+    """Whether enough rows of a sample have each feature, enough belong to each class, and enough have a noticeable weight."""
     if (data.nonzeros() < RARE).any():
         return False
     for problem in problems:

@@ -1,6 +1,6 @@
-"""One curvature for several models whose Hessians are alike, such as the folds of a cross-validation.
+"""One Hessian estimate for several models with similar Hessians, such as the folds of a cross-validation.
 
-The Hessian of a fold differs from the mean over the folds by a fraction of the rows, for which the corrections of L-BFGS make up.
+The Hessian of a fold differs from the mean over the folds by a fraction of the rows, which L-BFGS corrects.
 The outputs of a least-squares fit have the same Hessian. One sketch and one factor then serve all these models.
 """
 
@@ -23,9 +23,9 @@ SAME = 1e-9
 
 
 def compute_curvature(models: Sequence[Model], rng: np.random.Generator, check: Callable[[], None]) -> float:
-    """Compute new curvature for these models; return the epochs of work that it took.
+    """Compute new curvature for these models; return the work in epochs.
 
-    ``check`` is called before each matrix but the first; it may raise to end the work.
+    ``check`` is called before each matrix except the first; it may raise an exception to stop the work.
     """
     epochs = 0.0
     for k, (group, weights, shares) in enumerate(_distinct(models)):
@@ -42,7 +42,7 @@ def _distinct(models: Sequence[Model]) -> Iterator[tuple[list[Model], np.ndarray
 
 
 def _alike(models: Sequence[Model]) -> list[list[Model]]:
-    """Group models by what has to be the same: the penalties, the size of the sketch and the number of columns."""
+    """Group models that may share a curvature: by the penalties, the size of the sketch and the number of columns."""
     groups: list[list[Model]] = []
     for model in models:
         for group in groups:
@@ -57,14 +57,14 @@ def _alike(models: Sequence[Model]) -> list[list[Model]]:
 
 
 def _close(models: Sequence[Model]) -> Iterator[tuple[list[Model], np.ndarray, bool]]:
-    """Yield the same for models that are alike: those with nearly the same weights, and each of the others alone."""
+    """Yield the same for models of a group: those with nearly equal weights together, and each of the others alone."""
     weights = [model.objective.curvature(model.place.margins) for model in models]
     if len(models) == 1:
         yield list(models), weights[0], False
         return
     mean = sum(weights[1:], start=weights[0]) / len(models)
     apart = [float(np.abs(own - mean).sum()) / (float(mean.sum()) or 1.0) for own in weights]
-    # A model that wants another curvature after a shared one gets its own.
+    # A model that needs a new curvature after a shared one gets its own.
     close = [SAME if model.policy.newton or model.shares else CLOSE for model in models]
     together = [k for k in range(len(models)) if apart[k] <= close[k]]
     shares = max((apart[k] for k in together), default=0.0) > SAME
@@ -76,7 +76,7 @@ def _close(models: Sequence[Model]) -> Iterator[tuple[list[Model], np.ndarray, b
 
 
 def _compute(models: Sequence[Model], weights: np.ndarray, rng: np.random.Generator, *, shares: bool) -> float:
-    """Compute the curvature for these weights, one of their columns at a time, for these models to use."""
+    """Compute the curvature for these weights, one of their columns at a time, for these models."""
     policy = models[0].policy
     enough = Enough(min(model.negligible for model in models), np.stack([model.place.gradient for model in models]))
     each = _each(models[0].hessians, weights, policy.rows, rng, enough)
@@ -90,7 +90,7 @@ def _compute(models: Sequence[Model], weights: np.ndarray, rng: np.random.Genera
 def _each(
     hessians: Sequence[Hessian], weights: np.ndarray, size: int, rng: np.random.Generator, enough: Enough
 ) -> list[Curvature]:
-    """Return the curvature of each column; equal columns, as those of softmax are at the start, have the same."""
+    """Return the curvature of each column; equal columns, such as those of softmax at the start, share it."""
     each: list[Curvature] = []
     columns = [np.ascontiguousarray(weights[:, k], like=weights) for k in range(weights.shape[1])]
     if hessians[0].joint:

@@ -1,8 +1,8 @@
 """The Hessians of the primal methods: the curvature of a sketch of the rows, or of all rows.
 
 Section 6 of the paper takes the curvature of a step from a random set S of examples. Here the set is drawn with
-probabilities proportional to c_i φ″_i, the weight of a row in the Hessian, so that rows that have none (squared hinge) are not
-drawn, times an estimate of its leverage, so that rows with rare features are.
+probabilities proportional to c_i φ″_i, the weight of a row in the Hessian, times an estimate of its leverage. Rows of weight zero
+(squared hinge) are not drawn, and rows with rare features are.
 Features that are rare in a sketch take their diagonal entry from all rows.
 """
 
@@ -23,54 +23,54 @@ from dualnewton.solvers.primal.dominant_rows import DominantRows
 from dualnewton.solvers.primal.incremental_gram import IncrementalGram, Sum
 
 RARE = 16
-"""A feature with fewer nonzero entries in a sketch takes its curvature from all rows instead."""
+"""A feature with fewer nonzero entries in a sketch takes its diagonal entry from all rows instead."""
 
 TINY = 1e-200
 """The curvature of a feature counts as zero at this fraction of the largest curvature of a feature."""
 
 ENOUGH = 3
-"""Distinct rows per feature from which a sketch needs no shrinkage towards its diagonal."""
+"""Number of distinct rows per feature above which a sketch needs no shrinkage towards its diagonal."""
 
 WIDE = 1 << 22
-"""Numbers of sketched rows that are squared at a time."""
+"""Number of entries of sketched rows that are squared at a time."""
 
 EVEN = 4.0
-"""Leverages of at most this multiple of their mean are ignored when rows are drawn."""
+"""If no leverage exceeds this multiple of their mean, leverages are ignored when rows are drawn."""
 
 FEW = 256
-"""Rows from which a diagonal is estimated."""
+"""Number of rows from which a diagonal is estimated."""
 
 RESIDUAL, FINE, MOST_PRODUCTS = 0.05, 1e-3, 300
-"""Relative residual at which conjugate gradients stop, since the next step of Newton's method corrects the rest; the same for
-quadratic objectives, where the next step would only repeat them; and the largest number of products."""
+"""Relative residual at which conjugate gradients stop, since the next Newton step corrects the rest; the same for quadratic
+objectives, where the next step would only repeat the solve; and the limit on products."""
 
 SINGLE = 1e-7
 """Relative error of single precision in a sum of products."""
 
 EXACT, ROUGH = 0.2, 1.0
-"""Largest relative change of the curvature by single precision: of all rows, for steps of Newton's method; and of a sketch."""
+"""Largest allowed relative change of the Hessian by single precision: for Newton's method, and for a sketch."""
 
 
 class Enough(NamedTuple):
-    """What a solve may leave of n(P − D), zero unless the curvature is the same everywhere; and the gradients, a row each."""
+    """The n(P − D) that a solve may leave, zero unless the Hessian is constant; and the gradients, one per row."""
 
     left: float
     gradients: np.ndarray
 
 
 ALL = Enough(0.0, np.empty((0, 0)))
-"""Nothing may be left."""
+"""Solves must be exact to rounding."""
 
 
 class Hessian(Protocol):
-    """Where a model takes its curvature from.
+    """The source of the Hessian of a model.
 
     Attributes
     ----------
     passes_made : int
-        The passes over the data that products have taken so far.
+        The passes over the data for products so far.
     rows_read : int
-        The rows whose outer products the last curvature has taken.
+        The number of rows whose outer products are in the last Hessian.
     joint : bool
         Whether the columns of a model have one joint Hessian, so that :meth:`at` takes a sequence of row arrays as weights.
     """
@@ -82,18 +82,18 @@ class Hessian(Protocol):
     def at(self, weights: Any, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:
         """Return Aᵀ D(weights) A + D(ridge), from about ``size`` rows; an estimate of its diagonal if ``size`` is zero.
 
-        Where the curvature is the same everywhere, a solve is exact enough if it leaves at most ``enough.left`` of n(P − D).
+        If the Hessian is constant, a solve is exact enough if it leaves at most ``enough.left`` of n(P − D).
         """
 
     def state(self) -> Any:
-        """Return what is remembered between two calls, as plain data."""
+        """Return the state between two calls, as plain data."""
 
     def restore(self, state: Any) -> None:
-        """Take such a state."""
+        """Restore this state."""
 
 
 class Stateless:
-    """A Hessian that is computed from all rows each time, without a memory."""
+    """A Hessian that is computed from all rows each time, without a state."""
 
     joint = False
 
@@ -114,7 +114,7 @@ def leverages(data: Data, weights: np.ndarray) -> np.ndarray | None:
     """Return a score for each row, the mean of 1 and its relative leverage; None if the leverages are about equal.
 
     ℓ_i = Σ_j a_ij²/D_j with D_j = Σ_i weights_i a_ij² bounds the leverage of row i from below. A row with a feature that few
-    others have has a large one: a sketch without it would know nothing of that feature.
+    others have has a large leverage: a sketch without it would miss that feature.
     """
     some = np.linspace(0, data.n - 1, min(4 * FEW, data.n)).astype(int)
     squares = linear.squared(data.rows(some))
@@ -130,10 +130,10 @@ def leverages(data: Data, weights: np.ndarray) -> np.ndarray | None:
 
 
 def bears_noise(data: Data, ridge: np.ndarray, weights: np.ndarray, most: float) -> bool:
-    """Whether products in single precision, twice as fast, change the curvature of no direction by more than this factor.
+    """Whether products in single precision, twice as fast, change the curvature in each direction by at most this factor.
 
-    They err by about 1e-7 of the diagonal of H in each place, as a matrix by √d times as much for d features, and no direction
-    has less curvature than the ridge. A few rows suffice to estimate the diagonal.
+    The error of each entry is about 1e-7 of the diagonal of H, that of the matrix √d times as much for d features, and every
+    direction has at least the curvature of the ridge. A few rows suffice to estimate the diagonal.
     """
     d = data.d
     some = np.linspace(0, data.n - 1, min(FEW, data.n)).astype(int)
@@ -142,10 +142,10 @@ def bears_noise(data: Data, ridge: np.ndarray, weights: np.ndarray, most: float)
 
 
 def _leaves(B: Curvature, sizes: np.ndarray, ridge: np.ndarray, enough: Enough) -> float:
-    """Estimate what a solve with B, of products in single precision, leaves of n(P − D) for the worst of the gradients.
+    """Estimate the n(P − D) that a solve with B, computed in single precision, leaves for the worst of the gradients.
 
-    An entry H_jk errs by about 1e-7 √(H_jj H_kk), so that a step s leaves about r_j = 1e-7 √H_jj ‖√H_kk s_k‖ of the gradient, and
-    the gap Σ_j r_j²/(2 ridge_j); ``sizes`` are the √H_jj.
+    An entry H_jk has an error of about 1e-7 √(H_jj H_kk), so that a step s leaves about r_j = 1e-7 √H_jj ‖√H_kk s_k‖ of the
+    gradient, and the gap Σ_j r_j²/(2 ridge_j); ``sizes`` are the √H_jj.
     """
     steps = np.stack([on_host(B.solve(gradient)) for gradient in enough.gradients])
     moved = float(np.square(sizes * steps).sum(axis=1).max())
@@ -154,7 +154,7 @@ def _leaves(B: Curvature, sizes: np.ndarray, ridge: np.ndarray, enough: Enough) 
 
 @dataclass(frozen=True, eq=False)
 class SketchesState:
-    """Whether the leverages of the rows were computed, these (None where they are alike), and the last sum over all rows."""
+    """Whether leverages were computed, the leverages (None if they are about equal), and the last sum over all rows."""
 
     scored: bool
     scores: np.ndarray | None
@@ -162,18 +162,18 @@ class SketchesState:
 
 
 class Sketches:
-    """The curvature of a new sample of rows each time; of all rows, if so many are asked for.
+    """The Hessian of a new sample of rows each time, or of all rows.
 
     Parameters
     ----------
     data : Data
         The data.
     ridge : array of shape (d,) or (d + 1,)
-        The penalties; with one more where a constant feature, the intercept, is appended to the rows.
+        The penalties; with one more entry if a constant feature, the intercept, is appended to the rows.
     decisions : Decisions
-        In which form, and in which precision, the curvature is computed.
+        Choose the form and the precision of the Hessian.
     in_pieces : bool
-        Whether most rows have the same weight each time, so that the sum over all of them is worth keeping.
+        Whether most rows have the same weight each time, so that the sum over all rows is kept and updated.
     """
 
     passes_made = rows_read = 0
@@ -191,7 +191,7 @@ class Sketches:
         return SketchesState(self.scored, self.scores, None if self.kept is None else self.kept.last)
 
     def restore(self, state: SketchesState) -> None:
-        """Take such a state."""
+        """Restore this state."""
         self.scored, self.scores = state.scored, state.scores
         if self.kept is not None:
             self.kept.last = state.kept
@@ -210,7 +210,7 @@ class Sketches:
             self.scores, self.scored = leverages(data, weights), True
         indices, scaled = data.draw(rng, weights, size or FEW, self.scores)
         exact, self.rows_read = indices.size == count, indices.size
-        # Where rows are drawn by their leverage, the sketch contains those of rare features.
+        # If rows are drawn by their leverage, the sketch contains those of rare features.
         if not exact and self.scores is None and (rare := self._rare(indices)).size:
             diagonal[rare] += data.column_norms(weights, rare)
         if size == 0:
@@ -233,10 +233,10 @@ class Sketches:
         return self.decisions.considers_single(rows) and bears_noise(self.data, self.ridge, weights, most)
 
     def _shrunk(self, indices: np.ndarray, scaled: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
-        """Move part of a sketch of few rows to the diagonal; return the weights that are left.
+        """Move part of a sketch of few rows to the diagonal; return the remaining weights.
 
         With few rows per feature, a sketch underestimates the curvature of some directions, most of those that it does not
-        span. Where the features are on one scale, a sketch (1 − ρ)H_S + ρ diag(H_S) errs least for
+        span. If the features have equal scales, the error of a sketch (1 − ρ)H_S + ρ diag(H_S) is least for
         ρ = β²/(β² + ‖H‖² − d), β² = (E‖u‖⁴ − ‖H‖²)/m, in the Frobenius norm (Ledoit and Wolf, 2004); ‖H‖² is the mean of
         (u_iᵀu_j)² over pairs of rows, estimated from a few hundred rows.
         """
@@ -265,7 +265,7 @@ class Sketches:
 
 
 class FromGram(Stateless):
-    """The curvature of all rows where they are fewer than the features: their Gram matrix is computed once."""
+    """The Hessian of all rows for fewer rows than features: the n×n Gram matrix is computed once."""
 
     passes_made = 0
 
@@ -280,7 +280,7 @@ class FromGram(Stateless):
 
 @dataclass(frozen=True, eq=False)
 class MatrixFreeState:
-    """What :class:`MatrixFree` remembers: its last preconditioner, of ``size`` rows, and how many products it took."""
+    """The state of :class:`MatrixFree`: its last preconditioner, of ``size`` rows, and the products of its last solve."""
 
     size: int
     weights: Any
@@ -290,7 +290,7 @@ class MatrixFreeState:
 
 
 class MatrixFree:
-    """The curvature of all rows where both they and the features are many: conjugate gradients, near a sketch.
+    """The Hessian of all rows if rows and features are many: conjugate gradients, preconditioned by a sketch.
 
     Parameters
     ----------
@@ -299,16 +299,16 @@ class MatrixFree:
     ridge : array
         As for :class:`Sketches`.
     decisions : Decisions
-        The rows of the preconditioners.
+        Choose the number of rows of the preconditioners.
     fraction : float
         The residual that a solve may leave, as a fraction of the gradient.
 
     Attributes
     ----------
     size : int
-        The rows of the last preconditioner, or of the first before there is one.
+        The rows of the last preconditioner, or of the first one if there is none yet.
     weights, last : array, ConjugateGradients
-        The last weights, and the solver for them; none and None before the first.
+        The last weights, and the solver for them; empty and None before the first.
     """
 
     def __init__(self, data: Data, ridge: np.ndarray, decisions: Decisions, fraction: float) -> None:
@@ -320,12 +320,12 @@ class MatrixFree:
         self.last: ConjugateGradients | None = None
 
     def state(self) -> MatrixFreeState:
-        """Return the last preconditioner, the weights that it was made for, and the products that its last solve took."""
+        """Return the last preconditioner, its weights, and the number of products of its last solve."""
         near, products = (None, 0) if self.last is None else (self.last.near.state(), self.last.products)
         return MatrixFreeState(self.size, self.weights, near, products, self.sketches.state())
 
     def restore(self, state: MatrixFreeState) -> None:
-        """Take such a state."""
+        """Restore this state."""
         self.size, self.weights = state.size, state.weights
         self.sketches.restore(state.sketches)
         if state.near is not None:
@@ -343,7 +343,7 @@ class MatrixFree:
         return self.last
 
     def _solver(self, weights: np.ndarray, near: Curvature, enough: Enough) -> ConjugateGradients:
-        # For α = −φ′ the gap is Σ r_j²/(2 ridge_j), where the residual r is the gradient at the point that is reached.
+        # For α = −φ′ the gap is Σ r_j²/(2 ridge_j), where the residual r is the gradient at the new point.
         d = self.data.d
         units = None
         if enough.left:
@@ -364,7 +364,7 @@ class MatrixFree:
 def hessian_of_all_rows(
     data: Data, ridge: np.ndarray, decisions: Decisions, *, quadratic: bool, in_pieces: bool = False
 ) -> Hessian:
-    """Choose by the sizes how Newton's method solves with the Hessian: d×d, n×n, or by its products."""
+    """Choose the form of the Hessian of Newton's method by sizes: d×d, n×n, or products only."""
     if decisions.is_matrix_free(ridge.size):
         return MatrixFree(data, ridge, decisions, FINE if quadratic else RESIDUAL)
     return (

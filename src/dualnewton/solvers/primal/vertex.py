@@ -1,12 +1,12 @@
-"""The vertex of a linear program that an interior point is near.
+"""The vertex of a linear program near an interior point.
 
 Without a ridge an optimal x is determined by as many kinks as it has entries: margins that lie on a kink, and coefficients that
-are zero (the kinks of thresholds). Near the optimum these have the largest curvature D of all. With B for their rows, k for their
-kinks, and every other slope at the end of its jump that the margin says,
+are zero (the kinks of thresholds). Near the optimum these have the largest curvature D. With B for their rows, k for their
+kinks, and every other slope at the end of its jump on the side of the margin,
 
     B x = k,        Bᵀ (c p)_B = −Ãᵀ (slopes of all others).
 
-The second system gives the slopes on the kinks: where they are within their jumps, x is optimal to rounding.
+The second system gives the slopes at the kinks: if they are within their jumps, x is optimal to rounding.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from dualnewton.solvers.primal.kinked_view import View
 from dualnewton.solvers.primal.newton_system import Operator
 
 CANDIDATES = 3
-"""Kinks among which a basis is chosen, for each entry of x."""
+"""Number of candidate kinks for a basis, per entry of x."""
 
 DEPENDENT = 1e-11
-"""A row is dependent on those chosen before it if what is left of it is below this fraction of its length."""
+"""A row depends on those chosen before it if its component outside their span is below this fraction of its norm."""
 
 TIE = 1e-11
-"""A margin so near to a kink, as a fraction of the largest margin, is on it."""
+"""Distance from a kink, as a fraction of the largest margin, within which a margin is on the kink."""
 
 REFINED = 2
-"""Solves for x, each with the residual that the one before has left."""
+"""Number of solves for x, each for the residual of the one before."""
 
 OUTSIDE = 1e-9
-"""Distance by which a slope may leave its jump, as a fraction of the jump; farther out, the set of kinks was wrong."""
+"""Distance by which a slope may leave its jump, as a fraction of the jump; beyond it, the set of kinks was wrong."""
 
 Pair = tuple[np.ndarray, np.ndarray]
 """x and p."""
 
 
 def vertex_near(view: View, operator: Operator, x: np.ndarray, boxes: np.ndarray, curvature: np.ndarray) -> Pair | None:
-    """Return x and p of the vertex; None if the kinks that seem to determine it do not.
+    """Return x and p of the vertex; None if the chosen kinks do not determine it.
 
     Parameters
     ----------
@@ -57,12 +57,12 @@ def vertex_near(view: View, operator: Operator, x: np.ndarray, boxes: np.ndarray
         return None
     B, free, places, examples, zeros = basis.rows, basis.free, basis.places, basis.examples, basis.zeros
     inside, units = B[:, free] * view.units[free], view.units[free]
-    # 1. x, from where it is: along directions that no kink decides, it stays there.
+    # 1. x, corrected from its current value: along directions that no kink determines, it is unchanged.
     x = np.where(free, x, 0.0)
     for _ in range(REFINED):
         x[free] += units * np.linalg.lstsq(inside, view.kinks[places, examples] - B @ x, rcond=None)[0]
     x[examples[examples >= view.n] - view.n] = 0.0
-    # 2. p: at an end of the jump off the kinks; on kinks outside the basis, where examples repeat, as it was.
+    # 2. p: at an end of the jump for margins not on a kink; unchanged on kinks outside the basis (repeated examples).
     beyond = operator.times(x) - view.kinks
     off = np.abs(beyond) > TIE * float(np.abs(view.kinks).max())
     p = np.where(off, np.where(beyond > 0.0, view.jumps, 0.0), boxes[0])
@@ -87,7 +87,7 @@ class _Basis:
     zeros, zero_places : arrays
         Coefficients that are zero, and the numbers of their kinks.
     free : array of bool
-        Which entries of x are not among them.
+        The entries of x that are not among these zeros.
     rows, places, examples : arrays
         Rows of Ã on a kink that are independent in the free entries, the numbers of these kinks, and their examples.
     """
@@ -101,10 +101,10 @@ class _Basis:
 
 
 def _basis(view: View, weights: np.ndarray) -> _Basis | None:
-    """Choose as many kinks as x has entries, if there are, by their weights c D.
+    """Choose as many kinks as x has entries, if possible, by their weights c D.
 
-    The largest weights say which coefficients are zero. For the others, pivots take the row that is largest outside the span of
-    those before it; a dependent one has nothing left there.
+    The largest weights determine which coefficients are zero. For the others, pivoting takes the row that is largest outside the
+    span of those before it; a dependent row has no component there.
     """
     from scipy.linalg import qr
 
@@ -132,13 +132,13 @@ def _basis(view: View, weights: np.ndarray) -> _Basis | None:
 
 
 def _largest(values: np.ndarray, count: int) -> np.ndarray:
-    """Return the flat indices of the largest values, in no order."""
+    """Return the flat indices of the largest values, unordered."""
     flat = values.ravel()
     return np.arange(flat.size) if flat.size <= count else np.argpartition(flat, -count)[-count:]
 
 
 def _rows(view: View, examples: np.ndarray) -> np.ndarray:
-    """Return the rows of Ã of some examples, those of thresholds included, as a dense matrix."""
+    """Return the rows of Ã of some examples, including those of thresholds, as a dense matrix."""
     d, own = view.rows.d, examples < view.n
     B = np.zeros((len(examples), len(view.units)))
     wanted, back = np.unique(examples[own], return_inverse=True)
