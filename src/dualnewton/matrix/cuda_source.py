@@ -374,8 +374,11 @@ extern "C" __global__ void dense_transposed(const REAL* X, const double* R, doub
     }
     if (column < d) for (int k = 0; k < K; ++k) sums[((long long)blockIdx.x * K + k) * d + column] = added[k];
 }
+"""
 
-// Z = f(A) W for CSR rows and a function f of an entry: LANES threads a row. With the transposed matrix it gives f(A)' R.
+CSR_TIMES = r"""
+// Z = f(A) W for CSR rows and a function f of an entry, added to Z if ADD: LANES threads a row, each with TOGETHER entries at a
+// time, whose numbers in W it reads together. With the transposed matrix it gives f(A)' R.
 extern "C" __global__ void csr_times(
     const REAL* data, const int* indices, const INDEX* indptr, const double* W, double* Z, long long n)
 {
@@ -384,14 +387,29 @@ extern "C" __global__ void csr_times(
     long long first = (long long)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
     for (long long i = first; i - threadIdx.x / LANES < n; i += rows) {
         double z[K] = {};
-        if (i < n) for (INDEX s = indptr[i] + lane; s < indptr[i + 1]; s += LANES) {
-            double x = (double)data[s];
-            long long at = (long long)indices[s] * K;
-            for (int k = 0; k < K; ++k) z[k] += W[at + k] * (ENTRY);
+        long long end = i < n ? indptr[i + 1] : 0;
+        for (long long s = i < n ? indptr[i] + lane : 0; s < end; s += LANES * TOGETHER) {
+            double entries[TOGETHER], w[TOGETHER][K];
+            int columns[TOGETHER];
+            #pragma unroll
+            for (int u = 0; u < TOGETHER; ++u) {
+                bool own = s + u * LANES < end;
+                double x = own ? (double)data[s + u * LANES] : 0.0;
+                columns[u] = own ? indices[s + u * LANES] : -1;
+                entries[u] = ENTRY;
+            }
+            #pragma unroll
+            for (int u = 0; u < TOGETHER; ++u)
+                #pragma unroll
+                for (int k = 0; k < K; ++k) w[u][k] = columns[u] < 0 ? 0.0 : W[(long long)columns[u] * K + k];
+            #pragma unroll
+            for (int u = 0; u < TOGETHER; ++u)
+                #pragma unroll
+                for (int k = 0; k < K; ++k) z[k] += w[u][k] * entries[u];
         }
         for (int k = 0; k < K; ++k) {
             for (int half = LANES / 2; half > 0; half /= 2) z[k] += __shfl_down_sync(0xffffffffu, z[k], half, LANES);
-            if (lane == 0 && i < n) Z[i * K + k] = z[k];
+            if (lane == 0 && i < n) Z[i * K + k] = (ADD ? Z[i * K + k] : 0.0) + z[k];
         }
     }
 }

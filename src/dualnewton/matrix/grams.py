@@ -29,6 +29,12 @@ def coupled(grams: Iterable[np.ndarray], classes: int) -> np.ndarray:
     return made
 
 
+def pair_multiples(classes: int) -> np.ndarray:
+    """Return the multiples of the matrices S_kl in the K² blocks of :func:`coupled`, a row for each block: 1, −1 or 0."""
+    each = np.eye(classes * (classes - 1) // 2)
+    return np.stack([coupled(one[:, None, None], classes).ravel() for one in each], axis=1)
+
+
 def outer_products(rows: Matrix, weights: np.ndarray, kind: type) -> np.ndarray:
     """Return AᵀD(weights)A; for dense rows as products BᵀB, for which BLAS needs half the multiplications."""
     if sp.issparse(rows):

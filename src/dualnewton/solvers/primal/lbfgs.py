@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dualnewton.row_arrays import on_host
+from dualnewton.row_arrays import is_elsewhere, on_host
 from dualnewton.solvers.primal.curvature import Curvature
 
 CURVED = 1e-12
@@ -24,7 +24,8 @@ CURVED = 1e-12
 
 
 SHORT = 4096
-"""Length of vectors up to which they are copied into one matrix for each product; vector by vector takes longer there."""
+"""Length of vectors in memory up to which they are copied into one matrix for each product; vector by vector takes longer there.
+Vectors elsewhere are always copied: each product of its own would wait for its result."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,13 +52,14 @@ class Corrections:
 
     def with_pair(self, step: np.ndarray, difference: np.ndarray, image: np.ndarray, most: int) -> Corrections:
         """Add s, y and B₀⁻¹y if the curvature sᵀy is positive, and drop the oldest pair if there are more than ``most``."""
-        bound = CURVED * math.sqrt(float(step @ step) * float(difference @ difference))
-        if not float(step @ difference) > bound:
-            return self
         start = max(0, len(self) + 1 - most)
         S, Y, Z = (*self.S[start:], step), (*self.Y[start:], difference), (*self.Z[start:], image)
-        across = _times(Z, difference)
-        SY = _bordered(self.SY[start:, start:], _times(S, difference), _times(Y, step))
+        m = len(S)
+        of_difference, of_step = _times((*S, *Z, difference), difference), _times((*Y, step), step)
+        if not of_step[m - 1] > CURVED * math.sqrt(of_step[m] * of_difference[2 * m]):
+            return self
+        SY = _bordered(self.SY[start:, start:], of_difference[:m], of_step[:m])
+        across = of_difference[m : 2 * m]
         return Corrections(S, Y, Z, SY, _bordered(self.YZ[start:, start:], across, across))
 
     def rebased(self, curvature: Curvature) -> Corrections:
@@ -74,22 +76,28 @@ class Corrections:
         from scipy.linalg.blas import dtrsv
 
         scale = 1.0 if scaled_well else self.SY[-1, -1] / self.YZ[-1, -1]
-        inner = dtrsv(self.SY, _times(self.S, g))  # R⁻¹Sg: only the upper triangle is read
-        middle = self.SY.diagonal() * inner + scale * (self.YZ @ inner - _times(self.Z, g))
+        of_steps, of_images = np.split(_times((*self.S, *self.Z), g), 2)
+        inner = dtrsv(self.SY, of_steps)  # R⁻¹Sg: only the upper triangle is read
+        middle = self.SY.diagonal() * inner + scale * (self.YZ @ inner - of_images)
         outer = dtrsv(self.SY, middle, trans=1)
-        return scale * z + _combined(outer, self.S) - scale * _combined(inner, self.Z)
+        return scale * z + _combined(np.concatenate([outer, -scale * inner]), (*self.S, *self.Z))
+
+
+def _is_one_product(vector: np.ndarray) -> bool:
+    """Whether rows are copied into one matrix to be multiplied."""
+    return vector.size <= SHORT or is_elsewhere(vector)
 
 
 def _times(rows: tuple[np.ndarray, ...], vector: np.ndarray) -> np.ndarray:
     """Return the products of each row with a vector."""
-    if vector.size <= SHORT:
+    if _is_one_product(vector):
         return np.asarray(on_host(np.stack(rows) @ vector))
     return np.array([float(row @ vector) for row in rows])
 
 
 def _combined(factors: np.ndarray, rows: tuple[np.ndarray, ...]) -> np.ndarray:
     """Return the sum of the rows, each times its factor."""
-    if rows[0].size <= SHORT:
+    if _is_one_product(rows[0]):
         return np.asarray(factors, like=rows[0]) @ np.stack(rows)
     total = float(factors[0]) * rows[0]
     for factor, row in zip(factors[1:], rows[1:], strict=True):

@@ -211,10 +211,13 @@ class Sketches:
         indices, scaled = data.draw(rng, weights, size or FEW, self.scores)
         exact, self.rows_read = indices.size == count, indices.size
         # Where rows are drawn by their leverage, the sketch contains those of rare features.
-        if not exact and self.scores is None and (rare := self._rare(indices)).size:
+        rare = self._rare(indices) if not exact and self.scores is None else np.empty(0, dtype=np.intp)
+        if rare.size:
             diagonal[rare] += data.column_norms(weights, rare)
         if size == 0:
-            diagonal[: data.d] += np.asarray(on_host(scaled) @ linear.squared(data.rows(indices)))
+            estimated = np.asarray(on_host(scaled) @ linear.squared(data.rows(indices)))
+            estimated[rare] = 0.0  # known from all rows
+            diagonal[: data.d] += estimated
             diagonal[data.d :] += float(scaled.sum())
             return Diagonal(data.feature_array(np.where(diagonal > 0.0, diagonal, 1.0)))
         scaled_well = exact or indices.size >= ENOUGH * data.d
