@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,11 +35,17 @@ MOST_COLUMNS = 16
 FEW_COLUMNS = 4
 """Columns of a dense pass per thread, as long as more warps may share a row."""
 
-HELD = 32
-"""Entries of dense rows that a thread holds in registers during a pass."""
+MOST_ROWS, MOST_STAGES = 16, 4
+"""Dense rows that a team of warps evaluates at a time in a pass; tiles of so many rows, of which all but one are on their way."""
 
-BLOCKS, PASS_BLOCKS = 4, 4
+BLOCKS, PASS_BLOCKS = 4, 2
 """Blocks per multiprocessor, each of which has a range of rows and its own sums: of most kernels, and of dense passes."""
+
+UNSHARED = 1 << 13
+"""Bytes of shared memory of a block that a dense pass does not use for rows."""
+
+ALIGNED = 16
+"""Bytes that a dense pass copies at a time, from addresses that are multiples of it."""
 
 SHORT = 256
 """Features of a dense row up to which 8 threads multiply it; above, 32 do."""
@@ -48,8 +54,8 @@ LANES = (8, 16, 32)
 """Threads that may multiply a sparse row: the most that leave each at least two of its entries, on average."""
 
 NEAR_ROWS = 1 << 21
-"""Rows whose transposed sparse matrix is multiplied at a time, so that the numbers of these rows (16 MiB) stay in the cache of the
-GPU, where they are read in random order: 500 million entries of 10 million rows take 4 ms instead of 9."""
+"""Rows whose transposed sparse matrix is multiplied at a time. Their numbers (16 MiB), read in random order, then stay in the
+cache of the GPU."""
 
 WIDE = 8
 """Most columns of W or R per kernel call, which a thread keeps in registers."""
@@ -60,8 +66,16 @@ TOGETHER = 4
 ENTRY, SQUARE, SIZE = "x", "x * x", "fabs(x)"
 """What a kernel multiplies of each entry x of sparse rows, in C: the entry itself, its square or its absolute value."""
 
+HALVES = 512
+"""Features from which cuBLAS computes half of a Gram matrix in less time than all of it: in half for 2000, in ten times for 100."""
+
 GRAM_ENTRIES = 1 << 28
 """Number of entries of scaled rows that a weighted Gram matrix multiplies at a time (2 GiB in float64)."""
+
+
+LOCKED = 1 << 19, 1 << 26
+"""Bytes of the least and the largest array that is copied to page-locked memory of the host: 8 MB take 0.2 ms there instead of 2.
+CuPy keeps such memory for later copies."""
 
 
 @cache
@@ -79,8 +93,20 @@ def cupy() -> Any:
         devices = 0
     if not devices:
         raise DualnewtonError("data on a GPU need an NVIDIA GPU, and CuPy finds none on this machine")
-    row_arrays.declare(found.ndarray, lambda array: array.get(), CudaAlgebra())
+    row_arrays.declare(found.ndarray, _to_host, CudaAlgebra())
     return found
+
+
+def _to_host(array: Any) -> np.ndarray:
+    """Copy an array to the host's memory, that of a model with many features to page-locked memory."""
+    low, high = LOCKED
+    if not (low <= array.nbytes <= high and array.flags.c_contiguous):
+        return array.get()
+    import cupyx
+
+    made = cupyx.empty_like_pinned(array)
+    array.get(out=made)
+    return made
 
 
 class CudaAlgebra:
@@ -157,6 +183,7 @@ def _checked(X: Any, space: Namespace) -> Any:
             X.sum_duplicates()
     else:
         X = xp.ascontiguousarray(X)
+        X = X.copy() if X.data.ptr % ALIGNED else X
     entries = (X.data if sparse else X).reshape(-1)
     # A finite sum of squares proves that every entry is finite, in one read.
     if not math.isfinite(float(entries @ entries)) and not bool((finite := xp.isfinite(entries)).all()):
@@ -175,6 +202,42 @@ def _kernel(name: str, source: str, **defined: Any) -> Any:
 
 def _real(dtype: Any) -> str:
     return "float" if dtype == np.float32 else "double"
+
+
+class PassForm(NamedTuple):
+    """How the 8 warps of a block share dense rows in a pass.
+
+    Attributes
+    ----------
+    team, columns : int
+        Warps that share the columns of a row, and the columns of one of their threads: few, as long as more warps may share.
+    rows, stages : int
+        Rows of a tile, which a team evaluates together, and tiles of a team in shared memory.
+    shared : int
+        Bytes of shared memory.
+    """
+
+    team: int
+    columns: int
+    rows: int
+    stages: int
+    shared: int
+
+    @property
+    def teams(self) -> int:
+        """Teams of a block."""
+        return THREADS // (32 * self.team)
+
+    @classmethod
+    def of(cls, d: int, itemsize: int, shared: int) -> PassForm:
+        """Choose the form for d features: as many rows at a time, then as many tiles, as so many bytes of shared memory hold."""
+        team = next((team for team in TEAMS if d <= 32 * team * FEW_COLUMNS), TEAMS[-1])
+        row = THREADS // (32 * team) * d * itemsize
+        rows = MOST_ROWS
+        while rows * itemsize > ALIGNED and 2 * rows * row > shared:
+            rows //= 2
+        stages = max(2, min(MOST_STAGES, shared // (rows * row)))
+        return cls(team, -(-d // (32 * team)), rows, stages, stages * rows * row)
 
 
 class CudaData(DeviceData):
@@ -294,15 +357,10 @@ class CudaData(DeviceData):
         _sparse_times(self.matrix, self._small(scale)[:, None], found, self.blocks, SQUARE)
         return found[:, 0]
 
-    def _ranges(self, most: int, least: int = 1) -> tuple[int, int]:
-        """Return the rows per block and the number of blocks, at most so many, with at least so many rows each."""
-        step = max(least, -(-self.n // most))
+    def _ranges(self, most: int, unit: int = 1) -> tuple[int, int]:
+        """Return the rows per block, a multiple of ``unit``, and the number of blocks, at most so many."""
+        step = -(-self.n // (most * unit)) * unit
         return step, -(-self.n // step)
-
-    @cached_property
-    def _team(self) -> int:
-        """Warps that share the columns of a dense row in a pass, so that a thread has few of them."""
-        return next((team for team in TEAMS if self.d <= 32 * team * FEW_COLUMNS), TEAMS[-1])
 
     # Passes ----------------------------------------------------------------------------------------------------------
 
@@ -319,7 +377,7 @@ class CudaData(DeviceData):
         columns = [each for each in kept if each is not None]
         return Evaluation(
             np.array(values),
-            np.concatenate(gradients),
+            gradients[0] if len(gradients) == 1 else np.concatenate(gradients),
             np.concatenate(slopes),
             margins[0][:, None] if len(margins) == 1 else self.xp.stack(margins, axis=1),
             (columns[0] if len(columns) == 1 else self.xp.concatenate(columns)).T if columns else None,
@@ -362,47 +420,59 @@ class CudaData(DeviceData):
         self, w: np.ndarray, b: float, translation: Any, constants: dict[str, int], given: tuple[Any, ...]
     ) -> tuple[np.ndarray, RowArray]:
         """Read X once; return the value, the sums of the factors and the gradients, side by side, and the margins."""
-        xp, d, factors = self.xp, self.d, constants["FACTORS"]
-        columns = -(-d // (32 * self._team))
-        rows = min(16, 1 << int(math.log2(HELD // columns)))
+        xp, d, factors, form = self.xp, self.d, constants["FACTORS"], self._pass_form
         kernel = _kernel(
             "dense_pass",
             translation.source + cuda_source.DENSE_PASS,
             REAL=_real(self.matrix.dtype),
-            TEAM=self._team,
-            COLUMNS=columns,
-            ROWS=rows,
+            TEAM=form.team,
+            COLUMNS=form.columns,
+            ROWS=form.rows,
+            STAGES=form.stages,
             **constants,
         )
-        step, blocks = self._ranges(PASS_BLOCKS * self.processors, rows * THREADS // (32 * self._team))
+        kernel.max_dynamic_shared_size_bytes = form.shared
+        step, blocks = self._ranges(PASS_BLOCKS * self.processors, form.rows * form.teams)
         sums, margins = xp.empty((blocks, 1 + factors + factors * d)), xp.empty(self.n)
         labels, c, o, numbers, keep = given
         arguments = (
             self.matrix, self._small(w), np.float64(b), labels, c, o, numbers, margins, keep, sums,
             np.int64(self.n), np.int32(d), np.int64(step),
         )  # fmt: skip
-        kernel((blocks,), (THREADS,), arguments)
+        kernel((blocks,), (THREADS,), arguments, shared_mem=form.shared)
         return self._host(sums.sum(axis=0)), margins
+
+    @cached_property
+    def _pass_form(self) -> PassForm:
+        """How the threads of a block share the rows of a dense pass."""
+        shared = int(self.xp.cuda.Device().attributes["MaxSharedMemoryPerMultiprocessor"]) // PASS_BLOCKS - UNSHARED
+        return PassForm.of(self.d, self.matrix.dtype.itemsize, shared)
 
     # Weighted Gram matrices ------------------------------------------------------------------------------------------
 
-    def _gram(self, weights: RowArray, rows: Selection | None, *, single: bool) -> Any:
+    def _gram(self, weights: RowArray, rows: Selection | None, *, intercept: bool, single: bool) -> Any:
         if self.is_sparse:
-            return super()._gram(weights, rows, single=single)
-        xp, d = self.xp, self.d
+            return super()._gram(weights, rows, intercept=intercept, single=single)
+        xp, width = self.xp, self.d + intercept
         kind, size = np.float32 if single else np.float64, self.n if rows is None else int(rows.size)
         signed = bool((weights < 0.0).any())
-        step = max(1, min(size, GRAM_ENTRIES // d))
-        H = xp.zeros((d, d))
-        room = [xp.empty((step, d), kind) for _ in range(1 + signed)]
+        step = max(1, min(size, GRAM_ENTRIES // width))
+        H = xp.zeros((width, width))
+        half = width >= HALVES and not (signed or single)
+        from cupy import cublas
+
+        room = [xp.empty((step, width), kind) for _ in range(1 + signed)]
         for first in range(0, size, step):
             count = min(step, size - first)
             left, *right = (each[:count] for each in room)
             self._scale(weights, rows, left, first, root=not signed)
             for other in right:
                 self._scale(None, rows, other, first, root=False)
-            H += left.T @ (right[0] if right else left)
-        return H
+            if half:
+                cublas.syrk("T", left, out=H, beta=1.0, lower=True)
+            else:
+                H += left.T @ (right[0] if right else left)
+        return H + H.T - xp.diag(H.diagonal()) if half else H  # the other half is zero
 
     def _weighted_sum(self, weights: RowArray, rows: Selection | None) -> Any:
         if rows is None:
@@ -412,12 +482,12 @@ class CudaData(DeviceData):
         return self._transposed(spread)
 
     def _scale(self, weights: RowArray | None, rows: Selection | None, out: Any, first: int, *, root: bool) -> None:
-        """Write rows from ``first`` on, times their weights or the roots of these."""
+        """Write rows from ``first`` on, with a constant 1 if ``out`` is wider, times their weights or the roots of these."""
         kernel = _kernel("scaled_rows", cuda_source.SCALED, REAL=_real(self.matrix.dtype), OUT=_real(out.dtype))
         nowhere = np.intp(0)
         arguments = (
             self.matrix, nowhere if rows is None else rows, nowhere if weights is None else weights, out,
-            np.int64(first), np.int64(len(out)), np.int32(self.d), np.int32(root),
+            np.int64(first), np.int64(len(out)), np.int32(self.d), np.int32(out.shape[1]), np.int32(root),
         )  # fmt: skip
         kernel((8 * self.blocks,), (THREADS,), arguments)
 

@@ -221,8 +221,8 @@ class DeviceData(Data):
                 yield part, _wide(self.matrix[part] if rows is None else self.matrix[rows[part]])
 
     def _host(self, array: Any) -> np.ndarray:
-        """Return a small result as a NumPy array in C order that may be written."""
-        return np.array(on_host(array), order="C")
+        """Return a result as a NumPy array in C order that may be written."""
+        return np.require(on_host(array), requirements=("C", "W"))
 
     def _small(self, array: Any) -> Any:
         """Return a NumPy array on the device, or an array of the device, as float64 in C order."""
@@ -276,22 +276,22 @@ class DeviceData(Data):
         keep: bool = False,
     ) -> Any:
         rows = None if indices is None or indices.size == self.n else self.xp.asarray(indices)
-        weights = self.placed(weights)
-        H, d = self._gram(weights, rows, single=single), self.d
-        if intercept:
-            whole = self.xp.empty((d + 1, d + 1))
-            whole[:d, :d], whole[d, d] = H, weights.sum()
-            whole[:d, d] = whole[d, :d] = self._weighted_sum(weights, rows)
-            H = whole
-        return H if keep and d > FEW else self._host(H)
+        H = self._gram(self.placed(weights), rows, intercept=intercept, single=single)
+        return H if keep and self.d > FEW else self._host(H)
+
+    def _gram(self, weights: RowArray, rows: Selection | None, *, intercept: bool, single: bool) -> Any:  # noqa: ARG002
+        """Σ_s weights_s ã_s ã_sᵀ on the device."""
+        H = self._sum(self._dense(own.T @ self._scaled(own, weights[part])) for part, own in self._chunks(rows))
+        if not intercept:
+            return H
+        whole, d = self.xp.empty((self.d + 1, self.d + 1)), self.d
+        whole[:d, :d], whole[d, d] = H, weights.sum()
+        whole[:d, d] = whole[d, :d] = self._weighted_sum(weights, rows)
+        return whole
 
     def _weighted_sum(self, weights: RowArray, rows: Selection | None) -> Any:
         """Σ_s weights_s a_s on the device."""
         return self._sum(own.T @ weights[part] for part, own in self._chunks(rows))
-
-    def _gram(self, weights: RowArray, rows: Selection | None, *, single: bool) -> Any:  # noqa: ARG002
-        """Σ_s weights_s a_s a_sᵀ on the device."""
-        return self._sum(self._dense(own.T @ self._scaled(own, weights[part])) for part, own in self._chunks(rows))
 
     def coupled_gram(
         self,
@@ -370,8 +370,9 @@ class DeviceData(Data):
     def nonzeros(self) -> np.ndarray:
         if self.is_sparse:
             return self._host(self.xp.bincount(self.matrix.indices, minlength=self.d))
-        counts = self._sum((rows != 0.0).T @ self.xp.ones(rows.shape[0]) for _, rows in self._chunks())
-        return self._host(counts).astype(np.intp)
+        step = max(1, CHUNK // self.d)
+        parts = (self.matrix[low : low + step] != 0.0 for low in range(0, self.n, step))
+        return self._host(self._sum(column_sums(part.astype(np.float64)) for part in parts)).astype(np.intp)
 
     # Parts -----------------------------------------------------------------------------------------------------------
 

@@ -375,7 +375,7 @@ class Data(Selections, ABC):
         negligible: float = 0.0,
         keep: bool = False,  # noqa: ARG002
     ) -> np.ndarray:
-        """Σ_{k<l} (e_k − e_l)(e_k − e_l)ᵀ ⊗ Σ_i weights_i,kl ã_i ã_iᵀ, of shape (K, m, K, m), for a row array for each two classes.
+        """Σ_{k<l} (e_k − e_l)(e_k − e_l)ᵀ ⊗ Σ_i weights_i,kl ã_i ã_iᵀ, of shape (K, m, K, m); a row array for each two classes.
 
         Rows whose weight is no more than ``negligible`` times the mean of their pair may be left out. The other arguments are
         those of :meth:`weighted_gram`.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,10 @@ class Corrections:
         start = max(0, len(self) + 1 - most)
         S, Y, Z = (*self.S[start:], step), (*self.Y[start:], difference), (*self.Z[start:], image)
         m = len(S)
-        of_difference, of_step = _times((*S, *Z, difference), difference), _times((*Y, step), step)
+        of_difference, of_step = (
+            _times(_gathered((*S, *Z, difference)), difference),
+            _times(_gathered((*Y, step)), step),
+        )
         if not of_step[m - 1] > CURVED * math.sqrt(of_step[m] * of_difference[2 * m]):
             return self
         SY = _bordered(self.SY[start:, start:], of_difference[:m], of_step[:m])
@@ -67,7 +71,8 @@ class Corrections:
         if not len(self):
             return self
         Z = tuple(curvature.solve(difference) for difference in self.Y)
-        return replace(self, Z=Z, YZ=np.stack([_times(Z, difference) for difference in self.Y]))
+        rows = _gathered(Z)
+        return replace(self, Z=Z, YZ=np.stack([_times(rows, difference) for difference in self.Y]))
 
     def solve(self, g: np.ndarray, z: np.ndarray, *, scaled_well: bool) -> np.ndarray:
         """Return B⁻¹g, given z = B₀⁻¹g; unless B₀ is scaled well, the last pair sets its scale."""
@@ -76,29 +81,30 @@ class Corrections:
         from scipy.linalg.blas import dtrsv
 
         scale = 1.0 if scaled_well else self.SY[-1, -1] / self.YZ[-1, -1]
-        of_steps, of_images = np.split(_times((*self.S, *self.Z), g), 2)
+        rows = _gathered((*self.S, *self.Z))
+        of_steps, of_images = np.split(_times(rows, g), 2)
         inner = dtrsv(self.SY, of_steps)  # R⁻¹Sg: only the upper triangle is read
         middle = self.SY.diagonal() * inner + scale * (self.YZ @ inner - of_images)
         outer = dtrsv(self.SY, middle, trans=1)
-        return scale * z + _combined(np.concatenate([outer, -scale * inner]), (*self.S, *self.Z))
+        return scale * z + _combined(np.concatenate([outer, -scale * inner]), rows)
 
 
-def _is_one_product(vector: np.ndarray) -> bool:
-    """Whether rows are copied into one matrix to be multiplied."""
-    return vector.size <= SHORT or is_elsewhere(vector)
+def _gathered(rows: tuple[np.ndarray, ...]) -> Any:
+    """Return vectors as the rows of one matrix, or as they are where that takes longer (``SHORT``)."""
+    return np.stack(rows) if rows[0].size <= SHORT or is_elsewhere(rows[0]) else rows
 
 
-def _times(rows: tuple[np.ndarray, ...], vector: np.ndarray) -> np.ndarray:
-    """Return the products of each row with a vector."""
-    if _is_one_product(vector):
-        return np.asarray(on_host(np.stack(rows) @ vector))
-    return np.array([float(row @ vector) for row in rows])
+def _times(rows: Any, vector: np.ndarray) -> np.ndarray:
+    """Return the products of each row with a vector, in memory."""
+    if isinstance(rows, tuple):
+        return np.array([float(row @ vector) for row in rows])
+    return np.asarray(on_host(rows @ vector))
 
 
-def _combined(factors: np.ndarray, rows: tuple[np.ndarray, ...]) -> np.ndarray:
+def _combined(factors: np.ndarray, rows: Any) -> np.ndarray:
     """Return the sum of the rows, each times its factor."""
-    if _is_one_product(rows[0]):
-        return np.asarray(factors, like=rows[0]) @ np.stack(rows)
+    if not isinstance(rows, tuple):
+        return np.asarray(factors, like=rows) @ rows
     total = float(factors[0]) * rows[0]
     for factor, row in zip(factors[1:], rows[1:], strict=True):
         total += float(factor) * row

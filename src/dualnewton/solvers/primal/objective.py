@@ -50,9 +50,11 @@ class Objective:
         self.in_pieces = problem.loss.curvature is Curvature.PIECEWISE
         self.joint = joint and self.columns > 1
         weights = problem.regularizer.form.weights
-        ridge = problem.lam * problem.n * (np.ones(problem.d) if weights is None else weights)
+        strength = problem.lam * problem.n
+        ridge = np.full(problem.d, strength) if weights is None else strength * weights
         self.column_ridge = np.append(ridge, 0.0) if problem.fit_intercept else ridge
-        self.ridge = problem.data.feature_array(np.tile(self.column_ridge, self.columns))
+        whole = self.column_ridge if self.columns == 1 else np.tile(self.column_ridge, self.columns)
+        self.ridge = problem.data.feature_array(whole)
 
     def curvature(self, margins: np.ndarray) -> np.ndarray:
         """c_i ∂²φ_i/∂z_ik² of all rows, of shape (n, K); or what joins each two columns, of which one Hessian is made."""

@@ -197,29 +197,24 @@ class Sketches:
             self.kept.last = state.kept
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:
+        if size == 0:
+            return self._diagonal(weights, rng)
         data, diagonal = self.data, self.ridge.copy()
         count = count_active(weights)
         active = max(1, count)
-        if size and self.decisions.keeps_rows(min(size, active), diagonal.size):
+        if self.decisions.keeps_rows(min(size, active), diagonal.size):
             self.rows_read = min(size, active)
             return self.dominant.at(weights, self.rows_read)
         if self.kept is not None and size >= active:
             H, self.rows_read = self.kept.at(weights, single=self._single(weights, active, EXACT))
             return Cholesky(H, diagonal, exact=True)
-        if 0 < size < active and not self.scored:
+        if size < active and not self.scored:
             self.scores, self.scored = leverages(data, weights), True
-        indices, scaled = data.draw(rng, weights, size or FEW, self.scores)
+        indices, scaled = data.draw(rng, weights, size, self.scores)
         exact, self.rows_read = indices.size == count, indices.size
         # Where rows are drawn by their leverage, the sketch contains those of rare features.
-        rare = self._rare(indices) if not exact and self.scores is None else np.empty(0, dtype=np.intp)
-        if rare.size:
+        if not exact and self.scores is None and (rare := self._rare(indices)).size:
             diagonal[rare] += data.column_norms(weights, rare)
-        if size == 0:
-            estimated = np.asarray(on_host(scaled) @ linear.squared(data.rows(indices)))
-            estimated[rare] = 0.0  # known from all rows
-            diagonal[: data.d] += estimated
-            diagonal[data.d :] += float(scaled.sum())
-            return Diagonal(data.feature_array(np.where(diagonal > 0.0, diagonal, 1.0)))
         scaled_well = exact or indices.size >= ENOUGH * data.d
         if not scaled_well:
             scaled = self._shrunk(indices, scaled, diagonal)
@@ -231,6 +226,22 @@ class Sketches:
         single = self._single(weights, indices.size, EXACT if exact else ROUGH)
         H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=single, keep=True)
         return Cholesky(H, diagonal, scaled_well=scaled_well, exact=exact)
+
+    def _diagonal(self, weights: np.ndarray, rng: np.random.Generator) -> Curvature:
+        """Return the diagonal of the Hessian: estimated from a few rows, from all rows for features that are rare in these."""
+        data, diagonal, d = self.data, self.ridge.copy(), self.data.d
+        diagonal[d:] += float(weights.sum())
+        if FEW * data.profile.stored < RARE * d * data.n:  # the mean feature is rare
+            diagonal[:d] += data.column_norms(weights)
+            self.rows_read = 0
+        else:
+            indices, scaled = data.draw(rng, weights, FEW)
+            found = np.asarray(on_host(scaled) @ linear.squared(data.rows(indices)))
+            if indices.size < count_active(weights) and (rare := self._rare(indices)).size:
+                found[rare] = data.column_norms(weights, rare)
+            diagonal[:d] += found
+            self.rows_read = indices.size
+        return Diagonal(data.feature_array(np.where(diagonal > 0.0, diagonal, 1.0)))
 
     def _single(self, weights: np.ndarray, rows: int, most: float) -> bool:
         return self.decisions.considers_single(rows) and bears_noise(self.data, self.ridge, weights, most)
