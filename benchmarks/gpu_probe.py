@@ -65,7 +65,7 @@ def operations(X: Any, y: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "the same by syrk in float64", lambda: symmetric(wide)
     yield "the same in float64, four blocks", lambda: by_blocks(wide, 4)
     H = data.weighted_gram(weights, keep=True) if d > 200 else xp.asarray(data.weighted_gram(weights))
-    from dualnewton.matrix.cuda import CudaAlgebra
+    from dualnewton.matrix.cuda_library import CudaAlgebra
 
     factor = CudaAlgebra().cholesky(H)[0]
     yield "factor", lambda: CudaAlgebra().cholesky(H)
