@@ -129,10 +129,22 @@ def _checked(X: Any, space: Namespace) -> Any:
 
 
 @cache
-def _kernel(name: str, source: str, **defined: Any) -> Any:
-    """Compile a kernel, with these macros defined; CuPy keeps the binary on disk."""
+def _kernel(name: str, source: str, shared: int = 0, **defined: Any) -> Any:
+    """Compile a kernel, with these macros defined; CuPy keeps the binary on disk. It may use so many bytes of shared memory.
+
+    That is a setting on one GPU, so that the number of the GPU must be among the macros.
+    """
     macros = "".join(f"#define {key} {value}\n" for key, value in {"THREADS": THREADS, **defined}.items())
-    return cupy().RawKernel(macros + source, name, options=("--std=c++14",))
+    kernel = cupy().RawKernel(macros + source, name, options=("--std=c++14",))
+    if shared:
+        kernel.max_dynamic_shared_size_bytes = shared
+    return kernel
+
+
+@cache
+def _numbers(gpu: int, *numbers: float) -> Any:  # noqa: ARG001
+    """Return some numbers, the parameters of a loss, on the GPU with this number, which is the present one; copied once."""
+    return cupy().asarray(numbers)
 
 
 def _real(dtype: Any) -> str:
@@ -191,6 +203,11 @@ class CudaData(DeviceData):
     def blocks(self) -> int:
         """Blocks that fill the GPU."""
         return BLOCKS * self.processors
+
+    @cached_property
+    def number(self) -> int:
+        """The number of the GPU."""
+        return int(self.xp.cuda.Device().id)
 
     @cached_property
     def processors(self) -> int:
@@ -327,7 +344,7 @@ class CudaData(DeviceData):
         constants = {"FACTORS": factors, "KEPT": kept, "THIRDS": int(form.thirds), "BASE": base}
         vectors = [None if each is None else self._small(each) for each in rows]
         places = [np.intp(0) if each is None else each for each in vectors]
-        parameters = xp.asarray(cuda_source.parameters_of(form.loss, translation))
+        parameters = _numbers(self.number, *cuda_source.parameters_of(form.loss, translation))
         held = xp.empty((kept, self.n)) if kept else None
         given = *places, parameters, held if kept else np.intp(0)
         if self.is_sparse:
@@ -364,9 +381,10 @@ class CudaData(DeviceData):
             COLUMNS=form.columns,
             ROWS=form.rows,
             STAGES=form.stages,
+            shared=form.shared,
+            GPU=self.number,
             **constants,
         )
-        kernel.max_dynamic_shared_size_bytes = form.shared
         step, blocks = self._ranges(PASS_BLOCKS * self.processors, form.rows * form.teams)
         sums, margins = xp.empty((blocks, 1 + factors + factors * d)), xp.empty(self.n)
         labels, c, o, numbers, keep = given
