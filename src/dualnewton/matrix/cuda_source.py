@@ -460,17 +460,17 @@ extern "C" __global__ void csr_times(
 """
 
 SCALED = r"""
-// Rows times the roots of their weights (or the weights themselves), with a constant 1 if width > d, for a matrix product.
+// Rows times the roots of their weights (or the weights themselves), for a matrix product: d entries, ones up to m, then zeros.
 extern "C" __global__ void scaled_rows(
-    const REAL* X, const long long* rows, const double* weights, OUT* out, long long first, long long count, int d, int width,
-    int root)
+    const REAL* X, const long long* rows, const double* weights, OUT* out, long long first, long long count, int d, int m,
+    int width, int root)
 {
     long long entries = count * width;
     for (long long k = (long long)blockIdx.x * blockDim.x + threadIdx.x; k < entries; k += (long long)gridDim.x * blockDim.x) {
         long long s = first + k / width;
         int j = (int)(k % width);
         double weight = weights ? (root ? sqrt(weights[s]) : weights[s]) : 1.0;
-        out[k] = (OUT)(weight * (j < d ? (double)X[(rows ? rows[s] : s) * d + j] : 1.0));
+        out[k] = (OUT)(weight * (j < d ? (double)X[(rows ? rows[s] : s) * d + j] : j < m ? 1.0 : 0.0));
     }
 }
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
 from dualnewton.row_arrays import on_host
@@ -81,9 +82,15 @@ class Objective:
 
     def gap(self, gradient: np.ndarray) -> float:
         """n(P − D) for the α that belongs to x: Σ g_j²/(2 ridge_j), by Fenchel and Young, where the intercept is at its best."""
-        K, d = self.columns, self.problem.d
-        g, ridge = gradient.reshape(K, -1)[:, :d], self.ridge.reshape(K, -1)[:, :d]
-        return float((np.square(g) / (2.0 * ridge)).sum())
+        return float(np.square(gradient) @ self._gap_weights)
+
+    @cached_property
+    def _gap_weights(self) -> np.ndarray:
+        """1/(2 ridge_j), and zero for the intercepts."""
+        d, K = self.problem.d, self.columns
+        column = np.append(0.5 / self.column_ridge[:d], np.zeros(self.column_ridge.size - d))
+        whole: np.ndarray = self.problem.data.feature_array(column if K == 1 else np.tile(column, K))
+        return whole
 
     def point(self, x: np.ndarray) -> PrimalPoint:
         """Return x as a point that the problem certifies."""
