@@ -216,7 +216,7 @@ class CudaData(DeviceData):
     @cached_property
     def processors(self) -> int:
         """Multiprocessors of the GPU."""
-        return int(self.xp.cuda.Device().attributes["MultiProcessorCount"])
+        return self._limit("MultiProcessorCount")
 
     # Products --------------------------------------------------------------------------------------------------------
 
@@ -327,7 +327,7 @@ class CudaData(DeviceData):
         kinds: list[Any] = [type(form.loss) for form in forms]
         several = any(form.loss.columns > 1 for form in forms)
         translations = [None if several else cuda_source.translated(kind) for kind in kinds]
-        fused = not self.is_sparse and len(forms) == 1 and self.d <= THREADS * MOST_COLUMNS
+        fused = not self.is_sparse and len(forms) == 1 and self._fuses
         if not forms or None in translations or not (fused or self.is_sparse):
             return super().evaluate(W, b, target, vectors)
         found = [self._evaluate_one(*each) for each in zip(W, b, forms, translations, vectors, strict=True)]
@@ -404,8 +404,18 @@ class CudaData(DeviceData):
     @cached_property
     def _pass_form(self) -> PassForm:
         """How the threads of a block share the rows of a dense pass."""
-        shared = int(self.xp.cuda.Device().attributes["MaxSharedMemoryPerMultiprocessor"]) // PASS_BLOCKS - UNSHARED
+        shared = self._limit("MaxSharedMemoryPerMultiprocessor") // PASS_BLOCKS - UNSHARED
         return PassForm.of(self.d, self.matrix.dtype.itemsize, shared)
+
+    @cached_property
+    def _fuses(self) -> bool:
+        """Whether a pass may read dense rows once: a thread has few columns, and the shared memory of a block holds the tiles."""
+        most = self._limit("MaxSharedMemoryPerBlockOptin") - UNSHARED
+        return self.d <= THREADS * MOST_COLUMNS and self._pass_form.shared <= most
+
+    def _limit(self, name: str) -> int:
+        """Return a limit of the GPU, zero where it is not known."""
+        return int(self.xp.cuda.Device().attributes.get(name, 0))
 
     # Weighted Gram matrices ------------------------------------------------------------------------------------------
 
