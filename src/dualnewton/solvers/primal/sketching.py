@@ -229,19 +229,17 @@ class Sketches:
 
     def _diagonal(self, weights: np.ndarray, rng: np.random.Generator) -> Curvature:
         """Return the diagonal of the Hessian: estimated from a few rows, from all rows for features that are rare in these."""
-        data, diagonal, d = self.data, self.ridge.copy(), self.data.d
-        diagonal[d:] += float(weights.sum())
-        if FEW * data.profile.stored < RARE * d * data.n:  # the mean feature is rare
-            diagonal[:d] += data.column_norms(weights)
-            self.rows_read = 0
+        data, self.rows_read = self.data, 0
+        if FEW * data.profile.stored < RARE * data.d * data.n:  # the mean feature is rare
+            found = data.column_norms(weights)
         else:
             indices, scaled = data.draw(rng, weights, FEW)
-            found = np.asarray(on_host(scaled) @ linear.squared(data.rows(indices)))
+            found, self.rows_read = np.asarray(on_host(scaled) @ linear.squared(data.rows(indices))), indices.size
             if indices.size < count_active(weights) and (rare := self._rare(indices)).size:
                 found[rare] = data.column_norms(weights, rare)
-            diagonal[:d] += found
-            self.rows_read = indices.size
-        return Diagonal(data.feature_array(np.where(diagonal > 0.0, diagonal, 1.0)))
+        diagonal = self.ridge + (np.append(found, float(weights.sum())) if self.intercept else found)
+        diagonal[diagonal <= 0.0] = 1.0
+        return Diagonal(data.feature_array(diagonal))
 
     def _single(self, weights: np.ndarray, rows: int, most: float) -> bool:
         return self.decisions.considers_single(rows) and bears_noise(self.data, self.ridge, weights, most)
