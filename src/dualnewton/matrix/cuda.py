@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,7 +145,7 @@ def _kernel(name: str, source: str, shared: int = 0, **defined: Any) -> Any:
     return kernel
 
 
-@cache
+@lru_cache(maxsize=256)
 def _numbers(gpu: int, *numbers: float) -> Any:  # noqa: ARG001
     """Return some numbers, the parameters of a loss, on the GPU with this number, which is the present one; copied once."""
     return cupy().asarray(numbers)

@@ -340,6 +340,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) dense_pass(
             }
         }
     }
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");  // of the zeros beyond the range
+#endif
     double* own = sums + blockIdx.x * (1 + FACTORS + (long long)FACTORS * d);
     total = block_sum(total, room);
     if (t == 0) own[0] = total;

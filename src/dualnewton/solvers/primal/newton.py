@@ -104,6 +104,7 @@ class Descent(SharedPasses):
     def _evaluate(self) -> None:
         parts = [model.objective.parts(model.trial.x) for model in self.models]
         W, b = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
+        W = np.ascontiguousarray(W, like=W)
         problems = [model.objective.problem for model in self.models]
         found, column = self.data.evaluate(W, b, Derivatives(problems), [each.row_vectors for each in problems]), 0
         for model, value in zip(self.models, found.values, strict=True):
