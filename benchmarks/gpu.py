@@ -299,9 +299,9 @@ def measure(scale: float, limit: float) -> list[Cell]:
         print(" | ".join(cell.row()), flush=True)
         write(found, scale)
     measured: tuple[tuple[str, Callable[[InMemory], Iterator[float]]], ...] = (
+        ("confirmed", certificates),
         ("on_cpu", our_fits),
         ("sklearn", sklearn_fits),
-        ("confirmed", certificates),
     )
     for what, work in measured:
         for cell in found:

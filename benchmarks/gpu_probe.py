@@ -65,7 +65,7 @@ def operations(X: Any, y: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "the same by syrk in float64", lambda: symmetric(wide)
     yield "the same in float64, four blocks", lambda: by_blocks(wide, 4)
     H = data.weighted_gram(weights, keep=True) if d > 200 else xp.asarray(data.weighted_gram(weights))
-    from dualnewton.matrix.cuda import CudaAlgebra
+    from dualnewton.matrix.cuda_library import CudaAlgebra
 
     factor = CudaAlgebra().cholesky(H)[0]
     yield "factor", lambda: CudaAlgebra().cholesky(H)
@@ -92,22 +92,22 @@ def by_blocks(B: Any, count: int) -> Any:
 
 
 def sweep(X: Any, y: Any) -> None:
-    """Print the times of a pass for so many columns and entries per thread, and so many blocks per multiprocessor."""
+    """Print the times of a pass for so many columns per thread, rows at a time and blocks per multiprocessor."""
     problem = dn.Problem(X, y, losses.Logistic(), lam=1.0 / len(y), fit_intercept=True)
     W, b, rows = np.full((1, X.shape[1]), 0.01), np.zeros(1), [problem.row_vectors]
-    before = cuda.FEW_COLUMNS, cuda.HELD, cuda.PASS_BLOCKS
+    before = cuda.FEW_COLUMNS, cuda.MOST_ROWS, cuda.PASS_BLOCKS
     try:
         for target in (Derivatives([problem]), PrimalPoints([problem])):
-            for columns, held in itertools.product((2, 4, 8, 16), (32, 64, 128)):
+            for columns, most in itertools.product((2, 4, 8), (4, 8, 16)):
                 found = []
-                for blocks in (2, 4, 8, 16):
-                    cuda.FEW_COLUMNS, cuda.HELD, cuda.PASS_BLOCKS = columns, held, blocks
+                for blocks in (1, 2):
+                    cuda.FEW_COLUMNS, cuda.MOST_ROWS, cuda.PASS_BLOCKS = columns, most, blocks
                     data = cuda.CudaData(X, cuda.namespace())
                     work = functools.partial(data.evaluate, W, b, target, rows)
                     found.append(f"{blocks}: {timed(work, 3):.2f}")
-                print(f"    {type(target).__name__}, {columns} columns, {held} entries, blocks: ms", *found, flush=True)
+                print(f"    {type(target).__name__}, {columns} columns, {most} rows, blocks: ms", *found, flush=True)
     finally:
-        cuda.FEW_COLUMNS, cuda.HELD, cuda.PASS_BLOCKS = before
+        cuda.FEW_COLUMNS, cuda.MOST_ROWS, cuda.PASS_BLOCKS = before
 
 
 def tf32(B: Any) -> Any:

@@ -93,11 +93,18 @@ def summed(function: Callable[..., tuple[Any, ...]], rows: RowArray, *others: An
 def column_sums(rows: RowArray) -> Any:
     """Return the sum of each column, or of a vector.
 
-    In memory a product with ones takes an eighth of the time of NumPy's sum along axis 0, where rows are short.
+    A product with ones takes an eighth of the time of NumPy's sum along axis 0, where rows are short; of CuPy's a thirtieth.
     """
-    if rows.ndim == 1 or type(rows) in _TO_HOST:
+    if rows.ndim == 1 or type(rows) in _SUMMED:
         return rows.sum(axis=0)
-    return np.ones(len(rows)) @ rows
+    return (ones(len(rows), rows) if type(rows) in _TO_HOST else np.ones(len(rows))) @ rows
+
+
+def column_squares(rows: RowArray) -> Any:
+    """Return the sum of the squares of each column."""
+    if type(rows) in _TO_HOST:
+        return column_sums(np.square(rows))
+    return np.einsum("ik,ik->k", rows, rows)
 
 
 def some_columns(array: RowArray, wanted: int | slice) -> RowArray:

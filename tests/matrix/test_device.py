@@ -145,6 +145,12 @@ def test_operations_on_a_device_are_those_in_memory(loss, chunk, monkeypatch):
             mine = there.moments(*map(there.placed, given[:2]), *given[2:])
             for one, other in zip(mine, here.moments(*given), strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+    pairs = list(rng.random((6, N)))
+    for intercept in (False, True):
+        expected = here.coupled_gram(pairs, 4, intercept=intercept)
+        mine = there.coupled_gram(list(map(there.placed, pairs)), 4, intercept=intercept)
+        np.testing.assert_allclose(mine, expected, rtol=1e-9, atol=1e-9)
+    assert np.array_equal(there.nonzeros(), here.nonzeros())
     np.testing.assert_allclose(there.row_gram(some, np.ones(D)), here.row_gram(some, np.ones(D)), rtol=1e-9)
     np.testing.assert_allclose(there.absolute_sums(there.placed(weights)), here.absolute_sums(weights), rtol=1e-9)
     np.testing.assert_allclose(there.row_scores(np.ones(D)).get(), here.row_scores(np.ones(D)), rtol=1e-9)

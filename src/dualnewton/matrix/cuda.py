@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from dualnewton import row_arrays
 from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
 from dualnewton.matrix import cuda_source
+from dualnewton.matrix.cuda_library import cupy, namespace
 from dualnewton.matrix.device import DeviceData, Namespace
 from dualnewton.matrix.protocol import Data, Evaluation, RowForm, RowVectors, Target
 from dualnewton.matrix.selections import Selection
@@ -35,75 +36,46 @@ MOST_COLUMNS = 16
 FEW_COLUMNS = 4
 """Columns of a dense pass per thread, as long as more warps may share a row."""
 
-HELD = 32
-"""Entries of dense rows that a thread holds in registers during a pass."""
+MOST_ROWS, MOST_STAGES = 16, 4
+"""Dense rows that a team of warps evaluates at a time in a pass; tiles of so many rows, of which all but one are on their way."""
 
-BLOCKS, PASS_BLOCKS = 4, 4
+BLOCKS, PASS_BLOCKS = 4, 2
 """Blocks per multiprocessor, each of which has a range of rows and its own sums: of most kernels, and of dense passes."""
 
+UNSHARED = 1 << 13
+"""Bytes of shared memory of a block that a dense pass does not use for rows."""
+
+ALIGNED = 16
+"""Bytes that a dense pass copies at a time, from addresses that are multiples of it."""
+
 SHORT = 256
-"""Features of a dense row, and four times its mean number of stored entries, up to which 8 threads multiply it; above, 32 do."""
+"""Features of a dense row up to which 8 threads multiply it; above, 32 do."""
+
+LANES = (8, 16, 32)
+"""Threads that may multiply a sparse row: the most that leave each at least two of its entries, on average."""
+
+NEAR_ROWS = 1 << 21
+"""Rows whose transposed sparse matrix is multiplied at a time. Their numbers (16 MiB), read in random order, then stay in the
+cache of the GPU."""
 
 WIDE = 8
 """Most columns of W or R per kernel call, which a thread keeps in registers."""
 
 TOGETHER = 4
-"""Rows that a group of threads multiplies at a time with several columns of W."""
+"""Rows that a group of threads multiplies at a time with several columns of W; entries of a sparse row with one column."""
 
 ENTRY, SQUARE, SIZE = "x", "x * x", "fabs(x)"
 """What a kernel multiplies of each entry x of sparse rows, in C: the entry itself, its square or its absolute value."""
 
+HALVES = 512
+"""Features from which cuBLAS takes less time for half of a Gram matrix than for all of it: half the time for 2000."""
+
+EVEN = 8
+"""Multiple to which the rows of a Gram product are filled with zeros: for 1001 columns instead of 1008, cuBLAS takes 1.6 times as
+long."""
+
 GRAM_ENTRIES = 1 << 28
 """Number of entries of scaled rows that a weighted Gram matrix multiplies at a time (2 GiB in float64)."""
-
-
-@cache
-def cupy() -> Any:
-    """Return CuPy, with its arrays declared as row arrays; raise an error if it is missing or finds no GPU."""
-    try:
-        import cupy as found
-    except ImportError:
-        raise DualnewtonError(
-            "data on a GPU need CuPy, which is not installed: pip install dualnewton[gpu] (for CUDA 12)"
-        ) from None
-    try:
-        devices = found.cuda.runtime.getDeviceCount()
-    except found.cuda.runtime.CUDARuntimeError:
-        devices = 0
-    if not devices:
-        raise DualnewtonError("data on a GPU need an NVIDIA GPU, and CuPy finds none on this machine")
-    row_arrays.declare(found.ndarray, lambda array: array.get(), CudaAlgebra())
-    return found
-
-
-class CudaAlgebra:
-    """Cholesky factors on the GPU."""
-
-    def cholesky(self, H: Any) -> tuple[Any, bool]:
-        """Return the lower factor, and whether H was not positive definite."""
-        import cupyx
-
-        with cupyx.errstate(linalg="raise"):
-            try:
-                return cupy().linalg.cholesky(H), False
-            except np.linalg.LinAlgError:
-                return None, True
-
-    def solve(self, factor: Any, g: np.ndarray) -> np.ndarray:
-        """Solve by two triangular systems."""
-        from cupyx.scipy.linalg import solve_triangular
-
-        half = solve_triangular(factor, cupy().asarray(g), lower=True)
-        return solve_triangular(factor, half, trans=1, lower=True).get()
-
-
-@cache
-def namespace() -> Namespace:
-    """Return CuPy with its sparse matrices."""
-    xp = cupy()
-    from cupyx.scipy import sparse
-
-    return Namespace(xp, sparse.issparse)
 
 
 def as_cuda(X: Any) -> CudaData:
@@ -150,6 +122,7 @@ def _checked(X: Any, space: Namespace) -> Any:
             X.sum_duplicates()
     else:
         X = xp.ascontiguousarray(X)
+        X = X.copy() if X.data.ptr % ALIGNED else X
     entries = (X.data if sparse else X).reshape(-1)
     # A finite sum of squares proves that every entry is finite, in one read.
     if not math.isfinite(float(entries @ entries)) and not bool((finite := xp.isfinite(entries)).all()):
@@ -160,14 +133,62 @@ def _checked(X: Any, space: Namespace) -> Any:
 
 
 @cache
-def _kernel(name: str, source: str, **defined: Any) -> Any:
-    """Compile a kernel, with these macros defined; CuPy keeps the binary on disk."""
+def _kernel(name: str, source: str, shared: int = 0, **defined: Any) -> Any:
+    """Compile a kernel, with these macros defined; CuPy keeps the binary on disk. It may use so many bytes of shared memory.
+
+    That is a setting on one GPU, so that the number of the GPU must be among the macros.
+    """
     macros = "".join(f"#define {key} {value}\n" for key, value in {"THREADS": THREADS, **defined}.items())
-    return cupy().RawKernel(macros + source, name, options=("--std=c++14",))
+    kernel = cupy().RawKernel(macros + source, name, options=("--std=c++14",))
+    if shared:
+        kernel.max_dynamic_shared_size_bytes = shared
+    return kernel
+
+
+@lru_cache(maxsize=256)
+def _numbers(gpu: int, *numbers: float) -> Any:  # noqa: ARG001
+    """Return some numbers, the parameters of a loss, on the GPU with this number, which is the present one; copied once."""
+    return cupy().asarray(numbers)
 
 
 def _real(dtype: Any) -> str:
     return "float" if dtype == np.float32 else "double"
+
+
+class PassForm(NamedTuple):
+    """How the 8 warps of a block share dense rows in a pass.
+
+    Attributes
+    ----------
+    team, columns : int
+        Warps that share the columns of a row, and the columns of one of their threads: few, as long as more warps may share.
+    rows, stages : int
+        Rows of a tile, which a team evaluates together, and tiles of a team in shared memory.
+    shared : int
+        Bytes of shared memory.
+    """
+
+    team: int
+    columns: int
+    rows: int
+    stages: int
+    shared: int
+
+    @property
+    def teams(self) -> int:
+        """Teams of a block."""
+        return THREADS // (32 * self.team)
+
+    @classmethod
+    def of(cls, d: int, itemsize: int, shared: int) -> PassForm:
+        """Choose the form for d features: as many rows at a time, then as many tiles, as so many bytes of shared memory hold."""
+        team = next((team for team in TEAMS if d <= 32 * team * FEW_COLUMNS), TEAMS[-1])
+        row = THREADS // (32 * team) * d * itemsize
+        rows = MOST_ROWS
+        while rows * itemsize > ALIGNED and 2 * rows * row > shared:
+            rows //= 2
+        stages = max(2, min(MOST_STAGES, shared // (rows * row)))
+        return cls(team, -(-d // (32 * team)), rows, stages, stages * rows * row)
 
 
 class CudaData(DeviceData):
@@ -175,9 +196,8 @@ class CudaData(DeviceData):
 
     @cached_property
     def lanes(self) -> int:
-        """Threads that multiply one row."""
-        length = 4 * self.profile.stored / self.n if self.is_sparse else self.d
-        return 8 if length <= SHORT else 32
+        """Threads that multiply one dense row."""
+        return 8 if self.d <= SHORT else 32
 
     def adopted(self, name: str, values: Any) -> Any:  # noqa: ARG002
         """Return a tensor of PyTorch as an array of CuPy; other values as they are."""
@@ -189,9 +209,14 @@ class CudaData(DeviceData):
         return BLOCKS * self.processors
 
     @cached_property
+    def number(self) -> int:
+        """The number of the GPU."""
+        return int(self.xp.cuda.Device().id)
+
+    @cached_property
     def processors(self) -> int:
         """Multiprocessors of the GPU."""
-        return int(self.xp.cuda.Device().attributes["MultiProcessorCount"])
+        return self._limit("MultiProcessorCount")
 
     # Products --------------------------------------------------------------------------------------------------------
 
@@ -208,7 +233,7 @@ class CudaData(DeviceData):
 
     def _times_few(self, W: Any, Z: Any) -> None:
         if self.is_sparse:
-            _sparse_times(self.matrix, W, Z, self.blocks, self.lanes)
+            _sparse_times(self.matrix, W, Z, self.blocks)
             return
         kernel = _kernel(
             "dense_times",
@@ -216,35 +241,40 @@ class CudaData(DeviceData):
             REAL=_real(self.matrix.dtype),
             K=W.shape[1],
             LANES=self.lanes,
-            INDEX="int",
             TILE=1,
             ROWS=TOGETHER if W.shape[1] > 1 else 1,
-            ENTRY=ENTRY,
         )
         arguments = self.matrix, self.xp.ascontiguousarray(W.T), Z, np.int64(self.n), np.int32(self.d)
         kernel((4 * self.blocks,), (THREADS,), arguments)
 
     @cached_property
-    def transposed(self) -> Any:
-        """The transposed sparse matrix as CSR: a second copy, made at the first use."""
-        made = self.matrix.tocsc()
-        return type(self.matrix)((made.data, made.indices, made.indptr), shape=self.matrix.shape[::-1])
+    def transposed(self) -> list[tuple[slice, Any]]:
+        """Ranges of rows, and the transposed sparse matrix of each as CSR: a second copy of all, made at the first use."""
+        parts = [slice(low, min(low + NEAR_ROWS, self.n)) for low in range(0, self.n, NEAR_ROWS)]
+        return [(part, self._transposed_rows(part)) for part in parts]
+
+    def _transposed_rows(self, part: slice) -> Any:
+        rows = self.matrix if part.stop - part.start == self.n else self.matrix[part]
+        made = rows.tocsc()
+        return type(rows)((made.data, made.indices, made.indptr), shape=rows.shape[::-1])
 
     def _transposed(self, R: RowArray, entry: str = ENTRY) -> Any:
         columns = R.reshape(self.n, -1)
-        found = self.xp.empty((self.d, columns.shape[1]))
-        for low in range(0, columns.shape[1], WIDE):
-            own = self.xp.ascontiguousarray(columns[:, low : low + WIDE], dtype=np.float64)
-            found[:, low : low + WIDE] = self._transposed_few(own, entry)
-        return found.reshape(self.d) if R.ndim == 1 else found
+        K = columns.shape[1]
+        if K <= WIDE:
+            own = self.xp.ascontiguousarray(columns, dtype=np.float64)
+            return self._transposed_few(own, entry).reshape(self.d, *R.shape[1:])
+        parts = [slice(low, low + WIDE) for low in range(0, K, WIDE)]
+        each = [self.xp.ascontiguousarray(columns[:, part], dtype=np.float64) for part in parts]
+        return self.xp.concatenate([self._transposed_few(own, entry) for own in each], axis=1)
 
     def _transposed_few(self, R: Any, entry: str) -> Any:
         """Sums over the rows for at most WIDE columns of R; ``entry`` is of sparse rows."""
         K = R.shape[1]
         if self.is_sparse:
             Z = self.xp.empty((self.d, K))
-            lanes = 8 if 4 * self.profile.stored / self.d <= SHORT else 32
-            _sparse_times(self.transposed, R, Z, self.blocks, lanes, entry)
+            for part, transposed in self.transposed:
+                _sparse_times(transposed, R[part], Z, self.blocks, entry, add=part.start > 0)
             return Z
         tile = 256
         kernel = _kernel(
@@ -253,10 +283,8 @@ class CudaData(DeviceData):
             REAL=_real(self.matrix.dtype),
             K=K,
             LANES=self.lanes,
-            INDEX="int",
             TILE=tile,
             ROWS=1,
-            ENTRY=ENTRY,
         )
         across = -(-self.d // THREADS)
         step, blocks = self._ranges(max(1, 4 * self.blocks // across))
@@ -284,18 +312,13 @@ class CudaData(DeviceData):
         if not self.is_sparse:
             return super().row_scores(scale)
         found = self.xp.empty((self.n, 1))
-        _sparse_times(self.matrix, self._small(scale)[:, None], found, self.blocks, self.lanes, SQUARE)
+        _sparse_times(self.matrix, self._small(scale)[:, None], found, self.blocks, SQUARE)
         return found[:, 0]
 
-    def _ranges(self, most: int, least: int = 1) -> tuple[int, int]:
-        """Return the rows per block and the number of blocks, at most so many, with at least so many rows each."""
-        step = max(least, -(-self.n // most))
+    def _ranges(self, most: int, unit: int = 1) -> tuple[int, int]:
+        """Return the rows per block, a multiple of ``unit``, and the number of blocks, at most so many."""
+        step = -(-self.n // (most * unit)) * unit
         return step, -(-self.n // step)
-
-    @cached_property
-    def _team(self) -> int:
-        """Warps that share the columns of a dense row in a pass, so that a thread has few of them."""
-        return next((team for team in TEAMS if self.d <= 32 * team * FEW_COLUMNS), TEAMS[-1])
 
     # Passes ----------------------------------------------------------------------------------------------------------
 
@@ -304,7 +327,7 @@ class CudaData(DeviceData):
         kinds: list[Any] = [type(form.loss) for form in forms]
         several = any(form.loss.columns > 1 for form in forms)
         translations = [None if several else cuda_source.translated(kind) for kind in kinds]
-        fused = not self.is_sparse and len(forms) == 1 and self.d <= THREADS * MOST_COLUMNS
+        fused = not self.is_sparse and len(forms) == 1 and self._fuses
         if not forms or None in translations or not (fused or self.is_sparse):
             return super().evaluate(W, b, target, vectors)
         found = [self._evaluate_one(*each) for each in zip(W, b, forms, translations, vectors, strict=True)]
@@ -312,7 +335,7 @@ class CudaData(DeviceData):
         columns = [each for each in kept if each is not None]
         return Evaluation(
             np.array(values),
-            np.concatenate(gradients),
+            gradients[0] if len(gradients) == 1 else np.concatenate(gradients),
             np.concatenate(slopes),
             margins[0][:, None] if len(margins) == 1 else self.xp.stack(margins, axis=1),
             (columns[0] if len(columns) == 1 else self.xp.concatenate(columns)).T if columns else None,
@@ -327,11 +350,11 @@ class CudaData(DeviceData):
         constants = {"FACTORS": factors, "KEPT": kept, "THIRDS": int(form.thirds), "BASE": base}
         vectors = [None if each is None else self._small(each) for each in rows]
         places = [np.intp(0) if each is None else each for each in vectors]
-        parameters = xp.asarray(cuda_source.parameters_of(form.loss, translation))
+        parameters = _numbers(self.number, *cuda_source.parameters_of(form.loss, translation))
         held = xp.empty((kept, self.n)) if kept else None
         given = *places, parameters, held if kept else np.intp(0)
         if self.is_sparse:
-            margins = self._times(self._small(w)) + float(b)
+            margins = self._margins(w, float(b))
             R = xp.empty((self.n, factors))
             step, blocks = self._ranges(4 * self.blocks, THREADS)
             sums = xp.empty((blocks, 1 + factors))
@@ -344,51 +367,83 @@ class CudaData(DeviceData):
         total, margins = self._dense_pass(w, b, translation, constants, given)
         return float(total[0]), total[1 + factors :].reshape(factors, self.d), total[1 : 1 + factors], margins, held
 
+    def _margins(self, w: Any, b: float) -> RowArray:
+        """A w + b of sparse rows; at w = 0, where runs start, without reading them."""
+        if not bool(w.any()):
+            return self.xp.full(self.n, b)
+        margins = self._times(self._small(w))
+        return margins + b if b else margins
+
     def _dense_pass(
         self, w: np.ndarray, b: float, translation: Any, constants: dict[str, int], given: tuple[Any, ...]
     ) -> tuple[np.ndarray, RowArray]:
         """Read X once; return the value, the sums of the factors and the gradients, side by side, and the margins."""
-        xp, d, factors = self.xp, self.d, constants["FACTORS"]
-        columns = -(-d // (32 * self._team))
-        rows = min(16, 1 << int(math.log2(HELD // columns)))
+        xp, d, factors, form = self.xp, self.d, constants["FACTORS"], self._pass_form
         kernel = _kernel(
             "dense_pass",
             translation.source + cuda_source.DENSE_PASS,
             REAL=_real(self.matrix.dtype),
-            TEAM=self._team,
-            COLUMNS=columns,
-            ROWS=rows,
+            TEAM=form.team,
+            COLUMNS=form.columns,
+            ROWS=form.rows,
+            STAGES=form.stages,
+            shared=form.shared,
+            GPU=self.number,
             **constants,
         )
-        step, blocks = self._ranges(PASS_BLOCKS * self.processors, rows * THREADS // (32 * self._team))
+        step, blocks = self._ranges(PASS_BLOCKS * self.processors, form.rows * form.teams)
         sums, margins = xp.empty((blocks, 1 + factors + factors * d)), xp.empty(self.n)
         labels, c, o, numbers, keep = given
         arguments = (
             self.matrix, self._small(w), np.float64(b), labels, c, o, numbers, margins, keep, sums,
             np.int64(self.n), np.int32(d), np.int64(step),
         )  # fmt: skip
-        kernel((blocks,), (THREADS,), arguments)
+        kernel((blocks,), (THREADS,), arguments, shared_mem=form.shared)
         return self._host(sums.sum(axis=0)), margins
+
+    @cached_property
+    def _pass_form(self) -> PassForm:
+        """How the threads of a block share the rows of a dense pass."""
+        shared = self._limit("MaxSharedMemoryPerMultiprocessor") // PASS_BLOCKS - UNSHARED
+        return PassForm.of(self.d, self.matrix.dtype.itemsize, shared)
+
+    @cached_property
+    def _fuses(self) -> bool:
+        """Whether a pass may read dense rows once: a thread has few columns, and the shared memory of a block holds the tiles."""
+        most = self._limit("MaxSharedMemoryPerBlockOptin") - UNSHARED
+        return self.d <= THREADS * MOST_COLUMNS and self._pass_form.shared <= most
+
+    def _limit(self, name: str) -> int:
+        """Return a limit of the GPU, zero where it is not known."""
+        return int(self.xp.cuda.Device().attributes.get(name, 0))
 
     # Weighted Gram matrices ------------------------------------------------------------------------------------------
 
-    def _gram(self, weights: RowArray, rows: Selection | None, *, single: bool) -> Any:
+    def _gram(self, weights: RowArray, rows: Selection | None, *, intercept: bool, single: bool) -> Any:
         if self.is_sparse:
-            return super()._gram(weights, rows, single=single)
-        xp, d = self.xp, self.d
+            return super()._gram(weights, rows, intercept=intercept, single=single)
+        from cupy import cublas
+
+        xp, m = self.xp, self.d + intercept
+        width = -(-m // EVEN) * EVEN
         kind, size = np.float32 if single else np.float64, self.n if rows is None else int(rows.size)
         signed = bool((weights < 0.0).any())
-        step = max(1, min(size, GRAM_ENTRIES // d))
-        H = xp.zeros((d, d))
-        room = [xp.empty((step, d), kind) for _ in range(1 + signed)]
+        half = width >= HALVES and not (signed or single)
+        step = max(1, min(size, GRAM_ENTRIES // width))
+        H = xp.zeros((width, width))
+        room = [xp.empty((step, width), kind) for _ in range(1 + signed)]
         for first in range(0, size, step):
             count = min(step, size - first)
             left, *right = (each[:count] for each in room)
-            self._scale(weights, rows, left, first, root=not signed)
+            self._scale(weights, rows, left, first, m, root=not signed)
             for other in right:
-                self._scale(None, rows, other, first, root=False)
-            H += left.T @ (right[0] if right else left)
-        return H
+                self._scale(None, rows, other, first, m, root=False)
+            if half:
+                cublas.syrk("T", left, out=H, beta=1.0, lower=True)
+            else:
+                H += left.T @ (right[0] if right else left)
+        H = H[:m, :m]
+        return xp.ascontiguousarray(H + H.T - xp.diag(H.diagonal()) if half else H)  # the other half is zero
 
     def _weighted_sum(self, weights: RowArray, rows: Selection | None) -> Any:
         if rows is None:
@@ -397,30 +452,32 @@ class CudaData(DeviceData):
         spread[rows] = weights
         return self._transposed(spread)
 
-    def _scale(self, weights: RowArray | None, rows: Selection | None, out: Any, first: int, *, root: bool) -> None:
-        """Write rows from ``first`` on, times their weights or the roots of these."""
+    def _scale(
+        self, weights: RowArray | None, rows: Selection | None, out: Any, first: int, m: int, *, root: bool
+    ) -> None:
+        """Write rows from ``first`` on, with ones up to column m and zeros beyond, times their weights or the roots of these."""
         kernel = _kernel("scaled_rows", cuda_source.SCALED, REAL=_real(self.matrix.dtype), OUT=_real(out.dtype))
         nowhere = np.intp(0)
         arguments = (
             self.matrix, nowhere if rows is None else rows, nowhere if weights is None else weights, out,
-            np.int64(first), np.int64(len(out)), np.int32(self.d), np.int32(root),
+            np.int64(first), np.int64(len(out)), np.int32(self.d), np.int32(m), np.int32(out.shape[1]), np.int32(root),
         )  # fmt: skip
         kernel((8 * self.blocks,), (THREADS,), arguments)
 
 
-def _sparse_times(A: Any, W: Any, Z: Any, blocks: int, lanes: int, entry: str = ENTRY) -> None:
-    """Z = f(A) W for a CSR matrix and a function f of each entry."""
-    index = "int" if A.indptr.dtype.itemsize == 4 else "long long"
+def _sparse_times(A: Any, W: Any, Z: Any, blocks: int, entry: str = ENTRY, *, add: bool = False) -> None:
+    """Z = f(A) W for a CSR matrix and a function f of each entry; Z += f(A) W if ``add``."""
+    length, K = A.nnz / A.shape[0], W.shape[1]
     kernel = _kernel(
         "csr_times",
-        cuda_source.PRODUCTS,
+        cuda_source.CSR_TIMES,
         REAL=_real(A.dtype),
-        K=W.shape[1],
-        LANES=lanes,
-        INDEX=index,
-        TILE=1,
-        ROWS=1,
+        K=K,
+        LANES=max((lanes for lanes in LANES if 2 * lanes <= length), default=LANES[0]),
+        INDEX="int" if A.indptr.dtype.itemsize == 4 else "long long",
+        TOGETHER=TOGETHER if K == 1 else 1,
         ENTRY=entry,
+        ADD=int(add),
     )
     indices = A.indices if A.indices.dtype.itemsize == 4 else A.indices.astype(np.int32)
     kernel((8 * blocks,), (THREADS,), (A.data, indices, A.indptr, W, Z, np.int64(A.shape[0])))

@@ -222,47 +222,87 @@ DENSE_PASS = (
     ROW
     + SUMMED
     + r"""
-// Margins, losses and sums of factors times rows, in one read of dense rows. A block has a range of rows. TEAM of its warps hold
-// ROWS rows at a time in registers, each thread COLUMNS entries of a row: 1. the products with w are added over the threads, so
-// that 32/ROWS threads of a warp have the margin of one row; 2. these evaluate its loss; 3. each thread adds to its columns.
+// A float as a double times 2^-896, exactly, by its bits: conversions of the processor are few per cycle, and step 1 uses them.
+__device__ inline double small(float x)
+{
+    int bits = __float_as_int(x);
+    return __hiloint2double((bits >> 3) & 0x8fffffff, bits << 29);
+}
+__device__ inline double small(double x) { return x; }
+#define GROWTH (sizeof(REAL) == 4 ? __hiloint2double((1023 + 896) << 20, 0) : 1.0)
+
+// Start to copy ROWS rows from `first` on to shared memory, 16 bytes a thread at a time, with zeros for rows from `high` on.
+__device__ inline void fetch(REAL* tile, const REAL* X, long long first, long long high, int d, int thread, int threads)
+{
+    int whole = ROWS * d * (int)sizeof(REAL);
+    int bytes = (int)max(0LL, min((long long)ROWS, high - first)) * d * (int)sizeof(REAL);
+    const char* source = (const char*)(X + first * d);
+    for (int at = 16 * thread; at < whole; at += 16 * threads) {
+        int own = max(0, min(16, bytes - at));
+        char* target = (char*)tile + at;
+#if __CUDA_ARCH__ >= 800
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
+            "r"((unsigned)__cvta_generic_to_shared(target)), "l"(own ? source + at : (const char*)X), "r"(own) : "memory");
+#else
+        for (int k = 0; k < 16; k += 4) *(int*)(target + k) = k < own ? *(const int*)(source + at + k) : 0;
+#endif
+    }
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Margins, losses and sums of factors times rows, in one read of dense rows. A block has a range of rows. TEAM of its warps share
+// ROWS rows at a time, each thread COLUMNS entries of a row, while the next rows arrive in shared memory (STAGES tiles in turn):
+// 1. the products with w are added over the threads, so that 32/ROWS threads of a warp have the margin of one row; 2. these
+// evaluate its loss; 3. each thread adds to its columns.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) dense_pass(
     const REAL* X, const double* w, double b, const double* y, const double* c, const double* o, const double* p, double* Z,
     double* kept, double* sums, long long n, int d, long long step)
 {
+    extern __shared__ __align__(16) unsigned char tiles[];
     const int WARPS = THREADS / 32, TEAMS = WARPS / TEAM, WIDTH = 32 * TEAM, SAME = 32 / ROWS;
     __shared__ double room[THREADS], parts[2][WARPS][ROWS];
     long long low = blockIdx.x * step, high = min(low + step, n);
-    int t = threadIdx.x, lane = t % 32, warp = t / 32, team = warp / TEAM, member = warp % TEAM, turn = 0;
+    int t = threadIdx.x, lane = t % 32, warp = t / 32, team = warp / TEAM, member = warp % TEAM, turn = 0, stage = 0;
     int column = member * 32 + lane, mine = lane / SAME;
+    bool last = column + (COLUMNS - 1) * WIDTH < d;  // whether this thread has a last column; it has all others
+    REAL* ring = (REAL*)tiles + (long long)team * STAGES * ROWS * d;
     double weights[COLUMNS], total = 0.0, slopes[FACTORS] = {}, added[FACTORS][COLUMNS] = {};
     #pragma unroll
-    for (int m = 0; m < COLUMNS; ++m) weights[m] = column + m * WIDTH < d ? w[column + m * WIDTH] : 0.0;
+    for (int m = 0; m < COLUMNS; ++m) weights[m] = m < COLUMNS - 1 || last ? w[column + m * WIDTH] : 0.0;
+    for (int s = 0; s < STAGES - 1; ++s)
+        fetch(ring + s * ROWS * d, X, low + (s * TEAMS + team) * ROWS, high, d, column, WIDTH);
     for (long long base = low; base < high; base += TEAMS * ROWS) {
         long long first = base + team * ROWS;  // beyond the range for some teams of the last turn, which meet the others below
-        REAL x[ROWS][COLUMNS];
-        #pragma unroll
-        for (int i = 0; i < ROWS; ++i)
-            #pragma unroll
-            for (int m = 0; m < COLUMNS; ++m) {
-                int j = column + m * WIDTH;
-                x[i][m] = first + i < high && j < d ? X[(first + i) * d + j] : (REAL)0;
-            }
+#if __CUDA_ARCH__ >= 800
+        asm volatile("cp.async.wait_group %0;" :: "n"(STAGES - 2) : "memory");
+#endif
+        // The rows are there for all threads of the team, and none of them still reads the tile that is filled next.
+        if (TEAM > 1) __syncthreads(); else __syncwarp();
+        int next = stage ? stage - 1 : STAGES - 1;
+        fetch(ring + next * ROWS * d, X, first + (STAGES - 1) * TEAMS * ROWS, high, d, column, WIDTH);
+        const REAL* tile = ring + stage * ROWS * d + column;
+        stage = stage + 1 < STAGES ? stage + 1 : 0;
         double z[ROWS];
         #pragma unroll
         for (int i = 0; i < ROWS; ++i) {
             z[i] = 0.0;
             #pragma unroll
-            for (int m = 0; m < COLUMNS; ++m) z[i] += weights[m] * (double)x[i][m];
+            for (int m = 0; m < COLUMNS; ++m)
+                if (m < COLUMNS - 1 || last) z[i] += weights[m] * (double)tile[i * d + m * WIDTH];
         }
         // Of two threads that exchange sums, each goes on with half of the rows.
         #pragma unroll
-        for (int half = ROWS / 2, other = 16; half > 0; half /= 2, other /= 2)
+        for (int level = 0; level < 4; ++level) {
+            const int half = ROWS >> (level + 1), other = 16 >> level;
             #pragma unroll
-            for (int i = 0; i < half; ++i) {
+            for (int i = 0; i < ROWS / 2; ++i) if (i < half) {
                 bool upper = lane & other;
                 double kept_sum = upper ? z[i + half] : z[i], sent = upper ? z[i] : z[i + half];
                 z[i] = kept_sum + __shfl_xor_sync(0xffffffffu, sent, other);
             }
+        }
         #pragma unroll
         for (int other = SAME / 2; other > 0; other /= 2) z[0] += __shfl_xor_sync(0xffffffffu, z[0], other);
         double margin = z[0];
@@ -288,14 +328,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) dense_pass(
             }
         }
         #pragma unroll
-        for (int i = 0; i < ROWS; ++i)
+        for (int i = 0; i < ROWS; ++i) {
+            double factors[FACTORS];
             #pragma unroll
-            for (int k = 0; k < FACTORS; ++k) {
-                double factor = __shfl_sync(0xffffffffu, r[k], i * SAME);
+            for (int k = 0; k < FACTORS; ++k) factors[k] = __shfl_sync(0xffffffffu, r[k], i * SAME);
+            #pragma unroll
+            for (int m = 0; m < COLUMNS; ++m) if (m < COLUMNS - 1 || last) {
+                double x = small(tile[i * d + m * WIDTH]);
                 #pragma unroll
-                for (int m = 0; m < COLUMNS; ++m) added[k][m] += factor * (double)x[i][m];
+                for (int k = 0; k < FACTORS; ++k) added[k][m] += factors[k] * x;
             }
+        }
     }
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");  // of the zeros beyond the range
+#endif
     double* own = sums + blockIdx.x * (1 + FACTORS + (long long)FACTORS * d);
     total = block_sum(total, room);
     if (t == 0) own[0] = total;
@@ -311,7 +358,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) dense_pass(
             if (team == 0 && j < d) {
                 double x = 0.0;
                 for (int g = 0; g < TEAMS; ++g) x += room[g * WIDTH + column];
-                own[1 + FACTORS + (long long)k * d + j] = x;
+                own[1 + FACTORS + (long long)k * d + j] = GROWTH * x;
             }
             __syncthreads();
         }
@@ -374,8 +421,11 @@ extern "C" __global__ void dense_transposed(const REAL* X, const double* R, doub
     }
     if (column < d) for (int k = 0; k < K; ++k) sums[((long long)blockIdx.x * K + k) * d + column] = added[k];
 }
+"""
 
-// Z = f(A) W for CSR rows and a function f of an entry: LANES threads a row. With the transposed matrix it gives f(A)' R.
+CSR_TIMES = r"""
+// Z = f(A) W for CSR rows and a function f of an entry, added to Z if ADD: LANES threads a row, each with TOGETHER entries at a
+// time, whose numbers in W it reads together. With the transposed matrix it gives f(A)' R.
 extern "C" __global__ void csr_times(
     const REAL* data, const int* indices, const INDEX* indptr, const double* W, double* Z, long long n)
 {
@@ -384,30 +434,46 @@ extern "C" __global__ void csr_times(
     long long first = (long long)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
     for (long long i = first; i - threadIdx.x / LANES < n; i += rows) {
         double z[K] = {};
-        if (i < n) for (INDEX s = indptr[i] + lane; s < indptr[i + 1]; s += LANES) {
-            double x = (double)data[s];
-            long long at = (long long)indices[s] * K;
-            for (int k = 0; k < K; ++k) z[k] += W[at + k] * (ENTRY);
+        long long end = i < n ? indptr[i + 1] : 0;
+        for (long long s = i < n ? indptr[i] + lane : 0; s < end; s += LANES * TOGETHER) {
+            double entries[TOGETHER], w[TOGETHER][K];
+            int columns[TOGETHER];
+            #pragma unroll
+            for (int u = 0; u < TOGETHER; ++u) {
+                bool own = s + u * LANES < end;
+                double x = own ? (double)data[s + u * LANES] : 0.0;
+                columns[u] = own ? indices[s + u * LANES] : -1;
+                entries[u] = ENTRY;
+            }
+            #pragma unroll
+            for (int u = 0; u < TOGETHER; ++u)
+                #pragma unroll
+                for (int k = 0; k < K; ++k) w[u][k] = columns[u] < 0 ? 0.0 : W[(long long)columns[u] * K + k];
+            #pragma unroll
+            for (int u = 0; u < TOGETHER; ++u)
+                #pragma unroll
+                for (int k = 0; k < K; ++k) z[k] += w[u][k] * entries[u];
         }
         for (int k = 0; k < K; ++k) {
             for (int half = LANES / 2; half > 0; half /= 2) z[k] += __shfl_down_sync(0xffffffffu, z[k], half, LANES);
-            if (lane == 0 && i < n) Z[i * K + k] = z[k];
+            if (lane == 0 && i < n) Z[i * K + k] = (ADD ? Z[i * K + k] : 0.0) + z[k];
         }
     }
 }
 """
 
 SCALED = r"""
-// Rows times the roots of their weights (or the weights themselves), as the entries of a chunk for a matrix product.
+// Rows times the roots of their weights (or the weights themselves), for a matrix product: d entries, ones up to m, then zeros.
 extern "C" __global__ void scaled_rows(
-    const REAL* X, const long long* rows, const double* weights, OUT* out, long long first, long long count, int d, int root)
+    const REAL* X, const long long* rows, const double* weights, OUT* out, long long first, long long count, int d, int m,
+    int width, int root)
 {
-    long long entries = count * d;
+    long long entries = count * width;
     for (long long k = (long long)blockIdx.x * blockDim.x + threadIdx.x; k < entries; k += (long long)gridDim.x * blockDim.x) {
-        long long s = first + k / d;
-        int j = (int)(k % d);
+        long long s = first + k / width;
+        int j = (int)(k % width);
         double weight = weights ? (root ? sqrt(weights[s]) : weights[s]) : 1.0;
-        out[k] = (OUT)(weight * (double)X[(rows ? rows[s] : s) * d + j]);
+        out[k] = (OUT)(weight * (j < d ? (double)X[(rows ? rows[s] : s) * d + j] : j < m ? 1.0 : 0.0));
     }
 }
 """

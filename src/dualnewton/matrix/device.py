@@ -18,9 +18,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from dualnewton._cached import cached_property
+from dualnewton.matrix.grams import pair_multiples
 from dualnewton.matrix.protocol import Capabilities, Data, Evaluation, Profile, Rows, RowVectors, Target, Work
 from dualnewton.matrix.selections import Selection
-from dualnewton.row_arrays import RowArray, is_elsewhere, on_host
+from dualnewton.row_arrays import RowArray, column_sums, is_elsewhere, on_host
 
 CHUNK = 1 << 27
 """Number of entries that are converted to float64 at a time (1 GiB)."""
@@ -208,10 +209,10 @@ class DeviceData(Data):
 
     # Chunks of rows as float64 ---------------------------------------------------------------------------------------
 
-    def _chunks(self, rows: Selection | None = None) -> Iterator[tuple[slice, Any]]:
-        """Yield slices of some rows, all by default, together with these rows as float64."""
+    def _chunks(self, rows: Selection | None = None, width: int = 1) -> Iterator[tuple[slice, Any]]:
+        """Yield slices of some rows, all by default, together with these rows as float64; ``width`` numbers are made of each."""
         size = self.n if rows is None else int(rows.size)
-        step = max(1, CHUNK * self.n // max(1, self.profile.stored))
+        step = max(1, CHUNK * self.n // max(1, width * self.profile.stored))
         for low in range(0, size, step):
             part = slice(low, min(low + step, size))
             if rows is None and step >= size:
@@ -220,8 +221,8 @@ class DeviceData(Data):
                 yield part, _wide(self.matrix[part] if rows is None else self.matrix[rows[part]])
 
     def _host(self, array: Any) -> np.ndarray:
-        """Return a small result as a NumPy array in C order that may be written."""
-        return np.array(on_host(array), order="C")
+        """Return a result as a NumPy array in C order that may be written."""
+        return np.require(on_host(array), requirements=("C", "W"))
 
     def _small(self, array: Any) -> Any:
         """Return a NumPy array on the device, or an array of the device, as float64 in C order."""
@@ -259,11 +260,11 @@ class DeviceData(Data):
         Z = self._times(self._small(W.T)) + self._small(b)
         found = target.losses([each.placed(self.placed) for each in vectors], Z)
         gradients = self._as_given(self._transposed(found.factors).T, W)
-        return Evaluation(found.values, gradients, self._host(found.factors.sum(axis=0)), Z, found.kept)
+        return Evaluation(found.values, gradients, self._host(column_sums(found.factors)), Z, found.kept)
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: RowArray) -> tuple[np.ndarray, np.ndarray]:
         U = self.placed(weights) * (self._times(self._small(V.T)) + self._small(v))
-        return self._as_given(self._transposed(U).T, V), self._host(U.sum(axis=0))
+        return self._as_given(self._transposed(U).T, V), self._host(column_sums(U))
 
     def weighted_gram(
         self,
@@ -275,22 +276,51 @@ class DeviceData(Data):
         keep: bool = False,
     ) -> Any:
         rows = None if indices is None or indices.size == self.n else self.xp.asarray(indices)
-        weights = self.placed(weights)
-        H, d = self._gram(weights, rows, single=single), self.d
-        if intercept:
-            whole = self.xp.empty((d + 1, d + 1))
-            whole[:d, :d], whole[d, d] = H, weights.sum()
-            whole[:d, d] = whole[d, :d] = self._weighted_sum(weights, rows)
-            H = whole
-        return H if keep and d > FEW else self._host(H)
+        H = self._gram(self.placed(weights), rows, intercept=intercept, single=single)
+        return H if keep and self.d > FEW else self._host(H)
+
+    def _gram(self, weights: RowArray, rows: Selection | None, *, intercept: bool, single: bool) -> Any:  # noqa: ARG002
+        """Σ_s weights_s ã_s ã_sᵀ on the device."""
+        H = self._sum(self._dense(own.T @ self._scaled(own, weights[part])) for part, own in self._chunks(rows))
+        if not intercept:
+            return H
+        whole, d = self.xp.empty((self.d + 1, self.d + 1)), self.d
+        whole[:d, :d], whole[d, d] = H, weights.sum()
+        whole[:d, d] = whole[d, :d] = self._weighted_sum(weights, rows)
+        return whole
 
     def _weighted_sum(self, weights: RowArray, rows: Selection | None) -> Any:
         """Σ_s weights_s a_s on the device."""
         return self._sum(own.T @ weights[part] for part, own in self._chunks(rows))
 
-    def _gram(self, weights: RowArray, rows: Selection | None, *, single: bool) -> Any:  # noqa: ARG002
-        """Σ_s weights_s a_s a_sᵀ on the device."""
-        return self._sum(self._dense(own.T @ self._scaled(own, weights[part])) for part, own in self._chunks(rows))
+    def coupled_gram(
+        self,
+        weights: Sequence[RowArray],
+        classes: int,
+        *,
+        intercept: bool = False,
+        single: bool = False,
+        negligible: float = 0.0,
+        keep: bool = False,
+    ) -> Any:
+        # All pairs in one product, since calls for each pair would take longer than their arithmetic; no row is left out.
+        if self.is_sparse:
+            return super().coupled_gram(
+                weights, classes, intercept=intercept, single=single, negligible=negligible, keep=keep
+            )
+        xp, K, pairs, m = self.xp, classes, len(weights), self.d + intercept
+        each = xp.stack([self.placed(own) for own in weights], axis=1)
+
+        def product(part: slice, rows: Any) -> Any:
+            if intercept:
+                rows = xp.concatenate([rows, xp.ones((len(rows), 1))], axis=1)
+            return rows.T @ (each[part][:, :, None] * rows[:, None, :]).reshape(len(rows), pairs * m)
+
+        S = self._sum(product(part, rows) for part, rows in self._chunks(width=pairs))
+        S = S.reshape(m, pairs, m).transpose(1, 0, 2).reshape(pairs, m * m)
+        H = (self._small(pair_multiples(K)) @ S).reshape(K, K, m, m)
+        H = xp.ascontiguousarray(H.transpose(0, 2, 1, 3))
+        return H if keep and K * m > FEW else self._host(H)
 
     def _scaled(self, rows: Any, weights: RowArray) -> Any:
         """Return rows, each times its weight."""
@@ -340,8 +370,9 @@ class DeviceData(Data):
     def nonzeros(self) -> np.ndarray:
         if self.is_sparse:
             return self._host(self.xp.bincount(self.matrix.indices, minlength=self.d))
-        counts = self._sum((rows != 0.0).T @ self.xp.ones(rows.shape[0]) for _, rows in self._chunks())
-        return self._host(counts).astype(np.intp)
+        step = max(1, CHUNK // self.d)
+        parts = (self.matrix[low : low + step] != 0.0 for low in range(0, self.n, step))
+        return self._host(self._sum(column_sums(part.astype(np.float64)) for part in parts)).astype(np.intp)
 
     # Parts -----------------------------------------------------------------------------------------------------------
 

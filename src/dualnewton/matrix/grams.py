@@ -29,6 +29,15 @@ def coupled(grams: Iterable[np.ndarray], classes: int) -> np.ndarray:
     return made
 
 
+def pair_multiples(classes: int) -> np.ndarray:
+    """Return the multiples of the matrices S_kl in the K² blocks of :func:`coupled`, a row for each block: 1, −1 or 0."""
+    first, second = np.triu_indices(classes, 1)  # in the order of combinations
+    pair, made = np.arange(len(first)), np.zeros((classes, classes, len(first)))
+    made[first, first, pair] = made[second, second, pair] = 1.0
+    made[first, second, pair] = made[second, first, pair] = -1.0
+    return made.reshape(classes**2, -1)
+
+
 def outer_products(rows: Matrix, weights: np.ndarray, kind: type) -> np.ndarray:
     """Return AᵀD(weights)A; for dense rows as products BᵀB, for which BLAS needs half the multiplications."""
     if sp.issparse(rows):

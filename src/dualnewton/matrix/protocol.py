@@ -17,6 +17,7 @@ import numpy as np
 
 from dualnewton._cached import cached_property
 from dualnewton.errors import DualnewtonError
+from dualnewton.matrix.grams import coupled
 from dualnewton.matrix.selections import Selection, Selections
 
 Rows = Selection | slice
@@ -363,6 +364,27 @@ class Data(Selections, ABC):
         Weights may be negative. If ``single``, products in float32 are accurate enough for the caller. If ``keep``, the matrix
         may stay on the device of the rows: the caller only adds these matrices and factorises the sum (``matrix/factors.py``).
         """
+
+    def coupled_gram(
+        self,
+        weights: Sequence[np.ndarray],
+        classes: int,
+        *,
+        intercept: bool = False,
+        single: bool = False,
+        negligible: float = 0.0,
+        keep: bool = False,  # noqa: ARG002
+    ) -> np.ndarray:
+        """Σ_{k<l} (e_k − e_l)(e_k − e_l)ᵀ ⊗ Σ_i weights_i,kl ã_i ã_iᵀ, of shape (K, m, K, m); a row array for each two classes.
+
+        Rows whose weight is no more than ``negligible`` times the mean of their pair may be left out. The other arguments are
+        those of :meth:`weighted_gram`.
+        """
+        each = ((own, self.active(own > negligible * float(own.mean()))) for own in weights)
+        return coupled(
+            (self.weighted_gram(self.take(own, rows), rows, intercept=intercept, single=single) for own, rows in each),
+            classes,
+        )
 
     @abstractmethod
     def moments(

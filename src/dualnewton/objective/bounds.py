@@ -228,7 +228,7 @@ def primal_bounds(
 
     Problems whose intercept must be searched share a second pass.
     """
-    W, b = np.vstack(models), np.hstack(intercepts)
+    W, b = np.atleast_2d(models[0]) if len(models) == 1 else np.vstack(models), np.hstack(intercepts)
     vectors = [problem.row_vectors for problem in problems]
     points = PrimalPoints(problems)
     found = problems[0].data.evaluate(W, b, points, vectors)

@@ -13,7 +13,7 @@ import numpy as np
 from dualnewton.losses import Loss
 from dualnewton.losses.root import zero_of
 from dualnewton.matrix import RowVectors, row_parts, sum_over_rows
-from dualnewton.row_arrays import RowArray, blocks, column_sums, is_elsewhere, mapped, on_host, summed
+from dualnewton.row_arrays import RowArray, blocks, column_squares, column_sums, is_elsewhere, mapped, on_host, summed
 
 MANY = 1 << 16
 """Number of rows from which the functions are compiled."""
@@ -274,7 +274,7 @@ def dual_sizes(alpha: np.ndarray, rows: RowVectors) -> DualSizes:
 def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any) -> tuple[Any, ...]:
     mass = alpha if c is None else RowVectors(y, c, o).weighted(alpha)
     columns = mass.reshape(len(alpha), -1)
-    squares = np.einsum("ik,ik->k", columns, columns)
+    squares = column_squares(columns)
     total = squares.sum() if c is None else np.vdot(alpha, mass)
     if mass.ndim == 1:
         return squares, mass.sum(keepdims=True), np.abs(mass).sum(keepdims=True), total

@@ -76,6 +76,18 @@ class Costs(Profile):
         """Whether a sketch of ``rows`` rows is so expensive that it is computed only after steps without it have been slow."""
         return self.sketch(rows) > self.tuning.dear_sketch * self.data_pass
 
+    def begun_sketch(self, rows: int) -> int:
+        """Return the rows of the first curvature of a run that is planned with sketches of ``rows`` rows; zero for a diagonal.
+
+        A GPU has the diagonal of all its rows in half a pass, while fewer rows than features are gathered and factorised in
+        memory, which takes several passes of a GPU: there they are taken once steps with the diagonal have turned out to be slow.
+        """
+        if self.on_gpu and rows < self.d <= self.n:
+            return 0
+        if not self.is_dear(rows):
+            return rows
+        return min(rows, self.affordable_sketch(self.tuning.light_sketch)) if rows < self.d else 0
+
     def factor(self, size: float) -> float:
         """Seconds for the Cholesky factor of a matrix with ``size`` rows."""
         return size**3 / 6.0 / self.tuning.rates.factorise

@@ -121,9 +121,8 @@ def ihs_plan(facts: Facts, tau: Tau) -> Plan:
 def _ihs_reason(facts: Facts, rows: int) -> str:
     of_class = " of each class" if facts.classes > 1 else ""
     source = f"Hessian{of_class} from {rows} sampled rows"
-    if facts.costs.is_dear(rows):
-        first = "fewer" if rows < facts.costs.d else "a diagonal at first"
-        source += f" ({first}, while steps are fast enough)"
+    if (first := facts.costs.begun_sketch(rows)) < rows:
+        source += f" ({'fewer' if first else 'a diagonal at first'}, while steps are fast enough)"
     return f"sketched Newton: full gradients, {source}"
 
 

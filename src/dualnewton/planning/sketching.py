@@ -132,10 +132,8 @@ class SketchPolicy:
     ) -> None:
         self.costs, self.tol, self.first = costs, tol, first
         self.newton, self.coupled, self.quadratic = newton, coupled, quadratic
-        rows, tuning = first, costs.tuning
-        if not newton and costs.is_dear(first):
-            rows = min(first, costs.affordable_sketch(tuning.light_sketch)) if first < costs.d else 0
-        self.state = SketchState(rows, costs.n, 1.0 if quadratic else tuning.refreshed_speed)
+        rows = first if newton else costs.begun_sketch(first)
+        self.state = SketchState(rows, costs.n, 1.0 if quadratic else costs.tuning.refreshed_speed)
 
     @cached_property
     def most(self) -> int:

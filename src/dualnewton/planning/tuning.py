@@ -116,21 +116,21 @@ class Rates:
 
 GPU = Rates(
     cache_bytes=0.0,
-    memory_bandwidth=2.2e12,
-    cache_bandwidth=2.2e12,
+    memory_bandwidth=2.8e12,
+    cache_bandwidth=2.8e12,
     multiply=1.3e13,
     factorise=4e11,
-    sparse_entry=3.5e-11,
+    sparse_entry=1.6e-11,
     sparse_pair=1e-11,
     expanded_entry=9e-12,
-    margin=3e-11,
+    margin=1e-11,
     call=1.3e-3,
     drawn_row=2e-11,
     single_is_faster=False,
 )
 """Rates of a GPU with 4.8 TB/s (H200). They are fits to the times that ``python -m benchmarks.gpu_probe`` prints.
 
-``memory_bandwidth`` and ``margin`` are those of a pass in float64 over float32 rows (0.5 to 3.9 ms), ``multiply`` and
+``memory_bandwidth`` and ``margin`` are those of a pass in float64 over float32 rows (1.4 ms for 4 GB), ``multiply`` and
 ``expanded_entry`` of weighted Gram matrices in float64, and ``sparse_entry`` of passes over CSR rows. ``call`` is what remains
 of fits on 1,000,000×100 without the time of their passes and Gram matrices: 12 ms of Newton's method in 9 calls, and 23 ms of
 sketched Newton in 15. ``sparse_pair`` is an estimate, since the fits of the probe multiply no sparse rows on the GPU: their

@@ -108,6 +108,18 @@ def test_rows_with_rare_features_are_drawn_for_certain(storage):
         assert np.isin(rare, indices).all()
 
 
+@pytest.mark.parametrize("rare", [200, 2000], ids=["some features are rare", "most are"])
+def test_the_diagonal_of_rare_features_is_that_of_all_rows(rare):
+    rng = np.random.default_rng(0)
+    common = rng.standard_normal((3000, 20))
+    X = sp.hstack([common, sp.random_array((3000, rare), density=4e-3, rng=rng)], format="csr")
+    data, weights, ridge = MemoryData(sp.csr_array(X)), rng.random(3000), np.full(20 + rare, 0.1)
+    found = Sketches(data, ridge, Sketching.of(data)).at(weights, 0, np.random.default_rng(0)).diagonal
+    expected = ridge + weights @ np.square(X.toarray())
+    np.testing.assert_allclose(found[20:], expected[20:], rtol=1e-12)
+    np.testing.assert_allclose(found[:20], expected[:20], rtol=0.5)
+
+
 def test_rows_that_matter_alike_need_no_scores():
     X = np.random.default_rng(0).standard_normal((3000, 20))
     assert leverages(MemoryData(X), np.ones(3000)) is None

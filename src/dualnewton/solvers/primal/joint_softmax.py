@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from dualnewton.matrix import Data
-from dualnewton.matrix.grams import coupled
 from dualnewton.solvers.primal.curvature import Cholesky, Curvature
 from dualnewton.solvers.primal.decisions import Decisions
 from dualnewton.solvers.primal.sketching import ALL, EXACT, Enough, Stateless, bears_noise, draw_strata
@@ -19,24 +18,6 @@ from dualnewton.solvers.primal.sketching import ALL, EXACT, Enough, Stateless, b
 NEGLIGIBLE = 1e-3
 """Rows whose weight is below this fraction of the mean weight of a pair of classes are left out of its Gram matrix: near the
 optimum these are most rows, and together they hold at most this fraction of the curvature."""
-
-
-def joined(
-    data: Data,
-    weights: Sequence[np.ndarray],
-    classes: int,
-    *,
-    intercept: bool,
-    single: bool = False,
-    negligible: float = 0.0,
-) -> np.ndarray:
-    """Return the curvature for the weights of each two classes, a row array each, as an array of shape (K, m, K, m).
-
-    Rows whose weight is no more than ``negligible`` times the mean of their pair are left out.
-    """
-    each = ((own, data.active(own > negligible * float(own.mean()))) for own in weights)
-    grams = (data.weighted_gram(data.take(own, rows), rows, intercept=intercept, single=single) for own, rows in each)
-    return coupled(grams, classes)
 
 
 class JointHessian(Stateless):
@@ -78,8 +59,10 @@ class JointHessian(Stateless):
         single = self.decisions.considers_single(self.data.n) and bears_noise(
             self.data, np.tile(self.ridge, K), sum(weights[1:], start=weights[0]), EXACT
         )
-        H = joined(self.data, weights, K, intercept=self.intercept, single=single, negligible=NEGLIGIBLE)
+        H = self.data.coupled_gram(
+            weights, K, intercept=self.intercept, single=single, negligible=NEGLIGIBLE, keep=True
+        )
         if self.intercept:
             # Adding a number to all intercepts changes nothing: the gradient is zero along that direction, and so is the step.
-            H[:, -1, :, -1] += H[:, -1, :, -1].trace() / K**2 or 1.0
+            H[:, -1, :, -1] += float(H[:, -1, :, -1].trace()) / K**2 or 1.0
         return Cholesky(H.reshape(K * m, K * m), np.tile(self.ridge, K), exact=exact)

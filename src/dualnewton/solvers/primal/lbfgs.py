@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from dualnewton.row_arrays import on_host
+from dualnewton.row_arrays import is_elsewhere, on_host
 from dualnewton.solvers.primal.curvature import Curvature
 
 CURVED = 1e-12
@@ -24,19 +25,17 @@ CURVED = 1e-12
 
 
 SHORT = 4096
-"""Length of vectors up to which they are copied into one matrix for each product; vector by vector takes longer there."""
+"""Length up to which vectors in memory are the rows of one matrix, as those elsewhere are: a product then is one call. Longer
+ones in memory are separate vectors: copying all of them for each new pair would take longer than a pass in many threads."""
 
 
 @dataclass(frozen=True, eq=False)
 class Corrections:
-    """The last pairs: the rows of S, Y, Z as above, SYᵀ and YZᵀ.
+    """The last pairs: the rows of S, Y, Z as above (matrices, or tuples of long vectors), SYᵀ and YZᵀ."""
 
-    The rows are separate vectors: copying all of them for each new pair would take longer than a pass in many threads.
-    """
-
-    S: tuple[np.ndarray, ...]
-    Y: tuple[np.ndarray, ...]
-    Z: tuple[np.ndarray, ...]
+    S: Any
+    Y: Any
+    Z: Any
     SY: np.ndarray
     YZ: np.ndarray
 
@@ -51,21 +50,24 @@ class Corrections:
 
     def with_pair(self, step: np.ndarray, difference: np.ndarray, image: np.ndarray, most: int) -> Corrections:
         """Add s, y and B₀⁻¹y if the curvature sᵀy is positive, and drop the oldest pair if there are more than ``most``."""
-        bound = CURVED * math.sqrt(float(step @ step) * float(difference @ difference))
-        if not float(step @ difference) > bound:
-            return self
         start = max(0, len(self) + 1 - most)
-        S, Y, Z = (*self.S[start:], step), (*self.Y[start:], difference), (*self.Z[start:], image)
-        across = _times(Z, difference)
-        SY = _bordered(self.SY[start:, start:], _times(S, difference), _times(Y, step))
+        S, Y, Z = (_appended(rows, start, own) for rows, own in ((self.S, step), (self.Y, difference), (self.Z, image)))
+        m = len(S)
+        found = _products(
+            (S, difference), (Y, step), (Z, difference), (_only(step), step), (_only(difference), difference)
+        )
+        column, row, across = found[:m], found[m : 2 * m], found[2 * m : 3 * m]
+        if not row[-1] > CURVED * math.sqrt(found[-2] * found[-1]):
+            return self
+        SY = _bordered(self.SY[start:, start:], column, row)
         return Corrections(S, Y, Z, SY, _bordered(self.YZ[start:, start:], across, across))
 
     def rebased(self, curvature: Curvature) -> Corrections:
         """Return the same pairs as corrections of another matrix."""
         if not len(self):
             return self
-        Z = tuple(curvature.solve(difference) for difference in self.Y)
-        return replace(self, Z=Z, YZ=np.stack([_times(Z, difference) for difference in self.Y]))
+        Z = _rows(tuple(curvature.solve(difference) for difference in self.Y))
+        return replace(self, Z=Z, YZ=np.stack([_products((Z, difference)) for difference in self.Y]))
 
     def solve(self, g: np.ndarray, z: np.ndarray, *, scaled_well: bool) -> np.ndarray:
         """Return B⁻¹g, given z = B₀⁻¹g; unless B₀ is scaled well, the last pair sets its scale."""
@@ -74,23 +76,47 @@ class Corrections:
         from scipy.linalg.blas import dtrsv
 
         scale = 1.0 if scaled_well else self.SY[-1, -1] / self.YZ[-1, -1]
-        inner = dtrsv(self.SY, _times(self.S, g))  # R⁻¹Sg: only the upper triangle is read
-        middle = self.SY.diagonal() * inner + scale * (self.YZ @ inner - _times(self.Z, g))
+        of_steps, of_images = np.split(_products((self.S, g), (self.Z, g)), 2)
+        inner = dtrsv(self.SY, of_steps)  # R⁻¹Sg: only the upper triangle is read
+        middle = self.SY.diagonal() * inner + scale * (self.YZ @ inner - of_images)
         outer = dtrsv(self.SY, middle, trans=1)
         return scale * z + _combined(outer, self.S) - scale * _combined(inner, self.Z)
 
 
-def _times(rows: tuple[np.ndarray, ...], vector: np.ndarray) -> np.ndarray:
-    """Return the products of each row with a vector."""
-    if vector.size <= SHORT:
-        return np.asarray(on_host(np.stack(rows) @ vector))
-    return np.array([float(row @ vector) for row in rows])
+def _is_apart(vector: np.ndarray) -> bool:
+    """Whether vectors like this one are kept apart."""
+    return vector.size > SHORT and not is_elsewhere(vector)
 
 
-def _combined(factors: np.ndarray, rows: tuple[np.ndarray, ...]) -> np.ndarray:
+def _rows(vectors: tuple[np.ndarray, ...]) -> Any:
+    """Return vectors as they are kept."""
+    return vectors if _is_apart(vectors[0]) else np.stack(vectors)
+
+
+def _only(vector: np.ndarray) -> Any:
+    """Return one vector as it is kept."""
+    return (vector,) if _is_apart(vector) else vector[None]
+
+
+def _appended(rows: Any, start: int, vector: np.ndarray) -> Any:
+    """Return the rows from ``start`` on, and one more."""
+    if not len(rows):
+        return _only(vector)
+    return (*rows[start:], vector) if _is_apart(vector) else np.concatenate([rows[start:], vector[None]])
+
+
+def _products(*pairs: tuple[Any, np.ndarray]) -> np.ndarray:
+    """Return the products of the rows of each pair with its vector, one after the other, in memory."""
+    if isinstance(pairs[0][0], tuple):
+        return np.array([float(row @ vector) for rows, vector in pairs for row in rows])
+    found = [rows @ vector for rows, vector in pairs]
+    return np.asarray(on_host(found[0] if len(found) == 1 else np.concatenate(found)))
+
+
+def _combined(factors: np.ndarray, rows: Any) -> np.ndarray:
     """Return the sum of the rows, each times its factor."""
-    if rows[0].size <= SHORT:
-        return np.asarray(factors, like=rows[0]) @ np.stack(rows)
+    if not isinstance(rows, tuple):
+        return np.asarray(factors, like=rows) @ rows
     total = float(factors[0]) * rows[0]
     for factor, row in zip(factors[1:], rows[1:], strict=True):
         total += float(factor) * row

@@ -65,7 +65,7 @@ class Descent(SharedPasses):
     ) -> None:
         self.data, self.models, self.decisions = data, [], decisions
         self.samples = samples if not any(np.any(w) for w, _ in starts) else ()
-        self.hessians: dict[bytes, list[Hessian]] = {}
+        self.hessians: list[tuple[np.ndarray, list[Hessian]]] = []
         for problem, (w, b) in zip(problems, starts, strict=True):
             objective = Objective(problem, joint=newton or bool(samples))
             policy = decisions.policy(
@@ -81,10 +81,13 @@ class Descent(SharedPasses):
     def _hessians(self, objective: Objective, *, newton: bool) -> list[Hessian]:
         """Return the source of the Hessian of each column; models with equal penalties share it."""
         ridge = objective.column_ridge
-        if (key := ridge.tobytes()) not in self.hessians and objective.joint:
-            self.hessians[key] = [JointHessian(self.data, ridge, objective.columns, self.decisions)]
-        elif key not in self.hessians:
-            self.hessians[key] = [
+        for known, hessians in self.hessians:
+            if np.array_equal(known, ridge):
+                return hessians
+        if objective.joint:
+            made: list[Hessian] = [JointHessian(self.data, ridge, objective.columns, self.decisions)]
+        else:
+            made = [
                 hessian_of_all_rows(
                     self.data,
                     ridge,
@@ -96,11 +99,13 @@ class Descent(SharedPasses):
                 else Sketches(self.data, ridge, self.decisions, in_pieces=objective.in_pieces)
                 for _ in range(objective.columns)
             ]
-        return self.hessians[key]
+        self.hessians.append((ridge, made))
+        return made
 
     def _evaluate(self) -> None:
         parts = [model.objective.parts(model.trial.x) for model in self.models]
-        W, b = np.concatenate([W for W, _ in parts]), np.concatenate([b for _, b in parts])
+        W, b = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
+        W = np.ascontiguousarray(W, like=W)
         problems = [model.objective.problem for model in self.models]
         found, column = self.data.evaluate(W, b, Derivatives(problems), [each.row_vectors for each in problems]), 0
         for model, value in zip(self.models, found.values, strict=True):
@@ -145,15 +150,15 @@ class Descent(SharedPasses):
 
     def _passes_made(self) -> float:
         """The passes that products with the Hessian have taken."""
-        return sum(hessian.passes_made / len(each) for each in self.hessians.values() for hessian in each)
+        return sum(hessian.passes_made / len(each) for _, each in self.hessians for hessian in each)
 
     def point(self, k: int) -> PrimalPoint:
         return self.models[k].objective.point(self.models[k].place.x)
 
     def keep(self, wanted: Sequence[int]) -> None:
         super().keep(wanted)
-        used = {model.objective.column_ridge.tobytes() for model in self.models}
-        self.hessians = {key: each for key, each in self.hessians.items() if key in used}
+        used = {id(model.hessians) for model in self.models}
+        self.hessians = [(ridge, each) for ridge, each in self.hessians if id(each) in used]
 
     def state(self) -> tuple[tuple[ModelState, tuple[Any, ...]], ...]:
         """Return the state of each model, with those of its Hessians, which several models may share."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
 from dualnewton.row_arrays import on_host
@@ -50,9 +51,11 @@ class Objective:
         self.in_pieces = problem.loss.curvature is Curvature.PIECEWISE
         self.joint = joint and self.columns > 1
         weights = problem.regularizer.form.weights
-        ridge = problem.lam * problem.n * (np.ones(problem.d) if weights is None else weights)
+        strength = problem.lam * problem.n
+        ridge = np.full(problem.d, strength) if weights is None else strength * weights
         self.column_ridge = np.append(ridge, 0.0) if problem.fit_intercept else ridge
-        self.ridge = problem.data.feature_array(np.tile(self.column_ridge, self.columns))
+        whole = self.column_ridge if self.columns == 1 else np.tile(self.column_ridge, self.columns)
+        self.ridge = problem.data.feature_array(whole)
 
     def curvature(self, margins: np.ndarray) -> np.ndarray:
         """c_i ∂²φ_i/∂z_ik² of all rows, of shape (n, K); or the couplings of each pair of columns, for a joint Hessian."""
@@ -79,9 +82,15 @@ class Objective:
 
     def gap(self, gradient: np.ndarray) -> float:
         """n(P − D) for the α that belongs to x: Σ g_j²/(2 ridge_j), by Fenchel and Young, where the intercept is at its best."""
-        K, d = self.columns, self.problem.d
-        g, ridge = gradient.reshape(K, -1)[:, :d], self.ridge.reshape(K, -1)[:, :d]
-        return float((np.square(g) / (2.0 * ridge)).sum())
+        return float(np.square(gradient) @ self._gap_weights)
+
+    @cached_property
+    def _gap_weights(self) -> np.ndarray:
+        """1/(2 ridge_j), and zero for the intercepts."""
+        d, K = self.problem.d, self.columns
+        column = np.append(0.5 / self.column_ridge[:d], np.zeros(self.column_ridge.size - d))
+        whole: np.ndarray = self.problem.data.feature_array(column if K == 1 else np.tile(column, K))
+        return whole
 
     def point(self, x: np.ndarray) -> PrimalPoint:
         """Return x as a point that the problem certifies."""

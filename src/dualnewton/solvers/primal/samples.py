@@ -20,6 +20,7 @@ import numpy as np
 from dualnewton.matrix import Data
 from dualnewton.objective.alike import on_rows
 from dualnewton.objective.problem import Problem
+from dualnewton.objective.row_sums import label_weights
 from dualnewton.row_arrays import on_host
 from dualnewton.solvers.primal.curvature import Curvature
 from dualnewton.solvers.primal.model import Found
@@ -88,8 +89,9 @@ def represents(data: Data, problems: Sequence[Problem]) -> bool:
     if (data.nonzeros() < RARE).any():
         return False
     for problem in problems:
-        kinds, counts = np.unique(on_host(problem.y), return_counts=True)
         least = max(2, problem.columns)
+        known = label_weights(problem.y, None, least)
+        kinds, counts = np.unique(on_host(problem.y), return_counts=True) if known is None else known
         if len(kinds) < least or (len(kinds) == least and counts.min() < RARE):
             return False
         c = problem.c

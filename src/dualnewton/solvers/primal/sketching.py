@@ -197,26 +197,24 @@ class Sketches:
             self.kept.last = state.kept
 
     def at(self, weights: np.ndarray, size: int, rng: np.random.Generator, enough: Enough = ALL) -> Curvature:
+        if size == 0:
+            return self._diagonal(weights, rng)
         data, diagonal = self.data, self.ridge.copy()
         count = count_active(weights)
         active = max(1, count)
-        if size and self.decisions.keeps_rows(min(size, active), diagonal.size):
+        if self.decisions.keeps_rows(min(size, active), diagonal.size):
             self.rows_read = min(size, active)
             return self.dominant.at(weights, self.rows_read)
         if self.kept is not None and size >= active:
             H, self.rows_read = self.kept.at(weights, single=self._single(weights, active, EXACT))
             return Cholesky(H, diagonal, exact=True)
-        if 0 < size < active and not self.scored:
+        if size < active and not self.scored:
             self.scores, self.scored = leverages(data, weights), True
-        indices, scaled = data.draw(rng, weights, size or FEW, self.scores)
+        indices, scaled = data.draw(rng, weights, size, self.scores)
         exact, self.rows_read = indices.size == count, indices.size
         # If rows are drawn by their leverage, the sketch contains those of rare features.
         if not exact and self.scores is None and (rare := self._rare(indices)).size:
             diagonal[rare] += data.column_norms(weights, rare)
-        if size == 0:
-            diagonal[: data.d] += np.asarray(on_host(scaled) @ linear.squared(data.rows(indices)))
-            diagonal[data.d :] += float(scaled.sum())
-            return Diagonal(data.feature_array(np.where(diagonal > 0.0, diagonal, 1.0)))
         scaled_well = exact or indices.size >= ENOUGH * data.d
         if not scaled_well:
             scaled = self._shrunk(indices, scaled, diagonal)
@@ -228,6 +226,20 @@ class Sketches:
         single = self._single(weights, indices.size, EXACT if exact else ROUGH)
         H = data.weighted_gram(scaled, indices, intercept=self.intercept, single=single, keep=True)
         return Cholesky(H, diagonal, scaled_well=scaled_well, exact=exact)
+
+    def _diagonal(self, weights: np.ndarray, rng: np.random.Generator) -> Curvature:
+        """Return the diagonal of the Hessian: estimated from a few rows, from all rows for features that are rare in these."""
+        data, self.rows_read = self.data, 0
+        if FEW * data.profile.stored < RARE * data.d * data.n:  # the mean feature is rare
+            found = data.column_norms(weights)
+        else:
+            indices, scaled = data.draw(rng, weights, FEW)
+            found, self.rows_read = np.asarray(on_host(scaled) @ linear.squared(data.rows(indices))), indices.size
+            if indices.size < count_active(weights) and (rare := self._rare(indices)).size:
+                found[rare] = data.column_norms(weights, rare)
+        diagonal = self.ridge + (np.append(found, float(weights.sum())) if self.intercept else found)
+        diagonal[diagonal <= 0.0] = 1.0
+        return Diagonal(data.feature_array(diagonal))
 
     def _single(self, weights: np.ndarray, rows: int, most: float) -> bool:
         return self.decisions.considers_single(rows) and bears_noise(self.data, self.ridge, weights, most)

@@ -23,7 +23,6 @@ from dualnewton.losses.simplex import pair_products, probabilities
 from dualnewton.matrix import Data, grams, linear
 from dualnewton.objective.problem import Problem
 from dualnewton.solvers.deadline import Deadline
-from dualnewton.solvers.primal.joint_softmax import joined
 
 if TYPE_CHECKING:
     from dualnewton.solvers.prox.working_set import Gathered
@@ -213,7 +212,7 @@ class Probabilities(RowCurvature):
 
     def of_all(self, data: Data) -> Curvature:
         K, d = self.p.shape[1], data.d
-        H = joined(data, (self.c[:, None] * pair_products(self.p)).T, K, intercept=True)
+        H = data.coupled_gram(list((self.c[:, None] * pair_products(self.p)).T), K, intercept=True)
         whole, border = H[:, :d, :, :d].reshape(K * d, K * d), H[:, :d, :, d].reshape(K * d, K)
         return Curvature(whole, border, H[:, d, :, d].copy(), LIFT)
 
