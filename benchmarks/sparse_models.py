@@ -73,8 +73,17 @@ def first_good(fit: Callable[[float], Any], is_good: Callable[[Any], bool], tols
     def times() -> Iterator[float]:
         for tol in tols:
             if is_good(fit(float(tol))):
-                yield seconds(lambda: fit(float(tol)), repeats)
+                yield seconds(partial(fit, float(tol)), repeats)
                 return
+
+    return float(in_child(times, CAP, 1).last(math.nan))
+
+
+def in_time(call: Callable[[], Any], repeats: int) -> float:
+    """Return the time of a call; NaN if it takes longer than the time limit."""
+
+    def times() -> Iterator[float]:
+        yield seconds(call, repeats)
 
     return float(in_child(times, CAP, 1).last(math.nan))
 
@@ -190,13 +199,11 @@ def cv(name: str, data: tuple[Any, np.ndarray], repeats: int) -> Iterator[tuple[
         theirs = getattr(linear_model, kind)(**given, **more)
         label = f"{name} {kind} {' '.join(f'{key}={value}' for key, value in given.items() if key != 'solver')}".strip()
         ours.fit(X, y)  # compile
-        times = {"dualnewton": seconds(lambda ours=ours: ours.fit(X, y), repeats)}
-        fit = lambda _, theirs=theirs: theirs.fit(X, y)  # noqa: E731
-        yield label, times | {"sklearn": first_good(fit, lambda _: True, (0.0,), repeats)}
+        times = {"dualnewton": seconds(partial(ours.fit, X, y), repeats)}
+        yield label, times | {"sklearn": in_time(partial(theirs.fit, X, y), repeats)}
         if kind in ("LassoCV", "ElasticNetCV"):
             tight = getattr(linear_model, kind)(tol=as_good_as(ours, y), max_iter=10**6)
-            fit = lambda _, tight=tight: tight.fit(X, y)  # noqa: E731
-            yield f"{label}, as good", times | {"sklearn": first_good(fit, lambda _: True, (0.0,), 1)}
+            yield f"{label}, as good", times | {"sklearn": in_time(partial(tight.fit, X, y), 1)}
 
 
 def as_good_as(search: Any, y: np.ndarray) -> float:
