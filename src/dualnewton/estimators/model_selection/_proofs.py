@@ -182,11 +182,11 @@ class LeastSquaresProofs:
         factor = spread_per_root_gap(*scaled, ridge[:size])
         return None if factor is None else factor * math.sqrt(n)
 
-    def _by_rows(self, fold: int, lam: float) -> float:
+    def _by_rows(self, fold: int, lam: float) -> float | None:
         n, held = self.data.n, np.bincount(self.folds.tests[fold], minlength=self.data.n) * self.c
         c = self._scale(fold) * self.folds.counts[fold] * self.c
         factor = spread_by_rows(self._row_products, c, held / held.sum(), n * lam, intercept=self.fit_intercept)
-        return factor * math.sqrt(n)
+        return None if factor is None else factor * math.sqrt(n)
 
     def _global(self, fold: int, lam: float) -> float:
         """Return the factor that strong convexity in w gives: see :class:`~dualnewton.objective.distance.Ball`."""
