@@ -145,8 +145,9 @@ class Paths(ABC):
     ) -> np.ndarray | None:
         """Go on to the models of the first few penalties, which fall; return them as V of shape (strengths, F, m).
 
-        Each model is done when no violation of its optimality conditions exceeds the goal of the penalty. Once ``is_over``, the
-        models stay where they are. None if more features would be needed than fit into a matrix.
+        Each model is done when no violation of its optimality conditions exceeds the goal of the penalty, or when its relative
+        gap is at most the goal as a fraction of the threshold. Once ``is_over``, the models stay where they are. None if more
+        features would be needed than fit into a matrix.
         """
 
     @abstractmethod
@@ -290,7 +291,7 @@ class FromColumns(Paths):
         super().restore(state)
         self.last, self.ahead = state.last, state.ahead
         if state.sums:
-            self._turn_to_rows()
+            self.systems = self._turned_to_rows()
             self.systems.sums = state.sums
 
     # The features gathered ---------------------------------------------------------------------------------------------
@@ -308,11 +309,11 @@ class FromColumns(Paths):
         else:
             self.systems.add(np.asarray(self.gathered.rows[old:], dtype=float))
 
-    def _turn_to_rows(self) -> None:
-        """Give up the matrices of the features."""
-        A, y = np.array(self.gathered.rows, dtype=float), self.y - self.target_mean[:, None]
-        self.systems = RowSystems(A, self.c, y, fit_intercept=self.fit_intercept)
+    def _turned_to_rows(self) -> RowSystems:
+        """Give up the matrices of the features, and return the systems of the rows."""
         self.H, self.parts = np.zeros((len(self.c), 0, 0)), []
+        A, y = np.array(self.gathered.rows, dtype=float), self.y - self.target_mean[:, None]
+        return RowSystems(A, self.c, y, fit_intercept=self.fit_intercept)
 
     def _multiply(self, old: int) -> None:
         """Compute the products of the features from a place on with themselves and those before."""
@@ -404,7 +405,7 @@ class FromColumns(Paths):
         """
         wide = np.any(np.count_nonzero(start, axis=1) > np.count_nonzero(self.c, axis=1))
         if wide and self.systems is None and RowSystems.can_take(penalties[0]) and not self.data.profile.sparse:
-            self._turn_to_rows()
+            self.systems = self._turned_to_rows()
         if self.systems is not None:
             return self.systems.walk(start, penalties, goals, is_over)
         return walk(self.H, self.cross, start, penalties, goals, compiled=self.compiled, is_over=is_over)

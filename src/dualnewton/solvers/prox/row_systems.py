@@ -130,11 +130,11 @@ class _Point:
             left = left[self._gaps(left, kinks) > goal]
             if left.size == 0 or is_over():
                 return
-            signs = np.sign(self.V[left])
-            for f, own in zip(left, signs, strict=True):
-                k = np.where(own != 0.0, float(kinks.ridge.max()) / kinks.ridge, 0.0)
+            signs, aims = np.sign(self.V[left]), np.empty((left.size, self.A.shape[1]))
+            for i, f in enumerate(left.tolist()):
+                k = np.where(signs[i] != 0.0, float(kinks.ridge.max()) / kinks.ridge, 0.0)
                 sums[f] = sums[f].changed(self.A, self.of.rows[f], k)
-            aims = np.stack([self._aim(f, own, kinks, sums[f].K) for f, own in zip(left, signs, strict=True)])
+                aims[i] = self._aim(f, signs[i], kinks, sums[f].K)
             R[left], S[left] = self._toward(aims, left, R[left], S[left], kinks)
             self.V[left] = kinks.shrunk(S[left]) / kinks.ridge
             self._evaluate(left)
