@@ -141,7 +141,8 @@ class LeastSquaresProofs:
     ) -> None:
         self.data, self.folds, self.fit_intercept, self.normalised = data, folds, fit_intercept, normalised
         self.c = np.ones(data.n) if weights is None else weights
-        self.local = bounds_choice(min(data.n, data.d + 1), tuning)
+        self.wide, self.local = data.d > data.n, bounds_choice(data.d + 1, tuning)
+        self.by_rows = self.wide and bounds_choice(data.n, tuning) and data.capabilities.whole
 
     @cached_property
     def _groups(self) -> list[np.ndarray]:
@@ -157,10 +158,10 @@ class LeastSquaresProofs:
 
     def factor(self, fold: int, lam: float) -> float | None:
         """Return f with √(mean (z_s − z_s*)²) ≤ f √gap for every model of the fold whose penalty has the curvature λ or more."""
-        found = None
-        if self.data.d >= self.data.n:  # without a ridge the Hessian is singular
-            found = self._by_rows(fold, lam) if self.local and lam > 0.0 and self.data.capabilities.whole else None
-        elif self.local:
+        if self.wide and not lam > 0.0:  # the Hessian is singular
+            return None
+        found = self._by_rows(fold, lam) if self.by_rows else None
+        if found is None and self.local:
             found = self._local(fold, lam)
         if found is None and lam > 0.0 and self.data.capabilities.whole:  # this selects the held-out rows
             found = self._global(fold, lam)
