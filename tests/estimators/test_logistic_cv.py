@@ -68,6 +68,7 @@ def test_it_finds_what_scikit_learn_finds(n_classes, kind, fit_intercept, weight
     {"refit": False},
     {"refit": False, "use_legacy_attributes": False, "l1_ratios": (0,)},
     {"scoring": "roc_auc"},
+    {"scoring": "accuracy"},
     {"scoring": make_scorer(lambda y, z: -float(np.mean(y != z)))},
     {"cv": ShuffleSplit(3, random_state=0)},
     {"Cs": 4},

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
-from dualnewton.objective.distance import Rotation, Sample, ball, region
+from dualnewton.objective.distance import Rotation, Sample, ball, region, spread_by_rows, spread_per_root_gap
 from tables import LOSSES, WITHOUT_GAMMA, name_of
 
 DECLARED = [loss for loss in [*LOSSES, losses.Softmax(3), *WITHOUT_GAMMA] if loss.self_concordance is not None]
@@ -136,6 +136,21 @@ def test_predictions_of_the_minimiser_are_within_the_spread(seed, size, wide, lo
     if not logistic:
         bounds.append(ball(problem, problem.certify(w, b)).spread(Sample(problem.data, rows)))
     assert all(actual <= bound * (1.0 + 1e-9) + 1e-9 for bound in bounds)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_products_of_the_rows_give_the_bound_of_the_hessian(intercept):
+    rng = np.random.default_rng(0)
+    X, c, omega = rng.standard_normal((20, 35)) + 1.0, np.zeros(20), np.zeros(20)
+    c[:14], omega[14:] = rng.random(14) + 0.1, rng.dirichlet(np.ones(6))
+    rows, ridge = np.column_stack([X, np.ones(20)]), np.append(np.full(35, 0.3), 0.0)
+    size = 35 + intercept
+    grams = [(rows.T * weights) @ rows for weights in (c, omega)]
+    expected = spread_per_root_gap(*(gram[:size, :size] for gram in grams), ridge[:size])
+    found = spread_by_rows(X @ X.T, c, omega, 0.3, intercept=intercept)
+    assert expected <= found <= (1.0 + 1e-6) * expected
+    far = X + 1e6  # products of the rows lose the digits that matter
+    assert spread_by_rows(far @ far.T, c, omega, 0.3, intercept=intercept) is None
 
 
 def test_a_singular_hessian_proves_nothing():

@@ -44,6 +44,9 @@ from dualnewton.objective.problem import Problem
 ROUNDING = 1e-13
 """Relative rounding error of sums over rows, which is added to each bound."""
 
+SMALL_ERROR = 1e-3
+"""Relative error of a matrix up to which a bound by its inverse takes account of it."""
+
 SINGULAR = 1e-12
 """H counts as singular if a pivot of its factor is below this fraction of the largest diagonal entry."""
 
@@ -190,6 +193,48 @@ def spread_per_root_gap(gram: np.ndarray, sample_gram: np.ndarray, ridge: np.nda
     """
     L = _factor(gram + np.diag(ridge))
     return None if L is None else Region(L, math.sqrt(2.0)).spread_of(sample_gram)
+
+
+def spread_by_rows(K: np.ndarray, c: np.ndarray, omega: np.ndarray, ridge: float, *, intercept: bool) -> float | None:
+    """Return the same f where the ridge of all features is one number > 0, from the products of the rows, which are fewer.
+
+    About the means of the fitted rows, let A be these rows times √c_i and B those of the sample times √ω_s. Then
+
+        Σ ω_s (z_s − z_s*)² ≤ 2n·gap ‖B(AᵀA + ridge)⁻¹Bᵀ + √ω√ωᵀ/Σc‖,        ridge (AᵀA + ridge)⁻¹ = I − Aᵀ(AAᵀ + ridge)⁻¹A,
+
+    the second term for the intercept. None if rounding errors of K are not small against the ridge.
+
+    Parameters
+    ----------
+    K : array of shape (n, n)
+        A product for each pair of rows, about any origin.
+    c, omega : arrays of shape (n,)
+        The weights of the rows in the fit and in the sample, zero for rows that are not there.
+    ridge : float
+        The curvature of nλg.
+    intercept : bool
+        Whether there is one; else everything is about zero.
+    """
+    from scipy.linalg import solve_triangular
+
+    fitted, sample, size = np.flatnonzero(c), np.flatnonzero(omega), float(np.abs(K).max())
+    error = ROUNDING * len(K) * float(c.max()) * size / ridge  # of AAᵀ + ridge, as a fraction of its least eigenvalue
+    if intercept:
+        along = K @ c / c.sum()
+        K = K - along - along[:, None] + float(c @ along) / c.sum()
+    roots, shares = np.sqrt(c[fitted]), np.sqrt(omega[sample])
+    M = K[np.ix_(fitted, fitted)] * (roots * roots[:, None])
+    M[np.diag_indices(len(M))] += ridge
+    L = _factor(M) if error <= SMALL_ERROR else None
+    if L is None:
+        return None
+    across = K[np.ix_(fitted, sample)] * (roots[:, None] * shares)
+    within = K[np.ix_(sample, sample)] * (shares * shares[:, None])
+    half = solve_triangular(L, across, lower=True, check_finite=False)
+    S = (within - half.T @ half) / ridge
+    if intercept:
+        S += shares * shares[:, None] / c.sum()
+    return math.sqrt(2.0 * (_largest_eigenvalue(S) + 2.0 * error * size / ridge))
 
 
 def region(problem: Problem, w: np.ndarray, intercept: Any, *, outside: float = 0.0) -> Region | None:

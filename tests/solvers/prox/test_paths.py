@@ -1,5 +1,7 @@
 """Walks along falling penalties: each model meets the optimality conditions, however the features were gathered."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -73,6 +75,37 @@ def test_each_model_meets_the_optimality_conditions(storage, regularizer, fit_in
             done += 1
     assert done == len(strengths)
     assert used[-1] > used[0]
+
+
+@pytest.mark.parametrize("regularizer", ["elastic net", "nonnegative"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_models_that_use_more_features_than_rows(regularizer, fit_intercept):
+    """Systems of the rows lead to the minima, up to a relative gap of 1e-13; a walk restored among them has the same bits."""
+    problem = problem_of("float32", regularizer, n=40, d=300, fit_intercept=fit_intercept)
+    base = Penalty.of(problem)
+    base = replace(base, ridge=400.0 * base.ridge)
+    penalties = [base.times(t) for t in np.geomspace(0.3, 1e-3, 30)]
+    goals = [1e-13 * float(each.threshold.max()) for each in penalties]
+    walk, done, X = walk_of(problem, "columns", False), 0, problem.X.astype(float)
+    walk.begin()
+    while done < len(penalties):
+        state = walk.state()
+        found = walk.advance(penalties[done:], goals[done:])
+        if walk.systems is not None and state.sums:
+            again = walk_of(problem, "columns", False)
+            again.restore(state)
+            np.testing.assert_array_equal(again.advance(penalties[done:], goals[done:]), found)
+        for V, b in zip(found, walk.intercepts(found), strict=True):
+            w = np.zeros(problem.d)
+            w[walk.inside] = V[0]
+            missed = problem.c * (X @ w + b[0] - problem.y)
+            violation = penalties[done].violations(w, X.T @ missed).max()
+            assert violation <= 1e-5 * float(penalties[done].threshold.max())
+            done += 1
+    assert np.count_nonzero(walk.V) > np.count_nonzero(problem.c)
+    assert walk.systems is not None
+    walk.begin()  # the next path begins with the matrix of the features again
+    assert walk.systems is None
 
 
 def test_groups_of_rows_give_the_models_of_their_own_rows():

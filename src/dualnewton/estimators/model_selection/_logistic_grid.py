@@ -175,7 +175,7 @@ class Scored:
     def __init__(self, search: Any, session: GridSession, data: Data, folds: Folds, params: dict[str, Any]) -> None:
         self.search, self.data, self.folds = search, data, folds
         self.held_out = HeldOut(data, folds, search.scoring)
-        own = search.scoring in (None, "warn")
+        own = search.scoring in (None, "warn", "accuracy")
         self.scorer = None if own else _routing.knowing_the_classes(search._scorer(), search.classes_)
         self.params = [_check_method_params(indexed(data), params, indices=rows) for rows in folds.tests]
         self.name = "accuracy" if own else search.scoring if isinstance(search.scoring, str) else "score"

@@ -13,7 +13,16 @@ from dualnewton.estimators.model_selection._folds import Folds
 from dualnewton.estimators.model_selection.choice import BOUNDS, UNKNOWN, Held, Interval, interval
 from dualnewton.matrix import Data
 from dualnewton.objective.certificate import Certificate
-from dualnewton.objective.distance import ROUNDING, Ball, Rotation, Sample, ball, region, spread_per_root_gap
+from dualnewton.objective.distance import (
+    ROUNDING,
+    Ball,
+    Rotation,
+    Sample,
+    ball,
+    region,
+    spread_by_rows,
+    spread_per_root_gap,
+)
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.direct import bounds_choice
 from dualnewton.planning.tuning import Tuning
@@ -132,7 +141,8 @@ class LeastSquaresProofs:
     ) -> None:
         self.data, self.folds, self.fit_intercept, self.normalised = data, folds, fit_intercept, normalised
         self.c = np.ones(data.n) if weights is None else weights
-        self.local = bounds_choice(data.d + 1, tuning)
+        self.wide, self.local = data.d > data.n, bounds_choice(data.d + 1, tuning)
+        self.by_rows = self.wide and bounds_choice(data.n, tuning) and data.capabilities.whole
 
     @cached_property
     def _groups(self) -> list[np.ndarray]:
@@ -141,9 +151,18 @@ class LeastSquaresProofs:
         each = [np.flatnonzero(group == k) for k in range(group.max() + 1)]
         return [self.data.weighted_gram(self.c[rows], rows, intercept=True) for rows in each]
 
+    @cached_property
+    def _row_products(self) -> np.ndarray:
+        """The products of all pairs of rows."""
+        return self.data.row_gram()
+
     def factor(self, fold: int, lam: float) -> float | None:
         """Return f with √(mean (z_s − z_s*)²) ≤ f √gap for every model of the fold whose penalty has the curvature λ or more."""
-        found = self._local(fold, lam) if self.local else None
+        if self.wide and not lam > 0.0:  # the Hessian is singular
+            return None
+        found = self._by_rows(fold, lam) if self.by_rows else None
+        if found is None and self.local:
+            found = self._local(fold, lam)
         if found is None and lam > 0.0 and self.data.capabilities.whole:  # this selects the held-out rows
             found = self._global(fold, lam)
         return found
@@ -162,6 +181,12 @@ class LeastSquaresProofs:
         size = self.data.d + self.fit_intercept
         scaled = self._scale(fold) * np.asarray(fitted)[:size, :size], np.asarray(sample)[:size, :size] / total
         factor = spread_per_root_gap(*scaled, ridge[:size])
+        return None if factor is None else factor * math.sqrt(n)
+
+    def _by_rows(self, fold: int, lam: float) -> float | None:
+        n, held = self.data.n, np.bincount(self.folds.tests[fold], minlength=self.data.n) * self.c
+        c = self._scale(fold) * self.folds.counts[fold] * self.c
+        factor = spread_by_rows(self._row_products, c, held / held.sum(), n * lam, intercept=self.fit_intercept)
         return None if factor is None else factor * math.sqrt(n)
 
     def _global(self, fold: int, lam: float) -> float:

@@ -18,6 +18,7 @@ import numpy as np
 
 from dualnewton.matrix import Data, linear
 from dualnewton.objective.moments import Moments
+from dualnewton.solvers.prox.row_systems import RowSum, RowSystems
 from dualnewton.solvers.prox.subproblem import Penalty
 from dualnewton.solvers.prox.together import walk
 from dualnewton.solvers.prox.working_set import Gathered, Sizes
@@ -55,6 +56,8 @@ class PathsState:
         The last one.
     ahead : int
         Strengths of the next walk.
+    sums : tuple of RowSum
+        Of each model, once the systems of the rows are smaller than those of the features.
     """
 
     V: np.ndarray
@@ -64,6 +67,7 @@ class PathsState:
     gathered: tuple[np.ndarray, ...] = ()
     last: Penalty | None = None
     ahead: int = 1
+    sums: tuple[RowSum, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +145,9 @@ class Paths(ABC):
     ) -> np.ndarray | None:
         """Go on to the models of the first few penalties, which fall; return them as V of shape (strengths, F, m).
 
-        Each model is done when no violation of its optimality conditions exceeds the goal of the penalty. Once ``is_over``, the
-        models stay where they are. None if more features would be needed than fit into a matrix.
+        Each model is done when no violation of its optimality conditions exceeds the goal of the penalty, or when its relative
+        gap is at most the goal as a fraction of the threshold. Once ``is_over``, the models stay where they are. None if more
+        features would be needed than fit into a matrix.
         """
 
     @abstractmethod
@@ -258,7 +263,7 @@ class FromColumns(Paths):
         self.data, self.groups, self.compiled, self.sizes = data, groups, compiled, sizes
         self.fit_intercept, F = fit_intercept, len(groups.factors)
         c = groups.summed([_spread(data.n, *each) for each in zip(groups.rows, groups.c, strict=True)])
-        self.totals = c.sum(axis=1)
+        self.c, self.totals = c, c.sum(axis=1)
         shifted = fit_intercept and not data.profile.sparse
         self.origin = data.transposed_times(c[0]) / self.totals[0] if shifted else np.zeros(data.d)
         self.target_mean = c @ y / self.totals if fit_intercept else np.zeros(F)
@@ -273,9 +278,11 @@ class FromColumns(Paths):
         self.inside, self.parts = np.zeros(0, dtype=np.intp), list[linear.Matrix]()
         self.H, self.cross, self.first = np.zeros((F, 0, 0)), np.zeros((F, 0)), np.zeros((F, 0))
         self.V, self.gradient, self.losses = np.zeros((F, 0)), np.zeros((F, self.data.d)), np.zeros(F)
+        self.systems: RowSystems | None = None
 
     def state(self) -> PathsState:
-        return replace(super().state(), gathered=self.gathered.state(), last=self.last, ahead=self.ahead)
+        sums = () if self.systems is None else self.systems.sums
+        return replace(super().state(), gathered=self.gathered.state(), last=self.last, ahead=self.ahead, sums=sums)
 
     def restore(self, state: PathsState) -> None:
         self._clear()
@@ -283,6 +290,9 @@ class FromColumns(Paths):
             self.gather(features)
         super().restore(state)
         self.last, self.ahead = state.last, state.ahead
+        if state.sums:
+            self.systems = self._turned_to_rows()
+            self.systems.sums = state.sums
 
     # The features gathered ---------------------------------------------------------------------------------------------
 
@@ -290,10 +300,24 @@ class FromColumns(Paths):
         """Add features, and their products with those that are there."""
         if features.size == 0:
             return
-        old, size = self.inside.size, self.inside.size + features.size
+        old = self.inside.size
         self.gathered.places(features)
         self.inside = np.append(self.inside, features)
-        rows = self.gathered.rows
+        self.first = np.append(self.first, np.asarray(self.gathered.rows[old:] @ self.c.T).T, axis=1)
+        if self.systems is None:
+            self._multiply(old)
+        else:
+            self.systems.add(np.asarray(self.gathered.rows[old:], dtype=float))
+
+    def _turned_to_rows(self) -> RowSystems:
+        """Give up the matrices of the features, and return the systems of the rows."""
+        self.H, self.parts = np.zeros((len(self.c), 0, 0)), []
+        A, y = np.array(self.gathered.rows, dtype=float), self.y - self.target_mean[:, None]
+        return RowSystems(A, self.c, y, fit_intercept=self.fit_intercept)
+
+    def _multiply(self, old: int) -> None:
+        """Compute the products of the features from a place on with themselves and those before."""
+        rows, size = self.gathered.rows, self.inside.size
         if len(self.groups.rows) == 1 and self.groups.rows[0].size == self.data.n:
             self.parts = [rows]
         else:
@@ -306,10 +330,8 @@ class FromColumns(Paths):
             for more, c in zip(pieces, self.groups.c, strict=True)
         ]
         products = [linear.to_dense(each @ part.T) for each, part in zip(weighted, self.parts, strict=True)]
-        sums = [np.asarray(each.sum(axis=1)).ravel() for each in weighted]
         cross = [np.asarray(each @ self.y[rows]) for each, rows in zip(weighted, self.groups.rows, strict=True)]
-        first = self.groups.summed(sums)
-        self.first = np.append(self.first, first, axis=1)
+        first = self.first[:, old:]
         self.cross = np.append(self.cross, self.groups.summed(cross) - first * self.target_mean[:, None], axis=1)
         H = self.groups.summed(products)
         if self.fit_intercept:
@@ -336,6 +358,8 @@ class FromColumns(Paths):
     # The walk ----------------------------------------------------------------------------------------------------------
 
     def begin(self, W: np.ndarray | None = None) -> None:
+        if self.systems is not None:
+            self._clear()
         W = np.zeros((len(self.totals), self.data.d)) if W is None else W
         self.gather(np.flatnonzero(W.any(axis=0) & (self.gathered.place < 0)))
         self.V, self.last, self.ahead = W[:, self.inside], None, 1
@@ -351,11 +375,11 @@ class FromColumns(Paths):
             bound = np.maximum(2.0 * bound - self.last.threshold, STRONG * bound)
         nearly = replace(penalty, threshold=bound).violations(rest, self.gradient).max(axis=0)
         self.gather(self._missing(nearly))
-        while self.inside.size <= self.sizes.most:
+        while self.inside.size <= (self.sizes.most if self.systems is None else self.data.d):
             some = slice(min(self.ahead, max(1, CHECKED // self.gradient.size)))
             start = np.pad(self.V, ((0, 0), (0, self.inside.size - self.V.shape[1])))
             inner = [each.only(self.inside) for each in penalties[some]]
-            found = walk(self.H, self.cross, start, inner, goals[some], compiled=self.compiled, is_over=is_over)
+            found = self._walked(start, inner, goals[some], is_over)
             gradients, losses = self._evaluated(found)
             pairs = zip(penalties[some], gradients, strict=True)
             worst = np.stack([each.violations(rest, own).max(axis=0) for each, own in pairs])
@@ -372,18 +396,29 @@ class FromColumns(Paths):
             self.gather(self._missing(worst[0]))
         return None
 
+    def _walked(
+        self, start: np.ndarray, penalties: Sequence[Penalty], goals: Sequence[float], is_over: Callable[[], bool]
+    ) -> np.ndarray:
+        """Return the models of the features inside for some penalties, as V of shape (strengths, F, m).
+
+        Once a model uses more features than it has rows, systems of the rows are smaller.
+        """
+        wide = np.any(np.count_nonzero(start, axis=1) > np.count_nonzero(self.c, axis=1))
+        if wide and self.systems is None and RowSystems.can_take(penalties[0]) and not self.data.profile.sparse:
+            self.systems = self._turned_to_rows()
+        if self.systems is not None:
+            return self.systems.walk(start, penalties, goals, is_over)
+        return walk(self.H, self.cross, start, penalties, goals, compiled=self.compiled, is_over=is_over)
+
     def _evaluated(self, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return gradients, of shape (strengths, F, d), and losses of models; the intercepts are at their best."""
         self.passes += 1
-        A, F, m = V.shape
+        (A, F, m), rows = V.shape, self.gathered.rows
         b = self._best(V, self.first / self.totals[:, None])
-        R, losses = np.zeros((self.data.n, A, F)), np.zeros((A, F))
-        for g, rows in enumerate(self.groups.rows):
-            own = np.asarray(self.parts[g].T @ V.reshape(-1, m).T).reshape(-1, A, F) if self.parts else 0.0
-            missed = own + b - self.y[rows, None, None]
-            weighted = missed * (self.groups.c[g][:, None, None] * self.groups.factors[:, g])
-            losses += 0.5 * np.einsum("iaf,iaf->af", missed, weighted)
-            R[rows] += weighted
+        fitted = np.zeros((self.data.n, A * F)) if rows is None else np.asarray(rows.T @ V.reshape(-1, m).T)
+        missed = fitted.reshape(-1, A, F) + b - self.y[:, None, None]
+        R = missed * self.c.T[:, None, :]
+        losses = 0.5 * np.einsum("iaf,iaf->af", missed, R)
         columns = R.reshape(-1) if A * F == 1 else R.reshape(-1, A * F)
         return self.data.transposed_times(columns).T.reshape(A, F, -1), losses
 
