@@ -56,6 +56,12 @@ class LogLink(Loss):
         """Bound Σ c_i (e^{(2−p)z_i} + y_i e^{−(p−1)z_i}), the exponentials in φ and in its derivatives, for one sum Σ c_i φ_i."""
         raise NotImplementedError(f"{type(self).__name__} has no exponentials(sizes)")
 
+    def shortfall(self, y: Array, c: Array | None) -> float:
+        if self.nonnegative:
+            return 0.0
+        at_zero = self.conjugate_inside(0.0 * y, y)  # 0 lies in the domain of φ* for all labels
+        return float(at_zero.sum() if c is None else c @ at_zero)
+
     def value_terms(self, sizes: Sizes) -> float:
         return 2.0 * (self.exponentials(sizes) + sizes.margins * max(sizes.labels, math.sqrt(sizes.weight)))
 

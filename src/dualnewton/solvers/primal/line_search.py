@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from dualnewton.losses import Loss
+from dualnewton.matrix import RowVectors
 from dualnewton.objective.row_sums import slope_along
-from dualnewton.solvers.primal.objective import Objective
 
 CLOSE = 0.05
 """The search ends when the slope is at most this fraction of the slope at the start."""
@@ -27,19 +27,24 @@ def first_length(loss: Loss, way: np.ndarray) -> float:
 
 
 def line_minimum(
-    objective: Objective, x: np.ndarray, end: np.ndarray, margins: np.ndarray, end_margins: np.ndarray
+    loss: Loss,
+    rows: RowVectors,
+    ridge: np.ndarray,
+    x: np.ndarray,
+    end: np.ndarray,
+    margins: np.ndarray,
+    end_margins: np.ndarray,
 ) -> float:
     """Return t ∈ [0, 1) that about minimises the convex Σ c φ(z + t(z′ − z)) + ½ Σ ridge (x + t(x′ − x))².
 
     The slope grows with t: its zero is found by the secant rule, kept in its bracket by bisection. t is 0 only where the
     slope at the start is not negative.
     """
-    way, loss, vectors = end - x, objective.problem.loss, objective.problem.row_vectors
-    start, margins_way = (objective.as_margins(each) for each in (margins, end_margins - margins))
-    linear, quadratic = float(objective.ridge @ (x * way)), float(objective.ridge @ (way * way))
+    way, margins_way = end - x, end_margins - margins
+    linear, quadratic = float(ridge @ (x * way)), float(ridge @ (way * way))
 
     def slope(t: float) -> float:
-        total = linear + t * quadratic + slope_along(loss, start, margins_way, t, vectors)
+        total = linear + t * quadratic + slope_along(loss, margins, margins_way, t, rows)
         return total if math.isfinite(total) else math.inf
 
     low, high = 0.0, 1.0
