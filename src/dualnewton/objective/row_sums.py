@@ -255,8 +255,7 @@ class DualSizes(NamedTuple):
 def dual_sizes(alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualSizes:
     """Return the sums over a dual point; those of single columns only if ``masses``."""
     squares, weighted, *columns = summed(_dual_sizes, alpha, *rows, masses)
-    columns = map(float, columns) if alpha.ndim == 1 else map(on_host, columns)
-    return DualSizes(float(squares), float(weighted), *columns)
+    return DualSizes(float(squares), float(weighted), *map(float if alpha.ndim == 1 else on_host, columns))
 
 
 def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, masses: bool) -> tuple[Any, ...]:

@@ -40,13 +40,14 @@ SAMPLE_STEPS, PASSES = 10, 8
 """Most Newton steps on the sample, and most steps of L-BFGS on all rows: a Hessian takes longer than several passes."""
 
 
+GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
+"""The golden ratio, whose multiples are spread evenly between whole numbers."""
+
 SECANTS = 2
 """Secants by which the solution of the sample is shortened before the steps on all rows."""
 
 
-def solve(
-    problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float
-) -> Found:
+def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
     """Take steps until the expected gap is small enough, or one promised a decrease by rounding only."""
     if problem.loss.curvature is Curvature.CONSTANT and problem.columns == 1:
         return _least_squares(problem, block, start, tol=tol, most=most, deadline=deadline)
@@ -100,7 +101,7 @@ def _step(risk: Risk, at: Point, step: np.ndarray, level: float = ROUNDING) -> t
     slope, way, loss = float(at.gradient @ step), risk.margins(step), risk.loss
     t = 1.0 if loss.gamma is not None else first_length(loss, way)
     for _ in range(MOST_TRIALS):
-        found = risk.at(at.x + t * step, at.margins + t * way)
+        found = risk.at(at.x + t * step, at.margins + t * way) if t < 1.0 else risk.at(at.x + step, at.margins + way)
         if _accepts(at, found, step, t * slope):
             return found, not slope < -level * abs(at.value)
         t *= line_minimum(loss, risk.vectors, risk.ridge, at.x, found.x, at.margins, found.margins)
@@ -163,11 +164,15 @@ def _factor(problem: Problem, block: Block, risk: Risk) -> np.ndarray:
 
 
 def _sample(risk: Risk) -> np.ndarray | None:
-    """Return the rows of the sample, if there is to be one: a random one of each ``SAMPLED`` consecutive rows."""
+    """Return the rows of the sample, if there is to be one: one of each ``SAMPLED`` consecutive rows.
+
+    Multiples of the golden ratio choose it, so that no period of the rows is met; random numbers take longer to make.
+    """
     size = risk.n // SAMPLED
     if size < max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size):
         return None
-    return SAMPLED * np.arange(size) + np.random.default_rng(0).integers(SAMPLED, size=size)
+    places = np.arange(size)
+    return SAMPLED * places + (SAMPLED * (GOLDEN * places % 1.0)).astype(np.intp)
 
 
 def _solve_sample(own: Risk, x: np.ndarray, goal: float, most: int, deadline: float) -> tuple[np.ndarray, int]:
@@ -184,7 +189,7 @@ def _best_factor(risk: Risk, x: np.ndarray, margins: np.ndarray) -> float:
     The solution of a sample fits its own rows too well: its margins are too large, and the Hessian there is too small. A few
     secants of the slope along x, between t = 0 and t = 1, suffice: the first steps on all rows correct the rest.
     """
-    part = slice(None, None, SAMPLED)
+    part = np.arange(0, risk.n, SAMPLED)  # copies: the values of every eighth row only, side by side
     rows, way = risk.vectors.part(part), margins[part]
     nothing, pull, share = np.zeros(way.shape), float(risk.ridge @ np.square(x)), len(margins) / len(way)
 
@@ -206,7 +211,7 @@ def _best_factor(risk: Risk, x: np.ndarray, margins: np.ndarray) -> float:
 
 def _quasi_newton(risk: Risk, at: Point, goal: float) -> tuple[Point, int]:
     """Take steps of L-BFGS from the Hessian at a point; return where they end, and the passes, of which the Hessian is one."""
-    factor, pairs = risk.factor(at.margins), list[tuple[np.ndarray, np.ndarray, float]]()
+    factor, pairs = risk.factor(at.margins, single=True), list[tuple[np.ndarray, np.ndarray, float]]()
     for passes in range(PASSES):
         if _is_close(risk, at, goal):
             return at, 1 + passes
@@ -220,9 +225,7 @@ def _quasi_newton(risk: Risk, at: Point, goal: float) -> tuple[Point, int]:
     return at, 1 + PASSES
 
 
-def _corrected(
-    factor: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray, float]], q: np.ndarray
-) -> np.ndarray:
+def _corrected(factor: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray, float]], q: np.ndarray) -> np.ndarray:
     """Return B⁻¹q by the two loops of L-BFGS over the pairs (s, y, sᵀy), from the Hessian that is factorised."""
     shares = []
     for s, y, product in reversed(pairs):

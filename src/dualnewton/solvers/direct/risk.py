@@ -9,6 +9,7 @@ that this saves.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,6 +24,10 @@ from dualnewton.matrix.grams import coupled
 from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import couplings, curvature, value_and_slopes
 from dualnewton.solvers.direct.block import Block, weighted_sums
+
+SINGLE, NOTICED = 2e-7, 0.1
+"""Error of a product in float32, relative to the diagonal of the Hessian, with room; and the largest change of the curvature of
+any direction by such errors, of which L-BFGS corrects what is left."""
 
 COPIED = 1 << 16
 """Entries of X up to which the rows are copied with a column of ones for the intercept."""
@@ -151,32 +156,53 @@ class Risk:
         if not self.free:
             return gap
         return gap + (
-            abs(float(gradient[-1])) if self.loss.columns == 1 else float(np.abs(gradient[self.size - 1 :: self.size]).sum())
+            abs(float(gradient[-1]))
+            if self.loss.columns == 1
+            else float(np.abs(gradient[self.size - 1 :: self.size]).sum())
         )
 
-    def factor(self, margins: np.ndarray) -> np.ndarray:
-        """Return the Cholesky factor of the Hessian."""
+    def factor(self, margins: np.ndarray, *, single: bool = False) -> np.ndarray:
+        """Return the Cholesky factor of the Hessian; with ``single``, of products in float32, if no direction notices."""
         K = self.loss.columns
         if K == 1:
-            return factorised(self._gram(curvature(self.loss, margins, self.vectors)), self.ridge)
-        weights = np.ascontiguousarray(couplings(self.loss, margins, self.vectors).T)
-        H = coupled(map(self._gram, weights), K)
+            weights = curvature(self.loss, margins, self.vectors)[None, :]
+        else:
+            weights = np.ascontiguousarray(couplings(self.loss, margins, self.vectors).T)
+        H = self._hessian(weights, np.float32 if single else np.float64)
+        if single and not SINGLE * math.sqrt(self.size) * float((H.diagonal() * self.halves).max()) <= NOTICED:
+            H = self._hessian(weights, np.float64)
+        return factorised(H, self.ridge)
+
+    def _hessian(self, weights: np.ndarray, kind: type) -> np.ndarray:
+        """Return the Hessian of the losses, given the weights of the rows in each of the Gram matrices that it consists of."""
+        K = self.loss.columns
+        if K == 1:
+            return self._gram(weights[0], kind)
+        H = coupled((self._gram(own, kind) for own in weights), K)
         if self.free:
             # Adding a number to all intercepts changes nothing: the gradient is zero along that direction, and so is the step.
             H[:, -1, :, -1] += H[:, -1, :, -1].trace() / K**2 or 1.0
-        return factorised(H.reshape(self.ridge.size, -1), self.ridge)
+        return H.reshape(self.ridge.size, -1)
 
-    def _gram(self, weights: np.ndarray) -> np.ndarray:
+    def _gram(self, weights: np.ndarray, kind: type) -> np.ndarray:
         """Σ weights_i ã_i ã_iᵀ. (A product of a matrix with its own transpose takes half the time of a general one.)"""
         if self.loss.curvature is Curvature.CONSTANT and self.vectors.c is None:
             square = self.rows.T @ self.rows
             square *= weights[0]
         else:
-            scaled = np.multiply(self.rows, np.sqrt(weights)[:, None], out=self.scratch)
-            square = scaled.T @ scaled
+            square = self._scaled(np.sqrt(weights), kind)
+            square = (square.T @ square).astype(np.float64, copy=False)
         if not self.border:
             return square
         H = np.empty((self.size, self.size))
         H[:-1, :-1], H[-1, -1] = square, weights.sum()
         H[-1, :-1] = H[:-1, -1] = weights @ self.rows
         return H
+
+    def _scaled(self, factors: np.ndarray, kind: type) -> np.ndarray:
+        """Return the rows, each times its factor."""
+        if kind is np.float64:
+            return np.multiply(self.rows, factors[:, None], out=self.scratch)
+        narrow = self.rows.astype(np.float32)  # with the product in float32 as well, faster than rounding a product
+        narrow *= factors.astype(np.float32)[:, None]
+        return narrow

@@ -22,8 +22,9 @@ longer by orders of magnitude than the way to the minimum."""
 
 def first_length(loss: Loss, way: np.ndarray) -> float:
     """Return the part of a step that is tried first: 1, or less where a margin of a loss without γ would move too far."""
-    farthest = LONGEST if loss.gamma is not None else float(np.abs(way).max(initial=0.0))
-    return LONGEST / max(LONGEST, farthest)
+    if loss.gamma is not None or float(np.vdot(way, way)) <= LONGEST**2:
+        return 1.0
+    return LONGEST / max(LONGEST, float(np.abs(way).max()))
 
 
 def line_minimum(
