@@ -89,6 +89,11 @@ class LogLink(Loss):
             return -UNDERFLOW / up - largest if math.isfinite(largest) else math.nan
         return counted - _log_sum(up * margins, weights)
 
+    def best_constant(self, y: np.ndarray, weights: np.ndarray | None) -> float:
+        """Return the logarithm of the mean label, and for labels that are all zero what :meth:`best_intercept` returns."""
+        total, weight = (y.sum(), len(y)) if weights is None else (weights @ y, weights.sum())
+        return math.log(total / weight) if 0.0 < total < math.inf else super().best_constant(y, weights)
+
 
 def _log_sum(exponents: RowArray, factors: RowArray | None) -> float:
     """log Σ factors_i exp(exponents_i), factors ≥ 0; −∞ if all factors are zero."""

@@ -53,8 +53,8 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
         return _least_squares(problem, block, start, tol=tol, most=most, deadline=deadline)
     risk = Risk.of(problem, block)
     x, sampled = risk.vector(*(start or _nothing(problem))), start is None
-    at, steps = _minimised(risk, x, WELL_BELOW * tol, most, deadline, ROUNDING, sampled=sampled)
-    return Found(*risk.model(at.x), steps)
+    x, steps = _minimised(risk, x, WELL_BELOW * tol, most, deadline, ROUNDING, sampled=sampled)
+    return Found(*risk.model(x), steps)
 
 
 def _nothing(problem: Problem) -> Start:
@@ -62,17 +62,17 @@ def _nothing(problem: Problem) -> Start:
     from 0.
     """
     if problem.columns == 1:
-        return np.zeros(problem.d), 0.0 if problem.loss.gamma is not None else problem.best_intercept_at(problem.o)
+        return np.zeros(problem.d), 0.0 if problem.loss.gamma is not None else problem.best_intercept_without_features()
     w, b = np.zeros((problem.columns, problem.d)), problem.no_intercept()
     weights = np.bincount(problem.y, problem.sample_weight, problem.columns)
-    return w, b if weights.all() else problem.best_intercept_at(problem.no_dual())
+    return w, b if weights.all() else problem.best_intercept_without_features()
 
 
 def _minimised(
     risk: Risk, x: np.ndarray, goal: float, most: int, deadline: float, level: float, *, sampled: bool
-) -> tuple[Point, int]:
-    """Return the last point and the steps to it: until the expected gap is at most ``goal``, relative to P, or a step promised a
-    decrease of at most ``level`` of the objective.
+) -> tuple[np.ndarray, int]:
+    """Return x and the steps to it: until the expected gap is at most ``goal``, relative to P, or a step promised a decrease of
+    at most ``level`` of the objective.
 
     ``sampled``: whether a sample of the rows comes first, if they are many.
     """
@@ -90,7 +90,7 @@ def _minimised(
         at, stuck = _step(risk, at, solved(risk.factor(at.margins), -at.gradient), level)
         steps += 1
         stuck = stuck or _is_close(risk, at, goal) or time.perf_counter() > deadline
-    return at, steps
+    return at.x, steps
 
 
 def _step(risk: Risk, at: Point, step: np.ndarray, level: float = ROUNDING) -> tuple[Point, bool]:
@@ -179,8 +179,8 @@ def _solve_sample(own: Risk, x: np.ndarray, goal: float, most: int, deadline: fl
     """Return the solution of the problem of some rows, and the steps taken, in those of all rows."""
     accuracy = own.ridge.size / own.n
     near, limit = max(goal, WELL_BELOW * SAMPLE_GAP * accuracy), min(most, SAMPLE_STEPS)
-    at, steps = _minimised(own, x, near, limit, deadline, accuracy, sampled=True)
-    return at.x, -(-steps // SAMPLED)
+    x, steps = _minimised(own, x, near, limit, deadline, accuracy, sampled=True)
+    return x, -(-steps // SAMPLED)
 
 
 def _best_factor(risk: Risk, x: np.ndarray, margins: np.ndarray) -> float:

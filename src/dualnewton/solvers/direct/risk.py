@@ -72,13 +72,14 @@ class Risk:
     @classmethod
     def of(cls, problem: Problem, block: Block) -> Risk:
         """Return the risk of a problem with a quadratic penalty over all rows of a block."""
-        d, K, free, weights = problem.d, problem.columns, problem.fit_intercept, problem.regularizer.form.weights
-        ridge = np.zeros((K, d + free))
-        ridge[:, :d] = problem.lam * problem.n if weights is None else problem.lam * problem.n * weights
-        halves = np.zeros((K, d + free))
-        halves[:, :d] = 0.5 / ridge[:, :d]
+        d, free, weights = problem.d, problem.fit_intercept, problem.regularizer.form.weights
+        ridge, halves = np.zeros(d + free), np.zeros(d + free)
+        ridge[:d] = problem.lam * problem.n if weights is None else problem.lam * problem.n * weights
+        halves[:d] = 0.5 / ridge[:d]
+        if problem.columns > 1:
+            ridge, halves = np.tile(ridge, problem.columns), np.tile(halves, problem.columns)
         rows = block.extended if free and problem.n * d <= COPIED else block.rows
-        return cls(rows, problem.row_vectors, problem.loss, ridge.ravel(), halves.ravel(), free)
+        return cls(rows, problem.row_vectors, problem.loss, ridge, halves, free)
 
     def part(self, chosen: np.ndarray) -> Risk:
         """Return the risk of some of the rows, with the same λ."""
@@ -117,9 +118,10 @@ class Risk:
 
     def model(self, x: np.ndarray) -> tuple[np.ndarray, Any]:
         """Return w and b of x."""
+        if self.loss.columns == 1:
+            return (x[:-1].copy(), float(x[-1])) if self.free else (x.copy(), 0.0)
         W = x.reshape(self.loss.columns, -1)
-        w, b = (W[:, :-1].copy(), W[:, -1].copy()) if self.free else (W.copy(), np.zeros(len(W)))
-        return (w[0], float(b[0])) if len(W) == 1 else (w, b)
+        return (W[:, :-1].copy(), W[:, -1].copy()) if self.free else (W.copy(), np.zeros(len(W)))
 
     def margins(self, x: np.ndarray) -> np.ndarray:
         """z, without offsets."""
