@@ -206,3 +206,17 @@ def test_ones_beside_the_features_change_nothing(loss, fit_intercept, monkeypatc
     np.testing.assert_allclose(one.gradient, other.gradient, rtol=1e-10, atol=1e-12)
     factors = (np.tril(each.factor(at.margins)) for each, at in ((copied, one), (bordered, other)))
     np.testing.assert_allclose(*(factor @ factor.T for factor in factors), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("scales", "copies", "narrow"), [(1e3, 0.0, True), (1.0, 1e-7, False), (1e30, 0.0, False)])
+def test_a_hessian_is_summed_in_float32_where_that_changes_no_direction_much(scales, copies, narrow):
+    """Features of any scale may be; not such that almost repeat another, nor such whose squares overflow."""
+    A = X * np.geomspace(1.0 / scales, scales, D)
+    A = np.column_stack([A, A[:, 0] + copies * SCORE]) if copies else A
+    problem = dn.Problem(A, SIGNS, losses.Logistic(), lam=1e-9, fit_intercept=True)
+    own = risk.Risk.of(problem, Block(problem.data))
+    with np.errstate(over="ignore", invalid="ignore"):  # as in a run
+        wide, single = own.factor(np.zeros(N)), own.factor(np.zeros(N), single=True)
+    assert np.array_equal(wide, single) is not narrow
+    lengths = wide.diagonal()[:, None]
+    np.testing.assert_allclose(np.tril(single) / lengths, np.tril(wide) / lengths, atol=1e-5)

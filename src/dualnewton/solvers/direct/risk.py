@@ -25,9 +25,9 @@ from dualnewton.objective.problem import Problem
 from dualnewton.objective.row_sums import couplings, curvature, value_and_slopes
 from dualnewton.solvers.direct.block import Block, weighted_sums
 
-SINGLE, NOTICED = 2e-7, 0.1
-"""Error of a product in float32, relative to the diagonal of the Hessian, with room; and the largest change of the curvature of
-any direction by such errors, of which L-BFGS corrects what is left."""
+SINGLE, NOTICED = 1e-7, 0.1
+"""Error of an entry H_jk of the Hessian that is summed in float32, relative to (H_jj H_kk)^½, and the largest relative change of
+the curvature of a direction by such errors; L-BFGS corrects it."""
 
 COPIED = 1 << 16
 """Entries of X up to which the rows are copied with a column of ones for the intercept."""
@@ -164,16 +164,20 @@ class Risk:
         )
 
     def factor(self, margins: np.ndarray, *, single: bool = False) -> np.ndarray:
-        """Return the Cholesky factor of the Hessian; with ``single``, of products in float32, if no direction notices."""
+        """Return the Cholesky factor of the Hessian; with ``single``, summed in float32 if that changes no direction much."""
         K = self.loss.columns
         if K == 1:
             weights = curvature(self.loss, margins, self.vectors)[None, :]
         else:
             weights = np.ascontiguousarray(couplings(self.loss, margins, self.vectors).T)
-        H = self._hessian(weights, np.float32 if single else np.float64)
-        if single and not SINGLE * math.sqrt(self.size) * float((H.diagonal() * self.halves).max()) <= NOTICED:
-            H = self._hessian(weights, np.float64)
-        return factorised(H, self.ridge)
+        if single:
+            H = self._hessian(weights, np.float32)
+            if np.isfinite(H.diagonal()).all():
+                factor = factorised(H, self.ridge)
+                # L_jj²/H_jj is the part of feature j that the features before it do not explain.
+                if (NOTICED * np.square(factor.diagonal()) >= SINGLE * math.sqrt(len(H)) * H.diagonal()).all():
+                    return factor
+        return factorised(self._hessian(weights, np.float64), self.ridge)
 
     def _hessian(self, weights: np.ndarray, kind: type) -> np.ndarray:
         """Return the Hessian of the losses, given the weights of the rows in each of the Gram matrices that it consists of."""
