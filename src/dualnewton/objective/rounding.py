@@ -112,8 +112,11 @@ class _Analysis:
         n, features = problem.n, problem.data.feature_norms
         sums, products = roundoff.gamma(n + 8), roundoff.gamma(problem.d + 8)
         room = 1.0 + 2.0 * (sums + products)  # the norms have rounding errors, too
-        along = _norm(np.abs(w) @ features) * room
-        margins = along + math.sqrt(n) * _norm(b)
+        along, shift = np.abs(w) @ features, b
+        if problem.columns > 1:
+            along, shift = math.sqrt(along.dot(along)), math.sqrt(b.dot(b))
+        along = float(along) * room
+        margins = along + math.sqrt(n) * abs(float(shift))
         if problem.offset is not None:
             margins += math.sqrt(problem.label_sums.offsets) * room
         sizes = dual_sizes(alpha, problem.row_vectors, masses=problem.fit_intercept)
@@ -225,8 +228,3 @@ class _Analysis:
         if problem.columns > 1:
             r = np.vstack([r, np.zeros((problem.columns - 1, problem.d))])
         return largest / (far * float(problem.g.reach(r)))
-
-
-def _norm(x: Any) -> float:
-    """Return the Euclidean norm of a number or a vector."""
-    return math.sqrt(x.dot(x)) if getattr(x, "ndim", 0) else abs(float(x))

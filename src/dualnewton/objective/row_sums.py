@@ -262,4 +262,8 @@ def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, masses: bool) 
     mass = alpha if c is None else RowVectors(y, c, o).weighted(alpha)
     squares = np.vdot(mass, mass)
     weighted = squares if c is None else np.vdot(alpha, mass)
-    return (squares, weighted, column_sums(mass), column_sums(np.abs(mass))) if masses else (squares, weighted)
+    if not masses:
+        return squares, weighted
+    if mass.ndim == 1:
+        return squares, weighted, mass.sum(), np.abs(mass).sum()
+    return squares, weighted, column_sums(mass), column_sums(np.abs(mass))
