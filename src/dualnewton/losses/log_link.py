@@ -90,9 +90,9 @@ class LogLink(Loss):
         return counted - _log_sum(up * margins, weights)
 
     def best_constant(self, y: np.ndarray, weights: np.ndarray | None) -> float:
-        """Return the logarithm of the mean label, and for labels that are all zero what :meth:`best_intercept` returns."""
-        total, weight = (y.sum(), len(y)) if weights is None else (weights @ y, weights.sum())
-        return math.log(total / weight) if 0.0 < total < math.inf else super().best_constant(y, weights)
+        """Return the logarithm of the mean label; where that is no number, what :meth:`best_intercept` returns."""
+        mean = float(y.mean() if weights is None else weights @ y / weights.sum())
+        return math.log(mean) if 0.0 < mean < math.inf else super().best_constant(y, weights)
 
 
 def _log_sum(exponents: RowArray, factors: RowArray | None) -> float:

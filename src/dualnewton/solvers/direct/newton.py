@@ -2,7 +2,7 @@
 
 The objective is that of ``risk.py``. This is SDNA with τ = n.
 
-With many more rows than unknowns most of the time would be that of the Hessians. Then the problem of a random sample of the rows
+With many more rows than unknowns most of the time would be that of the Hessians. Then the problem of a sample of the rows
 is solved first. Its solution has about the accuracy of the sample, so that the Hessian of all rows there is close to that at the
 minimum: a few steps of L-BFGS from this matrix, each of one pass, take the place of most Newton steps.
 """
@@ -38,7 +38,6 @@ or until a step promises no more than that accuracy."""
 
 SAMPLE_STEPS, PASSES = 10, 8
 """Most Newton steps on the sample, and most steps of L-BFGS on all rows: a Hessian takes longer than several passes."""
-
 
 GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 """The golden ratio, whose multiples are spread evenly between whole numbers."""
