@@ -100,13 +100,6 @@ def column_sums(rows: RowArray) -> Any:
     return (ones(len(rows), rows) if type(rows) in _TO_HOST else np.ones(len(rows))) @ rows
 
 
-def column_squares(rows: RowArray) -> Any:
-    """Return the sum of the squares of each column."""
-    if type(rows) in _TO_HOST:
-        return column_sums(np.square(rows))
-    return np.einsum("ik,ik->k", rows, rows)
-
-
 def some_columns(array: RowArray, wanted: int | slice) -> RowArray:
     """Return a column as a vector, or consecutive ones, contiguous in one of the two orders (those of compiled passes are)."""
     own = array[:, wanted]

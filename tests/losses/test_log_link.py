@@ -182,3 +182,15 @@ def test_the_newton_steps_of_the_tweedie_conjugate_reach_rounding_for_every_powe
             value, u = loss.value_and_derivative(margins, labels)
             error = np.abs(value + loss.conjugate(u, labels) - u * margins)
             assert (error / (value + np.abs(u * margins))).max() <= 16.0 * np.finfo(kind).eps
+
+
+@pytest.mark.parametrize(
+    "loss", [losses.Poisson(), losses.Gamma(), losses.Tweedie(1.3)], ids=lambda loss: type(loss).__name__
+)
+def test_the_best_constant_is_the_best_intercept_without_features(loss):
+    rng = np.random.default_rng(4)
+    y, weights = rng.gamma(2.0, 3.0, 30), rng.uniform(0.0, 2.0, 30)
+    for labels in (y, 1e-300 * y, 1e300 * y, 0.0 * y if loss.valid_labels(np.zeros(1)).all() else y):
+        for c in (None, weights):
+            wanted = loss.best_intercept(np.zeros(30), labels, c)
+            assert loss.best_constant(labels, c) == pytest.approx(wanted, rel=1e-12, abs=1e-12)

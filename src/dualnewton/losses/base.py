@@ -333,6 +333,12 @@ class Loss(RoundingErrors):
 
         return zero_of(slope, near, reach=max(1.0, float(np.abs(margins).max())))
 
+    def best_constant(self, y: np.ndarray, weights: np.ndarray | None) -> Any:
+        """argmin_b Σ c_i φ(b; y_i); override it where it has a closed form."""
+        return self.best_intercept(
+            np.zeros(y.shape[0] if self.columns == 1 else (y.shape[0], self.columns)), y, weights
+        )
+
     def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
         """Σ c_i φ*(−α_i; y_i); a row of weight zero contributes zero even where its φ* is infinite."""
         total = 0.0

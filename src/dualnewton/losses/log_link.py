@@ -37,10 +37,9 @@ UNDERFLOW = 746.0
 TINY = float(np.finfo(np.float64).tiny)
 """Lower limit for arguments of logarithms."""
 
-ROOT_STEPS = 0.74
-"""The Newton steps by which the conjugate of :class:`Tweedie` inverts φ′ are 4 − ROOT_STEPS log min(p − 1, 2 − p), rounded down:
-so many reach the rounding of 80-bit numbers, four at p = 1.5 and nine at p = 1.001. At the start the two sides differ by a factor
-of at most 2."""
+ROOT_STEPS = 0.9
+"""The Newton steps by which the conjugate of :class:`Tweedie` inverts φ′ are 3 − ROOT_STEPS log min(p − 1, 2 − p), rounded down:
+so many reach the rounding of 80-bit numbers, three at p = 1.4 and nine at p = 1.001. At p = 1.5 the start is the solution."""
 
 
 class LogLink(Loss):
@@ -55,6 +54,12 @@ class LogLink(Loss):
     def exponentials(self, sizes: Sizes) -> float:
         """Bound Σ c_i (e^{(2−p)z_i} + y_i e^{−(p−1)z_i}), the exponentials in φ and in its derivatives, for one sum Σ c_i φ_i."""
         raise NotImplementedError(f"{type(self).__name__} has no exponentials(sizes)")
+
+    def shortfall(self, y: Array, c: Array | None) -> float:
+        if self.nonnegative:
+            return 0.0
+        at_zero = self.conjugate_inside(0.0 * y, y)  # 0 lies in the domain of φ* for all labels
+        return float(at_zero.sum() if c is None else c @ at_zero)
 
     def value_terms(self, sizes: Sizes) -> float:
         return 2.0 * (self.exponentials(sizes) + sizes.margins * max(sizes.labels, math.sqrt(sizes.weight)))
@@ -83,6 +88,11 @@ class LogLink(Loss):
             largest = float(margins.max())
             return -UNDERFLOW / up - largest if math.isfinite(largest) else math.nan
         return counted - _log_sum(up * margins, weights)
+
+    def best_constant(self, y: np.ndarray, weights: np.ndarray | None) -> float:
+        """Return the logarithm of the mean label; where that is no number, what :meth:`best_intercept` returns."""
+        mean = float(y.mean() if weights is None else weights @ y / weights.sum())
+        return math.log(mean) if 0.0 < mean < math.inf else super().best_constant(y, weights)
 
 
 def _log_sum(exponents: RowArray, factors: RowArray | None) -> float:
@@ -206,9 +216,13 @@ class Gamma(LogLink):
 class Tweedie(LogLink):
     """e^{(2−p)z}/(2−p) + y e^{−(p−1)z}/(p−1), 1 < p < 2: sums of a Poisson number of gamma variables, y = 0 included.
 
-    The loss of total costs, many of which are zero. The conjugate has no closed form: φ′(z) = u is solved by Newton's method, for
-    the difference of the logarithms of the two sides of an equation between positive terms. It is increasing, concave for u ≥ 0
-    and convex for u < 0, and the start is on the side from which the steps are monotone.
+    The loss of total costs, many of which are zero. The conjugate has no closed form: with a = 2 − p and b = p − 1, the equation
+    e^{az} − y e^{−bz} = u is solved by Newton's method, for the difference of the logarithms of its sides, written with positive
+    terms only. The start is the solution for a = b = ½, where the equation is quadratic in e^{z/2},
+
+        e^{az} = au + (a²u² + y^{2a})^½  for u ≥ 0,        y e^{−bz} = −bu + (b²u² + y^{2a})^½  for u < 0,
+
+    which is right to first order for small u, and up to a factor of 2a or 2b for large |u|, for every p.
 
     Parameters
     ----------
@@ -231,24 +245,24 @@ class Tweedie(LogLink):
 
     def value(self, z: Array, y: Array) -> Array:
         a, b = 2.0 - self.power, self.power - 1.0
-        s, t = a * z, np.log(np.maximum(y, TINY)) - b * z
+        s, t = a * z, np.log(y + (y == 0.0) * 1.0) - b * z
         up = np.exp(np.minimum(s, LARGEST)) * (np.minimum(np.maximum(s, LARGEST), FARTHEST) - BEFORE)
         down = np.exp(np.minimum(t, LARGEST)) * (np.minimum(np.maximum(t, LARGEST), FARTHEST) - BEFORE)
         return up / a + (y > 0.0) * down / b
 
     def derivative(self, z: Array, y: Array) -> Array:
         a, b = 2.0 - self.power, self.power - 1.0
-        down = np.exp(np.minimum(np.log(np.maximum(y, TINY)) - b * z, LARGEST))
+        down = np.exp(np.minimum(np.log(y + (y == 0.0) * 1.0) - b * z, LARGEST))
         return np.exp(np.minimum(a * z, LARGEST)) - (y > 0.0) * down
 
     def second_derivative(self, z: Array, y: Array) -> Array:
         a, b = 2.0 - self.power, self.power - 1.0
-        down = np.exp(np.minimum(np.log(np.maximum(y, TINY)) - b * z, LARGEST))
+        down = np.exp(np.minimum(np.log(y + (y == 0.0) * 1.0) - b * z, LARGEST))
         return a * np.exp(np.minimum(a * z, LARGEST)) + b * (y > 0.0) * down
 
     def value_and_derivative(self, z: Array, y: Array) -> tuple[Array, Array]:
         a, b = 2.0 - self.power, self.power - 1.0
-        s, t = a * z, np.log(np.maximum(y, TINY)) - b * z
+        s, t = a * z, np.log(y + (y == 0.0) * 1.0) - b * z
         up, down = np.exp(np.minimum(s, LARGEST)), (y > 0.0) * np.exp(np.minimum(t, LARGEST))
         value = (
             up * (np.minimum(np.maximum(s, LARGEST), FARTHEST) - BEFORE) / a
@@ -259,18 +273,20 @@ class Tweedie(LogLink):
     def derivatives(self, z: Array, y: Array) -> tuple[Array, Array]:
         a, b = 2.0 - self.power, self.power - 1.0
         up = np.exp(np.minimum(a * z, LARGEST))
-        down = (y > 0.0) * np.exp(np.minimum(np.log(np.maximum(y, TINY)) - b * z, LARGEST))
+        down = (y > 0.0) * np.exp(np.minimum(np.log(y + (y == 0.0) * 1.0) - b * z, LARGEST))
         return up - down, a * up + b * down
 
     def conjugate_inside(self, u: Array, y: Array) -> Array:
         a, b = 2.0 - self.power, self.power - 1.0
-        log_y, high, low = np.log(np.maximum(y, TINY)), np.maximum(u, 0.0), np.maximum(-u, 0.0)
-        # e^{az} = u + y e^{−bz} for u ≥ 0, where z is at least log y and log(u)/a; for u < 0, y e^{−bz} = e^{az} − u, where z is
-        # at most log y and (log y − log(−u))/b.
-        above = np.maximum(log_y, np.log(np.maximum(high, TINY)) / a)
-        below = np.minimum(log_y, (log_y - np.log(np.maximum(low, TINY))) / b)
-        z = (u >= 0.0) * above + (u < 0.0) * below
-        for _ in range(4 + int(-ROOT_STEPS * np.log(min(a, b)))):
+        log_y = np.log(y + (y == 0.0) * 1.0)
+        size, of_label = np.maximum(a * u, -b * u), (y > 0.0) * np.exp(a * log_y)
+        # size + (size² + y^{2a})^½; the squares, which might overflow, are of shares of the sum.
+        total = np.maximum(size + of_label, TINY)
+        share = size / total
+        log_root = np.log(np.maximum(size + total * np.sqrt(1.0 - 2.0 * share * (1.0 - share)), TINY))
+        z = (u >= 0.0) * log_root / a + (u < 0.0) * (log_y - log_root) / b
+        high, low = np.maximum(u, 0.0), np.maximum(-u, 0.0)
+        for _ in range(0 if a == b else 3 + int(-ROOT_STEPS * np.log(min(a, b)))):
             up = np.exp(np.minimum(a * z, LARGEST))
             down = (y > 0.0) * np.exp(np.minimum(log_y - b * z, LARGEST))
             left, right = np.maximum(up + low, TINY), np.maximum(down + high, TINY)
@@ -284,7 +300,7 @@ class Tweedie(LogLink):
         return np.minimum(np.copysign(np.inf, TINY - y), 0.0), 0.0 * y + np.inf
 
     def label_sizes(self, y: Array) -> Array:
-        return np.log(np.maximum(y, TINY)) * (y > 0.0)
+        return np.log(y + (y == 0.0) * 1.0)
 
     def exponentials(self, sizes: Sizes) -> float:
         return abs(sizes.value)  # both terms of φ are positive, and divided by numbers below one

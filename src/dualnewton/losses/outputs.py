@@ -87,11 +87,11 @@ class SquaredOutputs(Loss):
         c: np.ndarray,  # noqa: ARG002
         *,
         error: float,
-    ) -> tuple[float, np.ndarray]:
+    ) -> tuple[float, float]:
         """Bound what :meth:`rebalanced` costs: with sums s and C = Σ c_i, Σ c_i φ* grows by at most ‖s‖(‖√c y‖/√C + ‖s‖/C)."""
         sums = np.abs(sizes.sums) + error * sizes.absolute
         size = math.sqrt(float(sums @ sums))
-        return 2.0 * size * (sizes.labels / math.sqrt(sizes.weight) + size / sizes.weight), sums
+        return 2.0 * size * (sizes.labels / math.sqrt(sizes.weight) + size / sizes.weight), size
 
     # The same by columns, for compiled passes ----------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -63,8 +63,10 @@ class Sizes(NamedTuple):
         Bounds of the error of each margin, and of the distance of each dual variable from the domain of φ*.
     squared_weight : float
         Σ c_i².
-    sums, absolute, mass : arrays of shape (K,)
-        Σ c_i α_ik and Σ c_i |α_ik| as computed, and a bound of (Σ (c_i α_ik)²)^½.
+    sums, absolute : float, or array of shape (K,) for K > 1 columns
+        Σ c_i α_ik and Σ c_i |α_ik| as computed; None without an intercept.
+    mass : float
+        Bound of (Σ_ik (c_i α_ik)²)^½.
     """
 
     value: float
@@ -79,9 +81,9 @@ class Sizes(NamedTuple):
     largest_change: float
     away: float
     squared_weight: float
-    sums: np.ndarray
-    absolute: np.ndarray
-    mass: np.ndarray
+    sums: Any
+    absolute: Any
+    mass: float
 
 
 class RoundingErrors:
@@ -114,7 +116,7 @@ class RoundingErrors:
         if gamma is None:
             return None
         above = max(sizes.value + sizes.below, 0.0) + 1e-6 * abs(sizes.value)  # the sum has an error itself
-        return math.sqrt(2.0 * above / gamma) * sizes.change + 0.5 * sizes.change**2 / gamma
+        return math.sqrt(2.0 * above / gamma) * sizes.change + 0.5 * sizes.change * sizes.change / gamma
 
     def conjugate_terms(self, sizes: Sizes) -> float:
         """Bound the sum of the absolute values of the terms of c_i φ*(−α_i): products of α and y, and others of one sign."""
@@ -148,7 +150,7 @@ class RoundingErrors:
         c: Array,  # noqa: ARG002
         *,
         error: float,
-    ) -> tuple[float, np.ndarray]:
+    ) -> tuple[float, float]:
         """Bound what :meth:`rebalanced` costs in exact arithmetic.
 
         With a factor 1 − τ for the entries of one sign, φ* grows by at most τ(φ*(0) − φ*(−α)) by convexity.
@@ -164,12 +166,12 @@ class RoundingErrors:
 
         Returns
         -------
-        float, array of shape (K,)
-            Bounds of the growth of Σ c_i φ*(−α_i), and of the Euclidean norms of the moves of cα_k.
+        float, float
+            Bounds of the growth of Σ c_i φ*(−α_i), and of the Euclidean norm of the move of cα.
         """
-        total, excess = float(sizes.absolute[0]), abs(float(sizes.sums[0]))
+        total, excess = sizes.absolute, abs(sizes.sums)
         if total == 0.0:
-            return 0.0, np.zeros(1)
+            return 0.0, 0.0
         smaller = 0.5 * (total - excess) - 2.0 * error * total  # the sum of the entries of one sign
         share = (excess + 4.0 * error * total) / smaller if smaller > 0.0 else math.inf
         at_zero = 0.0 if self.nonnegative else abs(sizes.below) + 2.0 * sizes.at_zero  # Σ c_i φ*(0) of some examples

@@ -7,6 +7,7 @@ where Δ is the simplex of distributions on K classes and H(p) = −Σ_k p_k log
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -142,19 +143,19 @@ class Softmax(Loss):
         beta[np.arange(len(y)), y] += 1.0
         return (1.0 - share) * alpha + share * beta
 
-    def balancing_cost(self, sizes: Sizes, y: np.ndarray, c: np.ndarray, *, error: float) -> tuple[float, np.ndarray]:
+    def balancing_cost(self, sizes: Sizes, y: np.ndarray, c: np.ndarray, *, error: float) -> tuple[float, float]:
         """Bound what :meth:`rebalanced` costs: φ* lies between −log K and 0, and |β_ik − α_ik| ≤ 2."""
         sums = np.abs(sizes.sums) + error * sizes.absolute
         N = class_weights(y, c, self.n_classes)
         if np.any(sums[N == 0.0] > 0.0):  # no dual point has the opposite sum
-            return np.inf, sums
+            return np.inf, np.inf
         # Rows that are moved into the simplex change the sums as well.
         sums = np.where(N > 0.0, sums + sizes.away * sizes.weight, 0.0)
         share = 2.0 * float(np.max(sums / np.where(N > 0.0, N, 1.0)))
         if not share < 1.0:
-            return np.inf, sums
-        moves = 2.0 * share * np.sqrt(sizes.squared_weight)
-        return share * sizes.weight * float(np.log(self.n_classes)), np.full(self.n_classes, moves)
+            return np.inf, np.inf
+        moves = 2.0 * share * math.sqrt(self.n_classes * sizes.squared_weight)
+        return share * sizes.weight * math.log(self.n_classes), moves
 
     # The same by columns, for compiled passes ----------------------------------------------------------------------------
 

@@ -17,6 +17,9 @@ below them that a thread computes at a time."""
 LARGE = 1 << 10
 """Largest number of rows of a factor that LAPACK computes without a check, in 0.7 times the time of blocks."""
 
+EPS = float(np.finfo(np.float64).eps)
+"""Smallest lift of the diagonal of an indefinite matrix, relative to its largest entry."""
+
 
 def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = None) -> Any:
     """Return the lower Cholesky factor of H + D(diagonal); H is changed in place.
@@ -31,7 +34,7 @@ def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = 
     on_diagonal += diagonal
     factor: Any
     failed: int
-    lift = np.finfo(float).eps * float(np.abs(on_diagonal).max()) or 1.0
+    lift = 0.0
     while True:
         if elsewhere is not None:
             factor, failed = elsewhere.cholesky(H)
@@ -44,8 +47,8 @@ def factorised(H: Any, diagonal: np.ndarray, check: Callable[[], None] | None = 
             factor, failed = _by_blocks(H, check)
         if not failed:
             return factor
+        lift = 100.0 * lift or EPS * float(np.abs(on_diagonal).max()) or 1.0
         on_diagonal += lift
-        lift *= 100.0
 
 
 def solved(factor: Any, g: np.ndarray) -> np.ndarray:

@@ -411,6 +411,12 @@ class Problem:
             return self.no_intercept()
         return row_sums.best_intercept(self.loss, margins, self.row_vectors, near)
 
+    def best_intercept_without_features(self) -> Any:
+        """Return the best b for w = 0."""
+        if self.offset is None and self.fit_intercept:
+            return self.loss.best_constant(self.y, self.sample_weight)
+        return self.best_intercept_at(self.o)
+
 
 class AroundProblem:
     """An objective that is not a :class:`Problem`, but has one over the same data, ``unit``, and its own starting point."""

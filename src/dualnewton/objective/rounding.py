@@ -66,13 +66,14 @@ def rounding_bound(
     if not (math.isfinite(primal) and math.isfinite(dual)):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
-        bound = _Analysis.of(problem, w, b, alpha, roundoff).bound(primal, dual, conjugates)
+        # Arithmetic of Python's floats takes a third of the time of NumPy's.
+        bound = _Analysis.of(problem, w, b, alpha, roundoff).bound(float(primal), float(dual), conjugates)
     return bound if bound is None or bound < math.inf else math.inf  # also where it is not a number
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)  # frozen ones take longer to make
 class _Analysis:
-    """The norms from which the bounds are computed.
+    """The norms from which the bounds are computed. All are numbers, whatever K is: this is done for each small fit.
 
     Attributes
     ----------
@@ -82,16 +83,16 @@ class _Analysis:
         γ of sums over the rows and of products with rows, each with some further operations.
     penalty : float
         λ g(w).
-    along : array of shape (K,)
-        Σ_j |w_kj| N_j.
+    along : float
+        (Σ_k (Σ_j |w_kj| N_j)²)^½.
     norm : float
         (Σ_j N_j²)^½.
     margins : float
         Bound of ‖z‖.
     sizes : DualSizes
         Sums over the dual point.
-    mass : array of shape (K,)
-        Bound of ‖cα_k‖.
+    mass : float
+        Bound of ‖cα‖.
     """
 
     problem: Problem
@@ -100,22 +101,25 @@ class _Analysis:
     sums: float
     products: float
     penalty: float
-    along: np.ndarray
+    along: float
     norm: float
     margins: float
     sizes: DualSizes
-    mass: np.ndarray
+    mass: float
 
     @classmethod
     def of(cls, problem: Problem, w: np.ndarray, b: Any, alpha: Any, roundoff: Roundoff) -> _Analysis:
         n, features = problem.n, problem.data.feature_norms
         sums, products = roundoff.gamma(n + 8), roundoff.gamma(problem.d + 8)
         room = 1.0 + 2.0 * (sums + products)  # the norms have rounding errors, too
-        along = np.atleast_1d(np.abs(w) @ features) * room
-        each = along + math.sqrt(n) * np.abs(b)
+        along, shift = np.abs(w) @ features, b
+        if problem.columns > 1:
+            along, shift = math.sqrt(along.dot(along)), math.sqrt(b.dot(b))
+        along = float(along) * room
+        margins = along + math.sqrt(n) * abs(float(shift))
         if problem.offset is not None:
-            each = each + np.sqrt(problem.label_sums.offsets) * room
-        sizes = dual_sizes(alpha, problem.row_vectors)
+            margins += math.sqrt(problem.label_sums.offsets) * room
+        sizes = dual_sizes(alpha, problem.row_vectors, masses=problem.fit_intercept)
         return cls(
             problem,
             alpha,
@@ -125,9 +129,9 @@ class _Analysis:
             penalty=problem.lam * float(problem.g.value(w)),
             along=along,
             norm=math.sqrt(features.dot(features)) * room,
-            margins=math.sqrt(each.dot(each)) * room,
+            margins=margins * room,
             sizes=sizes,
-            mass=np.sqrt(sizes.squares).astype(np.float64) * room,
+            mass=math.sqrt(sizes.squares) * room,
         )
 
     def bound(self, primal: float, dual: float, conjugates: float | None) -> float | None:
@@ -138,7 +142,7 @@ class _Analysis:
         if (change := problem.loss.value_change(sizes, problem.y)) is None:
             return None
         growth, moves = self._feasibility(sizes)
-        moves = self.sums * self.mass + moves  # r_kj ≤ moves_k N_j/(λn)
+        moves = self.sums * self.mass + moves  # (Σ_k r_kj²)^½ ≤ moves N_j/(λn)
         # The errors of Σ c_i φ(z_i) at the computed margins, Σ c_i φ*(−α_i) and Σ c_i o_i α_i; ‖o‖ is part of the margins' bound.
         error = (roundoff.terms + self.sums) * (problem.loss.value_terms(sizes) + problem.loss.conjugate_terms(sizes))
         linear = sizes.margins * sizes.dual if problem.offset is not None else 0.0
@@ -152,18 +156,16 @@ class _Analysis:
         known += penalty_error * penalty + 8.0 * DOUBLE * (abs(primal) + abs(dual))
         if not problem.regularizer.strongly_convex:
             return known + (self._gauge(moves) + roundoff.feasible) * max(dual + sizes.below / n, 0.0)
-        size = math.sqrt(moves.dot(moves)) * self.norm / (lam * n)
-        known += float(moves @ self.along) / n + 0.5 * lam * size**2
+        size = moves * self.norm / (lam * n)
+        known += moves * self.along / n + 0.5 * lam * size * size
         # The terms of g* are at most those of ⟨ᾱ, ∇g*(ᾱ)⟩ = g* + g(∇g*(ᾱ)), where g(∇g*(ᾱ)) ≤ g(w) + ‖ᾱ‖·distance, since ∇g*(ᾱ)
         # minimises g(w) − ⟨ᾱ, w⟩, and λ‖ᾱ‖ ≤ ‖cα‖ ‖N‖/n. λg* = −D − (1/n) Σ c_i (φ* + o_i α_i) ≤ gap + λ⟨ᾱ, w⟩ − λg(w).
         gap = max(primal - dual, 0.0)
-        conjugate = min(
-            abs(dual) + (sizes.conjugate + linear) / n, gap + known + float(self.mass @ self.along) / n + penalty
-        )
+        conjugate = min(abs(dual) + (sizes.conjugate + linear) / n, gap + known + self.mass * self.along / n + penalty)
         known += 2.0 * penalty_error * (conjugate + penalty)
-        largest = math.sqrt(self.mass.dot(self.mass)) * self.norm / n
+        largest = self.mass * self.norm / n
         slope = math.sqrt(2.0 / lam) * (lam * size + 2.0 * penalty_error * largest)
-        return known + 0.5 * slope * (slope + math.sqrt(slope**2 + 4.0 * (gap + known)))
+        return known + 0.5 * slope * (slope + math.sqrt(slope * slope + 4.0 * (gap + known)))
 
     def _sizes(self, primal: float, dual: float, conjugates: float | None) -> Sizes:
         """Return the sums over the examples that a loss needs."""
@@ -195,27 +197,34 @@ class _Analysis:
             mass=self.mass,
         )
 
-    def _feasibility(self, sizes: Sizes) -> tuple[float, np.ndarray]:
-        """Bound what exact feasibility costs: the growth of Σ c_i φ*(−α_i), and the moves of cα_k in the Euclidean norm.
+    def _feasibility(self, sizes: Sizes) -> tuple[float, float]:
+        """Bound what exact feasibility costs: the growth of Σ c_i φ*(−α_i), and the move of cα in the Euclidean norm.
 
         Each −α_i is moved into the domain of φ*, by at most ζ; φ* of each column then grows by at most ζ(1 + log 1/ζ), as p log p
         does. With an intercept the sums of the columns are made zero.
         """
-        problem, loss = self.problem, self.problem.loss
-        away = sizes.away
-        growth = problem.columns * sizes.weight * away * (1.0 - math.log(away)) if away > 0.0 else 0.0
-        moves = np.full(problem.columns, away * sizes.weight)  # ‖cζ‖ ≤ ζ Σ c_i
+        problem, away = self.problem, sizes.away
+        growth = moves = 0.0
+        if away > 0.0:
+            growth = problem.columns * sizes.weight * away * (1.0 - math.log(away))
+            moves = math.sqrt(problem.columns) * away * sizes.weight  # ‖cζ_k‖ ≤ ζ Σ c_i
         if not problem.fit_intercept:
             return growth, moves
-        further = loss.balancing_cost(sizes, problem.y, problem.c, error=self.sums)
+        further = problem.loss.balancing_cost(sizes, problem.y, problem.c, error=self.sums)
         return growth + further[0], moves + further[1]
 
-    def _gauge(self, moves: np.ndarray) -> float:
-        """Return a t for which r/t lies in the domain of g*, for all errors |r_kj| ≤ moves_k N_j/(λn)."""
+    def _gauge(self, moves: float) -> float:
+        """Return a t for which r/t lies in the domain of g*, for all errors r of ᾱ.
+
+        (Σ_k r_kj²)^½ ≤ moves N_j/(λn). The domain is that of one column for each column, or one of the norms of the features'
+        coefficients: a row of W with these numbers and zeros elsewhere has the largest gauge.
+        """
         problem, far = self.problem, 2.0**60
-        r = np.multiply.outer(moves, problem.data.feature_norms) / (problem.lam * problem.n)
+        r = (moves / (problem.lam * problem.n)) * problem.data.feature_norms
         largest = float(r.max(initial=0.0))
         if largest == 0.0 or not largest < math.inf:
             return largest
-        unit = r * (far / largest)
-        return largest / (far * float(problem.g.reach(unit[0] if problem.columns == 1 else unit)))
+        r *= far / largest
+        if problem.columns > 1:
+            r = np.vstack([r, np.zeros((problem.columns - 1, problem.d))])
+        return largest / (far * float(problem.g.reach(r)))

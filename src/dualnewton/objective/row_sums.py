@@ -13,7 +13,7 @@ import numpy as np
 from dualnewton.losses import Loss
 from dualnewton.losses.root import zero_of
 from dualnewton.matrix import RowVectors, row_parts, sum_over_rows
-from dualnewton.row_arrays import RowArray, blocks, column_squares, column_sums, is_elsewhere, mapped, on_host, summed
+from dualnewton.row_arrays import RowArray, blocks, column_sums, is_elsewhere, mapped, on_host, summed
 
 MANY = 1 << 16
 """Number of rows from which the functions are compiled."""
@@ -205,8 +205,8 @@ class LabelSums(NamedTuple):
         Σ c_i ‖y_i‖² and Σ ‖y_i‖² of the numbers that the formulas of the loss compute from the labels (``Loss.label_sizes``).
     at_zero, below : float
         Σ c_i |φ_i(0)|, and an upper bound of −Σ c_i min φ_i.
-    offsets : array of shape (K,) or float
-        Σ o_ik².
+    offsets : float
+        Σ ‖o_i‖².
     """
 
     weight: float
@@ -216,33 +216,22 @@ class LabelSums(NamedTuple):
     own: float
     at_zero: float
     below: float
-    offsets: Any
+    offsets: float
 
 
 def label_sums(loss: Loss, rows: RowVectors) -> LabelSums:
     """Return the sums over labels, weights and offsets."""
     heaviest = 1.0 if rows.c is None else float(rows.c.max())
-    weight, squared, labels, own, at_zero, below, offsets = summed(_label_sums, *rows, loss)
-    return LabelSums(
-        float(weight),
-        float(squared),
-        heaviest,
-        float(labels),
-        float(own),
-        float(at_zero),
-        float(below),
-        0.0 if rows.o is None else on_host(offsets),
-    )
+    weight, squared, *others = map(float, summed(_label_sums, *rows, loss))
+    return LabelSums(weight, squared, heaviest, *others)
 
 
 def _label_sums(y: np.ndarray, c: Any, o: Any, loss: Loss) -> tuple[Any, ...]:
     n, own = len(y), loss.label_sizes(y)
     at_zero = sizes_at_zero(loss, y, c, np.zeros(n if loss.columns == 1 else (n, loss.columns), like=y))
-    square, below, offsets = np.vdot(own, own), loss.shortfall(y, c), 0.0
-    if o is not None:
-        offsets = np.square(o.reshape(n, -1)).sum(axis=0)
+    square, below, offsets = np.vdot(own, own), loss.shortfall(y, c), 0.0 if o is None else np.vdot(o, o)
     if c is None:
-        return float(n), float(n), square, square, at_zero, below, offsets
+        return n, n, square, square, at_zero, below, offsets
     return c.sum(), c @ c, np.vdot(own, RowVectors(y, c, o).weighted(own)), square, at_zero, below, offsets
 
 
@@ -251,31 +240,30 @@ class DualSizes(NamedTuple):
 
     Attributes
     ----------
-    squares, sums, absolute : arrays of shape (K,)
-        Σ (c_i α_ik)², Σ c_i α_ik and Σ c_i |α_ik|.
-    weighted : float
-        Σ c_i ‖α_i‖².
+    squares, weighted : float
+        Σ c_i² ‖α_i‖² and Σ c_i ‖α_i‖².
+    sums, absolute : float, or array of shape (K,) for K > 1 columns
+        Σ c_i α_ik and Σ c_i |α_ik|; None if they were not asked for.
     """
 
-    squares: np.ndarray
-    sums: np.ndarray
-    absolute: np.ndarray
+    squares: float
     weighted: float
+    sums: Any = None
+    absolute: Any = None
 
 
-def dual_sizes(alpha: np.ndarray, rows: RowVectors) -> DualSizes:
-    """Return the sums over a dual point."""
-    squares, sums, absolute, weighted = summed(_dual_sizes, alpha, *rows)
-    if is_elsewhere(squares):
-        squares, sums, absolute = on_host(squares), on_host(sums), on_host(absolute)
-    return DualSizes(squares, sums, absolute, float(weighted))
+def dual_sizes(alpha: np.ndarray, rows: RowVectors, *, masses: bool) -> DualSizes:
+    """Return the sums over a dual point; those of single columns only if ``masses``."""
+    squares, weighted, *columns = summed(_dual_sizes, alpha, *rows, masses)
+    return DualSizes(float(squares), float(weighted), *map(float if alpha.ndim == 1 else on_host, columns))
 
 
-def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any) -> tuple[Any, ...]:
+def _dual_sizes(alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, masses: bool) -> tuple[Any, ...]:
     mass = alpha if c is None else RowVectors(y, c, o).weighted(alpha)
-    columns = mass.reshape(len(alpha), -1)
-    squares = column_squares(columns)
-    total = squares.sum() if c is None else np.vdot(alpha, mass)
+    squares = np.vdot(mass, mass)
+    weighted = squares if c is None else np.vdot(alpha, mass)
+    if not masses:
+        return squares, weighted
     if mass.ndim == 1:
-        return squares, mass.sum(keepdims=True), np.abs(mass).sum(keepdims=True), total
-    return squares, column_sums(columns), column_sums(np.abs(columns)), total
+        return squares, weighted, mass.sum(), np.abs(mass).sum()
+    return squares, weighted, column_sums(mass), column_sums(np.abs(mass))

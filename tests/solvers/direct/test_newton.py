@@ -10,7 +10,8 @@ import dualnewton as dn
 from covering import all_pairs
 from dualnewton import losses, regularizers
 from dualnewton.planning import small
-from dualnewton.solvers.direct import newton
+from dualnewton.solvers.direct import newton, risk
+from dualnewton.solvers.direct.block import Block
 from tuned import GENERAL
 
 N, D = 90, 7
@@ -165,10 +166,10 @@ def test_the_solution_of_a_sample_is_shortened_where_it_fits_too_well(scale, mon
     monkeypatch.setattr(newton, "SAMPLED", 1)
     monkeypatch.setattr(newton, "SECANTS", 30)
     problem = dn.Problem(X, SIGNS, losses.Logistic(), lam=1e-3, fit_intercept=True)
-    objective, best = newton.Objective(problem), dn.solve(problem, tol=1e-10)
-    x = scale * objective.vector(best.w, best.intercept)
-    margins = scale * (X @ best.w + best.intercept)[:, None]
-    assert newton._best_factor(objective, x, margins) == pytest.approx(min(1.0, 1.0 / scale), rel=1e-3)
+    own, best = risk.Risk.of(problem, Block(problem.data)), dn.solve(problem, tol=1e-10)
+    x = scale * own.vector(best.w, best.intercept)
+    margins = scale * (X @ best.w + best.intercept)
+    assert newton._best_factor(own, x, margins) == pytest.approx(min(1.0, 1.0 / scale), rel=1e-3)
 
 
 def test_a_sample_is_left_when_a_step_promises_no_more_than_its_accuracy(monkeypatch):
@@ -178,11 +179,44 @@ def test_a_sample_is_left_when_a_step_promises_no_more_than_its_accuracy(monkeyp
     y = np.where(A @ rng.standard_normal(6) + rng.logistic(size=4200) > 0.0, 1.0, -1.0)
     problem, rows = dn.Problem(A, y, losses.Logistic(), lam=1e-4, fit_intercept=True), []
 
-    def counted(objective, *args):
-        rows.append(objective.problem.n)
-        return steps(objective, *args)
+    def counted(own, *args):
+        rows.append(own.n)
+        return steps(own, *args)
 
     monkeypatch.setattr(newton, "_step", counted)
     found = dn.solve(problem, method="newton", tol=1e-10)
     assert 0 < rows.count(525) <= 4
     assert found.certificate.relative_gap <= 1e-10
+
+
+@pytest.mark.parametrize("loss", [losses.Logistic(), losses.Softmax(3)], ids=["one column", "three columns"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_ones_beside_the_features_change_nothing(loss, fit_intercept, monkeypatch):
+    """The value, the gradient and the Hessian of the risk are the same with and without a column for the intercept."""
+    y = SIGNS if loss.columns == 1 else np.arange(N) % 3
+    problem = dn.Problem(X, y, loss, lam=1e-2, fit_intercept=fit_intercept, sample_weight=WEIGHTS)
+    copied = risk.Risk.of(problem, Block(problem.data))
+    monkeypatch.setattr(risk, "COPIED", 0)
+    bordered = risk.Risk.of(problem, Block(problem.data))
+    assert bordered.border is fit_intercept
+    assert not copied.border
+    x = 0.1 * np.random.default_rng(3).standard_normal(copied.ridge.size)
+    one, other = (each.at(x, each.margins(x)) for each in (copied, bordered))
+    assert one.value == pytest.approx(other.value, rel=1e-12)
+    np.testing.assert_allclose(one.gradient, other.gradient, rtol=1e-10, atol=1e-12)
+    factors = (np.tril(each.factor(at.margins)) for each, at in ((copied, one), (bordered, other)))
+    np.testing.assert_allclose(*(factor @ factor.T for factor in factors), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("scales", "copies", "narrow"), [(1e3, 0.0, True), (1.0, 1e-7, False), (1e30, 0.0, False)])
+def test_a_hessian_is_summed_in_float32_where_that_changes_no_direction_much(scales, copies, narrow):
+    """Features of any scale may be; not such that almost repeat another, nor such whose squares overflow."""
+    A = X * np.geomspace(1.0 / scales, scales, D)
+    A = np.column_stack([A, A[:, 0] + copies * SCORE]) if copies else A
+    problem = dn.Problem(A, SIGNS, losses.Logistic(), lam=1e-9, fit_intercept=True)
+    own = risk.Risk.of(problem, Block(problem.data))
+    with np.errstate(over="ignore", invalid="ignore"):  # as in a run
+        wide, single = own.factor(np.zeros(N)), own.factor(np.zeros(N), single=True)
+    assert np.array_equal(wide, single) is not narrow
+    lengths = wide.diagonal()[:, None]
+    np.testing.assert_allclose(np.tril(single) / lengths, np.tril(wide) / lengths, atol=1e-5)

@@ -13,6 +13,7 @@ from dualnewton import losses, regularizers
 from dualnewton.planning.small import small_plan
 from dualnewton.solvers.direct import newton, wide
 from dualnewton.solvers.direct.block import Block
+from dualnewton.solvers.direct.risk import Risk
 from tuned import DIRECT, GENERAL, tuned
 
 N, D = 40, 300
@@ -203,8 +204,8 @@ def test_which_problems_are_wide():
 
 
 def test_outputs_of_least_squares_share_one_hessian(monkeypatch):
-    made, gram = [], Block.gram
-    monkeypatch.setattr(Block, "gram", lambda self, *args, **rest: made.append(1) or gram(self, *args, **rest))
+    made, factor = [], Risk.factor
+    monkeypatch.setattr(Risk, "factor", lambda self, *args, **rest: made.append(1) or factor(self, *args, **rest))
     problems = [dn.Problem(X, k * SCORE + k, losses.Squared(), lam=1e-3, fit_intercept=True) for k in (1.0, 2.0, -3.0)]
     results = dn.solve_many(problems, tol=1e-10, tuning=FACTOR)
     assert len(made) == 1

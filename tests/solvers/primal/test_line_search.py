@@ -26,24 +26,26 @@ def test_the_minimum_is_found(loss, scale, fit_intercept):
 
     def margins(point):
         w, b = objective.parts(point)
-        return X @ w.T + b
+        return X @ w[0] + b[0]
+
+    def searched(end):
+        return line_minimum(loss, problem.row_vectors, objective.ridge, x, end, margins(x), margins(end))
 
     gradient = np.array([(value(x + 1e-6 * e) - value(x - 1e-6 * e)) / 2e-6 for e in np.eye(x.size)])
     end = x - scale * gradient
-    t = line_minimum(objective, x, end, margins(x), margins(end))
+    t = searched(end)
     best = minimize_scalar(
         lambda t: value(x + t * (end - x)), bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-14}
     )
     assert 0.0 < t < 1.0
     gained, possible = value(x) - value(x + t * (end - x)), value(x) - best.fun
     assert gained >= 0.9 * possible or best.x > 0.5
-    assert line_minimum(objective, x, x + scale * gradient, margins(x), margins(x + scale * gradient)) == 0.0
+    assert searched(x + scale * gradient) == 0.0
 
 
 def test_margins_that_overflow_are_not_followed():
     problem = dn.Problem(np.ones((3, 1)), np.array([1.0, -1.0, 1.0]), dn.losses.Squared(), lam=1.0)
-    objective = Objective(problem)
-    x, end = np.zeros(1), np.full(1, 1e200)
+    ridge, x, end = Objective(problem).ridge, np.zeros(1), np.full(1, 1e200)
     with np.errstate(over="ignore", invalid="ignore"):
-        t = line_minimum(objective, x, end, np.zeros((3, 1)), np.full((3, 1), 1e200))
+        t = line_minimum(problem.loss, problem.row_vectors, ridge, x, end, np.zeros(3), np.full(3, 1e200))
     assert 0.0 <= t < 1e-20

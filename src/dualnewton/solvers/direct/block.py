@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dualnewton.matrix import Data, linear
-from dualnewton.matrix.blocks import FEW, FEW_MODELS
+from dualnewton.matrix.blocks import FEW
 from dualnewton.solvers.protocol import PairPoint, PrimalPoint, WholePoint
 
 STEP_EPOCHS = 2.0
@@ -52,45 +52,6 @@ class Block:
         rows[:, :-1] = linear.to_dense(self.data.rows(slice(None)))
         rows[:, -1] = 1.0
         return rows
-
-    @cached_property
-    def ones(self) -> np.ndarray:
-        """1 for each row."""
-        return np.ones(self.data.n)
-
-    @cached_property
-    def scratch(self) -> np.ndarray:
-        """Room for a scaled copy of the rows: new memory would take longer to map than the copy to write."""
-        return np.empty(self.rows.shape)
-
-    def margins(self, W: np.ndarray) -> np.ndarray:
-        """Return z_ik = a_iᵀw_k, plus b_k where W, of shape (K, d) or (K, d + 1), has intercepts."""
-        d = self.rows.shape[1]
-        W, b = W[:, :d], W[:, d:]
-        Z = np.array([self.rows @ w for w in W]).T if 1 < len(W) <= FEW_MODELS else self.rows @ W.T
-        return Z + b.T if b.size else Z
-
-    def gather(self, R: np.ndarray, *, intercept: bool) -> np.ndarray:
-        """Return Σ_i R_ik a_i, and Σ_i R_ik where there are intercepts, as an array of shape (K, d) or (K, d + 1)."""
-        sums = R.T @ self.rows if R.shape[1] == 1 else weighted_sums(R, self.rows)
-        return np.column_stack([sums, self.ones @ R]) if intercept else sums  # faster than a sum along short rows
-
-    def gram(self, weights: np.ndarray, *, intercept: bool, equal: bool = False) -> np.ndarray:
-        """Return Σ weights_i a_i a_iᵀ, with (a_i, 1) for a_i where there is an intercept; ``equal``: all weights are equal.
-
-        A product of a matrix with its own transpose takes half the multiplications of a general one.
-        """
-        scaled = self.rows if equal else np.multiply(self.rows, np.sqrt(weights)[:, None], out=self.scratch)
-        square = scaled.T @ scaled
-        if equal:
-            square *= weights[0]
-        if not intercept:
-            return square
-        d = len(square)
-        H = np.empty((d + 1, d + 1))
-        H[:d, :d], H[d, d] = square, weights.sum()
-        H[d, :d] = H[:d, d] = weights @ self.rows
-        return H
 
 
 def weighted_sums(R: np.ndarray, rows: np.ndarray) -> np.ndarray:

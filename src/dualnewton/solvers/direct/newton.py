@@ -1,11 +1,8 @@
 """Newton's method for a smooth loss and a quadratic penalty.
 
-    n P(x) = Σ c_i φ_i(z_i) + ½ Σ ridge_j x_j²,        z_ik = ã_iᵀx_k,   ã_i = (a_i, 1),   x_k = (w_k, b_k),   no ridge on b
+The objective is that of ``risk.py``. This is SDNA with τ = n.
 
-This is SDNA with τ = n. The gap that belongs to x follows from the gradient g: n(P − D) = Σ_j g_j²/(2 ridge_j) at the best
-intercept. Away from it the gap changes in the first order, so that the slope along b counts as a gap.
-
-With many more rows than unknowns most of the time would be that of the Hessians. Then the problem of a random sample of the rows
+With many more rows than unknowns most of the time would be that of the Hessians. Then the problem of a sample of the rows
 is solved first. Its solution has about the accuracy of the sample, so that the Hessian of all rows there is close to that at the
 minimum: a few steps of L-BFGS from this matrix, each of one pass, take the place of most Newton steps.
 """
@@ -14,21 +11,17 @@ from __future__ import annotations
 
 import math
 import time
-from typing import NamedTuple
 
 import numpy as np
 
 from dualnewton.losses import Curvature
-from dualnewton.matrix import MemoryData
-from dualnewton.matrix.grams import coupled
-from dualnewton.objective.alike import on_rows
+from dualnewton.matrix.factors import solved
 from dualnewton.objective.problem import Problem
-from dualnewton.objective.row_sums import slope_along, value_and_slopes
+from dualnewton.objective.row_sums import slope_along
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start
-from dualnewton.solvers.primal.curvature import Cholesky
-from dualnewton.solvers.primal.lbfgs import Corrections
+from dualnewton.solvers.direct.risk import Point, Risk
+from dualnewton.solvers.primal.lbfgs import CURVED
 from dualnewton.solvers.primal.line_search import first_length, line_minimum
-from dualnewton.solvers.primal.objective import Objective
 
 SUFFICIENT, MOST_TRIALS = 1e-4, 8
 """Armijo's fraction of the predicted decrease that a step must reach, and how many points along a step are tried."""
@@ -46,55 +39,21 @@ or until a step promises no more than that accuracy."""
 SAMPLE_STEPS, PASSES = 10, 8
 """Most Newton steps on the sample, and most steps of L-BFGS on all rows: a Hessian takes longer than several passes."""
 
+GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
+"""The golden ratio, whose multiples are spread evenly between whole numbers."""
 
 SECANTS = 2
 """Secants by which the solution of the sample is shortened before the steps on all rows."""
 
 
-class Point(NamedTuple):
-    """x with its margins (without offsets), of shape (n, K), the gradient of n P, and n P."""
-
-    x: np.ndarray
-    margins: np.ndarray
-    gradient: np.ndarray
-    value: float
-
-
-def solve(
-    problem: Problem,
-    block: Block,
-    start: Start | None,
-    *,
-    tol: float,
-    most: int,
-    deadline: float,
-    level: float = ROUNDING,
-) -> Found:
-    """Take steps until the expected gap is small enough, or one promised a decrease of at most ``level`` of the objective."""
+def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float) -> Found:
+    """Take steps until the expected gap is small enough, or one promised a decrease by rounding only."""
     if problem.loss.curvature is Curvature.CONSTANT and problem.columns == 1:
         return _least_squares(problem, block, start, tol=tol, most=most, deadline=deadline)
-    objective = Objective(problem, joint=True)
-    steps, sample, goal = 0, _sample(problem) if start is None else None, WELL_BELOW * tol
-    if sample is None:
-        x = objective.vector(*(start or _nothing(problem)))
-    else:
-        x, steps = _solve_sample(problem, block, sample, tol=tol, most=most, deadline=deadline)
-    margins = _margins(objective, block, x)
-    if sample is not None:
-        t = _best_factor(objective, x, margins)
-        x, margins = t * x, t * margins
-    at = _point(objective, block, x, margins)
-    if sample is not None:
-        at, passes = _quasi_newton(objective, block, at, goal)
-        steps += -(-passes // 2)
-    stuck = steps > 0 and _is_close(objective, at, goal)
-    while steps < most and not stuck:
-        curvature = _curvature(objective, block, at.margins)
-        at, stuck = _step(objective, block, at, curvature.solve(-at.gradient), level)
-        steps += 1
-        stuck = stuck or _is_close(objective, at, goal) or time.perf_counter() > deadline
-    point = objective.point(at.x)
-    return Found(point.w, point.intercept, steps)
+    risk = Risk.of(problem, block)
+    x, sampled = risk.vector(*(start or _nothing(problem))), start is None
+    x, steps = _minimised(risk, x, WELL_BELOW * tol, most, deadline, ROUNDING, sampled=sampled)
+    return Found(*risk.model(x), steps)
 
 
 def _nothing(problem: Problem) -> Start:
@@ -102,40 +61,49 @@ def _nothing(problem: Problem) -> Start:
     from 0.
     """
     if problem.columns == 1:
-        return np.zeros(problem.d), 0.0 if problem.loss.gamma is not None else problem.best_intercept_at(problem.o)
+        return np.zeros(problem.d), 0.0 if problem.loss.gamma is not None else problem.best_intercept_without_features()
     w, b = np.zeros((problem.columns, problem.d)), problem.no_intercept()
     weights = np.bincount(problem.y, problem.sample_weight, problem.columns)
-    return w, b if weights.all() else problem.best_intercept_at(problem.no_dual())
+    return w, b if weights.all() else problem.best_intercept_without_features()
 
 
-def _margins(objective: Objective, block: Block, x: np.ndarray) -> np.ndarray:
-    return block.margins(x.reshape(objective.columns, -1))
+def _minimised(
+    risk: Risk, x: np.ndarray, goal: float, most: int, deadline: float, level: float, *, sampled: bool
+) -> tuple[np.ndarray, int]:
+    """Return x and the steps to it: until the expected gap is at most ``goal``, relative to P, or a step promised a decrease of
+    at most ``level`` of the objective.
+
+    ``sampled``: whether a sample of the rows comes first, if they are many.
+    """
+    steps, sample = 0, _sample(risk) if sampled else None
+    if sample is None:
+        at = risk.at(x, risk.margins(x))
+    else:
+        x, steps = _solve_sample(risk.part(sample), x, goal, most, deadline)
+        margins = risk.margins(x)
+        t = _best_factor(risk, x, margins)
+        at, passes = _quasi_newton(risk, risk.at(t * x, t * margins), goal)
+        steps += -(-passes // 2)
+    stuck = steps > 0 and _is_close(risk, at, goal)
+    while steps < most and not stuck:
+        at, stuck = _step(risk, at, solved(risk.factor(at.margins), -at.gradient), level)
+        steps += 1
+        stuck = stuck or _is_close(risk, at, goal) or time.perf_counter() > deadline
+    return at.x, steps
 
 
-def _point(objective: Objective, block: Block, x: np.ndarray, margins: np.ndarray) -> Point:
-    problem = objective.problem
-    value, slopes = value_and_slopes(problem.loss, objective.as_margins(margins), problem.row_vectors)
-    slopes = slopes.reshape(margins.shape)
-    pull = objective.ridge * x
-    sums = block.gather(slopes, intercept=objective.problem.fit_intercept)
-    return Point(x, margins, sums.ravel() + pull, value + 0.5 * float(pull @ x))
-
-
-def _step(
-    objective: Objective, block: Block, at: Point, step: np.ndarray, level: float = ROUNDING
-) -> tuple[Point, bool]:
+def _step(risk: Risk, at: Point, step: np.ndarray, level: float = ROUNDING) -> tuple[Point, bool]:
     """Return the point after a step, shortened to the lowest point on the way where the whole step is too long.
 
     The second value says whether it is the last: the step promised a decrease of at most ``level`` of the objective.
     """
-    slope, way = float(at.gradient @ step), _margins(objective, block, step)
-    loss = objective.problem.loss
+    slope, way, loss = float(at.gradient @ step), risk.margins(step), risk.loss
     t = 1.0 if loss.gamma is not None else first_length(loss, way)
     for _ in range(MOST_TRIALS):
-        found = _point(objective, block, at.x + t * step, at.margins + t * way)
+        found = risk.at(at.x + t * step, at.margins + t * way) if t < 1.0 else risk.at(at.x + step, at.margins + way)
         if _accepts(at, found, step, t * slope):
             return found, not slope < -level * abs(at.value)
-        t *= line_minimum(objective, at.x, found.x, at.margins, found.margins)
+        t *= line_minimum(loss, risk.vectors, risk.ridge, at.x, found.x, at.margins, found.margins)
         if t == 0.0:
             break
     return at, True
@@ -149,25 +117,9 @@ def _accepts(at: Point, found: Point, step: np.ndarray, slope: float) -> bool:
     return level and abs(float(found.gradient @ step)) < -float(at.gradient @ step)
 
 
-def _is_close(objective: Objective, at: Point, goal: float) -> bool:
+def _is_close(risk: Risk, at: Point, goal: float) -> bool:
     """Whether the gap of the dual point that belongs to x is at most ``goal``, relative to P."""
-    gap = objective.gap(at.gradient)
-    if objective.problem.fit_intercept:
-        gap += float(np.abs(at.gradient.reshape(objective.columns, -1)[:, -1]).sum())
-    return gap <= goal * abs(at.value)
-
-
-def _curvature(objective: Objective, block: Block, margins: np.ndarray) -> Cholesky:
-    """The Hessian of n P, factorised."""
-    weights, intercept = objective.curvature(margins), objective.problem.fit_intercept
-    if objective.columns == 1:
-        equal = objective.quadratic and objective.problem.sample_weight is None
-        return Cholesky(block.gram(weights[:, 0], intercept=intercept, equal=equal), objective.ridge.copy())
-    H = coupled((block.gram(own, intercept=intercept) for own in np.ascontiguousarray(weights.T)), objective.columns)
-    if intercept:
-        # Adding a number to all intercepts changes nothing: the gradient is zero along that direction, and so is the step.
-        H[:, -1, :, -1] += H[:, -1, :, -1].trace() / objective.columns**2 or 1.0
-    return Cholesky(H.reshape(objective.ridge.size, -1), objective.ridge.copy())
+    return risk.gap(at.gradient) <= goal * abs(at.value)
 
 
 # Least squares -----------------------------------------------------------------------------------------------------------------
@@ -177,87 +129,71 @@ def _least_squares(
     problem: Problem, block: Block, start: Start | None, *, tol: float, most: int, deadline: float
 ) -> Found:
     """Take one Newton step, which would be exact without rounding, and more while these halve the gap that is left."""
-    (curvature, ridge, halves), d, free = _system(problem, block), problem.d, problem.fit_intercept
-    x, margins = np.zeros(len(ridge)), np.zeros(problem.n)
-    if start is not None:
-        x[:d], x[d:] = start
-        margins = block.rows @ x[:d] + x[d:].sum()
-    best, least, steps = x, np.inf, 0
+    risk = Risk.of(problem, block)
+    factor, steps, least = _factor(problem, block, risk), 0, math.inf
+    if start is None:
+        x, margins = np.zeros(risk.size), np.zeros(risk.n)
+    else:
+        x = risk.vector(*start)
+        margins = risk.margins(x)
+    best = at = risk.at(x, margins)
     while True:
-        value, slopes = value_and_slopes(problem.loss, margins, problem.row_vectors)
-        gradient = ridge * x
-        value += 0.5 * float(gradient @ x)
-        gradient[:d] += slopes @ block.rows
-        if free:
-            gradient[d] += slopes.sum()
-        gap = float(np.square(gradient) @ halves)
-        if free:
-            gap += abs(float(gradient[d]))
-        far = gap < 0.5 * least and not (steps and gap <= WELL_BELOW * tol * abs(value))
+        gap = risk.gap(at.gradient)
+        far = gap < 0.5 * least and not (steps and gap <= WELL_BELOW * tol * abs(at.value))
         if gap < least:
-            best, least = x, gap
+            best, least = at, gap
         if not far or steps >= most or (steps and time.perf_counter() > deadline):
-            return Found(best[:d].copy(), float(best[d]) if free else 0.0, max(steps, 1))
-        x = x - curvature.solve(gradient)
-        margins = block.rows @ x[:d]
-        if free:
-            margins += x[d]
+            return Found(*risk.model(best.x), max(steps, 1))
+        x = at.x - solved(factor, at.gradient)
+        at = risk.at(x, risk.margins(x))
         steps += 1
 
 
-def _system(problem: Problem, block: Block) -> tuple[Cholesky, np.ndarray, np.ndarray]:
-    """Return the Hessian, factorised, the ridge, and 1/(2 ridge_j), with 0 for the intercept.
-
-    Without weights of rows it is the same for all outputs.
-    """
-    key = (_system, problem.lam)
-    if problem.sample_weight is None and key in block.kept:
-        return block.kept[key]
-    objective = Objective(problem)
-    ridge, halves = objective.ridge, np.zeros(len(objective.ridge))
-    halves[: problem.d] = 0.5 / ridge[: problem.d]
-    found = _curvature(objective, block, np.zeros((problem.n, 1))), ridge, halves
-    if problem.sample_weight is None:
-        block.kept[key] = found
-    return found
+def _factor(problem: Problem, block: Block, risk: Risk) -> np.ndarray:
+    """Return the Cholesky factor of the Hessian; without weights of rows it is the same for all outputs."""
+    if problem.sample_weight is not None:
+        return risk.factor(np.zeros(risk.n))
+    key = (_factor, problem.lam)
+    if key not in block.kept:
+        block.kept[key] = risk.factor(np.zeros(risk.n))
+    return block.kept[key]
 
 
 # From a sample of the rows ---------------------------------------------------------------------------------------------------
 
 
-def _sample(problem: Problem) -> np.ndarray | None:
-    """Return the rows of the sample, if there is to be one."""
-    size, unknowns = problem.n // SAMPLED, problem.columns * (problem.d + 1)
-    if size < max(LEAST_SAMPLE, PER_UNKNOWN * unknowns):
+def _sample(risk: Risk) -> np.ndarray | None:
+    """Return the rows of the sample, if there is to be one: one of each ``SAMPLED`` consecutive rows.
+
+    Multiples of the golden ratio choose it, so that no period of the rows is met; random numbers take longer to make.
+    """
+    size = risk.n // SAMPLED
+    if size < max(LEAST_SAMPLE, PER_UNKNOWN * risk.ridge.size):
         return None
-    return np.sort(np.random.default_rng(0).permutation(problem.n)[:size])
+    places = np.arange(size)
+    return SAMPLED * places + (SAMPLED * (GOLDEN * places % 1.0)).astype(np.intp)
 
 
-def _solve_sample(
-    problem: Problem, block: Block, sample: np.ndarray, *, tol: float, most: int, deadline: float
-) -> tuple[np.ndarray, int]:
+def _solve_sample(own: Risk, x: np.ndarray, goal: float, most: int, deadline: float) -> tuple[np.ndarray, int]:
     """Return the solution of the problem of some rows, and the steps taken, in those of all rows."""
-    own = on_rows(problem, sample, MemoryData(block.data.rows(sample)))
-    objective = Objective(own, joint=True)
-    accuracy, limit = objective.ridge.size / len(sample), min(most, SAMPLE_STEPS)
-    goal = max(tol, SAMPLE_GAP * accuracy)
-    found = solve(own, Block(own.data), None, tol=goal, most=limit, deadline=deadline, level=accuracy)
-    return objective.vector(found.w, found.intercept), -(-found.steps // SAMPLED)
+    accuracy = own.ridge.size / own.n
+    near, limit = max(goal, WELL_BELOW * SAMPLE_GAP * accuracy), min(most, SAMPLE_STEPS)
+    x, steps = _minimised(own, x, near, limit, deadline, accuracy, sampled=True)
+    return x, -(-steps // SAMPLED)
 
 
-def _best_factor(objective: Objective, x: np.ndarray, margins: np.ndarray) -> float:
+def _best_factor(risk: Risk, x: np.ndarray, margins: np.ndarray) -> float:
     """Return about the t ≤ 1 for which the objective at tx is least, from the margins of some of the rows.
 
     The solution of a sample fits its own rows too well: its margins are too large, and the Hessian there is too small. A few
     secants of the slope along x, between t = 0 and t = 1, suffice: the first steps on all rows correct the rest.
     """
-    part = slice(None, None, SAMPLED)
-    rows, way = objective.problem.row_vectors.part(part), objective.as_margins(margins[part])
-    loss, nothing = objective.problem.loss, np.zeros(way.shape)
-    pull, share = float(objective.ridge @ np.square(x)), len(margins) / len(way)
+    part = np.arange(0, risk.n, SAMPLED)  # copies: the values of every eighth row only, side by side
+    rows, way = risk.vectors.part(part), margins[part]
+    nothing, pull, share = np.zeros(way.shape), float(risk.ridge @ np.square(x)), len(margins) / len(way)
 
     def slope(t: float) -> float:
-        return t * pull + share * slope_along(loss, nothing, way, t, rows)
+        return t * pull + share * slope_along(risk.loss, nothing, way, t, rows)
 
     low, high, t = 0.0, 1.0, 1.0
     at_low, at_high = slope(low), slope(high)
@@ -272,17 +208,29 @@ def _best_factor(objective: Objective, x: np.ndarray, margins: np.ndarray) -> fl
     return low - at_low * (high - low) / (at_high - at_low)
 
 
-def _quasi_newton(objective: Objective, block: Block, at: Point, goal: float) -> tuple[Point, int]:
+def _quasi_newton(risk: Risk, at: Point, goal: float) -> tuple[Point, int]:
     """Take steps of L-BFGS from the Hessian at a point; return where they end, and the passes, of which the Hessian is one."""
-    hessian, pairs = _curvature(objective, block, at.margins), Corrections.none()
-    image = hessian.solve(at.gradient)
+    factor, pairs = risk.factor(at.margins, single=True), list[tuple[np.ndarray, np.ndarray, float]]()
     for passes in range(PASSES):
-        if _is_close(objective, at, goal):
+        if _is_close(risk, at, goal):
             return at, 1 + passes
-        found, stuck = _step(objective, block, at, -pairs.solve(at.gradient, image, scaled_well=True))
+        found, stuck = _step(risk, at, _corrected(factor, pairs, -at.gradient))
         if stuck:
             return found, 2 + passes
-        new = hessian.solve(found.gradient)
-        pairs = pairs.with_pair(found.x - at.x, found.gradient - at.gradient, new - image, PASSES)
-        at, image = found, new
+        s, y = found.x - at.x, found.gradient - at.gradient
+        if (product := float(s @ y)) > CURVED * math.sqrt(float(s @ s) * float(y @ y)):
+            pairs.append((s, y, product))
+        at = found
     return at, 1 + PASSES
+
+
+def _corrected(factor: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray, float]], q: np.ndarray) -> np.ndarray:
+    """Return B⁻¹q by the two loops of L-BFGS over the pairs (s, y, sᵀy), from the Hessian that is factorised."""
+    shares = []
+    for s, y, product in reversed(pairs):
+        shares.append(float(s @ q) / product)
+        q = q - shares[-1] * y
+    r = solved(factor, q)
+    for (s, y, product), share in zip(pairs, reversed(shares), strict=True):
+        r += (share - float(y @ r) / product) * s
+    return r

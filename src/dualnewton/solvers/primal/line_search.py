@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from dualnewton.losses import Loss
+from dualnewton.matrix import RowVectors
 from dualnewton.objective.row_sums import slope_along
-from dualnewton.solvers.primal.objective import Objective
 
 CLOSE = 0.05
 """The search ends when the slope is at most this fraction of the slope at the start."""
@@ -22,24 +22,30 @@ orders of magnitude longer than the distance to the minimum."""
 
 def first_length(loss: Loss, way: np.ndarray) -> float:
     """Return the part of a step that is tried first: 1, or less where a margin of a loss without γ would move too far."""
-    farthest = LONGEST if loss.gamma is not None else float(np.abs(way).max(initial=0.0))
-    return LONGEST / max(LONGEST, farthest)
+    if loss.gamma is not None or float(np.vdot(way, way)) <= LONGEST**2:
+        return 1.0
+    return LONGEST / max(LONGEST, float(np.abs(way).max()))
 
 
 def line_minimum(
-    objective: Objective, x: np.ndarray, end: np.ndarray, margins: np.ndarray, end_margins: np.ndarray
+    loss: Loss,
+    rows: RowVectors,
+    ridge: np.ndarray,
+    x: np.ndarray,
+    end: np.ndarray,
+    margins: np.ndarray,
+    end_margins: np.ndarray,
 ) -> float:
     """Return t ∈ [0, 1) that approximately minimises the convex Σ c φ(z + t(z′ − z)) + ½ Σ ridge (x + t(x′ − x))².
 
     The slope grows with t: its zero is found by the secant rule, kept in its bracket by bisection. t is 0 only if the
     slope at the start is not negative.
     """
-    way, loss, vectors = end - x, objective.problem.loss, objective.problem.row_vectors
-    start, margins_way = (objective.as_margins(each) for each in (margins, end_margins - margins))
-    linear, quadratic = float(objective.ridge @ (x * way)), float(objective.ridge @ (way * way))
+    way, margins_way = end - x, end_margins - margins
+    linear, quadratic = float(ridge @ (x * way)), float(ridge @ (way * way))
 
     def slope(t: float) -> float:
-        total = linear + t * quadratic + slope_along(loss, start, margins_way, t, vectors)
+        total = linear + t * quadratic + slope_along(loss, margins, margins_way, t, rows)
         return total if math.isfinite(total) else math.inf
 
     low, high = 0.0, 1.0

@@ -186,7 +186,9 @@ class Model:
     def _shorten(self, found: Place) -> None:
         """Try the minimum on the segment to the rejected point: its margins are interpolated, so that no pass is needed."""
         place, failures = self.place, self.trial.failures + 1
-        t = line_minimum(self.objective, place.x, found.x, place.margins, found.margins)
+        objective, problem = self.objective, self.objective.problem
+        margins = map(objective.as_margins, (place.margins, found.margins))
+        t = line_minimum(problem.loss, problem.row_vectors, objective.ridge, place.x, found.x, *margins)
         if failures >= PATIENCE or t == 0.0:
             self._give_up()
         else:

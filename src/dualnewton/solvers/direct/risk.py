@@ -1,0 +1,214 @@
+"""The regularised risk of a small problem as Newton's method sees it: a function of one vector over a dense block of rows.
+
+    n P(x) = Σ c_i φ_i(z_i) + ½ Σ ridge_j x_j²,        z_ik = ã_iᵀx_k,   ã_i = (a_i, 1),   x = (x_1, …, x_K),   no ridge on b
+
+On small data a NumPy call takes longer than its arithmetic. Therefore a single column has margins of shape (n,), a product with
+a vector for each sum, and the ones of the intercept beside the features, where copying the rows takes less time than the calls
+that this saves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dualnewton._cached import cached_property
+from dualnewton.losses import Curvature, Loss
+from dualnewton.matrix import RowVectors
+from dualnewton.matrix.blocks import FEW_MODELS
+from dualnewton.matrix.factors import factorised
+from dualnewton.matrix.grams import coupled
+from dualnewton.objective.problem import Problem
+from dualnewton.objective.row_sums import couplings, curvature, value_and_slopes
+from dualnewton.solvers.direct.block import Block, weighted_sums
+
+SINGLE, NOTICED = 1e-7, 0.1
+"""Error of an entry H_jk of the Hessian that is summed in float32, relative to (H_jj H_kk)^½, and the largest relative change of
+the curvature of a direction by such errors; L-BFGS corrects it."""
+
+COPIED = 1 << 16
+"""Entries of X up to which the rows are copied with a column of ones for the intercept."""
+
+
+class Point(NamedTuple):
+    """x with its margins (without offsets), of shape (n,) or (n, K), the gradient of n P, and n P."""
+
+    x: np.ndarray
+    margins: np.ndarray
+    gradient: np.ndarray
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Risk:
+    """n P over all rows of a block, or over a sample of them.
+
+    Attributes
+    ----------
+    rows : array of shape (n, d) or (n, d + 1)
+        a_i, or ã_i.
+    vectors : RowVectors
+        Labels, weights and offsets.
+    loss : Loss
+        φ.
+    ridge : array of shape (K m,)
+        λn v_j for each feature and 0 for the intercept, of each column; m is d or d + 1.
+    halves : array of shape (K m,)
+        1/(2 ridge_j), and 0 for an intercept.
+    free : bool
+        Whether there is an intercept.
+    """
+
+    rows: np.ndarray
+    vectors: RowVectors
+    loss: Loss
+    ridge: np.ndarray
+    halves: np.ndarray
+    free: bool
+
+    @classmethod
+    def of(cls, problem: Problem, block: Block) -> Risk:
+        """Return the risk of a problem with a quadratic penalty over all rows of a block."""
+        d, free, weights = problem.d, problem.fit_intercept, problem.regularizer.form.weights
+        ridge, halves = np.zeros(d + free), np.zeros(d + free)
+        ridge[:d] = problem.lam * problem.n if weights is None else problem.lam * problem.n * weights
+        halves[:d] = 0.5 / ridge[:d]
+        if problem.columns > 1:
+            ridge, halves = np.tile(ridge, problem.columns), np.tile(halves, problem.columns)
+        rows = block.extended if free and problem.n * d <= COPIED else block.rows
+        return cls(rows, problem.row_vectors, problem.loss, ridge, halves, free)
+
+    def part(self, chosen: np.ndarray) -> Risk:
+        """Return the risk of some of the rows, with the same λ."""
+        share = len(chosen) / self.n
+        rows = self.rows.take(chosen, axis=0)
+        ridge, halves = share * self.ridge, self.halves / share
+        return Risk(rows, self.vectors.part(chosen), self.loss, ridge, halves, self.free)
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return len(self.rows)
+
+    @cached_property
+    def size(self) -> int:
+        """m, the unknowns of a column."""
+        return self.ridge.size // self.loss.columns
+
+    @cached_property
+    def border(self) -> bool:
+        """Whether the last unknown of a column is an intercept without a column of ones in ``rows``."""
+        return self.size > self.rows.shape[1]
+
+    @cached_property
+    def scratch(self) -> np.ndarray:
+        """Room for a scaled copy of the rows: new memory would take longer to map than the copy to write."""
+        return np.empty(self.rows.shape)
+
+    def vector(self, w: np.ndarray, b: Any) -> np.ndarray:
+        """Return x of a model."""
+        if not self.free:
+            return np.array(w, dtype=np.float64).ravel()
+        x = np.empty((self.loss.columns, self.size))
+        x[:, :-1], x[:, -1] = w, b
+        return x.ravel()
+
+    def model(self, x: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Return w and b of x."""
+        if self.loss.columns == 1:
+            return (x[:-1].copy(), float(x[-1])) if self.free else (x.copy(), 0.0)
+        W = x.reshape(self.loss.columns, -1)
+        return (W[:, :-1].copy(), W[:, -1].copy()) if self.free else (W.copy(), np.zeros(len(W)))
+
+    def margins(self, x: np.ndarray) -> np.ndarray:
+        """z, without offsets."""
+        rows = self.rows
+        if self.loss.columns == 1:
+            return rows @ x[:-1] + x[-1] if self.border else rows @ x
+        W = x.reshape(self.loss.columns, -1)
+        W, b = (W[:, :-1], W[:, -1]) if self.border else (W, None)
+        Z = np.array([rows @ w for w in W]).T if len(W) <= FEW_MODELS else rows @ W.T
+        return Z if b is None else Z + b
+
+    def at(self, x: np.ndarray, margins: np.ndarray) -> Point:
+        """Return the value and the gradient at x, given its margins."""
+        value, slopes = value_and_slopes(self.loss, margins, self.vectors)
+        pull = self.ridge * x
+        if self.loss.columns > 1:
+            sums = weighted_sums(slopes, self.rows)
+            gradient = (np.column_stack([sums, np.ones(self.n) @ slopes]) if self.border else sums).ravel()
+        elif self.border:
+            gradient = np.empty(self.size)
+            np.matmul(slopes, self.rows, out=gradient[:-1])
+            gradient[-1] = slopes.sum()
+        else:
+            gradient = slopes @ self.rows
+        gradient += pull
+        return Point(x, margins, gradient, value + 0.5 * float(pull @ x))
+
+    def gap(self, gradient: np.ndarray) -> float:
+        """n(P − D) for the α that belongs to x: Σ g_j²/(2 ridge_j) at the best intercept.
+
+        Away from it the gap changes in the first order, so that the slope along b counts as a gap.
+        """
+        gap = float(np.square(gradient) @ self.halves)
+        if not self.free:
+            return gap
+        return gap + (
+            abs(float(gradient[-1]))
+            if self.loss.columns == 1
+            else float(np.abs(gradient[self.size - 1 :: self.size]).sum())
+        )
+
+    def factor(self, margins: np.ndarray, *, single: bool = False) -> np.ndarray:
+        """Return the Cholesky factor of the Hessian; with ``single``, summed in float32 if that changes no direction much."""
+        K = self.loss.columns
+        if K == 1:
+            weights = curvature(self.loss, margins, self.vectors)[None, :]
+        else:
+            weights = np.ascontiguousarray(couplings(self.loss, margins, self.vectors).T)
+        if single:
+            H = self._hessian(weights, np.float32)
+            if np.isfinite(H.diagonal()).all():
+                factor = factorised(H, self.ridge)
+                # L_jj²/H_jj is the part of feature j that the features before it do not explain.
+                if (NOTICED * np.square(factor.diagonal()) >= SINGLE * math.sqrt(len(H)) * H.diagonal()).all():
+                    return factor
+        return factorised(self._hessian(weights, np.float64), self.ridge)
+
+    def _hessian(self, weights: np.ndarray, kind: type) -> np.ndarray:
+        """Return the Hessian of the losses, given the weights of the rows in each of the Gram matrices that it consists of."""
+        K = self.loss.columns
+        if K == 1:
+            return self._gram(weights[0], kind)
+        H = coupled((self._gram(own, kind) for own in weights), K)
+        if self.free:
+            # Adding a number to all intercepts changes nothing: the gradient is zero along that direction, and so is the step.
+            H[:, -1, :, -1] += H[:, -1, :, -1].trace() / K**2 or 1.0
+        return H.reshape(self.ridge.size, -1)
+
+    def _gram(self, weights: np.ndarray, kind: type) -> np.ndarray:
+        """Σ weights_i ã_i ã_iᵀ. (A product of a matrix with its own transpose takes half the time of a general one.)"""
+        if self.loss.curvature is Curvature.CONSTANT and self.vectors.c is None:
+            square = self.rows.T @ self.rows
+            square *= weights[0]
+        else:
+            square = self._scaled(np.sqrt(weights), kind)
+            square = (square.T @ square).astype(np.float64, copy=False)
+        if not self.border:
+            return square
+        H = np.empty((self.size, self.size))
+        H[:-1, :-1], H[-1, -1] = square, weights.sum()
+        H[-1, :-1] = H[:-1, -1] = weights @ self.rows
+        return H
+
+    def _scaled(self, factors: np.ndarray, kind: type) -> np.ndarray:
+        """Return the rows, each times its factor."""
+        if kind is np.float64:
+            return np.multiply(self.rows, factors[:, None], out=self.scratch)
+        narrow = self.rows.astype(np.float32)  # with the product in float32 as well, faster than rounding a product
+        narrow *= factors.astype(np.float32)[:, None]
+        return narrow
