@@ -211,14 +211,18 @@ class Specification:
             return 1.0, entry(**self.penalty_parameters)
         return entry(**self.penalty_parameters)
 
-    def unpenalised(self, count: int | None = None) -> list[bool]:
-        """Say of each of so many outputs, or of each λ that is given, whether it has no penalty."""
-        count = len(self.lam) if count is None and isinstance(self.lam, list) else count
-        return [lam == 0.0 for lam in self._lams(1 if count is None else count, 1.0)]
+    @cached_property
+    def is_penalised(self) -> bool:
+        """Whether every output has a penalty."""
+        return 0.0 not in self.lam if isinstance(self.lam, list) else self.lam != 0.0
+
+    def unpenalised(self, count: int) -> list[bool]:
+        """Say of each of so many outputs whether it has no penalty."""
+        return [lam == 0.0 for lam in self._lams(count, 1.0)]
 
     def with_some_penalty(self) -> Specification:
         """Return the same with (λ/2)‖w‖² where there is no penalty, from which a fit without a penalty starts; λ is arbitrary."""
-        if not any(self.unpenalised()):
+        if self.is_penalised:
             return self
         lams = np.atleast_1d(np.array(self.lam))
         some = replace(self, lam=np.where(lams == 0.0, 1.0, lams))

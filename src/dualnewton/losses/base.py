@@ -280,6 +280,8 @@ class Loss(RoundingErrors):
     def labels(self, y: Any, n: int) -> np.ndarray:
         """Return the n labels in the type that the functions take; raise an error that names the first invalid label."""
         y = vector("y", y, n)
+        if type(self).valid_labels is Loss.valid_labels:  # any finite number, which a vector has been checked for
+            return y
         if not (valid := self.valid_labels(y)).all():
             at = int(np.argmin(valid))
             raise DualnewtonError(

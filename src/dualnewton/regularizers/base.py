@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.validation import Array
 
 
@@ -96,6 +97,11 @@ class Form:
     def is_general(self) -> bool:
         """Whether g is given by its functions only."""
         return self.kind is Kind.GENERAL
+
+    @cached_property
+    def has_both_signs(self) -> bool:
+        """Whether coefficients may be negative, since there are no lower bounds."""
+        return bool(np.all(self.lower == -np.inf))
 
     def limits(self, size: int) -> np.ndarray:
         """Return (threshold, factor, lower, upper) as the rows of an array of shape (4, size), one column per feature."""

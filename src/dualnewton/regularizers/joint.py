@@ -7,11 +7,11 @@ vector w is a matrix with one row, for which ‖w_j‖ = |w_j|: there these are 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.regularizers.base import Form, Regularizer
 from dualnewton.validation import Array
 from dualnewton.validation import positive as positive_number

@@ -182,7 +182,6 @@ class Model:
         if value < self.value:
             self.v, self.slopes, self.value = v, slopes, value
 
-    @np.errstate(over="ignore", invalid="ignore")  # where overflow spoils the steps, the certificate says so
     def minimise(self, goal: float, is_over: Callable[[], bool]) -> np.ndarray:
         """Go to the minimum, up to violations of the optimality conditions of ``goal`` times the threshold; return v.
 
@@ -210,9 +209,9 @@ class Model:
     def _active_sets(self, is_over: Callable[[], bool]) -> bool:
         """Take active set steps; return whether one reached the minimum. Where none did, v is the lowest point seen."""
         kinks, v, slopes, seen = self.kinks, self.v, self.slopes, list[tuple[bytes, bytes]]()
-        u = np.where(
-            v != 0.0, np.copysign(np.inf, v), -slopes
-        )  # coordinates that are not zero keep their signs at first
+        u = -slopes
+        if np.count_nonzero(v):  # coordinates that are not zero keep their signs at first
+            u = np.where(v != 0.0, np.copysign(np.inf, v), u)
         for _ in range(MOST_SETS):
             kept = np.minimum(np.maximum(u, kinks.low), kinks.high)
             free = (u != kept).nonzero()[0]
@@ -227,13 +226,14 @@ class Model:
             seen.append(pattern)
             rows = self.gram.rows(free)
             M = rows.take(free, axis=1)
-            M.ravel()[:: len(free) + 1] += kinks.ridge[free]
-            x = solution(M, self.q[free] - kept[free])
+            M.reshape(-1)[:: len(free) + 1] += kinks.ridge[free]
+            signed = kept[free]
+            x = solution(M, self.q[free] - signed)
             v = np.zeros(len(u))
             v[free] = x
             slopes = x @ rows - self.q
             u = self.gram.diagonal * v - slopes
-            u[free[x * kept[free] < 0.0]] = 0.0
+            u[free[x * signed < 0.0]] = 0.0
         self._keep_lower(v, slopes)
         return False
 

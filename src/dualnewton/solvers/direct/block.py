@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.matrix import Data, linear
 from dualnewton.matrix.blocks import FEW, FEW_MODELS
 from dualnewton.solvers.protocol import PairPoint, PrimalPoint, WholePoint
