@@ -114,12 +114,13 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
 
 
 def _steps_together(problem: Any, models: int, tuning: Tuning) -> bool:
-    """Whether several models of one column are so small that they take their steps at once.
+    """Whether several models of one column are so small that they take their steps at once, or have one Hessian for all.
 
     Losses without γ need their steps shortened, which each model does alone.
     """
     few = models * problem.n * problem.d <= tuning.together_entries
-    return few and problem.columns == 1 and problem.loss.gamma is not None
+    alike = problem.loss.curvature is Curvature.CONSTANT and problem.sample_weight is None
+    return (few or alike) and problem.columns == 1 and problem.loss.gamma is not None
 
 
 def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:
