@@ -87,7 +87,7 @@ class ElasticNet(Regularizer):
     def value(self, w: Array) -> float:
         if self.positive and np.any(w < 0.0):
             return np.inf
-        return 0.5 * float(w @ w) + self.l1 * float(np.abs(w).sum())
+        return 0.5 * float(w @ w) + self.l1 * float(np.add.reduce(np.abs(w)))
 
     def conjugate(self, s: Array) -> float:
         w = self.grad_conjugate(s)

@@ -43,13 +43,17 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     best, least, in_vain, steps = w, np.inf, 0, 0
     while True:
         losses, slopes = rows.evaluate(w[rows.inside])
-        value, gap = value_and_gap(problem, w, losses, slopes)
-        in_vain = in_vain + 1 if gap > 0.5 * least else 0
-        if gap < least:
-            best, least = w, gap
-        if gap <= WELL_BELOW * tol * value or steps >= most or time.perf_counter() > deadline:
+        beyond = kinks.shrunk(-slopes)
+        if steps or start is not None:
+            value, gap = value_and_gap(problem, w, losses, slopes)
+            in_vain = in_vain + 1 if gap > 0.5 * least else 0
+            if gap < least:
+                best, least = w, gap
+            if gap <= WELL_BELOW * tol * value or steps >= most or time.perf_counter() > deadline:
+                break
+        elif time.perf_counter() > deadline or not np.count_nonzero(beyond):  # or zero is the minimum
             break
-        more = wanted(kinks.shrunk(-slopes), rows.inside, problem.n)
+        more = wanted(beyond, rows.inside, problem.n)
         if not more.size and in_vain > IN_VAIN:
             break
         rows.gather(more)
@@ -156,7 +160,8 @@ class Rows:
         mass = r if self.roots is None else (self.roots * r.T).T
         one = mass.ndim == 1
         if self.fit_intercept:  # for features that are far from zero: what rounding has left of the sum
-            mass = mass - (self.shares * np.add.reduce(mass) if one else np.multiply.outer(self.shares, column_sums(mass)))
+            left = self.shares @ mass if self.roots is None else np.multiply.outer(self.shares, column_sums(mass))
+            mass = mass - left
         return 0.5 * float(np.vdot(r, r)), mass @ self.values if one else weighted_sums(mass, self.values)
 
     def intercept(self, v: np.ndarray) -> Any:
