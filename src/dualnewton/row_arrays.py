@@ -95,9 +95,9 @@ def column_sums(rows: RowArray) -> Any:
 
     In memory a product with ones takes an eighth of the time of NumPy's sum along axis 0, where rows are short.
     """
-    if rows.ndim == 1 or type(rows) in _TO_HOST:
+    if type(rows) in _TO_HOST:
         return rows.sum(axis=0)
-    return np.ones(len(rows)) @ rows
+    return np.add.reduce(rows) if rows.ndim == 1 else np.ones(len(rows)) @ rows
 
 
 def some_columns(array: RowArray, first: int, count: int) -> RowArray:

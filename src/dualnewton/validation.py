@@ -93,7 +93,7 @@ def data_matrix(
 
     ``squares`` returns the sum of squares of a flat array, which is finite only if all entries are.
     """
-    if sp.issparse(value):
+    if type(value) is not np.ndarray and sp.issparse(value):
         matrix = sp.csr_array(value)
         if matrix.dtype not in (np.float32, np.float64):
             matrix = sp.csr_array((_floats(name, matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
@@ -131,6 +131,8 @@ def frozen(array: np.ndarray) -> np.ndarray:
 
 
 def _floats(name: str, value: Any, dtype: type | None = None) -> np.ndarray:
+    if type(value) is np.ndarray and value.dtype == np.float64:
+        return value
     try:
         array = as_array(value)
         if array.dtype.kind not in "fiub":  # NumPy would convert some text, objects and dates, and drop imaginary parts
@@ -153,8 +155,11 @@ def _kind(value: Any) -> str:
 
 def _all_finite(name: str, array: np.ndarray, squares: Callable[[np.ndarray], float] | None = None) -> None:
     # A finite sum of squares proves that every entry is finite, in one pass and without a mask of the size of the data. Unlike
-    # sum(), vdot() does not warn of an overflow.
-    total = float(np.vdot(array, array)) if squares is None else squares(array.reshape(-1))
+    # sum(), dot() does not warn of an overflow.
+    if squares is not None:
+        total = squares(array.reshape(-1))
+    else:
+        total = float(array.dot(array) if array.ndim == 1 else np.vdot(array, array))
     if not math.isfinite(total) and not (finite := np.isfinite(array)).all():
         at = tuple(int(i) for i in np.argwhere(~finite)[0])
         where = at[0] if len(at) == 1 else at

@@ -378,16 +378,14 @@ def specified(loss: str, lam: Any, **words: Any) -> Specification:
     """
     try:
         # Numbers by name have a hash as pairs.
-        known = ((name, type(word), tuple(word.items()) if name in NUMBERED else word) for name, word in words.items())
-        return _specified(loss, lam, tuple(known))
+        return _specified(loss, lam, **words | {name: tuple(words[name].items()) for name in NUMBERED if name in words})
     except TypeError:
         return Specification(loss, lam, **words)
 
 
 @lru_cache(maxsize=256, typed=True)
-def _specified(loss: str, lam: Any, words: tuple[tuple[str, type, Any], ...]) -> Specification:
-    given: dict[str, Any] = {name: dict(word) if name in NUMBERED else word for name, _, word in words}
-    return Specification(loss, lam, **given)
+def _specified(loss: str, lam: Any, **words: Any) -> Specification:
+    return Specification(loss, lam, **words | {name: dict(words[name]) for name in NUMBERED if name in words})
 
 
 def mixture(l1_ratio: float, *, positive: bool = False, joint: bool = False) -> dict[str, Any]:
@@ -405,7 +403,8 @@ def mixture(l1_ratio: float, *, positive: bool = False, joint: bool = False) -> 
 def outputs(y: np.ndarray, n_classes: int) -> list[np.ndarray]:
     """Return the labels of each problem: targets as they are, two classes as ±1, more as one against the rest."""
     if y.ndim == 2:
-        return list(np.where(y > 0, 1.0, -1.0).T) if n_classes else list(y.T)
+        y = np.where(y > 0, 1.0, -1.0) if n_classes else y
+        return list(np.ascontiguousarray(y.T) if type(y) is np.ndarray else y.T)
     if not n_classes:
         return [y]
     return [np.where(y == k, 1.0, -1.0) for k in ([1] if n_classes <= 2 else range(n_classes))]

@@ -173,8 +173,7 @@ class MemoryData(Data):
             return total
 
         values, gradients, slopes = added(workers().each(self.blocks, work))
-        blocks = [kept[start] for start in sorted(kept)]
-        together = np.concatenate(blocks) if len(blocks) > 1 else next(iter(blocks), None)
+        together = kept.get(0) if len(kept) < 2 else np.concatenate([kept[start] for start in sorted(kept)])
         return Evaluation(values, gradients, slopes, margins, together)
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -242,7 +242,7 @@ def primal_bounds(
     """
     d = problems[0].d
     W = models[0].reshape(-1, d) if len(models) == 1 else np.concatenate([w.reshape(-1, d) for w in models])
-    b = np.atleast_1d(intercepts[0]) if len(models) == 1 else np.hstack(intercepts)
+    b = np.hstack(intercepts) if len(models) > 1 else np.asarray(intercepts[0]).reshape(-1)
     vectors = [problem.row_vectors for problem in problems]
     points = PrimalPoints(problems)
     found = problems[0].data.evaluate(W, b, points, vectors)
