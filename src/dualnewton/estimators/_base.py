@@ -277,10 +277,10 @@ class CertifiedModel(BaseEstimator):
         self.n_iter_: Any = np.array([math.ceil(result.n_epochs) for result in results], dtype=np.int32)
         self._take(data, results)
         if any(result.certificate.relative_gap > self.tol for result in results):
-            self._warn_of_misses(results, unbounded=self._separates(data, results))
+            self._warn_of_misses(results, unbounded=self._separates(data))
         return self
 
-    def _separates(self, data: Data, results: Sequence[Result]) -> bool:
+    def _separates(self, data: Data) -> bool:
         """Return True if there is no penalty and the model classifies every row rightly with the logistic loss.
 
         The loss then falls towards 0 along (t w, t b) as t grows, and has no minimum. Called where a certificate misses ``tol``.
@@ -358,7 +358,7 @@ class CertifiedClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedModel
         return data
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
-        self.coef_, self.intercept_ = _stacked(results, data.X.dtype)
+        self.coef_, self.intercept_ = stacked(results, data.X.dtype)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the margins Xw + b, of shape (n,) for two classes and (n, K) for K."""
@@ -399,7 +399,7 @@ def scored(score: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
     return float(score(on_host(y), on_host(model.predict(X)), sample_weight=on_host(sample_weight)))
 
 
-def _stacked(results: Sequence[Result], dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+def stacked(results: Sequence[Result], dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the models as rows, and their intercepts: the same for one problem per class and for one with all classes."""
     coef = np.array([result.w for result in results], dtype)
     return coef.reshape(-1, coef.shape[-1]), np.array([result.intercept for result in results], dtype).reshape(-1)
@@ -433,7 +433,7 @@ class CertifiedRegressor(RegressorMixin, SparseCoefMixin, CertifiedModel):
         return data if data.y.dtype == np.float64 else data._replace(y=data.y.astype(np.float64))
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
-        coef, intercept = _stacked(results, data.X.dtype)
+        coef, intercept = stacked(results, data.X.dtype)
         self.coef_ = coef[0] if len(coef) == 1 else coef
         # Without an intercept it is the number 0.0 for any number of outputs, as in scikit-learn.
         self.intercept_ = 0.0 if not self.fit_intercept else intercept if data.y.ndim == 2 else intercept[0]

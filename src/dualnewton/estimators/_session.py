@@ -53,7 +53,9 @@ class Session:
         self.pool: threads | None = None
 
     def __enter__(self) -> Session:
-        if self.threads > 1:  # also for passes between the runs, such as the Hessians and certificates of cross-validation
+        if (
+            self.threads > 1
+        ):  # also for passes between the runs, such as the Hessians and certificates of cross-validation
             self.pool = threads(self.threads)
             self.pool.__enter__()
         return self
@@ -95,6 +97,8 @@ class Session:
             tuning=self.tuning,
         )
         self.epochs_left -= max(result.n_epochs for result in results)
+        if all(result.converged for result in results):
+            return results
         self.stopped |= any(result.status in (Status.STOPPED_BY_CALLBACK, Status.INTERRUPTED) for result in results)
         return [self.converged_by_tol(result) for result in results]
 

@@ -60,7 +60,10 @@ class Workers:
             self.pool.shutdown()
 
 
-_workers: ContextVar[Workers] = ContextVar("workers", default=Workers())  # noqa: B039 (without threads: nothing to change)
+ALONE = Workers()
+"""The calling thread alone."""
+
+_workers: ContextVar[Workers] = ContextVar("workers", default=ALONE)
 
 
 def workers() -> Workers:
@@ -72,7 +75,7 @@ class threads:  # noqa: N801 (used as a function: a generator's context takes th
     """Let all passes in this context use ``count`` threads, those of solvers as well as those of certificates."""
 
     def __init__(self, count: int) -> None:
-        self.made = Workers(count - 1)
+        self.made = ALONE if count == 1 else Workers(count - 1)
 
     def __enter__(self) -> None:
         self.before = _workers.set(self.made)

@@ -99,6 +99,13 @@ class Form:
         return self.kind is Kind.GENERAL
 
     @cached_property
+    def has_thresholds(self) -> bool:
+        """Whether each feature has a threshold, and no bounds but zero for coefficients that must not be negative."""
+        if self.kind is not Kind.SEPARABLE or not np.all(self.threshold > 0.0) or not np.all(self.upper == np.inf):
+            return False
+        return self.has_both_signs or bool(np.all(self.lower == 0.0))
+
+    @cached_property
     def has_both_signs(self) -> bool:
         """Whether coefficients may be negative, since there are no lower bounds."""
         return bool(np.all(self.lower == -np.inf))

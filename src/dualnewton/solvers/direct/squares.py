@@ -1,8 +1,8 @@
 """Least squares of several outputs with a quadratic penalty, such as ridge regression of K targets: one matrix for all of them.
 
-    n P_k(x) = Σ c_i φ(ã_iᵀx + o_ik; y_ik) + ½ Σ_j ridge_kj x_j²,        ã_i = (a_i, 1),   x = (w, b),   no ridge on b,   φ quadratic
+    n P_k(x) = Σ φ(ã_iᵀx + o_ik; y_ik) + ½ Σ_j ridge_kj x_j²,        ã_i = (a_i, 1),   x = (w, b),   no ridge on b
 
-The Hessian depends on c and λ alone: outputs that share them share its factor. One Newton step of each output from zero would be
+The loss φ is quadratic, and the rows have no weights, so that the Hessian depends on λ alone: outputs that share λ share its factor. One Newton step of each output from zero would be
 exact without rounding; further steps, with the gradients of the rows themselves, remove what rounding has left.
 """
 
@@ -83,7 +83,10 @@ def products(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def inverses(problem: Problem, rows: np.ndarray, ridge: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """Return the product of each row of an array of shape (K, m) with the inverse of its Hessian; equal ones have one factor."""
-    from scipy.linalg.lapack import dpotrf, dpotrs  # themselves: what SciPy puts around them takes longer than a small system
+    from scipy.linalg.lapack import (  # themselves: what SciPy puts around them takes longer than a small system
+        dpotrf,
+        dpotrs,
+    )
 
     d, m = problem.d, ridge.shape[1]
     H = np.empty((m, m))
