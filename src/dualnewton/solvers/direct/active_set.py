@@ -17,7 +17,8 @@ is convex in Hp and least where Hp = Hv. κ falls from step to step, so that few
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from functools import cache
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -67,7 +68,7 @@ class Kinks(NamedTuple):
         """Return the penalty of a point, ∞ for one that has a negative coordinate where there must be none."""
         if self.low.size and self.low[0] == -np.inf and v.min() < 0.0:
             return np.inf
-        return float(np.abs(v) @ self.high) + 0.5 * float(v * v @ self.ridge)
+        return float(np.abs(v).dot(self.high)) + 0.5 * float((v * v).dot(self.ridge))
 
 
 class Gram(Protocol):
@@ -131,15 +132,21 @@ class Columns:
 
 def solution(M: np.ndarray, right: np.ndarray) -> np.ndarray:
     """M⁻¹ right for a positive semidefinite matrix in C order, which is changed; its diagonal is lifted where it is singular."""
-    from scipy.linalg.lapack import dposv  # itself: what SciPy puts around it takes longer than a small system
-
-    lift = 0.0
+    lift, solve = 0.0, _posv()
     while len(M):
-        _, x, failed = dposv(M.T, right)
+        _, x, failed = solve(M.T, right)
         if not failed:
             return np.asarray(x)
         lift = lifted(M, lift)
     return right
+
+
+@cache
+def _posv() -> Any:
+    """Return LAPACK's function itself, loaded on first use: what SciPy puts around it takes longer than a small system."""
+    from scipy.linalg.lapack import dposv
+
+    return dposv
 
 
 def lifted(M: np.ndarray, lift: float) -> float:
