@@ -140,7 +140,8 @@ class SquaredHinge(Margin):
 
     def domain(self, y: Array) -> tuple[Array, Array]:
         # The domain is the half-line −yu ≥ 0.
-        return np.minimum(-y * np.inf, 0.0), np.maximum(-y * np.inf, 0.0)
+        end = -y * np.inf
+        return np.minimum(end, 0.0), np.maximum(end, 0.0)
 
 
 @dataclass(frozen=True)

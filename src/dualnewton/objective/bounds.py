@@ -303,9 +303,10 @@ def _intercept_matters(sums: DualSums, primal: float, bound: Bound) -> bool:
         return True
     if problem.loss.curvature is Curvature.CONSTANT or not sums.moves:
         return False  # the balanced point is that of the best intercept
-    if np.abs(t).max() > BALANCING:
+    longest = abs(t) if problem.columns == 1 else float(np.abs(t).max())
+    if longest > BALANCING:
         return True
-    change = math.sqrt(np.abs(t).max() + BALANCING) * (sums.bar - sums.balanced_bar)
+    change = math.sqrt(longest + BALANCING) * (sums.bar - sums.balanced_bar)
     # g* of a strongly convex g is smooth; otherwise α is scaled by about 1 − ‖change‖∞, and D changes by that fraction of |P|.
     smooth = problem.regularizer.strongly_convex
     moved = 0.5 * problem.lam * float(np.vdot(change, change)) if smooth else float(np.abs(change).max()) * abs(primal)

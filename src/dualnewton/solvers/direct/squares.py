@@ -45,11 +45,11 @@ def solve(
     while True:
         losses, slopes = first.loss.value_and_derivative(margins if shifts is None else margins + shifts, Y)
         gradients = ridge * x
-        values = losses @ ones + 0.5 * np.einsum("kj,kj->k", gradients, x)
+        values = losses @ ones + 0.5 * np.add.reduce(gradients * x, axis=1)
         gradients[:, :d] += weighted_sums(slopes.T, rows)
         if free:
             gradients[:, d] += slopes @ ones
-        gaps = np.einsum("kj,kj->k", gradients[:, :d] ** 2, halves)
+        gaps = np.add.reduce(gradients[:, :d] ** 2 * halves, axis=1)
         gaps = gaps + np.abs(gradients[:, d]) if free else gaps
         lower, halved = gaps < least, gaps < 0.5 * least
         best = x if lower.all() else np.where(lower[:, None], x, best)

@@ -162,18 +162,18 @@ class Models:
         if self.c is not None:
             losses, slopes = self.c * losses, self.c * slopes
         pull = self.ridge * x
-        values = losses.sum(axis=1) + 0.5 * np.einsum("kj,kj->k", pull, x)
+        values = np.add.reduce(losses, axis=1) + 0.5 * np.add.reduce(pull * x, axis=1)
         return Points(x, margins, slopes @ self.columns.T + pull, values)
 
     def gaps(self, at: Points) -> np.ndarray:
         """n(P − D) for the α that belongs to x, plus the slope along the intercept, as in ``newton.py``."""
         features, rest = at.gradients[:, : self.d], at.gradients[:, self.d :]
-        return np.einsum("kj,kj->k", features * features, self.halves) + np.abs(rest).sum(axis=1)
+        return np.add.reduce(features * features * self.halves, axis=1) + np.add.reduce(np.abs(rest), axis=1)
 
     def directions(self, at: Points) -> tuple[np.ndarray, np.ndarray]:
         """Return the Newton directions, and the slopes of the objectives along them."""
         way = np.array([solution(H, -g) for H, g in zip(self.hessians(at.margins), at.gradients, strict=True)])
-        return way, np.einsum("kj,kj->k", at.gradients, way)
+        return way, np.add.reduce(at.gradients * way, axis=1)
 
     def hessians(self, margins: np.ndarray) -> np.ndarray:
         """Return the Hessians, of shape (K, m, m)."""
