@@ -109,7 +109,7 @@ class DualSums:
         K = self.problem.columns
         mass, available = float(self.sums[k]), float(self.sums[K + k])
         if abs(mass) <= BALANCED * available:
-            size = float(np.abs(self.problem.weighted(self.alpha if K == 1 else self.alpha[:, k])).sum())
+            size = float(column_sums(np.abs(self.problem.weighted(self.alpha if K == 1 else self.alpha[:, k]))))
             if abs(mass) <= BALANCED * size:
                 return 0.0
         return mass / max(available, abs(mass), TINY)
@@ -117,7 +117,7 @@ class DualSums:
     @cached_property
     def moves(self) -> bool:
         """Whether balancing changes α."""
-        return bool(np.count_nonzero(self.step))
+        return self.step != 0.0 if self.problem.columns == 1 else bool(np.count_nonzero(self.step))
 
     @cached_property
     def balanced_bar(self) -> np.ndarray:
