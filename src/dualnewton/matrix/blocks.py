@@ -10,9 +10,12 @@ import scipy.sparse as sp
 
 from dualnewton.matrix.linear import is_sparse
 
-FEW, FEW_MODELS = 3, 8
-"""Numbers of columns up to which RᵀA, and models up to which AWᵀ, are computed column by column: BLAS is slower with matrices of
-so few columns."""
+FEW, CACHED = 3, 1 << 18
+"""Number of columns up to which RᵀA is computed column by column where A has more entries than this (2 MiB): BLAS is slower with
+matrices of so few columns out of cache, and faster in it, where also the calls count."""
+
+FEW_MODELS, TINY = 3, 1 << 14
+"""Number of models up to which AWᵀ is computed column by column, and entries of A up to which it is one product in any case."""
 
 
 class LibraryBlock:
@@ -51,15 +54,19 @@ class LibraryBlock:
         """Out = A Wᵀ."""
         if not np.count_nonzero(W):  # most runs start at zero; W.any() takes five times as long for few entries
             out[:] = 0.0
-        elif len(W) == 1 or (len(W) <= FEW_MODELS and not is_sparse(self.A)):
+        elif len(W) == 1:
+            out[:, 0] = self.A @ W[0]
+        elif is_sparse(self.A):
+            out[:] = self.A @ W.T
+        elif len(W) > FEW_MODELS or self.A.size <= TINY:
+            np.matmul(self.A, W.T, out=out)
+        else:
             for k, w in enumerate(W):
                 out[:, k] = self.A @ w
-        else:
-            out[:] = self.A @ W.T
 
     def gathered(self, R: np.ndarray) -> np.ndarray:
         """Return Rᵀ A."""
-        if R.shape[1] <= FEW:
+        if R.shape[1] <= FEW and (is_sparse(self.A) or self.A.size > CACHED):
             return np.array([self.transposed @ column for column in np.ascontiguousarray(R.T)])
         if is_sparse(self.A):
             return np.asarray((self.transposed @ R).T)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dualnewton._cached import cached_property
 from dualnewton.matrix import Data, linear
-from dualnewton.matrix.blocks import FEW, FEW_MODELS
+from dualnewton.matrix.blocks import CACHED, FEW, FEW_MODELS
 from dualnewton.solvers.protocol import PairPoint, PrimalPoint, WholePoint
 
 STEP_EPOCHS = 2.0
@@ -94,8 +94,8 @@ class Block:
 
 
 def weighted_sums(R: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return Rᵀ rows for weights R of shape (n, K), by products with vectors where K is small."""
-    return np.array([r @ rows for r in R.T]) if R.shape[1] <= FEW else R.T @ rows
+    """Return Rᵀ rows for weights R of shape (n, K), by products with vectors where K is small and the rows are not."""
+    return np.array([r @ rows for r in R.T]) if R.shape[1] <= FEW and rows.size > CACHED else R.T @ rows
 
 
 class Found(NamedTuple):
