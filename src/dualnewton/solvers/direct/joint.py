@@ -60,7 +60,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     penalty, rows = JointPenalty.of(problem), Rows(problem, block.rows)
     W = np.zeros((problem.columns, problem.d)) if start is None else np.array(start[0])
     if start is not None:
-        rows.gather(W.any(axis=0).nonzero()[0])
+        rows.gather(np.flatnonzero(W.any(axis=0)))
     best, least, in_vain, steps = W, np.inf, 0, 0
     while True:
         losses, slopes = rows.evaluate(W[:, rows.inside].T)
