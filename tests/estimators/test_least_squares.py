@@ -75,7 +75,7 @@ def test_features_of_any_scale_are_solved_by_normal_equations():
     assert "normal equations" in model.plan_.reason
     np.testing.assert_allclose(model.coef_, coef, rtol=1e-9)
     np.testing.assert_allclose(model.singular_, singular, rtol=1e-9)
-    assert model.certificate_.relative_gap <= 1e-12
+    assert model.certificate_.relative_gap <= 1e-10
 
 
 @pytest.mark.parametrize("expanded", [0, 1 << 24], ids=["moments", "decomposition"])
