@@ -53,9 +53,8 @@ class Session:
         self.pool: threads | None = None
 
     def __enter__(self) -> Session:
-        if (
-            self.threads > 1
-        ):  # also for passes between the runs, such as the Hessians and certificates of cross-validation
+        # Also for passes between the runs, such as the Hessians and certificates of cross-validation.
+        if self.threads > 1:
             self.pool = threads(self.threads)
             self.pool.__enter__()
         return self

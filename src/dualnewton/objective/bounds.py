@@ -195,10 +195,10 @@ class PrimalPoints:
             z, K = vectors.shifted(Z[:, own]), form.loss.columns
             value, slopes = form.loss.value_and_derivative(z, vectors.y)
             values[k] = float(value.sum() if vectors.c is None else vectors.c @ value)
-            own, last = first if K == 1 else slice(first, first + K), first + _kept_columns(form)
-            kept[own] = -slopes.T
+            place, last = first if K == 1 else slice(first, first + K), first + _kept_columns(form)
+            kept[place] = -slopes.T
             if form.direction:
-                kept[last - K : last] = form.loss.balancing_direction(kept[own].T, z, vectors.y).T
+                kept[last - K : last] = form.loss.balancing_direction(kept[place].T, z, vectors.y).T
             factors.append(sum_columns(vectors, kept[first:last].T, thirds=form.thirds))
             first = last
         return BlockLosses(values, _side_by_side(factors), kept.T)

@@ -88,9 +88,12 @@ WIDE = "Newton's method on the span of the rows: there are fewer examples than f
 """The reason in the plan of a direct solution on n coordinates."""
 
 FAMILIES = {
-    "kinks": Family(_takes_kinks, "interior", "interior-point steps on one dense block of rows", "smoothing"),
+    "kinks": Family(_takes_kinks, "interior", "interior-point steps on one dense block of rows", scheme="smoothing"),
     "huber": Family(
-        _takes_huber, "newton", "a joint scale by Newton's method in all variables, on one dense block of rows", "scale"
+        _takes_huber,
+        "newton",
+        "a joint scale by Newton's method in all variables, on one dense block of rows",
+        scheme="scale",
     ),
     "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows", together=True),
     "thresholds": Family(
