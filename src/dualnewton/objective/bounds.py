@@ -259,7 +259,7 @@ def primal_bounds(
         sums = DualSums(
             problem, vectors_kept[0], found.gradients[first:last], found.slopes[first:last], *vectors_kept[1:]
         )
-        primal = float(found.values[k]) / problem.n + problem.lam * problem.g.value(models[k])
+        primal = float(found.values[k] / problem.n + problem.lam * problem.g.value(models[k]))
         bound, first = sums.bound(), last
         near = _nearly_balanced(sums, primal, models[k]) if problem.fit_intercept and bound.value == -np.inf else None
         if near is not None:

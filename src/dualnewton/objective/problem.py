@@ -402,7 +402,7 @@ class Problem:
     def primal_at(self, margins: np.ndarray, w: np.ndarray) -> float:
         """P(w), given the margins."""
         total = row_sums.values(self.loss, margins, self.row_vectors._replace(o=None))
-        return total / self.n + self.lam * self.g.value(w)
+        return float(total / self.n + self.lam * self.g.value(w))
 
     def slopes_at(self, margins: np.ndarray) -> np.ndarray:
         """−φ′(z_i)."""
