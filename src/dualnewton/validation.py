@@ -155,11 +155,8 @@ def _kind(value: Any) -> str:
 
 def _all_finite(name: str, array: np.ndarray, squares: Callable[[np.ndarray], float] | None = None) -> None:
     # A finite sum of squares proves that every entry is finite, in one pass and without a mask of the size of the data. Unlike
-    # sum(), dot() does not warn of an overflow.
-    if squares is not None:
-        total = squares(array.reshape(-1))
-    else:
-        total = float(array.dot(array) if array.ndim == 1 else np.vdot(array, array))
+    # sum(), vdot() does not warn of an overflow.
+    total = float(np.vdot(array, array)) if squares is None else squares(array.reshape(-1))
     if not math.isfinite(total) and not (finite := np.isfinite(array)).all():
         at = tuple(int(i) for i in np.argwhere(~finite)[0])
         where = at[0] if len(at) == 1 else at
