@@ -192,7 +192,8 @@ class Model:
     def minimise(self, goal: float, is_over: Callable[[], bool]) -> np.ndarray:
         """Go to the minimum, up to violations of the optimality conditions of ``goal`` times the threshold; return v.
 
-        Once ``is_over``, v is a point on the way that is no higher than the start.
+        Once ``is_over``, v is a point on the way that is no higher than the start. Where overflow spoils the steps, the
+        certificate says so: callers ignore NumPy's warnings of it, as a run does.
         """
         part = FIRST
         for _ in range(MOST_PROXIMAL):

@@ -271,7 +271,8 @@ class _Point:
         if self.sweeps is not sweeps:
             self.sweep(goal)
         model = Model(Matrix(self.H, rank), self.slopes, self.v, kinks)
-        self.v = model.minimise(goal / float(kinks.high.max()), self.deadline.is_over)
+        with np.errstate(over="ignore", invalid="ignore"):  # paths of a cross-validation are no runs, which have set this already
+            self.v = model.minimise(goal / float(kinks.high.max()), self.deadline.is_over)
         self.slopes = model.slopes
 
     def _by_kernel(self, goal: float, rounds: int, steps: int) -> bool:
