@@ -17,9 +17,6 @@ from dualnewton.losses.rounding import RoundingErrors, Sizes
 from dualnewton.row_arrays import BLOCK, blocks, is_elsewhere, summed
 from dualnewton.validation import Array, vector
 
-WHOLE = (slice(None),)
-"""All rows as one block."""
-
 BALANCING = 1e-2
 """Largest multiple of the balancing direction by which a dual point may be moved, in units of margins."""
 
@@ -341,7 +338,7 @@ class Loss(RoundingErrors):
     def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
         """Σ c_i φ*(−α_i; y_i); a row of weight zero contributes zero even where its φ* is infinite."""
         total = 0.0
-        for rows in blocks(y, self.columns) if len(y) * self.columns > BLOCK else WHOLE:
+        for rows in blocks(y, self.columns) if len(y) * self.columns > BLOCK else (slice(None),):
             conjugate = self.conjugate(-alpha[rows], y[rows])
             if weights is not None:
                 conjugate = weights[rows] * np.where(weights[rows] > 0.0, conjugate, 0.0)

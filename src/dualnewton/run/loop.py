@@ -191,7 +191,6 @@ def solve_many(
         rng, placed = numbers(), problems[0].data.placed
         seeded = None if random_state is None else rng
         keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, request), rng, placed)
-    # BLAS has one thread: after a product its threads would keep a core busy for a while, waiting for the next one.
     with one_blas_thread, threads(request.n_threads), silent():
         interrupted = False
         try:

@@ -271,7 +271,8 @@ class _Point:
         if self.sweeps is not sweeps:
             self.sweep(goal)
         model = Model(Matrix(self.H, rank), self.slopes, self.v, kinks)
-        with np.errstate(over="ignore", invalid="ignore"):  # paths of a cross-validation are no runs, which have set this already
+        # As in a run; paths of a cross-validation are none.
+        with np.errstate(over="ignore", invalid="ignore"):
             self.v = model.minimise(goal / float(kinks.high.max()), self.deadline.is_over)
         self.slopes = model.slopes
 
