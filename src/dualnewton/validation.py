@@ -93,7 +93,7 @@ def data_matrix(
 
     ``squares`` returns the sum of squares of a flat array, which is finite only if all entries are.
     """
-    if sp.issparse(value):
+    if type(value) is not np.ndarray and sp.issparse(value):
         matrix = sp.csr_array(value)
         if matrix.dtype not in (np.float32, np.float64):
             matrix = sp.csr_array((_floats(name, matrix.data), matrix.indices, matrix.indptr), shape=matrix.shape)
@@ -131,6 +131,8 @@ def frozen(array: np.ndarray) -> np.ndarray:
 
 
 def _floats(name: str, value: Any, dtype: type | None = None) -> np.ndarray:
+    if type(value) is np.ndarray and value.dtype == np.float64:
+        return value
     try:
         array = as_array(value)
         if array.dtype.kind not in "fiub":  # NumPy would convert some text, objects and dates, and drop imaginary parts

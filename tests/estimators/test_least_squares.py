@@ -66,6 +66,18 @@ def test_a_feature_that_nearly_repeats_another_is_certified(n, noise, weighted):
     assert model.certificate_.relative_gap <= model.tol
 
 
+def test_features_of_any_scale_are_solved_by_normal_equations():
+    rng = np.random.default_rng(3)
+    X = (rng.standard_normal((14_000, 10)) + 1.0) * np.geomspace(1e-3, 1e3, 10)
+    y = X @ (1.0 / np.geomspace(1e-3, 1e3, 10)) + rng.standard_normal(len(X))
+    model = dn.LinearRegression().fit(X, y)
+    coef, _, _, singular = np.linalg.lstsq(X - X.mean(axis=0), y - y.mean())
+    assert "normal equations" in model.plan_.reason
+    np.testing.assert_allclose(model.coef_, coef, rtol=1e-9)
+    np.testing.assert_allclose(model.singular_, singular, rtol=1e-9)
+    assert model.certificate_.relative_gap <= 1e-10
+
+
 @pytest.mark.parametrize("expanded", [0, 1 << 24], ids=["moments", "decomposition"])
 @pytest.mark.parametrize("outputs", [0, 3])
 def test_sparse_data_have_the_same_model(monkeypatch, expanded, outputs):

@@ -256,6 +256,14 @@ def test_the_best_intercept_of_a_kinked_loss_is_a_minimiser(loss, weighted):
         assert best <= min(map(total, kinks)) * (1.0 + 1e-13) + 1e-12
 
 
+@pytest.mark.parametrize("c", [None, np.array([0.5, 2.0, 0.0, 1.5, 3.0])], ids=["plain", "weighted"])
+def test_the_best_intercept_of_no_margins_is_the_log_odds(c):
+    y, z = np.array([1.0, -1.0, 1.0, 1.0, 1.0]), np.zeros(5)
+    loss = losses.Logistic()
+    searched = losses.Loss.best_intercept(loss, z, y, c)
+    assert loss.best_intercept(z, y, c) == pytest.approx(searched, rel=1e-12)
+
+
 @pytest.mark.parametrize(("near", "expected"), [(0.0, 1.25), (1.6, 1.6), (9.0, 1.75)])
 def test_of_an_interval_of_best_intercepts_the_one_next_to_the_last_is_taken(near, expected):
     """The median of 1 and 2, away from both: at a kink rounding would be a loss."""

@@ -191,9 +191,9 @@ class CertifiedModel(BaseEstimator):
         """
         specification = self._specification(data.X.shape[0])
         posed = self._posed(specification.with_some_penalty(), data)
-        free = specification.unpenalised(len(posed))
-        if not any(free):
+        if specification.is_penalised:
             return self._solved(session, posed, before)
+        free = specification.unpenalised(len(posed))
         if getattr(self, "positive", False):
             raise DualnewtonError(
                 f"alpha must be > 0 with positive=True, got {self.alpha!r}: without a penalty there is no dual bound"
@@ -269,26 +269,24 @@ class CertifiedModel(BaseEstimator):
         return self._adopt(data, results)
 
     def _adopt(self, data: Data, results: Sequence[Result]) -> Any:
-        """Set what follows from the results."""
+        """Set what follows from the results: lists for several outputs."""
         self._fitted = results
-        certificates, traces = [result.certificate for result in results], [result.trace for result in results]
-        alone = len(results) == 1
-        self.certificate_: Any = certificates[0] if alone else certificates  # a list for several outputs
-        self.trace_ = traces[0] if alone else traces
-        self.dual_coef_ = results[0].alpha if alone else np.stack([result.alpha for result in results], axis=1)
-        self.plan_ = results[0].plan
+        first, alone = results[0], len(results) == 1
+        self.certificate_: Any = first.certificate if alone else [result.certificate for result in results]
+        self.trace_ = first.trace if alone else [result.trace for result in results]
+        self.dual_coef_ = first.alpha if alone else np.stack([result.alpha for result in results], axis=1)
+        self.plan_ = first.plan
         self.n_iter_: Any = np.array([math.ceil(result.n_epochs) for result in results], dtype=np.int32)
         self._take(data, results)
-        self._warn_of_misses(results, unbounded=self._separates(data, results))
+        if any(result.certificate.relative_gap > self.tol for result in results):
+            self._warn_of_misses(results, unbounded=self._separates(data))
         return self
 
-    def _separates(self, data: Data, results: Sequence[Result]) -> bool:
+    def _separates(self, data: Data) -> bool:
         """Return True if there is no penalty and the model classifies every row rightly with the logistic loss.
 
         The loss then decreases to 0 along (t w, t b) as t grows, and has no minimum. Called if a certificate misses ``tol``.
         """
-        if all(result.certificate.relative_gap <= self.tol for result in results):
-            return False
         words = self._specification(data.X.shape[0])
         if not words.has_probabilities or words.lam != 0.0:
             return False
@@ -362,7 +360,7 @@ class CertifiedClassifier(LinearClassifierMixin, SparseCoefMixin, CertifiedModel
         return data
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
-        self.coef_, self.intercept_ = _stacked(results, data.X.dtype)
+        self.coef_, self.intercept_ = stacked(results, data.X.dtype)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the margins Xw + b, of shape (n,) for two classes and (n, K) for K."""
@@ -403,7 +401,7 @@ def scored(score: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
     return float(score(on_host(y), on_host(model.predict(X)), sample_weight=on_host(sample_weight)))
 
 
-def _stacked(results: Sequence[Result], dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+def stacked(results: Sequence[Result], dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the models as rows, and their intercepts: the same for one problem per class and for one with all classes."""
     coef = np.array([result.w for result in results], dtype)
     return coef.reshape(-1, coef.shape[-1]), np.array([result.intercept for result in results], dtype).reshape(-1)
@@ -434,10 +432,10 @@ class CertifiedRegressor(RegressorMixin, SparseCoefMixin, CertifiedModel):
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Data:
         data = checked(self, X, y, sample_weight, y_numeric=True, multi_output=self._multi_output)
-        return data._replace(y=data.y.astype(np.float64, copy=False))
+        return data if data.y.dtype == np.float64 else data._replace(y=data.y.astype(np.float64))
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
-        coef, intercept = _stacked(results, data.X.dtype)
+        coef, intercept = stacked(results, data.X.dtype)
         self.coef_ = coef[0] if len(coef) == 1 else coef
         # Without an intercept the intercept is the number 0.0 for any number of outputs, as in scikit-learn.
         self.intercept_ = 0.0 if not self.fit_intercept else intercept if data.y.ndim == 2 else intercept[0]

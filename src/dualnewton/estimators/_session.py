@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -51,16 +50,18 @@ class Session:
         self.callback = model.callback
         self.line = ProgressLine(type(model).__name__, self.tol) if model.verbose else None
         self.stopped = False
-        self.pool: AbstractContextManager[None] = nullcontext()
+        self.pool: threads | None = None
 
     def __enter__(self) -> Session:
         # Also for passes between the runs, such as the Hessians and certificates of cross-validation.
-        self.pool = threads(self.threads) if self.threads > 1 else nullcontext()
-        self.pool.__enter__()
+        if self.threads > 1:
+            self.pool = threads(self.threads)
+            self.pool.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.pool.__exit__(kind, error, at)
+        if self.pool is not None:
+            self.pool.__exit__(kind, error, at)
         if self.line is not None:
             self.line.close()
 
@@ -95,6 +96,8 @@ class Session:
             tuning=self.tuning,
         )
         self.epochs_left -= max(result.n_epochs for result in results)
+        if all(result.converged for result in results):
+            return results
         self.stopped |= any(result.status in (Status.STOPPED_BY_CALLBACK, Status.INTERRUPTED) for result in results)
         return [self.converged_by_tol(result) for result in results]
 

@@ -59,9 +59,8 @@ class ElasticNetModel(CertifiedRegressor):
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         super()._take(data, results)
-        gaps = np.array([result.certificate.gap for result in results])
-        alone = len(results) == 1
-        self.dual_gap_ = float(gaps[0]) if alone else gaps
+        gaps, alone = [result.certificate.gap for result in results], len(results) == 1
+        self.dual_gap_ = gaps[0] if alone else np.array(gaps)
         self.n_iter_ = int(self.n_iter_[0]) if alone else list(map(int, self.n_iter_))
 
     @property

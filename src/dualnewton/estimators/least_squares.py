@@ -166,7 +166,8 @@ class _NormalEquations:
     """Σ c_i (x_i − m)(x_i − m)ᵀw = Σ c_i (x_i − m)(y_i − ȳ), for many more rows than features: one pass sums both sides.
 
     Rounding errors in w are those of the decomposition of X, times its condition number. A second solve with the residuals as
-    right-hand side removes them; this needs a moderate condition number (``WELL``).
+    right-hand side removes them; this needs a moderate condition number (``WELL``). The scales of the features do not count: the
+    matrix is factorised with a unit diagonal.
 
     Attributes
     ----------
@@ -176,15 +177,16 @@ class _NormalEquations:
         The number of singular values.
     """
 
-    WELL, ACCURATE = 1e8, 1e10
-    """Largest ratio of the eigenvalues: of the matrix scaled to unit diagonal, and of the unscaled matrix."""
+    WELL, ACCURATE = 1e8, 1e8
+    """Largest ratio of the eigenvalues of the matrix with unit diagonal, and of the singular values, which a decomposition of the
+    factor of the matrix computes up to a multiple of the unit roundoff times the largest."""
 
     def __init__(self, data: Data, means: tuple[np.ndarray, np.ndarray], cross: np.ndarray, factor: Any) -> None:
         from scipy.linalg.lapack import dpotrs
 
         X, c, Y = data.matrix, data.sample_weight, data.y.reshape(len(data.y), -1)
-        self.means, (L, scale, values) = means, factor
-        self.rank, self.singular = len(values), np.sqrt(values[::-1])
+        self.means, (L, scale, self.singular) = means, factor
+        self.rank = len(self.singular)
 
         def solved(right: np.ndarray) -> np.ndarray:
             return np.asarray(scale[:, None] * dpotrs(L, scale[:, None] * right, lower=True)[0])
@@ -204,8 +206,7 @@ class _NormalEquations:
         c = X.ones() if data.sample_weight is None else data.sample_weight
         moments = Moments.of(X, data.y.reshape(n, -1), c, origin_of(X, c, shift=fit_intercept))
         second, cross, mean, target_mean = moments.centred(fit_intercept=fit_intercept)
-        values = np.linalg.eigvalsh(second)
-        if not values[-1] < cls.ACCURATE * values[0]:
+        if not np.all(second.diagonal() > 0.0):
             return None
         scale = 1.0 / np.sqrt(second.diagonal())
         scaled = second * np.outer(scale, scale)
@@ -213,7 +214,10 @@ class _NormalEquations:
         if not own[-1] < cls.WELL * own[0]:
             return None
         L, _ = dpotrf(scaled, lower=True)
-        return cls(data, (mean, target_mean), cross, (L, scale, values))
+        singular = np.linalg.svd(L.T / scale, compute_uv=False)  # the factor of the matrix itself
+        if not singular[0] < cls.ACCURATE * singular[-1]:
+            return None
+        return cls(data, (mean, target_mean), cross, (L, scale, singular))
 
     def shortest(self) -> np.ndarray:
         """Return the least-squares solution w of each output."""

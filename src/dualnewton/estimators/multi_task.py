@@ -7,13 +7,12 @@ from dataclasses import field
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-import numpy as np
 import scipy.sparse as sp
 from sklearn.base import MultiOutputMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.estimators._base import CertifiedRegressor
+from dualnewton.estimators._base import CertifiedRegressor, stacked
 from dualnewton.estimators._parameters import estimator
 from dualnewton.interop.parts import Data
 from dualnewton.interop.sklearn_objectives import multi_task
@@ -66,13 +65,12 @@ class MultiTaskModel(MultiOutputMixin, CertifiedRegressor):
 
     def _take(self, data: Data, results: Sequence[Result]) -> None:
         # One result for all outputs; without a penalty, which alone joins them, one for each.
-        self.coef_ = np.vstack([result.w for result in results]).astype(data.X.dtype)
-        intercept = np.hstack([result.intercept for result in results]).astype(data.X.dtype)
+        self.coef_, intercept = stacked(results, data.X.dtype)
         self.intercept_ = intercept if self.fit_intercept else 0.0  # a number, as in scikit-learn
         self.dual_coef_ = self.dual_coef_.reshape(len(data.y), -1)
         self.dual_gap_ = float(sum(result.certificate.gap for result in results))
         self.eps_ = self.tol * float(sum(abs(result.certificate.primal) for result in results))
-        self.n_iter_ = int(self.n_iter_.max())
+        self.n_iter_ = max(self.n_iter_.tolist())
 
     @property
     def sparse_coef_(self) -> sp.csr_array:

@@ -211,14 +211,18 @@ class Specification:
             return 1.0, entry(**self.penalty_parameters)
         return entry(**self.penalty_parameters)
 
-    def unpenalised(self, count: int | None = None) -> list[bool]:
-        """Say of each of so many outputs, or of each λ that is given, whether it has no penalty."""
-        count = len(self.lam) if count is None and isinstance(self.lam, list) else count
-        return [lam == 0.0 for lam in self._lams(1 if count is None else count, 1.0)]
+    @cached_property
+    def is_penalised(self) -> bool:
+        """Whether every output has a penalty."""
+        return 0.0 not in self.lam if isinstance(self.lam, list) else self.lam != 0.0
+
+    def unpenalised(self, count: int) -> list[bool]:
+        """Say of each of so many outputs whether it has no penalty."""
+        return [lam == 0.0 for lam in self._lams(count, 1.0)]
 
     def with_some_penalty(self) -> Specification:
         """Return the same with (λ/2)‖w‖² where there is no penalty, from which a fit without a penalty starts; λ is arbitrary."""
-        if not any(self.unpenalised()):
+        if self.is_penalised:
             return self
         lams = np.atleast_1d(np.array(self.lam))
         some = replace(self, lam=np.where(lams == 0.0, 1.0, lams))
@@ -375,16 +379,14 @@ def specified(loss: str, lam: Any, **words: Any) -> Specification:
     """
     try:
         # Numbers by name have a hash as pairs.
-        known = ((name, type(word), tuple(word.items()) if name in NUMBERED else word) for name, word in words.items())
-        return _specified(loss, lam, tuple(known))
+        return _specified(loss, lam, **words | {name: tuple(words[name].items()) for name in NUMBERED if name in words})
     except TypeError:
         return Specification(loss, lam, **words)
 
 
 @lru_cache(maxsize=256, typed=True)
-def _specified(loss: str, lam: Any, words: tuple[tuple[str, type, Any], ...]) -> Specification:
-    given: dict[str, Any] = {name: dict(word) if name in NUMBERED else word for name, _, word in words}
-    return Specification(loss, lam, **given)
+def _specified(loss: str, lam: Any, **words: Any) -> Specification:
+    return Specification(loss, lam, **words | {name: dict(words[name]) for name in NUMBERED if name in words})
 
 
 def mixture(l1_ratio: float, *, positive: bool = False, joint: bool = False) -> dict[str, Any]:
@@ -402,7 +404,8 @@ def mixture(l1_ratio: float, *, positive: bool = False, joint: bool = False) -> 
 def outputs(y: np.ndarray, n_classes: int) -> list[np.ndarray]:
     """Return the labels of each problem: targets unchanged, two classes as ±1, more as one against the rest."""
     if y.ndim == 2:
-        return list(np.where(y > 0, 1.0, -1.0).T) if n_classes else list(y.T)
+        y = np.where(y > 0, 1.0, -1.0) if n_classes else y
+        return list(np.ascontiguousarray(y.T) if type(y) is np.ndarray else y.T)
     if not n_classes:
         return [y]
     return [np.where(y == k, 1.0, -1.0) for k in ([1] if n_classes <= 2 else range(n_classes))]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -93,6 +95,16 @@ class Logistic(Margin):
     def domain(self, y: Array) -> tuple[Array, Array]:
         return np.minimum(-y, 0.0), np.maximum(-y, 0.0)
 
+    def best_intercept(self, margins: np.ndarray, y: np.ndarray, weights: np.ndarray | None, *, near: Any = 0.0) -> Any:
+        """Return the log-odds of the classes where all margins are zero, as at the start of a fit; else search."""
+        own = type(self) is Logistic and type(margins) is np.ndarray  # a subclass may have another derivative
+        if own and not np.count_nonzero(margins):
+            up = float(np.count_nonzero(y > 0.0) if weights is None else weights @ (y > 0.0))
+            down = (float(len(y)) if weights is None else float(np.add.reduce(weights))) - up
+            if up > 0.0 and down > 0.0:
+                return math.log(up / down)
+        return super().best_intercept(margins, y, weights, near=near)
+
 
 @dataclass(frozen=True)
 class SquaredHinge(Margin):
@@ -128,7 +140,8 @@ class SquaredHinge(Margin):
 
     def domain(self, y: Array) -> tuple[Array, Array]:
         # The domain is the half-line −yu ≥ 0.
-        return np.minimum(-y * np.inf, 0.0), np.maximum(-y * np.inf, 0.0)
+        end = -y * np.inf
+        return np.minimum(end, 0.0), np.maximum(end, 0.0)
 
 
 @dataclass(frozen=True)

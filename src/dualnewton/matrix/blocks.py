@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-FEW, FEW_MODELS = 3, 8
-"""Largest numbers of columns for which RᵀA, and of models for which AWᵀ, are computed column by column: BLAS is slower with so
-few columns."""
+from dualnewton.matrix.linear import is_sparse
+
+FEW, CACHED = 3, 1 << 18
+"""Number of columns up to which RᵀA is computed column by column where A has more entries than this (2 MiB): BLAS is slower with
+matrices of so few columns out of cache, and faster in it, where also the calls count."""
+
+FEW_MODELS, TINY = 3, 1 << 14
+"""Number of models up to which AWᵀ is computed column by column, and entries of A up to which it is one product in any case."""
 
 
 class LibraryBlock:
@@ -18,7 +23,7 @@ class LibraryBlock:
 
     def __init__(self, X: Any, rows: slice) -> None:
         self.rows = rows
-        if sp.issparse(X):
+        if is_sparse(X):
             start, stop = X.indptr[rows.start], X.indptr[rows.stop]
             parts = X.data[start:stop], X.indices[start:stop], X.indptr[rows.start : rows.stop + 1] - start
             shape = rows.stop - rows.start, X.shape[1]
@@ -47,23 +52,25 @@ class LibraryBlock:
 
     def products(self, W: np.ndarray, out: np.ndarray) -> None:
         """Out = A Wᵀ."""
-        if not W.any():  # most runs start at zero
+        if not np.count_nonzero(W):  # most runs start at zero; W.any() takes five times as long for few entries
             out[:] = 0.0
-        elif len(W) == 1 or (len(W) <= FEW_MODELS and not sp.issparse(self.A)):
+        elif len(W) == 1:
+            out[:, 0] = self.A @ W[0]
+        elif is_sparse(self.A):
+            out[:] = self.A @ W.T
+        elif len(W) > FEW_MODELS or self.A.size <= TINY:
+            np.matmul(self.A, W.T, out=out)
+        else:
             for k, w in enumerate(W):
                 out[:, k] = self.A @ w
-        else:
-            out[:] = self.A @ W.T
 
-    def gather(self, R: np.ndarray, out: np.ndarray) -> None:
-        """Out += Rᵀ A."""
-        if len(out) <= FEW:
-            for k, column in enumerate(np.ascontiguousarray(R.T)):
-                out[k] += self.transposed @ column
-        elif sp.issparse(self.A):
-            out += (self.transposed @ R).T
-        else:  # half the time of the product with the transpose
-            out += R.T @ self.A
+    def gathered(self, R: np.ndarray) -> np.ndarray:
+        """Return Rᵀ A."""
+        if R.shape[1] <= FEW and (is_sparse(self.A) or self.A.size > CACHED):
+            return np.array([self.transposed @ column for column in np.ascontiguousarray(R.T)])
+        if is_sparse(self.A):
+            return np.asarray((self.transposed @ R).T)
+        return R.T @ self.A  # half the time of the product with the transpose
 
 
 def sparse_view(kind: Any, parts: tuple[np.ndarray, ...], shape: tuple[int, int]) -> Any:

@@ -166,18 +166,14 @@ class MemoryData(Data):
                 own = vectors if len(Z) == self.n else [vector.part(block.rows) for vector in vectors]
                 found = target.losses(own, Z)
                 slopes = np.ones(len(Z)) @ found.factors  # several times faster than a sum along short rows
-                if not total:
-                    total = found.values, np.zeros((found.factors.shape[1], self.d)), slopes
-                else:
-                    total = total[0] + found.values, total[1], total[2] + slopes
-                block.gather(found.factors, total[1])
+                sums = found.values, block.gathered(found.factors), slopes
+                total = added([total, sums]) if total else sums
                 if found.kept is not None:
                     kept[block.rows.start] = found.kept
             return total
 
         values, gradients, slopes = added(workers().each(self.blocks, work))
-        blocks = [kept[start] for start in sorted(kept)]
-        together = np.concatenate(blocks) if len(blocks) > 1 else next(iter(blocks), None)
+        together = kept.get(0) if len(kept) < 2 else np.concatenate([kept[start] for start in sorted(kept)])
         return Evaluation(values, gradients, slopes, margins, together)
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -192,7 +188,7 @@ class MemoryData(Data):
                 Z += v
                 Z *= weights[block.rows]
                 sums += Z.sum(axis=0)
-                block.gather(Z, result)
+                result += block.gathered(Z)
             return result, sums
 
         result, sums = added(workers().each(self.blocks, work))
@@ -337,7 +333,7 @@ class MemoryData(Data):
 
 def as_data(X: Any) -> Data:
     """Return X itself if it is ``Data``, else the matrix, validated, as the kind of data of the library that it belongs to."""
-    if isinstance(X, Data):
+    if type(X) is MemoryData or isinstance(X, Data):  # the check of an abstract class takes longer
         return X
     found = from_elsewhere(X)
     return MemoryData(data_matrix("X", X, sum_of_squares)) if found is None else found
@@ -361,7 +357,7 @@ def parts_of(profile: Profile) -> int:
 def profile_of(X: Any) -> Profile:
     """Count rows, columns, stored entries and their pairs."""
     n, d = X.shape
-    if not sp.issparse(X):
+    if not linear.is_sparse(X):
         return Profile(n, d, n * d, 0.5 * n * d * d, False, X.dtype.itemsize)
     lengths = np.diff(X.indptr).astype(float)
     return Profile(n, d, int(X.nnz), 0.5 * float(lengths @ lengths), True, X.dtype.itemsize)

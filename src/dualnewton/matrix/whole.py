@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 
-from dualnewton.matrix.linear import Matrix
+from dualnewton.matrix.linear import Matrix, is_sparse
 from dualnewton.matrix.workers import workers
 
 CHUNK = 1 << 20
@@ -26,7 +26,7 @@ def times(X: Matrix, w: np.ndarray) -> np.ndarray:
     if not w.any():  # most runs start at w = 0
         return np.zeros((X.shape[0], *w.shape[1:]))
     if X.dtype == np.float64:
-        if w.ndim == 2 and w.shape[1] <= FEW and not sp.issparse(X):
+        if w.ndim == 2 and w.shape[1] <= FEW and not is_sparse(X):
             return np.stack([X @ column for column in np.ascontiguousarray(w.T)], axis=1)
         return X @ w
     return np.concatenate([rows @ w for _, rows in widened(X)])
@@ -37,7 +37,7 @@ def transposed_times(X: Matrix, a: np.ndarray) -> np.ndarray:
     if not a.any():
         return np.zeros((X.shape[1], *a.shape[1:]))
     if X.dtype == np.float64:
-        if a.ndim == 1 or sp.issparse(X):
+        if a.ndim == 1 or is_sparse(X):
             return X.T @ a
         rows = np.ascontiguousarray(a.T)
         return (np.stack([row @ X for row in rows]) if len(rows) <= FEW // 2 else rows @ X).T
@@ -46,7 +46,7 @@ def transposed_times(X: Matrix, a: np.ndarray) -> np.ndarray:
 
 def take_rows(X: Matrix, indices: np.ndarray | slice) -> Matrix:
     """Return the given rows as float64, sparse or dense as they are stored."""
-    rows = X[indices] if sp.issparse(X) or isinstance(indices, slice) else _gathered(X, indices)
+    rows = X[indices] if isinstance(indices, slice) or is_sparse(X) else _gathered(X, indices)
     return rows.astype(np.float64, copy=False)
 
 

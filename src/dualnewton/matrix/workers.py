@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
 from typing import Any
@@ -61,7 +60,10 @@ class Workers:
             self.pool.shutdown()
 
 
-_workers: ContextVar[Workers] = ContextVar("workers", default=Workers())  # noqa: B039 (without threads: nothing to change)
+ALONE = Workers()
+"""The calling thread alone."""
+
+_workers: ContextVar[Workers] = ContextVar("workers", default=ALONE)
 
 
 def workers() -> Workers:
@@ -69,16 +71,18 @@ def workers() -> Workers:
     return _workers.get()
 
 
-@contextmanager
-def threads(count: int) -> Iterator[None]:
+class threads:  # noqa: N801 (used as a function: a generator's context takes three times as long, which small fits would notice)
     """Let all passes in this context use ``count`` threads, those of solvers as well as those of certificates."""
-    made = Workers(count - 1)
-    before = _workers.set(made)
-    try:
-        yield
-    finally:
-        _workers.reset(before)
-        made.close()
+
+    def __init__(self, count: int) -> None:
+        self.made = ALONE if count == 1 else Workers(count - 1)
+
+    def __enter__(self) -> None:
+        self.before = _workers.set(self.made)
+
+    def __exit__(self, *_: object) -> None:
+        _workers.reset(self.before)
+        self.made.close()
 
 
 def sum_of_squares(entries: np.ndarray) -> float:

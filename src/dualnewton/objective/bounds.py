@@ -86,7 +86,7 @@ class DualSums:
         problem, K = self.problem, self.problem.columns
         return self.products[column if K == 1 else slice(column, column + K)] / (problem.lam * problem.n)
 
-    @property
+    @cached_property
     def bar(self) -> np.ndarray:
         """ᾱ."""
         return self._bars(0)
@@ -98,42 +98,47 @@ class DualSums:
 
     @cached_property
     def step(self) -> Any:
-        """t, the multiples of the direction that balance each column of α: a number if there is one column."""
-        steps = [self._step(k) for k in range(self.problem.columns)]
-        return steps[0] if len(steps) == 1 else np.array(steps)
-
-    def _step(self, k: int) -> float:
-        """Return the multiple of the direction that balances one column of α: at most 1 in absolute value."""
+        """t, the multiples of the direction that balance each column of α: a number if there is one column, or no direction."""
         if self.direction is None:
             return 0.0
         K = self.problem.columns
+        return self._step(0) if K == 1 else np.array([self._step(k) for k in range(K)])
+
+    def _step(self, k: int) -> float:
+        """Return the multiple of the direction that balances one column of α: at most 1 in absolute value."""
+        K = self.problem.columns
         mass, available = float(self.sums[k]), float(self.sums[K + k])
         if abs(mass) <= BALANCED * available:
-            size = float(np.abs(self.problem.weighted(self.alpha if K == 1 else self.alpha[:, k])).sum())
+            size = float(column_sums(np.abs(self.problem.weighted(self.alpha if K == 1 else self.alpha[:, k]))))
             if abs(mass) <= BALANCED * size:
                 return 0.0
         return mass / max(available, abs(mass), TINY)
 
     @cached_property
+    def moves(self) -> bool:
+        """Whether balancing changes α."""
+        return self.step != 0.0 if self.problem.columns == 1 else bool(np.count_nonzero(self.step))
+
+    @cached_property
     def balanced_bar(self) -> np.ndarray:
         """ᾱ of the balanced point."""
-        return self._moved(self.bar, self.step, self.problem.columns)
+        return self._moved(self.bar, self.problem.columns)
 
     def bound(self) -> Bound:
         """Balance α along the direction, scale it into the domain of g*, and return D."""
         problem, K = self.problem, self.problem.columns
         t, alpha, bar = self.step, self.alpha, self.balanced_bar
-        if np.count_nonzero(t):
+        if self.moves:
             alpha = alpha - (t if K == 1 else np.asarray(t, like=alpha)) * self.direction
         if not problem.regularizer.strongly_convex:
             half = len(self.products) // 2
-            factor = problem.reach(bar, 3.0 * self._moved(self._bars(half), t, half + K))
+            factor = problem.reach(bar, 3.0 * self._moved(self._bars(half), half + K))
             alpha, bar = (alpha, bar) if factor == 1.0 else (factor * alpha, factor * bar)
         return Bound(problem.dual_at(alpha, bar), alpha, bar)
 
-    def _moved(self, bar: np.ndarray, t: Any, column: int) -> np.ndarray:
+    def _moved(self, bar: np.ndarray, column: int) -> np.ndarray:
         """ᾱ − t d̄, where the direction has the columns from this one on."""
-        return bar - (np.multiply(t, self._bars(column).T)).T if np.count_nonzero(t) else bar
+        return bar - (np.multiply(self.step, self._bars(column).T)).T if self.moves else bar
 
 
 def sum_columns(rows: RowVectors, columns: np.ndarray, *, thirds: bool) -> np.ndarray:
@@ -184,17 +189,24 @@ class PrimalPoints:
 
     def losses(self, rows: Sequence[RowVectors], Z: np.ndarray) -> BlockLosses:
         """Return Σ c_i φ_i of each model, the weighted parts of its dual point, and the dual points, to be kept."""
-        values, kept, factors = np.empty(len(self.forms)), [], []
+        values, factors, first = np.empty(len(self.forms)), [], 0
+        kept = np.empty((sum(map(_kept_columns, self.forms)), len(Z)), like=Z)  # contiguous columns
         for k, ((form, own), vectors) in enumerate(zip(columns_of(self.forms), rows, strict=True)):
-            z = vectors.shifted(Z[:, own])
+            z, K = vectors.shifted(Z[:, own]), form.loss.columns
             value, slopes = form.loss.value_and_derivative(z, vectors.y)
             values[k] = float(value.sum() if vectors.c is None else vectors.c @ value)
-            found = [-slopes]
+            place, last = first if K == 1 else slice(first, first + K), first + _kept_columns(form)
+            kept[place] = -slopes.T
             if form.direction:
-                found.append(form.loss.balancing_direction(found[0], z, vectors.y))
-            kept.append(np.vstack([each.T for each in found]).T)  # contiguous columns
-            factors.append(sum_columns(vectors, kept[-1], thirds=form.thirds))
-        return BlockLosses(values, _side_by_side(factors), _side_by_side(kept))
+                kept[last - K : last] = form.loss.balancing_direction(kept[place].T, z, vectors.y).T
+            factors.append(sum_columns(vectors, kept[first:last].T, thirds=form.thirds))
+            first = last
+        return BlockLosses(values, _side_by_side(factors), kept.T)
+
+
+def _kept_columns(form: RowForm) -> int:
+    """Return the number of columns that a pass keeps of a model: its dual point, and the balancing direction, if it has one."""
+    return int(form.loss.columns * (1 + form.direction))
 
 
 def _form_of(problem: Problem) -> RowForm:
@@ -228,7 +240,9 @@ def primal_bounds(
 
     Problems whose intercept must be searched share a second pass.
     """
-    W, b = np.atleast_2d(models[0]) if len(models) == 1 else np.vstack(models), np.hstack(intercepts)
+    d = problems[0].d
+    W = models[0].reshape(-1, d) if len(models) == 1 else np.concatenate([w.reshape(-1, d) for w in models])
+    b = np.hstack(intercepts) if len(models) > 1 else np.asarray(intercepts[0]).reshape(-1)
     vectors = [problem.row_vectors for problem in problems]
     points = PrimalPoints(problems)
     found = problems[0].data.evaluate(W, b, points, vectors)
@@ -246,7 +260,7 @@ def primal_bounds(
         sums = DualSums(
             problem, vectors_kept[0], found.gradients[first:last], found.slopes[first:last], *vectors_kept[1:]
         )
-        primal = float(found.values[k]) / problem.n + problem.lam * problem.g.value(models[k])
+        primal = float(found.values[k] / problem.n + problem.lam * problem.g.value(models[k]))
         bound, first = sums.bound(), last
         near = _nearly_balanced(sums, primal, models[k]) if problem.fit_intercept and bound.value == -np.inf else None
         if near is not None:
@@ -288,11 +302,12 @@ def _intercept_matters(sums: DualSums, primal: float, bound: Bound) -> bool:
     problem, t = sums.problem, sums.step
     if bound.value == -np.inf:
         return True
-    if problem.loss.curvature is Curvature.CONSTANT or not np.count_nonzero(t):
+    if problem.loss.curvature is Curvature.CONSTANT or not sums.moves:
         return False  # the balanced point is that of the best intercept
-    if np.abs(t).max() > BALANCING:
+    longest = abs(t) if problem.columns == 1 else float(np.abs(t).max())
+    if longest > BALANCING:
         return True
-    change = math.sqrt(np.abs(t).max() + BALANCING) * (sums.bar - sums.balanced_bar)
+    change = math.sqrt(longest + BALANCING) * (sums.bar - sums.balanced_bar)
     # g* of a strongly convex g is smooth; otherwise α is scaled by about 1 − ‖change‖∞, and D changes by that fraction of |P|.
     smooth = problem.regularizer.strongly_convex
     moved = 0.5 * problem.lam * float(np.vdot(change, change)) if smooth else float(np.abs(change).max()) * abs(primal)

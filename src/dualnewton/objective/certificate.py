@@ -57,10 +57,10 @@ class Certificate:
     @property
     def relative_gap(self) -> float:
         """(P − D)/|P|, or 0 if the gap is 0."""
-        gap = self.gap
-        if gap == 0.0:
+        gap, size = self.primal - self.dual, abs(self.primal)
+        if gap <= 0.0:
             return 0.0
-        return gap / abs(self.primal) if 0.0 < abs(self.primal) < np.inf else np.inf
+        return gap / size if 0.0 < size < np.inf else np.inf
 
     def agrees_with(self, other: Certificate) -> bool:
         """Whether both values equal those of the other certificate up to rounding: twice its rounding bound, if it has one."""

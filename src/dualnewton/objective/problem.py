@@ -223,7 +223,8 @@ class Problem:
     def dual_at(self, alpha: np.ndarray, alpha_bar: np.ndarray) -> float:
         """D(α), given ᾱ; −∞ if sums exceed the range of float64 (∞, or ∞ − ∞)."""
         terms = row_sums.dual_terms(self.loss, alpha, self.row_vectors, masses=self.fit_intercept)
-        if (np.abs(terms.mass) > _FEASIBLE * terms.size).any():
+        far = abs(terms.mass) > _FEASIBLE * terms.size
+        if far if self.columns == 1 or not self.fit_intercept else far.any():
             return -np.inf
         total = terms.linear + terms.conjugates
         value = float(-total / self.n - self.lam * self.g.conjugate(alpha_bar))
@@ -399,7 +400,7 @@ class Problem:
     def primal_at(self, margins: np.ndarray, w: np.ndarray) -> float:
         """P(w), given the margins."""
         total = row_sums.values(self.loss, margins, self.row_vectors._replace(o=None))
-        return total / self.n + self.lam * self.g.value(w)
+        return float(total / self.n + self.lam * self.g.value(w))
 
     def slopes_at(self, margins: np.ndarray) -> np.ndarray:
         """−φ′(z_i)."""

@@ -107,10 +107,8 @@ def dual_terms(loss: Loss, alpha: np.ndarray, rows: RowVectors, *, masses: bool)
 def _dual_terms(
     alpha: np.ndarray, y: np.ndarray, c: Any, o: Any, loss: Loss, masses: bool, many: bool
 ) -> tuple[Any, ...]:
-    rows = RowVectors(y, c, o)
-    mass = rows.weighted(alpha)
-    total: Any = column_sums if mass.ndim > 1 else np.sum
-    sums = (total(mass), total(np.abs(mass))) if masses else (0.0, 0.0)
+    mass = alpha if c is None else RowVectors(y, c, o).weighted(alpha)
+    sums = (column_sums(mass), column_sums(np.abs(mass))) if masses else (0.0, 0.0)
     linear = 0.0 if o is None else float(np.vdot(mass, o))
     return *sums, linear, _conjugates(alpha, y, c, o, loss, many)[0]
 

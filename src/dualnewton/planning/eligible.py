@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from dualnewton.errors import DualnewtonError
 from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.tuning import DEFAULT, Tuning
-from dualnewton.regularizers.base import Form
 
 
 def is_joint(problem: Problem) -> bool:
@@ -26,18 +21,6 @@ def has_hessian(problem: Problem) -> bool:
     if is_joint(problem):
         return False
     return form.is_quadratic if problem.columns == 1 else form.is_plain
-
-
-def has_thresholds(form: Form) -> bool:
-    """Whether each feature has a threshold, and no bounds but zero for coefficients that must not be negative."""
-    if form.is_quadratic or form.is_general or not every(form.threshold > 0.0) or not every(form.upper == np.inf):
-        return False
-    return every(form.lower == -np.inf) or every(form.lower == 0.0)
-
-
-def every(condition: Any) -> bool:
-    """Whether a condition holds, of one number or of each entry; NumPy takes microseconds for a number."""
-    return condition if isinstance(condition, bool) else bool(np.all(condition))
 
 
 def methods_for(problem: Problem, tuning: Tuning = DEFAULT) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
 from dualnewton.planning.costs import Costs
-from dualnewton.planning.eligible import has_hessian, has_thresholds, is_joint
+from dualnewton.planning.eligible import has_hessian, is_joint
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
 
@@ -19,11 +19,13 @@ class Family(NamedTuple):
     Attributes
     ----------
     takes : callable
-        Whether it takes a problem, by what loss, penalty and data declare, and by their sizes.
+        Whether it takes a problem of its scheme, by what loss, penalty and data declare, and by their sizes.
     method : str
         The method that the plan reports; the solver is used for this method and "auto".
     reason : str
         What it does.
+    scheme : str, optional
+        The outer scheme of the problems that it takes, in the place of which it solves them.
     together : bool
         Whether it batches the steps of several models, which is faster if calls take longer than the arithmetic.
     """
@@ -31,6 +33,7 @@ class Family(NamedTuple):
     takes: Callable[[Any, Tuning], bool]
     method: str
     reason: str
+    scheme: str | None = None
     together: bool = False
 
 
@@ -38,12 +41,12 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
     """Whether Newton's method works on one dense block of all rows."""
     unknowns = problem.columns * problem.d
     few = unknowns <= tuning.one_block_features and problem.n * unknowns <= tuning.direct_entries
-    return few and problem.scheme is None and has_hessian(problem) and problem.data.capabilities.whole
+    return few and has_hessian(problem) and problem.data.capabilities.whole
 
 
 def _takes_kinks(problem: Any, tuning: Tuning) -> bool:
     """Whether interior-point steps work on one dense block of all rows, or on the Gram matrix of fewer rows than features."""
-    if problem.scheme != "smoothing" or problem.columns > 1 or not problem.regularizer.form.is_quadratic:
+    if problem.columns > 1 or not problem.regularizer.form.is_quadratic:
         return False
     most = min(tuning.one_block_features, tuning.largest_matrix)
     few = min(problem.n, problem.d) <= most and problem.data.capabilities.whole
@@ -52,20 +55,20 @@ def _takes_kinks(problem: Any, tuning: Tuning) -> bool:
 
 def _takes_huber(problem: Any, tuning: Tuning) -> bool:
     """Whether Newton's method in all variables, the scale of the residuals included, works on one dense block of all rows."""
-    return problem.scheme == "scale" and problem.epsilon > 1.0 and fits_one_block(problem, tuning)
+    return problem.epsilon > 1.0 and fits_one_block(problem, tuning)
 
 
 def _takes_thresholds(problem: Any, tuning: Tuning) -> bool:
     """Whether features are gathered from one dense block: least squares with a threshold for each feature."""
-    return _takes_proximal(problem, tuning) and problem.loss.curvature is Curvature.CONSTANT
+    return problem.loss.curvature is Curvature.CONSTANT and _takes_proximal(problem, tuning)
 
 
 def _takes_proximal(problem: Any, tuning: Tuning) -> bool:
     """Whether features are gathered from one dense block: a smooth loss with a threshold for each feature."""
-    if problem.scheme is not None or problem.columns > 1 or problem.n * problem.d > tuning.direct_entries:
+    if problem.columns > 1 or problem.n * problem.d > tuning.direct_entries:
         return False
     whole = problem.data.capabilities.whole and not problem.data.profile.sparse
-    return whole and has_thresholds(problem.regularizer.form)
+    return whole and problem.regularizer.form.has_thresholds
 
 
 def _takes_joint(problem: Any, tuning: Tuning) -> bool:
@@ -73,21 +76,24 @@ def _takes_joint(problem: Any, tuning: Tuning) -> bool:
 
     With a ridge term and more features than examples, so many coefficients are nonzero that coordinate descent costs less.
     """
-    if problem.scheme is not None or not is_joint(problem) or problem.n * problem.d > tuning.direct_entries:
+    if not is_joint(problem) or problem.n * problem.d > tuning.direct_entries:
         return False
     form, data = problem.regularizer.form, problem.data
     if problem.d > problem.n and problem.regularizer.strongly_convex:
         return False
-    return bool(form.joint and has_thresholds(form) and data.capabilities.whole and not data.profile.sparse)
+    return bool(form.joint and form.has_thresholds and data.capabilities.whole and not data.profile.sparse)
 
 
 WIDE = "Newton's method on the span of the rows: there are fewer examples than features"
 """The reason in the plan of a direct solution on n coordinates."""
 
 FAMILIES = {
-    "kinks": Family(_takes_kinks, "interior", "interior-point steps on one dense block of rows"),
+    "kinks": Family(_takes_kinks, "interior", "interior-point steps on one dense block of rows", scheme="smoothing"),
     "huber": Family(
-        _takes_huber, "newton", "a joint scale by Newton's method in all variables, on one dense block of rows"
+        _takes_huber,
+        "newton",
+        "a joint scale by Newton's method in all variables, on one dense block of rows",
+        scheme="scale",
     ),
     "newton": Family(_takes_newton, "newton", "Newton's method on one dense block of rows", together=True),
     "thresholds": Family(
@@ -106,20 +112,24 @@ def small_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tun
     most = tuning.direct_entries
     if problem.n * problem.d > max(most // models, min(most, tuning.small_entries)):
         return wide_plan(problem, method, tau, models, tuning)
+    asked, scheme = tau in ("auto", problem.n), problem.scheme
     for name, family in FAMILIES.items():
-        if method in ("auto", family.method) and tau in ("auto", problem.n) and family.takes(problem, tuning):
+        if family.scheme != scheme or not asked or method not in ("auto", family.method):
+            continue
+        if family.takes(problem, tuning):
             together = family.together and models > 1 and _steps_together(problem, models, tuning)
             return Plan(family.method, problem.n, family.reason, family=name, together=together)
     return wide_plan(problem, method, tau, models, tuning)
 
 
 def _steps_together(problem: Any, models: int, tuning: Tuning) -> bool:
-    """Whether several models of one column are so small that they take their steps at once.
+    """Whether several models of one column are so small that they take their steps at once, or have one Hessian for all.
 
     Losses without γ may need shorter steps, which differ between models.
     """
     few = models * problem.n * problem.d <= tuning.together_entries
-    return few and problem.columns == 1 and problem.loss.gamma is not None
+    alike = problem.loss.curvature is Curvature.CONSTANT and problem.sample_weight is None
+    return (few or alike) and problem.columns == 1 and problem.loss.gamma is not None
 
 
 def wide_plan(problem: Any, method: str, tau: Tau, models: int = 1, tuning: Tuning = DEFAULT) -> Plan | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.validation import Array
 
 
@@ -96,6 +97,18 @@ class Form:
     def is_general(self) -> bool:
         """Whether g is given by its functions only."""
         return self.kind is Kind.GENERAL
+
+    @cached_property
+    def has_thresholds(self) -> bool:
+        """Whether each feature has a threshold, and no bounds but zero for coefficients that must not be negative."""
+        if self.kind is not Kind.SEPARABLE or not np.all(self.threshold > 0.0) or not np.all(self.upper == np.inf):
+            return False
+        return self.has_both_signs or bool(np.all(self.lower == 0.0))
+
+    @cached_property
+    def has_both_signs(self) -> bool:
+        """Whether coefficients may be negative, since there are no lower bounds."""
+        return bool(np.all(self.lower == -np.inf))
 
     def limits(self, size: int) -> np.ndarray:
         """Return (threshold, factor, lower, upper) as the rows of an array of shape (4, size), one column per feature."""

@@ -7,11 +7,11 @@ vector w is a matrix with one row, for which ‖w_j‖ = |w_j|: for these the pe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.regularizers.base import Form, Regularizer
 from dualnewton.validation import Array
 from dualnewton.validation import positive as positive_number
@@ -24,7 +24,7 @@ def feature_norms(W: Array) -> np.ndarray:
     """‖W_j‖ of each feature; the norm of one number is its absolute value, without rounding."""
     if W.ndim == 1 or len(W) == 1:
         return np.abs(W.reshape(-1))
-    return np.sqrt(np.einsum("kj,kj->j", W, W))
+    return np.sqrt(np.add.reduce(W * W))  # two thirds of the time of einsum for few features
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class JointL1(Regularizer):
     form = Form.separable(threshold=1.0, factor=np.inf, joint=True)
 
     def reach(self, s: Array) -> float:
-        return 1.0 / max(float(feature_norms(s).max(initial=0.0)), 1.0)
+        return 1.0 / max(float(np.maximum.reduce(feature_norms(s), initial=0.0)), 1.0)
 
     def value(self, w: Array) -> float:
-        return float(feature_norms(w).sum())
+        return float(np.add.reduce(feature_norms(w)))
 
     def conjugate(self, s: Array) -> float:
-        return 0.0 if float(feature_norms(s).max(initial=0.0)) <= 1.0 + _FEASIBLE else np.inf
+        return 0.0 if np.maximum.reduce(feature_norms(s), initial=0.0) <= 1.0 + _FEASIBLE else np.inf
 
     def grad_conjugate(self, s: Array) -> Array:
         """Return 0, which attains g*(S) = 0 wherever g*(S) is finite; it is the only such point unless some ‖S_j‖ = 1."""
@@ -85,7 +85,7 @@ class JointElasticNet(Regularizer):
 
     def value(self, w: Array) -> float:
         norms = feature_norms(w)
-        return 0.5 * float(norms @ norms) + self.l1 * float(norms.sum())
+        return 0.5 * float(norms @ norms) + self.l1 * float(np.add.reduce(norms))
 
     def conjugate(self, s: Array) -> float:
         beyond = np.maximum(feature_norms(s) - self.l1, 0.0)

@@ -46,7 +46,7 @@ class L1(Regularizer):
     def value(self, w: Array) -> float:
         if self.positive and np.any(w < 0.0):
             return np.inf
-        return float(np.abs(w).sum())
+        return float(np.add.reduce(np.abs(w)))
 
     def conjugate(self, s: Array) -> float:
         return 0.0 if self._norm(s) <= 1.0 + _FEASIBLE else np.inf
@@ -56,7 +56,7 @@ class L1(Regularizer):
         return np.zeros_like(s)
 
     def _norm(self, s: Array) -> float:
-        return float((s if self.positive else np.abs(s)).max(initial=0.0))
+        return float(np.maximum.reduce(s if self.positive else np.abs(s), initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,15 @@ class ElasticNet(Regularizer):
     def value(self, w: Array) -> float:
         if self.positive and np.any(w < 0.0):
             return np.inf
-        return 0.5 * float(w @ w) + self.l1 * float(np.abs(w).sum())
+        return 0.5 * float(w @ w) + self.l1 * float(np.add.reduce(np.abs(w)))
 
     def conjugate(self, s: Array) -> float:
         w = self.grad_conjugate(s)
         return 0.5 * float(w @ w)
 
     def grad_conjugate(self, s: Array) -> Array:
-        return s - np.clip(s, -np.inf if self.positive else -self.l1, self.l1)
+        # np.clip takes three times as long for few features.
+        return s - np.minimum(s if self.positive else np.maximum(s, -self.l1), self.l1)
 
 
 @dataclass(frozen=True)

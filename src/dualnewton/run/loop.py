@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton.matrix.blas import one_blas_thread
+from dualnewton.matrix.workers import threads
 from dualnewton.planning.interior import takes_interior
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.switching import Switching, SwitchingState
@@ -28,8 +30,8 @@ from dualnewton.run.start import (
     has_model,
     numbers_of,
     plan_for,
+    silent,
     starting_pairs,
-    surroundings,
     tuning_for,
 )
 from dualnewton.run.track import Track
@@ -189,7 +191,7 @@ def solve_many(
         rng, placed = numbers(), problems[0].data.placed
         seeded = None if random_state is None else rng
         keeper = keeper_of(checkpoint, lambda: identity_of(problems, warm_start, seeded, request), rng, placed)
-    with surroundings(request.n_threads):
+    with one_blas_thread, threads(request.n_threads), silent():
         interrupted = False
         try:
             if keeper is None and (results := solved_directly(problems, request, max_epochs, deadline)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -42,13 +42,18 @@ SCHEMES: dict[str | None, Any] = {
 
 def direct_solver(plan: Plan) -> Solvers:
     """Return the function of the plan's direct solver for several problems; its module is loaded on first use."""
-    solve = import_module(f"dualnewton.solvers.direct.{plan.family}").solve
+    solve = _direct(plan.family).solve
     if plan.together:
-        return partial(import_module("dualnewton.solvers.direct.together").solve, alone=solve)
+        return partial(_direct("together").solve, alone=solve)
     if plan.inner is None:
         return partial(one_by_one, solve)
-    inner = import_module(f"dualnewton.solvers.direct.{plan.inner}").solve
-    return partial(one_by_one, solve, inner=inner, directions=plan.directions)
+    return partial(one_by_one, solve, inner=_direct(plan.inner).solve, directions=plan.directions)
+
+
+@cache
+def _direct(name: str | None) -> Any:
+    """Return a module of direct solvers."""
+    return import_module(f"dualnewton.solvers.direct.{name}")
 
 
 def scheme_of(problem: Any, plan: Plan) -> Any | None:

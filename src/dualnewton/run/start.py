@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from dualnewton.errors import DualnewtonError
-from dualnewton.matrix.blas import one_blas_thread
-from dualnewton.matrix.workers import threads
 from dualnewton.objective.certificate import CertifiedPair
 from dualnewton.objective.certificates import certify_cold_starts, certify_duals, certify_models
 from dualnewton.objective.problem import Problem
@@ -133,16 +130,14 @@ def alike(problems: Sequence[Any]) -> list[Any]:
     return problems
 
 
-@contextmanager
-def surroundings(n_threads: int) -> Iterator[None]:
-    """Set threads and arithmetic of a run, its planning included.
+def silent() -> np.errstate:
+    """Return the arithmetic of a run, its planning included.
 
-    BLAS has one thread: after a product its threads would keep a core busy for a while, waiting for the next one. Sums may
-    overflow, for data near the ends of the range of float64 and at trial points of losses that grow exponentially: a line search
-    shortens such steps, and the certificate tells what is proved.
+    Sums may overflow, for data near the ends of the range of float64 and at trial points of losses that grow exponentially: a
+    line search shortens such steps, and the certificate tells what is proved. (BLAS has one thread in a run: after a product,
+    further threads would keep a core busy for a while, waiting for the next one.)
     """
-    with one_blas_thread, threads(n_threads), np.errstate(over="ignore", invalid="ignore"):
-        yield
+    return np.errstate(over="ignore", invalid="ignore")
 
 
 def numbers_of(random_state: Seed) -> Callable[[], np.random.Generator]:

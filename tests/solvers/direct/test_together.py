@@ -1,9 +1,12 @@
 """Small models that take their steps at once end where each would end alone."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.linalg import lapack
+from scipy.linalg.lapack import dpotrf
 
 import dualnewton as dn
 from dualnewton import losses, regularizers
@@ -61,6 +64,23 @@ def test_each_model_ends_where_it_ends_alone(loss, targets, fit_intercept, more)
         own = newton.solve(problem, Block(problem.data), None, tol=1e-10, most=MOST_STEPS, deadline=math.inf)
         np.testing.assert_allclose(found.w, own.w, rtol=1e-4, atol=1e-6)
         assert abs(found.steps - own.steps) <= 1
+
+
+def test_outputs_of_least_squares_share_one_factor(monkeypatch):
+    """Of equal λ without weights; each continues from its own start, with its own offsets."""
+    factors = []
+    monkeypatch.setattr(lapack, "dpotrf", lambda M: factors.append(M) or dpotrf(M))
+    more = {"lam": 1e-6, "fit_intercept": True, "regularizer": regularizers.L2(np.linspace(1.0, 4.0, D))}
+    shifts = (None, OFFSET, 1e3 * OFFSET)
+    problems = [
+        dn.Problem(X + 1e3, y, losses.Squared(), offset=o, **more) for y, o in zip(SCORES.T, shifts, strict=True)
+    ]
+    start = np.ones(D), 2.0
+    for starts in ((None,) * K, (None, start, start)):
+        for problem, found in zip(problems, solved(problems, starts=starts)[0], strict=True):
+            assert problem.certify(found.w, found.intercept).relative_gap <= 1e-10
+    assert [M.shape for M in factors] == [(D + 1, D + 1)] * 2
+    assert small_plan(problems[0], "auto", "auto", K, replace(DEFAULT, together_entries=0)).together
 
 
 def test_weights_of_one_model_alone_are_those_of_that_model():

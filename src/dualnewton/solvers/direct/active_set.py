@@ -17,7 +17,8 @@ is convex in Hp and least where Hp = Hv. κ falls from step to step, so that few
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from functools import cache
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -67,7 +68,7 @@ class Kinks(NamedTuple):
         """Return the penalty of a point, ∞ for one that has a negative coordinate where there must be none."""
         if self.low.size and self.low[0] == -np.inf and v.min() < 0.0:
             return np.inf
-        return float(np.abs(v) @ self.high) + 0.5 * float(v * v @ self.ridge)
+        return float(np.abs(v).dot(self.high)) + 0.5 * float((v * v).dot(self.ridge))
 
 
 class Gram(Protocol):
@@ -131,15 +132,21 @@ class Columns:
 
 def solution(M: np.ndarray, right: np.ndarray) -> np.ndarray:
     """M⁻¹ right for a positive semidefinite matrix in C order, which is changed; its diagonal is lifted where it is singular."""
-    from scipy.linalg.lapack import dposv  # itself: what SciPy puts around it takes longer than a small system
-
-    lift = 0.0
+    lift, solve = 0.0, _posv()
     while len(M):
-        _, x, failed = dposv(M.T, right)
+        _, x, failed = solve(M.T, right)
         if not failed:
             return np.asarray(x)
         lift = lifted(M, lift)
     return right
+
+
+@cache
+def _posv() -> Any:
+    """Return LAPACK's function itself, loaded on first use: what SciPy puts around it takes longer than a small system."""
+    from scipy.linalg.lapack import dposv
+
+    return dposv
 
 
 def lifted(M: np.ndarray, lift: float) -> float:
@@ -182,11 +189,11 @@ class Model:
         if value < self.value:
             self.v, self.slopes, self.value = v, slopes, value
 
-    @np.errstate(over="ignore", invalid="ignore")  # where overflow spoils the steps, the certificate says so
     def minimise(self, goal: float, is_over: Callable[[], bool]) -> np.ndarray:
         """Go to the minimum, up to violations of the optimality conditions of ``goal`` times the threshold; return v.
 
-        Once ``is_over``, v is a point on the way that is no higher than the start.
+        Once ``is_over``, v is a point on the way that is no higher than the start. Where overflow spoils the steps, the
+        certificate says so: callers ignore NumPy's warnings of it, as a run does.
         """
         part = FIRST
         for _ in range(MOST_PROXIMAL):
@@ -210,9 +217,9 @@ class Model:
     def _active_sets(self, is_over: Callable[[], bool]) -> bool:
         """Take active set steps; return whether one reached the minimum. Where none did, v is the lowest point seen."""
         kinks, v, slopes, seen = self.kinks, self.v, self.slopes, list[tuple[bytes, bytes]]()
-        u = np.where(
-            v != 0.0, np.copysign(np.inf, v), -slopes
-        )  # coordinates that are not zero keep their signs at first
+        u = -slopes
+        if np.count_nonzero(v):  # coordinates that are not zero keep their signs at first
+            u = np.where(v != 0.0, np.copysign(np.inf, v), u)
         for _ in range(MOST_SETS):
             kept = np.minimum(np.maximum(u, kinks.low), kinks.high)
             free = (u != kept).nonzero()[0]
@@ -227,13 +234,14 @@ class Model:
             seen.append(pattern)
             rows = self.gram.rows(free)
             M = rows.take(free, axis=1)
-            M.ravel()[:: len(free) + 1] += kinks.ridge[free]
-            x = solution(M, self.q[free] - kept[free])
+            M.reshape(-1)[:: len(free) + 1] += kinks.ridge[free]
+            signed = kept[free]
+            x = solution(M, self.q[free] - signed)
             v = np.zeros(len(u))
             v[free] = x
             slopes = x @ rows - self.q
             u = self.gram.diagonal * v - slopes
-            u[free[x * kept[free] < 0.0]] = 0.0
+            u[free[x * signed < 0.0]] = 0.0
         self._keep_lower(v, slopes)
         return False
 

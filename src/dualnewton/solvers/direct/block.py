@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dualnewton._cached import cached_property
 from dualnewton.matrix import Data, linear
-from dualnewton.matrix.blocks import FEW
+from dualnewton.matrix.blocks import CACHED, FEW
 from dualnewton.solvers.protocol import PairPoint, PrimalPoint, WholePoint
 
 STEP_EPOCHS = 2.0
@@ -55,8 +55,8 @@ class Block:
 
 
 def weighted_sums(R: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return Rᵀ rows for weights R of shape (n, K), by products with vectors where K is small."""
-    return np.array([r @ rows for r in R.T]) if R.shape[1] <= FEW else R.T @ rows
+    """Return Rᵀ rows for weights R of shape (n, K), by products with vectors where K is small and the rows are not."""
+    return np.array([r @ rows for r in R.T]) if R.shape[1] <= FEW and rows.size > CACHED else R.T @ rows
 
 
 class Found(NamedTuple):

@@ -59,17 +59,22 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     """Add features and minimise over them until the gap is small enough, or rounding stops its fall."""
     penalty, rows = JointPenalty.of(problem), Rows(problem, block.rows)
     W = np.zeros((problem.columns, problem.d)) if start is None else np.array(start[0])
-    rows.gather(np.flatnonzero(W.any(axis=0)))
+    if start is not None:
+        rows.gather(np.flatnonzero(W.any(axis=0)))
     best, least, in_vain, steps = W, np.inf, 0, 0
     while True:
         losses, slopes = rows.evaluate(W[:, rows.inside].T)
-        value, gap = value_and_gap(problem, W, losses, slopes)
-        in_vain = in_vain + 1 if gap > 0.5 * least else 0
-        if gap < least:
-            best, least = W, gap
-        if gap <= WELL_BELOW * tol * value or steps >= most or time.perf_counter() > deadline:
+        beyond = np.maximum(feature_norms(slopes) - penalty.threshold, 0.0)
+        if steps or start is not None:
+            value, gap = value_and_gap(problem, W, losses, slopes)
+            in_vain = in_vain + 1 if gap > 0.5 * least else 0
+            if gap < least:
+                best, least = W, gap
+            if gap <= WELL_BELOW * tol * value or steps >= most or time.perf_counter() > deadline:
+                break
+        elif time.perf_counter() > deadline or not np.count_nonzero(beyond):  # or zero is the minimum
             break
-        more = wanted(np.maximum(feature_norms(slopes) - penalty.threshold, 0.0), rows.inside, problem.n)
+        more = wanted(beyond, rows.inside, problem.n)
         if not more.size and in_vain > MOST_IN_VAIN:
             break
         rows.gather(more)
@@ -102,7 +107,7 @@ def minimum(
             part, rows = penalty.only(free), H.take(free, axis=0)
             own, square, right = V.take(free, axis=1), rows.take(free, axis=1), q.take(free, axis=1)
             norms, u = norms.take(free), u.take(free, axis=1)
-        if not own.all():
+        if np.count_nonzero(own) < own.size:
             curvature = (bound + penalty.ridge).take(free)
             length = (norms - part.threshold) / np.where(curvature > 0.0, curvature, np.inf)
             own = np.where(own != 0.0, own, u * (length / norms))
@@ -112,7 +117,7 @@ def minimum(
             V = np.zeros(q.shape)
             V[:, free] = own
         violations = penalty.violations(V, slopes)
-        left = float(violations.max(initial=0.0))
+        left = float(np.maximum.reduce(violations, initial=0.0))
         in_vain = 0 if left < 0.5 * least else in_vain + 1
         if left < least:
             best, least = V, left
@@ -127,7 +132,7 @@ def minimum(
 def stepped(H: np.ndarray, q: np.ndarray, V: np.ndarray, penalty: JointPenalty) -> np.ndarray:
     """Return V after a Newton step on ½⟨V, VH⟩ − ⟨q, V⟩ plus the penalty, as long as the first of its halves that is lower."""
     slopes, norms = V @ H - q, feature_norms(V)
-    divisors = norms if norms.all() else np.where(norms > 0.0, norms, 1.0)
+    divisors = norms if np.count_nonzero(norms) == norms.size else np.where(norms > 0.0, norms, 1.0)
     units, bend = V / divisors, penalty.threshold / divisors
     added = penalty.ridge + bend
     way = _direction(H, added, bend, units, -(slopes + added * V))

@@ -57,7 +57,7 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     at, damping = task.start(kinks, start), 0.0
     best, least, before, in_vain, steps = at, np.inf, np.inf, 0, 0
     while True:
-        slopes, slope = at.mass @ task.values, float(at.mass.sum()) if problem.fit_intercept else 0.0
+        slopes, slope = at.mass @ task.values, float(np.add.reduce(at.mass)) if problem.fit_intercept else 0.0
         gap = value_and_gap(problem, at.w, at.losses, slopes)[1] + abs(slope)
         falls = at.value < before - ROUNDING * abs(at.value)
         in_vain, before = 0 if falls or gap < 0.5 * least else in_vain + 1, at.value
@@ -105,12 +105,12 @@ class Task:
             w, b = kinks.nearest(np.asarray(start[0])), float(start[1])
             self.gather(w.nonzero()[0])
             z = self.A @ w[self.inside]
-        return self.point(w, b, z + b, kinks)
+        return self.point(w, b, z + b, kinks.value(w))
 
-    def point(self, w: np.ndarray, b: float, z: np.ndarray, kinks: Kinks) -> Point:
+    def point(self, w: np.ndarray, b: float, z: np.ndarray, penalty: float) -> Point:
         """Return what is known of a point from its margins."""
         losses, mass = value_and_slopes(self.problem.loss, z, self.problem.row_vectors)
-        return Point(w, b, z, losses, mass, kinks.value(w))
+        return Point(w, b, z, losses, mass, penalty)
 
     def gather(self, features: np.ndarray) -> None:
         """Add features."""
@@ -131,10 +131,15 @@ class Task:
         move = model.minimise(goal, lambda: time.perf_counter() > deadline) - old
         shift = -slope * corner - float(border @ move)
         way = self.A @ move + shift
-        predicted = float(slopes[inside] @ move) + slope * shift + kinks.value(self._moved(at, move, 1.0)) - at.penalty
+        w = self._moved(at, move, 1.0)
+        penalty = kinks.value(w)
+        predicted = float(slopes[inside] @ move) + slope * shift + penalty - at.penalty
         t = first_length(self.problem.loss, way)
         for _ in range(HALVINGS):
-            found = self.point(self._moved(at, move, t), at.b + t * shift, at.z + t * way, kinks)
+            if t < 1.0:
+                w = self._moved(at, move, t)
+                penalty = kinks.value(w)
+            found = self.point(w, at.b + t * shift, at.z + t * way, penalty)
             if found.value <= at.value + SUFFICIENT * t * predicted + ROUNDING * abs(at.value):
                 return found, t
             t *= 0.5
@@ -159,5 +164,5 @@ class Task:
         B = roots * self.A
         H = B.T @ B
         if corner:
-            H -= total * np.outer(means, means)
+            H -= (total * means)[:, None] * means
         return Matrix(H, n), means, corner

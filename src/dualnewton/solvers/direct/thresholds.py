@@ -43,13 +43,17 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
     best, least, in_vain, steps = w, np.inf, 0, 0
     while True:
         losses, slopes = rows.evaluate(w[rows.inside])
-        value, gap = value_and_gap(problem, w, losses, slopes)
-        in_vain = in_vain + 1 if gap > 0.5 * least else 0
-        if gap < least:
-            best, least = w, gap
-        if gap <= WELL_BELOW * tol * value or steps >= most or time.perf_counter() > deadline:
+        beyond = kinks.shrunk(-slopes)
+        if steps or start is not None:
+            value, gap = value_and_gap(problem, w, losses, slopes)
+            in_vain = in_vain + 1 if gap > 0.5 * least else 0
+            if gap < least:
+                best, least = w, gap
+            if gap <= WELL_BELOW * tol * value or steps >= most or time.perf_counter() > deadline:
+                break
+        elif time.perf_counter() > deadline or not np.count_nonzero(beyond):  # or zero is the minimum
             break
-        more = wanted(kinks.shrunk(-slopes), rows.inside, problem.n)
+        more = wanted(beyond, rows.inside, problem.n)
         if not more.size and in_vain > IN_VAIN:
             break
         rows.gather(more)
@@ -63,8 +67,10 @@ def solve(problem: Problem, block: Block, start: Start | None, *, tol: float, mo
 def kinks_of(problem: Problem) -> Kinks:
     """Return n λ g of a problem, from the form of its regulariser."""
     form, scale = problem.regularizer.form, problem.lam * problem.n
-    ridge, high = np.full(problem.d, scale / form.factor), np.full(problem.d, scale * form.threshold)
-    return Kinks(ridge, -high if np.all(form.lower == -np.inf) else np.full(problem.d, -np.inf), high)
+    ridge, low, high = np.empty((3, problem.d))
+    ridge[:], high[:] = scale / form.factor, scale * form.threshold
+    low[:] = -high if form.has_both_signs else -np.inf
+    return Kinks(ridge, low, high)
 
 
 def value_and_gap(problem: Problem, w: np.ndarray, losses: float, slopes: np.ndarray) -> tuple[float, float]:
@@ -103,11 +109,13 @@ class Rows:
 
     def __init__(self, problem: Problem, values: np.ndarray) -> None:
         self.values, self.fit_intercept = values, problem.fit_intercept
-        self.shares = problem.c / problem.c.sum()
+        c, n = problem.sample_weight, problem.n
+        self.shares = np.empty(n)
+        self.shares[:] = 1.0 / n if c is None else c / c.sum()
         t = problem.y if problem.offset is None else problem.y - problem.offset
         self.target_mean = self.shares @ t if self.fit_intercept else 0.0 * t[0]
         t = t - self.target_mean
-        self.roots = None if problem.sample_weight is None else np.sqrt(problem.sample_weight)
+        self.roots = None if c is None else np.sqrt(c)
         self.targets = t if self.roots is None else (self.roots * t.T).T
         self.inside, self.A, self.means = np.empty(0, dtype=np.intp), np.empty((len(t), 0)), np.empty(0)
         self.H: np.ndarray | None = None
@@ -152,7 +160,8 @@ class Rows:
         mass = r if self.roots is None else (self.roots * r.T).T
         one = mass.ndim == 1
         if self.fit_intercept:  # for features that are far from zero: what rounding has left of the sum
-            mass = mass - np.multiply.outer(self.shares, mass.sum() if one else column_sums(mass))
+            left = self.shares @ mass if self.roots is None else np.multiply.outer(self.shares, column_sums(mass))
+            mass = mass - left
         return 0.5 * float(np.vdot(r, r)), mass @ self.values if one else weighted_sums(mass, self.values)
 
     def intercept(self, v: np.ndarray) -> Any:

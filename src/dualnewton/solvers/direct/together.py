@@ -17,6 +17,7 @@ import numpy as np
 
 from dualnewton.losses import Curvature, Loss
 from dualnewton.objective.problem import Problem
+from dualnewton.solvers.direct import squares
 from dualnewton.solvers.direct.active_set import solution
 from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Solver, Start, one_by_one
 from dualnewton.solvers.direct.newton import ROUNDING, SUFFICIENT
@@ -40,8 +41,11 @@ def solve(
         The direct solver of one model, for models that differ in more than labels, weights, offsets and penalty, and for those
         whose step is too long.
     """
-    if any(each.loss != problems[0].loss or each.fit_intercept != problems[0].fit_intercept for each in problems):
+    first = problems[0]
+    if any(each.loss != first.loss or each.fit_intercept != first.fit_intercept for each in problems):
         return one_by_one(alone, problems, block, starts, tol=tol, most=most, deadline=deadline)
+    if first.loss.curvature is Curvature.CONSTANT and all(each.sample_weight is None for each in problems):
+        return squares.solve(problems, block, starts, tol=tol, most=most, deadline=deadline)
     models, numbers, found = Models.of(problems, block), np.arange(len(problems)), dict[int, Found]()
     at, steps = models.start(starts), 0
     while True:
@@ -121,10 +125,7 @@ class Models:
         first, d = problems[0], problems[0].d
         columns = np.empty((d + first.fit_intercept, first.n))
         columns[:d], columns[d:] = block.rows.T, 1.0
-        ridge = np.zeros((len(problems), len(columns)))
-        for own, problem in zip(ridge, problems, strict=True):
-            weights = problem.regularizer.form.weights
-            own[:d] = problem.lam * problem.n * (1.0 if weights is None else weights)
+        ridge = squares.ridges(problems)
         weighted = any(problem.sample_weight is not None for problem in problems)
         shifted = any(problem.offset is not None for problem in problems)
         return cls(
@@ -161,29 +162,25 @@ class Models:
         if self.c is not None:
             losses, slopes = self.c * losses, self.c * slopes
         pull = self.ridge * x
-        values = losses.sum(axis=1) + 0.5 * np.einsum("kj,kj->k", pull, x)
+        values = np.add.reduce(losses, axis=1) + 0.5 * np.add.reduce(pull * x, axis=1)
         return Points(x, margins, slopes @ self.columns.T + pull, values)
 
     def gaps(self, at: Points) -> np.ndarray:
         """n(P − D) for the α that belongs to x, plus the slope along the intercept, as in ``newton.py``."""
         features, rest = at.gradients[:, : self.d], at.gradients[:, self.d :]
-        return np.einsum("kj,kj->k", features * features, self.halves) + np.abs(rest).sum(axis=1)
+        return np.add.reduce(features * features * self.halves, axis=1) + np.add.reduce(np.abs(rest), axis=1)
 
     def directions(self, at: Points) -> tuple[np.ndarray, np.ndarray]:
         """Return the Newton directions, and the slopes of the objectives along them."""
         way = np.array([solution(H, -g) for H, g in zip(self.hessians(at.margins), at.gradients, strict=True)])
-        return way, np.einsum("kj,kj->k", at.gradients, way)
+        return way, np.add.reduce(at.gradients * way, axis=1)
 
     def hessians(self, margins: np.ndarray) -> np.ndarray:
         """Return the Hessians, of shape (K, m, m)."""
         K, m = self.ridge.shape
-        if self.c is None and self.loss.curvature is Curvature.CONSTANT:
-            weights = self.loss.second_derivative(margins[:1], self.y[:1])
-        else:
-            weights = self.loss.second_derivative(margins if self.o is None else margins + self.o, self.y)
-            weights = weights if self.c is None else self.c * weights
+        weights = self.loss.second_derivative(margins if self.o is None else margins + self.o, self.y)
+        weights = weights if self.c is None else self.c * weights
         scaled = weights[:, None, :] * self.columns
-        H = (scaled.reshape(len(weights) * m, -1) @ self.columns.T).reshape(len(weights), m, m)
-        H = H if len(weights) == K else np.repeat(H, K, axis=0)
+        H = (scaled.reshape(K * m, -1) @ self.columns.T).reshape(K, m, m)
         np.einsum("kjj->kj", H)[...] += self.ridge
         return H

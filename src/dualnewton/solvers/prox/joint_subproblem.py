@@ -73,7 +73,7 @@ class JointPenalty:
     def violations(self, V: np.ndarray, slopes: np.ndarray) -> np.ndarray:
         """Return the distance of −slopes_j, without the ridge, from the subdifferential of the penalty at V_j, for each j."""
         norms = feature_norms(V)
-        if norms.all():
+        if np.count_nonzero(norms) == norms.size:
             return feature_norms(slopes + V * (self.ridge + self.threshold / norms))
         used = norms > 0.0
         pull = slopes + V * (self.ridge + self.threshold / np.where(used, norms, 1.0))

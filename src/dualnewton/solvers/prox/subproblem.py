@@ -271,7 +271,9 @@ class _Point:
         if self.sweeps is not sweeps:
             self.sweep(goal)
         model = Model(Matrix(self.H, rank), self.slopes, self.v, kinks)
-        self.v = model.minimise(goal / float(kinks.high.max()), self.deadline.is_over)
+        # As in a run; paths of a cross-validation are none.
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.v = model.minimise(goal / float(kinks.high.max()), self.deadline.is_over)
         self.slopes = model.slopes
 
     def _by_kernel(self, goal: float, rounds: int, steps: int) -> bool:

@@ -1,0 +1,113 @@
+"""Least squares of several outputs with a quadratic penalty, such as ridge regression of K targets: one matrix for all of them.
+
+    n P_k(x) = Σ φ(ã_iᵀx + o_ik; y_ik) + ½ Σ_j ridge_kj x_j²,        ã_i = (a_i, 1),   x = (w, b),   no ridge on b
+
+The loss φ is quadratic and the rows have no weights, so that the Hessian depends on λ alone: outputs with equal λ share its
+factor. One Newton step of each output from zero would be exact without rounding; further steps, with the gradients of the rows
+themselves, remove what rounding has left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dualnewton.matrix.blocks import FEW_MODELS, TINY
+from dualnewton.objective.problem import Problem
+from dualnewton.solvers.direct.active_set import lifted
+from dualnewton.solvers.direct.block import WELL_BELOW, Block, Found, Start, weighted_sums
+
+
+def solve(
+    problems: Sequence[Problem],
+    block: Block,
+    starts: Sequence[Start | None],
+    *,
+    tol: float,
+    most: int,
+    deadline: float,
+) -> list[Found]:
+    """Take steps until the expected gap of every output is small enough, or none is halved any more; the rows have no weights."""
+    first, rows = problems[0], block.rows
+    n, d, free = first.n, first.d, first.fit_intercept
+    ridge, Y = ridges(problems), np.array([problem.y for problem in problems])
+    shifts = None if all(problem.offset is None for problem in problems) else np.array([each.o for each in problems])
+    x, margins = np.zeros(ridge.shape), np.zeros(Y.shape)
+    if any(start is not None for start in starts):
+        for own, start in zip(x, starts, strict=True):
+            if start is not None:
+                own[:d], own[d:] = start
+        margins = products(rows, x)
+    solved, halves, ones = inverses(first, rows, ridge), 0.5 / ridge[:, :d], np.ones(n)
+    best, least, steps = x, np.full(len(problems), np.inf), 0
+    while True:
+        losses, slopes = first.loss.value_and_derivative(margins if shifts is None else margins + shifts, Y)
+        gradients = ridge * x
+        values = losses @ ones + 0.5 * np.add.reduce(gradients * x, axis=1)
+        gradients[:, :d] += weighted_sums(slopes.T, rows)
+        if free:
+            gradients[:, d] += slopes @ ones
+        gaps = np.add.reduce(gradients[:, :d] ** 2 * halves, axis=1)
+        gaps = gaps + np.abs(gradients[:, d]) if free else gaps
+        lower, halved = gaps < least, gaps < 0.5 * least
+        best = x if lower.all() else np.where(lower[:, None], x, best)
+        least = np.minimum(gaps, least)
+        far = halved & ~((gaps <= WELL_BELOW * tol * np.abs(values)) & (steps > 0))
+        if not far.any() or steps >= most or (steps and time.perf_counter() > deadline):
+            return [Found(own[:d], float(own[d]) if free else 0.0, max(steps, 1)) for own in best]
+        x = x - solved(gradients)
+        margins = products(rows, x)
+        steps += 1
+
+
+def ridges(problems: Sequence[Problem]) -> np.ndarray:
+    """λn v_j of each problem, and 0 for the intercept, as an array of shape (K, m)."""
+    first = problems[0]
+    found = np.zeros((len(problems), first.d + first.fit_intercept))
+    for own, problem in zip(found, problems, strict=True):
+        weights = problem.regularizer.form.weights
+        own[: problem.d] = problem.lam * problem.n * (1.0 if weights is None else weights)
+    return found
+
+
+def products(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Return the margins of each model, of shape (K, n); BLAS is slower with matrices of few columns than with vectors."""
+    d = rows.shape[1]
+    W, b = x[:, :d], x[:, d:]
+    Z = W @ rows.T if len(W) > FEW_MODELS or rows.size <= TINY else np.array([rows @ w for w in W])
+    if b.size:
+        Z += b
+    return Z
+
+
+def inverses(problem: Problem, rows: np.ndarray, ridge: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the product of each row of an array of shape (K, m) with the inverse of its Hessian; equal ones have one factor."""
+    from scipy.linalg.lapack import (  # themselves: what SciPy puts around them takes longer than a small system
+        dpotrf,
+        dpotrs,
+    )
+
+    d, m = problem.d, ridge.shape[1]
+    H = np.empty((m, m))
+    H[:d, :d] = rows.T @ rows
+    if m > d:
+        H[d, :d] = H[:d, d] = np.ones(problem.n) @ rows
+        H[d, d] = problem.n
+    H *= float(problem.loss.second_derivative(np.zeros(1), problem.y[:1])[0])
+
+    def factor(own: np.ndarray) -> np.ndarray:
+        M, lift = H.copy(), 0.0
+        M.reshape(-1)[:: m + 1] += own
+        while True:
+            L, failed = dpotrf(M.T)
+            if not failed:
+                return np.asarray(L)
+            lift = lifted(M, lift)
+
+    if (ridge == ridge[0]).all():
+        L = factor(ridge[0])
+        return lambda right: dpotrs(L, right.T)[0].T
+    each = [factor(own) for own in ridge]
+    return lambda right: np.array([dpotrs(L, own)[0] for L, own in zip(each, right, strict=True)])
