@@ -1,9 +1,11 @@
 """Row arrays on a cluster are NumPy's arrays to whoever computes with them."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 
-from dualnewton.matrix.dask import DaskData, RowBlocks
+from dualnewton.matrix.dask import DaskData, RowBlocks, local
 from dualnewton.row_arrays import is_elsewhere, on_host
 
 N, SIZES = 50, (20, 1, 0, 22, 7)
@@ -11,11 +13,12 @@ RNG = np.random.default_rng(1)
 Z, Y = RNG.standard_normal((N, 3)), RNG.integers(0, 3, N)
 
 
-@pytest.fixture(scope="module")
-def data(cluster):
+@pytest.fixture(scope="module", params=["on workers", "gathered"])
+def data(request, cluster):
     import dask.array as da
 
-    return DaskData(da.from_array(RNG.standard_normal((N, 4)), chunks=(SIZES, 2)))
+    with mock.patch.object(local, "FEW_ROWS", 0 if request.param == "on workers" else N):
+        return DaskData(da.from_array(RNG.standard_normal((N, 4)), chunks=(SIZES, 2)))
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,8 @@ class OverFolds:
         whole, last = own._starts(problems, before), own._starts(problems, self.last)
         if whole is None or last is None:
             return whole or last
-        pairs = zip(whole, last, _duals(problems, whole), _duals(problems, last), strict=True)
+        duals = _duals([*problems, *problems], [*whole, *last])  # in shared passes
+        pairs = zip(whole, last, duals[: len(whole)], duals[len(whole) :], strict=True)
         return [mine if dual > HIGHER * other else start for start, mine, other, dual in pairs]
 
     def _posed(self, specification: Specification, data: Data) -> Sequence[Problem]:
