@@ -331,7 +331,7 @@ class Loss(RoundingErrors):
             value, curvature, terms = summed(_intercept_sums, margins, y, weights, self, b)
             return float(value), float(curvature), float(terms)
 
-        return zero_of(slope, near, reach=max(1.0, float(np.abs(margins).max())))
+        return zero_of(slope, near, reach=lambda: max(1.0, float(np.abs(margins).max())))
 
     def conjugates(self, alpha: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
         """Σ c_i φ*(−α_i; y_i); a row of weight zero contributes zero even where its φ* is infinite."""
