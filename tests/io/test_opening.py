@@ -234,7 +234,9 @@ def test_an_error_of_the_disk_names_the_file(tmp_path, monkeypatch):
     def broken(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(stored, "POPULATE", UNKNOWN)  # a map of pages that cannot be read fails as one of unknown options does
+    monkeypatch.setattr(
+        stored, "POPULATE", UNKNOWN
+    )  # a map of pages that cannot be read fails as one of unknown options does
     monkeypatch.setattr(os, "preadv", broken)
     with pytest.raises(OSError, match=r"Input/output error.*part-0.npy"):
         passed(found)

@@ -126,11 +126,12 @@ Expression = Leaf | Constant | Positions | Scattered | Call
 
 def replaced(value: Any, by: Callable[[Any], Any]) -> Any:
     """Return a value with the expressions (or places) in it replaced."""
-    if isinstance(value, Expression | At):
+    kind = type(value)
+    if kind in _REPLACED:
         return by(value)
-    if isinstance(value, tuple | list):
-        return type(value)(replaced(each, by) for each in value)
-    return {name: replaced(each, by) for name, each in value.items()} if isinstance(value, dict) else value
+    if kind is tuple or kind is list:
+        return kind([replaced(each, by) for each in value])
+    return {name: replaced(each, by) for name, each in value.items()} if kind is dict else value
 
 
 def inside(value: Any) -> list[Any]:
@@ -170,6 +171,10 @@ class At:
     """The value of an instruction, by its place in the program."""
 
     place: int
+
+
+_REPLACED = frozenset({Leaf, Constant, Positions, Scattered, Call, At})
+"""Types that :func:`replaced` looks for: a set, since expressions are walked through at every call of NumPy."""
 
 
 @dataclass(frozen=True, eq=False)
