@@ -31,17 +31,17 @@ def problem(few, loss):
 
 
 @pytest.mark.parametrize(
-    ("loss", "method", "least"), [(losses.Logistic(), "newton", 2.0), (losses.Quantile(0.3), "ihs", 4.0)], ids=str
+    ("loss", "method", "tol"), [(losses.Logistic(), "newton", 1e-3), (losses.Quantile(0.3), "ihs", 3e-2)], ids=str
 )
-def test_fits_have_the_bits_of_sums_on_the_workers_and_fewer_messages(cluster, messages, loss, method, least):
+def test_fits_have_the_bits_of_sums_on_the_workers_and_fewer_messages(cluster, messages, loss, method, tol):
     found = []
     for few in (True, False):
         messages[0] = 0
-        result = dn.solve(problem(few, loss), method=method, tol=1e-3, random_state=0)
+        result = dn.solve(problem(few, loss), method=method, tol=tol, random_state=0)
         assert result.converged
         found.append((dask_killer.bits(result), result.alpha.compute().tobytes(), messages[0]))
     assert found[0][:2] == found[1][:2]
-    assert least * found[0][2] < found[1][2]
+    assert 2 * found[0][2] < found[1][2]
 
 
 def test_sums_over_margins_that_are_here_take_no_messages(cluster, messages):
