@@ -130,9 +130,8 @@ def speed(client: Any, repeats: int) -> dict[str, Any]:
     }
     found: dict[str, Any] = {"bytes": X.nbytes, "blocks": LARGE_BLOCKS, "entries": X.size}
     waited = meter(lambda: time.sleep(5.0))
-    found["idle"] = idle = float(
-        waited[3] / waited[0]
-    )  # of the event loops of all workers, for each second without a task
+    idle = float(waited[3] / waited[0])  # of the event loops of all workers, for each second without a task
+    found["idle"] = idle
     for name, action in actions.items():
         times = [
             [meter(lambda action=action, problem=problem: action(problem)) for problem in (there, here)]

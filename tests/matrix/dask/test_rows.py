@@ -120,3 +120,10 @@ def test_single_rows_are_taken_with_all_their_columns(rows):
     np.testing.assert_array_equal(z[:, 1][5], Z[5, 1])
     with pytest.raises(TypeError, match="columns first, then rows"):
         z[5, 1]
+
+
+def test_an_array_that_was_sent_does_not_follow_changes_of_its_original(data):
+    values = np.arange(float(N))
+    sent = data.placed(values)
+    values[:] = -1.0
+    assert float(sent.sum()) == N * (N - 1) / 2

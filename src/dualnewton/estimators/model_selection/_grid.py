@@ -1,4 +1,4 @@
-"""The walk over the strengths of a penalty: for each, the model of all rows and, from there, those of the folds."""
+"""Fits along a grid of penalty strengths: for each value the model of all rows, and from there the models of the folds."""
 
 from __future__ import annotations
 
@@ -16,36 +16,35 @@ from dualnewton.objective.problem import Problem
 from dualnewton.run.result import Result
 
 HIGHER = 2.0
-"""The dual bound of a fold's own last model must be so many times that of the model of all rows, for the fit to start from it."""
+"""Ratio of the dual bounds of a fold's last model and of the model of all rows above which a fit starts at the former."""
 
 
 class OverFolds:
-    """Makes an estimator pose its problems once for each of several weightings of the same rows, to be solved together.
+    """Mixin by which an estimator has one problem for each of several weightings of the same rows, solved together.
 
     Attributes
     ----------
     weightings : sequence of arrays of shape (n,), or None for ones
-        c, in the place of the weights of the data.
+        c, used instead of the weights of the data.
     last : results, optional
-        The models of these weightings for the value before this one.
+        The models of these weightings for the preceding value.
     """
 
     weightings: Sequence[np.ndarray | None] = (None,)
     last: Sequence[Result] | None = None
 
     def _starts(self, problems: Sequence[Problem], before: Sequence[Result] | None) -> list[Result] | None:
-        """Return the model of all rows for each problem, or that of the last value where its dual bound is clearly higher.
+        """Return the model of all rows for each problem, or that of the last value if its dual bound is clearly higher.
 
-        With a strong penalty the model of all rows is the nearer one. With a weak penalty it may be a bad start, whatever its
-        objective: if the rows that a fold leaves out are those that keep the classes from being separated, its coefficients
-        are far too large for the fold, and Newton's method comes back from there in many short steps.
+        With a strong penalty the model of all rows is the nearer one. With a weak penalty it may be a bad start: if the
+        classes are separable without the rows that a fold leaves out, its coefficients are far from those of the fold, and
+        Newton's method needs many short steps from there.
         """
         own: Any = super()
         whole, last = own._starts(problems, before), own._starts(problems, self.last)
         if whole is None or last is None:
             return whole or last
-        duals = _duals([*problems, *problems], [*whole, *last])  # in shared passes
-        pairs = zip(whole, last, duals[: len(whole)], duals[len(whole) :], strict=True)
+        pairs = zip(whole, last, _duals(problems, whole), _duals(problems, last), strict=True)
         return [mine if dual > HIGHER * other else start for start, mine, other, dual in pairs]
 
     def _posed(self, specification: Specification, data: Data) -> Sequence[Problem]:
@@ -57,7 +56,7 @@ class OverFolds:
 
 
 def _duals(problems: Sequence[Problem], starts: Sequence[Result]) -> list[float]:
-    """Return the lower bound of each problem that a start proves."""
+    """Return the lower bound on the minimum of each problem that its start proves."""
     alphas = [problem.dual_near(start.alpha) for problem, start in zip(problems, starts, strict=True)]
     pairs = certify_models(problems, [start.w for start in starts], [start.intercept for start in starts], alphas)
     return [pair.certificate.dual for pair in pairs]
@@ -77,13 +76,14 @@ def walk_values(
     session : GridSession
         Two of its stages are used for each member.
     members : iterable of (str, estimator)
-        Each poses its problems :class:`OverFolds`; from the strongest penalty to the weakest, since each starts from the last.
+        Estimators of the kind :class:`OverFolds`, from the strongest penalty to the weakest, since each starts from the one
+        before.
     data : Data
         All rows.
     c : array of shape (n,), optional
         The weights of the rows.
     of_folds : sequence of arrays of shape (n,)
-        Those of each fold.
+        The weights of the rows in each fold.
     """
     before: list[Result] | None = None
     found: list[Result] | None = None

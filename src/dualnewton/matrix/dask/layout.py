@@ -228,7 +228,8 @@ class Layout:
         values = np.ascontiguousarray(values)
         key = values.shape, values.dtype.str, hashlib.blake2b(values.data, digest_size=16).digest()
         if key not in self._sent:
-            parts = [[values[rows.start : rows.stop] for _, rows in share] for share in self.shares]
+            # Copies: Dask serialises them later, when the caller may have changed the array.
+            parts = [[values[rows.start : rows.stop].copy() for _, rows in share] for share in self.shares]
             self._sent[key] = self.beside("values", data, parts, values[:0])
             if self.local is not None:
                 self.local.know(self._sent[key].expression, [part for share in parts for part in share])

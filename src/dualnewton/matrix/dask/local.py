@@ -56,7 +56,7 @@ class LocalRows:
 
     def know(self, leaf: Expression, values: list[Any]) -> None:
         """Take the blocks of an array that was sent from here."""
-        self._known[leaf] = list(map(tasks.settled, values))
+        self._known[leaf] = values
 
     def take_over(self, leaf: Expression, expression: Expression) -> None:
         """Let a leaf, in which an expression is stored, have its value, if that is known without messages."""
