@@ -129,6 +129,9 @@ def speed(client: Any, repeats: int) -> dict[str, Any]:
         "fit": lambda problem: solve(problem, tol=1e-6, random_state=0),
     }
     found: dict[str, Any] = {"bytes": X.nbytes, "blocks": LARGE_BLOCKS, "entries": X.size}
+    waited = meter(lambda: time.sleep(5.0))
+    idle = float(waited[3] / waited[0])  # of the event loops of all workers, for each second without a task
+    found["idle"] = idle
     for name, action in actions.items():
         times = [
             [meter(lambda action=action, problem=problem: action(problem)) for problem in (there, here)]
@@ -138,6 +141,7 @@ def speed(client: Any, repeats: int) -> dict[str, Any]:
         found[name] = {
             "wall": wall, "client": client_time, "workers": workers, "loops": loops, "alone": alone, "alone_wall": alone_wall,
             "ratio": alone / workers, "ratio_of_tasks": alone / (workers - loops),
+            "ratio_without_idle": alone / (workers - idle * wall),
         }  # fmt: skip
     epochs = {name: actions["fit"](problem).n_epochs for name, problem in (("there", there), ("here", here))}
     return {**found, "epochs": epochs, "counts": counted(lambda: actions["fit"](there))}
@@ -250,7 +254,8 @@ def report(found: dict[str, Any]) -> str:
     lines = [
         "# Dask on one machine",
         "",
-        f"`python -m benchmarks.dask_scaling`: {WORKERS} worker processes of one thread, the scheduler in the client's process.",
+        f"`python -m benchmarks.dask_scaling`: {WORKERS} worker processes of one thread, the scheduler in the client's process, "
+        "with the settings of `dualnewton fit --dask local` (`matrix/dask/settings.py`); `--plain` measures with Dask's own.",
     ]
     sections = {"overhead": _overhead_lines, "speed": _speed_lines, "losses": _losses_lines, "fits": _fits_lines}
     for part, section in sections.items():
@@ -314,13 +319,15 @@ def _speed_lines(rate: dict[str, Any]) -> list[str]:
         f"Logistic regression on {rate['blocks']} blocks of 32 MB, {rate['bytes'] / 1e6:.0f} MB together, an "
         "intercept, λ = 10⁻⁶: a certificate of a point, and a fit to a relative gap of 10⁻⁶, on the workers and in "
         "one process, interleaved; medians in seconds. The workers' processor time is that of tasks and that of "
-        "Dask's event loops, which also run while a worker waits: the longer the wall time, the more. The speed "
-        "per core is the processor time of one process by that of the workers (the target is 0.8), with and "
-        "without the event loops. The client solves the fit's sample of the rows, which is part of the time of one "
-        "process.",
+        "Dask's event loops, which also run while a worker waits: those of all workers took "
+        f"{1e3 * rate['idle']:.0f} ms in each second without a task, so that a loaded machine, on which a fit lasts longer, has "
+        "more of it. The speed per core is the processor time of one process by that of the workers (the target is 0.8): with "
+        "all of the event loops, without what they take when there is nothing to do, and without any of them. The client "
+        "solves the fit's sample of the rows, which is part of the time of one process.",
         "",
-        "| | tasks | event loops | client and scheduler | wall | one process | wall | speed per core | of tasks |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| | tasks | event loops | client and scheduler | wall | one process | wall | speed per core | without idle loops "
+        "| of tasks |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name in ("certificate", "fit"):
         each = rate[name]
@@ -329,7 +336,8 @@ def _speed_lines(rate: dict[str, Any]) -> list[str]:
             *(each[key] for key in ("loops", "client", "wall", "alone", "alone_wall")),
         ]
         shown = " | ".join(f"{cell:.3f}" for cell in cells)
-        lines.append(f"| {name} | {shown} | {each['ratio']:.2f} | {each['ratio_of_tasks']:.2f} |")
+        ratios = " | ".join(f"{each[key]:.2f}" for key in ("ratio", "ratio_without_idle", "ratio_of_tasks"))
+        lines.append(f"| {name} | {shown} | {ratios} |")
     epochs = rate["epochs"]
     return [
         *lines,
@@ -378,6 +386,8 @@ def main() -> None:
     import dask
     from distributed import Client, LocalCluster
 
+    from dualnewton.matrix.dask.settings import LOCAL_CLUSTER
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--parts", nargs="+", choices=(all_parts := ("overhead", "speed", "losses", "fits")), default=all_parts
@@ -385,6 +395,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--features", type=int, default=50)
+    parser.add_argument("--plain", action="store_true", help="with the settings that Dask has by default")
     parser.add_argument("--out", type=Path, default=HERE)
     asked = parser.parse_args()
     place = asked.out / "dask.json"
@@ -400,7 +411,7 @@ def main() -> None:
         "fits": lambda _: {"n": asked.rows, "d": asked.features, "rows": fits(asked.rows, asked.features)},
     }
     with (
-        dask.config.set({"distributed.worker.profile.enabled": False}),  # else workers take samples 100 times a second
+        dask.config.set({} if asked.plain else LOCAL_CLUSTER),
         LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):

@@ -174,8 +174,9 @@ def opened_cluster():
     distributed = pytest.importorskip("distributed")
     import dask
 
-    # Else idle processes take samples 100 times a second.
-    CLUSTER.enter_context(dask.config.set({"distributed.worker.profile.enabled": False}))
+    from dualnewton.matrix.dask.settings import LOCAL_CLUSTER
+
+    CLUSTER.enter_context(dask.config.set(LOCAL_CLUSTER))
     local = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0")
     return CLUSTER.enter_context(distributed.Client(CLUSTER.enter_context(local)))
 

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ import scipy.sparse as sp
 
 import disk_cases as cases
 from dualnewton import data
-from dualnewton.io import opening
+from dualnewton.io import opening, stored
 from dualnewton.io.dataset import DataError
 from dualnewton.matrix import linear
 
 EVERY_FORMAT = pytest.mark.parametrize("kind", cases.FORMATS)
+UNKNOWN = 1000
+"""A number that madvise does not know."""
 
 
 @pytest.fixture(autouse=True)
@@ -231,7 +234,37 @@ def test_an_error_of_the_disk_names_the_file(tmp_path, monkeypatch):
     def broken(*_):
         raise OSError(5, "Input/output error")
 
+    monkeypatch.setattr(
+        stored, "POPULATE", UNKNOWN
+    )  # a map of pages that cannot be read fails as one of unknown options does
     monkeypatch.setattr(os, "preadv", broken)
     with pytest.raises(OSError, match=r"Input/output error.*part-0.npy"):
         passed(found)
     assert files_open() == before
+
+
+def test_mapped_rows_are_those_that_are_read_into_buffers(tmp_path, monkeypatch):
+    cases.written(tmp_path, "npy")
+    found, read = data.open(tmp_path), os.preadv
+    calls = []
+    monkeypatch.setattr(os, "preadv", lambda *given: calls.append(given) or read(*given))
+    mapped = passed(found)
+    if sys.platform.startswith("linux"):
+        assert not calls
+    monkeypatch.setattr(stored, "POPULATE", UNKNOWN)
+    assert np.array_equal(passed(found), mapped)
+    assert len(calls) > 3
+
+
+def test_what_cannot_be_mapped_is_read(tmp_path):
+    path, values = tmp_path / "values", np.arange(30.0).reshape(10, 3)
+    path.write_bytes(b"x" + values.tobytes())
+    own = stored.StoredFile(path)
+    with own.opened() as file:
+        unaligned, late = (stored.StoredArray(own, start, (10, 3), values.dtype) for start in (1, 8))
+        assert unaligned.mapped(file, 0, 10) is None
+        assert late.mapped(file, 0, 10) is None  # the file ends too early
+        assert late.mapped(file, 0, 0) is None
+        with pytest.raises(DataError, match="7 bytes too early"):
+            late.read_into(file, 0, np.empty((10, 3)))
+    assert np.array_equal(unaligned.range(2, 4), values[2:4])

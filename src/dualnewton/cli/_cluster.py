@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dualnewton.cli._output import count
 from dualnewton.cli._transfer import stage
 from dualnewton.errors import DualnewtonError, MissingPackageError
+from dualnewton.matrix.dask.settings import LOCAL_CLUSTER
 
 if TYPE_CHECKING:
     from dualnewton.io import Dataset
@@ -65,6 +66,7 @@ def connected(address: str | None) -> Iterator[Cluster]:
         yield Cluster()
         return
     try:
+        import dask
         import distributed
     except ImportError as error:
         raise MissingPackageError(
@@ -76,6 +78,7 @@ def connected(address: str | None) -> Iterator[Cluster]:
         with stage(f"connecting to {address}"):
             place = address
             if address.partition(":")[0] == LOCAL:
+                stack.enter_context(dask.config.set(LOCAL_CLUSTER))
                 place = stack.enter_context(
                     distributed.LocalCluster(
                         n_workers=workers_in(address),

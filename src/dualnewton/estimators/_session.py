@@ -146,10 +146,10 @@ def starts(problems: Sequence[Problem], before: Sequence[Result] | None) -> list
         return None
     points = []
     for problem, result in zip(problems, before, strict=True):
-        nothing = problem.no_dual()
-        if np.shape(result.w) != np.shape(problem.w_of(nothing)):
+        K = () if problem.columns == 1 else (problem.columns,)
+        if np.shape(result.w) != (*K, problem.d):
             return None
         points.append(
-            result if result.alpha.shape == nothing.shape else replace(result, alpha=problem.alpha_of(result.w))
+            result if result.alpha.shape == (problem.n, *K) else replace(result, alpha=problem.alpha_of(result.w))
         )
     return points

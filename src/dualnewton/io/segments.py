@@ -103,9 +103,11 @@ class DenseSegment(ArraySegment):
         (array,) = self.arrays
         with array.file.read_in_order() as file:
             for place in places:
-                slot, m = next(slots), self.profiles[place].n
-                raw = slot.array("stored", (m, *array.shape[1:]), array.dtype)
-                array.read_into(file, self.cuts[place], raw)
+                slot, low, m = next(slots), self.cuts[place], self.profiles[place].n
+                raw = array.mapped(file, low, m)
+                if raw is None:
+                    raw = slot.array("stored", (m, *array.shape[1:]), array.dtype)
+                    array.read_into(file, low, raw)
                 yield self._features(raw, slot)
 
     def read_rows(

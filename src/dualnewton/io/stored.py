@@ -1,10 +1,15 @@
-"""Arrays inside files that are read by ranges, without being mapped into memory: mapped pages would count as resident memory."""
+"""Arrays inside files that are read by ranges: mapped into memory where the system can read them so, else into buffers.
+
+Only the range at hand is mapped, since mapped pages count as resident memory.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
+import mmap
 import os
+import sys
 import weakref
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -14,6 +19,10 @@ from typing import IO, Any
 import numpy as np
 
 from dualnewton.io.dataset import DataError, named
+
+POPULATE = 22
+"""MADV_POPULATE_READ of Linux 5.14, which the module ``mmap`` does not name: read all pages of a map now. A page that cannot be
+read is an error of the call; without it, the process would be ended by a signal when it uses the page."""
 
 MOST = 1 << 30
 """Bytes that are read by one call of the system, some of which accept at most 2 GiB."""
@@ -139,6 +148,23 @@ class StoredArray:
             if count == 0:
                 raise DataError(f"{self.file.path}: the file ends {len(rest)} bytes too early, it is cut short")
             rest, at = rest[count:], at + count
+
+    def mapped(self, file: IO[bytes], low: int, count: int) -> np.ndarray | None:
+        """Return ``count`` entries from ``low`` on along the first axis in the memory of the system's cache, without a copy.
+
+        None where that is not possible: on other systems, for entries that are not aligned, and where :meth:`read_into` would
+        raise an error. The array is read-only. The file must not become shorter while it is in use.
+        """
+        size, at = count * self.row_bytes, self.start + low * self.row_bytes
+        if not sys.platform.startswith("linux") or size == 0 or at % self.dtype.alignment:
+            return None
+        before = at % mmap.ALLOCATIONGRANULARITY
+        try:
+            pages = mmap.mmap(file.fileno(), before + size, access=mmap.ACCESS_READ, offset=at - before)
+            pages.madvise(POPULATE)
+        except (OSError, ValueError):  # an older system, a file on one that has no maps, or a file that ends too early
+            return None
+        return np.frombuffer(pages, self.dtype, size // self.dtype.itemsize, before).reshape(count, *self.shape[1:])
 
     def range(self, low: int, high: int) -> np.ndarray:
         """Return the entries from ``low`` to ``high`` along the first axis."""

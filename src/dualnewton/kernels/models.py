@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numba
@@ -52,12 +51,14 @@ class Kernel:
 
     def prepare(self, *args: Any) -> None:
         """Compile the kernel for the types of these arguments, or load it from the cache."""
-        kinds = tuple(map(_kind, args))
+        forms = tuple(map(_form, args))
+        if forms in self.known:
+            return
         with _COMPILING:
-            if kinds not in self.known:
-                self.called.add_overload(compiled_for(self.prepared, kinds))
+            if forms not in self.known:
+                self.called.add_overload(compiled_for(self.prepared, tuple(map(_kind, args))))
                 self.called.disable_compile()
-                self.known.add(kinds)
+                self.known.add(forms)
 
     def __call__(self, *args: Any) -> Any:
         return self.called(*args)
@@ -67,15 +68,19 @@ _COMPILING = threading.Lock()
 """Serialises compilation: several threads may prepare kernels at the same time."""
 
 
-def _kind(arg: Any) -> Any:
+def _form(arg: Any) -> Any:
+    """Return what decides the Numba type of an argument: Numba's own types take ten times as long to be hashed."""
     if type(arg) is np.ndarray:
         flags = arg.flags
         layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
-        return _array_kind(arg.dtype, arg.ndim, layout, flags.writeable, flags.aligned)
+        return arg.dtype, arg.ndim, layout, flags.writeable, flags.aligned
     return numba.typeof(arg)
 
 
-@lru_cache(maxsize=256)
-def _array_kind(dtype: np.dtype[Any], ndim: int, layout: Any, writeable: bool, aligned: bool) -> Any:
-    """Return the Numba type of an array from its properties; Numba's own ``typeof`` can take longer than a kernel call."""
+def _kind(arg: Any) -> Any:
+    """Return the Numba type of an argument."""
+    form = _form(arg)
+    if not isinstance(form, tuple):
+        return form
+    dtype, ndim, layout, writeable, aligned = form
     return types.Array(numba.from_dtype(dtype), ndim, layout, readonly=not writeable, aligned=aligned)

@@ -333,7 +333,7 @@ class Loss(RoundingErrors):
             value, curvature, terms = summed(_intercept_sums, margins, y, weights, self, b)
             return float(value), float(curvature), float(terms)
 
-        return zero_of(slope, near, reach=max(1.0, float(np.abs(margins).max())))
+        return zero_of(slope, near, reach=lambda: max(1.0, float(np.abs(margins).max())))
 
     def best_constant(self, y: np.ndarray, weights: np.ndarray | None) -> Any:
         """argmin_b Σ c_i φ(b; y_i); override it where it has a closed form."""

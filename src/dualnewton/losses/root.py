@@ -12,7 +12,7 @@ MOST = 3000
 """Maximum number of evaluations; bisection of the whole float64 range, from a width of 2^1024 to 2^−1074, takes 2098."""
 
 
-def zero_of(function: Callable[[float], tuple[float, float, float]], near: float, reach: float) -> float:
+def zero_of(function: Callable[[float], tuple[float, float, float]], near: float, reach: Callable[[], float]) -> float:
     """Return the argument at which a nondecreasing function is zero, or the evaluated one with the least absolute value.
 
     Until the sign changes, the method takes Newton steps from ``near`` with a factor that doubles each time. (If all labels
@@ -25,8 +25,8 @@ def zero_of(function: Callable[[float], tuple[float, float, float]], near: float
         b ↦ the value, its derivative, and the sum of the absolute terms of the value.
     near : float
         Starting point.
-    reach : float
-        Length of the step where the derivative is zero.
+    reach : callable
+        Returns the length of the step where the derivative is zero.
     """
     low, high, b, best, last, doubled = -math.inf, math.inf, near, (math.inf, near), math.inf, 1.0
     for _ in range(MOST):
@@ -35,7 +35,7 @@ def zero_of(function: Callable[[float], tuple[float, float, float]], near: float
         if abs(value) <= EXACT * terms:
             break
         low, high = (low, b) if value > 0.0 else (b, high)
-        step = -value / slope if slope > 0.0 else -math.copysign(reach, value)
+        step = -value / slope if slope > 0.0 else -math.copysign(reach(), value)
         if math.isfinite(low) and math.isfinite(high):
             trial = b + step
             slow = not abs(value) <= 0.5 * last

@@ -189,7 +189,7 @@ def best_intercept(loss: Loss, z: np.ndarray, rows: RowVectors, near: Any) -> An
         value, curvature, terms = (float(sums[starts + place].sum()) for place in range(3))
         return value, curvature, terms
 
-    return zero_of(slope, near, reach=max(1.0, float(z.max()), -float(z.min())))
+    return zero_of(slope, near, reach=lambda: max(1.0, float(z.max()), -float(z.min())))
 
 
 class LabelSums(NamedTuple):

@@ -1,9 +1,11 @@
 """Row arrays on a cluster are NumPy's arrays to whoever computes with them."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 
-from dualnewton.matrix.dask import DaskData, RowBlocks
+from dualnewton.matrix.dask import DaskData, RowBlocks, local
 from dualnewton.row_arrays import is_elsewhere, on_host
 
 N, SIZES = 50, (20, 1, 0, 22, 7)
@@ -11,11 +13,12 @@ RNG = np.random.default_rng(1)
 Z, Y = RNG.standard_normal((N, 3)), RNG.integers(0, 3, N)
 
 
-@pytest.fixture(scope="module")
-def data(cluster):
+@pytest.fixture(scope="module", params=["on workers", "gathered"])
+def data(request, cluster):
     import dask.array as da
 
-    return DaskData(da.from_array(RNG.standard_normal((N, 4)), chunks=(SIZES, 2)))
+    with mock.patch.object(local, "FEW_ROWS", 0 if request.param == "on workers" else N):
+        return DaskData(da.from_array(RNG.standard_normal((N, 4)), chunks=(SIZES, 2)))
 
 
 @pytest.fixture(scope="module")
@@ -117,3 +120,10 @@ def test_single_rows_are_taken_with_all_their_columns(rows):
     np.testing.assert_array_equal(z[:, 1][5], Z[5, 1])
     with pytest.raises(TypeError, match="columns first, then rows"):
         z[5, 1]
+
+
+def test_an_array_that_was_sent_does_not_follow_changes_of_its_original(data):
+    values = np.arange(float(N))
+    sent = data.placed(values)
+    values[:] = -1.0
+    assert float(sent.sum()) == N * (N - 1) / 2

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.matrix.dask import tasks
+from dualnewton.matrix.dask import local, tasks
 from dualnewton.matrix.dask.programs import Call, Leaf, Stored, compiled, identity
 from dualnewton.matrix.dask.rows import RowBlocks
-from dualnewton.matrix.dask.sums import Join, Values, folded, total
+from dualnewton.matrix.dask.sums import Join, Nodes, Values, folded, total
 from dualnewton.matrix.dask.waiting import explained, gathered
 
 MOST_TOGETHER = 16
@@ -54,6 +54,8 @@ class Layout:
         places = iter(enumerate(range(int(low), int(high)) for low, high in itertools.pairwise(ends)))
         self.shares: list[tasks.Blocks] = [[next(places) for _ in share] for share in sizes]
         self.n, self.count = int(ends[-1]), len(ends) - 1
+        few = self.n <= local.FEW_ROWS and self.count <= local.FEW_BLOCKS
+        self.local = local.LocalRows([block for share in self.shares for block in share], self.fetched) if few else None
         self._values: dict[Any, Any] = {}  # of the last reductions
         self._fetched: list[Any] = []  # the futures of the last results
         self._sent: dict[Any, RowBlocks] = {}  # the last arrays of this process, by their content
@@ -126,7 +128,10 @@ class Layout:
         kept : sequence of arrays
             The arrays that stay on the workers, as they are for a block without rows.
         """
-        program, sources = compiled([each.expression for each in arrays])
+        expressions = [each.expression for each in arrays]
+        if self.local is not None and data is None and not kept:
+            return total(self.local.outcome(function, join, expressions).sums), []
+        program, sources = compiled(expressions)
         step: Any = tasks.Step(program, function, join, self.count)
         graph: dict[Any, Any] = {}
         if _bytes_of(function, program) > LARGE:
@@ -136,18 +141,20 @@ class Layout:
             [step, blocks, None if data is None else data[k], *(source.futures[k] for source in sources)]
             for k, blocks in enumerate(self.shares)
         ]
-        if not kept:
-            own, parts = self._tasks(name, tasks.sums, arguments)
-            return self._total({**graph, **own}, name, parts, join, []), []
-        own, keys = self._tasks(name, tasks.run, arguments)
+        own, keys = self._tasks(name, tasks.run if kept else tasks.sums, arguments)
         graph.update(own)
         if not sums:
+            return (), self._leaves(Stored(self._futures(graph, keys)), kept)
+        if not kept:
+            return self._total(graph, name, keys, join), []
+        if self.local is not None and len(keys) <= MOST_TOGETHER:  # sums and rows in one message
             stored = Stored(self._futures(graph, keys))
-            return (), self._leaves(stored, kept)
+            self.local.gather([stored])
+            return self._sum([each.sums for each in stored.outcomes], join), self._leaves(stored, kept)
         own, parts = self._tasks(f"{name}-sums", tasks.sums_of, [[_Key(key)] for key in keys])
-        futures: list[Any] = []
-        values = self._total({**graph, **own}, name, parts, join, keys, futures)
-        return values, self._leaves(Stored(futures), kept)
+        stored = Stored([])
+        values = self._total({**graph, **own}, name, parts, join, keys, stored.futures)
+        return values, self._leaves(stored, kept)
 
     def _total(
         self,
@@ -155,10 +162,10 @@ class Layout:
         name: str,
         parts: Sequence[Any],
         join: Join,
-        keys: Sequence[Any],
+        keys: Sequence[Any] = (),
         futures: list[Any] | None = None,
     ) -> Values:
-        """Start the tasks of a graph; add the sums with the keys ``parts``, and set the futures of the other keys."""
+        """Start the tasks of a graph; add the sums with the keys ``parts``; ``futures`` receives those of the other keys."""
         while len(parts) > MOST_TOGETHER:
             groups = [parts[low : low + MOST_TOGETHER] for low in range(0, len(parts), MOST_TOGETHER)]
             own, parts = self._tasks(
@@ -168,8 +175,11 @@ class Layout:
         found = self._futures(graph, [*parts, *keys])
         if futures is not None:
             futures.extend(found[len(parts) :])
-        nodes = [item for part in self.fetched(found[: len(parts)]) for item in part.items()]
-        return total(folded(nodes, self.count, join))
+        return self._sum(self.fetched(found[: len(parts)]), join)
+
+    def _sum(self, parts: Sequence[Nodes], join: Join) -> Values:
+        """Add the sums of shares."""
+        return total(folded([item for part in parts for item in part.items()], self.count, join))
 
     def _leaves(self, stored: Stored, kept: Sequence[np.ndarray]) -> list[RowBlocks]:
         return [RowBlocks(self, Leaf(stored, place, meta)) for place, meta in enumerate(kept)]
@@ -185,11 +195,13 @@ class Layout:
 
     def joined(self, join: np.ufunc, call: Call, function: Callable[..., tasks.Found]) -> Values:
         """Join the values of an expression over all blocks: one value (``tasks.value``), or several (``tasks.values``)."""
-        try:
-            key = identity(call)
-            known = self._values.get(key)
-        except TypeError:  # an argument without a hash, such as a large array
-            key = known = None
+        key = known = None
+        if self.local is None:
+            try:
+                key = identity(call)
+                known = self._values.get(key)
+            except TypeError:  # an argument without a hash, such as a large array
+                key = None
         if known is None:
             known, _ = self.run("row-sums", function, [RowBlocks(self, call)], join=join)
         if key is not None:
@@ -200,7 +212,11 @@ class Layout:
 
     def stored(self, arrays: Sequence[RowBlocks]) -> list[RowBlocks]:
         """Evaluate expressions and leave them on the workers; this does not wait for them."""
-        return self.run("rows", tasks.keep, arrays, sums=False, kept=[each.meta for each in arrays])[1]
+        found = self.run("rows", tasks.keep, arrays, sums=False, kept=[each.meta for each in arrays])[1]
+        if self.local is not None:
+            for made, each in zip(found, arrays, strict=True):
+                self.local.take_over(made.expression, each.expression)
+        return found
 
     def beside(self, name: str, data: Sequence[Any], parts: Sequence[Sequence[Any]], meta: np.ndarray) -> RowBlocks:
         """Return a row array, given the entries (or the futures of them) of each block of each share."""
@@ -212,14 +228,20 @@ class Layout:
         values = np.ascontiguousarray(values)
         key = values.shape, values.dtype.str, hashlib.blake2b(values.data, digest_size=16).digest()
         if key not in self._sent:
-            parts = [[values[rows.start : rows.stop] for _, rows in share] for share in self.shares]
+            # Copies: Dask serialises them later, when the caller may have changed the array.
+            parts = [[values[rows.start : rows.stop].copy() for _, rows in share] for share in self.shares]
             self._sent[key] = self.beside("values", data, parts, values[:0])
+            if self.local is not None:
+                self.local.know(self._sent[key].expression, [part for share in parts for part in share])
             while len(self._sent) > REMEMBERED:
                 del self._sent[next(iter(self._sent))]
         return self._sent[key].copy()
 
     def entries(self, values: RowBlocks, indices: np.ndarray) -> np.ndarray:
         """Return the entries of some rows, in the order of the indices."""
+        if self.local is not None:
+            blocks = self.local.values(values.expression)
+            return np.concatenate(blocks, axis=values.axis).take(indices, axis=values.axis)
         program, sources = compiled([values.expression])
         order = np.argsort(indices, kind="stable")
         parts = self._picked(program, indices[order], None, sources)

@@ -6,6 +6,7 @@ import uuid
 from typing import Any
 
 from dualnewton.errors import DualnewtonError
+from dualnewton.matrix import linear
 from dualnewton.matrix.chunked import ChunkedData, View
 from dualnewton.matrix.dask.data import DaskData
 from dualnewton.matrix.linear import Matrix, cut
@@ -44,4 +45,5 @@ def on_workers(X: Any) -> DaskData:
 def read(segment: Segment, place: int, view: View) -> Matrix:
     """Read a piece into memory of its own; this runs on a worker."""
     (piece,) = segment.read([place], iter(Slot, None))
-    return view.of(piece).X
+    X = view.of(piece).X
+    return X if linear.is_sparse(X) or X.flags.writeable else X.copy()  # a map of the file is not kept

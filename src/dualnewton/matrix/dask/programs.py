@@ -20,11 +20,20 @@ SMALL = 1 << 12
 """Bytes up to which an array in an expression, such as the intercepts of models, is compared by its content (4 KiB)."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Stored:
-    """Arrays of all rows that are stored on the workers: a future for each share, whose value has the arrays of its blocks."""
+    """Arrays of all rows that are stored on the workers.
 
-    futures: Sequence[Any]
+    Attributes
+    ----------
+    futures : list
+        A future for each share, whose value (``tasks.Outcome``) has the arrays of its blocks.
+    outcomes : list
+        These values, where the client has gathered them; else empty.
+    """
+
+    futures: list[Any]
+    outcomes: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +112,8 @@ class Call:
     @classmethod
     def of(cls, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Record a function that works on each row alone."""
-        meta = function(*_replaced(args, lambda each: each.meta), **_replaced(kwargs, lambda each: each.meta))
-        return cls(function, args, kwargs, meta, 1 + max(each.depth for each in _inside((args, kwargs))))
+        meta = function(*replaced(args, lambda each: each.meta), **replaced(kwargs, lambda each: each.meta))
+        return cls(function, args, kwargs, meta, 1 + max(each.depth for each in inside((args, kwargs))))
 
     @classmethod
     def over_rows(cls, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
@@ -115,19 +124,20 @@ class Call:
 Expression = Leaf | Constant | Positions | Scattered | Call
 
 
-def _replaced(value: Any, by: Callable[[Any], Any]) -> Any:
+def replaced(value: Any, by: Callable[[Any], Any]) -> Any:
     """Return a value with the expressions (or places) in it replaced."""
-    if isinstance(value, Expression | At):
+    kind = type(value)
+    if kind in _REPLACED:
         return by(value)
-    if isinstance(value, tuple | list):
-        return type(value)(_replaced(each, by) for each in value)
-    return {name: _replaced(each, by) for name, each in value.items()} if isinstance(value, dict) else value
+    if kind is tuple or kind is list:
+        return kind([replaced(each, by) for each in value])
+    return {name: replaced(each, by) for name, each in value.items()} if kind is dict else value
 
 
-def _inside(value: Any) -> list[Any]:
+def inside(value: Any) -> list[Any]:
     """Return the expressions in a value."""
     found: list[Any] = []
-    _replaced(value, found.append)
+    replaced(value, found.append)
     return found
 
 
@@ -163,6 +173,10 @@ class At:
     place: int
 
 
+_REPLACED = frozenset({Leaf, Constant, Positions, Scattered, Call, At})
+"""Types that :func:`replaced` looks for: a set, since expressions are walked through at every call of NumPy."""
+
+
 @dataclass(frozen=True, eq=False)
 class Load:
     """Take an array that is stored: of which futures, and which of their arrays."""
@@ -181,7 +195,7 @@ class Apply:
 
     def evaluate(self, known: Sequence[Any], rows: range) -> Any:  # noqa: ARG002
         """Return the value of the function, given those of earlier instructions."""
-        args, kwargs = (_replaced(each, lambda at: known[at.place]) for each in (self.args, self.kwargs))
+        args, kwargs = (replaced(each, lambda at: known[at.place]) for each in (self.args, self.kwargs))
         return self.function(*args, **kwargs)
 
 
@@ -213,7 +227,7 @@ def compiled(expressions: Sequence[Expression]) -> tuple[Program, list[Stored]]:
                     sources.append(each.stored)
                 made: Any = Load(sources.index(each.stored), each.place)
             elif isinstance(each, Call):
-                args, kwargs = (_replaced(part, lambda one: At(place_of(one))) for part in (each.args, each.kwargs))
+                args, kwargs = (replaced(part, lambda one: At(place_of(one))) for part in (each.args, each.kwargs))
                 made = Apply(each.function, args, kwargs)
             else:
                 made = each

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -75,6 +75,10 @@ class Outcome:
         # Dask would walk through all tuples, in a tenth of the time that a worker takes for a task.
         return sum(array.nbytes for block in self.rows for array in block)
 
+    def settled(self) -> Outcome:
+        """Return the same with arrays that are aligned (see :func:`settled`)."""
+        return Outcome(self.sums, [tuple(map(settled, block)) for block in self.rows])
+
 
 @dataclass(frozen=True, eq=False)
 class Step:
@@ -100,20 +104,34 @@ class Step:
 
 def run(step: Step, blocks: Blocks, share: Share | None, *stored: Outcome) -> Outcome:
     """Do a step with each block of a share."""
+    given = (
+        step.program.run([tuple(map(settled, each.rows[k])) for each in stored], rows)
+        for k, (_, rows) in enumerate(blocks)
+    )
+    return over_blocks(step.function, step.join, step.count, blocks, share, given)
+
+
+def over_blocks(
+    function: Callable[..., Found],
+    join: Join,
+    count: int,
+    blocks: Blocks,
+    share: Share | None,
+    given: Iterable[Sequence[Any]],
+) -> Outcome:
+    """Call the function of a step with each block and the row arrays that are given for it."""
     found: list[tuple[np.ndarray, ...]] = []
     nodes: Nodes = {}
     with one_blas_thread:
-        for k, (number, rows) in enumerate(blocks):
-            arrays = step.program.run([tuple(map(settled, each.rows[k])) for each in stored], rows)
+        for k, ((number, rows), arrays) in enumerate(zip(blocks, given, strict=True)):
             try:
-                block = Block(number, rows, None if share is None else share.blocks[k])
-                values, kept = step.function(block, *arrays)
+                values, kept = function(Block(number, rows, None if share is None else share.blocks[k]), *arrays)
             except Exception as error:
                 error.add_note(f"in block {number} of X, rows {rows.start} to {rows.stop - 1}")
                 raise
             found.append(tuple(map(settled, kept)))
             if values is not None:
-                nodes = folded([*nodes.items(), ((0, number), values)], step.count, step.join)
+                nodes = folded([*nodes.items(), ((0, number), values)], count, join)
     return Outcome(nodes, found)
 
 
