@@ -52,12 +52,12 @@ class Kernel:
 
     def prepare(self, *args: Any) -> None:
         """Compile the kernel for the types of these arguments, or load it from the cache."""
-        kinds = tuple(map(_kind, args))
+        key = tuple(map(_key, args))
         with _COMPILING:
-            if kinds not in self.known:
-                self.called.add_overload(compiled_for(self.prepared, kinds))
+            if key not in self.known:
+                self.called.add_overload(compiled_for(self.prepared, tuple(map(_kind, args))))
                 self.called.disable_compile()
-                self.known.add(kinds)
+                self.known.add(key)
 
     def __call__(self, *args: Any) -> Any:
         return self.called(*args)
@@ -67,12 +67,23 @@ _COMPILING = threading.Lock()
 """Serialises compilation: several threads may prepare kernels at the same time."""
 
 
-def _kind(arg: Any) -> Any:
+def _key(arg: Any) -> Any:
+    """Return what the Numba type of an argument follows from: to find that type takes many times as long."""
     if type(arg) is np.ndarray:
-        flags = arg.flags
-        layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
-        return _array_kind(arg.dtype, arg.ndim, layout, flags.writeable, flags.aligned)
-    return numba.typeof(arg)
+        return _array_key(arg)
+    if isinstance(arg, tuple):
+        return type(arg), *map(_key, arg)
+    return type(arg) if isinstance(arg, bool | int | float | np.generic | None) else numba.typeof(arg)
+
+
+def _kind(arg: Any) -> Any:
+    return _array_kind(*_array_key(arg)) if type(arg) is np.ndarray else numba.typeof(arg)
+
+
+def _array_key(array: np.ndarray) -> tuple[Any, ...]:
+    flags = array.flags
+    layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+    return array.dtype, array.ndim, layout, flags.writeable, flags.aligned
 
 
 @lru_cache(maxsize=256)
