@@ -18,11 +18,11 @@ from dualnewton.solvers.dual.kink_system import solved_on_kinks
 from dualnewton.solvers.dual.piecewise import free_kinks
 from dualnewton.solvers.dual.sweeps import FOCUSED_RESIDUAL, PIECE, Sweeps
 
-PRODUCTS, MOST_PRODUCTS = 10, 320
+PRODUCTS, MOST_PRODUCTS = 20, 320
 """Products with the Gram matrix of the free examples in a joint step of theirs: while the free examples change from step to step,
 and at most. The number doubles with each step in which they stay the same."""
 
-QUICK = 0.3
+QUICK = 0.2
 """Logarithm of the factor by which the residual falls per epoch, from which on rounds alone do: a joint step costs several
 epochs."""
 
