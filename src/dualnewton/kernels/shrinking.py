@@ -99,15 +99,15 @@ def _shrinking(data, columns, row_starts, curvature, models, k, loss, visits, li
         left -= last - first
         place[NEXT], place[KEPT] = last, kept
         if last == place[SIZE]:
-            _end_sweep(place, sums, order.size, fraction)
+            _end_sweep(place, sums, fraction)
             # The centre of the proximal term moves to the intercept (see Solver in solvers/dual/base.py).
             models.b[k] += models.b_curvature[k] * sums[MASS]
     return left
 
 
 @jit
-def _end_sweep(place, sums, n, fraction):
-    if place[SIZE] == n:
+def _end_sweep(place, sums, fraction):
+    if np.isnan(sums[FIRST]):
         sums[FIRST] = sums[NOW]
     sums[LAST] = sums[NOW]
     place[SIZE] = 0 if sums[LAST] <= fraction * sums[FIRST] else place[KEPT]

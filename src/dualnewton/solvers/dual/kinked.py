@@ -59,6 +59,9 @@ class KinkedState:
 class KinkedSweeps(Sweeps):
     """Sweeps with shrinking for piecewise linear losses; between two full sweeps all free examples move together.
 
+    Where the engine shrinks, a step of a model is a joint step if sweeps are slow, a sweep over all examples and sweeps over its
+    active ones: it ends where the gap is smallest, and each model has active examples of its own.
+
     Parameters
     ----------
     problems : sequence of Problem
