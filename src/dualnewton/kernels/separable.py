@@ -133,6 +133,7 @@ def singles_of_one(
     is_first,
     loss,
 ):
+    """Visit the examples ``indices[first:last]`` of one model; return its intercept and the sum of the residuals."""
     per_row_c, per_row_o = c.size > 1, o.size > 1
     per_label = y.strides[0] // y.itemsize
     total = 0.0
