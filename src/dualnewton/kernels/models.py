@@ -48,16 +48,20 @@ class Kernel:
         # Two dispatchers: ``called`` has compilation disabled, so that a call never compiles while another thread prepares other
         # types.
         self.prepared, self.called = kernel_function(part.py_func), kernel_function(part.py_func)
-        self.known: set[Any] = set()
+        self.known: set[Any] = set()  # types of arguments
+        self.seen: set[Any] = set()  # what these follow from, see :func:`_key`
 
     def prepare(self, *args: Any) -> None:
         """Compile the kernel for the types of these arguments, or load it from the cache."""
         key = tuple(map(_key, args))
         with _COMPILING:
-            if key not in self.known:
-                self.called.add_overload(compiled_for(self.prepared, tuple(map(_kind, args))))
+            if key in self.seen:
+                return
+            if (kinds := tuple(map(_kind, args))) not in self.known:
+                self.called.add_overload(compiled_for(self.prepared, kinds))
                 self.called.disable_compile()
-                self.known.add(key)
+                self.known.add(kinds)
+            self.seen.add(key)
 
     def __call__(self, *args: Any) -> Any:
         return self.called(*args)

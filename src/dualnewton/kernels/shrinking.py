@@ -32,7 +32,7 @@ class Visits(NamedTuple):
     order: np.ndarray  # (n,) the active examples first, in the order of the present sweep
     place: (
         np.ndarray
-    )  # (3,) the next visit, how many of the examples before it stay active, the number of examples of the sweep
+    )  # (3,) the next visit, how many examples before it stay active, the number of examples of the sweep
     sums: np.ndarray  # (4,) residuals of the first, of the last complete and of the present sweep; Σ c_i α_i
     seed: np.ndarray  # (1,) the state of the random numbers
 
