@@ -30,9 +30,7 @@ class Visits(NamedTuple):
     """Which examples a model visits, and what the sweeps have found so far."""
 
     order: np.ndarray  # (n,) the active examples first, in the order of the present sweep
-    place: (
-        np.ndarray
-    )  # (3,) the next visit, how many examples before it stay active, the number of examples of the sweep
+    place: np.ndarray  # (3,) the next visit, how many examples before it stay active, the size of the sweep
     sums: np.ndarray  # (4,) residuals of the first, of the last complete and of the present sweep; Σ c_i α_i
     seed: np.ndarray  # (1,) the state of the random numbers
 
