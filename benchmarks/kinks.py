@@ -1,4 +1,4 @@
-"""Losses with kinks (hinge, ε-insensitive, quantile): seconds to a certified relative gap of 1e-4, on one thread.
+"""Losses with kinks (hinge, ε-insensitive, quantile): seconds of the processor to a certified relative gap of 1e-4, one thread.
 
     python -m benchmarks.kinks --sets a9a,w8a --strengths 1,0.01 --methods auto,sdna,interior,newton,liblinear
 
@@ -31,8 +31,12 @@ GOAL = 1e-4
 TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 """Of LIBLINEAR."""
 
-REPEATS, ENOUGH = 3, 2.0
-"""A fit is repeated so often, unless it takes longer than so many seconds."""
+REPEATS, ENOUGH, PATIENCE = 5, 2.0, 10.0
+"""A fit is repeated so often, unless it takes longer than so many seconds; and the factor by which the clock may run ahead of the
+processor, which others may use, too."""
+
+ITERATIONS = 2000
+"""Most iterations of LIBLINEAR."""
 
 FOLDER = Path(os.environ.get("DUALNEWTON_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -45,7 +49,7 @@ def main() -> None:
     parser.add_argument("--sets", default=SETS, help="names, separated by commas; ':standardised' after one")
     parser.add_argument("--strengths", default="10,1,0.1,0.01", help="values of λn, separated by commas")
     parser.add_argument("--rows", type=int, default=20000, help="most rows of a set")
-    parser.add_argument("--cap", type=float, default=20.0, help="seconds after which a fit is given up")
+    parser.add_argument("--cap", type=float, default=20.0, help="seconds of the processor in which a fit counts")
     parser.add_argument("--methods", default="auto,liblinear", help="which ones, separated by commas")
     parser.add_argument("--quantile", type=float, default=None, help="q: the quantile loss instead, for numbers")
     asked = parser.parse_args()
@@ -118,9 +122,9 @@ def timed(method: str, problem: dn.Problem, strength: float, cap: float) -> tupl
     if method == "liblinear":
         return liblinear(problem, strength, cap)
     dn.solve(problem, method=method, tol=0.5, time_limit=cap)  # loads what is compiled
-    seconds, result = best_of(lambda: dn.solve(problem, method=method, tol=GOAL, time_limit=cap))
+    seconds, result = best_of(lambda: dn.solve(problem, method=method, tol=GOAL, time_limit=PATIENCE * cap))
     gap = result.certificate.relative_gap
-    return (seconds if gap <= GOAL else math.inf), gap
+    return (seconds if gap <= GOAL and seconds <= cap else math.inf), gap
 
 
 def liblinear(problem: dn.Problem, strength: float, cap: float) -> tuple[float, float]:
@@ -130,7 +134,7 @@ def liblinear(problem: dn.Problem, strength: float, cap: float) -> tuple[float, 
     if isinstance(problem.loss, losses.Quantile):
         return math.nan, math.nan
     dual = best_dual(problem, cap)
-    settings = {"C": 1.0 / strength, "fit_intercept": False, "dual": True, "max_iter": 2000, "random_state": 0}
+    settings = {"C": 1.0 / strength, "fit_intercept": False, "dual": True, "max_iter": ITERATIONS, "random_state": 0}
     gap = math.inf
     for tol in TOLERANCES:
         if isinstance(problem.loss, losses.Hinge):
@@ -143,9 +147,9 @@ def liblinear(problem: dn.Problem, strength: float, cap: float) -> tuple[float, 
             seconds, _ = best_of(lambda model=model, X=X: model.fit(X, problem.y))
         primal = problem.primal(np.ravel(model.coef_))
         gap = min(gap, (primal - dual) / primal)
-        if gap <= GOAL:
+        if gap <= GOAL and seconds <= cap:
             return seconds, gap
-        if seconds > cap:
+        if seconds > cap or np.max(model.n_iter_) >= ITERATIONS:  # a smaller tolerance ends there, too
             break
     return math.inf, gap
 
@@ -168,9 +172,9 @@ def best_of(run: Callable[[], Any]) -> tuple[float, Any]:
     """Return the shortest time of a few repeats, and the last value."""
     times: list[float] = []
     while len(times) < REPEATS and sum(times) < ENOUGH:
-        began = time.perf_counter()
+        began = time.process_time()
         value = run()
-        times.append(time.perf_counter() - began)
+        times.append(time.process_time() - began)
     return min(times), value
 
 

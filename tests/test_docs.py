@@ -38,5 +38,5 @@ def test_the_figures_are_drawn_from_the_pages_of_the_benchmarks(tmp_path):
     drawn = {file.name for file in tmp_path.iterdir()}
     assert drawn == {"defaults.png", "cores.png", "workers.png", "kinks.png", "glm.png"}
     assert all((ROOT / "docs" / "img" / name).is_file() for name in drawn)
-    assert len(plots["table"]("KINKS.md")) == 47
+    assert len(plots["table"]("KINKS.md")) == 48
     assert {row["λn"] for row in plots["table"]("KINKS.md")} == {"10", "1", "0.1", "0.01"}

@@ -1,6 +1,7 @@
 """Huber's regression with a joint scale: the two objectives, the certificate between them, and the runs that close the gap."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ import dualnewton as dn
 from dualnewton.objective import huber_scale
 from dualnewton.objective.huber_scale import HuberScaleProblem
 from dualnewton.planning import small
+from dualnewton.solvers.outer.scale_search import FINER, FRACTION, ScaleSearch
+from dualnewton.solvers.protocol import Request
 from tuned import tuned
 
 
@@ -241,6 +244,18 @@ def test_the_best_scale_is_found_from_any_other(seed, start, fit_intercept):
     pair = problem.certified_pair(w, scale=10.0**start)
     for factor in (0.5, 0.999, 1.001, 2.0):
         assert pair.certificate.primal <= problem.primal(w, pair.intercept, factor * pair.scale) * (1.0 + 1e-13)
+
+
+@pytest.mark.parametrize("stepped", [True, False], ids=["a Newton step", "a fit"])
+def test_only_fits_that_bring_little_are_made_more_accurate(stepped):
+    """Newton steps in vain had asked the next fit for a relative gap beyond the rounding of float32 rows."""
+    problem = make()
+    pair = problem.certified_pair(np.zeros(5), 0.0, 1.0)
+    search = ScaleSearch([(problem, pair)], Request("auto", "auto", None, 1e-6, None, 1, None), None)
+    moved = (pair.w, pair.intercept, pair.scale, None) if stepped else None
+    search.known = replace(search.known, moved=moved)
+    search.learn(0, pair, pair)
+    assert search.known.fraction == (FRACTION if stepped else FINER * FRACTION)
 
 
 def test_perfect_fits_have_the_scale_zero():

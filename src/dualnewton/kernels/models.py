@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numba
@@ -47,18 +48,20 @@ class Kernel:
         # Two dispatchers: ``called`` has compilation disabled, so that a call never compiles while another thread prepares other
         # types.
         self.prepared, self.called = kernel_function(part.py_func), kernel_function(part.py_func)
-        self.known: set[Any] = set()
+        self.known: set[Any] = set()  # types of arguments
+        self.seen: set[Any] = set()  # keys of arguments, see :func:`_key`
 
     def prepare(self, *args: Any) -> None:
         """Compile the kernel for the types of these arguments, or load it from the cache."""
-        forms = tuple(map(_form, args))
-        if forms in self.known:
+        key = tuple(map(_key, args))
+        if key in self.seen:
             return
         with _COMPILING:
-            if forms not in self.known:
-                self.called.add_overload(compiled_for(self.prepared, tuple(map(_kind, args))))
+            if (kinds := tuple(map(_kind, args))) not in self.known:
+                self.called.add_overload(compiled_for(self.prepared, kinds))
                 self.called.disable_compile()
-                self.known.add(forms)
+                self.known.add(kinds)
+            self.seen.add(key)
 
     def __call__(self, *args: Any) -> Any:
         return self.called(*args)
@@ -68,19 +71,26 @@ _COMPILING = threading.Lock()
 """Serialises compilation: several threads may prepare kernels at the same time."""
 
 
-def _form(arg: Any) -> Any:
-    """Return what decides the Numba type of an argument: Numba's own types take ten times as long to be hashed."""
+def _key(arg: Any) -> Any:
+    """Return the properties that determine the Numba type of an argument; to find and hash that type takes ten times as long."""
     if type(arg) is np.ndarray:
-        flags = arg.flags
-        layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
-        return arg.dtype, arg.ndim, layout, flags.writeable, flags.aligned
-    return numba.typeof(arg)
+        return _array_key(arg)
+    if isinstance(arg, tuple):
+        return type(arg), *map(_key, arg)
+    return type(arg) if isinstance(arg, bool | int | float | np.generic | None) else numba.typeof(arg)
 
 
 def _kind(arg: Any) -> Any:
-    """Return the Numba type of an argument."""
-    form = _form(arg)
-    if not isinstance(form, tuple):
-        return form
-    dtype, ndim, layout, writeable, aligned = form
+    return _array_kind(*_array_key(arg)) if type(arg) is np.ndarray else numba.typeof(arg)
+
+
+def _array_key(array: np.ndarray) -> tuple[Any, ...]:
+    flags = array.flags
+    layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+    return array.dtype, array.ndim, layout, flags.writeable, flags.aligned
+
+
+@lru_cache(maxsize=256)
+def _array_kind(dtype: np.dtype[Any], ndim: int, layout: Any, writeable: bool, aligned: bool) -> Any:
+    """Return the Numba type of an array from its properties; Numba's own ``typeof`` can take longer than a kernel call."""
     return types.Array(numba.from_dtype(dtype), ndim, layout, readonly=not writeable, aligned=aligned)

@@ -39,3 +39,13 @@ def piece_residual(u, alpha, pieces, at):
         here = min(max(-alpha, left), right)
         residual += ((right if u > kink else left) - here) * (u - kink)
     return residual
+
+
+@jit
+def step_piece(u, curvature, alpha, pieces, at):
+    """Return the new dual variable of an example with margin u, and its residual before the step.
+
+    Without a residual the dual variable stays as it is: most visits of a sweep over all examples end here.
+    """
+    residual = piece_residual(u, alpha, pieces, at)
+    return (solve_piece(u, curvature, alpha, pieces, at) if residual != 0.0 else alpha), residual

@@ -17,7 +17,7 @@ from dualnewton.kernels._jit import jit, overloads, prefetch
 from dualnewton.kernels.gradients import call_gradient
 from dualnewton.kernels.losses import slopes_at
 from dualnewton.kernels.models import Kernel
-from dualnewton.kernels.pieces import piece_residual, solve_piece
+from dualnewton.kernels.pieces import step_piece
 
 ROW_AHEAD = 4
 """Prefetch distance of the entries of a row, in rows: long enough to hide the latency of main memory."""
@@ -82,7 +82,7 @@ def _solve_one(u, curvature, alpha, labels, at, loss, tolerance):
         return beta, residual
 
     def pieces(u, curvature, alpha, labels, at, loss, tolerance):
-        return solve_piece(u, curvature, alpha, labels, at), piece_residual(u, alpha, labels, at)
+        return step_piece(u, curvature, alpha, labels, at)
 
     return smooth if labels.ndim == len(at) else pieces
 
@@ -97,7 +97,7 @@ def _singles(data, columns, row_starts, curvature, indices, models, loss):
     for first in range(0, total, max(1, group)):
         last = min(total, first + group)
         for k in range(K):
-            models.b[k], residual = _singles_of_one(
+            models.b[k], residual = singles_of_one(
                 data, columns, row_starts, curvature[k], indices, first, last,
                 models.w[k], models.w_bar[k], models.alpha[k], models.y[k], models.c[k], models.o[k],
                 models.b[k], models.b_curvature[k], models.scale[k], models.limits,
@@ -109,7 +109,7 @@ def _singles(data, columns, row_starts, curvature, indices, models, loss):
 
 
 @jit
-def _singles_of_one(
+def singles_of_one(
     data,
     columns,
     row_starts,
@@ -133,6 +133,7 @@ def _singles_of_one(
     is_first,
     loss,
 ):
+    """Visit the examples ``indices[first:last]`` of one model; return its intercept and the sum of the residuals."""
     per_row_c, per_row_o = c.size > 1, o.size > 1
     per_label = y.strides[0] // y.itemsize
     total = 0.0

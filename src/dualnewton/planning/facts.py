@@ -87,7 +87,8 @@ class Facts:
         have a Gram matrix with eigenvalues in (1 ± ρ)², where ρ² = n E[cos²] over pairs of rows. Where ∇g* is not linear, steps
         are shorter, since they use a bound on g*.
         """
-        rho, worst = math.sqrt(self.row_overlap), self.conditioning
+        worst = self.conditioning
+        rho = math.sqrt(self.row_overlap) if worst > 1.0 else 1.0  # the overlap gives no fewer epochs than one
         epochs = min(worst, ((1.0 + rho) / (1.0 - rho)) ** 2) if rho < 1.0 else worst
         return epochs if self.has_hessian else self.tuning.kinked_epochs * epochs
 

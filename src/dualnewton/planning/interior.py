@@ -40,12 +40,12 @@ def takes_interior(problem: Any, method: str, tau: Tau = "auto") -> bool:
 
 def refusal(problem: Problem, tuning: Tuning = DEFAULT) -> str | None:
     """Say why the method does not apply to a problem; None where it does."""
-    loss, y, able = problem.loss, problem.unit.y, problem.data.capabilities
+    loss, able = problem.loss, problem.data.capabilities
     if not able.local:
         return f"needs all dual variables in memory, but {able.reason}"
-    if problem.columns > 1 or loss.pieces(y) is None:
+    if problem.columns > 1 or (pieces := problem.unit.pieces) is None:
         return f"needs a piecewise linear loss, such as Hinge(), EpsilonInsensitive() or Quantile(), got {loss!r}"
-    if not all(np.all(kink.left < kink.right) for kink in loss.kinks(y)):
+    if not np.all(pieces[:, :-2:2] < pieces[:, 2::2]):
         return f"needs a loss whose slope rises at each of its kinks, got {loss!r}"
     if not penalty_is_split(problem):
         return f"needs regularizer L2(), L1() or ElasticNet(), without bounds, got {problem.regularizer!r}"

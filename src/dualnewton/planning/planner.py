@@ -151,7 +151,8 @@ def _kinked(problem: Problem, plans: Sequence[Plan], tuning: Tuning) -> Plan:
 
 def _rounds(problem: Problem, method: str, tau: Tau, *, near: bool, tuning: Tuning) -> Plan:
     """Plan rounds of a dual method on a loss with kinks itself: one example at a time, a clipped division, unless τ is given."""
-    planned = PLANS[method](Facts.of(problem, tuning, near=near), 1 if tau == "auto" else tau)
+    facts = Facts(problem, Costs.of(problem.data.profile, tuning), conditioning=1.0, near=near)  # φ″ = 0 between kinks
+    planned = PLANS[method](facts, 1 if tau == "auto" else tau)
     how = "one example at a time" if tau == "auto" else planned.reason
     reason = f"dual rounds on {type(problem.loss).__name__} without smoothing (box constraints); {how}"
     return replace(planned, reason=reason, cost=rounds_cost(problem, tuning))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dualnewton.losses import Curvature
 from dualnewton.objective.problem import Problem
-from dualnewton.planning.costs import Costs
+from dualnewton.planning.costs import Costs, is_small
 from dualnewton.planning.eligible import has_hessian, is_joint
 from dualnewton.planning.plan import Plan, Tau
 from dualnewton.planning.tuning import DEFAULT, Tuning
@@ -45,8 +45,13 @@ def _takes_newton(problem: Any, tuning: Tuning) -> bool:
 
 
 def _takes_kinks(problem: Any, tuning: Tuning) -> bool:
-    """Whether interior-point steps work on one dense block of all rows, or on the Gram matrix of fewer rows than features."""
+    """Whether interior-point steps work on one dense block of all rows, or on the Gram matrix of fewer rows than features.
+
+    Many sparse rows are left to dual rounds, which visit the stored entries only and are tried before interior points.
+    """
     if problem.columns > 1 or not problem.regularizer.form.is_quadratic:
+        return False
+    if problem.data.profile.sparse and problem.n >= problem.d and not is_small(tuning, problem.n, problem.d):
         return False
     most = min(tuning.one_block_features, tuning.largest_matrix)
     few = min(problem.n, problem.d) <= most and problem.data.capabilities.whole

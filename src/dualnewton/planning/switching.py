@@ -97,22 +97,25 @@ class Switching:
     def _from_kinks(self, *, stuck: bool) -> Plan | None:
         """Return another plan for a loss with kinks, at most once: after slow rounds, or after steps that rounding stopped."""
         plan, relative_gap = self.state.plan, self.state.relative_gap
-        if plan.has_switched:
+        if plan.has_switched or not (stuck or self._has_tried_rounds()):
             return None
         others = [other for other in self.kinked if other.method != plan.method]
         if not others:
             return None
         if stuck:
             return others[0].after(plan, "rounding stopped the steps")
-        now, residual = self.state.history[-1]
-        if plan.is_primal or now < self.tuning.kinked_trial_epochs or not (self.tol < relative_gap and residual > 0.0):
-            return None
         epochs = math.log(relative_gap / self.tol) / self._pace()
         left = epochs * Costs.of(self.problem.data.profile, self.tuning).epoch
         if self.tuning.switch_margin * others[0].cost >= left:
             return None
         reason = f"{epochs:.3g} more epochs of rounds would cost {left / others[0].cost:.2g} times as much"
         return others[0].after(plan, reason)
+
+    def _has_tried_rounds(self) -> bool:
+        """Whether these are rounds that have shown their speed, and have not ended."""
+        now, residual = self.state.history[-1]
+        shown = now >= self.tuning.kinked_trial_epochs and self.tol < self.state.relative_gap and residual > 0.0
+        return shown and not self.state.plan.is_primal
 
     def _pace(self) -> float:
         """Return the logarithm of the factor by which an epoch divided the gap over the last steps; at least ``slowest_epoch``.

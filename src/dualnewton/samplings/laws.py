@@ -272,7 +272,7 @@ class Shuffled(_OfSize):
     @cached_property
     def _sizes(self) -> np.ndarray:
         full, rest = divmod(self.n, self.tau)
-        return np.array([self.tau] * full + [rest] * (rest > 0))
+        return np.append(np.full(full, self.tau), [rest] * (rest > 0)).astype(int)
 
     def pair_structure(self) -> PairStructure:
         full, rest = divmod(self.n, self.tau)

@@ -194,6 +194,50 @@ def test_compiled_rounds_are_the_reference_rounds(method, cell):
     engine.close()
 
 
+@by_loss
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("limits", [[N - 1], [3, 20, N]], ids=["one call", "several calls"])
+def test_sweeps_with_shrinking_are_rounds_of_single_examples(loss, form, limits):
+    """The order of the visits is known after the first of them: reference rounds in this order end at the same point."""
+    regularizer = REGULARIZERS[2] if loss is LOSSES[0] else REGULARIZERS[3] if loss is LOSSES[1] else PLAIN
+    problem, sampling = problem_of(loss, "CSR float64", regularizer, form, repeated=False), samplings.Serial(N)
+    engine, solver = CompiledEngine([problem], sampling, [np.zeros(N)], separable_rounds=False), SDNA(problem, sampling)
+    assert engine.shrinks
+    visits = engine.visits(0, 12345)
+    assert engine.shrink(0, visits, 1, 0.0) == 1
+    order = visits.order.copy()
+    np.testing.assert_array_equal(np.sort(order), np.arange(N))
+    done = sum(engine.shrink(0, visits, limit, 1.0) for limit in limits)
+    assert done == N - 1  # with a fraction of one the first sweep is the last
+    assert visits.ended
+    residual = 0.0
+    for i in order:
+        u = problem.data.rows([i]) @ solver.w + problem.o[i] + solver.intercept
+        residual += problem.c[i] * float(piecewise.residuals(problem.pieces[[i]], u, solver.alpha[[i]])[0])
+        solver.round(np.array([i]))
+    solver.end_epoch()
+    np.testing.assert_allclose(engine.alpha(0), solver.alpha, atol=1e-12)
+    np.testing.assert_allclose(engine.models.b[0], solver.intercept, atol=1e-12)
+    assert visits.first_residual == visits.residual == pytest.approx(residual)
+
+
+def test_shrinking_leaves_out_examples_without_a_residual():
+    problem = problem_of(losses.Hinge(), n=300, d=40, lam=1e-3)
+    engine = CompiledEngine([problem], samplings.Serial(300), [np.zeros(300)], separable_rounds=False)
+    visits = engine.visits(0, 1)
+    assert engine.shrink(0, visits, 300, 0.1) == 300
+    first, sizes = visits.first_residual, [300]
+    while not visits.ended:
+        active = visits.order[: (size := int(visits.place[2]))].copy()
+        assert size <= sizes[-1]
+        assert engine.shrink(0, visits, size, 0.1) == size
+        sizes.append(size)
+        assert set(visits.order[: visits.place[2]]) <= set(active)
+    assert min(sizes) < 200  # most examples have no residual
+    assert visits.first_residual == first
+    assert visits.residual <= 0.1 * first
+
+
 def test_one_kernel_serves_all_piecewise_linear_losses():
     """The losses enter by numbers: a second one compiles nothing."""
     from dualnewton.kernels import separable

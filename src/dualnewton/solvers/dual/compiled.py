@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dualnewton.kernels import gradients, separable
+from dualnewton.kernels import gradients, separable, shrinking
 from dualnewton.kernels.losses import BY_NUMBERS, compiled, inlined
 from dualnewton.kernels.models import Models
 from dualnewton.kernels.rows import Rows
@@ -81,6 +81,7 @@ class CompiledEngine(Engine):
         self.models = self._models(alphas, frozen(np.stack(labels)))
         self.limit = self._limit()
         self.separable_rounds = separable_rounds or self.one_at_a_time
+        self.shrinks = self.by_numbers and self.one_at_a_time
         for k, alpha in enumerate(alphas):
             self.restart(k, alpha)
         if self.separable_rounds:
@@ -88,6 +89,8 @@ class CompiledEngine(Engine):
             kernel = separable.singles if self.one_at_a_time else separable.minibatches
             self._sweep: Any = kernel
             kernel.prepare(*self._separable_arguments(_EMPTY))
+            if self.shrinks:
+                shrinking.shrinking.prepare(*self._shrinking_arguments(0, shrinking.Visits.of_all(0, 1, 0.0), 1, 0.0))
         else:
             self._sweep = Pipeline(self.rows, problems[0].d, n_threads)
             self._sweep.prepare(_EMPTY, self.limit, self.models, self.loss.argument)
@@ -145,6 +148,17 @@ class CompiledEngine(Engine):
             self._sweep(*self._separable_arguments(block))
         else:
             self._sweep.run(block, self.limit, self.models, self.loss.argument)
+
+    def visits(self, k: int, seed: int) -> shrinking.Visits:
+        models = self.models
+        mass = float((models.c[k] * models.alpha[k]).sum()) if models.b_curvature[k] > 0.0 else 0.0
+        return shrinking.Visits.of_all(self.problems[k].n, seed, mass)
+
+    def shrink(self, k: int, visits: shrinking.Visits, limit: int, fraction: float) -> int:
+        return limit - shrinking.shrinking(*self._shrinking_arguments(k, visits, limit, fraction))
+
+    def _shrinking_arguments(self, k: int, visits: shrinking.Visits, limit: int, fraction: float) -> tuple[Any, ...]:
+        return (*self.rows, self.curvature, self.models, k, self.loss.argument, visits, limit, fraction)
 
     def end_epoch(self) -> None:
         # Move the centre of the proximal term to the intercept (see Solver in solvers/dual/base.py).

@@ -20,9 +20,12 @@ class Engine:
     ----------
     certificates_are_cheap : bool
         Whether a certificate costs little compared with an epoch, as it does here.
+    shrinks : bool
+        Whether it has :meth:`visits` and :meth:`shrink`, a step's sweeps over single examples with shrinking.
     """
 
     certificates_are_cheap = True
+    shrinks = False
 
     def __init__(
         self, problems: Sequence[Problem], sampling: Sampling, solver: type[Solver], alphas: Sequence[np.ndarray]
@@ -56,6 +59,14 @@ class Engine:
     def active(self) -> np.ndarray | None:
         """Return the sorted indices of the examples that were active at their last visit; None if that is not recorded."""
         return None
+
+    def visits(self, k: int, seed: int) -> Any:
+        """Return the visits of a step of model k, which begin with all examples."""
+        raise NotImplementedError(f"{type(self).__name__} does not shrink")
+
+    def shrink(self, k: int, visits: Any, limit: int, fraction: float) -> int:
+        """Do up to ``limit`` of these visits; they end when the residual has fallen to a fraction. Return how many were done."""
+        raise NotImplementedError(f"{type(self).__name__} does not shrink")
 
     def correct(self, k: int, w: np.ndarray) -> None:
         """Replace the w of model k by the one that the verifier recomputed from α, which removes accumulated rounding errors."""

@@ -16,13 +16,13 @@ from dualnewton.solvers.dual.engine import Engine
 from dualnewton.solvers.dual.face import face_step
 from dualnewton.solvers.dual.kink_system import solved_on_kinks
 from dualnewton.solvers.dual.piecewise import free_kinks
-from dualnewton.solvers.dual.sweeps import Sweeps
+from dualnewton.solvers.dual.sweeps import FOCUSED_RESIDUAL, PIECE, Sweeps
 
-PRODUCTS, MOST_PRODUCTS = 10, 320
+PRODUCTS, MOST_PRODUCTS = 20, 320
 """Products with the Gram matrix of the free examples in a joint step of theirs: while the free examples change from step to step,
 and at most. The number doubles with each step in which they stay the same."""
 
-QUICK = 0.3
+QUICK = 0.2
 """Logarithm of the factor by which the residual falls per epoch, from which on rounds alone do: a joint step costs several
 epochs."""
 
@@ -39,6 +39,7 @@ class Face:
     """The state of the free examples of one model."""
 
     free: np.ndarray  # indices, as of the last joint step
+    residual: float = math.nan  # of all examples, in the sweep of the last step over all of them
     products: int = PRODUCTS
     solved: bool = False  # whether their linear system has been tried
     slow: bool = False  # whether joint steps are needed: a step left the residual unknown (NumPy rounds) or too large
@@ -56,6 +57,9 @@ class KinkedState:
 class KinkedSweeps(Sweeps):
     """Sweeps with shrinking for piecewise linear losses; between two full sweeps all free examples move together.
 
+    Where the engine shrinks, a step of a model is a joint step if sweeps are slow, a sweep over all examples and sweeps over its
+    active ones: it ends where the gap is smallest, and each model has active examples of its own.
+
     Parameters
     ----------
     problems : sequence of Problem
@@ -66,7 +70,8 @@ class KinkedSweeps(Sweeps):
         Whether to solve the linear system of the free examples.
     """
 
-    expected_ratio = 1.0  # the mean residual is the gap, but that each term is computed at the w of its visit
+    # The mean residual is the gap, but that each term is computed at the w of its visit, and that of active examples only.
+    expected_ratio = 2.0
     focused_sweeps, focused_epochs, least_visits = 200, 4.0, 4096
 
     def __init__(
@@ -79,15 +84,40 @@ class KinkedSweeps(Sweeps):
         self.epochs = 0.0
 
     def step(self, rng: np.random.Generator, deadline: float, most: float) -> float:
-        before = self.residuals
-        spent = super().step(rng, deadline, most)
+        if not self.focus:
+            return super().step(rng, deadline, most)
+        if self.engine.shrinks:
+            spent = self._shrinking_sweeps(rng, deadline, most)
+        else:
+            spent = super().step(rng, deadline, most)
+            for k, residual in enumerate(self.residuals):
+                self._judge(k, residual, spent)
         self.epochs += spent
-        if self.focus:
-            for k, (far, near) in enumerate(zip(before, self.residuals, strict=True)):
-                if not near <= (math.inf if math.isnan(far) else far * math.exp(-QUICK * spent)):
-                    self.faces[k] = replace(self.faces[k], slow=True)
-                self._solve_system(k)
+        for k in range(len(self.problems)):
+            self._solve_system(k)
         return spent
+
+    def _shrinking_sweeps(self, rng: np.random.Generator, deadline: float, most: float) -> float:
+        """Move each model by sweeps of its own; return the mean number of epochs."""
+        spent = [0.0] * len(self.problems)
+        for k, problem in enumerate(self.problems):
+            if self.faces[k].slow and time.perf_counter() <= deadline:
+                spent[k] = self._joint_step(k, most)
+            visits = self.engine.visits(k, int(rng.integers(1, 1 << 63)))
+            left = math.ceil(min(most - spent[k], 1.0 + self.focused_epochs) * problem.n)
+            while left > 0 and not visits.ended and time.perf_counter() <= deadline:
+                done = self.engine.shrink(k, visits, min(PIECE, left), FOCUSED_RESIDUAL)
+                spent[k] += done / problem.n
+                left -= done
+            self.residuals[k] = visits.residual / problem.n
+            self._judge(k, visits.first_residual / problem.n, spent[k])
+        return float(np.mean(spent))
+
+    def _judge(self, k: int, residual: float, spent: float) -> None:
+        """Note the residual of all examples, and whether it falls too slowly without joint steps."""
+        face = self.faces[k]
+        quick = residual <= (math.inf if math.isnan(face.residual) else face.residual * math.exp(-QUICK * spent))
+        self.faces[k] = replace(face, residual=residual, slow=face.slow or not quick)
 
     def _focused_sweeps(self, rng: np.random.Generator, deadline: float, most: float) -> float:
         epochs = super()._focused_sweeps(rng, deadline, most)
@@ -111,7 +141,7 @@ class KinkedSweeps(Sweeps):
     def _solve_system(self, k: int) -> None:
         """Solve for the free examples exactly, once they have stayed the same since the last joint step."""
         problem, face, pieces, alpha = self.problems[k], self.faces[k], self.pieces[k], self.engine.alpha(k)
-        if face.solved or not problem.regularizer.form.is_quadratic:
+        if face.solved or not face.slow or not problem.regularizer.form.is_quadratic:
             return
         at = free_kinks(pieces, alpha)
         free = np.flatnonzero(~np.isnan(at) & (problem.c > 0.0))

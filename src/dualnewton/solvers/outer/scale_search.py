@@ -200,8 +200,9 @@ class ScaleSearch(OuterMethod):
             scales = scales.after(found.scale)
         before, after = known.best.certificate, best.certificate
         halved = after.gap < 0.5 * before.gap
-        fraction = FRACTION if halved else FINER * known.fraction
-        slow = 0 if halved or known.moved is None else known.slow
+        fitted = known.moved is None  # a step of Newton's method does not tell whether the fits are accurate enough
+        fraction = FRACTION if halved else FINER * known.fraction if fitted else known.fraction
+        slow = 0 if halved or fitted else known.slow
         # Without a penalty there may be no feasible dual point yet: then a decrease of P counts as progress.
         falls = after.gap == math.inf and after.primal < (1.0 - FRACTION) * before.primal
         stalled = 0 if falls or after.gap < before.gap else known.stalled + 1

@@ -1,0 +1,117 @@
+"""Sweeps over single examples with shrinking: a first sweep over all examples, then sweeps over those that are still active.
+
+    shrinking(*rows, curvature, models, k, loss, visits, limit, fraction)       of model k; returns the visits left of ``limit``
+
+An example without a residual at its visit becomes inactive. The sweeps end when the residual of one is at most ``fraction`` of
+that of the first, or no example is active. A call does at most ``limit`` visits, and the next one continues where it ended, so
+that the clock is read between two calls. LIBLINEAR orders its visits likewise (Hsieh et al., 2008), but for the rule of
+shrinking.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dualnewton.kernels._jit import jit
+from dualnewton.kernels.gradients import call_gradient
+from dualnewton.kernels.models import Kernel
+from dualnewton.kernels.separable import singles_of_one
+
+NEXT, KEPT, SIZE = 0, 1, 2
+"""Parts of ``Visits.place``."""
+
+FIRST, LAST, NOW, MASS = 0, 1, 2, 3
+"""Parts of ``Visits.sums``."""
+
+
+class Visits(NamedTuple):
+    """Which examples a model visits, and what the sweeps have found so far."""
+
+    order: np.ndarray  # (n,) the active examples first, in the order of the present sweep
+    place: np.ndarray  # (3,) the next visit, how many examples before it stay active, the size of the sweep
+    sums: np.ndarray  # (4,) residuals of the first, of the last complete and of the present sweep; Σ c_i α_i
+    seed: np.ndarray  # (1,) the state of the random numbers
+
+    @classmethod
+    def of_all(cls, n: int, seed: int, mass: float) -> Visits:
+        """Begin with a sweep over all examples."""
+        order, place = np.arange(n), np.array([0, 0, n])
+        return cls(order, place, np.array([np.nan, np.nan, 0.0, mass]), np.array([seed], dtype=np.uint64))
+
+    @property
+    def first_residual(self) -> float:
+        """The sum of the residuals of the first sweep, over all examples; NaN before its end."""
+        return float(self.sums[FIRST])
+
+    @property
+    def residual(self) -> float:
+        """The sum of the residuals of the last complete sweep; NaN before the end of the first."""
+        return float(self.sums[LAST])
+
+    @property
+    def ended(self) -> bool:
+        """Whether the residual is small enough, or no example is active."""
+        return bool(self.place[SIZE] == 0)
+
+
+@jit
+def _shuffle(order, size, seed):
+    # xorshift64* (Vigna, 2016), of which the upper 32 bits, times the number of places left, give the next place.
+    x = seed[0]
+    for p in range(size - 1):
+        x ^= x >> np.uint64(12)
+        x ^= x << np.uint64(25)
+        x ^= x >> np.uint64(27)
+        upper = (x * np.uint64(2685821657736338717)) >> np.uint64(32)
+        q = p + np.intp((upper * np.uint64(size - p)) >> np.uint64(32))
+        order[p], order[q] = order[q], order[p]
+    seed[0] = x
+
+
+@jit
+def _shrinking(data, columns, row_starts, curvature, models, k, loss, visits, limit, fraction):
+    order, place, sums, left = visits.order, visits.place, visits.sums, limit
+    whole = models.gradient.size > 0
+    while left > 0 and place[SIZE] > 0:
+        first = place[NEXT]
+        if first == 0:
+            _shuffle(order, place[SIZE], visits.seed)
+        last = min(place[SIZE], first + (1 if whole else left))
+        b = models.b[k]
+        models.b[k], residual = singles_of_one(
+            data, columns, row_starts, curvature[k], order, first, last,
+            models.w[k], models.w_bar[k], models.alpha[k], models.y[k], models.c[k], models.o[k],
+            b, models.b_curvature[k], models.scale[k], models.limits,
+            models.tolerance[k], models.inactive_below[k], models.active, True, loss,
+        )  # fmt: skip
+        if whole:
+            call_gradient(models.gradient, models.w_bar[k], models.w[k])
+        if models.b_curvature[k] > 0.0:
+            sums[MASS] += (models.b[k] - b) / models.b_curvature[k]
+        sums[NOW] += residual
+        kept = place[KEPT]
+        for p in range(first, last):
+            i = order[p]
+            order[kept] = i
+            kept += models.active[i]
+        left -= last - first
+        place[NEXT], place[KEPT] = last, kept
+        if last == place[SIZE]:
+            _end_sweep(place, sums, fraction)
+            # The centre of the proximal term moves to the intercept (see Solver in solvers/dual/base.py).
+            models.b[k] += models.b_curvature[k] * sums[MASS]
+    return left
+
+
+@jit
+def _end_sweep(place, sums, fraction):
+    if np.isnan(sums[FIRST]):
+        sums[FIRST] = sums[NOW]
+    sums[LAST] = sums[NOW]
+    place[SIZE] = 0 if sums[LAST] <= fraction * sums[FIRST] else place[KEPT]
+    place[NEXT], place[KEPT], sums[NOW] = 0, 0, 0.0
+
+
+shrinking = Kernel(_shrinking)
