@@ -42,15 +42,21 @@ class Workers:
             other.result()
 
     def each(self, items: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
-        """Return ``work(item)`` for each item, in the order of the items."""
+        """Return ``work(item)`` for each item, in the order of the items; no further threads are used inside of these."""
         if self.helpers == 0 or len(items) == 1:
             return [work(item) for item in items]
         waiting = iter(range(len(items)))  # next() is atomic, so that each item is processed once
         done: list[Any] = [None] * len(items)
+        warnings = np.geterr()  # which each thread has of its own
 
         def take() -> None:
-            for place in waiting:
-                done[place] = work(items[place])
+            before = _workers.set(ALONE)
+            try:
+                with np.errstate(**warnings):
+                    for place in waiting:
+                        done[place] = work(items[place])
+            finally:
+                _workers.reset(before)
 
         self.share(take, len(items))
         return done
@@ -61,7 +67,10 @@ class Workers:
             self.pool.shutdown()
 
 
-_workers: ContextVar[Workers] = ContextVar("workers", default=Workers())  # noqa: B039 (without threads: nothing to change)
+ALONE = Workers()
+"""The calling thread without others."""
+
+_workers: ContextVar[Workers] = ContextVar("workers", default=ALONE)  # noqa: B039 (without threads: nothing to change)
 
 
 def workers() -> Workers:
@@ -92,7 +101,23 @@ def sum_of_squares(entries: np.ndarray) -> float:
 
 def _squares(entries: np.ndarray) -> float:
     with np.errstate(over="ignore", invalid="ignore"):  # of this thread
-        return float(entries @ entries)
+        return float(entries.dot(entries))  # ``@`` on vectors keeps the interpreter's lock, so that threads would wait
+
+
+def in_order(matrix: Any) -> bool:
+    """Whether the column indices of each row of a CSR matrix increase, so that none is repeated; in threads if it is long."""
+    columns, starts = matrix.indices, matrix.indptr
+
+    def rises(low: int) -> bool:
+        own = columns[low : low + LONG + 1]
+        rising = own[1:] > own[:-1]
+        # Between two rows the indices may fall. Starts of empty rows at the end are no entries.
+        first, last = np.searchsorted(starts, (low + 1, low + own.size))
+        rising[starts[first:last] - (low + 1)] = True
+        return bool(rising.all())
+
+    monotone = starts[0] == 0 and bool((starts[1:] >= starts[:-1]).all())
+    return monotone and all(workers().each(range(0, columns.size, LONG), rises))
 
 
 def physical_cores() -> int:
