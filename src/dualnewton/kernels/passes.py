@@ -25,7 +25,7 @@ from dualnewton.kernels import rows as row
 from dualnewton.kernels._jit import jit, overloads, prefetch
 from dualnewton.kernels._lanes import LANES, fma, spread, store, zeros
 from dualnewton.kernels._lanes import load as load_lanes
-from dualnewton.kernels.atomic import load, swap_if
+from dualnewton.kernels.atomic import next_number
 from dualnewton.kernels.elementary import number_of
 from dualnewton.kernels.models import Kernel
 from dualnewton.kernels.row_functions import call, call_gemm, call_syrk
@@ -36,15 +36,6 @@ FEW = 2
 AHEAD = np.uintp(24)
 """Number of entries by which the coefficients of a sparse row's features are prefetched where there are several columns: their
 matrix exceeds the second-level cache."""
-
-
-@jit
-def _next_part(counter):
-    """Return the next number of a counter that the threads share."""
-    while True:
-        part = load(counter, 0)
-        if swap_if(counter, 0, part, part + 1):
-            return part
 
 
 # Margins and sums of a block of rows ------------------------------------------------------------------------------------------
@@ -217,7 +208,7 @@ def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, 
     n, K, M = Z.shape[1], b.size, slopes.shape[1]
     R, unkept = np.empty((M, step)), np.empty(step)
     room = np.empty((blas[1], blas[2]))
-    part = _next_part(counter)
+    part = next_number(counter)
     while part < ends.size - 1:
         own = G[part]
         for j in range(own.shape[0]):
@@ -262,7 +253,7 @@ def _evaluate(data, columns, starts, ends, counter, step, W, b, calls, blas, Z, 
                     slopes[part, k] += R[k, i]
             if M > 0:
                 _gather(data, columns, starts, low, high, R, blas, room, own)
-        part = _next_part(counter)
+        part = next_number(counter)
 
 
 @jit
@@ -271,8 +262,11 @@ def _over_rows(ends, counter, function, fields, columns, vectors, sign, values):
 
     Those with several columns have as many entries in each as there are rows; those that are not wanted have a distance of 0.
     """
-    n = ends[-1]
-    part = _next_part(counter)
+    n, longest = ends[-1], 0
+    for part in range(ends.size - 1):
+        longest = max(longest, ends[part + 1] - ends[part])
+    unwanted = np.empty(longest)  # of this thread: if all wrote to the same place, they would wait for each other's caches
+    part = next_number(counter)
     while part < ends.size - 1:
         low, high = ends[part], ends[part + 1]
         a, b = vectors[:, 0], vectors[:, 1]
@@ -289,12 +283,12 @@ def _over_rows(ends, counter, function, fields, columns, vectors, sign, values):
             a[1] + low * b[1],
             a[2] + low * b[2],
             a[3] + low * b[3],
-            a[4] + low * b[4],
-            a[5] + low * b[5],
-            a[6] + low * b[6],
+            a[4] + low * b[4] if b[4] > 0 else unwanted.ctypes.data,
+            a[5] + low * b[5] if b[5] > 0 else unwanted.ctypes.data,
+            a[6] + low * b[6] if b[6] > 0 else unwanted.ctypes.data,
             sign,
         )
-        part = _next_part(counter)
+        part = next_number(counter)
 
 
 @jit
@@ -398,12 +392,12 @@ def _add_square_of(rows, first, count, sign, blas, product, H):
 def _gram(data, columns, starts, ends, counter, step, indices, weights, blas, like, border, H):
     d = H.shape[1]
     rows, product = np.empty((step, d), like.dtype), np.empty((d if like.itemsize < 8 else 0, d), like.dtype)
-    part = _next_part(counter)
+    part = next_number(counter)
     while part < ends.size - 1:
         own, sums = H[part], border[part]
         for j in range(d):
             sums[j] = 0.0
-            for k in range(d):
+            for k in range(j, d):
                 own[j, k] = 0.0
         for low in range(ends[part], ends[part + 1], step):
             # Rows of positive weight are collected from the first place on, those of negative weight from the last.
@@ -419,7 +413,7 @@ def _gram(data, columns, starts, ends, counter, step, indices, weights, blas, li
                 _add_square(rows, 0, positive, 1.0, blas, product, own)
             if negative < step:
                 _add_square(rows, negative, step - negative, -1.0, blas, product, own)
-        part = _next_part(counter)
+        part = next_number(counter)
 
 
 @jit
@@ -448,7 +442,7 @@ def _add_squares_of(data, columns, starts, i, weight, out):
 
 @jit
 def _diagonal(data, columns, starts, ends, counter, weights, out):
-    part = _next_part(counter)
+    part = next_number(counter)
     while part < ends.size - 1:
         own = out[part]
         for j in range(own.size):
@@ -456,7 +450,7 @@ def _diagonal(data, columns, starts, ends, counter, weights, out):
         for i in range(ends[part], ends[part + 1]):
             if weights[i] != 0.0:
                 _add_squares(data, columns, starts, i, weights[i], own)
-        part = _next_part(counter)
+        part = next_number(counter)
 
 
 def _scaled_square(data: Any, columns: Any, starts: Any, i: int, scale: Any) -> float:
@@ -483,11 +477,11 @@ def _scaled_square_of(data, columns, starts, i, scale):
 
 @jit
 def _row_scores(data, columns, starts, ends, counter, scale, out):
-    part = _next_part(counter)
+    part = next_number(counter)
     while part < ends.size - 1:
         for i in range(ends[part], ends[part + 1]):
             out[i] = _scaled_square(data, columns, starts, i, scale)
-        part = _next_part(counter)
+        part = next_number(counter)
 
 
 evaluate, over_rows, places = Kernel(_evaluate), Kernel(_over_rows), Kernel(_places)

@@ -30,12 +30,12 @@ SPARSE_BYTES, MOST_SPARSE_ROWS = 1 << 22, 1 << 16
 alternate less, are faster although they are read from a slower cache: on 500000×100000 with 40 entries a row by a tenth on one
 core, by a quarter on 16, compared to 1 MiB. Those of several columns fit into no fast cache, and the short blocks are used."""
 
-WIDE_PARTS, WIDE_SHARE, SUM_ENTRIES = 16, 8, 1 << 26
-"""Where each part of sparse rows has a gradient of several columns: maximum number of parts, minimum of a part's entries for each
-feature, and maximum of numbers of all these gradients (512 MiB)."""
+WIDE_PARTS, SUM_ENTRIES = 16, 1 << 26
+"""Where each part of sparse rows has a gradient of several columns: maximum number of parts, and maximum of numbers of all these
+gradients (512 MiB)."""
 
-SUMMED = 1 << 13
-"""Number of columns of the parts' sums that are added at a time (64 KiB)."""
+SUMMED, GRAM_ROWS = 1 << 12, 8
+"""Numbers of the parts' sums that are added at a time (32 KiB), and rows of their Gram matrices."""
 
 ROW_PARTS, PART_ROWS = 64, 1 << 14
 """Maximum number of parts of vectors with an entry per row, and minimum number of their rows."""
@@ -66,14 +66,13 @@ class CompiledPasses:
     """
 
     def __init__(self, X: Any, parts: Sequence[slice]) -> None:
-        from dualnewton.kernels import passes, row_functions
+        from dualnewton.kernels import part_sums, passes, row_functions
         from dualnewton.kernels.rows import Rows
 
-        self.kernels, self.functions, self.rows = passes, row_functions, Rows.of(X)
+        self.kernels, self.sums, self.functions, self.rows = passes, part_sums, row_functions, Rows.of(X)
         (self.n, self.d), self.sparse = X.shape, sp.issparse(X)
         self.ends = np.array([0, *(part.stop for part in parts)])
         stored = X.data.nbytes + X.indices.nbytes if self.sparse else X.nbytes
-        self.stored = X.nnz if self.sparse else X.size
         self.step = max(16, min(MOST_ROWS, BLOCK_BYTES * self.n // max(stored, 1)) // 8 * 8)
         self.long_step = max(16, min(MOST_SPARSE_ROWS, SPARSE_BYTES * self.n // max(stored, 1)) // 8 * 8)
         self.widens = X.dtype != np.float64 and not self.sparse
@@ -144,9 +143,7 @@ class CompiledPasses:
         """Σ_i weights_i a_ij²."""
         sums = _take(self._room, len(self.ends) - 1, self.d)
         self._share(self.kernels.diagonal, _read_only(weights), sums)
-        norms = self._added(sums)
-        self._room = [sums]
-        return norms
+        return self._added(sums)[0]
 
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
         """Σ_j scale_j a_ij²."""
@@ -160,16 +157,17 @@ class CompiledPasses:
         parts = gram_parts(size, d)
         ends = np.linspace(0, size, parts + 1).astype(np.intp)
         # Many rows at a time: with few, the traffic of updating the sum would exceed that of reading the rows.
-        step = max(1, min(-(-size // parts), max(min(d, FEWEST), GRAM_BYTES // (8 * d))))
+        longest = -(-size // parts)
+        step = -(-longest // max(1, round(longest / max(min(d, FEWEST), GRAM_BYTES // (8 * d)))))
         blas = np.array([self.functions.blas_address(name) for name in ("dsyrk", "ssyrk")], dtype=np.intp)
         like, borders = np.empty(0, np.float32 if single else np.float64), np.empty((parts, d))
         sums = _take(self._gram_room, parts, d * d)
         given = frozen(np.ascontiguousarray(indices)), _read_only(weights), blas, like, borders
-        self._share(self.kernels.gram, step, *given, sums.reshape(parts, d, d), ends=ends)
-        H = self._added(sums).reshape(d, d)
+        upper = sums.reshape(parts, d, d)
+        self._share(self.kernels.gram, step, *given, upper, ends=ends)
+        H = np.empty((d, d))
+        self._in_threads(self.sums.gram_totals, -(-d // GRAM_ROWS), GRAM_ROWS, upper, H)
         self._gram_room = [sums]
-        H = np.triu(H)
-        H += np.triu(H, 1).T
         return H, borders.sum(axis=0)
 
     # How -------------------------------------------------------------------------------------------------------------
@@ -196,17 +194,15 @@ class CompiledPasses:
         arguments = coefficients, np.array(b, dtype=np.float64), table, blas, Z, vectors, values, slopes
         step = self.long_step if self.sparse and max(K, factors) <= self.kernels.FEW else self.step
         self._share(self.kernels.evaluate, step, *arguments, sums.reshape(shape), ends=ends)
-        products = self._added(sums)
-        self._room = [sums]
-        products = products.reshape(self.d, width).T[:factors] if self.sparse else products.reshape(factors, self.d)
-        return values.sum(axis=0), np.ascontiguousarray(products), slopes.sum(axis=0), Z, vectors
+        products = self._added(sums, width, factors) if self.sparse else self._added(sums).reshape(factors, self.d)
+        return values.sum(axis=0), products, slopes.sum(axis=0), Z, vectors
 
     def _ends_for(self, width: int) -> np.ndarray:
         """Return where the parts of a pass end, each of which has so many sums per feature: fewer parts if these are many."""
         parts = len(self.ends) - 1
         if not self.sparse or width <= self.kernels.FEW:
             return self.ends
-        fewer = max(1, min(parts, WIDE_PARTS, self.stored // (WIDE_SHARE * self.d), SUM_ENTRIES // (self.d * width)))
+        fewer = max(1, min(parts, WIDE_PARTS, SUM_ENTRIES // (self.d * width)))
         return self.ends if fewer == parts else np.linspace(0, self.n, fewer + 1).astype(self.ends.dtype)
 
     def _padded(self, columns: int) -> int:
@@ -216,24 +212,35 @@ class CompiledPasses:
     def _columns_of(self, W: np.ndarray) -> np.ndarray:
         """Return Wᵀ with a row of whole vector registers for each feature, since sparse rows visit features in any order."""
         found = np.zeros((self.d, self._padded(len(W))))
-        found[:, : len(W)] = W.T
+        step = SUMMED if len(W) > self.kernels.FEW else self.d
+
+        def fill(low: int) -> None:
+            found[low : low + step, : len(W)] = W[:, low : low + step].T
+
+        workers().each(range(0, self.d, step), fill)
         return found
 
     def _share(self, kernel: Any, *arguments: Any, ends: np.ndarray | None = None) -> None:
-        """Run a kernel in all threads, each of which takes parts from a common counter."""
+        """Run a kernel over the rows in all threads, each of which takes parts from a common counter."""
         ends = self.ends if ends is None else ends
-        given = (*self.rows, ends, np.zeros(1, dtype=np.int64), *arguments)
+        self._in_threads(kernel, len(ends) - 1, *arguments, before=(*self.rows, ends))
+
+    def _in_threads(self, kernel: Any, shares: int, *arguments: Any, before: tuple[Any, ...] = ()) -> None:
+        """Run a kernel in as many threads as there are shares of its work, which they take from a common counter."""
+        given = (*before, np.zeros(1, dtype=np.int64), *arguments)
         kernel.prepare(*given)
-        workers().share(lambda: kernel(*given), len(ends) - 1)
+        workers().share(lambda: kernel(*given), shares)
 
-    def _added(self, sums: np.ndarray) -> np.ndarray:
-        """Add the parts' sums in order, by ranges of columns, and give their room back."""
-        total = np.empty(sums.shape[1])
+    def _added(self, sums: np.ndarray, width: int = 1, columns: int = 1) -> np.ndarray:
+        """Add the parts' sums, which have ``width`` numbers for each feature, in order; return the first columns, as rows.
 
-        def add(low: int) -> None:
-            np.add.reduce(sums[:, low : low + SUMMED], axis=0, out=total[low : low + SUMMED])
-
-        workers().each(range(0, sums.shape[1], SUMMED), add)
+        The room of the sums is given back.
+        """
+        total = np.empty((columns, sums.shape[1] // max(width, 1)))
+        if total.size:
+            step = max(1, SUMMED // width)
+            self._in_threads(self.sums.totals, -(-total.shape[1] // step), step, width, sums, total)
+        self._room = [sums]
         return total
 
     def _linear(self, function: int, k: int, column: np.ndarray) -> list[int]:
@@ -253,8 +260,12 @@ def _take(room: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
 
 
 def gram_parts(size: int, d: int) -> int:
-    """Return the number of parts of the weighted Gram matrix of so many rows: each has a d×d sum, and at least d rows."""
-    return max(1, min(GRAM_PARTS, size * d**2 // LARGE_GRAM, size // d, GRAM_ENTRIES // d**2))
+    """Return the number of parts of the weighted Gram matrix of so many rows: each has a d×d sum, and at least d rows.
+
+    It is a power of two, as the number of threads often is, so that these have as many parts each.
+    """
+    most = min(GRAM_PARTS, size * d**2 // LARGE_GRAM, size // d, GRAM_ENTRIES // d**2)
+    return 1 << max(most.bit_length() - 1, 0)
 
 
 def row_parts(n: int) -> np.ndarray:
@@ -282,16 +293,9 @@ def sum_over_rows(
     ends, K = row_parts(len(z)), loss.columns
     parts, step = len(ends) - 1, int(np.diff(ends).max())
     margins, given = np.ascontiguousarray(z.T, dtype=np.float64), own_vectors(loss, rows)
-    ones, zeros, unread = (
-        np.ones(step),
-        np.zeros(step * K),
-        np.empty(step),
-    )  # for vectors that are absent, or not wanted
+    ones, zeros = np.ones(step), np.zeros(step * K)  # for vectors that are absent
     read = [(margins.ctypes.data, margins.itemsize), *map(_vector, given, (None, ones, zeros))]
-    written = [
-        (unread.ctypes.data, 0) if each is None else (each.ctypes.data, each.itemsize)
-        for each in (slopes, kept, factors)
-    ]
+    written = [(0, 0) if each is None else (each.ctypes.data, each.itemsize) for each in (slopes, kept, factors)]
     vectors, values, fields = np.array(read + written, dtype=np.intp), np.zeros(parts), (function.p, function.q)
     arguments = ends, np.zeros(1, dtype=np.int64), function.address, fields, K, vectors, float(sign), values
     passes.over_rows.prepare(*arguments)
