@@ -29,7 +29,7 @@ SHORT = 4096
 
 @dataclass(frozen=True, eq=False)
 class Corrections:
-    """The last pairs: the rows of S, Y, Z as above, SYᵀ and YZᵀ.
+    """The last pairs: the rows of S, Y, Z as above, R (with zeros below the diagonal) and YZᵀ.
 
     The rows are separate vectors: copying all of them for each new pair would take longer than a pass in many threads.
     """
@@ -37,7 +37,7 @@ class Corrections:
     S: tuple[np.ndarray, ...]
     Y: tuple[np.ndarray, ...]
     Z: tuple[np.ndarray, ...]
-    SY: np.ndarray
+    R: np.ndarray
     YZ: np.ndarray
 
     @classmethod
@@ -51,14 +51,14 @@ class Corrections:
 
     def with_pair(self, step: np.ndarray, difference: np.ndarray, image: np.ndarray, most: int) -> Corrections:
         """Add s, y and B₀⁻¹y if the curvature sᵀy is positive, and drop the oldest pair if there are more than ``most``."""
-        bound = CURVED * math.sqrt(float(step @ step) * float(difference @ difference))
-        if not float(step @ difference) > bound:
+        bound = CURVED * math.sqrt(float(step.dot(step)) * float(difference.dot(difference)))
+        if not float(step.dot(difference)) > bound:
             return self
         start = max(0, len(self) + 1 - most)
         S, Y, Z = (*self.S[start:], step), (*self.Y[start:], difference), (*self.Z[start:], image)
         across = _times(Z, difference)
-        SY = _bordered(self.SY[start:, start:], _times(S, difference), _times(Y, step))
-        return Corrections(S, Y, Z, SY, _bordered(self.YZ[start:, start:], across, across))
+        R = _bordered(self.R[start:, start:], _times(S, difference), 0.0)
+        return Corrections(S, Y, Z, R, _bordered(self.YZ[start:, start:], across, across[:-1]))
 
     def rebased(self, curvature: Curvature) -> Corrections:
         """Return the same pairs as corrections of another matrix."""
@@ -73,10 +73,10 @@ class Corrections:
             return z
         from scipy.linalg.blas import dtrsv
 
-        scale = 1.0 if scaled_well else self.SY[-1, -1] / self.YZ[-1, -1]
-        inner = dtrsv(self.SY, _times(self.S, g))  # R⁻¹Sg: only the upper triangle is read
-        middle = self.SY.diagonal() * inner + scale * (self.YZ @ inner - _times(self.Z, g))
-        outer = dtrsv(self.SY, middle, trans=1)
+        scale = 1.0 if scaled_well else self.R[-1, -1] / self.YZ[-1, -1]
+        inner = dtrsv(self.R, _times(self.S, g))
+        middle = self.R.diagonal() * inner + scale * (self.YZ @ inner - _times(self.Z, g))
+        outer = dtrsv(self.R, middle, trans=1)
         return scale * z + _combined(outer, self.S) - scale * _combined(inner, self.Z)
 
 
@@ -84,7 +84,7 @@ def _times(rows: tuple[np.ndarray, ...], vector: np.ndarray) -> np.ndarray:
     """Return the products of each row with a vector."""
     if vector.size <= SHORT:
         return np.asarray(on_host(np.stack(rows) @ vector))
-    return np.array([float(row @ vector) for row in rows])
+    return np.array([float(row.dot(vector)) for row in rows])  # ``@`` on vectors keeps the interpreter's lock
 
 
 def _combined(factors: np.ndarray, rows: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -97,11 +97,11 @@ def _combined(factors: np.ndarray, rows: tuple[np.ndarray, ...]) -> np.ndarray:
     return total
 
 
-def _bordered(square: np.ndarray, column: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Append a column and a row, whose last entries are the same."""
+def _bordered(square: np.ndarray, column: np.ndarray, row: np.ndarray | float) -> np.ndarray:
+    """Append a column, and a row before its last entry."""
     m = len(column)
     larger = np.empty((m, m), order="F")
     larger[:-1, :-1] = square
     larger[:, -1] = column
-    larger[-1, :] = row
+    larger[-1, :-1] = row
     return larger
