@@ -9,21 +9,53 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dualnewton.matrix.workers import workers
 from dualnewton.validation import without_repeats
 
 Matrix = Any
 """A NumPy array or a SciPy CSR array, one example per row; both support ``@``, ``.T`` and row indexing."""
 
 
+STRIPE = 128
+"""Rows of a square matrix that a thread computes at a time."""
+
+
 def gram(rows: Matrix, scale: np.ndarray | None = None) -> np.ndarray:
-    """Return rows D(scale) rowsᵀ, dense, for scale > 0; ones by default."""
+    """Return rows D(scale) rowsᵀ, dense, for scale > 0; ones by default. Threads share many sparse rows."""
     rows = rows if scale is None else scale_columns(rows, np.sqrt(scale))
-    return to_dense(rows @ rows.T)
+    if not sp.issparse(rows) or rows.shape[0] <= STRIPE:
+        return to_dense(rows @ rows.T)
+    rows, other = sp.csr_array(rows), sp.csr_array(rows.T)
+    found = np.empty((rows.shape[0], rows.shape[0]), rows.dtype)
+
+    def fill(low: int) -> None:
+        (_csr_part(rows, low, min(low + STRIPE, len(found))) @ other).toarray(out=found[low : low + STRIPE])
+
+    workers().each(range(0, len(found), STRIPE), fill)
+    return found
+
+
+def scaled_both(H: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """D(factors) H D(factors), a new array; threads share its rows."""
+    found = np.empty_like(H)
+
+    def fill(low: int) -> None:
+        own = slice(low, low + STRIPE)
+        np.multiply(H[own], factors, out=found[own])
+        found[own] *= factors[own, None]
+
+    workers().each(range(0, len(H), STRIPE), fill)
+    return found
 
 
 def is_sparse(X: Matrix) -> bool:
     """Whether X is stored sparsely."""
     return bool(sp.issparse(X))
+
+
+def entries(X: Matrix) -> np.ndarray:
+    """Return the stored entries as a flat array, without a copy of a CSR array or of one in C order."""
+    return X.data if sp.issparse(X) else X.reshape(-1)
 
 
 def to_dense(rows: Matrix) -> np.ndarray:
