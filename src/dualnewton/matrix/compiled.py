@@ -40,7 +40,7 @@ SUMMED, GRAM_ROWS = 1 << 12, 8
 ROW_PARTS, PART_ROWS = 64, 1 << 14
 """Maximum number of parts of vectors with an entry per row, and minimum number of their rows."""
 
-GRAM_PARTS, LARGE_GRAM, GRAM_ENTRIES = 32, 1 << 25, 1 << 26
+GRAM_PARTS, LARGE_GRAM, GRAM_ENTRIES = 32, 1 << 23, 1 << 26
 """Maximum number of parts of a weighted Gram matrix, minimum number of multiplications of a part, and maximum number of entries
 of all parts' d×d sums (512 MiB)."""
 
@@ -167,7 +167,7 @@ class CompiledPasses:
         self._share(self.kernels.gram, step, *given, upper, ends=ends)
         H = np.empty((d, d))
         self._in_threads(self.sums.gram_totals, -(-d // GRAM_ROWS), GRAM_ROWS, upper, H)
-        self._gram_room = [sums]
+        _give_back(self._gram_room, sums)
         return H, borders.sum(axis=0)
 
     # How -------------------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class CompiledPasses:
         if total.size:
             step = max(1, SUMMED // width)
             self._in_threads(self.sums.totals, -(-total.shape[1] // step), step, width, sums, total)
-        self._room = [sums]
+        _give_back(self._room, sums)
         return total
 
     def _linear(self, function: int, k: int, column: np.ndarray) -> list[int]:
@@ -250,13 +250,18 @@ class CompiledPasses:
 
 
 def _take(room: list[np.ndarray], parts: int, numbers: int) -> np.ndarray:
-    """Return an array of so many numbers for each part, of earlier room if it is as wide: its memory is mapped already."""
+    """Return an array of so many numbers for each part, of earlier room if that is large enough: its memory is mapped already."""
+    size = parts * numbers
     try:
         found = room.pop()
     except IndexError:  # in use by another thread, or none so far
-        return np.empty((parts, numbers))
-    fits = found.shape[1] == numbers and len(found) >= parts
-    return found[:parts] if fits else np.empty((parts, numbers))
+        found = np.empty(0)
+    return (found if found.size >= size else np.empty(size))[:size].reshape(parts, numbers)
+
+
+def _give_back(room: list[np.ndarray], sums: np.ndarray) -> None:
+    """Keep the room of sums that are not needed any more, in place of any other."""
+    room[:] = [sums if sums.base is None else sums.base]
 
 
 def gram_parts(size: int, d: int) -> int:
@@ -288,7 +293,7 @@ def sum_over_rows(
 
     Margins z of several columns have the shape (n, K); slopes and factors, which are written, have a row for each column.
     """
-    from dualnewton.kernels import passes
+    from dualnewton.kernels.row_vectors import over_rows
 
     ends, K = row_parts(len(z)), loss.columns
     parts, step = len(ends) - 1, int(np.diff(ends).max())
@@ -298,8 +303,8 @@ def sum_over_rows(
     written = [(0, 0) if each is None else (each.ctypes.data, each.itemsize) for each in (slopes, kept, factors)]
     vectors, values, fields = np.array(read + written, dtype=np.intp), np.zeros(parts), (function.p, function.q)
     arguments = ends, np.zeros(1, dtype=np.int64), function.address, fields, K, vectors, float(sign), values
-    passes.over_rows.prepare(*arguments)
-    workers().share(lambda: passes.over_rows(*arguments), parts)
+    over_rows.prepare(*arguments)
+    workers().share(lambda: over_rows(*arguments), parts)
     return float(values.sum())
 
 

@@ -133,10 +133,10 @@ def places_of(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
 
 def find_places(points: np.ndarray, chances: np.ndarray) -> np.ndarray:
     """Do the same by a kernel."""
-    from dualnewton.kernels import passes
+    from dualnewton.kernels.row_vectors import places
 
     found = np.empty(points.size, dtype=np.intp)
     given = frozen(np.ascontiguousarray(chances, dtype=np.float64)), points, found
-    passes.places.prepare(*given)
-    passes.places(*given)
+    places.prepare(*given)
+    places(*given)
     return found

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from dualnewton.row_arrays import on_host
+from dualnewton.row_arrays import is_elsewhere, on_host
 from dualnewton.solvers.primal.curvature import Curvature
 
 CURVED = 1e-12
@@ -24,7 +25,8 @@ CURVED = 1e-12
 
 
 SHORT = 4096
-"""Length of vectors up to which they are copied into one matrix for each product; vector by vector takes longer there."""
+"""Length of vectors in memory up to which they are copied into one matrix for each product; vector by vector takes longer there.
+Vectors elsewhere are always copied: each product of its own would wait for its result."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,13 +53,13 @@ class Corrections:
 
     def with_pair(self, step: np.ndarray, difference: np.ndarray, image: np.ndarray, most: int) -> Corrections:
         """Add s, y and B₀⁻¹y if the curvature sᵀy is positive, and drop the oldest pair if there are more than ``most``."""
-        bound = CURVED * math.sqrt(float(step.dot(step)) * float(difference.dot(difference)))
-        if not float(step.dot(difference)) > bound:
-            return self
         start = max(0, len(self) + 1 - most)
         S, Y, Z = (*self.S[start:], step), (*self.Y[start:], difference), (*self.Z[start:], image)
-        across = _times(Z, difference)
-        R = _bordered(self.R[start:, start:], _times(S, difference), 0.0)
+        m, products = len(S), _times(_gathered((*S, *Z, difference)), difference)
+        of_steps, across = products[:m], products[m:-1]
+        if not of_steps[-1] > CURVED * math.sqrt(float(step.dot(step)) * products[-1]):
+            return self
+        R = _bordered(self.R[start:, start:], of_steps, 0.0)
         return Corrections(S, Y, Z, R, _bordered(self.YZ[start:, start:], across, across[:-1]))
 
     def rebased(self, curvature: Curvature) -> Corrections:
@@ -65,7 +67,8 @@ class Corrections:
         if not len(self):
             return self
         Z = tuple(curvature.solve(difference) for difference in self.Y)
-        return replace(self, Z=Z, YZ=np.stack([_times(Z, difference) for difference in self.Y]))
+        rows = _gathered(Z)
+        return replace(self, Z=Z, YZ=np.stack([_times(rows, difference) for difference in self.Y]))
 
     def solve(self, g: np.ndarray, z: np.ndarray, *, scaled_well: bool) -> np.ndarray:
         """Return B⁻¹g, given z = B₀⁻¹g; unless B₀ is scaled well, the last pair sets its scale."""
@@ -74,26 +77,35 @@ class Corrections:
         from scipy.linalg.blas import dtrsv
 
         scale = 1.0 if scaled_well else self.R[-1, -1] / self.YZ[-1, -1]
-        inner = dtrsv(self.R, _times(self.S, g))
-        middle = self.R.diagonal() * inner + scale * (self.YZ @ inner - _times(self.Z, g))
+        rows = _gathered((*self.S, *self.Z))
+        of_steps, of_images = np.split(_times(rows, g), 2)
+        inner = dtrsv(self.R, of_steps)
+        middle = self.R.diagonal() * inner + scale * (self.YZ @ inner - of_images)
         outer = dtrsv(self.R, middle, trans=1)
-        return scale * z + _combined(outer, self.S) - scale * _combined(inner, self.Z)
+        return scale * z + _combined(np.concatenate([outer, -scale * inner]), rows)
 
 
-def _times(rows: tuple[np.ndarray, ...], vector: np.ndarray) -> np.ndarray:
-    """Return the products of each row with a vector."""
-    if vector.size <= SHORT:
-        return np.asarray(on_host(np.stack(rows) @ vector))
-    return np.array([float(row.dot(vector)) for row in rows])  # ``@`` on vectors keeps the interpreter's lock
+def _gathered(rows: tuple[np.ndarray, ...]) -> Any:
+    """Return vectors as the rows of one matrix, or as they are where that takes longer (``SHORT``)."""
+    return np.stack(rows) if rows[0].size <= SHORT or is_elsewhere(rows[0]) else rows
 
 
-def _combined(factors: np.ndarray, rows: tuple[np.ndarray, ...]) -> np.ndarray:
+def _times(rows: Any, vector: np.ndarray) -> np.ndarray:
+    """Return the products of each row with a vector, in memory."""
+    if isinstance(rows, tuple):
+        return np.array([row.dot(vector) for row in rows])  # ``@`` on vectors keeps the interpreter's lock
+    return np.asarray(on_host(rows @ vector))
+
+
+def _combined(factors: np.ndarray, rows: Any) -> np.ndarray:
     """Return the sum of the rows, each times its factor."""
-    if rows[0].size <= SHORT:
-        return np.asarray(factors, like=rows[0]) @ np.stack(rows)
-    total = float(factors[0]) * rows[0]
-    for factor, row in zip(factors[1:], rows[1:], strict=True):
-        total += float(factor) * row
+    if not isinstance(rows, tuple):
+        return np.asarray(factors, like=rows) @ rows
+    from scipy.linalg.blas import daxpy
+
+    total = np.zeros(rows[0].size)
+    for factor, row in zip(factors.tolist(), rows, strict=True):
+        total = daxpy(row, total, a=factor)  # in place, in a quarter of the time of NumPy, which writes each product first
     return total
 
 
