@@ -11,8 +11,8 @@ the data for each column, and adding them a fraction of the time of a pass.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,6 +34,10 @@ WIDE_PARTS, SUM_ENTRIES = 16, 1 << 26
 """Where each part of sparse rows has a gradient of several columns: maximum number of parts, and maximum of numbers of all these
 gradients (512 MiB)."""
 
+CACHED = 10 << 20
+"""Numbers of gradients of sparse rows to which threads write at a time (80 MiB). At 16 threads ten gradients of 100000 features
+took 34 ms in one pass, and twice 7 ms in two passes for five of them each; one thread is faster with all at once."""
+
 SUMMED, GRAM_ROWS = 1 << 12, 8
 """Numbers of the parts' sums that are added at a time (32 KiB), and rows of their Gram matrices."""
 
@@ -52,6 +56,13 @@ REGISTER = 4
 
 NOWHERE = -1
 """Place of a vector that is not kept."""
+
+
+class Layout(NamedTuple):
+    """Where the parts of a pass end, and the rows of a block."""
+
+    ends: np.ndarray
+    step: int
 
 
 class CompiledPasses:
@@ -97,8 +108,29 @@ class CompiledPasses:
         self, W: np.ndarray, b: np.ndarray, forms: Sequence[RowForm], vectors: Sequence[RowVectors]
     ) -> Evaluation:
         """Margins, losses, sums of their derivatives, and dual points, as the forms say."""
+        sizes = np.array([self._sizes(form) for form in forms])
+        ends = np.vstack([np.zeros(3, dtype=np.intp), sizes.cumsum(axis=0)])  # of the columns, factors and kept vectors
+        K, factors, kept = ends[-1]
+        layout = self._layout(K, factors)
+        Z, kept_rows, gradients = np.empty((K, self.n)), np.empty((kept, self.n)), np.empty((factors, self.d))
+        found = []
+        for models in self._groups(len(forms), factors, len(layout.ends) - 1):
+            columns, own, held = (slice(*ends[[models.start, models.stop], kind]) for kind in range(3))
+            calls, _alive = self._calls(forms[models], vectors[models])
+            some = self._run(W[columns], b[columns], calls, layout, Z[columns], kept_rows[held], gradients[own])
+            found.append(some)
+        values, slopes = map(np.concatenate, zip(*found, strict=True))
+        return Evaluation(values, gradients, slopes, Z.T, kept_rows.T if kept else None)
+
+    def _sizes(self, form: RowForm) -> tuple[int, int, int]:
+        """Return the columns of a form, its vectors that are multiplied by Aᵀ, and those that are kept."""
+        count = (1 + form.direction) * form.loss.columns
+        return form.loss.columns, count * (1 + form.thirds), count * form.dual
+
+    def _calls(self, forms: Sequence[RowForm], vectors: Sequence[RowVectors]) -> tuple[list[Any], list[Any]]:
+        """Return the calls of the functions of these forms, and the arrays that they point to."""
         calls: list[Any] = []
-        held = []  # what the calls point to
+        held = []
         column = factors = kept = 0
         for model, (form, own) in enumerate(zip(forms, vectors, strict=True)):
             K, functions = form.loss.columns, self._functions(form)
@@ -115,35 +147,51 @@ class CompiledPasses:
             count = len(functions) * K
             if form.thirds:
                 calls += [[0, *shared, factors + k, factors + count + k, *fields, K] for k in range(count)]
-            column, factors, kept = column + K, factors + count * (1 + form.thirds), kept + count * form.dual
-        values, gradients, slopes, Z, kept_rows = self._run(W, b, calls, len(forms), factors, kept)
-        return Evaluation(values, gradients, slopes, Z.T, kept_rows.T if kept else None)
+            column, factors, kept = np.add((column, factors, kept), self._sizes(form)).tolist()
+        return calls, held
+
+    def _groups(self, models: int, factors: int, parts: int) -> Iterator[slice]:
+        """Yield the models of which one pass over sparse rows computes the gradients, at least three at a time.
+
+        Those that all threads write to at a time fit into a cache. Each column is computed as in one pass for all of them, so that
+        no bit depends on the groups, and these may depend on the number of threads.
+        """
+        at_a_time = min(parts, 1 + workers().helpers)
+        wanted = -(-factors * self.d * at_a_time // CACHED) if self.sparse else 1
+        count = max(1, min(wanted, models // (self.kernels.FEW + 1)))
+        for group in range(count):
+            yield slice(group * models // count, (group + 1) * models // count)
 
     def weighted_products(self, V: np.ndarray, v: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Aᵀ D(weights_k) (A V_k + v_k) and the sums of the vectors in between."""
         columns = np.ascontiguousarray(weights.T)
         calls = [self._linear(self.functions.weighted().address, k, column) for k, column in enumerate(columns)]
-        _, products, sums, _, _ = self._run(V, v, calls, len(V), len(V))
+        Z, products = np.empty((len(V), self.n)), np.empty((len(V), self.d))
+        _, sums = self._run(V, v, calls, self._layout(len(V), len(V)), Z, Z[:0], products)
         return products, sums
 
     def times(self, w: np.ndarray) -> np.ndarray:
         """A w, for a vector or a matrix with one column per model."""
         W = np.atleast_2d(w.T)
-        Z = self._run(W, np.zeros(len(W)), [], 0, 0)[3]
+        Z = np.empty((len(W), self.n))
+        self._run(W, np.zeros(len(W)), [], self._layout(len(W), 0), Z, Z[:0], np.empty((0, self.d)))
         return Z[0] if w.ndim == 1 else np.ascontiguousarray(Z.T)
 
     def transposed_times(self, v: np.ndarray) -> np.ndarray:
         """Aᵀ v, for a vector or a matrix with one column per model."""
         columns = np.ascontiguousarray(np.atleast_2d(v.T), dtype=np.float64)
         calls = [self._linear(self.functions.given().address, k, column) for k, column in enumerate(columns)]
-        products = self._run(np.zeros((0, self.d)), np.zeros(0), calls, len(columns), len(columns))[1]
+        products, nothing = np.empty((len(columns), self.d)), np.empty((0, self.n))
+        self._run(products[:0], np.zeros(0), calls, self._layout(0, len(columns)), nothing, nothing, products)
         return products[0] if v.ndim == 1 else np.ascontiguousarray(products.T)
 
     def diagonal(self, weights: np.ndarray) -> np.ndarray:
         """Σ_i weights_i a_ij²."""
         sums = _take(self._room, len(self.ends) - 1, self.d)
         self._share(self.kernels.diagonal, _read_only(weights), sums)
-        return self._added(sums)[0]
+        norms = np.empty((1, self.d))
+        self._add(sums, 1, norms)
+        return norms[0]
 
     def row_scores(self, scale: np.ndarray) -> np.ndarray:
         """Σ_j scale_j a_ij²."""
@@ -172,38 +220,44 @@ class CompiledPasses:
 
     # How -------------------------------------------------------------------------------------------------------------
 
+    def _layout(self, columns: int, factors: int) -> Layout:
+        """Return the parts and blocks of a pass over so many columns of margins, and of sums over rows for each feature."""
+        ends, few = self.ends, max(columns, factors) <= self.kernels.FEW
+        if self.sparse and factors > self.kernels.FEW:  # fewer parts, each of which has so many sums per feature
+            most = max(1, min(len(ends) - 1, WIDE_PARTS, SUM_ENTRIES // (self.d * self._padded(factors))))
+            ends = ends if most == len(ends) - 1 else np.linspace(0, self.n, most + 1).astype(ends.dtype)
+        return Layout(ends, self.long_step if self.sparse and few else self.step)
+
     def _run(
-        self, W: np.ndarray, b: np.ndarray, calls: Sequence[Any], models: int, factors: int, kept: int = 0
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return values of the models, products of each factor with A, sums of the factors, margins and vectors kept, as rows."""
-        K, width = len(W), self._padded(factors) if self.sparse else factors
-        ends = self._ends_for(width)
-        parts = len(ends) - 1
+        self,
+        W: np.ndarray,
+        b: np.ndarray,
+        calls: Sequence[Any],
+        layout: Layout,
+        Z: np.ndarray,
+        kept: np.ndarray,
+        products: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Write margins, vectors that are kept and products of each factor with A, as rows; return the models' values and the sums
+        of the factors.
+        """
+        K, factors = len(W), len(products)
+        width, parts = self._padded(factors) if self.sparse else factors, len(layout.ends) - 1
         W = W if W.any() else np.zeros((0, self.d))  # most runs start at zero
         coefficients = self._columns_of(W) if self.sparse else np.array(W, dtype=np.float64, order="C")
-        Z, vectors = np.empty((K, self.n)), np.empty((kept, self.n))
-        values, slopes = np.zeros((parts, models)), np.zeros((parts, factors))
+        table = np.array(calls, dtype=np.intp).reshape(-1, 15)
+        values, slopes = np.zeros((parts, int(table[:, 1].max(initial=-1)) + 1)), np.zeros((parts, factors))
         sums = _take(self._room, parts, self.d * width)
         shape = (parts, self.d, width) if self.sparse else (parts, width, self.d)
-        table = np.array(calls, dtype=np.intp).reshape(-1, 15)
         # Room for a row of margins and one of factors, or for a block of rows in float64, which BLAS needs.
         most = max(K, factors)
         widened = self.step if self.widens and most > self.kernels.FEW else 0
         room = (2, self._padded(most)) if self.sparse else (widened, self.d)
         blas = np.array([self.functions.blas_address("dgemm"), *room], dtype=np.intp)
-        arguments = coefficients, np.array(b, dtype=np.float64), table, blas, Z, vectors, values, slopes
-        step = self.long_step if self.sparse and max(K, factors) <= self.kernels.FEW else self.step
-        self._share(self.kernels.evaluate, step, *arguments, sums.reshape(shape), ends=ends)
-        products = self._added(sums, width, factors) if self.sparse else self._added(sums).reshape(factors, self.d)
-        return values.sum(axis=0), products, slopes.sum(axis=0), Z, vectors
-
-    def _ends_for(self, width: int) -> np.ndarray:
-        """Return where the parts of a pass end, each of which has so many sums per feature: fewer parts if these are many."""
-        parts = len(self.ends) - 1
-        if not self.sparse or width <= self.kernels.FEW:
-            return self.ends
-        fewer = max(1, min(parts, WIDE_PARTS, SUM_ENTRIES // (self.d * width)))
-        return self.ends if fewer == parts else np.linspace(0, self.n, fewer + 1).astype(self.ends.dtype)
+        arguments = coefficients, np.array(b, dtype=np.float64), table, blas, Z, kept, values, slopes
+        self._share(self.kernels.evaluate, layout.step, *arguments, sums.reshape(shape), ends=layout.ends)
+        self._add(sums, width if self.sparse else 1, products if self.sparse else products.reshape(1, -1))
+        return values.sum(axis=0), slopes.sum(axis=0)
 
     def _padded(self, columns: int) -> int:
         """Return the numbers per feature of a matrix with so many columns: as many, or whole vector registers."""
@@ -231,17 +285,12 @@ class CompiledPasses:
         kernel.prepare(*given)
         workers().share(lambda: kernel(*given), shares)
 
-    def _added(self, sums: np.ndarray, width: int = 1, columns: int = 1) -> np.ndarray:
-        """Add the parts' sums, which have ``width`` numbers for each feature, in order; return the first columns, as rows.
-
-        The room of the sums is given back.
-        """
-        total = np.empty((columns, sums.shape[1] // max(width, 1)))
+    def _add(self, sums: np.ndarray, width: int, total: np.ndarray) -> None:
+        """Add the parts' sums, which have ``width`` numbers for each feature, in order; write the first of these, as rows."""
         if total.size:
             step = max(1, SUMMED // width)
             self._in_threads(self.sums.totals, -(-total.shape[1] // step), step, width, sums, total)
         _give_back(self._room, sums)
-        return total
 
     def _linear(self, function: int, k: int, column: np.ndarray) -> list[int]:
         """Return the call of a function of column k of the margins and a vector."""
