@@ -13,8 +13,8 @@ import numpy as np
 
 from dualnewton.matrix.blas import one_blas_thread
 
-LONG = 1 << 20
-"""Number of entries that are summed at a time (8 MiB)."""
+LONG, CHECKED = 1 << 20, 1 << 17
+"""Number of entries that are summed at a time (8 MiB), and of column indices that are compared (512 KiB)."""
 
 
 class Workers:
@@ -109,7 +109,7 @@ def in_order(matrix: Any) -> bool:
     columns, starts = matrix.indices, matrix.indptr
 
     def rises(low: int) -> bool:
-        own = columns[low : low + LONG + 1]
+        own = columns[low : low + CHECKED + 1]
         rising = own[1:] > own[:-1]
         # Between two rows the indices may fall. Starts of empty rows at the end are no entries.
         first, last = np.searchsorted(starts, (low + 1, low + own.size))
@@ -117,7 +117,7 @@ def in_order(matrix: Any) -> bool:
         return bool(rising.all())
 
     monotone = starts[0] == 0 and bool((starts[1:] >= starts[:-1]).all())
-    return monotone and all(workers().each(range(0, columns.size, LONG), rises))
+    return monotone and all(workers().each(range(0, columns.size, CHECKED), rises))
 
 
 def physical_cores() -> int:
