@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from dualnewton.matrix import as_data, linear, memory, selections, whole
 from dualnewton.matrix import workers as of_threads
-from dualnewton.matrix.workers import in_order, physical_cores, sum_of_squares, threads, workers
+from dualnewton.matrix.workers import physical_cores, sum_of_squares, threads, workers
 
 
 def test_threads_end_with_their_context_and_are_not_used_inside_each_other():
@@ -81,19 +81,19 @@ def test_one_entry_that_is_not_finite_is_found_in_any_number_of_threads(wrong, m
 
 
 def test_column_indices_that_do_not_increase_are_found_in_any_part(monkeypatch):
-    monkeypatch.setattr(of_threads, "CHECKED", 7)
+    monkeypatch.setattr(linear, "CHECKED", 100)
     X = sp.random_array((60, 9), density=0.3, format="csr", rng=np.random.default_rng(0))
     X.data[X.indptr[10] : X.indptr[14]] = X.data[X.indptr[57] :] = 0.0
     X.eliminate_zeros()  # rows without entries, also at the end
     X.sort_indices()
     with threads(3):
-        assert in_order(X)
+        assert linear.in_order(X)
         for row in np.flatnonzero(np.diff(X.indptr) > 1):
             for wrong in (slice(None, None, -1), [0, 0]):
                 broken, place = X.copy(), X.indptr[row]
                 broken.indices[place : place + 2] = X.indices[place : place + 2][wrong]
-                assert not in_order(broken)
-    assert in_order(sp.csr_array((3, 2)))
+                assert not linear.in_order(broken)
+    assert linear.in_order(sp.csr_array((3, 2)))
 
 
 def test_the_largest_values_are_found_by_parts(monkeypatch):

@@ -16,6 +16,9 @@ Matrix = Any
 """A NumPy array or a SciPy CSR array, one example per row; both support ``@``, ``.T`` and row indexing."""
 
 
+CHECKED = 1 << 22
+"""Bytes of the rows of which a thread checks the column indices at a time (4 MiB)."""
+
 STRIPE = 128
 """Rows of a square matrix that a thread computes at a time."""
 
@@ -114,6 +117,12 @@ def _csr_part(X: Matrix, low: int, high: int) -> Matrix:
     part = sp.csr_array((high - low, X.shape[1]), dtype=X.dtype)
     part.data, part.indices, part.indptr = X.data[first:last], X.indices[first:last], X.indptr[low : high + 1] - first
     return part
+
+
+def in_order(X: Matrix) -> bool:
+    """Whether the column indices of each row of a CSR array increase, so that none is repeated; threads share many rows."""
+    parts = cut(X, CHECKED)
+    return all(workers().each(parts, lambda part: part.has_canonical_format))
 
 
 def squared(X: Matrix) -> Matrix:

@@ -18,7 +18,7 @@ from dualnewton.matrix.blocks import LibraryBlock
 from dualnewton.matrix.compiled import CompiledPasses, gram_parts
 from dualnewton.matrix.grams import outer_products
 from dualnewton.matrix.protocol import Data, Evaluation, Profile, Rows, RowVectors, Target, Work
-from dualnewton.matrix.workers import added, in_order, sum_of_squares, workers
+from dualnewton.matrix.workers import added, sum_of_squares, workers
 from dualnewton.validation import data_matrix, frozen
 
 BLOCK_BYTES = 1 << 22
@@ -359,7 +359,7 @@ def as_data(X: Any) -> Data:
         made.append(MemoryData(matrix))
         return made[0].sum_of_squares()
 
-    data_matrix("X", X, squares, in_order)
+    data_matrix("X", X, squares, linear.in_order)
     return made[0]
 
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from dualnewton.matrix.blas import one_blas_thread
 
-LONG, CHECKED = 1 << 20, 1 << 17
-"""Number of entries that are summed at a time (8 MiB), and of column indices that are compared (512 KiB)."""
+LONG = 1 << 20
+"""Number of entries that are summed at a time (8 MiB)."""
 
 
 class Workers:
@@ -102,22 +102,6 @@ def sum_of_squares(entries: np.ndarray) -> float:
 def _squares(entries: np.ndarray) -> float:
     with np.errstate(over="ignore", invalid="ignore"):  # of this thread
         return float(entries.dot(entries))  # ``@`` on vectors keeps the interpreter's lock, so that threads would wait
-
-
-def in_order(matrix: Any) -> bool:
-    """Whether the column indices of each row of a CSR matrix increase, so that none is repeated; in threads if it is long."""
-    columns, starts = matrix.indices, matrix.indptr
-
-    def rises(low: int) -> bool:
-        own = columns[low : low + CHECKED + 1]
-        rising = own[1:] > own[:-1]
-        # Between two rows the indices may fall. Starts of empty rows at the end are no entries.
-        first, last = np.searchsorted(starts, (low + 1, low + own.size))
-        rising[starts[first:last] - (low + 1)] = True
-        return bool(rising.all())
-
-    monotone = starts[0] == 0 and bool((starts[1:] >= starts[:-1]).all())
-    return monotone and all(workers().each(range(0, columns.size, CHECKED), rises))
 
 
 def physical_cores() -> int:
