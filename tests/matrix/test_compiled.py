@@ -261,7 +261,7 @@ def test_groups_of_models_change_no_bit(monkeypatch):
     data, several = MemoryData(X), problems(losses.Logistic(), X, 10, **FORMS["intercept, weights, offset"])
     arguments = rng.standard_normal((10, D)), rng.standard_normal(10), PrimalPoints(several)
     vectors, found = [problem.row_vectors for problem in several], []
-    for most, count, groups in ((compiled.CACHED, 1, 1), (20 * D, 1, 1), (20 * D, 2, 2), (20 * D, 16, 3)):
+    for most, count, groups in ((compiled.CACHED, 1, 1), (20 * D, 1, 1), (24 * D, 2, 2), (20 * D, 16, 3)):
         monkeypatch.setattr(compiled, "CACHED", most)
         with threads(count):
             assert len(list(data.compiled._groups(10, 20, 30))) == groups

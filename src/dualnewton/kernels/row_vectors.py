@@ -1,9 +1,8 @@
 """Kernels over vectors with an entry per row, which read no data.
 
-    over_rows(ends, counter, function, fields, columns, vectors, sign, values)
-        a function of rows and its sum for each part; threads take parts from the counter, as in ``passes``
-    places(chances, points, places)
-        the rows at which points in the cumulative sum of the chances lie
+- ``over_rows(ends, counter, function, fields, columns, vectors, sign, values)`` calls a function of rows and sums its values for
+  each part; threads take parts from the counter, as in ``passes``.
+- ``places(chances, points, places)`` finds the rows at which points in the cumulative sum of the chances lie.
 """
 
 from __future__ import annotations
@@ -25,7 +24,9 @@ def _over_rows(ends, counter, function, fields, columns, vectors, sign, values):
     n, longest = ends[-1], 0
     for part in range(ends.size - 1):
         longest = max(longest, ends[part + 1] - ends[part])
-    unwanted = np.empty(longest)  # of this thread: if all wrote to the same place, they would wait for each other's caches
+    unwanted = np.empty(
+        longest
+    )  # of this thread: if all wrote to the same place, they would wait for each other's caches
     part = next_number(counter)
     while part < ends.size - 1:
         low, high = ends[part], ends[part + 1]

@@ -34,9 +34,9 @@ WIDE_PARTS, SUM_ENTRIES = 16, 1 << 26
 """Where each part of sparse rows has a gradient of several columns: maximum number of parts, and maximum of numbers of all these
 gradients (512 MiB)."""
 
-CACHED = 10 << 20
-"""Numbers of gradients of sparse rows to which threads write at a time (80 MiB). At 16 threads ten gradients of 100000 features
-took 34 ms in one pass, and twice 7 ms in two passes for five of them each; one thread is faster with all at once."""
+CACHED = 1 << 23
+"""Numbers of gradients of sparse rows to which threads may write at a time (64 MiB). In 12 threads ten gradients of 100000 features
+(115 MB) took 34 ms a pass, five (77 MB) 7 ms and three (38 MB) 5 ms; one thread is faster with all at once."""
 
 SUMMED, GRAM_ROWS = 1 << 12, 8
 """Numbers of the parts' sums that are added at a time (32 KiB), and rows of their Gram matrices."""
@@ -153,11 +153,12 @@ class CompiledPasses:
     def _groups(self, models: int, factors: int, parts: int) -> Iterator[slice]:
         """Yield the models of which one pass over sparse rows computes the gradients, at least three at a time.
 
-        Those that all threads write to at a time fit into a cache. Each column is computed as in one pass for all of them, so that
-        no bit depends on the groups, and these may depend on the number of threads.
+        The gradients that all threads write to at a time fit into a cache. Each column is computed as in one pass for all models:
+        no bit depends on the groups, which therefore may depend on the number of threads.
         """
         at_a_time = min(parts, 1 + workers().helpers)
-        wanted = -(-factors * self.d * at_a_time // CACHED) if self.sparse else 1
+        width = max(REGISTER, CACHED // (self.d * at_a_time) // REGISTER * REGISTER)
+        wanted = -(-factors // width) if self.sparse else 1
         count = max(1, min(wanted, models // (self.kernels.FEW + 1)))
         for group in range(count):
             yield slice(group * models // count, (group + 1) * models // count)
@@ -238,9 +239,7 @@ class CompiledPasses:
         kept: np.ndarray,
         products: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Write margins, vectors that are kept and products of each factor with A, as rows; return the models' values and the sums
-        of the factors.
-        """
+        """Write margins, vectors that are kept and products of each factor with A, as rows; return values and sums of factors."""
         K, factors = len(W), len(products)
         width, parts = self._padded(factors) if self.sparse else factors, len(layout.ends) - 1
         W = W if W.any() else np.zeros((0, self.d))  # most runs start at zero

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dualnewton import validation
 from dualnewton.matrix.blas import one_blas_thread
 
 LONG = 1 << 20
@@ -70,7 +71,7 @@ class Workers:
 ALONE = Workers()
 """The calling thread without others."""
 
-_workers: ContextVar[Workers] = ContextVar("workers", default=ALONE)  # noqa: B039 (without threads: nothing to change)
+_workers: ContextVar[Workers] = ContextVar("workers", default=ALONE)
 
 
 def workers() -> Workers:
@@ -93,7 +94,7 @@ def threads(count: int) -> Iterator[None]:
 def sum_of_squares(entries: np.ndarray) -> float:
     """Return the sum of squares of a flat array, in threads if it is long; those of BLAS would keep cores busy after it."""
     if entries.size <= LONG:
-        return _squares(entries)
+        return validation.sum_of_squares(entries)
     pieces = [entries[low : low + LONG] for low in range(0, entries.size, LONG)]
     with one_blas_thread:
         return float(sum(workers().each(pieces, _squares)))

@@ -105,7 +105,9 @@ def _combined(factors: np.ndarray, rows: Any) -> np.ndarray:
 
     total = np.zeros(rows[0].size)
     for factor, row in zip(factors.tolist(), rows, strict=True):
-        total = daxpy(row, total, a=factor)  # in place, in a quarter of the time of NumPy, which writes each product first
+        total = daxpy(
+            row, total, a=factor
+        )  # in place, in a quarter of the time of NumPy, which writes each product first
     return total
 
 
