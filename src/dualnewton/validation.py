@@ -163,8 +163,8 @@ def _kind(value: Any) -> str:
 def sum_of_squares(array: np.ndarray) -> float:
     """Return the sum of squares of an array; unlike sum(), neither function warns of an overflow.
 
-    A product of long vectors by BLAS would wake its threads, which then wait for more work in a loop: for a tenth of a second they
-    would take the cores from the threads of a fit.
+    A product of long vectors by BLAS would wake its threads, which then wait for more work in a loop: for a tenth of a second
+    they would take the cores from the threads of a fit.
     """
     if array.ndim == 1 and array.size > SHORT and not is_elsewhere(array):
         return float(np.einsum("i,i->", array, array))

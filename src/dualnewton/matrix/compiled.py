@@ -35,8 +35,8 @@ WIDE_PARTS, SUM_ENTRIES = 16, 1 << 26
 gradients (512 MiB)."""
 
 CACHED = 1 << 23
-"""Numbers of gradients of sparse rows to which threads may write at a time (64 MiB). In 12 threads ten gradients of 100000 features
-(115 MB) took 34 ms a pass, five (77 MB) 7 ms and three (38 MB) 5 ms; one thread is faster with all at once."""
+"""Numbers of gradients of sparse rows to which threads may write at a time (64 MiB). In 12 threads ten gradients of 100000
+features (115 MB) took 34 ms a pass, five (77 MB) 7 ms and three (38 MB) 5 ms; one thread is faster with all at once."""
 
 SUMMED, GRAM_ROWS = 1 << 12, 8
 """Numbers of the parts' sums that are added at a time (32 KiB), and rows of their Gram matrices."""
